@@ -233,7 +233,7 @@ impl Log {
 
     /// Protects everything written from this offset on until it is read or the returned lock is
     /// dropped. There may be one such reader at a time.
-    pub(crate) fn reading(&self, offset: u64) -> ReadLock {
+    pub(crate) fn read_lock(&self, offset: u64) -> ReadLock {
         let reading = ReadLock::from(offset);
         self.lock().read_offset = reading.read_offset();
         reading
@@ -325,7 +325,7 @@ impl Log {
         let mut state = self.lock();
         let mut file = File::open(&self.path)?;
         let end = state.update(&self.path, &file.metadata()?)?;
-        // Skips what was dropped before it was read: see [`Self::reading`].
+        // Skips what was dropped before it was read: see [`Self::read_lock`].
         let start = offset.max(state.floor);
         file.seek(SeekFrom::Start(start - state.base_offset.base))?;
         let mut text = Vec::new();

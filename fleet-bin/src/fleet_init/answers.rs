@@ -5,12 +5,13 @@ use std::error::Error;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use fleet_agent::remote::{ResponseSender, RequestHandler, ServiceManagerHandler};
+use fleet_agent::remote::{RequestHandler, ResponseSender, ServiceManagerHandler};
 use fleet_agent::{
-    JournalQuery, NativeManager, InitSupervisor, SupervisorError, InitSnapshot, InitDryRun, trim_heap,
+    InitDryRun, InitSnapshot, InitSupervisor, JournalQuery, NativeManager, SupervisorError,
+    trim_heap,
 };
 use fleet_core::Timestamp;
-use fleet_core::graph::{GraphError, ServiceType, Name, Target};
+use fleet_core::graph::{GraphError, Name, ServiceType, Target};
 use serde_json::Value;
 use tokio::sync::Notify;
 
@@ -21,14 +22,14 @@ use crate::chain;
 use crate::fleetctl::error::CliError;
 use crate::fleetctl::names::nearest;
 
-/// How many units one item of an answer tells of.
+/// Maximum number of units per item of a response.
 const UNITS: usize = 64;
 
-/// One that runs the units of fleetd.
+/// A fleet-init that runs the units of fleetd.
 pub(super) struct ForFleet {
     pub(super) units: ServiceManagerHandler,
     pub(super) manager: Arc<NativeManager>,
-    /// Told of the end of each ask.
+    /// Notified at the end of each request.
     pub(super) asked: Arc<Notify>,
 }
 
@@ -40,7 +41,7 @@ impl RequestHandler for ForFleet {
     }
 }
 
-/// Tells of the end of an ask, also of one that nobody waits for any more.
+/// Notifies about the end of a request, also when its client is gone.
 struct OnEnd<'a>(&'a Notify);
 
 impl Drop for OnEnd<'_> {
@@ -66,7 +67,7 @@ impl ForFleet {
     }
 }
 
-/// One that runs the units of files.
+/// A fleet-init that runs the units of files.
 pub(super) struct OfFiles {
     pub(super) supervisor: Arc<InitSupervisor>,
     pub(super) origin: Origin,
@@ -77,7 +78,7 @@ impl OfFiles {
     ///
     /// # Errors
     ///
-    /// All that is wrong.
+    /// Everything that is wrong.
     pub(super) async fn reload(&self) -> Result<(), CliError> {
         let read = self.origin.read_again().await?;
         let done = self.supervisor.reload(read.graph.clone(), &read.settings).await;
@@ -88,7 +89,7 @@ impl OfFiles {
         Ok(())
     }
 
-    /// Tells what is wanted from now on.
+    /// Responds with the goal and the extra targets.
     async fn tell_goals(&self, response: &mut ResponseSender) -> Result<(), Refusal> {
         let wanted = self.supervisor.snapshot().await.map_err(|error| because(&error))?.desired;
         let goal = wanted.goal.as_ref().map(ToString::to_string);
@@ -97,8 +98,7 @@ impl OfFiles {
         Ok(())
     }
 
-    /// Tells what would follow if other files were run, for another goal; or if its own were read
-    /// again.
+    /// Responds with a plan: for other files, another goal, or a reload of its own files.
     async fn plan(
         &self,
         given: Given,
@@ -121,7 +121,10 @@ impl OfFiles {
         };
         let files = files.transpose().map_err(|error| of(&error))?;
         let files = files.map(|read| (read.graph, read.settings));
-        let tried = self.supervisor.dry_run(InitDryRun { files, goal: goal.clone(), extra_targets: beside }).await;
+        let tried = self
+            .supervisor
+            .dry_run(InitDryRun { files, goal: goal.clone(), extra_targets: beside })
+            .await;
         let tried = tried.map_err(|error| match is_own && wants {
             true => not_wanted(&error, goal.as_ref()),
             false => of(&not_instead(error)),
@@ -160,12 +163,14 @@ impl OfFiles {
             }
             Ask::Restart { unit } => {
                 let target = self.target_of(&unit).await?;
-                let restarted = self.supervisor.restart(&target).await.map_err(|error| because(&error))?;
+                let restarted =
+                    self.supervisor.restart(&target).await.map_err(|error| because(&error))?;
                 response.send(&restarted).await;
             }
             Ask::ResetFailed { unit } => {
                 let target = self.target_of(&unit).await?;
-                let reset = self.supervisor.reset_failed(&target).await.map_err(|error| because(&error))?;
+                let reset =
+                    self.supervisor.reset_failed(&target).await.map_err(|error| because(&error))?;
                 response.send(&reset).await;
             }
             Ask::Logs { unit, lines, since, follow } => {
@@ -183,8 +188,8 @@ impl OfFiles {
         Ok(())
     }
 
-    /// A target of the unit of that name, or the target of that name. One that is in no file any
-    /// more has none, and goes by its name.
+    /// Returns a target of the unit with that name, or the target with that name. A unit that is in
+    /// no file any more is addressed by its name.
     async fn target_of(&self, name: &str) -> Result<Target, Refusal> {
         let snapshot = self.supervisor.snapshot().await.map_err(|error| because(&error))?;
         let unit = snapshot.units.iter().find(|unit| unit.unit.as_str() == name);
@@ -202,8 +207,8 @@ impl OfFiles {
         })
     }
 
-    /// The unit of that name, or the one that provides the target of that name; one that is in
-    /// no file any more may have a log still.
+    /// Returns the unit with that name, or the provider of that target. A unit that is in no file
+    /// any more may still have a log.
     async fn unit_of(&self, text: &str) -> Result<Name, Refusal> {
         let name = Name::new(text).map_err(|error| because(&error))?;
         let snapshot = self.supervisor.snapshot().await.map_err(|error| because(&error))?;
@@ -215,13 +220,13 @@ impl OfFiles {
         Ok(provider.map_or(name, |unit| unit.unit))
     }
 
-    /// Why there is no log of a unit.
+    /// Returns the reason why a unit has no log.
     async fn no_log(&self, name: &Name, error: &SupervisorError) -> Refusal {
         let Refusal::Because { problem, mut help } = because(error) else { return because(error) };
         if matches!(error, SupervisorError::NoLog { .. })
             && let Ok(snapshot) = self.supervisor.snapshot().await
         {
-            match snapshot.system.graph().unit(name) {
+            match snapshot.planner.graph().unit(name) {
                 Some(unit) if unit.kind == ServiceType::Virtual => {
                     let problem = format!("{name} is virtual: it runs nothing, and writes nothing");
                     return Refusal::Because { problem, help };
@@ -255,7 +260,7 @@ impl RequestHandler for OfFiles {
 async fn tell_units(head: &Head, snapshot: &InitSnapshot, response: &mut ResponseSender) {
     response.send(head).await;
     for part in snapshot.units.chunks(UNITS) {
-        let unit = |status| shown::unit(status, &snapshot.system, snapshot.now);
+        let unit = |status| shown::unit(status, &snapshot.planner, snapshot.now);
         response.send(&part.iter().map(unit).collect::<Vec<_>>()).await;
     }
 }
@@ -265,11 +270,12 @@ fn not_instead(error: SupervisorError) -> CliError {
     error.help("choose a goal that both have by `fleet-init set-target GOAL` first")
 }
 
-/// Why something cannot be wanted. What is wrong with what is wanted beside a goal is not told of
-/// the goal.
+/// Returns why targets cannot be chosen. An error about an extra target does not blame the goal.
 fn not_wanted(error: &SupervisorError, goal: Option<&Target>) -> Refusal {
     match error {
-        SupervisorError::InvalidTargets(GraphError::NoGoal { goal: missing, near }) if Some(missing) != goal => {
+        SupervisorError::InvalidTargets(GraphError::NoGoal { goal: missing, near })
+            if Some(missing) != goal =>
+        {
             let near = near.as_ref().map(|near| format!("did you mean {near}?"));
             Refusal::Because {
                 problem: format!("no unit provides {missing}, to be wanted beside the goal"),
@@ -291,7 +297,7 @@ fn because(error: &dyn Error) -> Refusal {
     }
 }
 
-/// The unit or target that was probably meant, if one has a name that is near, but not the same.
+/// Suggests a unit or target with a similar name.
 fn did_you_mean(snapshot: &InitSnapshot, name: &str) -> Vec<String> {
     let targets = snapshot.units.iter().flat_map(|unit| &unit.provides).map(Target::as_str);
     let all = snapshot.units.iter().map(|unit| unit.unit.as_str()).chain(targets);
@@ -305,6 +311,6 @@ fn of(error: &CliError) -> Refusal {
 }
 
 fn to_value(refusal: &Refusal) -> Value {
-    // What cannot be written as JSON is not understood, and so a refusal all the same.
+    // JSON null is not understood by the client, and therefore also a refusal.
     serde_json::to_value(refusal).unwrap_or(Value::Null)
 }

@@ -1,4 +1,4 @@
-//! The command line as it is written.
+//! The command line.
 
 use std::num::NonZeroU32;
 use std::path::PathBuf;
@@ -12,10 +12,10 @@ use fleet_unitfile::{Timespan, UnitName, parse_timespan};
 use crate::fleetctl::global_args::Format;
 use crate::fleetd::config::native;
 
-/// Run the units that a goal needs, and no others.
+/// Run exactly the units that a goal needs.
 ///
-/// Units are described by stanzas in files whose names end in .unit, and the goal is in init.conf.
-/// A directory stands for these files in it.
+/// Stanzas in .unit files describe the units; init.conf beside them names the goal. A directory
+/// stands for these files in it.
 #[derive(Debug, Parser)]
 #[command(
     name = "fleet-init",
@@ -29,53 +29,52 @@ pub(crate) struct Cli {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Check files, and say all that is wrong in them.
+    /// Check files and report everything that is wrong.
     ///
-    /// Programs that are not on this computer are only warned of.
+    /// Programs that are missing on this machine are warnings.
     Check(CheckArgs),
-    /// Say what would start, stop and restart, in which order, and why.
+    /// Show what would start, stop and restart, in which order, and why.
     ///
-    /// It is compared with what a fleet-init runs, which is not disturbed: by files, as if it ran
-    /// those; by a goal, as set-target would choose it; by neither, as reload would read its own
-    /// files again. Where none runs, it is planned from nothing.
+    /// The plan is compared with a running fleet-init, which is not disturbed. With files: as if it
+    /// ran them. With a goal: as set-target would choose it. With neither: as reload would read its
+    /// files. Without a running fleet-init, the plan starts from nothing.
     ///
-    /// A wave waits for those before it, and for nothing else.
+    /// A wave waits only for the waves before it.
     Plan(PlanArgs),
-    /// Run units until told to end: those of files, or those of this machine's fleetd.
+    /// Run the units of files, or those of this machine's fleetd, until told to end.
     ///
-    /// Of files it runs what the goal needs, and keeps it so. HUP has them read again.
+    /// From files it runs what the goal needs. HUP reads them again.
     ///
-    /// TERM and INT end the units, then this program; a second one kills what is left. Killed
-    /// itself, it leaves the units running, and takes them back when it is started again.
+    /// TERM and INT end the units, then the program; a second one kills what is left. After KILL
+    /// the units keep running, and the next start adopts them.
     ///
-    /// As the first process of a container it reaps every process that nobody else waits for, and
-    /// starts itself again should it break off.
+    /// As process 1 of a container it reaps orphans, and restarts itself after a crash.
     Run(RunArgs),
-    /// Show the units of a fleet-init that runs.
+    /// Show the units of a running fleet-init.
     Status(StatusArgs),
-    /// Show what a unit of a fleet-init that runs has written.
+    /// Show what a unit has written.
     Logs(LogsArgs),
-    /// Choose another goal for a fleet-init that runs.
+    /// Choose another goal.
     ///
-    /// It holds until another one is chosen or the machine is booted.
+    /// It holds until the next choice or a reboot.
     SetTarget(SetTargetArgs),
-    /// Have a fleet-init that runs read its files again, or a unit its own configuration.
+    /// Read the files again, or make a unit reload its own configuration.
     ///
     /// If anything is wrong in the files, nothing changes. A unit reloads by its exec-reload or
-    /// reload-signal; what comes of it is shown by status.
+    /// reload-signal; status shows the result.
     Reload(ReloadArgs),
-    /// Restart a unit that is starting or active.
+    /// Restart a starting or active unit.
     Restart(UnitArgs),
-    /// Forget that a unit failed or completed, so that it starts again at once if it is needed.
+    /// Retry a failed or completed unit at once, if it is needed.
     ResetFailed(UnitArgs),
-    /// Draw the units and their dependencies, as SVG or for dot of Graphviz.
+    /// Draw the units and their dependencies, as SVG or for Graphviz.
     ///
     /// For example: fleet-init graph DIR -o svg > units.svg
     Graph(GraphArgs),
-    /// Turn units of another init into stanzas, and say what is lost.
+    /// Convert units of another init to stanzas, and report what is lost.
     ///
-    /// Stanzas go to standard output, and losses to standard error. Scripts are read and never run.
-    /// For example: fleet-init convert --from openrc /etc/init.d > converted.unit
+    /// Stanzas go to standard output, losses to standard error. Scripts are read, never run. For
+    /// example: fleet-init convert --from openrc /etc/init.d > converted.unit
     #[command(after_help = "Exit codes: 0 nothing is lost, 1 it could not be done, \
                             2 the command line is wrong, 3 something is lost.")]
     Convert(ConvertArgs),
@@ -83,75 +82,75 @@ pub(crate) enum Command {
 
 #[derive(Debug, Args)]
 pub(crate) struct CheckArgs {
-    /// Files, or directories.
+    /// Files or directories.
     #[arg(value_name = "PATH", required = true)]
     pub(crate) paths: Vec<PathBuf>,
-    /// How results are printed.
+    /// Output format.
     #[arg(short, long, value_name = "FORMAT", default_value = "table")]
     pub(crate) output: Format,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct PlanArgs {
-    /// Files, or directories [default: those of the fleet-init that runs].
+    /// Files or directories [default: those of the running fleet-init].
     #[arg(value_name = "PATH")]
     pub(crate) paths: Vec<PathBuf>,
-    /// The target to plan for, instead of the goal in init.conf or the one that was chosen.
+    /// Target to plan for, instead of the chosen goal or the one in init.conf.
     #[arg(long, value_name = "TARGET")]
     pub(crate) goal: Option<Target>,
-    /// Targets that are wanted beside it for the time being.
+    /// Extra targets beside the goal.
     #[arg(long, value_name = "TARGET", num_args = 1.., value_delimiter = ',')]
     pub(crate) with: Vec<Target>,
-    /// Plan as if nothing ran.
+    /// Plan as if nothing were running.
     #[arg(long, requires = "paths")]
     pub(crate) from_nothing: bool,
     #[command(flatten)]
     pub(crate) socket: SocketArgs,
-    /// How results are printed.
+    /// Output format.
     #[arg(short, long, value_name = "FORMAT", default_value = "table")]
     pub(crate) output: Format,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct RunArgs {
-    /// Files, or directories.
+    /// Files or directories.
     #[arg(value_name = "PATH", required_unless_present = "fleet", conflicts_with = "fleet")]
     pub(crate) paths: Vec<PathBuf>,
-    /// The target to run, instead of the goal in init.conf.
+    /// Target to run, instead of the goal in init.conf.
     #[arg(long, value_name = "TARGET", conflicts_with = "fleet")]
     pub(crate) goal: Option<Target>,
-    /// Run what the fleetd of this machine asks for: `native_socket` in its configuration.
+    /// Run units for this machine's fleetd: `native_socket` in its configuration.
     #[arg(long)]
     pub(crate) fleet: bool,
-    /// How many units may be starting at once, or none for no limit [default: 512].
+    /// Units that may be starting at a time, or none for no limit [default: 512].
     ///
-    /// Without --fleet, init.conf says it.
+    /// Without --fleet, init.conf sets it.
     #[arg(long, value_name = "N", requires = "fleet", value_parser = starting)]
     pub(crate) max_starting: Option<Starting>,
-    /// An option, such as PrivateTmp, to pass over where a unit would be refused for it.
+    /// An option, such as PrivateTmp, to ignore instead of refusing units that set it.
     #[arg(long, value_name = "OPTION", requires = "fleet", value_parser = option)]
     pub(crate) accept: Vec<String>,
-    /// A unit that somebody else runs, and whether it is up: `up`, `path:FILE` or `tcp:HOST:PORT`.
+    /// A unit that fleet does not run, and when it is active: `up`, `path:FILE` or `tcp:HOST:PORT`.
     #[arg(long, value_name = "UNIT=HOW", requires = "fleet", value_parser = external)]
     pub(crate) external: Vec<(UnitName, External)>,
     #[command(flatten)]
     pub(crate) socket: SocketArgs,
-    /// Where it keeps its files [default: in /var/lib/fleet-init, or below the home directory].
+    /// Directory for state [default: in /var/lib/fleet-init, or below the home directory].
     #[arg(long, value_name = "DIR")]
     pub(crate) state_dir: Option<PathBuf>,
-    /// How long the units may take to end, before what is left is killed.
+    /// Time for the units to end, before what is left is killed.
     #[arg(long, value_name = "TIME", default_value = "90s", value_parser = time)]
     pub(crate) stop_limit: Duration,
-    /// Adopt and reap processes that lose their parent, as the first process of a container does.
+    /// Reap orphans as a subreaper, like process 1 of a container.
     #[arg(long)]
     pub(crate) reap: bool,
 }
 
-/// Where a fleet-init listens.
+/// The socket of a fleet-init.
 #[derive(Debug, Args)]
 pub(crate) struct SocketArgs {
-    /// Its socket [default: what FLEET_INIT_SOCKET names; otherwise /run/fleet/init.sock, or in the
-    /// user's runtime directory].
+    /// Socket [default: FLEET_INIT_SOCKET; else /run/fleet/init.sock, or in the user's runtime
+    /// directory].
     #[arg(long, value_name = "FILE")]
     pub(crate) socket: Option<PathBuf>,
 }
@@ -160,58 +159,58 @@ pub(crate) struct SocketArgs {
 pub(crate) struct StatusArgs {
     #[command(flatten)]
     pub(crate) socket: SocketArgs,
-    /// How results are printed.
+    /// Output format.
     #[arg(short, long, value_name = "FORMAT", default_value = "table")]
     pub(crate) output: Format,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct LogsArgs {
-    /// The unit, or a target that it provides.
+    /// Unit, or a target that it provides.
     #[arg(value_name = "UNIT")]
     pub(crate) unit: String,
-    /// How many of the latest lines come first [default: all that are kept].
+    /// Number of latest lines to begin with [default: all].
     #[arg(short = 'n', long, value_name = "N")]
     pub(crate) lines: Option<usize>,
-    /// Only what was written in that time up to now, such as 10min or "1h 30min".
+    /// Only lines of this time up to now, such as 10min or "1h 30min".
     #[arg(short = 'S', long, value_name = "SPAN", value_parser = time)]
     pub(crate) since: Option<Duration>,
-    /// Go on with new lines as they are written.
+    /// Follow new lines as they are written.
     #[arg(short, long)]
     pub(crate) follow: bool,
-    /// Print lines as they are: also what a terminal would obey.
+    /// Print control characters as they are.
     #[arg(long)]
     pub(crate) raw: bool,
     #[command(flatten)]
     pub(crate) socket: SocketArgs,
-    /// How results are printed.
+    /// Output format.
     #[arg(short, long, value_name = "FORMAT", default_value = "table")]
     pub(crate) output: Format,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct SetTargetArgs {
-    /// The target that is the goal from now on.
+    /// The new goal.
     #[arg(value_name = "GOAL")]
     pub(crate) goal: Target,
-    /// Targets that are wanted beside it for the time being.
+    /// Extra targets beside the goal.
     #[arg(long, value_name = "TARGET", num_args = 1.., value_delimiter = ',')]
     pub(crate) with: Vec<Target>,
     #[command(flatten)]
     pub(crate) socket: SocketArgs,
-    /// How results are printed.
+    /// Output format.
     #[arg(short, long, value_name = "FORMAT", default_value = "table")]
     pub(crate) output: Format,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct ReloadArgs {
-    /// The unit, or a target that it provides [default: the files of all units].
+    /// Unit, or a target that it provides [default: the files of all units].
     #[arg(value_name = "UNIT")]
     pub(crate) unit: Option<String>,
     #[command(flatten)]
     pub(crate) socket: SocketArgs,
-    /// How results are printed.
+    /// Output format.
     #[arg(short, long, value_name = "FORMAT", default_value = "table")]
     pub(crate) output: Format,
 }

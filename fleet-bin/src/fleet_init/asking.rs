@@ -1,4 +1,4 @@
-//! Asks a fleet-init that runs.
+//! Client of a running fleet-init.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -12,28 +12,28 @@ use super::asks::{Ask, OfInit, Refusal};
 use super::places;
 use crate::fleetctl::error::CliError;
 
-/// Who asks, for people.
+/// Name of the client, shown in the server's log.
 pub(super) const PROGRAM: &str = concat!("fleet-init ", env!("CARGO_PKG_VERSION"));
 
-/// How long a fleet-init may take to say anything. One that runs does so at once; one that is
-/// stopped never does, and its socket takes connections all the same.
+/// Limit for any response. A running fleet-init responds at once; a stopped process never does,
+/// although the kernel still accepts connections for it.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// The fleet-init at a socket.
+/// A connection to a fleet-init.
 pub(super) struct Asking {
     pub(super) socket: PathBuf,
     connection: Connection,
 }
 
-/// Why there is no answer.
+/// Reason for which there is no response.
 pub(super) enum NoAnswer {
-    /// It runs the units of fleetd, and has nothing to say of a goal.
+    /// It runs the units of fleetd and has no goal.
     RunsForFleet,
-    /// For this reason.
+    /// Any other reason.
     Because(CliError),
 }
 
-/// Asks the fleet-init at a socket.
+/// Sends a request to the fleet-init at a socket.
 pub(super) fn ask<T>(
     args: &SocketArgs,
     question: impl AsyncFnOnce(&Asking) -> Result<T, CliError>,
@@ -46,7 +46,7 @@ pub(super) fn ask<T>(
     })
 }
 
-/// Asks the fleet-init at a socket, if anybody listens there.
+/// Sends a request to the fleet-init at a socket; `None` if nothing listens there.
 pub(super) fn ask_if_there<T>(
     args: &SocketArgs,
     question: impl AsyncFnOnce(&Asking) -> Result<T, CliError>,
@@ -67,14 +67,14 @@ fn in_runtime<T>(work: impl Future<Output = Result<T, CliError>>) -> Result<T, C
     runtime.block_on(work)
 }
 
-/// Whether there is nothing at a socket, and not somebody who cannot be asked.
+/// Whether nothing listens at the socket, as opposed to an unreachable server.
 fn is_nobody(error: &ConnectionError) -> bool {
     use std::io::ErrorKind::{ConnectionRefused, NotFound};
     let ConnectionError::Connect { source, .. } = error else { return false };
     matches!(source.kind(), ConnectionRefused | NotFound)
 }
 
-/// What a fleet-init says, if it says it in time.
+/// Waits for a message for a limited time.
 async fn in_time<T>(socket: &Path, says: impl Future<Output = T>) -> Result<T, CliError> {
     tokio::time::timeout(PATIENCE, says).await.map_err(|_| {
         let problem = format!("the fleet-init at {} does not answer", socket.display());
@@ -84,7 +84,7 @@ async fn in_time<T>(socket: &Path, says: impl Future<Output = T>) -> Result<T, C
 }
 
 fn unreachable(error: ConnectionError) -> CliError {
-    if let ConnectionError::Connect { place, source } = &error
+    if let ConnectionError::Connect { socket: place, source } = &error
         && source.kind() == std::io::ErrorKind::PermissionDenied
     {
         let error = CliError::failed(format!("you may not ask the fleet-init at {place}"));
@@ -95,18 +95,18 @@ fn unreachable(error: ConnectionError) -> CliError {
 }
 
 impl Asking {
-    /// The answer to an ask, item by item.
+    /// Sends a request and returns its response, item by item.
     pub(super) fn begin(&self, ask: Ask) -> Result<Response, NoAnswer> {
         self.connection.request(&OfInit { init: ask }).map_err(no_answer)
     }
 
-    /// The next item of an answer, if it comes in time.
+    /// Returns the next item of a response.
     pub(super) async fn next(&self, answer: &mut Response) -> Result<Option<Value>, NoAnswer> {
         let next = in_time(&self.socket, answer.next()).await;
         next.map_err(NoAnswer::Because)?.map_err(no_answer)
     }
 
-    /// All items of the answer to an ask, in a fleet-init that runs the units of files.
+    /// Returns all items of a response from a fleet-init that runs the units of files.
     pub(super) async fn all(&self, ask: Ask) -> Result<Vec<Value>, CliError> {
         let all = async {
             let mut answer = self.begin(ask)?;
@@ -121,7 +121,7 @@ impl Asking {
 }
 
 impl NoAnswer {
-    /// As it is told where a goal is needed.
+    /// Returns the error for commands that need a goal.
     pub(super) fn into_error(self) -> CliError {
         match self {
             Self::Because(error) => error,
@@ -133,7 +133,7 @@ impl NoAnswer {
     }
 }
 
-/// Why there is no answer, in words for a person.
+/// Describes a failed request.
 pub(super) fn no_answer(error: RequestError) -> NoAnswer {
     NoAnswer::Because(match error {
         RequestError::Failed(refusal) => match serde_json::from_value(refusal) {
@@ -148,7 +148,7 @@ pub(super) fn no_answer(error: RequestError) -> NoAnswer {
     })
 }
 
-/// Reads an item of an answer.
+/// Decodes an item of a response.
 pub(super) fn read<T: DeserializeOwned>(item: Value) -> Result<T, CliError> {
     serde_json::from_value(item).map_err(not_understood)
 }
@@ -162,7 +162,7 @@ fn not_understood(error: serde_json::Error) -> CliError {
 mod tests {
     use super::*;
 
-    /// The kernel takes the connections of a program that is stopped.
+    /// Regression: the kernel accepts connections for a stopped program.
     #[tokio::test(start_paused = true)]
     async fn one_that_is_stopped_is_not_waited_for_without_end() {
         let home = tempfile::tempdir().unwrap();
@@ -177,7 +177,7 @@ mod tests {
     #[test]
     fn somebody_elses_socket_is_not_told_as_one_where_nobody_listens() {
         let told = |kind: std::io::ErrorKind| {
-            unreachable(ConnectionError::Connect { place: "s".to_owned(), source: kind.into() })
+            unreachable(ConnectionError::Connect { socket: "s".to_owned(), source: kind.into() })
                 .parts()
                 .0
         };

@@ -1,87 +1,87 @@
-//! What is asked of a fleet-init that runs the units of files, and what is answered, as it is sent.
+//! Requests to a fleet-init that runs the units of files, and their responses, as messages.
 
-use fleet_core::graph::text::{InitFile, FileRole};
+use fleet_core::graph::text::{FileRole, InitFile};
 use serde::{Deserialize, Serialize};
 
 use crate::fleetctl::output::Record;
 
-/// What tells an ask of such a fleet-init from others on the same socket.
+/// Envelope that distinguishes these requests from others on the same socket.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct OfInit {
     pub(super) init: Ask,
 }
 
-/// One ask.
+/// A request.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(super) enum Ask {
-    /// Answered with a [`Head`], then with lists of [`Unit`]s.
+    /// The response is a [`StatusHeader`], then lists of [`Unit`]s.
     Status,
-    /// Answered with [`Goals`]; of an earlier version, with nothing.
+    /// The response is the new [`Targets`].
     SetTarget { goal: String, beside: Vec<String> },
-    /// Answered in the same way.
+    /// The response is the new [`Targets`].
     Reload,
-    /// What would follow if these files were run instead, for that goal: without a goal and with
-    /// its own, if these were read again. Answered with [`Goals`], then with lists of [`Planned`].
+    /// A plan as if these files were run for that goal; without a goal and with its own files, as
+    /// if these were reloaded. The response is the [`Targets`], then lists of [`PlannedUnit`]s.
     Plan { files: Given, goal: Option<String>, beside: Vec<String> },
-    /// Has a unit read its own configuration again. Answered with nothing.
+    /// Makes a unit reload its configuration. The response is empty.
     ReloadUnit { unit: String },
-    /// Has a unit started anew. Answered with whether it was starting or up.
+    /// Restarts a unit. The response says whether it was starting or active.
     Restart { unit: String },
-    /// Answered with whether there was something to forget.
+    /// The response says whether there was anything to reset.
     ResetFailed { unit: String },
-    /// Answered with lists of lines.
+    /// The response is lists of lines.
     Logs {
         unit: String,
         lines: Option<usize>,
-        /// In milliseconds since 1970; nothing, as of an earlier version, is all that is kept.
+        /// In milliseconds since 1970; `None` for all lines.
         since: Option<u64>,
         follow: bool,
     },
 }
 
-/// The files that a plan is for.
+/// The files of a plan.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(super) enum Given {
-    /// Those of the one that is asked.
+    /// The files of the running fleet-init.
     Own,
-    /// These: what the asker can read need not be what the asked can.
+    /// Contents sent with the request, since only the client may be able to read them.
     These(Vec<Source>),
 }
 
-/// A file, with what it holds.
+/// A file with its content.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Source {
     pub(super) name: String,
-    /// Whether it has the central settings.
+    /// Whether it is the file of central settings.
     pub(super) is_central: bool,
     pub(super) text: String,
 }
 
-/// Why an ask is not carried out.
+/// Reason for which a request is refused.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(super) enum Refusal {
-    /// This fleet-init runs the units of fleetd, and has no goal.
+    /// This fleet-init runs the units of fleetd and has no goal.
     RunsForFleet,
-    /// For this reason, with what could help.
+    /// The problem, with remedies.
     Because { problem: String, help: Vec<String> },
 }
 
-/// What a fleet-init is there for.
+/// First item of a status response.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Head {
     pub(super) goal: Option<String>,
     pub(super) beside: Vec<String>,
-    /// Why processes are found in a weaker way than they could be.
+    /// Why a weaker way of finding processes is in use.
     pub(super) weak: Option<String>,
-    /// Whether it is fleetd that says what is wanted, so that there is no goal.
+    /// Whether fleetd chooses what runs, so that there is no goal.
     #[serde(default)]
     pub(super) fleet: bool,
 }
 
-/// A unit, also as JSON for people's programs.
+/// A unit; also the JSON output.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Unit {
@@ -90,21 +90,21 @@ pub(super) struct Unit {
     pub(super) provides: Vec<String>,
     /// One word: `running`, `waiting`, `failed`…
     pub(super) state: String,
-    /// Why it is so, and what follows.
+    /// Why it is in this state, and what follows.
     pub(super) reason: Option<String>,
     pub(super) needed: bool,
     pub(super) degraded_by: Vec<String>,
-    /// Targets that are up only because another of its targets is needed.
+    /// Active targets whose unit is only needed for another of its targets.
     pub(super) coincidental: Vec<String>,
     #[serde(rename = "mainPID")]
     pub(super) main_pid: Option<u32>,
-    /// For how long it has been so; nothing if nothing was seen of it yet.
+    /// Time in this state; `None` if nothing was observed yet.
     pub(super) milliseconds: Option<u64>,
-    /// After how long it is tried again.
+    /// Time until the next retry.
     pub(super) retry_in_milliseconds: Option<u64>,
-    /// How often in a row it has ended by itself.
+    /// Consecutive ends that were not ordered.
     pub(super) attempts: u32,
-    /// What it says of itself.
+    /// The unit's own status text (`STATUS=`).
     pub(super) status: Option<String>,
     pub(super) depends: Vec<Edge>,
 }
@@ -116,33 +116,33 @@ pub(super) struct Edge {
     pub(super) unit: String,
 }
 
-/// What is wanted, or planned for; also as JSON for people's programs.
+/// The goal and the extra targets; also the JSON output.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Goals {
     pub(super) goal: Option<String>,
     pub(super) beside: Vec<String>,
 }
 
-/// What would be done to a unit, also as JSON for people's programs.
+/// The planned action for a unit; also the JSON output.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Planned {
     pub(super) unit: String,
     #[serde(rename = "type")]
     pub(super) kind: String,
-    /// One word: `start`, `stop`, `restart`, `stay`, or `wait` of one that is needed and down.
+    /// One word: `start`, `stop`, `restart`, `stay`, or `wait` for a needed, inactive unit.
     pub(super) action: String,
-    /// The wave in which it is stopped.
+    /// Wave of the stop.
     pub(super) stop_wave: Option<usize>,
-    /// The wave in which it is started.
+    /// Wave of the start.
     pub(super) wave: Option<usize>,
     pub(super) why: String,
-    /// The keys of its stanza that are not as in what runs.
+    /// Keys of its stanza that differ from the running definition.
     pub(super) changed: Vec<String>,
-    /// What it comes after.
+    /// Dependencies that order it.
     pub(super) after: Vec<Edge>,
     pub(super) needed_by: Vec<Edge>,
-    /// What it would have to do without.
+    /// Missing or degraded dependencies.
     pub(super) degraded_by: Vec<String>,
 }
 

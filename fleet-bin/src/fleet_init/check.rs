@@ -1,4 +1,4 @@
-//! `check`: all that is wrong in the files of a system.
+//! `check`: reports everything that is wrong in the files of an init.
 
 use std::io::{self, Write};
 
@@ -28,14 +28,14 @@ pub(super) fn run(args: &CheckArgs) -> Result<(), CliError> {
     }
 }
 
-/// A finding with the lines that show where it is, before what to write instead.
+/// Formats a finding with its source lines before the remedy.
 fn with_excerpt(finding: &Finding, excerpt: &str) -> String {
     let text = finding.to_string();
     let (message, help) = text.split_once('\n').unwrap_or((&text, ""));
     format!("{message}\n{excerpt}\n{help}\n")
 }
 
-/// Says on standard error what was read and what was not.
+/// Reports on standard error which files were read and skipped.
 fn tell(read: &Files) {
     let mut to = io::stderr();
     for other in &read.others {

@@ -1,4 +1,4 @@
-//! `convert`: units of another init as stanzas, and what is lost on the way.
+//! `convert`: prints units of another init as stanzas, and reports what is lost.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -6,7 +6,9 @@ use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 
 use fleet_agent::machine_specifiers;
-use fleet_core::graph::convert::{Conversion, ConversionNote, InitSystem, SourceFile, ConvertedUnit, NoteSeverity, convert_with};
+use fleet_core::graph::convert::{
+    Conversion, ConversionNote, ConvertedUnit, InitSystem, NoteSeverity, SourceFile, convert_with,
+};
 use fleet_core::graph::text::MAX_FILE_SIZE;
 use fleet_unitfile::UnitName;
 use serde::Serialize;
@@ -43,11 +45,11 @@ pub(super) fn run(args: &ConvertArgs) -> Result<(), CliError> {
         1 => CliError::failed("there is 1 loss"),
         _ => CliError::failed(format!("there are {losses} losses")),
     };
-    Err(lossy.ends_in(Exit::Lossy))
+    Err(lossy.with_exit(Exit::Lossy))
 }
 
-/// Prints the stanzas. The losses are data among them where programs read them, and otherwise are
-/// on standard error: what people get on standard output is a file.
+/// Prints the stanzas. Losses are records among them in machine formats, and otherwise go to
+/// standard error: the standard output of the table format is a file of stanzas.
 fn tell(converted: &Conversion, others: &[PathBuf], format: Format) -> Result<(), CliError> {
     let mut to = io::stderr();
     for other in others {
@@ -74,18 +76,17 @@ fn tell(converted: &Conversion, others: &[PathBuf], format: Format) -> Result<()
     output.document(text.as_bytes())
 }
 
-/// The files that a person named.
+/// Files from the given paths.
 #[derive(Default)]
 struct Found {
     sources: Vec<SourceFile>,
-    /// Links that give units of systemd other names, each with the file of its unit.
+    /// Links that give systemd units further names, with the unit's file.
     links: Vec<(String, PathBuf)>,
-    /// Names in directories that were passed over.
+    /// Skipped names in directories.
     others: Vec<PathBuf>,
-    /// Names of units in directories that lead to no file.
+    /// Unit names in directories that lead to no file.
     losses: Vec<ConversionNote>,
-    /// Directories with pieces of unit files, by their paths without links, each as it is spelt
-    /// first.
+    /// Drop-in directories by canonical path, with their first spelling.
     drop_ins: BTreeMap<PathBuf, PathBuf>,
 }
 
@@ -104,7 +105,7 @@ impl Found {
         Ok(())
     }
 
-    /// The files, each of which has the names that links give its unit.
+    /// Returns the files, each with the names that links give its unit.
     fn take_sources(&mut self) -> Result<Vec<SourceFile>, CliError> {
         for (alias, file) in std::mem::take(&mut self.links) {
             let is_named = |it: &SourceFile| Path::new(&it.path).file_name() == file.file_name();
@@ -150,7 +151,7 @@ impl Found {
         Ok(())
     }
 
-    /// What has the name of a unit of systemd in a directory and is no file: it masks the unit, or
+    /// Takes a unit name in a directory that is not a file: a mask or a broken link.
     /// is lost.
     fn read_no_file(&mut self, path: &Path) -> Result<(), CliError> {
         if fs::canonicalize(path).is_ok_and(|file| file == Path::new("/dev/null")) {
@@ -172,7 +173,7 @@ impl Found {
     }
 }
 
-/// Whether the first line of a file names an interpreter with one of these in its path.
+/// Whether the file's first line names an interpreter with one of these words in its path.
 fn begins_with_interpreter(path: &Path, names: &str) -> bool {
     if !path.is_file() {
         return false;
@@ -183,15 +184,15 @@ fn begins_with_interpreter(path: &Path, names: &str) -> bool {
     first.starts_with("#!") && names.split('|').any(|name| first.contains(name))
 }
 
-/// Whether it is a directory whose files add to a unit of systemd, or to all units of a type.
+/// Whether the directory holds drop-ins for a systemd unit or for all units of a type.
 fn is_drop_in(path: &Path) -> bool {
     let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
     let unit = name.strip_suffix(".d").map(|name| format!("all.{name}").parse::<UnitName>());
     path.is_dir() && unit.is_some_and(|unit| unit.is_ok())
 }
 
-/// The directories beside a unit file whose files add to its unit: those of its name, of what its
-/// name begins with up to a dash, of its template and of its type.
+/// Returns the drop-in directories beside a unit file: for its name, its prefixes up to a dash, its
+/// template and its type.
 fn drop_ins_beside(path: &Path) -> Vec<PathBuf> {
     let mut names = Vec::new();
     if let Some(unit) = unit_name(path) {
@@ -205,8 +206,8 @@ fn drop_ins_beside(path: &Path) -> Vec<PathBuf> {
     directories.filter(|path| path.is_dir()).collect()
 }
 
-/// The name of a link and the file that it leads to, if that makes the name another one of the
-/// unit: a template is another unit for each of its names.
+/// Returns a link's name and file, if the name is an alias of the unit. For a template each name is
+/// another unit.
 fn as_link(path: &Path) -> Option<(String, PathBuf)> {
     let file = fs::canonicalize(path).ok()?;
     let (own, other) = (unit_name(path)?, unit_name(&file)?);
@@ -235,7 +236,7 @@ fn loss(path: &Path, message: &str, help: &str) -> ConversionNote {
     }
 }
 
-/// What programs read: a stanza, or something that is lost.
+/// A record for machine formats: a stanza, or a loss or remark.
 #[derive(Serialize)]
 #[serde(tag = "kind", rename_all = "lowercase")]
 enum Row<'a> {

@@ -1,9 +1,9 @@
-//! What a defect does to a fleet-init that runs units: it breaks off, whole.
+//! Aborts a fleet-init that panics.
 
-/// From now on a panic of any thread ends the process at once.
+/// Makes a panic of any thread abort the process.
 ///
-/// Units run on, and whoever is started next takes them back with all that was written down. One
-/// that went on without the part that panicked would look alive and follow nothing.
+/// The units keep running, and the next start adopts them. A process that continued without the
+/// panicked part would look alive and supervise nothing.
 pub(super) fn break_off() {
     let tell = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {
@@ -24,7 +24,7 @@ mod tests {
     #[test]
     fn a_defect_of_any_part_ends_the_whole_program() {
         if std::env::var_os(IN_A_PROCESS_OF_ITS_OWN).is_some() {
-            // What it leaves is of no use to anybody.
+            // Avoids a core dump.
             let none = Rlimit { current: Some(0), maximum: Some(0) };
             setrlimit(Resource::Core, none).expect("less may be had");
             super::break_off();

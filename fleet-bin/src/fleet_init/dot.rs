@@ -1,11 +1,11 @@
-//! `graph`: the units and their dependencies as a picture, as SVG or in the language of Graphviz.
+//! `graph`: draws units and dependencies, as SVG, for Graphviz, or as JSON.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::io::{self, Write as _};
 use std::sync::Arc;
 
-use fleet_core::graph::{EdgeKind, Graph, Name, Settings, InitState, Target, InitUnit};
+use fleet_core::graph::{EdgeKind, Graph, InitState, InitUnit, Name, Settings, Target};
 
 use serde::Serialize;
 
@@ -33,7 +33,7 @@ pub(super) fn run(args: &GraphArgs) -> Result<(), CliError> {
     Ok(io::stdout().write_all(text.as_bytes())?)
 }
 
-/// The same as JSON.
+/// The JSON output.
 fn document(
     graph: &Graph,
     goal: Option<&Target>,
@@ -71,7 +71,7 @@ struct Node {
     kind: &'static str,
     description: String,
     provides: Vec<String>,
-    /// Whether the goal needs it; nothing where there is no goal.
+    /// Whether the goal needs it; `None` without a goal.
     needed: Option<bool>,
     depends: Vec<Edge>,
 }
@@ -83,8 +83,7 @@ fn too_large() -> CliError {
     error.help("draw some of the files alone, or write -o dot and have another program lay it out")
 }
 
-/// Each unit as a node, each dependency as an arrow to what is depended on. What the goal does not
-/// need is grey.
+/// Writes each unit as a node and each dependency as an arrow. Unneeded units are grey.
 fn draw(graph: &Graph, goal: Option<&Target>, needed: Option<&BTreeSet<&Name>>) -> String {
     let is_needed = |unit: &InitUnit| needed.is_none_or(|needed| needed.contains(&unit.name));
     let mut text = "digraph units {\n  rankdir=LR;\n  node [shape=box];\n".to_owned();
@@ -125,7 +124,7 @@ fn id(unit: &InitUnit) -> String {
     quoted(unit.name.as_str())
 }
 
-/// The name, and below it the targets if they are others.
+/// Returns the name, followed by the targets if they differ.
 fn label(unit: &InitUnit) -> String {
     let name = unit.name.as_str();
     let others = unit.provides.iter().filter(|target| target.as_str() != name);
@@ -140,7 +139,7 @@ fn quoted(text: &str) -> String {
     format!("\"{}\"", escaped(text))
 }
 
-/// Names have no quotes, but may have backslashes.
+/// Names contain no quotes, but may contain backslashes.
 fn escaped(text: &str) -> String {
     text.replace('\\', "\\\\")
 }

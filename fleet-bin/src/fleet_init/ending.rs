@@ -1,4 +1,4 @@
-//! The end of a fleet-init: its units end first, within a time, or are killed.
+//! The end of a fleet-init: its units stop within a time limit, or are killed.
 
 use std::convert::Infallible;
 use std::error::Error;
@@ -6,33 +6,33 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use fleet_agent::{Clock, NativeManager, InitSupervisor, UnitSnapshot};
+use fleet_agent::{Clock, InitSupervisor, NativeManager, UnitSnapshot};
 use fleet_core::graph::DerivedState;
 use tokio::signal::unix::{self, SignalKind, signal};
 
 use crate::fleetctl::error::CliError;
 
-/// How long the end may take before it is told what it waits for.
+/// Time after which the log names the units that are awaited.
 const NOTICE: Duration = Duration::from_secs(1);
 
-/// How many units that are left are named.
+/// Maximum number of units named in the log.
 const MOST_NAMES: usize = 20;
 
-/// How long what was killed may take to be gone.
+/// Time for killed processes to be gone.
 const GRACE: Duration = Duration::from_secs(10);
 
-/// How long what was begun before the end may take.
+/// Time for work in progress to finish after a signal.
 const SOON: Duration = Duration::from_secs(1);
 
-/// How long to wait before the next ones are killed.
+/// Pause between kill attempts, for units that stop in order.
 const AGAIN: Duration = Duration::from_millis(100);
 
-/// The signals that ask for the end.
+/// The signals that request the end.
 pub(super) struct Ends {
     interrupt: unix::Signal,
     terminate: unix::Signal,
     quit: unix::Signal,
-    /// One was waited for and is still to be obeyed.
+    /// A signal was received by [`cut`](Self::cut) and is still pending.
     is_owed: bool,
 }
 
@@ -43,7 +43,7 @@ impl Ends {
         Ok(Self { interrupt, terminate, quit, is_owed: false })
     }
 
-    /// Waits for the next of them.
+    /// Waits for the next signal.
     pub(super) async fn next(&mut self) {
         if std::mem::take(&mut self.is_owed) {
             return;
@@ -57,8 +57,8 @@ impl Ends {
 }
 
 impl Ends {
-    /// Does what may take for ever: nothing comes of it if it is not done soon after one of them,
-    /// which is then still to be obeyed.
+    /// Runs work that may never finish. After a signal it gets a short time and is then dropped;
+    /// the signal stays pending.
     pub(super) async fn cut<T>(
         &mut self,
         work: impl Future<Output = T>,
@@ -76,12 +76,12 @@ impl Ends {
     }
 }
 
-/// Listens to a signal, which then does not end this process.
+/// Handles a signal, so that it does not end this process.
 pub(super) fn listen(kind: SignalKind) -> Result<unix::Signal, CliError> {
     signal(kind).map_err(|error| CliError::failed("cannot wait for signals").because(error))
 }
 
-/// What has hold of the units.
+/// The supervisor to shut down.
 pub(super) enum Grip {
     Manager(Arc<NativeManager>),
     InitSupervisor(Arc<InitSupervisor>),
@@ -99,12 +99,12 @@ impl Grip {
         }
     }
 
-    /// The names of the units that are left.
+    /// Names of the units with processes.
     async fn left(&self) -> String {
         self.names(is_left).await
     }
 
-    /// The names of the units that are so.
+    /// Names of the units that satisfy the predicate.
     async fn names(&self, are_so: fn(&UnitSnapshot) -> bool) -> String {
         let snapshot = match self {
             Self::Manager(manager) => manager.snapshot().await.map_err(cannot),
@@ -129,7 +129,7 @@ impl Grip {
     }
 }
 
-/// Says what is waited for, once it takes a while.
+/// Logs the awaited units once the end takes a while.
 async fn tell_what_is_left(units: &Grip, clock: &dyn Clock) -> Infallible {
     clock.sleep(NOTICE).await;
     let left = units.left().await;
@@ -137,13 +137,13 @@ async fn tell_what_is_left(units: &Grip, clock: &dyn Clock) -> Infallible {
     std::future::pending().await
 }
 
-/// Whether there may be processes of a unit.
+/// Whether a unit may have processes.
 fn is_left(unit: &UnitSnapshot) -> bool {
     use DerivedState::{Active, Starting, Stopping};
     is_stuck(unit) || matches!(unit.report.state, Starting | Active(_) | Stopping(_))
 }
 
-/// Whether there are processes of a unit that nothing can end.
+/// Whether a unit has processes that SIGKILL did not end.
 fn is_stuck(unit: &UnitSnapshot) -> bool {
     matches!(unit.report.state, DerivedState::Failed { stuck: true, .. })
 }
@@ -156,7 +156,7 @@ fn cannot(error: impl Error + Send + Sync + 'static) -> CliError {
     CliError::failed("cannot end all units").because(error)
 }
 
-/// Ends all units; what is left after the time, or at another signal, is killed.
+/// Stops all units. At the time limit, or at another signal, kills what is left.
 pub(super) async fn end(
     units: &Grip,
     ends: &mut Ends,
@@ -175,7 +175,7 @@ pub(super) async fn end(
     let deadline = clock.now().after(GRACE);
     loop {
         units.kill_all().await?;
-        // Units that end in order come one after the other.
+        // Repeat, because units that stop in order follow each other.
         tokio::select! {
             ended = &mut ended => return ended,
             () = clock.sleep(AGAIN) => {}

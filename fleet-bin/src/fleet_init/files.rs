@@ -6,7 +6,7 @@ use std::io::{self, Read as _};
 use std::os::unix::fs::FileTypeExt as _;
 use std::path::{Path, PathBuf};
 
-use fleet_core::graph::text::{InitFile, MAX_FILE_SIZE, FileRole, FileSet};
+use fleet_core::graph::text::{FileRole, FileSet, InitFile, MAX_FILE_SIZE};
 use fleet_core::graph::{Graph, Target};
 use fleet_unitfile::{Severity, UnitName};
 use rustix::fs::{Access, Mode, OFlags, access, open};
@@ -109,7 +109,7 @@ impl Files {
             let errors = findings.filter(|finding| finding.severity == Severity::Error);
             let mut errors: Vec<CliError> = errors.map(|it| in_one(&it)).collect();
             errors.insert(0, CliError::failed("the units are not fit for a graph"));
-            return Err(CliError::of_all(errors).err().unwrap_or_else(|| CliError::failed("")));
+            return Err(CliError::combined(errors).err().unwrap_or_else(|| CliError::failed("")));
         };
         if let Some(goal) = goal.filter(|goal| graph.provider(goal).is_none()) {
             let error = CliError::usage(format!("no unit provides the goal {goal}"));

@@ -1,4 +1,4 @@
-//! What a fleet-init says that runs the units of fleetd.
+//! Status of a fleet-init that runs the units of fleetd.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use crate::fleetctl::global_args::Format;
 use crate::fleetctl::output::{Output, Record};
 use crate::fleetctl::table::{cell, painted};
 
-/// Its units, as fleetd sees them.
+/// The units as fleetd sees them.
 pub(super) async fn open(init: &Asking) -> Result<Arc<RemoteManager>, CliError> {
     let config = RemoteConfig {
         socket: init.socket.clone(),
@@ -28,7 +28,7 @@ pub(super) async fn open(init: &Asking) -> Result<Arc<RemoteManager>, CliError> 
     RemoteManager::open(config).await.map_err(cannot)
 }
 
-/// Shows its units as a tree, with what fleetd asked of each and is shown of it.
+/// Prints the units as a tree, with fleetd's request and the reported state of each.
 pub(super) async fn tree(
     init: &Asking,
     format: Format,
@@ -40,7 +40,7 @@ pub(super) async fn tree(
     let rows: BTreeMap<&str, Row> =
         managed.iter().map(|it| (it.unit.as_str(), Row::new(it))).collect();
     let known: BTreeSet<String> = units.iter().map(|unit| unit.unit.clone()).collect();
-    // Timers, and units that cannot be run, are in no graph.
+    // Timers, and units that cannot run, are not in the graph.
     units.extend(rows.values().filter(|row| !known.contains(row.unit)).map(|row| Unit {
         unit: row.unit.to_owned(),
         state: row.sub.to_owned(),
@@ -59,7 +59,7 @@ pub(super) async fn tree(
     output.list(&units.iter().map(both).collect::<Vec<_>>(), &table)
 }
 
-/// A unit as the graph has it, and as fleetd is shown it, as JSON.
+/// A unit of the graph with the state reported to fleetd; also the JSON output.
 #[derive(Serialize)]
 struct Both<'a> {
     #[serde(flatten)]
@@ -74,7 +74,7 @@ impl Record for Both<'_> {
     }
 }
 
-/// Lists the units of one of an earlier version, which says nothing of their graph.
+/// Lists the units of an earlier version, whose responses have no graph.
 pub(super) async fn status(init: &Asking, format: Format) -> Result<(), CliError> {
     let cannot = |error| CliError::failed("cannot list the units").because(error);
     let units = open(init).await?.list().await.map_err(cannot)?;
@@ -86,21 +86,21 @@ pub(super) async fn status(init: &Asking, format: Format) -> Result<(), CliError
     output.list(&rows, &table)
 }
 
-/// A unit, as JSON.
+/// A unit; also the JSON output.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Row<'a> {
     unit: &'a str,
-    /// What was last asked of it.
+    /// The last request.
     asked: &'a str,
     load: &'a str,
     active: &'a str,
     sub: &'a str,
     #[serde(rename = "mainPID")]
     main_pid: Option<u32>,
-    /// Why its last run ended.
+    /// Result of its last run.
     result: Option<&'a str>,
-    /// How its last main process ended.
+    /// Exit of its last main process.
     exit: Option<String>,
     restarts: u32,
 }
@@ -110,7 +110,7 @@ impl<'a> Row<'a> {
         let state = &managed.state;
         Self {
             unit: managed.unit.as_str(),
-            asked: managed.known.asked.as_str(),
+            asked: managed.known.requested.as_str(),
             load: state.load.as_str(),
             active: state.active.as_str(),
             sub: &state.sub,

@@ -1,4 +1,4 @@
-//! Pure: what is foreseen for each unit, and why, in words.
+//! Pure: the planned action of each unit, with its reason as text.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -6,16 +6,18 @@ use std::sync::Arc;
 use fleet_core::Timestamp;
 use fleet_core::graph::text::differing_keys;
 use fleet_core::graph::{
-    EdgeKind, PlannedAction, UnitPreview, Preview, Name, DerivedState, StopReason, InitState, Target, InitUnit,
+    DerivedState, EdgeKind, InitState, InitUnit, Name, PlannedAction, Preview, StopReason, Target,
+    UnitPreview,
 };
 
 use super::asks::{Edge, Goals, Planned};
 use super::shown;
 
-/// How many units are named as those for which one is there.
+/// Maximum number of dependents named in a reason.
 const MOST_NAMES: usize = 4;
 
-/// What would follow in a system that was changed, from what it was before; if it was anything.
+/// Returns the targets and planned actions of a changed system, compared with the previous one if
+/// any.
 pub(super) fn foretell(
     before: Option<&InitState>,
     after: InitState,
@@ -29,7 +31,7 @@ pub(super) fn foretell(
     let telling = Telling { needed: needed(&foresight.after), before, foresight: &foresight, now };
     let mut rows: Vec<Planned> =
         foresight.units.iter().filter_map(|unit| telling.row(unit)).collect();
-    // Units are in the order of their names already.
+    // Units are already sorted by name.
     rows.sort_by_key(|row| {
         let wave = [row.stop_wave, row.wave].into_iter().flatten().min();
         (wave.is_none(), wave, row.action == "stay")
@@ -37,7 +39,7 @@ pub(super) fn foretell(
     (goals, rows)
 }
 
-/// The units that the goal, and what is wanted beside it, need.
+/// The units needed by the goal and the extra targets.
 pub(super) fn needed(system: &InitState) -> BTreeSet<&Name> {
     let is_needed = |name: &&Name| system.status(name).is_some_and(|state| state.needed);
     system.units().filter(is_needed).collect()
@@ -51,14 +53,14 @@ struct Telling<'a> {
 }
 
 impl Telling<'_> {
-    /// One unit; nothing if it is down, stays so, and nobody asks for it.
+    /// Describes a unit; `None` if it is inactive, stays so, and nothing requires it.
     fn row(&self, it: &UnitPreview) -> Option<Planned> {
         let graph = self.foresight.after.graph();
-        let unit = graph.unit(&it.unit).or(it.runs.as_ref())?;
+        let unit = graph.unit(&it.unit).or(it.running.as_ref())?;
         let needed_by = self.neighbours(graph.dependents(&it.unit), EdgeKind::requires);
         let orders = self.neighbours(graph.dependencies(&it.unit), EdgeKind::orders);
         let degraded = self.foresight.after.degraded_by(&it.unit);
-        let changed = it.runs.as_ref().map_or_else(Vec::new, |runs| differing_keys(runs, unit));
+        let changed = it.running.as_ref().map_or_else(Vec::new, |runs| differing_keys(runs, unit));
         let mut row = Planned {
             unit: it.unit.to_string(),
             kind: unit.kind.as_str().to_owned(),
@@ -68,7 +70,7 @@ impl Telling<'_> {
             degraded_by: degraded.iter().map(text).collect(),
             ..Planned::default()
         };
-        let (action, why) = match &it.fate {
+        let (action, why) = match &it.action {
             PlannedAction::Start(step) => {
                 row.wave = Some(*step);
                 ("start", self.why_started(it, unit, &row))
@@ -98,7 +100,8 @@ impl Telling<'_> {
     }
 
     fn why_started(&self, it: &UnitPreview, unit: &InitUnit, row: &Planned) -> String {
-        let failed = self.before.and_then(|before| before.status(&it.unit)).map(|state| state.state);
+        let failed =
+            self.before.and_then(|before| before.status(&it.unit)).map(|state| state.state);
         let again = match failed {
             Some(DerivedState::Failed { .. }) => "it failed, and is tried again; ",
             Some(DerivedState::Completed(_)) => "it ended, and is started again; ",
@@ -114,7 +117,7 @@ impl Telling<'_> {
         }
     }
 
-    /// Why nothing is done; nothing is said of a unit that is down because nobody needs it.
+    /// Describes a unit without an action; `None` for an inactive, unneeded unit.
     fn why_stays(
         &self,
         it: &UnitPreview,
@@ -174,7 +177,7 @@ impl Telling<'_> {
         }
     }
 
-    /// What a unit has to do without, and what of it is there and has to do so itself.
+    /// Describes missing dependencies, and those that are active but degraded.
     fn without(&self, row: &Planned) -> String {
         let (up, down): (Vec<&str>, Vec<&str>) =
             row.degraded_by.iter().map(String::as_str).partition(|target| self.is_up(target));
@@ -186,7 +189,7 @@ impl Telling<'_> {
     fn is_up(&self, target: &str) -> bool {
         let after = &self.foresight.after;
         let provider = Target::new(target).ok().and_then(|it| after.graph().provider(&it));
-        let state = provider.and_then(|unit| after.state(&unit.name));
+        let state = provider.and_then(|unit| after.status(&unit.name));
         state.is_some_and(|state| matches!(state.state, DerivedState::Active(_)))
     }
 }
@@ -197,8 +200,8 @@ fn text(what: impl ToString) -> String {
 
 #[cfg(test)]
 mod tests {
-    use fleet_core::graph::text::{InitFile, FileRole, FileSet};
-    use fleet_core::graph::{UnitEvent, Exit, Graph, EventKind, Settings};
+    use fleet_core::graph::text::{FileRole, FileSet, InitFile};
+    use fleet_core::graph::{EventKind, Exit, Graph, Settings, UnitEvent};
 
     use super::*;
 
@@ -229,7 +232,7 @@ mod tests {
         assert_eq!(told.collect::<Vec<_>>(), expected);
     }
 
-    /// Whoever depends on one that is up and degraded was said to do without it.
+    /// Regression: a dependent of an active, degraded unit was described as doing without it.
     #[test]
     fn nobody_does_without_what_is_only_degraded() {
         let source = "unit: goal\ntype: virtual\nprovides: goal\nwaits-for: web, db\n\
@@ -271,7 +274,8 @@ mod tests {
         let (_, rows) = foretell(Some(&system.clone()), system, now);
         let told = rows.iter().map(|row| format!("{} {}: {}", row.action, row.unit, row.why));
         let down = told.filter(|row| !row.starts_with("stay a: "));
-        let expected = ["wait left: completed: not tried again", "wait once: completed: not tried again"];
+        let expected =
+            ["wait left: completed: not tried again", "wait once: completed: not tried again"];
         assert_eq!(down.collect::<Vec<_>>(), expected);
     }
 }

@@ -1,44 +1,43 @@
-//! Pure: places for units in columns, so that few dependencies cross.
+//! Pure: a layered layout of nodes, with few crossings.
 
 use std::collections::BTreeMap;
 
-/// A unit's place, or that of a dependency on its way past a column.
+/// A position in the layout, of a node or of an arrow that passes a column.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Spot {
-    /// The column, from the left.
+    /// Column, from the left.
     pub(crate) column: usize,
-    /// The row in it, from the top.
+    /// Row within the column, from the top.
     pub(crate) row: usize,
 }
 
-/// Where everything is.
+/// A complete layout.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Layers {
-    /// The place of each node.
+    /// Position of each node.
     pub(crate) nodes: Vec<Spot>,
-    /// Of each arrow that leads to the right, the places that it passes between its ends.
+    /// For each arrow to the right, the positions that it passes between its ends.
     pub(crate) bends: Vec<Vec<Spot>>,
-    /// How many rows each column has.
+    /// Number of rows in each column.
     pub(crate) rows: Vec<usize>,
 }
 
-/// An arrow from one node to another.
+/// An arrow between two nodes.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Arrow {
     pub(crate) from: usize,
     pub(crate) to: usize,
-    /// Whether it decides about columns. Those that do are in no circle.
+    /// Whether it determines columns. Such arrows form no cycle.
     pub(crate) orders: bool,
 }
 
-/// How often the rows are put in order, from the left and from the right.
+/// Number of ordering sweeps, from the left and from the right.
 const SWEEPS: usize = 12;
 
-/// How many places arrows may pass; those beyond are drawn straight.
+/// Maximum number of intermediate positions; further arrows are straight.
 const MOST_BENDS: usize = 20_000;
 
-/// Gives each node the column of its longest chain of arrows that lead to it, and a row near those
-/// that it has arrows to and from.
+/// Assigns each node the column of its longest incoming chain, and a row near its neighbours.
 pub(crate) fn layers(nodes: usize, arrows: &[Arrow]) -> Layers {
     let mut columns = columns(nodes, arrows);
     let mut edges: Vec<(usize, usize)> = Vec::new();
@@ -63,7 +62,7 @@ pub(crate) fn layers(nodes: usize, arrows: &[Arrow]) -> Layers {
     Layers { nodes: spots[..nodes].to_vec(), bends, rows }
 }
 
-/// The longest chain of arrows to each node.
+/// Returns the length of the longest chain to each node.
 fn columns(nodes: usize, arrows: &[Arrow]) -> Vec<usize> {
     let mut columns = vec![0; nodes];
     let mut open = vec![0_usize; nodes];
@@ -85,7 +84,7 @@ fn columns(nodes: usize, arrows: &[Arrow]) -> Vec<usize> {
     columns
 }
 
-/// The rows: of several orders that sweeps give, the one with the shortest arrows.
+/// Orders the rows: keeps the sweep with the shortest arrows.
 fn rows(columns: &[usize], edges: &[(usize, usize)]) -> (Vec<Spot>, Vec<usize>) {
     let mut order: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
     for (at, column) in columns.iter().enumerate() {
@@ -110,7 +109,7 @@ fn rows(columns: &[usize], edges: &[(usize, usize)]) -> (Vec<Spot>, Vec<usize>) 
             let centre = |at: &usize| {
                 let behind: Vec<usize> =
                     beside[*at].iter().filter(is_behind).map(|other| row[*other]).collect();
-                // In thousandths, so that all machines draw the same.
+                // In thousandths, so that all machines give the same result.
                 let sum = 1000 * behind.iter().sum::<usize>();
                 sum.checked_div(behind.len()).unwrap_or(1000 * row[*at])
             };
@@ -160,11 +159,11 @@ mod tests {
             (0, "", ""),
             (2, "", "0.0 0.1"),
             (3, "0>1 1>2", "0.0 1.0 2.0"),
-            // A longer way decides, and the shorter one passes by.
+            // The longer path determines the column, and the shorter one passes by.
             (3, "0>1 1>2 0>2", "0.0 1.0 2.0 : 1.1"),
             // Crossed at first.
             (4, "0>3 1>2", "0.0 0.1 1.1 1.0"),
-            // What does not order decides no column, and may lead in a circle.
+            // An arrow that does not order determines no column and may form a cycle.
             (3, "0>1 1~0 2~0", "0.0 1.0 0.1"),
         ] {
             let layers = layers(nodes, &arrows(text));
@@ -180,7 +179,7 @@ mod tests {
 
     #[test]
     fn no_two_are_in_one_place_and_arrows_that_order_lead_to_the_right() {
-        // Each node has arrows to some of those after it.
+        // Each node has arrows to some of the later ones.
         let pairs = (0..60).flat_map(|from| (from + 1..60).map(move |to| (from, to)));
         let some = pairs.filter(|(from, to)| (from * 7 + to * 13) % 11 == 0);
         let arrows: Vec<Arrow> = some.map(|(from, to)| Arrow { from, to, orders: true }).collect();

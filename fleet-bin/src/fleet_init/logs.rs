@@ -1,4 +1,4 @@
-//! `logs`: what a unit of a fleet-init that runs has written.
+//! `logs`: prints the output of a unit.
 
 use std::io;
 
@@ -37,7 +37,7 @@ async fn of_files(init: &Asking, args: &LogsArgs, out: &mut Out) -> Result<(), N
     let since = since(args).map(Timestamp::as_millis);
     let mut answer = init.begin(Ask::Logs { unit, lines, since, follow })?;
     loop {
-        // What is followed may be silent for as long as it likes.
+        // A followed log may be silent without limit.
         let next = match follow {
             true => answer.next().await.map_err(no_answer)?,
             false => init.next(&mut answer).await?,
@@ -51,7 +51,7 @@ async fn of_files(init: &Asking, args: &LogsArgs, out: &mut Out) -> Result<(), N
 
 async fn of_fleet(init: &Asking, args: &LogsArgs, out: &mut Out) -> Result<(), CliError> {
     let unit = UnitName::parse(&args.unit)
-        .map_err(|error| CliError::usage("it is no name of a unit").because(error))?;
+        .map_err(|error| CliError::usage("not a valid unit name").because(error))?;
     let query = JournalQuery { lines: args.lines, since: since(args), follow: args.follow };
     let cannot = |error| CliError::failed("cannot read the log").because(error);
     let manager = fleet::open(init).await?;
@@ -62,7 +62,7 @@ async fn of_fleet(init: &Asking, args: &LogsArgs, out: &mut Out) -> Result<(), C
     journal.failure().map_or(Ok(()), |error| Err(cannot(error)))
 }
 
-/// The moment from which on lines are shown.
+/// Returns the time from which lines are shown.
 fn since(args: &LogsArgs) -> Option<Timestamp> {
     let span = args.since?;
     let millis = u64::try_from(span.as_millis()).unwrap_or(u64::MAX);

@@ -1,18 +1,18 @@
-//! `fleet-init`: an init whose state follows from a graph of units.
+//! `fleet-init`: an init whose state is computed from a dependency graph of units.
 //!
 //! | step | module |
 //! |---|---|
-//! | read the command line | `args` |
-//! | read the files | `files`; what one that runs took of them: `origin` |
-//! | check them | `check` |
-//! | say what would be done (pure) | `foretold`; as it is asked for: `plan` |
-//! | draw the graph (pure) | `dot`, `picture`, `layers` |
-//! | convert units of other inits | `convert` |
-//! | run units, and end them | `run`, `ending`; break off at a defect: `defects` |
-//! | answer what is asked of it | `answers`; as it is sent: `asks`, `shown` |
-//! | be the first process of a container | `warden`; what is left at its end: `orphans` |
-//! | where it listens and keeps files | `places` |
-//! | ask one that runs | `asking`, `status`, `tree`, `fleet`, `logs`, `verbs` |
+//! | command line | `args` |
+//! | files | `files`; the accepted definitions of a running one: `sources` |
+//! | checks | `check` |
+//! | plans as text (pure) | `plan_text`; the command: `plan` |
+//! | drawings (pure) | `dot`, `picture`, `layers` |
+//! | conversion from other inits | `convert` |
+//! | running and ending units | `run`, `shutdown`; aborting after a panic: `panic_hook` |
+//! | serving requests | `server`; the messages: `protocol`, `status_text` |
+//! | process 1 of a container | `pid1`; remaining processes at its end: `orphans` |
+//! | socket and directories | `paths` |
+//! | client commands | `client`, `status`, `tree`, `fleet`, `logs`, `verbs` |
 
 mod answers;
 mod args;
@@ -52,15 +52,15 @@ use crate::fleetctl::colour::Colour;
 use crate::fleetctl::error::{CliError, Exit};
 use args::{Cli, Command};
 
-/// Runs `fleet-init` with these arguments, the name of the program first, and returns its exit
+/// Runs `fleet-init` with these arguments, starting with the program name, and returns the exit
 /// code.
 ///
 /// | status | meaning |
 /// |---|---|
 /// | 0 | done |
-/// | 1 | it could not be done, or what was checked is wrong |
+/// | 1 | it could not be done, or the checked files are wrong |
 /// | 2 | the command line is wrong |
-/// | 3 | `convert`: something is lost |
+/// | 3 | `convert`: some settings could not be converted |
 ///
 /// Results go to standard output, everything else to standard error.
 #[must_use]
@@ -71,7 +71,7 @@ pub fn run(args: Vec<OsString>) -> ExitCode {
     }
 }
 
-/// Prints what clap has to say, which may be the help that was asked for.
+/// Prints clap's message, which may be requested help.
 fn usage(error: &clap::Error) -> Exit {
     let printed = error.print();
     if error.use_stderr() {
@@ -98,15 +98,16 @@ fn execute(cli: Cli) -> ExitCode {
     settle(done)
 }
 
-/// Prints an error, and ends the program in its way.
+/// Prints an error and returns the exit code.
 fn settle(result: Result<(), CliError>) -> ExitCode {
     ExitCode::from(exit_of(result).code())
 }
 
-/// Prints an error, and says how the program ends.
+/// Prints an error and returns its exit.
 fn exit_of(result: Result<(), CliError>) -> Exit {
     let Err(error) = result else { return Exit::Success };
-    // Where nobody reads errors, the exit code is all that is left to give.
-    let _closed = error.print_as("fleet-init", Colour::of(&io::stderr()), &mut io::stderr());
+    // If standard error is closed, the exit code is all that remains.
+    let _closed =
+        error.print_as("fleet-init", Colour::for_stream(&io::stderr()), &mut io::stderr());
     error.exit()
 }

@@ -1,7 +1,8 @@
-//! Where the units of a fleet-init come from that runs those of files, and what it last took there.
+//! The files of a fleet-init, and the definitions last accepted from them.
 //!
-//! What it took is kept in its directory until its units have ended. One that breaks off while its
-//! files are broken is begun again with that: units that run are not to end of a mistake in a file.
+//! The accepted definitions are kept in the state directory until the units have ended. A
+//! fleet-init that crashes while its files are invalid restarts with them, so that a mistake in a
+//! file does not stop running units.
 
 use std::fs;
 use std::path::PathBuf;
@@ -15,27 +16,27 @@ use super::asks::Source;
 use super::files::{self, Files};
 use crate::fleetctl::error::CliError;
 
-/// The file in which what was taken is kept.
+/// File with the accepted definitions.
 const KEPT: &str = "taken.json";
 
-/// Where the units of a fleet-init come from.
+/// The configured paths of a fleet-init.
 #[derive(Debug, Clone)]
 pub(super) struct Origin {
     paths: Vec<PathBuf>,
-    /// The goal that the command line says, which wins over that of the files.
+    /// Goal of the command line, which wins over the files' goal.
     pub(super) goal: Option<Target>,
-    /// Where it keeps its files.
+    /// State directory.
     pub(super) directory: PathBuf,
 }
 
-/// What is to be run.
+/// Valid definitions to run.
 pub(super) struct ToRun {
     pub(super) graph: Graph,
     pub(super) settings: Settings,
     files: Vec<InitFile>,
 }
 
-/// What was taken, from where, as it is kept.
+/// Accepted definitions with their origin, as stored.
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct Taken {
     paths: Vec<PathBuf>,
@@ -44,11 +45,11 @@ struct Taken {
 }
 
 impl ToRun {
-    /// What files say is to be run.
+    /// Builds the definitions from files.
     ///
     /// # Errors
     ///
-    /// All that is wrong with them; or there is no goal.
+    /// Everything that is wrong with them, or a missing goal.
     pub(super) fn of(read: Files, goal: Option<&Target>) -> Result<Self, CliError> {
         let whole = read.whole(goal).map(|(graph, goal)| (graph.clone(), goal));
         let (graph, goal) = whole.map_err(|error| read.with_others(error))?;
@@ -63,7 +64,7 @@ impl ToRun {
 }
 
 impl Origin {
-    /// These paths, as they are found from anywhere, for one that keeps its files in a directory.
+    /// Creates the sources from paths, made absolute, and a state directory.
     pub(super) fn new(
         paths: &[PathBuf],
         goal: Option<Target>,
@@ -74,40 +75,44 @@ impl Origin {
         Ok(Self { paths: paths.map_err(cannot)?, goal, directory })
     }
 
-    /// Reads what is there, or goes on with what was taken before if that cannot be run and units
-    /// of it may be left.
+    /// Reads the files. If they are invalid and units may still be running, returns the last
+    /// accepted definitions.
     ///
     /// # Errors
     ///
-    /// All that is wrong.
+    /// Everything that is wrong.
     pub(super) fn read(&self) -> Result<ToRun, CliError> {
         let read = files::read(&self.paths).and_then(|read| ToRun::of(read, self.goal.as_ref()));
-        read.or_else(|error| match self.taken().filter(|_| InitSupervisor::has_used(&self.directory)) {
-            Some(taken) => {
-                tell(&error);
-                tracing::error!("goes on with the files that it last took: mend these, and reload");
-                Ok(taken)
+        read.or_else(|error| {
+            match self.taken().filter(|_| InitSupervisor::has_used(&self.directory)) {
+                Some(taken) => {
+                    tell(&error);
+                    tracing::error!(
+                        "goes on with the files that it last took: mend these, and reload"
+                    );
+                    Ok(taken)
+                }
+                None => Err(error),
             }
-            None => Err(error),
         })
     }
 
-    /// The same, while signals are heard.
+    /// Like [`read`](Self::read), without blocking signal handling.
     ///
     /// # Errors
     ///
-    /// All that is wrong.
+    /// Everything that is wrong.
     pub(super) async fn read_beside(&self) -> Result<ToRun, CliError> {
         let own = self.clone();
         let read = tokio::task::spawn_blocking(move || own.read());
         read.await.map_err(|error| CliError::failed("cannot read the files").because(error))?
     }
 
-    /// Reads once more what is there, while others are served.
+    /// Reads the files again without blocking other requests.
     ///
     /// # Errors
     ///
-    /// All that is wrong.
+    /// Everything that is wrong.
     pub(super) async fn read_again(&self) -> Result<ToRun, CliError> {
         let (paths, goal) = (self.paths.clone(), self.goal.clone());
         let read = tokio::task::spawn_blocking(move || {
@@ -116,7 +121,7 @@ impl Origin {
         read.await.map_err(|error| CliError::failed("cannot read the files").because(error))?
     }
 
-    /// Keeps what was taken.
+    /// Stores the accepted definitions.
     pub(super) fn keep(&self, taken: &ToRun) {
         let taken = self.of(taken.files.iter().map(Source::of).collect());
         let aside = self.kept().with_extension("new");
@@ -127,13 +132,13 @@ impl Origin {
         }
     }
 
-    /// Forgets what was taken, as its units have ended.
+    /// Removes the accepted definitions, after the units have ended.
     pub(super) fn forget(&self) {
-        // If it is left, it is of use to nobody but one who names the same files.
+        // A leftover file only matters to a start with the same paths.
         drop(fs::remove_file(self.kept()));
     }
 
-    /// What was taken from here, if that is kept and was run.
+    /// Returns the stored definitions of these sources, if there are any.
     fn taken(&self) -> Option<ToRun> {
         let taken: Taken = serde_json::from_slice(&fs::read(self.kept()).ok()?).ok()?;
         if taken != self.of(taken.files.clone()) {
@@ -153,7 +158,7 @@ impl Origin {
     }
 }
 
-/// Tells those who read the log why units are not taken from where they should be.
+/// Logs why definitions could not be read.
 pub(super) fn tell(error: &CliError) {
     let (problems, help) = error.parts();
     problems.lines().for_each(|problem| tracing::error!("{problem}"));

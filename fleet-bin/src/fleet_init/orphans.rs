@@ -1,8 +1,7 @@
-//! What is left of all units at the end, where orphans come to this process: it is ended, too.
+//! Kills the processes that remain as children of process 1 at the end.
 //!
-//! Without control groups a process can leave its group, its parent and its environment behind, and
-//! is not found when its unit stops. Its parents have ended then, so that by the end it is a child
-//! of whoever reaps.
+//! Without control groups, a process can leave its group, parent and environment, and is not found
+//! when its unit stops. By then its parents have exited, so it is a child of the reaper.
 
 use std::io;
 use std::time::Duration;
@@ -11,12 +10,12 @@ use fleet_agent::{Clock, SystemClock};
 use rustix::process::{Pid, Signal, kill_process};
 use tokio::signal::unix;
 
-/// How long what was killed may take to be gone.
+/// Time for killed processes to be gone.
 const GRACE: Duration = Duration::from_secs(10);
 
-/// Kills all children, and those that come to this process by that, until there are none.
+/// Kills all children, including those inherited meanwhile, until none is left.
 ///
-/// `reap` waits for all that have ended, and `ends` tells when some may have.
+/// `reap` waits for exited children; `ends` is notified when some may have exited.
 pub(super) async fn end(
     ends: &mut unix::Signal,
     clock: &SystemClock,
@@ -29,7 +28,7 @@ pub(super) async fn end(
             return Ok(());
         }
         for orphan in left {
-            // It may have ended meanwhile; nobody else waits for it, so that the number is its own.
+            // It may have exited, but only this process reaps it, so the PID is not reused.
             let _ = kill_process(orphan, Signal::KILL);
         }
         tokio::select! {
@@ -43,7 +42,7 @@ pub(super) async fn end(
     }
 }
 
-/// The children of this process. Kernels that were built without lists of children show none.
+/// The children of this process; none on kernels without `CONFIG_PROC_CHILDREN`.
 fn children() -> io::Result<Vec<Pid>> {
     let mut found = Vec::new();
     for thread in std::fs::read_dir("/proc/self/task")? {

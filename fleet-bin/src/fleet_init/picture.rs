@@ -1,30 +1,30 @@
-//! Pure: the units and their dependencies as a picture in SVG.
+//! Pure: draws units and dependencies as SVG.
 //!
-//! What is depended on is right of what depends on it. Kinds of dependencies are told apart by
-//! their lines, units by their borders, and both by a title that viewers show; colour says nothing
-//! that these do not.
+//! Dependencies are right of dependents. Line styles distinguish kinds of dependencies, borders
+//! kinds of units, and titles repeat both for viewers that show them. Colour carries no further
+//! information.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
-use fleet_core::graph::{EdgeKind, Graph, Name, Target, InitUnit};
+use fleet_core::graph::{EdgeKind, Graph, InitUnit, Name, Target};
 
 use super::layers::{Arrow, Layers, Spot, layers};
 
-/// How many units and dependencies a picture has; nobody can look at more.
+/// Maximum number of units and dependencies of a legible picture.
 pub(crate) const MOST: usize = 5000;
 
-/// Sizes in pixels: of a character, a box, and the room between boxes.
+/// Sizes in pixels: a character, a box, and the space between boxes.
 const CHARACTER: usize = 8;
 const HEIGHT: usize = 40;
 const BESIDE: usize = 90;
 const BELOW: usize = 24;
 const MARGIN: usize = 20;
 
-/// How many characters of a name are shown; the title has all.
+/// Maximum number of characters shown of a name; the title has all.
 const LONGEST: usize = 32;
 
-/// What is the same in each picture.
+/// The constant part of each picture.
 const STYLE: &str = "\
 <style>
   text { font: 13px monospace; fill: #111; }
@@ -41,8 +41,7 @@ const STYLE: &str = "\
 </style>
 ";
 
-/// The heads of arrows, each by its name, and what it is filled and drawn with. Not all viewers
-/// let a head take the look of its line.
+/// Arrow heads: name, fill and stroke. Not all viewers let a head inherit the line's style.
 const HEADS: [(&str, &str, &str); 4] = [
     ("full", "#111", "#111"),
     ("open", "#fff", "#111"),
@@ -50,8 +49,8 @@ const HEADS: [(&str, &str, &str); 4] = [
     ("open-unneeded", "#fff", "#777"),
 ];
 
-/// The picture; nothing if there are more units, or dependencies, than [`MOST`]. Without `needed`
-/// all units count as needed.
+/// Draws the picture; `None` if there are more than [`MOST`] units or dependencies. Without
+/// `needed` all units count as needed.
 pub(crate) fn picture(
     graph: &Graph,
     goal: Option<&Target>,
@@ -78,13 +77,13 @@ pub(crate) fn picture(
 struct Picture<'a> {
     units: Vec<&'a InitUnit>,
     layers: Layers,
-    /// Where each column begins, and how wide its boxes are.
+    /// Left edge and box width of each column.
     columns: Vec<(usize, usize)>,
     goal: Option<&'a Target>,
     needed: Option<&'a BTreeSet<&'a Name>>,
 }
 
-/// Each column is as wide as the longest label in it.
+/// Makes each column as wide as its longest label.
 fn columns(layers: &Layers, units: &[&InitUnit]) -> Vec<(usize, usize)> {
     let mut columns = vec![(0, 8 * CHARACTER); layers.rows.len()];
     for (spot, unit) in layers.nodes.iter().zip(units) {
@@ -127,7 +126,7 @@ impl Picture<'_> {
         self.needed.is_none_or(|needed| needed.contains(&unit.name))
     }
 
-    /// The left upper corner of a box, and its width.
+    /// The upper left corner of a box, and its width.
     fn corner(&self, spot: Spot) -> (usize, usize, usize) {
         let (left, width) = self.columns[spot.column];
         // Columns are centred.
@@ -205,7 +204,7 @@ impl Picture<'_> {
             let (over, to) = (x + BESIDE / 2, end.0 + end.2);
             let _ = write!(path, " C{over} {y} {over} {down} {to} {down}");
         } else {
-            // Back: below the boxes between.
+            // A backward arrow passes below the boxes between.
             let (x, y) = (left + width / 2, top + HEIGHT);
             let (to, down) = (end.0 + end.2 / 2, end.1 + HEIGHT);
             let low = y.max(down) + BELOW;
@@ -217,7 +216,7 @@ impl Picture<'_> {
     }
 }
 
-/// What the lines end with.
+/// Arrow head of a kind.
 fn heads(text: &mut String) {
     put(text, "<defs>");
     for (name, fill, stroke) in HEADS {
@@ -232,7 +231,7 @@ fn heads(text: &mut String) {
     put(text, "</defs>");
 }
 
-/// A line of this kind along a path.
+/// Draws a line of this kind along a path.
 fn line(kind: EdgeKind, is_needed: bool, path: &str, title: &str) -> String {
     let head = if kind == EdgeKind::Pulls { "open" } else { "full" };
     let (faint, suffix) = if is_needed { ("", "") } else { (" unneeded", "-unneeded") };
@@ -242,7 +241,7 @@ fn line(kind: EdgeKind, is_needed: bool, path: &str, title: &str) -> String {
     )
 }
 
-/// What the lines mean.
+/// Draws the legend.
 fn legend(text: &mut String, top: usize) {
     for (at, kind) in EdgeKind::ALL.into_iter().enumerate() {
         let (x, y) = (MARGIN + at * 140, top + HEIGHT / 2);
@@ -256,7 +255,7 @@ fn put(text: &mut String, line: &str) {
     text.push('\n');
 }
 
-/// The name, and the targets in brackets if they are others.
+/// Returns the name, followed by the targets in brackets if they differ.
 fn label(unit: &InitUnit) -> (String, String) {
     let name = unit.name.as_str();
     let others = unit.provides.iter().map(Target::as_str).filter(|target| *target != name);
@@ -273,7 +272,7 @@ fn short(text: &str) -> String {
     text.chars().take(LONGEST - 1).chain(['…']).collect()
 }
 
-/// A text that means nothing but itself to a reader of XML, which knows no control characters.
+/// Escapes a text for XML, which allows no control characters.
 fn safe(text: &str) -> String {
     let mut safe = String::with_capacity(text.len());
     for character in text.chars() {

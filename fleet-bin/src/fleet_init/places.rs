@@ -1,4 +1,4 @@
-//! Where a fleet-init listens and keeps its files, if nobody says so.
+//! Default socket and directories of a fleet-init, and its listener.
 
 use std::ffi::OsString;
 use std::fs::DirBuilder;
@@ -12,24 +12,23 @@ use tokio::net::{UnixListener, UnixStream};
 
 use crate::fleetctl::error::CliError;
 
-/// The variable that names the socket. As an empty one it names none.
+/// Environment variable with the socket; ignored if empty.
 const SOCKET: &str = "FLEET_INIT_SOCKET";
 
-/// How long to wait for a socket that another may be about to leave.
+/// Time to wait for a socket whose owner may be about to close it.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// The same where that one is gone: what it had just begun when it was killed has the socket, too,
-/// until its program runs.
+/// The same if the owner is gone: a child that it had just forked still holds the socket until its
+/// exec.
 const PATIENCE_WITH_HEIRS: Duration = Duration::from_secs(5);
 
-/// How long to wait before looking again whether it is free.
+/// Interval at which a socket in use is tried again.
 const PAUSE: Duration = Duration::from_millis(20);
 
-/// The environment, to find directories by.
+/// Looks up an environment variable.
 type Environment<'a> = &'a dyn Fn(&str) -> Option<PathBuf>;
 
-/// The socket of this user's fleet-init: the one that is given, or else the one that is named in
-/// the environment, or where it is by default.
+/// Returns the socket: the given one, the one in the environment, or the user's default.
 pub(super) fn socket(given: Option<&Path>) -> PathBuf {
     let chosen = chosen(given, std::env::var_os(SOCKET));
     chosen.unwrap_or_else(|| default_socket(is_root(), &environment))
@@ -40,7 +39,7 @@ fn chosen(given: Option<&Path>, named: Option<OsString>) -> Option<PathBuf> {
     given.map(Path::to_owned).or_else(|| named.map(PathBuf::from))
 }
 
-/// The directory of this user's fleet-init that runs units of that kind.
+/// Returns the state directory for units of that kind.
 pub(super) fn state_dir(given: Option<&Path>, kind: &str) -> PathBuf {
     let default = || default_state_dir(is_root(), &environment).join(kind);
     given.map_or_else(default, Path::to_owned)
@@ -73,7 +72,7 @@ fn default_state_dir(is_root: bool, environment: Environment<'_>) -> PathBuf {
     state.unwrap_or_else(|| home().join(".local/state")).join("fleet-init")
 }
 
-/// Makes the directories above a path that are missing.
+/// Creates missing parent directories.
 pub(super) fn make_parents(path: &Path) -> Result<(), CliError> {
     let Some(parent) = path.parent() else { return Ok(()) };
     let made = DirBuilder::new().recursive(true).mode(0o755).create(parent);
@@ -82,15 +81,14 @@ pub(super) fn make_parents(path: &Path) -> Result<(), CliError> {
     })
 }
 
-/// Where others knock.
+/// A listening socket.
 pub(super) struct Door {
     pub(super) listener: UnixListener,
-    /// The file of it, which goes with this.
+    /// The socket file, removed on drop.
     pub(super) socket: SocketFile,
 }
 
-/// Listens at a path, in the place of one who listens there no more. Only this user and root get a
-/// connection.
+/// Listens at a path, replacing a socket without a listener. Only this user and root may connect.
 pub(super) async fn listen(path: &Path) -> Result<Door, CliError> {
     make_parents(path)?;
     let (listener, socket) = match listen_once_free(path).await {
@@ -124,12 +122,12 @@ fn patience_with(listener: Option<i32>) -> Duration {
     }
 }
 
-/// The process that began to listen at a path, where that can be seen.
+/// Returns the process that listens at a path, if the kernel reports it.
 async fn listener(path: &Path) -> Option<i32> {
     UnixStream::connect(path).await.and_then(|other| other.peer_cred()).ok()?.pid()
 }
 
-/// Says who listens at a path.
+/// Returns the error for a socket in use.
 async fn taken(path: &Path, error: ListenError) -> CliError {
     let error = match listener(path).await {
         Some(pid) => {
@@ -140,7 +138,7 @@ async fn taken(path: &Path, error: ListenError) -> CliError {
     error.help("end that one first, or name another place with --socket")
 }
 
-/// The process that has a directory for itself to run units from.
+/// Returns the process that holds the lock of a state directory.
 pub(super) fn user_of(directory: &Path) -> Option<u32> {
     let file = std::fs::metadata(directory.join("lock")).ok()?;
     let device = (rustix::fs::major(file.dev()), rustix::fs::minor(file.dev()));
@@ -201,7 +199,8 @@ mod tests {
         drop(door);
     }
 
-    /// One who was told to end right after a break could not begin, and killed its units.
+    /// Regression: a fleet-init told to end right after a crash could not start, and killed its
+    /// units.
     #[tokio::test]
     async fn a_socket_that_somebody_is_about_to_leave_is_waited_for() {
         let folder = tempfile::tempdir().unwrap();

@@ -1,9 +1,9 @@
-//! `plan`: what would start, stop and restart, in which order and why.
+//! `plan`: prints what would start, stop and restart, in which order and why.
 
 use std::io::{self, Write as _};
 
 use fleet_core::Timestamp;
-use fleet_core::graph::{Observation, Settings, InitState};
+use fleet_core::graph::{InitState, Observation, Settings};
 
 use super::args::PlanArgs;
 use super::asking::{Asking, NoAnswer, ask_if_there, read};
@@ -14,12 +14,12 @@ use crate::fleetctl::error::CliError;
 use crate::fleetctl::output::Output;
 use crate::fleetctl::table::{cell, layout};
 
-/// How many units a cell names.
+/// Maximum number of units named in a cell.
 const MOST_NAMES: usize = 4;
 
 /// Runs the command.
 pub(super) fn run(args: &PlanArgs) -> Result<(), CliError> {
-    // Once: a pipe has nothing to be read the second time.
+    // Read only once, since a pipe is empty the second time.
     let given = (!args.paths.is_empty()).then(|| files::read(&args.paths)).transpose()?;
     let given = given.as_ref();
     let (told, (goals, rows)) = planned(args, given).map_err(|error| match given {
@@ -34,7 +34,7 @@ pub(super) fn run(args: &PlanArgs) -> Result<(), CliError> {
 
 type Plan = (Goals, Vec<Planned>);
 
-/// The plan, and what it is compared with.
+/// A plan with its point of comparison.
 fn planned(args: &PlanArgs, given: Option<&Files>) -> Result<(String, Plan), CliError> {
     let running = if args.from_nothing { None } else { of_running(args, given)? };
     Ok(match running {
@@ -44,7 +44,7 @@ fn planned(args: &PlanArgs, given: Option<&Files>) -> Result<(String, Plan), Cli
     })
 }
 
-/// What one that runs says of these files; or why none does that could.
+/// Requests the plan from a running fleet-init, or returns why none could answer.
 fn of_running(
     args: &PlanArgs,
     given: Option<&Files>,
@@ -66,7 +66,7 @@ fn of_running(
     Ok(Some(found.unwrap_or_else(|| Err(nobody()))))
 }
 
-/// Files as they are sent, if nothing is wrong with them.
+/// The files as sent in the request, if they have no errors.
 fn sent(given: &Files) -> Result<Given, CliError> {
     given.whole(None)?;
     Ok(Given::These(given.sources.files.iter().map(Source::of).collect()))
@@ -103,7 +103,7 @@ fn from_nothing(args: &PlanArgs, given: Option<&Files>) -> Result<Plan, CliError
     Ok(foretold::foretell(None, system, now))
 }
 
-/// Says on standard error what was planned, and how much it is.
+/// Reports on standard error what was planned.
 fn tell(what: &str, goals: &Goals, rows: &[Planned]) {
     let words = [("restart", "restarted"), ("stop", "stopped"), ("start", "started")];
     let counted = words.into_iter().filter_map(|(action, word)| {

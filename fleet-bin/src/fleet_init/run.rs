@@ -1,4 +1,4 @@
-//! `run`: the long-lived parent of units, of files or of a fleetd.
+//! `run`: supervises units of files, or of a fleetd.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use fleet_agent::remote::{RequestHandler, ServiceManagerHandler, serve_with};
 use fleet_agent::{
-    Clock as _, NativeManager, InitSupervisor, SupervisorConfig, ServiceManager, SystemClock, trim_heap,
-    use_single_malloc_arena,
+    Clock as _, InitSupervisor, NativeManager, ServiceManager, SupervisorConfig, SystemClock,
+    trim_heap, use_single_malloc_arena,
 };
 use fleet_core::graph::Settings;
 use tokio::signal::unix::SignalKind;
@@ -25,13 +25,13 @@ use super::{defects, places, settle, warden};
 use crate::fleetctl::error::CliError;
 use crate::fleetd::config::NativeSettings;
 
-/// How long the end waits for who still reads a file.
+/// Time at the end for threads that still read files.
 const GRACE: Duration = Duration::from_secs(1);
 
-/// How long after what a fleetd has asked memory is given back.
+/// Delay after a request of fleetd before memory is released.
 const REST: Duration = Duration::from_secs(5);
 
-/// How long a thread stays that has nothing to do but to wait for another file.
+/// Idle time after which a blocking thread exits.
 const IDLE: Duration = Duration::from_secs(1);
 
 /// Runs the command.
@@ -47,7 +47,7 @@ pub(super) fn run(args: &RunArgs) -> ExitCode {
     }
     use_single_malloc_arena();
     defects::break_off();
-    crate::fleetd::see_to_descriptors();
+    crate::fleetd::prepare_descriptors();
     let runtime =
         tokio::runtime::Builder::new_multi_thread().thread_keep_alive(IDLE).enable_all().build();
     let ran = runtime.map_err(|error| CliError::failed("cannot begin").because(error));
@@ -56,19 +56,19 @@ pub(super) fn run(args: &RunArgs) -> ExitCode {
     };
     settle(ran.and_then(|runtime| {
         let done = runtime.block_on(work(args));
-        // A file that nobody can read, as of a server that is gone, keeps nobody from the end.
+        // A read from a dead server must not delay the end.
         runtime.shutdown_timeout(GRACE);
         done
     }))
 }
 
-/// Where it keeps its files.
+/// The state directory.
 fn directory(args: &RunArgs) -> PathBuf {
     places::state_dir(args.state_dir.as_deref(), if args.fleet { "fleet" } else { "init" })
 }
 
-/// What says how the units of a fleetd are run says nothing of others. `clap` would not mind it
-/// where there is a path.
+/// Refuses options for fleetd's units without `--fleet`. clap's `requires` does not apply if a path
+/// is given.
 fn check(args: &RunArgs) -> Result<(), CliError> {
     let given = [
         (args.max_starting.is_some(), "--max-starting", "write `max-starting: N` in init.conf"),
@@ -88,8 +88,7 @@ fn check(args: &RunArgs) -> Result<(), CliError> {
     }
 }
 
-/// Refuses a /proc in which processes have other numbers than here: what is read there would be
-/// about others.
+/// Refuses a `/proc` of another PID namespace, since its contents would be about other processes.
 fn own_processes() -> Result<(), CliError> {
     let own = rustix::process::getpid().as_raw_nonzero().to_string();
     match std::fs::read_link("/proc/self") {
@@ -103,8 +102,8 @@ fn own_processes() -> Result<(), CliError> {
 
 async fn run_fleet(args: &RunArgs) -> Result<(), CliError> {
     let ends = Ends::listen()?;
-    // There is nothing to read again; whoever asks for it must not end this process. It comes last:
-    // whoever watches over this process takes it for a sign that the others are heard.
+    // Ignores HUP, which must not end this process. Must be the last handler: process 1 takes it as
+    // the sign that the others are installed.
     let _hangups = listen(SignalKind::hangup())?;
     let door = places::listen(&places::socket(args.socket.socket.as_deref())).await?;
     let directory = directory(args);
@@ -123,8 +122,8 @@ async fn run_fleet(args: &RunArgs) -> Result<(), CliError> {
     at_work.until_the_end(args, Grip::Manager(manager), beside).await
 }
 
-/// Gives back memory some time after something was asked: a fleetd that loads and starts many units
-/// asks much at once, and then nothing.
+/// Releases memory some time after requests: a fleetd that starts many units sends a burst and then
+/// nothing.
 async fn give_back_at_rest(asked: Arc<Notify>) {
     let clock = SystemClock::start();
     loop {
@@ -136,7 +135,7 @@ async fn give_back_at_rest(asked: Arc<Notify>) {
 
 async fn run_files(args: &RunArgs) -> Result<(), CliError> {
     let mut ends = Ends::listen()?;
-    // Last, and before files are read.
+    // Last handler; before files are read. See `run_fleet`.
     let mut hangups = listen(SignalKind::hangup())?;
     let directory = directory(args);
     let origin = Origin::new(&args.paths, args.goal.clone(), directory.clone())?;
@@ -162,7 +161,7 @@ async fn run_files(args: &RunArgs) -> Result<(), CliError> {
     Ok(())
 }
 
-/// Begins to run what the files say, of which no more is kept here than that.
+/// Starts the supervisor with the definitions of the files, which are dropped afterwards.
 async fn begin(
     args: &RunArgs,
     origin: &Origin,
@@ -173,7 +172,7 @@ async fn begin(
         return Err(CliError::failed("was told to end before it had read the files"));
     };
     let read = read?;
-    // Nothing runs before it can be asked for its end.
+    // The socket exists before anything runs, so that units can always be stopped.
     let door = places::listen(&places::socket(args.socket.socket.as_deref())).await?;
     let config = SupervisorConfig::new(&origin.directory);
     let supervisor = InitSupervisor::start(config, read.graph.clone(), &read.settings).await;
@@ -183,7 +182,7 @@ async fn begin(
     Ok((door, Arc::new(supervisor)))
 }
 
-/// Says that it is not the goal of the files or of the command line that is run, if it is not.
+/// Logs if the chosen goal differs from the goal of the files or command line.
 async fn tell_of_choice(supervisor: &InitSupervisor, settings: &Settings) -> Result<(), CliError> {
     let cannot = |error| CliError::failed("cannot run the units").because(error);
     let goal = supervisor.snapshot().await.map_err(cannot)?.desired.goal;
@@ -193,7 +192,7 @@ async fn tell_of_choice(supervisor: &InitSupervisor, settings: &Settings) -> Res
     Ok(())
 }
 
-/// A fleet-init that runs units.
+/// A fleet-init that supervises units.
 struct AtWork {
     ends: Ends,
     door: Door,
@@ -202,7 +201,7 @@ struct AtWork {
 }
 
 impl AtWork {
-    /// Serves its socket, and does what comes beside that, until a signal asks for the end.
+    /// Serves the socket, and runs the other task, until a signal requests the end.
     async fn until_the_end(
         mut self,
         args: &RunArgs,
@@ -218,7 +217,7 @@ impl AtWork {
             () = beside => {}
             () = self.ends.next() => {}
         }
-        // Nobody may start again what ends here.
+        // Closes the socket, so that no client restarts a stopped unit.
         drop(socket);
         tracing::info!("ends its units");
         end(&units, &mut self.ends, args.stop_limit, &*clock).await

@@ -1,12 +1,14 @@
-//! Pure: what a unit is, and why, in words.
+//! Pure: the state of each unit as text.
 
 use fleet_agent::{InitSnapshot, Tracking, UnitSnapshot};
 use fleet_core::Timestamp;
-use fleet_core::graph::{Activity, FailureCause, BlockedBy, Retry, DerivedState, InitState, Target, WaitReason};
+use fleet_core::graph::{
+    Activity, BlockedBy, DerivedState, FailureCause, InitState, Retry, Target, WaitReason,
+};
 
 use super::asks::{Edge, Head, Unit};
 
-/// What the whole is there for.
+/// Returns the header of a status response.
 pub(super) fn head(snapshot: &InitSnapshot) -> Head {
     let wanted = &snapshot.desired;
     Head {
@@ -20,17 +22,19 @@ pub(super) fn head(snapshot: &InitSnapshot) -> Head {
     }
 }
 
-/// What one is there for that runs the units of fleetd: what that wants.
+/// Returns the header for a fleet-init that runs the units of fleetd: the targets that fleetd
+/// requested.
 pub(super) fn head_for_fleet(snapshot: &InitSnapshot) -> Head {
-    let beside = snapshot.system.requested_targets().map(ToString::to_string).collect();
+    let beside = snapshot.planner.requested_targets().map(ToString::to_string).collect();
     Head { beside, fleet: true, ..head(snapshot) }
 }
 
-/// One unit.
+/// Describes a unit.
 pub(super) fn unit(status: &UnitSnapshot, system: &InitState, now: Timestamp) -> Unit {
     let (state, reason) = words(&status.report.state, now);
     let retry = match status.report.state {
-        DerivedState::Failed { retry: Retry::At(at), .. } | DerivedState::Completed(Retry::At(at)) => Some(at),
+        DerivedState::Failed { retry: Retry::At(at), .. }
+        | DerivedState::Completed(Retry::At(at)) => Some(at),
         _ => None,
     };
     let problem = status.problem.clone();
@@ -40,7 +44,7 @@ pub(super) fn unit(status: &UnitSnapshot, system: &InitState, now: Timestamp) ->
     };
     let reload = status.report.reload_failed.then(|| "its last reload failed".to_owned());
     let edges = system.graph().dependencies(&status.unit).into_iter();
-    // One of which nothing was seen yet has been so since before the clock began.
+    // A timestamp of 0 means that nothing was observed yet.
     let since = Some(status.report.since).filter(|since| *since > Timestamp::from_millis(0));
     Unit {
         unit: status.unit.to_string(),
@@ -70,7 +74,7 @@ fn millis(time: std::time::Duration) -> u64 {
     u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// What a unit is, in a word, and why.
+/// Returns the state as one word, and the reason.
 pub(super) fn words(shown: &DerivedState, now: Timestamp) -> (&'static str, Option<String>) {
     match shown {
         DerivedState::Disabled => ("disabled", None),
@@ -122,7 +126,7 @@ fn waits(waiting: &WaitReason) -> Option<String> {
     }
 }
 
-/// A time as people say it, by its largest part or two.
+/// Formats a duration by its largest one or two units.
 pub(crate) fn brief(millis: u64) -> String {
     let seconds = millis / 1000;
     match (seconds / 86400, seconds / 3600, seconds / 60) {

@@ -1,4 +1,4 @@
-//! `status`: the units of a fleet-init that runs.
+//! `status`: prints the units of a running fleet-init.
 
 use std::io::{self, Write as _};
 
@@ -43,7 +43,7 @@ async fn of_files(init: &Asking) -> Result<(Head, Vec<Unit>), NoAnswer> {
     Ok((head.unwrap_or_default(), units))
 }
 
-/// Says on standard error what is not about one unit.
+/// Reports on standard error what does not concern a single unit.
 fn tell(head: &Head) {
     let mut to = io::stderr();
     let tracking = match &head.weak {

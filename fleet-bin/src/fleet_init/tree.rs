@@ -1,4 +1,4 @@
-//! Pure: units as a tree, from the goal down to what it needs.
+//! Pure: units as a tree, from the goal to its dependencies.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -7,19 +7,19 @@ use super::shown::brief;
 use crate::fleetctl::colour::Colour;
 use crate::fleetctl::table::{cell, painted};
 
-/// What is deeper has a tree of its own further down: with its full depth each row of a long chain
-/// would be as wide as the chain is long.
+/// Maximum depth; deeper units get a tree of their own further down. Otherwise the rows of a long
+/// chain would be as wide as the chain is long.
 const DEEPEST: usize = 40;
 
-/// What is shown beside each unit, by its name.
+/// Cells shown beside each unit, by unit name.
 pub(super) type Beside<'a> = &'a dyn Fn(&str) -> Vec<String>;
 
-/// The tree of the goal and what is wanted beside it, then what is not needed.
+/// Returns the trees of the goal and the extra targets, then the units that are not needed.
 pub(super) fn tree(head: &Head, units: &[Unit], colour: Colour) -> String {
     tree_with(head, units, &[], &|_| Vec::new(), colour)
 }
 
-/// The same with more columns, each with a cell for each unit.
+/// Like `tree`, with additional columns of one cell per unit.
 pub(super) fn tree_with(
     head: &Head,
     units: &[Unit],
@@ -40,7 +40,7 @@ pub(super) fn tree_with(
     }
     let rest: Vec<&Unit> =
         units.iter().filter(|unit| !tree.seen.contains(unit.unit.as_str())).collect();
-    // What is needed comes along the tree; but for a moment something may be up that is not.
+    // Needed units appear in the tree; a unit can be active briefly without being needed.
     for unit in rest {
         tree.row("", unit, "");
     }
@@ -50,7 +50,7 @@ pub(super) fn tree_with(
 
 struct Tree<'a> {
     beside: Beside<'a>,
-    /// How many columns are beside.
+    /// Number of additional columns.
     more: usize,
     by_name: BTreeMap<&'a str, &'a Unit>,
     seen: BTreeSet<&'a str>,
@@ -58,7 +58,7 @@ struct Tree<'a> {
 }
 
 impl<'a> Tree<'a> {
-    /// A unit and all below it, in as many trees as it takes.
+    /// Adds a unit and everything below it, in as many trees as necessary.
     fn add_all(&mut self, root: &'a Unit) {
         let mut roots = VecDeque::from([root]);
         while let Some(root) = roots.pop_front() {
@@ -68,8 +68,8 @@ impl<'a> Tree<'a> {
         }
     }
 
-    /// A unit and what is below it, without recursion, and in `deeper` what is below that. What was
-    /// shown already is named again without what is below it.
+    /// Adds a unit and what is below it, without recursion; deeper units go to `deeper`. Units
+    /// already shown are named without their subtree.
     fn add_tree(&mut self, root: &'a Unit, deeper: &mut VecDeque<&'a Unit>) {
         let mut open = vec![(0, String::new(), String::new(), root, "")];
         while let Some((depth, lead, below, unit, kind)) = open.pop() {
@@ -138,8 +138,7 @@ impl<'a> Tree<'a> {
         parts.into_iter().flatten().collect::<Vec<_>>().join("; ")
     }
 
-    /// Whether what provides a target that a unit depends on is up, and has to do without
-    /// something itself.
+    /// Whether the provider of a dependency is active and degraded itself.
     fn is_degraded(&self, unit: &Unit, target: &str) -> bool {
         let providers = unit.depends.iter().filter_map(|it| self.by_name.get(it.unit.as_str()));
         let mut providers = providers.filter(|it| it.provides.iter().any(|name| name == target));
@@ -168,7 +167,7 @@ mod tests {
         }
     }
 
-    /// Whoever depends on one that is up and degraded was said to do without it.
+    /// Regression: a dependent of an active, degraded unit was described as doing without it.
     #[test]
     fn nobody_does_without_what_is_only_degraded() {
         let head = Head { goal: Some("home".into()), ..Head::default() };

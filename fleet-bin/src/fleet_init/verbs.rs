@@ -1,4 +1,4 @@
-//! `set-target`, `reload`, `restart` and `reset-failed`: what can be changed of a fleet-init that runs.
+//! `set-target`, `reload`, `restart` and `reset-failed`: change a running fleet-init.
 
 use std::io::{self, Write as _};
 
@@ -38,7 +38,7 @@ pub(super) fn restart(args: &UnitArgs) -> Result<(), CliError> {
     one(&Restarted { unit: &args.unit, restarted }, args.output)
 }
 
-/// Has something changed, and tells what is wanted from then on.
+/// Sends a change and prints the new targets.
 fn change(socket: &SocketArgs, what: Ask, format: Format) -> Result<(), CliError> {
     let items = ask(socket, async |init| init.all(what).await)?;
     let goals = items.into_iter().next().map(read::<Goals>).transpose()?;
@@ -49,38 +49,39 @@ fn change(socket: &SocketArgs, what: Ask, format: Format) -> Result<(), CliError
 pub(super) fn reset_failed(args: &UnitArgs) -> Result<(), CliError> {
     let reset = whether(args, Ask::ResetFailed { unit: args.unit.clone() })?;
     if !reset {
-        let _unread = writeln!(io::stderr(), "{} has neither failed nor completed", args.unit).is_err();
+        let _unread =
+            writeln!(io::stderr(), "{} has neither failed nor completed", args.unit).is_err();
     }
     one(&ResetFailed { unit: &args.unit, reset }, args.output)
 }
 
-/// Has something done to a unit, and tells whether there was anything to do.
+/// Sends an action for a unit and prints whether it had an effect.
 fn whether(args: &UnitArgs, what: Ask) -> Result<bool, CliError> {
     let items = ask(&args.socket, async |init| init.all(what).await)?;
     Ok(items.into_iter().next().map(read::<bool>).transpose()?.unwrap_or(true))
 }
 
-/// What came of a reload of a unit, as JSON.
+/// Result of a unit's reload, as JSON.
 #[derive(Serialize)]
 struct Reloaded<'a> {
     unit: &'a str,
-    /// That it is on its way; how it ends is shown by its state.
+    /// The reload has begun; the unit's state shows how it ends.
     reloads: bool,
 }
 
-/// What came of a renewal, as JSON.
+/// Result of a restart, as JSON.
 #[derive(Serialize)]
 struct Restarted<'a> {
     unit: &'a str,
-    /// Whether there was something to be started anew.
+    /// Whether the unit was starting or active.
     restarted: bool,
 }
 
-/// What came of a reset, as JSON.
+/// Result of a reset, as JSON.
 #[derive(Serialize)]
 struct ResetFailed<'a> {
     unit: &'a str,
-    /// Whether there was something to forget.
+    /// Whether there was anything to reset.
     reset: bool,
 }
 
@@ -102,7 +103,7 @@ impl Record for ResetFailed<'_> {
     }
 }
 
-/// Prints one result. People are told nothing of what went as they asked for.
+/// Prints one result; the table format prints nothing for an expected result.
 fn one<R: Record>(result: &R, format: Format) -> Result<(), CliError> {
     Output::on_stdout(format).list(std::slice::from_ref(result), "")
 }

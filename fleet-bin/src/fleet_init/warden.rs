@@ -1,9 +1,9 @@
-//! The first process of a container: reaps what nobody waits for, and watches over the fleet-init
-//! that runs the units.
+//! Process 1 of a container: reaps orphans and restarts the fleet-init that supervises the units.
 //!
-//! Whoever runs units waits for their processes one by one, and whoever reaps orphans takes any
-//! that has ended. In one process each would take from the other, so these are two. The second one
-//! may break off: its units are then children of the first, run on, and are taken back.
+//! A supervisor waits for its processes one by one; a reaper takes the exit of any child. In one
+//! process each would take exits from the other, so these are two processes. If the supervisor
+//! crashes, its units become children of process 1, keep running, and are adopted by the next
+//! supervisor.
 
 use std::ffi::OsString;
 use std::io;
@@ -19,16 +19,16 @@ use tokio::signal::unix::{self, SignalKind, signal};
 use super::orphans;
 use crate::fleetctl::error::CliError;
 
-/// The variable by which the second process knows that it is not the first.
+/// Environment variable that marks the second process.
 const WATCHED: &str = "FLEET_INIT_WATCHED";
 
-/// How long to wait before a fleet-init that broke off is started again.
+/// Delay before a crashed supervisor is restarted.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// How long to wait before looking again whether one that was begun listens to signals.
+/// Interval at which a new supervisor's signal mask is checked.
 const LOOK: Duration = Duration::from_millis(10);
 
-/// What is handed on to the one that runs the units.
+/// Signals forwarded to the supervisor.
 const PASSED_ON: [(SignalKind, Signal); 4] = [
     (SignalKind::interrupt(), Signal::INT),
     (SignalKind::quit(), Signal::QUIT),
@@ -36,14 +36,14 @@ const PASSED_ON: [(SignalKind, Signal); 4] = [
     (SignalKind::hangup(), Signal::HUP),
 ];
 
-/// Whether this process is the first of a container, or is to be like one.
+/// Whether this process is process 1, or must act like it.
 pub(super) fn is_needed(reap: bool) -> bool {
     let is_watched = std::env::var_os(WATCHED).is_some();
     !is_watched && (reap || rustix::process::getpid().is_init())
 }
 
-/// Runs this program once more with these arguments, until it ends by itself or is told to. Its
-/// files are in that directory.
+/// Runs this program again with the arguments until it exits or is told to end. `directory` holds
+/// its state.
 pub(super) fn run(args: &[OsString], directory: &Path) -> Result<ExitCode, CliError> {
     let cannot = |error: io::Error| CliError::failed("cannot watch over processes").because(error);
     if !rustix::process::getpid().is_init() {
@@ -79,7 +79,7 @@ async fn watch(args: &[OsString], directory: &Path) -> io::Result<ExitCode> {
         if let Some(status) = reap(warden.watched)?
             && let Some(code) = warden.ended(status, clock.now())
         {
-            // Where it was not told to end, its units may be taken back by another.
+            // After a crash its units may be adopted by another supervisor, so they stay.
             if warden.is_ending {
                 orphans::end(&mut children, &clock, || reap(None).map(drop)).await?;
                 fleet_agent::remove_empty_cgroups(directory);
@@ -92,20 +92,20 @@ async fn watch(args: &[OsString], directory: &Path) -> io::Result<ExitCode> {
     }
 }
 
-/// What the first process knows of the second.
+/// State of process 1 about the supervisor process.
 struct Warden {
-    /// None from the moment on in which it was waited for: its number may be another's then.
+    /// `None` once reaped, since the PID may be reused.
     watched: Option<Pid>,
     is_ending: bool,
-    /// Signals that it is to be sent as soon as it listens to all that it may be sent.
+    /// Signals to send once the supervisor listens to all forwarded signals.
     owed: Vec<Signal>,
-    /// When the next one is to be begun.
+    /// Time of the next restart.
     due: Option<Timestamp>,
 }
 
 impl Warden {
-    /// Takes a signal to be passed on. Where one is to be begun, the end does not wait for it: the
-    /// units of the one before run still, and are to be ended.
+    /// Takes a signal to forward. If a restart is due, it happens at once: the units still run and
+    /// must be stopped.
     fn take(&mut self, what: Signal) {
         self.owed.push(what);
         if what != Signal::HUP {
@@ -114,35 +114,35 @@ impl Warden {
         }
     }
 
-    /// Passes on what the second process would not end of.
+    /// Forwards pending signals once the supervisor catches them.
     fn pass_on(&mut self) {
         let Some(watched) = self.watched.filter(|_| !self.owed.is_empty()) else { return };
         if listens(watched) {
-            // One that has just ended is seen below.
+            // If it has just exited, `ended` handles that.
             self.owed.retain(|what| kill_process(watched, *what).is_err());
         }
     }
 
-    /// When to look again if nothing happens.
+    /// Time of the next check if no event occurs.
     fn wake(&self, now: Timestamp) -> Option<Timestamp> {
         let look = self.watched.filter(|_| !self.owed.is_empty()).map(|_| now.after(LOOK));
         self.due.into_iter().chain(look).min()
     }
 
-    /// Takes note of how the second process ended: with what this one ends, unless it broke off and
-    /// is begun again.
+    /// Records the supervisor's exit. Returns the exit code to end with, or `None` after a crash,
+    /// when it is restarted.
     fn ended(&mut self, status: WaitStatus, now: Timestamp) -> Option<ExitCode> {
         if status.exit_status().is_some() {
             let status = status.exit_status().and_then(|status| u8::try_from(status).ok());
             return Some(ExitCode::from(status.unwrap_or(1)));
         }
-        // This waits for whoever reads the log, as those who write much to it do long before.
+        // Logging may block on a slow reader, as it does for any program.
         let process = self.watched.map(Pid::as_raw_pid);
         let signal = status.terminating_signal();
         tracing::warn!(process, signal, "what runs the units broke off; another is started");
         let due = if self.is_ending { now } else { now.after(PAUSE) };
         (self.watched, self.due) = (None, Some(due));
-        // What it was told has gone with it. Files are read anyhow.
+        // Pending signals are lost with it; a reload is implied by the restart.
         self.owed = if self.is_ending { vec![Signal::TERM] } else { Vec::new() };
         None
     }
@@ -151,8 +151,8 @@ impl Warden {
         self.due.take_if(|due| *due <= now).is_some()
     }
 
-    /// Takes note of whether one was begun. What kept it from that, such as memory that somebody
-    /// else has, may be over a moment later; were this process to end, so would all units.
+    /// Records the result of a start. Its failure, for example for lack of memory, may be
+    /// temporary, and ending this process would end all units.
     fn begun(&mut self, begun: io::Result<Pid>, now: Timestamp) {
         match begun {
             Ok(watched) => self.watched = Some(watched),
@@ -164,12 +164,12 @@ impl Warden {
     }
 }
 
-/// Whether a process listens to all that is passed on; one that has just been begun would end of
-/// it. Where that cannot be seen, it does.
+/// Whether a process catches all forwarded signals. A new process would be killed by them. Assumes
+/// so if `/proc` cannot be read.
 ///
-/// A signal that comes in the very moment in which a process begins to listen to it may be lost:
-/// it is caught before anybody hears of it. So this looks for the last one that it begins to listen
-/// to, as those do that are watched; were that lost, it has yet to read its files.
+/// A signal that arrives while a process installs its handler can be lost: it is caught before any
+/// task listens. So this checks the signal whose handler supervisors install last (HUP), whose loss
+/// is harmless since the files are yet to be read.
 fn listens(process: Pid) -> bool {
     const LAST: Signal = Signal::HUP;
     let status = std::fs::read_to_string(format!("/proc/{}/status", process.as_raw_nonzero()));
@@ -180,21 +180,20 @@ fn listens(process: Pid) -> bool {
     caught.is_none_or(|caught| caught & (1 << (LAST.as_raw() - 1)) != 0)
 }
 
-/// Starts the one that runs the units, in a process group of its own: what a terminal sends to the
-/// first one's is passed on once.
+/// Starts the supervisor in its own process group, so that signals of a terminal arrive once.
 fn begin(args: &[OsString]) -> io::Result<Pid> {
     use std::os::unix::process::CommandExt as _;
     let mut command = Command::new("/proc/self/exe");
-    // People who list processes look for the name that they know.
+    // Keeps the program name that users look for in process lists.
     let name = std::env::args_os().next().unwrap_or_else(|| "fleet-init".into());
     command.arg0(name).args(args).env(WATCHED, "1").process_group(0);
-    // It is waited for with all others, not by its handle. Once this returns it runs its program,
-    // so that the signals which it catches are its own.
+    // The child is reaped with all others, not by this handle. `spawn` returns after the exec, so
+    // caught signals are the program's own.
     let child = command.spawn()?;
     Ok(Pid::from_child(&child))
 }
 
-/// The next signal to be passed on.
+/// Returns the next signal to forward.
 async fn next(signals: &mut [(unix::Signal, Signal)]) -> Signal {
     let waits = signals.iter_mut().map(|(signal, what)| {
         let what = *what;
@@ -206,7 +205,7 @@ async fn next(signals: &mut [(unix::Signal, Signal)]) -> Signal {
     futures_util::future::select_all(waits).await.0
 }
 
-/// Reaps all that has ended; how the watched one did, if it is among them.
+/// Reaps all exited children and returns the status of `watched` if it is among them.
 fn reap(watched: Option<Pid>) -> io::Result<Option<WaitStatus>> {
     let mut found = None;
     loop {
@@ -227,14 +226,14 @@ mod tests {
 
     use super::*;
 
-    /// A shell traps no signal that it was begun without, as by `nohup`.
+    /// A shell cannot trap a signal that was ignored when it started, as under `nohup`.
     fn ignores_hangups() -> bool {
         let status = std::fs::read_to_string("/proc/self/status").unwrap();
         let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:")).unwrap();
         u64::from_str_radix(ignored.trim(), 16).unwrap() & 1 != 0
     }
 
-    /// One that was told to end as soon as it caught that signal went on now and then.
+    /// Regression: a supervisor told to end as soon as it caught TERM sometimes kept running.
     #[test]
     fn one_that_has_yet_to_listen_to_its_last_signal_is_sent_none() {
         let hears = !ignores_hangups();

@@ -330,7 +330,7 @@ fn unread_part_is_kept() {
         let lines: String = (0..100).map(|number| format!("line {number:02}\n")).collect();
         let (_directory, log) = log(400, b"");
         log.limit_length(is_cut.then_some(800)).expect("it can be done");
-        let reading = log.reading(0);
+        let reading = log.read_lock(0);
         append(log.path()).and_then(|mut it| it.write_all(lines.as_bytes())).expect("written");
         log.trim().expect("it can be done");
         assert_eq!(log.read_from(0).expect("it is read").0, lines.as_bytes(), "cut: {is_cut}");
@@ -341,7 +341,7 @@ fn unread_part_is_kept() {
         reading.advance(800);
         log.trim().expect("it can be done");
         assert_eq!(log.floor(), 496, "it is short enough");
-        drop(log.reading(0));
+        drop(log.read_lock(0));
         append(log.path()).and_then(|mut it| it.write_all(lines.as_bytes())).expect("written");
         log.trim().expect("it can be done");
         assert_eq!(log.floor(), 1408, "the reader is gone");

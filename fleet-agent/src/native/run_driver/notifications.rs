@@ -259,7 +259,7 @@ impl RunDriver {
     /// Keeps the log from discarding output before it is searched for the readiness line.
     pub(super) fn hold_output(&mut self) {
         if let ServiceType::ForegroundSupervised(Readiness::Line(_)) = &self.spec.kind {
-            self.held_output = Some(self.log.reading(self.log_from));
+            self.held_output = Some(self.log.read_lock(self.log_from));
         }
     }
 
@@ -268,7 +268,7 @@ impl RunDriver {
         if let ServiceType::ForegroundSupervised(Readiness::Line(pattern)) = &self.spec.kind {
             let (log, pattern) = (Arc::clone(&self.log), pattern.clone());
             let clock = Arc::clone(&self.context.clock);
-            let reading = self.held_output.take().unwrap_or_else(|| log.reading(self.log_from));
+            let reading = self.held_output.take().unwrap_or_else(|| log.read_lock(self.log_from));
             self.readiness = Some(Box::pin(wait_for_line(log, reading, pattern, clock)));
         }
     }

@@ -48,7 +48,7 @@ impl InitSupervisor {
 impl Supervisor {
     fn dry_run(&self, request: InitDryRun) -> Result<InitDryRunResult, SupervisorError> {
         let now = self.context.now();
-        let (mut after, mut desired) = (self.system.clone(), self.selection.desired.clone());
+        let (mut after, mut desired) = (self.planner.clone(), self.selection.desired.clone());
         if let Some((graph, settings)) = request.files {
             desired = self.selection.rebase(&settings).desired;
             desired.goal = request.goal.clone().or(desired.goal);
@@ -61,6 +61,6 @@ impl Supervisor {
             let done = after.set_goal(desired.goal.clone(), desired.extra_targets.clone(), now);
             done.map_err(SupervisorError::InvalidTargets)?;
         }
-        Ok(InitDryRunResult { now, desired, before: self.system.clone(), after })
+        Ok(InitDryRunResult { now, desired, before: self.planner.clone(), after })
     }
 }

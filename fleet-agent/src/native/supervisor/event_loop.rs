@@ -43,7 +43,7 @@ pub(in crate::native) type Logs = Arc<Mutex<BTreeMap<Name, Arc<Log>>>>;
 /// Planner of all units, and everything that it plans for.
 pub(in crate::native) struct Supervisor {
     pub(super) context: Arc<ManagerContext>,
-    pub(super) system: InitState,
+    pub(super) planner: InitState,
     pub(super) selection: TargetSelection,
     pub(super) units: BTreeMap<Name, SupervisedUnit>,
     pub(super) logs: Logs,
@@ -78,7 +78,7 @@ impl Supervisor {
             let failed_spawns = self.failed_spawns.front().map(|(due, _)| *due);
             let files = self.relink_due();
             let due =
-                self.system.next_deadline().into_iter().chain(failed_spawns).chain(files).min();
+                self.planner.next_deadline().into_iter().chain(failed_spawns).chain(files).min();
             tokio::select! {
                 request = requests.recv() => match request {
                     Some(request) => request(&mut self),
@@ -100,7 +100,7 @@ impl Supervisor {
         let now = self.context.now();
         let failed_spawns = self.failed_spawns.front().map(|(due, _)| *due);
         let mut due =
-            self.system.next_deadline().into_iter().chain(failed_spawns).chain(self.relink_due());
+            self.planner.next_deadline().into_iter().chain(failed_spawns).chain(self.relink_due());
         if due.any(|due| due <= now) {
             self.apply_pending_files();
         }
@@ -109,10 +109,10 @@ impl Supervisor {
         // actions.
         let mut changed = BTreeSet::new();
         loop {
-            let actions = self.system.next_actions(now);
-            let update = self.system.take_changed();
-            let again = self.restart_pending(&update);
-            changed.extend(update);
+            let actions = self.planner.next_actions(now);
+            let batch = self.planner.take_changed();
+            let again = self.restart_pending(&batch);
+            changed.extend(batch);
             if actions.is_empty() && !again {
                 break;
             }
@@ -129,7 +129,7 @@ impl Supervisor {
 
     fn is_idle(&self) -> bool {
         let is_stuck = |unit| {
-            let state = self.system.status(unit);
+            let state = self.planner.status(unit);
             state.is_some_and(|state| {
                 matches!(state.state, DerivedState::Failed { stuck: true, .. })
             })
@@ -141,7 +141,7 @@ impl Supervisor {
     fn execute(&mut self, action: &UnitAction, now: Timestamp) {
         tracing::debug!(%action, incarnation = %action.incarnation, "decided");
         if !action.is_start() {
-            return self.send_order(action);
+            return self.send_action(action);
         }
         if let Err(error) = self.start_run(action) {
             tracing::error!(unit = %action.unit, %error, "cannot start a run");
@@ -184,7 +184,7 @@ impl Supervisor {
         let mut driver = RunDriver::new(&self.context, unit, directory, log, spec);
         driver.set_requested(requested);
         entry.applied = requested;
-        if let Some(state) = self.system.status(&action.unit) {
+        if let Some(state) = self.planner.status(&action.unit) {
             driver.service.set_counters(state.attempts, state.failures);
         }
         let before = entry.is_auto_restart.then_some(&*entry.run_state);
@@ -209,9 +209,9 @@ impl Supervisor {
     ) {
         let (sender, receiver) = run_channel();
         let (unit_name, reports) = (unit.clone(), self.report_sender.clone());
-        let course = RunTask { driver, unit: unit_name, incarnation, receiver, reports };
+        let run_task = RunTask { driver, unit: unit_name, incarnation, receiver, reports };
         let Some(entry) = self.units.get_mut(unit) else { return };
-        let task = tokio::spawn(Box::new(course).run()).abort_handle();
+        let task = tokio::spawn(Box::new(run_task).run()).abort_handle();
         entry.handle = Some(RunHandle { incarnation, sender, task });
     }
 
@@ -223,7 +223,7 @@ impl Supervisor {
         for (_, action) in self.failed_spawns.drain(..due) {
             for what in [EventKind::Failed(FailureCause::Resources), EventKind::AllGone] {
                 let (unit, incarnation) = (action.unit.clone(), action.incarnation);
-                self.system.on_event(&UnitEvent { unit, incarnation, kind: what }, now);
+                self.planner.on_event(&UnitEvent { unit, incarnation, kind: what }, now);
             }
         }
     }
@@ -234,7 +234,7 @@ impl Supervisor {
         handles.for_each(|handle| handle.sender.update(|update| update.kill = true));
     }
 
-    fn send_order(&mut self, action: &UnitAction) {
+    fn send_action(&mut self, action: &UnitAction) {
         let handle = self.units.get(&action.unit).and_then(|entry| entry.handle.as_ref());
         let handle = handle.filter(|handle| handle.incarnation == action.incarnation);
         match handle.map(|handle| handle.sender.send(action.kind.clone())) {
@@ -251,7 +251,7 @@ impl Supervisor {
     fn report_all_gone(&mut self, action: &UnitAction) {
         let (unit, incarnation) = (action.unit.clone(), action.incarnation);
         let event = UnitEvent { unit, incarnation, kind: EventKind::AllGone };
-        self.system.on_event(&event, self.context.now());
+        self.planner.on_event(&event, self.context.now());
     }
 
     fn on_report(&mut self, report: RunReport) {
@@ -273,11 +273,11 @@ impl Supervisor {
         }
         for what in report.events {
             let (unit, incarnation) = (report.unit.clone(), report.incarnation);
-            self.system.on_event(&UnitEvent { unit, incarnation, kind: what }, now);
+            self.planner.on_event(&UnitEvent { unit, incarnation, kind: what }, now);
         }
         if over {
             // An unneeded unit is not retried, however its run ended.
-            let state = self.system.status(&report.unit).filter(|state| state.needed);
+            let state = self.planner.status(&report.unit).filter(|state| state.needed);
             let again = state.filter(|state| {
                 matches!(
                     state.state,
@@ -285,7 +285,7 @@ impl Supervisor {
                         | DerivedState::Completed(Retry::At(_))
                 )
             });
-            let is_off = self.system.is_inactive(&report.unit);
+            let is_off = self.planner.is_inactive(&report.unit);
             if let Some(entry) = self.units.get_mut(&report.unit) {
                 entry.is_auto_restart = again.is_some();
                 again.iter().for_each(|state| entry.persist_counters(state));
@@ -307,7 +307,7 @@ impl Supervisor {
         for unit in &changed {
             let Some(entry) = self.units.get_mut(unit) else { continue };
             let is_loaded = self.managed.as_ref().is_some_and(|managed| managed.is_loaded(unit));
-            match self.system.stays_inactive(unit) {
+            match self.planner.stays_inactive(unit) {
                 Some(true) if std::mem::take(&mut entry.is_auto_restart) && is_loaded => {
                     entry.clear_retry()
                 }

@@ -67,14 +67,14 @@ impl InitSupervisor {
             TargetSelection::read(&targets_file).map_err(io_error("read the desired targets"))?;
         let Recovery { observation, units, runs, unrecoverable } = recovery;
         let is_written = stored.is_some();
-        let (system, selection) = restore_state(graph, settings, observation, stored)?;
+        let (planner, selection) = restore_state(graph, settings, observation, stored)?;
         let (report_sender, reports) = mpsc::channel(REPORT_CAPACITY);
         let (changed, changes) = watch::channel(0);
         let logs = units.iter().map(|(unit, entry)| (unit.clone(), Arc::clone(&entry.log)));
         let logs: Logs = Arc::new(std::sync::Mutex::new(logs.collect()));
         let mut supervisor = Supervisor {
             context: Arc::clone(&context),
-            system,
+            planner,
             selection,
             units,
             logs: Arc::clone(&logs),
@@ -127,7 +127,7 @@ impl InitSupervisor {
             }
             let now = supervisor.context.now();
             supervisor
-                .system
+                .planner
                 .set_goal(goal.clone(), extra_targets.clone(), now)
                 .map_err(SupervisorError::InvalidTargets)?;
             (supervisor.selection.desired.goal, supervisor.selection.desired.extra_targets) =
@@ -146,7 +146,7 @@ impl InitSupervisor {
         self.call(move |supervisor| {
             let now = supervisor.context.now();
             supervisor
-                .system
+                .planner
                 .set_mask(mask.clone(), now)
                 .map_err(SupervisorError::InvalidTargets)?;
             supervisor.selection.desired.mask = mask;
@@ -162,7 +162,7 @@ impl InitSupervisor {
     ///
     /// Only [`SupervisorError::Crashed`].
     pub async fn set_max_starting(&self, most: Option<NonZeroU32>) -> Result<(), SupervisorError> {
-        self.call(move |supervisor| supervisor.system.set_max_starting(most)).await
+        self.call(move |supervisor| supervisor.planner.set_max_starting(most)).await
     }
 
     /// Replaces the graph and the settings in one step. Changed units are restarted, removed units
@@ -182,7 +182,7 @@ impl InitSupervisor {
             let selection = supervisor.selection.rebase(&settings);
             let (settings, now) = (selection.desired.apply_to(&settings), supervisor.context.now());
             supervisor
-                .system
+                .planner
                 .reload_with(graph, &settings, now)
                 .map_err(SupervisorError::InvalidTargets)?;
             supervisor.selection = selection;
@@ -215,7 +215,7 @@ impl InitSupervisor {
     /// Only [`SupervisorError::Crashed`].
     pub async fn restart(&self, target: &Target) -> Result<bool, SupervisorError> {
         let target = target.clone();
-        self.call(move |supervisor| supervisor.system.restart(&target)).await
+        self.call(move |supervisor| supervisor.planner.restart(&target)).await
     }
 
     /// Reloads the configuration of the unit of a target. A snapshot shows the result.
@@ -226,7 +226,7 @@ impl InitSupervisor {
     pub async fn reload_unit(&self, target: &Target) -> Result<(), SupervisorError> {
         let requested = target.clone();
         let done =
-            self.call(move |supervisor| supervisor.system.request_reload(&requested)).await?;
+            self.call(move |supervisor| supervisor.planner.request_reload(&requested)).await?;
         done.map_err(|why| SupervisorError::NotReloadable { target: target.clone(), why })
     }
 
@@ -311,11 +311,11 @@ impl Supervisor {
 
     fn clear_goal(&mut self) {
         // An empty goal is always valid.
-        drop(self.system.set_goal(None, BTreeSet::new(), self.context.now()));
+        drop(self.planner.set_goal(None, BTreeSet::new(), self.context.now()));
     }
 
     pub(super) fn reset_failed(&mut self, target: &Target) -> bool {
-        let graph = self.system.graph();
+        let graph = self.planner.graph();
         let is_meant = |unit: &&Name| unit.as_str() == target.as_str();
         let mut removed = self.unrecoverable.keys().filter(|unit| graph.unit(unit).is_none());
         // No unit in the graph provides a target of a removed unit.
@@ -328,7 +328,7 @@ impl Supervisor {
             self.forget_unrecoverable(&unit);
             self.units.get_mut(&unit).into_iter().for_each(|entry| entry.is_auto_restart = false);
         }
-        self.system.reset_failed(target, self.context.now())
+        self.planner.reset_failed(target, self.context.now())
     }
 }
 
@@ -354,13 +354,13 @@ fn restore_state(
         };
         match InitState::restore(graph.clone(), &selection.desired.apply_to(settings), observation)
         {
-            Ok(system) => return Ok((system, selection)),
+            Ok(planner) => return Ok((planner, selection)),
             Err(error) => {
                 tracing::warn!(%error, "cannot restore the targets: using the configured ones")
             }
         }
     }
-    let system = InitState::restore(graph, settings, observation)
+    let planner = InitState::restore(graph, settings, observation)
         .map_err(SupervisorError::InvalidTargets)?;
-    Ok((system, TargetSelection::from_settings(settings)))
+    Ok((planner, TargetSelection::from_settings(settings)))
 }

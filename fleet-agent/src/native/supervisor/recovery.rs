@@ -139,7 +139,7 @@ impl Supervisor {
             let entry = self.units.get_mut(unit).filter(|entry| entry.handle.is_none());
             let Some(entry) = entry else { continue };
             let gave_up =
-                self.system.status(unit).is_some_and(|state| hit_start_limit(&state.state));
+                self.planner.status(unit).is_some_and(|state| hit_start_limit(&state.state));
             let run_state = match (gave_up, entry.run_state.gave_up) {
                 (true, false) => RunState { gave_up, ..RunState::clone(&entry.run_state) },
                 (false, true) => RunState::default(),

@@ -12,7 +12,7 @@ use super::event_loop::lock;
 use crate::native::unit_directory::RequestedState;
 
 /// Maximum number of queued actions. At most a stop, a kill and a reload are ever queued.
-const ORDER_CAPACITY: usize = 16;
+const ACTION_CAPACITY: usize = 16;
 
 /// Update for a run. Later values replace earlier ones, so updates never take up the space of an
 /// action.
@@ -39,7 +39,7 @@ pub(super) struct QueueFull;
 #[derive(Default)]
 struct Channel {
     update: Option<RunUpdate>,
-    orders: VecDeque<ActionKind>,
+    actions: VecDeque<ActionKind>,
     is_closed: bool,
     /// Waker of the task that waits for more.
     waker: Option<Waker>,
@@ -65,12 +65,12 @@ impl RunSender {
     /// # Errors
     ///
     /// When the queue is full.
-    pub(super) fn send(&self, order: ActionKind) -> Result<(), QueueFull> {
+    pub(super) fn send(&self, action: ActionKind) -> Result<(), QueueFull> {
         self.change(|channel| {
-            if channel.orders.len() == ORDER_CAPACITY {
+            if channel.actions.len() == ACTION_CAPACITY {
                 return Err(QueueFull);
             }
-            channel.orders.push_back(order);
+            channel.actions.push_back(action);
             Ok(())
         })
     }
@@ -113,11 +113,11 @@ impl Channel {
 
     /// Takes the next message, if any; `Some(None)` once the channel is closed and empty.
     fn take(&mut self) -> Option<Option<(RunUpdate, Option<ActionKind>)>> {
-        let (update, order) = (self.update.take(), self.orders.pop_front());
-        if update.is_none() && order.is_none() {
+        let (update, action) = (self.update.take(), self.actions.pop_front());
+        if update.is_none() && action.is_none() {
             return self.is_closed.then_some(None);
         }
-        Some(Some((update.unwrap_or_default(), order)))
+        Some(Some((update.unwrap_or_default(), action)))
     }
 }
 
@@ -140,8 +140,8 @@ mod tests {
             });
         }
         sender.send(ActionKind::Kill).expect("there is room");
-        let (update, order) = now(&mut receiver).flatten().expect("it waits");
-        assert_eq!(order, Some(ActionKind::Kill));
+        let (update, action) = now(&mut receiver).flatten().expect("it waits");
+        assert_eq!(action, Some(ActionKind::Kill));
         assert_eq!(
             update.requested.map(|requested| requested.generation),
             Some(999),
@@ -154,12 +154,12 @@ mod tests {
     fn actions_are_received_in_order_and_bounded() {
         let (sender, mut receiver) = run_channel();
         sender.send(ActionKind::Reload).expect("there is room");
-        (1..ORDER_CAPACITY).for_each(|_| sender.send(ActionKind::Kill).expect("there is room"));
+        (1..ACTION_CAPACITY).for_each(|_| sender.send(ActionKind::Kill).expect("there is room"));
         assert_eq!(sender.send(ActionKind::Kill), Err(QueueFull));
         assert_eq!(now(&mut receiver).flatten().and_then(|it| it.1), Some(ActionKind::Reload));
         assert_eq!(sender.send(ActionKind::Kill), Ok(()), "there is room again");
         let rest = std::iter::from_fn(|| now(&mut receiver).flatten().and_then(|it| it.1));
-        assert_eq!(rest.collect::<Vec<_>>(), vec![ActionKind::Kill; ORDER_CAPACITY]);
+        assert_eq!(rest.collect::<Vec<_>>(), vec![ActionKind::Kill; ACTION_CAPACITY]);
     }
 
     #[test]
@@ -178,8 +178,8 @@ mod tests {
         let channel = tokio::spawn(async move { receiver.next().await });
         tokio::task::yield_now().await;
         sender.send(ActionKind::Reload).expect("there is room");
-        let (_, order) = channel.await.expect("it ends").expect("the supervisor runs");
-        assert_eq!(order, Some(ActionKind::Reload));
+        let (_, action) = channel.await.expect("it ends").expect("the supervisor runs");
+        assert_eq!(action, Some(ActionKind::Reload));
     }
 
     #[tokio::test]

@@ -51,9 +51,9 @@ impl RunTask {
             }
             tokio::select! {
                 update = self.receiver.next() => {
-                    let Some((update, order)) = update else { return };
+                    let Some((update, action)) = update else { return };
                     self.on_update(update);
-                    order.iter().for_each(|order| self.on_order(order));
+                    action.iter().for_each(|action| self.on_action(action));
                 }
                 () = self.driver.wait() => {}
             }
@@ -70,9 +70,9 @@ impl RunTask {
         }
     }
 
-    fn on_order(&mut self, order: &ActionKind) {
+    fn on_action(&mut self, action: &ActionKind) {
         let now = self.driver.now();
-        match order {
+        match action {
             ActionKind::Stop { reason, .. } => self.driver.service.stop(reason, now),
             ActionKind::Kill => self.driver.service.kill(now),
             ActionKind::Reload => self.driver.service.reload_or_report(now),

@@ -21,7 +21,7 @@ pub struct InitSnapshot {
     /// The units by name, including those that run but are no longer in the graph.
     pub units: Vec<UnitSnapshot>,
     /// Copy of the planner, to preview the effect of another graph or goal.
-    pub system: InitState,
+    pub planner: InitState,
 }
 
 /// Status of one unit.
@@ -50,13 +50,13 @@ pub struct UnitSnapshot {
 impl Supervisor {
     /// Returns the status of all units.
     pub(in crate::native) fn snapshot(&self) -> InitSnapshot {
-        let units = self.system.units().filter_map(|unit| self.status(unit)).collect();
+        let units = self.planner.units().filter_map(|unit| self.status(unit)).collect();
         InitSnapshot {
             now: self.context.now(),
             desired: self.selection.desired.clone(),
             tracking: self.context.tracking(),
             units,
-            system: self.system.clone(),
+            planner: self.planner.clone(),
         }
     }
 
@@ -66,14 +66,14 @@ impl Supervisor {
         if !self.managed.as_ref().is_some_and(|managed| managed.is_loaded(&name)) {
             return Err(ServiceError::NotLoaded { unit: unit.clone() });
         }
-        let retry = match self.system.status(&name).map(|state| state.state) {
+        let retry = match self.planner.status(&name).map(|state| state.state) {
             Some(
                 DerivedState::Failed { retry: Retry::At(at), .. }
                 | DerivedState::Completed(Retry::At(at)),
             ) => Some(at.since(self.context.now())),
             _ => None,
         };
-        let degraded_by = self.system.degraded_by(&name);
+        let degraded_by = self.planner.degraded_by(&name);
         Ok(UnitDetails {
             retry_in: retry,
             degraded_by: degraded_by.iter().map(ToString::to_string).collect(),
@@ -82,21 +82,21 @@ impl Supervisor {
     }
 
     fn status(&self, name: &Name) -> Option<UnitSnapshot> {
-        let report = self.system.status(name)?;
-        let unit = self.system.graph().unit(name);
+        let report = self.planner.status(name)?;
+        let unit = self.planner.graph().unit(name);
         let provides = unit.map_or_else(Vec::new, |unit| unit.provides.clone());
         let entry = self.units.get(name);
         let run_state = entry.map(|entry| &*entry.run_state);
         let problem = entry.and_then(|entry| entry.problem.as_ref());
         let handle = entry.filter(|entry| entry.handle.is_some());
-        let coincidental = provides.iter().filter(|target| self.system.is_coincidental(target));
+        let coincidental = provides.iter().filter(|target| self.planner.is_coincidental(target));
         Some(UnitSnapshot {
             unit: name.clone(),
             description: unit.map(|unit| unit.description.clone()).unwrap_or_default(),
             coincidental: coincidental.cloned().collect(),
             provides,
             report,
-            degraded_by: self.system.degraded_by(name),
+            degraded_by: self.planner.degraded_by(name),
             main_pid: run_state.and_then(|run_state| run_state.main).map(|process| process.pid),
             status: handle.and_then(|entry| entry.run_state.status.clone()),
             problem: self.unrecoverable.get(name).or(problem).cloned(),

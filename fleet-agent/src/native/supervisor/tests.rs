@@ -235,7 +235,7 @@ fn restart_policy_by_exit() {
             unit.main_ends(end);
             unit.settle();
             unit.step("gone");
-            let seen = unit.system.observation().units.remove(&name).expect("it ran");
+            let seen = unit.planner.observation().units.remove(&name).expect("it ran");
             assert_eq!(seen.retry_at.is_some(), restarts, "{policy} after {end:?}");
         }
     }

@@ -54,9 +54,9 @@ impl Supervisor {
         if self.unrecoverable.is_empty() || self.shutting_down {
             return;
         }
-        let graph = self.system.graph().clone();
+        let graph = self.planner.graph().clone();
         let mut recovery =
-            Recovery { observation: self.system.observation(), ..Recovery::default() };
+            Recovery { observation: self.planner.observation(), ..Recovery::default() };
         for name in self.unrecoverable.keys() {
             recovery.observation.units.remove(name);
             recovery.units.extend(self.units.remove_entry(name));
@@ -67,7 +67,7 @@ impl Supervisor {
         self.units.extend(units);
         let settings = Settings { max_starting, ..Settings::default() };
         match InitState::restore(graph, &self.selection.desired.apply_to(&settings), observation) {
-            Ok(system) => self.system = system,
+            Ok(planner) => self.planner = planner,
             Err(error) => {
                 return tracing::error!(%error, "cannot restore the planner with recovered units");
             }
@@ -94,10 +94,10 @@ impl Supervisor {
         if let Err(error) = written {
             tracing::warn!(%unit, %error, "cannot store that a unit has no processes");
         }
-        let incarnation = self.system.status(unit).and_then(|state| state.incarnation);
+        let incarnation = self.planner.status(unit).and_then(|state| state.incarnation);
         if let Some(incarnation) = incarnation {
             let (unit, what) = (unit.clone(), EventKind::AllGone);
-            self.system.on_event(&UnitEvent { unit, incarnation, kind: what }, self.context.now());
+            self.planner.on_event(&UnitEvent { unit, incarnation, kind: what }, self.context.now());
         }
     }
 }

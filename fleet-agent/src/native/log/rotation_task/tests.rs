@@ -106,7 +106,7 @@ async fn slowly_read_log_is_limited_once_read() {
     task.keep(&log, clock.now());
     let running = Arc::clone(&task);
     let running = tokio::spawn(async move { running.run(&SystemClock::start()).await });
-    let (reading, text) = (log.reading(0), b"sixteen letters\n".repeat(250));
+    let (reading, text) = (log.read_lock(0), b"sixteen letters\n".repeat(250));
     append(log.path()).and_then(|mut file| file.write_all(&text)).expect("it is written");
     wait_until_looked(&|| task.lock().count, 4).await;
     assert_eq!(log.floor(), 0, "it has not been read");

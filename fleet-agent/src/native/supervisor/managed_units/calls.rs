@@ -23,7 +23,7 @@ impl Supervisor {
     ) {
         let Some((name, reply)) = self.accept_start(unit, requested, reply) else { return };
         self.request_start(&name);
-        let state = self.system.status(&name);
+        let state = self.planner.status(&name);
         let stopping = state.as_ref().filter(|it| matches!(it.state, DerivedState::Stopping(_)));
         let before = stopping.and_then(|state| state.incarnation);
         match (before, &state) {
@@ -44,7 +44,7 @@ impl Supervisor {
         let Some((name, reply)) = self.accept_start(unit, requested, reply) else { return };
         self.request_start(&name);
         self.reset_failed(&Target::from(&name));
-        let state = self.system.status(&name).filter(|state| is_busy(&state.state));
+        let state = self.planner.status(&name).filter(|state| is_busy(&state.state));
         let before = state.and_then(|state| state.incarnation);
         for (unit, run) in self.restart_with_dependents(&name) {
             self.restart_after(&unit, run);
@@ -74,7 +74,7 @@ impl Supervisor {
             };
         }
         self.request_start(&name);
-        let state = self.system.status(&name);
+        let state = self.planner.status(&name);
         let stopping = state.as_ref().filter(|it| matches!(it.state, DerivedState::Stopping(_)));
         let before = stopping.and_then(|state| state.incarnation);
         match (before, &state) {
@@ -114,7 +114,7 @@ impl Supervisor {
             all.push((name.clone(), loaded.requested));
         }
         // An empty goal is always valid.
-        drop(self.system.set_goal(None, BTreeSet::new(), self.context.now()));
+        drop(self.planner.set_goal(None, BTreeSet::new(), self.context.now()));
         all.into_iter().map(|(name, requested)| self.await_stop(&name, requested)).collect()
     }
 
@@ -124,7 +124,7 @@ impl Supervisor {
         requested: RequestedState,
     ) -> oneshot::Receiver<CallResult> {
         let (reply, answer) = oneshot::channel();
-        let state = self.system.status(name).filter(|state| may_have_processes(&state.state));
+        let state = self.planner.status(name).filter(|state| may_have_processes(&state.state));
         if let Some(managed) = &mut self.managed {
             let run = state.and_then(|state| state.incarnation);
             managed.waiters.of(name).stops.push((run, reply));
@@ -170,7 +170,7 @@ impl Supervisor {
         if !managed.loaded_units.contains_key(&name) {
             return answer(reply, Err(ServiceError::NotLoaded { unit: unit.clone() }));
         }
-        match self.system.request_reload(&Target::from(&name)) {
+        match self.planner.request_reload(&Target::from(&name)) {
             Ok(()) => managed.waiters.of(&name).reloads.push(reply),
             Err(why) => {
                 let problem = match why {
@@ -226,7 +226,7 @@ impl Supervisor {
     }
 
     fn retry_now(&mut self, name: &Name) {
-        if self.system.retry_now(&Target::from(name), self.context.now())
+        if self.planner.retry_now(&Target::from(name), self.context.now())
             && let Some(entry) = self.units.get_mut(name)
         {
             entry.is_auto_restart = false;
@@ -254,19 +254,19 @@ impl Supervisor {
         let Some(managed) = &self.managed else { return Vec::new() };
         let mut ending = Vec::new();
         for unit in managed.linked.stopped_with(name) {
-            let run = self.system.status(&unit).and_then(|state| state.incarnation);
-            if self.system.restart(&Target::from(&unit)) {
+            let run = self.planner.status(&unit).and_then(|state| state.incarnation);
+            if self.planner.restart(&Target::from(&unit)) {
                 ending.extend(Some(unit).zip(run));
             }
         }
-        self.system.restart(&Target::from(name));
+        self.planner.restart(&Target::from(name));
         ending
     }
 
     /// Stops a unit and all units that stop with it. Those that are still needed are masked until a
     /// unit that needs them is started.
     fn stop_unit(&mut self, name: &Name, reply: Reply) {
-        let state = self.system.status(name).filter(|state| may_have_processes(&state.state));
+        let state = self.planner.status(name).filter(|state| may_have_processes(&state.state));
         self.stop_with_dependents(name);
         if let Some(managed) = &mut self.managed {
             // The unit may have been waiting for a retry.
@@ -278,7 +278,7 @@ impl Supervisor {
 
     /// Records that the requested state of a unit is applied, or has no effect.
     pub(super) fn record_applied(&mut self, name: &Name, requested: RequestedState) {
-        let is_off = self.system.is_inactive(name);
+        let is_off = self.planner.is_inactive(name);
         if let Some(entry) = self.units.get_mut(name) {
             entry.record_applied(requested, is_off);
         }

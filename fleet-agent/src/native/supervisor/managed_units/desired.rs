@@ -12,14 +12,14 @@ use super::{LoadedUnit, ManagedUnits};
 impl Supervisor {
     /// Requests the start of a unit, and unmasks everything that it requires.
     pub(super) fn request_start(&mut self, name: &Name) {
-        let needed = requirements(self.system.graph(), name);
+        let needed = requirements(self.planner.graph(), name);
         self.unmask(&needed);
         self.sync_desired(name);
         // A new attempt includes the failed units that it requires.
         for target in needed.iter().filter(|target| target.as_str() != name.as_str()) {
-            let unit = self.system.graph().provider(target).map(|unit| unit.name.clone());
+            let unit = self.planner.graph().provider(target).map(|unit| unit.name.clone());
             let Some(unit) = unit else { continue };
-            if self.system.status(&unit).is_some_and(|state| is_over(&state.state)) {
+            if self.planner.status(&unit).is_some_and(|state| is_over(&state.state)) {
                 self.reset_failed(target);
                 // Otherwise the stored state would keep the next daemon from starting the unit.
                 self.units.get_mut(&unit).into_iter().for_each(SupervisedUnit::clear_result);
@@ -37,7 +37,7 @@ impl Supervisor {
             let Some(loaded) = managed.loaded_units.get(unit) else { continue };
             managed.pending_restarts.remove(unit);
             managed.waiters.refuse_starts(unit, &loaded.unit);
-            if self.system.status(unit).is_some_and(|state| state.needed) {
+            if self.planner.status(unit).is_some_and(|state| state.needed) {
                 mask.push(Target::from(unit));
             }
             if unit != name {
@@ -61,9 +61,9 @@ impl Supervisor {
         let should_run = self.managed.as_ref().is_some_and(wants);
         let (target, now) = (Target::from(name), self.context.now());
         if !should_run {
-            self.system.remove_extra_target(&target, now);
-        } else if self.system.graph().provider(&target).is_some()
-            && let Err(error) = self.system.add_extra_target(target, now)
+            self.planner.remove_extra_target(&target, now);
+        } else if self.planner.graph().provider(&target).is_some()
+            && let Err(error) = self.planner.add_extra_target(target, now)
         {
             tracing::error!(%error, "cannot add the target of a launched unit");
         }
@@ -75,7 +75,7 @@ impl Supervisor {
         for target in more {
             is_new |= self.selection.desired.mask.insert(target.clone());
             // Without a goal every mask is valid.
-            drop(self.system.mask(target, now));
+            drop(self.planner.mask(target, now));
         }
         if is_new {
             self.write_mask();
@@ -86,7 +86,7 @@ impl Supervisor {
         let now = self.context.now();
         let mask = &mut self.selection.desired.mask;
         let masked: Vec<&Target> = less.iter().filter(|target| mask.remove(*target)).collect();
-        masked.iter().for_each(|target| self.system.unmask(target, now));
+        masked.iter().for_each(|target| self.planner.unmask(target, now));
         if !masked.is_empty() {
             self.write_mask();
         }

@@ -138,8 +138,8 @@ impl ExternalWatch {
         loop {
             tokio::select! {
                 update = self.receiver.next() => {
-                    let Some((_, order)) = update else { return };
-                    if matches!(order, Some(ActionKind::Stop { .. } | ActionKind::Kill)) {
+                    let Some((_, action)) = update else { return };
+                    if matches!(action, Some(ActionKind::Stop { .. } | ActionKind::Kill)) {
                         return self.report(EventKind::AllGone, ServicePhase::Dead).await;
                     }
                 }

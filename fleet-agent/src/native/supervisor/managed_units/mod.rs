@@ -176,7 +176,7 @@ impl Supervisor {
         let mut begun = Vec::new();
         for unit in changed {
             let Some(run) = managed.pending_restarts.get(unit) else { continue };
-            let state = self.system.status(unit);
+            let state = self.planner.status(unit);
             let state = state.filter(|state| state.incarnation == Some(*run));
             let is_over = state.as_ref().is_some_and(|state| waiters::is_over(&state.state));
             if is_over || state.is_none() {
@@ -194,7 +194,7 @@ impl Supervisor {
     /// include that.
     pub(super) fn record_start_limit_hits(&mut self, units: &BTreeSet<Name>) {
         for unit in units {
-            let state = self.system.status(unit).map(|state| state.state);
+            let state = self.planner.status(unit).map(|state| state.state);
             if !state.is_some_and(|what| hit_start_limit(&what)) {
                 continue;
             }

@@ -84,11 +84,11 @@ pub(in crate::native) async fn open_managed_units(
     let find_up = externals.find_up(&*context.clock).await;
     let (report_sender, reports) = mpsc::channel(REPORT_CAPACITY);
     let none = Settings::default();
-    let system = InitState::restore(Graph::default(), &none, Observation::default());
+    let planner = InitState::restore(Graph::default(), &none, Observation::default());
     let mut supervisor = Supervisor {
         host: host.clone(),
         context: Arc::clone(&context),
-        system: system.expect("nothing is wrong with no goal"),
+        planner: planner.expect("nothing is wrong with no goal"),
         selection: selection.unwrap_or_else(|| TargetSelection::from_settings(&none)),
         units: BTreeMap::new(),
         logs,
@@ -294,13 +294,13 @@ impl Supervisor {
             // a call.
             return self.wait_for_start(name, None, oneshot::channel().0);
         };
-        let state = self.system.status(name);
+        let state = self.planner.status(name);
         let is_stopping =
             state.is_some_and(|state| matches!(state.state, DerivedState::Stopping(_)));
         if pending != PendingRequest::Restart && !is_stopping {
             return self.record_applied(name, requested);
         }
-        self.system.restart(&Target::from(name));
+        self.planner.restart(&Target::from(name));
         if let Some(managed) = &mut self.managed {
             managed.pending_restarts.insert(name.clone(), run);
         }

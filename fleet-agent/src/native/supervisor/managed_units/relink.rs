@@ -49,7 +49,7 @@ impl Supervisor {
 
     /// Rebuilds the graph. Runs continue as they are, and stop by their new definition.
     pub(super) fn relink(&mut self, found: Vec<NamedObservation>) {
-        let mut observed = self.system.observation();
+        let mut observed = self.planner.observation();
         let highest = found.iter().filter_map(|(_, observed)| observed.incarnation).max();
         observed.last = observed.last.max(highest.unwrap_or_default());
         let Some(managed) = &mut self.managed else { return };
@@ -63,7 +63,7 @@ impl Supervisor {
             .iter()
             .filter(|(_, observed)| observed.phase.is_busy() || observed.processes);
         let mut graph = managed.build_graph(&busy.map(|(name, _)| name.clone()).collect());
-        graph.share_unchanged(self.system.graph());
+        graph.share_unchanged(self.planner.graph());
         for (name, observed) in &mut observed.units {
             if let Some(unit) = graph.unit(name).filter(|_| observed.definition.is_some()) {
                 observed.definition = Some(Arc::clone(unit));
@@ -80,7 +80,7 @@ impl Supervisor {
         let unlimited_starts = others.filter(|name| !managed.is_loaded(name)).cloned().collect();
         let settings = Settings { mask, max_starting, unlimited_starts, ..Settings::default() };
         match InitState::restore(graph, &settings, observed) {
-            Ok(system) => self.system = system,
+            Ok(planner) => self.planner = planner,
             Err(error) => tracing::error!(%error, "cannot rebuild the graph"),
         }
     }
@@ -94,7 +94,7 @@ impl Supervisor {
         let mut entry = SupervisedUnit::new(&self.context, name).map_err(failed)?;
         let run = entry.directory.read_run().map_err(failed)?;
         let run = run.filter(|run| run_in_progress(&run.run_state));
-        let incarnation = Incarnation(self.system.last_incarnation().0 + 1);
+        let incarnation = Incarnation(self.planner.last_incarnation().0 + 1);
         let mut found = None;
         if let Some(run) = run {
             let definition = loaded.definition();
@@ -254,7 +254,7 @@ mod tests {
     fn linked(supervisor: &mut Supervisor, unit: &str) -> Arc<InitUnit> {
         supervisor.apply_pending_loads();
         let name = name_of(&unit.parse().expect("it is a name"));
-        Arc::clone(supervisor.system.graph().unit(&name).expect("it is in the graph"))
+        Arc::clone(supervisor.planner.graph().unit(&name).expect("it is in the graph"))
     }
 
     #[tokio::test]

@@ -21,7 +21,7 @@ impl Supervisor {
         let (Some(loaded), Some(entry)) = (loaded_units.get(name), self.units.get(name)) else {
             return;
         };
-        let state = self.system.status(name);
+        let state = self.planner.status(name);
         let observed = Arc::new(PublishedStatus {
             unit: ManagedUnit {
                 unit: loaded.unit.clone(),

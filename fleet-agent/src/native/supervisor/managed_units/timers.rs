@@ -85,7 +85,7 @@ impl Supervisor {
             return Vec::new();
         }
         self.apply_pending_loads();
-        let needed = requirements(self.system.graph(), &name);
+        let needed = requirements(self.planner.graph(), &name);
         let Some(managed) = &self.managed else { return Vec::new() };
         managed.timers_pulled_by(&needed)
     }

@@ -65,7 +65,7 @@ impl Supervisor {
         let (requested, mut is_answered) = (loaded.requested, false);
         let unit = &loaded.unit;
         let refused = loaded.refused.clone();
-        let (state, entry) = (self.system.status(name), self.units.get(name));
+        let (state, entry) = (self.planner.status(name), self.units.get(name));
         let starts = std::mem::take(&mut waiting.starts);
         for (before, reply) in starts {
             let result = match &refused {
@@ -90,7 +90,7 @@ impl Supervisor {
             }
         }
         let is_reloading = state.as_ref().is_some_and(StatusReport::is_reloading)
-            || self.system.has_pending_reload(name);
+            || self.planner.has_pending_reload(name);
         for reply in waiting.reloads.extract_if(.., |_| !is_reloading) {
             let problem = reload_failure(state.as_ref(), entry);
             let failed = |problem| ServiceError::ReloadFailed { unit: unit.clone(), problem };

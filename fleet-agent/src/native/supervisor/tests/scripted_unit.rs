@@ -18,7 +18,7 @@ use crate::native::sd_notify_message::NotifyMessage;
 
 /// The unit `a`, with scripted processes.
 pub(super) struct ScriptedUnit {
-    pub(super) system: InitState,
+    pub(super) planner: InitState,
     pub(super) service: Option<(Incarnation, ServiceRun)>,
     now: Timestamp,
     pids: u32,
@@ -46,10 +46,10 @@ impl ScriptedUnit {
     pub(super) fn of(unit: InitUnit) -> Self {
         let settings = Settings { goal: unit.provides.first().cloned(), ..Settings::default() };
         let graph = Graph::strict([unit], &settings).expect("nothing is wrong with it");
-        let system = InitState::new(graph, &settings).expect("it is the goal");
+        let planner = InitState::new(graph, &settings).expect("it is the goal");
         let now = Timestamp::from_millis(0);
         Self {
-            system,
+            planner,
             service: None,
             now,
             pids: 0,
@@ -88,8 +88,8 @@ impl ScriptedUnit {
             "kill" => self.apply(ServiceRun::kill),
             "gone" => self.gone(),
             "pass" => self.pass(Duration::from_secs(rest.parse().expect("seconds"))),
-            "unwanted" => drop(self.system.set_goal(None, BTreeSet::new(), self.now)),
-            "reload" => self.system.request_reload(&target()).expect("it can be reloaded"),
+            "unwanted" => drop(self.planner.set_goal(None, BTreeSet::new(), self.now)),
+            "reload" => self.planner.request_reload(&target()).expect("it can be reloaded"),
             _ => panic!("{step} is no step"),
         }
         self.settle();
@@ -129,9 +129,9 @@ impl ScriptedUnit {
     fn pass(&mut self, span: Duration) {
         let until = self.now.after(span);
         loop {
-            let (system, service) = (self.system.next_deadline(), self.service.as_ref());
+            let (planner, service) = (self.planner.next_deadline(), self.service.as_ref());
             let service = service.and_then(|(_, service)| service.due());
-            let Some(due) = system.into_iter().chain(service).min().filter(|due| *due <= until)
+            let Some(due) = planner.into_iter().chain(service).min().filter(|due| *due <= until)
             else {
                 break;
             };
@@ -150,7 +150,7 @@ impl ScriptedUnit {
     pub(super) fn settle(&mut self) {
         loop {
             self.run();
-            let actions = self.system.next_actions(self.now);
+            let actions = self.planner.next_actions(self.now);
             if actions.is_empty() {
                 return;
             }
@@ -197,7 +197,7 @@ impl ScriptedUnit {
         let unit = "a".parse::<Name>().expect("it is a name");
         for kind in service.take_events() {
             let event = UnitEvent { unit: unit.clone(), incarnation: *incarnation, kind };
-            self.system.on_event(&event, self.now);
+            self.planner.on_event(&event, self.now);
         }
         if service.is_idle() {
             self.service = None;
@@ -206,7 +206,7 @@ impl ScriptedUnit {
 
     /// Describes the observed state.
     pub(super) fn summary(&self) -> String {
-        let seen = self.system.observation().units.into_values().next().unwrap_or_default();
+        let seen = self.planner.observation().units.into_values().next().unwrap_or_default();
         let ObservedUnit { phase, outcome: ending, cause, reload_failed, processes, .. } = seen;
         match (phase, ending, cause) {
             (Phase::Stopping, Some(StopOutcome::Inactive(reason)), _) => {
