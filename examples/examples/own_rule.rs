@@ -52,8 +52,8 @@ impl HardRule for AtMost {
 
 /// The same rule as a clause of the rule set: whether the machine refuses. Units that leave to make
 /// room do not count here, nor does the planner's rule see them.
-fn at_most(question: RuleQuery<'_>) -> bool {
-    question.there.difference(question.leaving).count() >= MOST
+fn at_most(query: RuleQuery<'_>) -> bool {
+    query.present.difference(query.leaving).count() >= MOST
 }
 
 fn main() {

@@ -13,7 +13,7 @@ use super::slots::{Slots, UnitNo};
 use super::units::UnitSlot;
 
 /// Maximum length of a run, which bounds the numbers that move when a name is inserted or removed.
-const MOST: usize = 128;
+const MAX_RUN: usize = 128;
 
 type UnitSlots = Slots<UnitNo, UnitSlot>;
 
@@ -31,7 +31,7 @@ impl Names {
     pub(super) fn of(slots: &UnitSlots) -> Self {
         let all: Vec<UnitNo> = slots.numbers().collect();
         // Runs start half full, because the next name may belong anywhere.
-        let runs = all.chunks(MOST / 2);
+        let runs = all.chunks(MAX_RUN / 2);
         let runs = runs.map(|run| (slots[run[0]].name().clone(), run.to_vec()));
         Self { runs: runs.collect() }
     }
@@ -48,14 +48,14 @@ impl Names {
         if let Some((_, run)) = self.runs.range_mut::<UnitName, _>(before).next_back() {
             let at = place(run, name.as_str(), slots).unwrap_or_else(|at| at);
             run.insert(at, unit);
-            if run.len() > MOST {
-                let rest = run.split_off(MOST / 2);
+            if run.len() > MAX_RUN {
+                let rest = run.split_off(MAX_RUN / 2);
                 self.runs.insert(slots[rest[0]].name().clone(), rest);
             }
             return;
         }
         // The name precedes all others: the first run starts with it, if there is room.
-        let first = self.runs.first_entry().filter(|run| run.get().len() < MOST);
+        let first = self.runs.first_entry().filter(|run| run.get().len() < MAX_RUN);
         let mut run = first.map_or_else(Vec::new, OccupiedEntry::remove);
         run.insert(0, unit);
         self.runs.insert(name.clone(), run);
@@ -147,7 +147,7 @@ mod tests {
             let expected = twin.range::<str, _>((Included(text.as_str()), Unbounded));
             let expected: Vec<String> = expected.map(|(name, _)| name.to_string()).collect();
             prop_assert_eq!(read(&names, &text, &slots), expected);
-            prop_assert!(names.runs.values().all(|run| !run.is_empty() && run.len() <= MOST));
+            prop_assert!(names.runs.values().all(|run| !run.is_empty() && run.len() <= MAX_RUN));
         }
     }
 }

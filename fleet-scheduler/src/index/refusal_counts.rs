@@ -74,7 +74,7 @@ impl<R: Ord + Copy> RefusalSummary<R> {
 
 impl RefusalCountsCache {
     /// Maximum number of cached counts. Their cost is proportional to the number of machines.
-    const MOST: usize = 16;
+    const MAX_CACHED: usize = 16;
 
     /// Records a change of a machine. After too many changes the cache is cleared, because checking
     /// all machines again is cheaper.
@@ -117,7 +117,7 @@ impl RefusalCountsCache {
     }
 
     fn put(&mut self, class: ClassNo, counts: RefusalCounts) {
-        if self.all.len() >= Self::MOST {
+        if self.all.len() >= Self::MAX_CACHED {
             self.all.remove(0);
         }
         self.all.push((class, counts));

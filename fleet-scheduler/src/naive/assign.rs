@@ -65,10 +65,10 @@ pub(super) fn with_unit<'a>(
     arrived: &[UnitName],
 ) -> Result<PlacementState<'a>, RuleIndex> {
     let (rule_set, cluster) = (state.rule_set, state.cluster);
-    let there = &state.units_on(machine);
+    let present = &state.units_on(machine);
     let leaving = &super::replace::leaving(state, unit, machine);
-    let question = RuleQuery { cluster, unit, machine, there, leaving };
-    if let Some(rule) = rule_set.refusal(question) {
+    let query = RuleQuery { cluster, unit, machine, present, leaving };
+    if let Some(rule) = rule_set.refusal(query) {
         return Err((rule, 0));
     }
     if let Some(at) = custom::refusal(state, unit, machine, leaving) {
@@ -77,7 +77,7 @@ pub(super) fn with_unit<'a>(
     let held = (Rule::Replaces, 0);
     let mut after = make_room(state, unit, machine, arrived).ok_or(held)?;
     after.placements.insert(unit.name.clone(), machine.id.clone());
-    let there = after.units_on(machine);
-    let one_lacks_a_peer = there.iter().any(|name| lacks_a_peer(cluster, name, &there));
+    let present = after.units_on(machine);
+    let one_lacks_a_peer = present.iter().any(|name| lacks_a_peer(cluster, name, &present));
     if one_lacks_a_peer { Err(held) } else { Ok(after) }
 }

@@ -20,11 +20,11 @@ impl ViewSource for WithoutLeaving<'_> {
     fn units_on(&self, machine: &MachineId) -> Vec<Candidate<'_>> {
         let PlacementState { cluster, placements, .. } = self.state;
         let Some(machine) = cluster.machine(machine.as_str()) else { return Vec::new() };
-        let there = self.state.units_on(machine);
-        let global = |name: &&UnitName| there.contains(*name) && !placements.contains_key(*name);
+        let present = self.state.units_on(machine);
+        let global = |name: &&UnitName| present.contains(*name) && !placements.contains_key(*name);
         let mut all: BTreeSet<&UnitName> =
             cluster.units().map(|unit| &unit.name).filter(global).collect();
-        all.extend(placements.keys().filter(|name| there.contains(*name)));
+        all.extend(placements.keys().filter(|name| present.contains(*name)));
         all.retain(|name| !self.leaving.contains(*name));
         all.into_iter()
             .map(|name| Candidate { name, requirements: requirements(cluster, name) })

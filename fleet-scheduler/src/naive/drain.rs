@@ -102,8 +102,8 @@ impl DrainRun<'_> {
         let ids = self.request.machines.iter();
         let present = ids.filter_map(|id| cluster.machine(id.as_str()).map(AsRef::as_ref));
         let units = present.flat_map(|machine: &Machine| {
-            let there = self.state.placed_on(machine).into_iter();
-            there.map(|name| (name, machine.clone()))
+            let present = self.state.placed_on(machine).into_iter();
+            present.map(|name| (name, machine.clone()))
         });
         units.collect()
     }
@@ -113,9 +113,9 @@ impl DrainRun<'_> {
         let state = &self.state;
         let units = (state.rule_set.eviction_group)(state, unit.clone(), machine);
         let (without, order) = (without(state, &units), in_order(state, &units));
-        let (min_available, most) = (self.request.min_available, self.request.max_moves);
-        let (down, moved, count) = (&self.request.down, &self.moved, self.count);
-        let rest = EvictionGroup {
+        let (min_available, max_moves) = (self.request.min_available, self.request.max_moves);
+        let (down, moved, moved_count) = (&self.request.down, &self.moved, self.count);
+        let group = EvictionGroup {
             max_group_size: u32::MAX,
             before: state,
             without: &without,
@@ -124,21 +124,21 @@ impl DrainRun<'_> {
             min_available,
             down,
             moved,
-            count,
-            most,
+            moved_count,
+            max_moves,
             gain: 0,
         };
         let mut clauses = state.rule_set.drain_clauses.iter();
-        if let Some(held) = clauses.find_map(|(_, clause)| clause(&rest)) {
+        if let Some(held) = clauses.find_map(|(_, clause)| clause(&group)) {
             return Err(StayReason::Blocked(held));
         }
-        let Some(after) = relocated(&rest) else {
-            return Err(StayReason::Refused(refusals(&rest)));
+        let Some(after) = relocated(&group) else {
+            return Err(StayReason::Refused(refusals(&group)));
         };
         let gone =
             state.placements.iter().filter(|(name, at)| after.placements.get(*name) != Some(at));
         let gone: BTreeSet<UnitName> = gone.map(|(name, _)| name.clone()).collect();
-        if let Some(held) = (state.rule_set.displacement_clause)(&rest, &gone) {
+        if let Some(held) = (state.rule_set.displacement_clause)(&group, &gone) {
             return Err(StayReason::Blocked(held));
         }
         self.count += units.len();
@@ -182,9 +182,10 @@ pub(super) fn min_available(group: &EvictionGroup<'_, '_>) -> Option<HoldReason>
 
 /// Clause 3: the plan would exceed its maximum number of moves.
 pub(super) fn max_moves(group: &EvictionGroup<'_, '_>) -> Option<HoldReason> {
-    let (together, most) = (group.count + group.units.len(), group.most);
+    let (together, most) = (group.moved_count + group.units.len(), group.max_moves);
     let too_many = u32::try_from(together).map_or(true, |together| together > most);
-    (too_many && (group.count > 0 || most == 0)).then_some(HoldReason::MaxMoves { max_moves: most })
+    (too_many && (group.moved_count > 0 || most == 0))
+        .then_some(HoldReason::MaxMoves { max_moves: most })
 }
 
 /// Clause 5: too few instances would be up because of units that make room.

@@ -28,10 +28,10 @@ pub struct EvictionGroup<'g, 'a> {
     /// The units that have been moved for the drain or for balance, or have made room.
     pub moved: &'g BTreeSet<UnitName>,
     /// Number of units that groups have moved so far.
-    pub count: usize,
+    pub moved_count: usize,
     /// Maximum number of units that groups may move: the plan's maximum for a drain, the budget for
     /// balance.
-    pub most: u32,
+    pub max_moves: u32,
     /// Maximum size of a group that moves for balance.
     pub max_group_size: u32,
     /// Additional difference in load that a move requires.
@@ -98,8 +98,8 @@ pub(super) fn eviction_group(
             units.extend(named(state, name).filter(|name| placed.contains(name)));
         }
         let rest = without(state, &units);
-        let there = rest.units_on(machine);
-        let lacks = |name: &UnitName| lacks_a_peer(state.cluster, name, &there);
+        let present = rest.units_on(machine);
+        let lacks = |name: &UnitName| lacks_a_peer(state.cluster, name, &present);
         units.extend(rest.placed_on(machine).into_iter().filter(lacks));
         if units == before {
             return units;

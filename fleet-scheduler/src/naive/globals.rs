@@ -16,13 +16,13 @@ pub(super) fn fit_in(
     machine: &Machine,
     placed: &BTreeSet<UnitName>,
 ) -> BTreeSet<UnitName> {
-    let mut there = placed.clone();
+    let mut present = placed.clone();
     let mut fitted = BTreeSet::new();
     let leaving = &BTreeSet::new();
     for unit in cluster.units().filter(|unit| unit.is_wanted() && unit.is_global()) {
-        let question = RuleQuery { cluster, unit, machine, there: &there, leaving };
-        if rule_set.refusal_by(&rule_set.global_rules, question).is_none() {
-            there.insert(unit.name.clone());
+        let query = RuleQuery { cluster, unit, machine, present: &present, leaving };
+        if rule_set.refusal_by(&rule_set.global_rules, query).is_none() {
+            present.insert(unit.name.clone());
             fitted.insert(unit.name.clone());
         }
     }

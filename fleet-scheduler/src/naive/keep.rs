@@ -24,10 +24,10 @@ fn kept_on(rule_set: &RuleSet, cluster: &Snapshot, machine: &Machine) -> BTreeSe
     let mut candidates = candidates(rule_set, cluster, machine);
     loop {
         let kept = by_seniority(rule_set, cluster, machine, &candidates);
-        let mut there = kept.clone();
-        there.extend(fit_in(rule_set, cluster, machine, &kept));
+        let mut present = kept.clone();
+        present.extend(fit_in(rule_set, cluster, machine, &kept));
         let lost: BTreeSet<_> =
-            kept.iter().filter(|name| lacks_a_peer(cluster, name, &there)).cloned().collect();
+            kept.iter().filter(|name| lacks_a_peer(cluster, name, &present)).cloned().collect();
         if lost.is_empty() {
             return kept;
         }
@@ -41,8 +41,8 @@ fn candidates(rule_set: &RuleSet, cluster: &Snapshot, machine: &Machine) -> BTre
     let placed = cluster.placements().filter(|(_, placement)| placement.machine == machine.id);
     let names = placed.map(|(name, _)| name).filter(|name| match single(cluster, name) {
         Some(unit) => {
-            let question = RuleQuery { cluster, unit, machine, there: no_units, leaving: no_units };
-            rule_set.refusal_by(&rule_set.lasting_rules, question).is_none()
+            let query = RuleQuery { cluster, unit, machine, present: no_units, leaving: no_units };
+            rule_set.refusal_by(&rule_set.lasting_rules, query).is_none()
         }
         None => is_unreadable(cluster, name),
     });
@@ -62,8 +62,8 @@ fn by_seniority(
     for name in order {
         let refused = single(cluster, name).is_some_and(|unit| {
             let leaving = &BTreeSet::new();
-            let question = RuleQuery { cluster, unit, machine, there: &kept, leaving };
-            rule_set.refusal_by(&rule_set.retention_rules, question).is_some()
+            let query = RuleQuery { cluster, unit, machine, present: &kept, leaving };
+            rule_set.refusal_by(&rule_set.retention_rules, query).is_some()
         });
         if !refused {
             kept.insert(name.clone());

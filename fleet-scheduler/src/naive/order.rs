@@ -45,8 +45,8 @@ fn spread_penalty(
 /// Counts the instances of the unit's template on a machine.
 pub(super) fn instances(state: &PlacementState<'_>, unit: &Unit, machine: &Machine) -> i64 {
     let Some(template) = unit.name.template() else { return 0 };
-    let there = state.units_on(machine).into_iter();
-    count(there.filter(|name| name.template().as_ref() == Some(&template)))
+    let present = state.units_on(machine).into_iter();
+    count(present.filter(|name| name.template().as_ref() == Some(&template)))
 }
 
 /// Returns the rank of a machine, lower first.

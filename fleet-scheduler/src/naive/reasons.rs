@@ -95,9 +95,9 @@ impl ReasonCheck<'_> {
         let PlacementState { rule_set, cluster, .. } = *self.state;
         let unit = single(cluster, self.unit);
         let placement = cluster.placement(self.unit.as_str());
-        let there = placement.is_some_and(|placement| placement.machine == *machine);
+        let present = placement.is_some_and(|placement| placement.machine == *machine);
         let stranded = unit.is_some_and(|unit| is_stranded(rule_set, cluster, unit));
-        self.ensure(there && stranded, "it does not wait for that machine to return")
+        self.ensure(present && stranded, "it does not wait for that machine to return")
     }
 
     /// Checks that a peer matches no unit that takes part. `inactive` tells whether it matches a

@@ -86,10 +86,10 @@ impl RebalanceRun<'_> {
         let state = &self.state;
         let units = (state.rule_set.eviction_group)(state, unit.clone(), machine);
         let (without, order) = (without(state, &units), in_order(state, &units));
-        let Rebalance { min_available, gain, budget: most, max_group_size, ref down } =
+        let Rebalance { min_available, gain, budget: max_moves, max_group_size, ref down } =
             *self.request;
-        let (moved, count) = (&self.moved, self.moved.len());
-        let rest = EvictionGroup {
+        let (moved, moved_count) = (&self.moved, self.moved.len());
+        let group = EvictionGroup {
             before: state,
             without: &without,
             units: &order,
@@ -97,15 +97,15 @@ impl RebalanceRun<'_> {
             min_available,
             down,
             moved,
-            count,
-            most,
+            moved_count,
+            max_moves,
             max_group_size: max_group_size.unwrap_or(u32::MAX),
             gain,
         };
-        if !state.rule_set.leave_clauses.iter().all(|(_, clause)| clause(&rest)) {
+        if !state.rule_set.leave_clauses.iter().all(|(_, clause)| clause(&group)) {
             return false;
         }
-        let Some(after) = relocated(&rest) else { return false };
+        let Some(after) = relocated(&group) else { return false };
         self.moved.extend(units);
         self.state = after;
         true
@@ -139,7 +139,7 @@ pub(super) fn movable(group: &EvictionGroup<'_, '_>) -> bool {
 
 /// It fits into the remaining budget.
 pub(super) fn budget(group: &EvictionGroup<'_, '_>) -> bool {
-    u32::try_from(group.count + group.units.len()).is_ok_and(|all| all <= group.most)
+    u32::try_from(group.moved_count + group.units.len()).is_ok_and(|all| all <= group.max_moves)
 }
 
 /// It does not exceed the maximum group size.
@@ -177,7 +177,7 @@ pub(super) fn scores(
     let state = group.without;
     let units = group.units.iter().filter_map(|name| single(state.cluster, name));
     let mut units = units.map(|unit| [machine, group.machine].map(|at| score(state, unit, at)));
-    units.all(|[there, here]| there >= here)
+    units.all(|[present, here]| present >= here)
 }
 
 /// With the ranking `Spread`, the target has no more instances of its templates.
@@ -189,7 +189,7 @@ pub(super) fn instance_counts(
     let state = group.without;
     let units = group.units.iter().filter_map(|name| single(state.cluster, name));
     let mut units = units.map(|unit| [machine, group.machine].map(|at| instances(state, unit, at)));
-    state.policy.ranking != Ranking::Spread || units.all(|[there, here]| there <= here)
+    state.policy.ranking != Ranking::Spread || units.all(|[present, here]| present <= here)
 }
 
 /// The move is worth the gain.
@@ -199,6 +199,6 @@ pub(super) fn is_worth_it(
     after: &PlacementState<'_>,
 ) -> bool {
     let gain = usize::try_from(group.gain).unwrap_or(usize::MAX);
-    let (here, there) = (group.before.units_on(group.machine), after.units_on(machine));
-    here.len() > there.len().saturating_add(gain)
+    let (here, present) = (group.before.units_on(group.machine), after.units_on(machine));
+    here.len() > present.len().saturating_add(gain)
 }

@@ -16,9 +16,9 @@ pub(super) fn replaced(
     by: &UnitName,
     machine: &Machine,
 ) -> BTreeSet<UnitName> {
-    let mut there = state.placed_on(machine);
-    there.retain(|name| replaces(state.cluster, by, name));
-    there
+    let mut present = state.placed_on(machine);
+    present.retain(|name| replaces(state.cluster, by, name));
+    present
 }
 
 /// Returns the units on a machine that a unit replaces, with their displaced groups.
@@ -57,14 +57,14 @@ fn moved_away<'a>(
     arrived: &[UnitName],
 ) -> Option<PlacementState<'a>> {
     let group = (state.rule_set.displaced_group)(state, head.clone(), from);
-    let is_held = |name: &UnitName| (state.rule_set.is_immovable)(state, name, arrived);
-    if group.iter().any(is_held) {
+    let stays = |name: &UnitName| (state.rule_set.is_immovable)(state, name, arrived);
+    if group.iter().any(stays) {
         return None;
     }
     let mut without = state.clone();
     without.placements.retain(|name, _| !group.contains(name));
-    let seen_by = single(state.cluster, head)?;
-    let machines = (state.rule_set.machine_order)(&without, seen_by).into_iter();
+    let first = single(state.cluster, head)?;
+    let machines = (state.rule_set.machine_order)(&without, first).into_iter();
     let mut others = machines.filter(|machine| machine.id != from.id);
     others.find_map(|machine| with_displaced(&without, group.clone(), machine))
 }
@@ -109,12 +109,12 @@ fn with_displaced<'a>(
     let mut state = state.clone();
     let mut left = group;
     while !left.is_empty() {
-        let there = &state.units_on(machine);
+        let present = &state.units_on(machine);
         let next = left.iter().find(|name| {
             let Some(unit) = single(cluster, name) else { return false };
-            let question = RuleQuery { cluster, unit, machine, there, leaving };
+            let query = RuleQuery { cluster, unit, machine, present, leaving };
             let replaces_none = replaced(&state, name, machine).is_empty();
-            let refused = state.rule_set.refusal(question).is_some();
+            let refused = state.rule_set.refusal(query).is_some();
             replaces_none && !refused && custom::refusal(&state, unit, machine, leaving).is_none()
         });
         let next = next?.clone();
@@ -145,8 +145,8 @@ pub(super) fn separate_replaced<'a>(before: &PlacementState<'a>) -> Option<Place
 
 /// Whether a unit shares a machine with one that replaces it.
 fn is_to_leave(state: &PlacementState<'_>, name: &UnitName, machine: &Machine) -> bool {
-    let there = state.placed_on(machine);
-    there.iter().any(|other| replaces(state.cluster, other, name))
+    let present = state.placed_on(machine);
+    present.iter().any(|other| replaces(state.cluster, other, name))
 }
 
 /// Returns the state in which a unit has moved away, if no other unit then lacks a peer.
@@ -159,7 +159,7 @@ fn separated<'a>(
         return None;
     }
     let after = moved_away(state, head, machine, &[])?;
-    let there = after.units_on(machine);
-    let one_lacks_a_peer = there.iter().any(|name| lacks_a_peer(state.cluster, name, &there));
+    let present = after.units_on(machine);
+    let one_lacks_a_peer = present.iter().any(|name| lacks_a_peer(state.cluster, name, &present));
     (!one_lacks_a_peer).then_some(after)
 }

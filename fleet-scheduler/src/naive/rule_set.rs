@@ -66,15 +66,15 @@ pub struct RuleSet {
 
 impl RuleSet {
     /// Returns the first rule that refuses.
-    pub(super) fn refusal(&self, question: RuleQuery<'_>) -> Option<Rule> {
-        let refused = self.rules.iter().find(|(_, refuses)| refuses(question));
+    pub(super) fn refusal(&self, query: RuleQuery<'_>) -> Option<Rule> {
+        let refused = self.rules.iter().find(|(_, refuses)| refuses(query));
         refused.map(|(rule, _)| *rule)
     }
 
     /// Returns the first of these rules that refuses.
-    pub(super) fn refusal_by(&self, subset: &[Rule], question: RuleQuery<'_>) -> Option<Rule> {
+    pub(super) fn refusal_by(&self, subset: &[Rule], query: RuleQuery<'_>) -> Option<Rule> {
         let mut rules = self.rules.iter().filter(|(rule, _)| subset.contains(rule));
-        rules.find(|(_, refuses)| refuses(question)).map(|(rule, _)| *rule)
+        rules.find(|(_, refuses)| refuses(query)).map(|(rule, _)| *rule)
     }
 }
 

@@ -17,7 +17,7 @@ pub struct RuleQuery<'a> {
     /// The machine.
     pub machine: &'a Machine,
     /// The units on the machine.
-    pub there: &'a BTreeSet<UnitName>,
+    pub present: &'a BTreeSet<UnitName>,
     /// Those of them that the unit replaces, with their displaced groups.
     pub leaving: &'a BTreeSet<UnitName>,
 }
@@ -46,7 +46,7 @@ pub(super) fn machine_metadata_expr(q: RuleQuery<'_>) -> bool {
 }
 
 pub(super) fn machine_of(q: RuleQuery<'_>) -> bool {
-    lacks_a_peer(q.cluster, &q.unit.name, q.there)
+    lacks_a_peer(q.cluster, &q.unit.name, q.present)
 }
 
 pub(super) fn conflicts(q: RuleQuery<'_>) -> bool {
@@ -54,14 +54,14 @@ pub(super) fn conflicts(q: RuleQuery<'_>) -> bool {
         requirements(q.cluster, one).conflicts.iter().any(|pattern| pattern.matches(other))
     };
     let name = &q.unit.name;
-    q.there
+    q.present
         .iter()
         .any(|other| other != name && (keeps_away(name, other) || keeps_away(other, name)))
 }
 
 pub(super) fn max_per_machine(q: RuleQuery<'_>) -> bool {
     let Some(template) = q.unit.name.template() else { return false };
-    let mut all: BTreeSet<&UnitName> = q.there.difference(q.leaving).collect();
+    let mut all: BTreeSet<&UnitName> = q.present.difference(q.leaving).collect();
     all.retain(|name| name.template() == Some(template.clone()));
     all.insert(&q.unit.name);
     let limits = all.iter().filter_map(|name| requirements(q.cluster, name).max_per_machine);
@@ -69,7 +69,7 @@ pub(super) fn max_per_machine(q: RuleQuery<'_>) -> bool {
 }
 
 pub(super) fn reserve(q: RuleQuery<'_>) -> bool {
-    let mut all: BTreeSet<&UnitName> = q.there.difference(q.leaving).collect();
+    let mut all: BTreeSet<&UnitName> = q.present.difference(q.leaving).collect();
     all.insert(&q.unit.name);
     let wants: Vec<&Requirements> = all.iter().map(|name| requirements(q.cluster, name)).collect();
     let exceeds = |part: fn(&Resources) -> u64| {
@@ -82,7 +82,7 @@ pub(super) fn reserve(q: RuleQuery<'_>) -> bool {
 /// The first half of `Replaces`: whether a unit on the machine replaces this one. The other half is
 /// found by trying, in [`replace`](super::replace).
 pub(super) fn is_replaced(q: RuleQuery<'_>) -> bool {
-    q.there.iter().any(|other| replaces(q.cluster, other, &q.unit.name))
+    q.present.iter().any(|other| replaces(q.cluster, other, &q.unit.name))
 }
 
 /// Whether one unit replaces another: its `Replaces=` names the other one, and the reverse does not

@@ -31,9 +31,9 @@ impl PlacementState<'_> {
     /// Returns all units on a machine: single, unreadable, and the global units that fit.
     #[must_use]
     pub fn units_on(&self, machine: &Machine) -> BTreeSet<UnitName> {
-        let mut there = self.placed_on(machine);
-        there.extend(fit_in(self.rule_set, self.cluster, machine, &there));
-        there
+        let mut present = self.placed_on(machine);
+        present.extend(fit_in(self.rule_set, self.cluster, machine, &present));
+        present
     }
 
     /// Returns the single and unreadable units on a machine.
@@ -107,10 +107,10 @@ pub(super) fn is_stranded(rule_set: &RuleSet, cluster: &Snapshot, unit: &Unit) -
 }
 
 /// Whether a unit that the peer means is in the set.
-pub(super) fn is_there(from: &UnitName, peer: &Peer, there: &BTreeSet<UnitName>) -> bool {
+pub(super) fn is_there(from: &UnitName, peer: &Peer, present: &BTreeSet<UnitName>) -> bool {
     match peer {
-        Peer::Named(wanted) => there.contains(wanted),
-        Peer::Matching(pattern) => there.iter().any(|name| name != from && pattern.matches(name)),
+        Peer::Named(wanted) => present.contains(wanted),
+        Peer::Matching(pattern) => present.iter().any(|name| name != from && pattern.matches(name)),
     }
 }
 
@@ -118,7 +118,7 @@ pub(super) fn is_there(from: &UnitName, peer: &Peer, there: &BTreeSet<UnitName>)
 pub(super) fn lacks_a_peer(
     cluster: &Snapshot,
     name: &UnitName,
-    there: &BTreeSet<UnitName>,
+    present: &BTreeSet<UnitName>,
 ) -> bool {
-    requirements(cluster, name).machine_of.iter().any(|peer| !is_there(name, peer, there))
+    requirements(cluster, name).machine_of.iter().any(|peer| !is_there(name, peer, present))
 }

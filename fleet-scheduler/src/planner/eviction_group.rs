@@ -89,12 +89,12 @@ impl Index {
                 self.unassign(*unit, machine, reason.leave_reason());
             }
             self.refit_globals(machine);
-            let behind = machine_of::left_behind(self, machine);
-            if behind.is_empty() {
+            let lacking = machine_of::left_behind(self, machine);
+            if lacking.is_empty() {
                 return group;
             }
             self.roll_back(&savepoint);
-            let more = behind.into_iter().map(|(unit, _)| unit);
+            let more = lacking.into_iter().map(|(unit, _)| unit);
             group = self.closure(group.into_iter().chain(more).collect(), machine);
         }
     }
@@ -127,13 +127,13 @@ impl Index {
         let savepoint = self.savepoint();
         // An accepted unit may have displaced one that was in the way of another.
         let replacing = group.iter().any(|unit| !self.class(*unit).replaces.is_empty());
-        let (mut come, mut left) = (Vec::with_capacity(group.len()), group.to_vec());
+        let (mut arrived, mut left) = (Vec::with_capacity(group.len()), group.to_vec());
         while !left.is_empty() {
             let before = left.len();
             let mut rest = Vec::new();
             for unit in left {
-                match self.try_assign(unit, machine, &come, &mut 0) {
-                    Ok(()) => come.push(unit),
+                match self.try_assign(unit, machine, &arrived, &mut 0) {
+                    Ok(()) => arrived.push(unit),
                     Err(Denial::MachineOf(_) | Denial::Custom(_)) => rest.push(unit),
                     Err(_) if replacing => rest.push(unit),
                     Err(_) => {

@@ -97,7 +97,7 @@ fn exchange(rule_set: &mut RuleSet, rule: Rule, refuses: fn(RuleQuery<'_>) -> bo
 fn linter_detects_one_sided_conflicts() {
     let one_sided = |q: RuleQuery<'_>| {
         let patterns = &q.unit.requirements.conflicts;
-        let others = q.there.iter().filter(|other| **other != q.unit.name);
+        let others = q.present.iter().filter(|other| **other != q.unit.name);
         others.into_iter().any(|other| patterns.iter().any(|pattern| pattern.matches(other)))
     };
     is_linted(|rule_set| exchange(rule_set, Rule::Conflicts, one_sided), Rule::Conflicts);
@@ -108,7 +108,7 @@ fn linter_detects_one_sided_limits() {
     let own_limit = |q: RuleQuery<'_>| {
         let Some(limit) = q.unit.requirements.max_per_machine else { return false };
         let template = q.unit.name.template();
-        let others = q.there.iter().filter(|other| **other != q.unit.name);
+        let others = q.present.iter().filter(|other| **other != q.unit.name);
         let alike = others.filter(|other| other.template() == template).count();
         template.is_some() && alike >= limit as usize
     };
@@ -142,7 +142,7 @@ fn linter_detects_metadata_with_any_key() {
 #[test]
 fn linter_detects_a_unit_as_its_own_peer() {
     let among_all = |q: RuleQuery<'_>| {
-        let mut all = q.there.clone();
+        let mut all = q.present.clone();
         all.insert(q.unit.name.clone());
         let peers = &q.unit.requirements.machine_of;
         !peers.iter().all(|peer| all.iter().any(|name| peer.covers(name)))
