@@ -56,8 +56,8 @@ pub(crate) fn check(
 pub(crate) fn verify(path: &Path, name: &UnitName, source: &[u8]) -> Vec<Finding> {
     let (_, mut findings) = check(path, name, source);
     let (file, _) = UnitFile::parse_collecting(source);
-    let of_systemd = fleet_unitfile::check(name, &file);
-    findings.extend(of_systemd.iter().map(|it| from_unitfile(path, it)));
+    let systemd_findings = fleet_unitfile::check(name, &file);
+    findings.extend(systemd_findings.iter().map(|it| from_unitfile(path, it)));
     findings.sort_by_key(|finding| (finding.line, finding.column));
     findings
 }

@@ -16,7 +16,7 @@ pub(crate) const OWNER_AND_GROUP: u32 = 0o007;
 /// Largest accepted secret file, in bytes. The path may name a pipe or a device that never ends.
 const MAX_BYTES: u64 = 1 << 20;
 
-/// Reads a file whose mode must have none of the bits in `others`.
+/// Reads a file. Fails if its mode has any of the bits in `others`.
 pub(crate) fn read(path: &Path, others: u32) -> Result<Vec<u8>, String> {
     let mut bytes = Vec::new();
     let mode = File::open(path).and_then(|mut file| {

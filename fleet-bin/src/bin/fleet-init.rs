@@ -1,4 +1,4 @@
-//! The init whose state follows from a graph. See `docs/init.md`.
+//! Entry point of `fleet-init`. See `docs/init.md`.
 
 use std::env;
 use std::process::ExitCode;

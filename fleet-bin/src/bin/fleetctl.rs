@@ -1,4 +1,4 @@
-//! Controls a fleet cluster. See `docs/fleetctl.md`.
+//! Entry point of `fleetctl`. See `docs/fleetctl.md`.
 
 use std::env;
 use std::process::ExitCode;

@@ -1,4 +1,4 @@
-//! The daemon. Everything it does is in the library, so that it can be tested.
+//! Entry point of `fleetd`. The library has the implementation, so that tests can use it.
 
 use std::process::ExitCode;
 

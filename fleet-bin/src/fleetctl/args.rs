@@ -269,7 +269,7 @@ pub(crate) struct CreateArgs {
 
 impl CreateArgs {
     /// Creates arguments for units that must not be replaced.
-    pub(crate) fn of(units: Vec<String>) -> Self {
+    pub(crate) fn for_units(units: Vec<String>) -> Self {
         Self { units, replace: false, sign: false }
     }
 }

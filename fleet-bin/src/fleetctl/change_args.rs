@@ -41,7 +41,7 @@ impl From<State> for TargetState {
 #[derive(Debug, Args)]
 pub(crate) struct ApplyArgs {
     #[command(flatten)]
-    pub(crate) wanted: ManifestArgs,
+    pub(crate) manifest: ManifestArgs,
     /// Print the changes, but make none.
     #[arg(long)]
     pub(crate) dry_run: bool,
@@ -54,7 +54,7 @@ pub(crate) struct ApplyArgs {
 #[derive(Debug, Args)]
 pub(crate) struct DiffArgs {
     #[command(flatten)]
-    pub(crate) wanted: ManifestArgs,
+    pub(crate) manifest: ManifestArgs,
 }
 
 #[derive(Debug, Args)]

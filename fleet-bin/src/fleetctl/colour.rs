@@ -26,7 +26,7 @@ pub(crate) const HELP: Style = AnsiColor::Cyan.on_default();
 impl Colour {
     /// Enables colours for terminals only, unless the environment overrides it: `NO_COLOR`,
     /// `CLICOLOR`, `CLICOLOR_FORCE`, and a `TERM` without colours.
-    pub(crate) fn of(stream: &impl RawStream) -> Self {
+    pub(crate) fn for_stream(stream: &impl RawStream) -> Self {
         match AutoStream::choice(stream) {
             ColorChoice::Never => Self::Off,
             _ => Self::On,

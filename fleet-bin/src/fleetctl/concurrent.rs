@@ -15,30 +15,30 @@ use super::error::CliError;
 const MAX_IN_FLIGHT: usize = 64;
 
 /// Runs all requests.
-pub(crate) async fn buffered<T, F>(questions: impl IntoIterator<Item = F>) -> Vec<T>
+pub(crate) async fn buffered<T, F>(requests: impl IntoIterator<Item = F>) -> Vec<T>
 where
     F: Future<Output = T>,
 {
-    stream::iter(questions).buffered(MAX_IN_FLIGHT).collect().await
+    stream::iter(requests).buffered(MAX_IN_FLIGHT).collect().await
 }
 
 /// Runs requests until one fails, then waits for those in flight.
 ///
 /// Returns a result for every request that was sent, and none for the rest.
 pub(crate) async fn try_buffered<T, F>(
-    questions: impl IntoIterator<Item = F>,
+    requests: impl IntoIterator<Item = F>,
 ) -> Vec<Result<T, CliError>>
 where
     F: Future<Output = Result<T, CliError>>,
 {
     let refused = Cell::new(false);
-    let asked = stream::iter(questions).take_while(|_| ready(!refused.get()));
-    let answers = asked.map(async |question| {
-        let answer = question.await;
-        refused.set(refused.get() || answer.is_err());
-        answer
+    let sent = stream::iter(requests).take_while(|_| ready(!refused.get()));
+    let results = sent.map(async |request| {
+        let result = request.await;
+        refused.set(refused.get() || result.is_err());
+        result
     });
-    answers.buffered(MAX_IN_FLIGHT).collect().await
+    results.buffered(MAX_IN_FLIGHT).collect().await
 }
 
 #[cfg(test)]
@@ -51,7 +51,7 @@ mod tests {
     async fn buffered_keeps_order_and_limits_concurrency() {
         let (now, most) = (Cell::new(0), Cell::new(0));
         let (now, most) = (&now, &most);
-        let questions = (0..100).map(|number| async move {
+        let requests = (0..100).map(|number| async move {
             now.set(now.get() + 1);
             most.set(most.get().max(now.get()));
             for _ in 0..100 - number {
@@ -60,25 +60,25 @@ mod tests {
             now.set(now.get() - 1);
             number
         });
-        assert!(buffered(questions).await.into_iter().eq(0..100));
+        assert!(buffered(requests).await.into_iter().eq(0..100));
         assert_eq!(most.get(), MAX_IN_FLIGHT);
     }
 
     #[tokio::test]
     async fn try_buffered_starts_nothing_after_a_failure() {
-        let asked = Cell::new(0);
-        let asked = &asked;
-        let questions = (0..100).map(|number| async move {
-            asked.set(asked.get() + 1);
+        let sent = Cell::new(0);
+        let sent = &sent;
+        let requests = (0..100).map(|number| async move {
+            sent.set(sent.get() + 1);
             if number == 20 {
                 return Err(CliError::failed("no"));
             }
             yield_now().await;
             Ok(number)
         });
-        let answers = try_buffered(questions).await;
-        assert_eq!(answers.len(), asked.get(), "each one that was asked is answered");
-        assert!((21..=20 + MAX_IN_FLIGHT).contains(&answers.len()), "{}", answers.len());
-        assert_eq!(answers.iter().filter(|answer| answer.is_err()).count(), 1);
+        let results = try_buffered(requests).await;
+        assert_eq!(results.len(), sent.get(), "every sent request has a result");
+        assert!((21..=20 + MAX_IN_FLIGHT).contains(&results.len()), "{}", results.len());
+        assert_eq!(results.iter().filter(|result| result.is_err()).count(), 1);
     }
 }

@@ -31,7 +31,7 @@ pub(crate) struct Diagnosis {
     pub(crate) subject: String,
     /// Description of the problem, as a sentence.
     pub(crate) message: String,
-    /// What to do about it.
+    /// Remedy.
     pub(crate) remedy: String,
 }
 
@@ -76,14 +76,15 @@ impl ClusterView {
         let labels = MachineLabels::new(&self.machines);
         let desired: BTreeMap<&str, &wire::UnitEntity> =
             self.units.iter().map(|unit| (unit.name.as_str(), unit)).collect();
-        let of_states = self
+        let state_diagnoses = self
             .states
             .iter()
-            .filter_map(|it| of_state(it, desired.get(it.name.as_str()).copied(), &labels));
-        let of_units = self.units.iter().filter_map(|unit| of_unit(unit, &labels));
-        let of_machines = self.machines.iter().filter_map(|it| of_machine(it, &labels));
+            .filter_map(|it| state_diagnosis(it, desired.get(it.name.as_str()).copied(), &labels));
+        let unit_diagnoses = self.units.iter().filter_map(|unit| unit_diagnosis(unit, &labels));
+        let machine_diagnoses =
+            self.machines.iter().filter_map(|it| machine_diagnosis(it, &labels));
         let mut all: Vec<Diagnosis> = self.cluster_wide().into_iter().collect();
-        all.extend(of_machines.chain(of_units).chain(of_states));
+        all.extend(machine_diagnoses.chain(unit_diagnoses).chain(state_diagnoses));
         all.sort();
         all
     }
@@ -111,7 +112,7 @@ impl ClusterView {
     }
 }
 
-fn of_machine(machine: &wire::MachineEntity, labels: &MachineLabels) -> Option<Diagnosis> {
+fn machine_diagnosis(machine: &wire::MachineEntity, labels: &MachineLabels) -> Option<Diagnosis> {
     let (id, at) = (&machine.id, labels.label(&machine.id, false));
     let uncordon = format!("run \"fleetctl machine uncordon {id}\" after its maintenance");
     match machine.intent.as_str() {
@@ -121,7 +122,7 @@ fn of_machine(machine: &wire::MachineEntity, labels: &MachineLabels) -> Option<D
     }
 }
 
-fn of_unit(unit: &wire::UnitEntity, labels: &MachineLabels) -> Option<Diagnosis> {
+fn unit_diagnosis(unit: &wire::UnitEntity, labels: &MachineLabels) -> Option<Diagnosis> {
     let name = &unit.name;
     if !unit.problem.is_empty() {
         let remedy = format!("submit it again with --replace, or \"fleetctl destroy {name}\"");
@@ -147,7 +148,7 @@ fn of_unit(unit: &wire::UnitEntity, labels: &MachineLabels) -> Option<Diagnosis>
     None
 }
 
-fn of_state(
+fn state_diagnosis(
     state: &wire::UnitStateEntity,
     unit: Option<&wire::UnitEntity>,
     labels: &MachineLabels,

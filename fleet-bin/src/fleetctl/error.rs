@@ -114,7 +114,7 @@ impl CliError {
     }
 
     /// Combines errors into one, if there are any.
-    pub(crate) fn of_all(errors: Vec<Self>) -> Result<(), Self> {
+    pub(crate) fn combined(errors: Vec<Self>) -> Result<(), Self> {
         let mut errors = errors.into_iter();
         match errors.next() {
             None => Ok(()),
@@ -131,11 +131,11 @@ impl CliError {
                 Err(error) => errors.push(error),
             }
         }
-        Self::of_all(errors).map(|()| all)
+        Self::combined(errors).map(|()| all)
     }
 
     /// Sets the exit status.
-    pub(crate) fn ends_in(mut self, exit: Exit) -> Self {
+    pub(crate) fn with_exit(mut self, exit: Exit) -> Self {
         self.exit = exit;
         self
     }
@@ -219,7 +219,7 @@ impl Error for CliError {
 impl From<io::Error> for CliError {
     fn from(error: io::Error) -> Self {
         if error.kind() == io::ErrorKind::BrokenPipe {
-            return Self::failed("the output was closed").ends_in(Exit::Success);
+            return Self::failed("the output was closed").with_exit(Exit::Success);
         }
         Self::failed("cannot write the output").because(error)
     }
@@ -254,7 +254,7 @@ mod tests {
     fn long_error_list_ends_with_a_count() {
         let print_errors = |count: usize| {
             let errors = (1..=count).map(|number| CliError::failed(format!("no {number}")));
-            printed(&CliError::of_all(errors.collect()).unwrap_err())
+            printed(&CliError::combined(errors.collect()).unwrap_err())
         };
         assert!(print_errors(20).ends_with("\nfleetctl: no 20\n"), "{}", print_errors(20));
         let many = print_errors(1000);

@@ -159,7 +159,7 @@ impl<'a> Follower<'a> {
         }
     }
 
-    /// Polls all remaining units once, and removes those whose wait is over.
+    /// Polls all remaining units once, and removes those that are done.
     async fn poll_once(&mut self, is_late: bool) -> Result<(), CliError> {
         let units: Vec<&UnitName> = self.remaining.iter().map(|it| &it.awaited.name).collect();
         let observations = self.poller.poll(&self.context.session, &units).await?;

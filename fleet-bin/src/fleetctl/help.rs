@@ -40,14 +40,8 @@ const GROUPS: [(&str, &[&str]); 5] = [
     ("Other", &["completions", "man", "version", "help"]),
 ];
 
-/// Layout of a command's help.
-const COMMAND_TEMPLATE: &str = "\
-{before-help}{about-with-newline}
-{usage-heading} {usage}
-
-{all-args}{after-help}
-
-Global options: see `fleetctl --help`.";
+/// Last line of a command's help.
+const REFERENCE: &str = "Global options: see `fleetctl --help`.";
 
 /// Description of `help`, which clap adds only while it parses.
 const ABOUT_HELP: &str = "Print this help, or that of a command";
@@ -62,12 +56,16 @@ pub(crate) fn command() -> Command {
     let hidden: Vec<Arg> =
         command.get_arguments().filter(is_global).map(|arg| arg.clone().hide(true)).collect();
     let template = program_template(&command);
-    command.mut_subcommands(|it| with_template(it.args(&hidden))).help_template(template)
+    command.mut_subcommands(|it| with_reference(it.args(&hidden))).help_template(template)
 }
 
-/// Sets the template of a command and of its subcommands.
-fn with_template(command: Command) -> Command {
-    command.mut_subcommands(with_template).help_template(COMMAND_TEMPLATE)
+/// Adds the reference to the global options to a command and to its subcommands.
+fn with_reference(command: Command) -> Command {
+    let text = match command.get_after_help() {
+        Some(text) => format!("{text}\n\n{REFERENCE}"),
+        None => REFERENCE.to_owned(),
+    };
+    command.mut_subcommands(with_reference).after_help(text)
 }
 
 /// Returns the template of the program's help.
@@ -141,7 +139,7 @@ mod tests {
             let count = helps.iter().filter(|help| help.contains(option)).count();
             assert_eq!(count, 2, "{option}: the long and the short help of the program");
         }
-        let refers = helps.iter().filter(|it| it.ends_with("see `fleetctl --help`.\n")).count();
+        let refers = helps.iter().filter(|it| it.trim_end().ends_with(REFERENCE)).count();
         assert_eq!(refers, helps.len() - 2);
     }
 }

@@ -64,7 +64,7 @@ pub(crate) fn read(paths: &[String]) -> Result<LocalUnits, CliError> {
             None => error.help("give unit files, or folders with unit files"),
         }
     });
-    CliError::of_all(missing.collect())?;
+    CliError::combined(missing.collect())?;
     Ok(local)
 }
 
@@ -112,11 +112,11 @@ pub(crate) async fn compare(
 ) -> Result<Vec<UnitDiff>, CliError> {
     let known = buffered(units.iter().map(|(name, _)| session.unit(name))).await;
     let known = CliError::all_or_none(known)?;
-    let wanted = units.into_iter().zip(known).map(|((name, file), known)| {
+    let diffs = units.into_iter().zip(known).map(|((name, file), known)| {
         let desired = if name.is_template() { TargetState::Inactive } else { desired };
         UnitDiff { name, file, desired, known }
     });
-    Ok(wanted.collect())
+    Ok(diffs.collect())
 }
 
 impl UnitDiff {
@@ -189,7 +189,7 @@ mod tests {
 
     use super::*;
 
-    fn wanted(known: Option<(&str, &str)>, text: &str) -> UnitDiff {
+    fn unit_diff(known: Option<(&str, &str)>, text: &str) -> UnitDiff {
         let known = known.map(|(text, desired)| wire::UnitEntity {
             name: "web.service".into(),
             source: Some(text.into()),
@@ -215,20 +215,16 @@ mod tests {
                 "web.service: changed file, loaded to launched\n",
             ),
         ] {
-            let wanted = wanted(known, text);
-            assert_eq!(
-                (wanted.change(), wanted.summary().as_str()),
-                (change, summary),
-                "{known:?}"
-            );
+            let unit = unit_diff(known, text);
+            assert_eq!((unit.change(), unit.summary().as_str()), (change, summary), "{known:?}");
         }
     }
 
     #[test]
     fn comments_and_missing_final_newlines_are_differences() {
-        let wanted = wanted(Some(("# old\n[A]\nb=c", "launched")), "# new\n[A]\nb=c\n");
-        assert_eq!(wanted.change(), Change::Replace);
-        insta::assert_snapshot!(wanted.diff(), @r"
+        let unit = unit_diff(Some(("# old\n[A]\nb=c", "launched")), "# new\n[A]\nb=c\n");
+        assert_eq!(unit.change(), Change::Replace);
+        insta::assert_snapshot!(unit.diff(), @r"
         --- cluster/web.service
         +++ w/web.service
         @@ -1,3 +1,3 @@

@@ -156,7 +156,8 @@ async fn run_command(command: Command, settings: Settings) -> Result<Exit, CliEr
 fn report_error(result: Result<Exit, CliError>) -> Exit {
     result.unwrap_or_else(|error| {
         // If standard error is closed, only the exit code is left.
-        let _closed = error.print_as("fleetctl", Colour::of(&io::stderr()), &mut io::stderr());
+        let _closed =
+            error.print_as("fleetctl", Colour::for_stream(&io::stderr()), &mut io::stderr());
         error.exit()
     })
 }

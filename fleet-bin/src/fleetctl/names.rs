@@ -45,7 +45,7 @@ pub(crate) fn unit_args(args: &[String]) -> Result<Vec<UnitArg>, CliError> {
             Err(error) => wrong.push(error),
         }
     }
-    CliError::of_all(wrong)?;
+    CliError::combined(wrong)?;
     Ok(units)
 }
 

@@ -34,7 +34,7 @@ impl Output<io::Stdout> {
     /// Creates an output on standard output.
     pub(crate) fn on_stdout(format: Format) -> Self {
         let stdout = io::stdout();
-        let colour = Colour::of(&stdout);
+        let colour = Colour::for_stream(&stdout);
         let is_terminal = stdout.is_terminal();
         Self { colour, is_terminal, ..Self::new(stdout, format) }
     }

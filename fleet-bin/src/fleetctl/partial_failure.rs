@@ -13,20 +13,20 @@ const MAX_NAMES: usize = 8;
 ///
 /// The first error. `done` describes the change of the successful units, such as "stopped".
 pub(crate) fn all_or_partial_failure<'a, T>(
-    answers: impl IntoIterator<Item = (&'a str, Result<T, CliError>)>,
+    results: impl IntoIterator<Item = (&'a str, Result<T, CliError>)>,
     done: &str,
 ) -> Result<Vec<T>, CliError> {
-    let (mut names, mut all, mut refusal) = (Vec::new(), Vec::new(), None);
-    for (name, answer) in answers {
-        match answer {
-            Ok(answer) => {
+    let (mut names, mut all, mut failure) = (Vec::new(), Vec::new(), None);
+    for (name, result) in results {
+        match result {
+            Ok(value) => {
                 names.push(name);
-                all.push(answer);
+                all.push(value);
             }
-            Err(error) => refusal = refusal.or(Some(error)),
+            Err(error) => failure = failure.or(Some(error)),
         }
     }
-    match refusal {
+    match failure {
         None => Ok(all),
         Some(error) => Err(with_completed(error, done, &names)),
     }
@@ -56,9 +56,9 @@ mod tests {
         let names: Vec<String> = (1..=count).map(|number| format!("u{number}")).collect();
         let refused = || Err(CliError::failed("no"));
         let done = names.iter().map(|name| (name.as_str(), Ok(())));
-        let answers = done.chain([("bad", refused()), ("worse", refused())]);
+        let results = done.chain([("bad", refused()), ("worse", refused())]);
         let mut text = Vec::new();
-        all_or_partial_failure(answers, "stopped").unwrap_err().print(&mut text).unwrap();
+        all_or_partial_failure(results, "stopped").unwrap_err().print(&mut text).unwrap();
         String::from_utf8(text).unwrap()
     }
 

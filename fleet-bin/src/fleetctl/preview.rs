@@ -44,19 +44,19 @@ impl Record for PlannedChange {
 
 impl PlannedChange {
     /// Creates the change by a file.
-    pub(crate) fn of_file(wanted: &UnitDiff) -> Self {
+    pub(crate) fn from_diff(unit: &UnitDiff) -> Self {
         Self {
-            unit: wanted.name.to_string(),
-            change: wanted.change().as_str(),
-            desired: wanted.desired.to_string(),
-            was: wanted.current_desired().to_owned(),
-            diff: wanted.diff(),
+            unit: unit.name.to_string(),
+            change: unit.change().as_str(),
+            desired: unit.desired.to_string(),
+            was: unit.current_desired().to_owned(),
+            diff: unit.diff(),
             ..Self::default()
         }
     }
 
     /// Creates the changes of an engine's plan.
-    pub(crate) fn of_plan(plan: &wire::PlanReport) -> Vec<Self> {
+    pub(crate) fn from_plan(plan: &wire::PlanReport) -> Vec<Self> {
         let steps = plan.steps.iter().map(|step| Self {
             unit: step.unit.clone(),
             from: step.from.clone(),
@@ -75,7 +75,7 @@ impl PlannedChange {
     /// Whether the engine would act, or would leave one of the `changed` units without a machine.
     /// Other units without a machine have none already.
     pub(crate) fn is_change(&self, changed: &[&UnitDiff]) -> bool {
-        self.is_step() || changed.iter().any(|wanted| wanted.name.as_str() == self.unit)
+        self.is_step() || changed.iter().any(|unit| unit.name.as_str() == self.unit)
     }
 
     fn is_step(&self) -> bool {
@@ -103,19 +103,19 @@ impl PlannedChange {
 /// Describes the changes by files, and then the engine's steps. Units without a machine are only
 /// included if a file or a step concerns them.
 pub(crate) fn preview_text(
-    wanted: &[UnitDiff],
+    diffs: &[UnitDiff],
     plan: &[PlannedChange],
     machines: &MachineLabels,
 ) -> String {
-    let changes = wanted.iter().map(|wanted| {
+    let changes = diffs.iter().map(|unit| {
         // New files are not printed in full.
-        let diff = if wanted.change() == Change::Replace { wanted.diff() } else { String::new() };
-        wanted.summary() + &diff
+        let diff = if unit.change() == Change::Replace { unit.diff() } else { String::new() };
+        unit.summary() + &diff
     });
     let is_relevant = |it: &&PlannedChange| {
         let is_same = |unit: &str| unit == it.unit;
         it.is_step()
-            || wanted.iter().any(|wanted| is_same(wanted.name.as_str()))
+            || diffs.iter().any(|unit| is_same(unit.name.as_str()))
             || plan.iter().any(|step| step.is_step() && is_same(&step.unit))
     };
     let steps = plan.iter().filter(is_relevant).map(|it| it.sentence(machines));

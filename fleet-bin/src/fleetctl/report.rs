@@ -156,9 +156,10 @@ fn current_state(unit: &wire::UnitEntity, states: &[wire::UnitStateEntity]) -> S
         machine => state.machine_id == machine,
     };
     let states = states.iter().filter(counts);
-    let asked = states.filter_map(|state| state.requested_state.parse::<TargetState>().ok()).min();
-    match asked {
-        Some(asked) => asked.to_string(),
+    let requested =
+        states.filter_map(|state| state.requested_state.parse::<TargetState>().ok()).min();
+    match requested {
+        Some(requested) => requested.to_string(),
         None if unit.current_state.is_empty() => TargetState::Inactive.to_string(),
         None => unit.current_state.clone(),
     }

@@ -41,17 +41,17 @@ pub(crate) fn sanitize_json(text: String) -> String {
     all
 }
 
-/// Escapes unsafe characters, except sequences whose length in bytes `kept` returns.
-fn escaped(text: &str, kept: impl Fn(&str) -> usize) -> Cow<'_, str> {
+/// Escapes unsafe characters. `kept_len` returns the length in bytes of a sequence to keep, or 0.
+fn escaped(text: &str, kept_len: impl Fn(&str) -> usize) -> Cow<'_, str> {
     if !text.contains(is_unsafe) {
         return Cow::Borrowed(text);
     }
     let (mut all, mut rest) = (String::with_capacity(text.len() + 16), text);
     while let Some(c) = rest.chars().next() {
-        let (this, after) = rest.split_at(kept(rest).max(c.len_utf8()));
+        let (this, after) = rest.split_at(kept_len(rest).max(c.len_utf8()));
         match c {
             '\r' => all.push_str("\\r"),
-            c if is_unsafe(c) && kept(rest) == 0 => match u32::from(c) {
+            c if is_unsafe(c) && kept_len(rest) == 0 => match u32::from(c) {
                 code @ ..=0xff => _ = write!(all, "\\x{code:02x}"),
                 code => _ = write!(all, "\\u{code:04x}"),
             },

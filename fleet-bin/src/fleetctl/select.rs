@@ -61,7 +61,7 @@ pub(crate) async fn select(
             Err(error) => wrong.push(error),
         }
     }
-    CliError::of_all(wrong)?;
+    CliError::combined(wrong)?;
     Ok(deduplicate(selected, &named))
 }
 

@@ -373,7 +373,7 @@ pub(crate) fn eligible(
     };
     let fits = |machine: &&wire::MachineEntity| {
         let mut demands = parsed.requirements.metadata.iter();
-        demands.all(|(key, wanted)| machine.metadata.get(key).is_some_and(|it| wanted.contains(it)))
+        demands.all(|(key, values)| machine.metadata.get(key).is_some_and(|it| values.contains(it)))
     };
     machines.iter().filter(fits).map(|machine| machine.id.clone()).collect()
 }

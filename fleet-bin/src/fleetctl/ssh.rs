@@ -87,8 +87,8 @@ impl Ssh {
         // The machine may itself be the host of the tunnel. ssh cannot jump through a host to
         // itself.
         let (host, port, jump) = match self.tunnel.as_deref().map(|it| (it, with_port(it))) {
-            Some((_, (host, of_tunnel))) if without_user(host) == address => {
-                (host, port.or(of_tunnel.map(str::to_owned)), None)
+            Some((_, (host, tunnel_port))) if without_user(host) == address => {
+                (host, port.or(tunnel_port.map(str::to_owned)), None)
             }
             Some((tunnel, _)) => (address, port, Some(tunnel)),
             None => (address, port, None),

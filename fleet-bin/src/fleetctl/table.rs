@@ -54,10 +54,10 @@ fn widths(columns: usize, rows: &[Vec<String>]) -> Vec<usize> {
 
 fn line(row: &[String], widths: &[usize], paint: &[Colour]) -> String {
     let mut text = String::new();
-    for (column, ((cell, whole), colour)) in row.iter().zip(widths).zip(paint).enumerate() {
+    for (column, ((cell, column_width), colour)) in row.iter().zip(widths).zip(paint).enumerate() {
         text.push_str(&colour.state(cell));
         if column + 1 < row.len() {
-            let tabs = (whole - width(cell)).div_ceil(TAB);
+            let tabs = (column_width - width(cell)).div_ceil(TAB);
             text.extend(std::iter::repeat_n('\t', tabs));
         }
     }

@@ -78,7 +78,7 @@ impl Verdict {
 
 impl Goal {
     /// Returns the goal of a start of this generation.
-    pub(crate) const fn of_start(until: WaitUntil, generation: u64) -> Self {
+    pub(crate) const fn for_start(until: WaitUntil, generation: u64) -> Self {
         match until {
             WaitUntil::Loaded => Self::StartRequested,
             WaitUntil::Active => Self::Active { generation },
@@ -319,8 +319,7 @@ fn problem_of(state: &wire::UnitStateEntity) -> &str {
     without_name(&state.problem, &state.name)
 }
 
-/// Returns the verdict for a failure on a machine: what, where, the result, and the agent's
-/// problem.
+/// Returns the verdict for a failure on a machine, with its result and the agent's problem.
 fn failed(what: &str, state: &wire::UnitStateEntity, how: &str) -> Verdict {
     let mut text = format!("{what} on {}", short_machine(&state.machine_id));
     for part in [how, problem_of(state)].into_iter().filter(|part| !part.is_empty()) {

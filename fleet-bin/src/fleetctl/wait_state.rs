@@ -242,16 +242,16 @@ mod tests {
     #[test]
     fn obstacle_is_reported_once() {
         let mut pending = pending(false);
-        let mut tells = |at: u64, observation: &Observation| {
+        let mut obstacle = |at: u64, observation: &Observation| {
             pending.observe(observation, Timestamp::from_millis(at), false);
             pending.new_obstacle()
         };
-        assert_eq!(tells(0, &observation("m1", "activating", "start")), None);
+        assert_eq!(obstacle(0, &observation("m1", "activating", "start")), None);
         let news = Some("no machine is present".to_owned());
-        assert_eq!(tells(100, &observation("", "", "")), None, "it may have gone by the next look");
-        assert_eq!(tells(399, &observation("", "", "")), None);
-        assert_eq!(tells(400, &observation("", "", "")), news);
-        assert_eq!(tells(500, &observation("", "", "")), None);
+        assert_eq!(obstacle(100, &observation("", "", "")), None, "the obstacle may be transient");
+        assert_eq!(obstacle(399, &observation("", "", "")), None);
+        assert_eq!(obstacle(400, &observation("", "", "")), news);
+        assert_eq!(obstacle(500, &observation("", "", "")), None);
         assert!(pending.was_reported("no machine is present"));
     }
 }

@@ -104,8 +104,9 @@ impl Cluster {
 
     /// Stores a rebalancing, as if the engine had just moved these units, which were up.
     pub(crate) async fn store_rebalancing(&self, from: &str, to: &str, units: &[&str]) {
-        let moving =
-            units.iter().map(|unit| json!({"unit": unit, "from": from, "to": to, "was_active": true}));
+        let moving = units
+            .iter()
+            .map(|unit| json!({"unit": unit, "from": from, "to": to, "was_active": true}));
         let moving: Vec<_> = moving.collect();
         let order = json!({
             "v": 1, "max_in_flight": 1, "gain": 0, "min_available": 0, "moved": units.len(),

@@ -172,8 +172,8 @@ async fn invalid_imports_are_refused_with_help() {
       http://ETCD:2379/v2/keys/_coreos.com/fleet?recursive=true
     import --config memory.toml cluster.jsonl
       fleetctl:
-      memory.toml keeps the cluster in the memory of the daemon:
-      ask the daemon, without --config
+      memory.toml keeps the cluster in the daemon's memory:
+      omit --config to use the daemon
     import --config wrong.toml cluster.jsonl
       fleetctl:
       wrong.toml:1:1:
@@ -181,7 +181,7 @@ async fn invalid_imports_are_refused_with_help() {
       did you mean "store"?
     export --config data.toml out.jsonl
       fleetctl:
-      there is no store data/store.redb
+      the store data/store.redb does not exist
     "#);
     assert!(
         !cluster.folder().join("out.jsonl").exists() && !cluster.folder().join("data").exists()

@@ -1,4 +1,4 @@
-//! The tour of the examples: all that it shows holds, and it notices where something does not.
+//! The tour through the examples: it succeeds, and detects deviations.
 
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
@@ -15,30 +15,31 @@ fn tour(fleetctl: &Path, home: &Path) -> Output {
 }
 
 #[test]
-fn the_tour_shows_what_is_documented() {
+fn tour_matches_the_documentation() {
     let home = tempfile::tempdir().unwrap();
     let output = tour(Path::new(env!("CARGO_BIN_EXE_fleetctl")), home.path());
     assert!(output.status.success(), "{}", told(&output));
     let shown = String::from_utf8_lossy(&output.stdout);
-    assert!(shown.ends_with("all is as documented\n"), "{shown}");
-    // What a tour without systemd leaves out is sockets, and no more.
-    assert!(shown.contains("ok: it has started its service\n"), "no timer ran: {shown}");
-    let left: Vec<_> = shown.lines().filter(|line| line.contains("ok: not here: ")).collect();
-    let [socket] = *left else { panic!("{left:?}") };
+    assert!(shown.ends_with("all results are as documented\n"), "{shown}");
+    // Without systemd, the tour omits sockets only.
+    assert!(shown.contains("ok: the timer has started its service\n"), "no timer ran: {shown}");
+    let unsupported: Vec<_> =
+        shown.lines().filter(|line| line.contains("ok: not supported: ")).collect();
+    let [socket] = *unsupported else { panic!("{unsupported:?}") };
     assert!(socket.contains("not .socket ones: run it under systemd"), "{socket}");
-    assert_eq!(home.path().read_dir().unwrap().count(), 0, "something was left behind");
+    assert_eq!(home.path().read_dir().unwrap().count(), 0, "a file is left behind");
 }
 
 #[test]
-fn the_tour_notices_what_is_not_as_documented() {
+fn tour_detects_deviations() {
     let home = tempfile::tempdir().unwrap();
-    let liar = home.path().join("fleetctl");
+    let broken = home.path().join("fleetctl");
     let real = env!("CARGO_BIN_EXE_fleetctl");
     let script =
         format!("#!/bin/sh\ncase \"$*\" in *list-units*) ;; *) exec {real} \"$@\" ;; esac\n");
-    std::fs::write(&liar, script).unwrap();
-    std::fs::set_permissions(&liar, std::fs::Permissions::from_mode(0o755)).unwrap();
-    let output = tour(&liar, home.path());
+    std::fs::write(&broken, script).unwrap();
+    std::fs::set_permissions(&broken, std::fs::Permissions::from_mode(0o755)).unwrap();
+    let output = tour(&broken, home.path());
     assert_eq!(output.status.code(), Some(1), "{}", told(&output));
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(said.contains("tour: app.service is on the first and the third"), "{said}");

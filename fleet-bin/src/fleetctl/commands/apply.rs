@@ -28,29 +28,29 @@ use crate::fleetctl::wait_state::WaitTarget;
 
 /// Runs `apply`.
 pub(super) async fn run(context: &mut Context, args: ApplyArgs) -> Result<Exit, CliError> {
-    let wanted = gather(context, &args.wanted).await?;
-    let is_unchanged = |wanted: &&UnitDiff| wanted.change() == Change::None;
-    let (unchanged, changed): (Vec<_>, Vec<_>) = wanted.iter().partition(is_unchanged);
+    let diffs = gather(context, &args.manifest).await?;
+    let is_unchanged = |unit: &&UnitDiff| unit.change() == Change::None;
+    let (unchanged, changed): (Vec<_>, Vec<_>) = diffs.iter().partition(is_unchanged);
     let plan = preview_plan(context, &changed, &[]).await?;
     let machines = machines_of(context, &plan).await?;
     if args.dry_run {
-        let changes = wanted.iter().map(PlannedChange::of_file).chain(plan.iter().cloned());
+        let changes = diffs.iter().map(PlannedChange::from_diff).chain(plan.iter().cloned());
         context
             .output
-            .list(&changes.collect::<Vec<_>>(), &preview_text(&wanted, &plan, &machines))?;
+            .list(&changes.collect::<Vec<_>>(), &preview_text(&diffs, &plan, &machines))?;
         return Ok(verdict(context, changed.is_empty()));
     }
-    context.output.for_people(&preview_text(&wanted, &plan, &machines))?;
+    context.output.for_people(&preview_text(&diffs, &plan, &machines))?;
     let is_changed = !changed.is_empty();
     let mut errors = report_unchanged(context, &unchanged).await?;
     if is_changed {
-        let awaited = send(context, wanted, args.until.state).await?;
-        let followed = follow(context, awaited, args.wait.into()).await;
+        let targets = send(context, diffs, args.until.state).await?;
+        let followed = follow(context, targets, args.wait.into()).await;
         errors.splice(0..0, followed.err());
     } else {
         context.output.finish()?;
     }
-    CliError::of_all(errors)?;
+    CliError::combined(errors)?;
     Ok(if is_changed { Exit::Success } else { verdict(context, true) })
 }
 
@@ -60,19 +60,19 @@ async fn report_unchanged(
     context: &mut Context,
     unchanged: &[&UnitDiff],
 ) -> Result<Vec<CliError>, CliError> {
-    let states = async |wanted: &&UnitDiff| match wanted.desired {
-        TargetState::Launched => context.session.states_of(&wanted.name).await,
+    let states = async |unit: &&UnitDiff| match unit.desired {
+        TargetState::Launched => context.session.states_of(&unit.name).await,
         _ => Ok(Vec::new()),
     };
     let states = CliError::all_or_none(buffered(unchanged.iter().map(states)).await)?;
     let mut errors = Vec::new();
-    for (wanted, states) in unchanged.iter().zip(states) {
-        let missed = missed(wanted, &states);
+    for (unit, states) in unchanged.iter().zip(states) {
+        let missed = missed_goal(unit, &states);
         let outcome = if missed.is_some() { Outcome::Failed } else { Outcome::Unchanged };
         let observation =
-            Observation { unit: wanted.known.clone(), states, ..Observation::default() };
-        let report = Report::new(wanted.name.as_str(), Action::Apply, outcome)
-            .with_observation(&observation);
+            Observation { unit: unit.known.clone(), states, ..Observation::default() };
+        let report =
+            Report::new(unit.name.as_str(), Action::Apply, outcome).with_observation(&observation);
         context.output.record(&report, "")?;
         errors.extend(missed);
     }
@@ -80,14 +80,14 @@ async fn report_unchanged(
 }
 
 /// Returns the error for an unchanged unit that is not in the state that its file wants.
-fn missed(wanted: &UnitDiff, states: &[wire::UnitStateEntity]) -> Option<CliError> {
-    let (name, known) = (&wanted.name, wanted.known.as_ref()?);
+fn missed_goal(unit: &UnitDiff, states: &[wire::UnitStateEntity]) -> Option<CliError> {
+    let (name, known) = (&unit.name, unit.known.as_ref()?);
     let is = |what: &str| CliError::failed(format!("{name} matches its file, but {what}"));
     if has_failed(states) {
         let help = format!("see \"fleetctl logs {name}\"; \"fleetctl start {name}\" tries again");
         return Some(is("has failed").help(help));
     }
-    let is_unplaced = wanted.desired > TargetState::Inactive && known.machine_id.is_empty();
+    let is_unplaced = unit.desired > TargetState::Inactive && known.machine_id.is_empty();
     (is_unplaced && !known.reason.is_empty()).then(|| {
         let help = format!("\"fleetctl explain {name}\" shows the verdict of each machine");
         is(&format!("has no machine: {}", known.reason)).help(help)
@@ -96,25 +96,25 @@ fn missed(wanted: &UnitDiff, states: &[wire::UnitStateEntity]) -> Option<CliErro
 
 /// Runs `diff`.
 pub(super) async fn diff(context: &mut Context, args: &ManifestArgs) -> Result<Exit, CliError> {
-    let wanted = gather(context, args).await?;
-    let changed = wanted.iter().filter(|wanted| wanted.change() != Change::None);
-    let text = changed.clone().map(|wanted| format!("# {}{}", wanted.summary(), wanted.diff()));
+    let diffs = gather(context, args).await?;
+    let changed = diffs.iter().filter(|unit| unit.change() != Change::None);
+    let text = changed.clone().map(|unit| format!("# {}{}", unit.summary(), unit.diff()));
     let text = text.collect::<String>();
-    let records: Vec<PlannedChange> = changed.map(PlannedChange::of_file).collect();
+    let records: Vec<PlannedChange> = changed.map(PlannedChange::from_diff).collect();
     context.output.list(&records, &text)?;
     Ok(verdict(context, records.is_empty()))
 }
 
 /// Runs `plan`.
 pub(super) async fn plan(context: &mut Context, args: &PlanArgs) -> Result<Exit, CliError> {
-    let wanted = match args.paths.is_empty() {
+    let diffs = match args.paths.is_empty() {
         true => Vec::new(),
         false => {
             let (paths, state) = (args.paths.clone(), args.state);
             gather(context, &ManifestArgs { paths, state }).await?
         }
     };
-    let changed: Vec<&UnitDiff> = wanted.iter().filter(|it| it.change() != Change::None).collect();
+    let changed: Vec<&UnitDiff> = diffs.iter().filter(|it| it.change() != Change::None).collect();
     let destroyed = match args.destroy.is_empty() {
         true => Vec::new(),
         false => select(&context.session, &args.destroy, DesiredFilter::All).await?,
@@ -167,25 +167,25 @@ async fn gather(context: &mut Context, args: &ManifestArgs) -> Result<Vec<UnitDi
     compare(&context.session, units.collect(), args.state.into()).await
 }
 
-/// Requests the engine's plan. The daemon rejects what it would reject in an upload.
+/// Requests the engine's plan. The daemon rejects everything that it would reject in an upload.
 async fn preview_plan(
     context: &Context,
     changed: &[&UnitDiff],
     destroyed: &[UnitName],
 ) -> Result<Vec<PlannedChange>, CliError> {
     let uploads: Vec<(UnitName, UnitUpload)> = changed.iter().map(|it| it.upload()).collect();
-    Ok(PlannedChange::of_plan(&context.session.plan(&uploads, destroyed).await?))
+    Ok(PlannedChange::from_plan(&context.session.plan(&uploads, destroyed).await?))
 }
 
 /// Uploads all files, sets desired states, and returns the goals to wait for.
 async fn send(
     context: &mut Context,
-    wanted: Vec<UnitDiff>,
+    diffs: Vec<UnitDiff>,
     until: WaitUntil,
 ) -> Result<Vec<WaitTarget>, CliError> {
-    let awaited: Vec<WaitTarget> = changed(&wanted).map(|it| awaited(it, until)).collect();
+    let targets: Vec<WaitTarget> = changed(&diffs).map(|it| wait_target(it, until)).collect();
     let steps: Vec<UploadStep> =
-        wanted.into_iter().filter(|it| it.change() != Change::None).map(step).collect();
+        diffs.into_iter().filter(|it| it.change() != Change::None).map(step).collect();
     if let Err(UploadFailure { error, uploaded }) = send_contents(&context.session, &steps).await {
         let sent =
             uploaded.iter().map(|name| triggered(name).with_message("its file was uploaded"));
@@ -217,7 +217,7 @@ async fn send(
     let names = goals.map(|(name, _)| name.as_str());
     all_or_partial_failure(names.zip(set), "brought to their desired states")
         .map_err(|error| retry_hint(error.help("the files of all units were uploaded")))?;
-    Ok(awaited)
+    Ok(targets)
 }
 
 /// Returns the report of a unit that was changed before the failure of another one.
@@ -230,15 +230,15 @@ fn retry_hint(error: CliError) -> CliError {
     error.help("fix this and run the same command again to complete it")
 }
 
-fn changed(wanted: &[UnitDiff]) -> impl Iterator<Item = &UnitDiff> {
-    wanted.iter().filter(|it| it.change() != Change::None)
+fn changed(diffs: &[UnitDiff]) -> impl Iterator<Item = &UnitDiff> {
+    diffs.iter().filter(|it| it.change() != Change::None)
 }
 
-fn step(wanted: UnitDiff) -> UploadStep {
-    let (change, moves) = (wanted.change(), wanted.changes_state());
+fn step(unit: UnitDiff) -> UploadStep {
+    let (change, moves) = (unit.change(), unit.changes_state());
     // A new unit is inactive until its desired state is set.
-    let moves = moves && (wanted.known.is_some() || wanted.desired != TargetState::Inactive);
-    let UnitDiff { name, file, desired, known } = wanted;
+    let moves = moves && (unit.known.is_some() || unit.desired != TargetState::Inactive);
+    let UnitDiff { name, file, desired, known } = unit;
     let content = match change {
         Change::None | Change::State => ContentAction::Keep,
         Change::Create => ContentAction::Create(ContentSource::Local(file.clone())),
@@ -248,12 +248,12 @@ fn step(wanted: UnitDiff) -> UploadStep {
     UploadStep { name, known, content, file, goal: moves.then_some(desired) }
 }
 
-fn awaited(wanted: &UnitDiff, until: WaitUntil) -> WaitTarget {
-    let goal = match (wanted.desired, wanted.current_desired()) {
-        (TargetState::Launched, _) => Goal::of_start(until, 0),
+fn wait_target(unit: &UnitDiff, until: WaitUntil) -> WaitTarget {
+    let goal = match (unit.desired, unit.current_desired()) {
+        (TargetState::Launched, _) => Goal::for_start(until, 0),
         (TargetState::Loaded, "launched") => Goal::Stopped,
         (TargetState::Loaded, _) => Goal::Loaded,
         (TargetState::Inactive, _) => Goal::Unplaced,
     };
-    WaitTarget { name: wanted.name.clone(), action: Action::Apply, goal, is_settled: false }
+    WaitTarget { name: unit.name.clone(), action: Action::Apply, goal, is_settled: false }
 }

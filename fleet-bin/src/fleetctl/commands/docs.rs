@@ -1,4 +1,4 @@
-//! `completions`, `man` and `reference`: what is written from the program itself.
+//! `completions`, `man` and `reference`: documents generated from the program itself.
 
 use std::path::Path;
 

@@ -58,7 +58,7 @@ impl Record for Row {
 }
 
 impl Row {
-    fn of_unit(unit: wire::UnitEntity, machines: &MachineLabels) -> Self {
+    fn from_unit(unit: wire::UnitEntity, machines: &MachineLabels) -> Self {
         let description = description(&unit);
         Self {
             unit: unit.name,
@@ -92,7 +92,7 @@ pub(crate) async fn run(context: &mut Context, args: &ListArgs) -> Result<(), Cl
     let session = &context.session;
     let (units, machines) = futures_util::try_join!(session.units(), session.machines())?;
     let machines = MachineLabels::new(&machines);
-    let rows: Vec<Row> = units.into_iter().map(|unit| Row::of_unit(unit, &machines)).collect();
+    let rows: Vec<Row> = units.into_iter().map(|unit| Row::from_unit(unit, &machines)).collect();
     let table = COLUMNS.table(args, &rows, Some("reason"), context.output.colour())?;
     context.output.list(&rows, &table)
 }
@@ -162,7 +162,8 @@ mod tests {
             ..wire::MachineEntity::default()
         };
         let machines = MachineLabels::new(&[machine]);
-        let rows: Vec<Row> = units.into_iter().map(|unit| Row::of_unit(unit, &machines)).collect();
+        let rows: Vec<Row> =
+            units.into_iter().map(|unit| Row::from_unit(unit, &machines)).collect();
         let table = |fields: Option<&str>| {
             let args = ListArgs {
                 full: false,

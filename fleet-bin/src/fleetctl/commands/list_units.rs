@@ -70,7 +70,7 @@ impl Record for Row {
 }
 
 impl Row {
-    fn of_state(state: wire::UnitStateEntity, machines: &MachineLabels) -> Self {
+    fn from_state(state: wire::UnitStateEntity, machines: &MachineLabels) -> Self {
         Self {
             unit: state.name,
             ip: machines.address(&state.machine_id).to_owned(),
@@ -89,7 +89,7 @@ impl Row {
     }
 
     /// Creates the row of a wanted unit that no machine reports.
-    fn of_unit(unit: wire::UnitEntity, machines: &MachineLabels) -> Self {
+    fn from_unit(unit: wire::UnitEntity, machines: &MachineLabels) -> Self {
         let reason = match (unit.problem.as_str(), unit.machine_id.as_str()) {
             ("", "") => unit.reason,
             ("", _) if unit.unknown_for.is_none() => "its machine has not reported it yet".into(),
@@ -132,8 +132,8 @@ fn rows(
     let reported: BTreeSet<String> = states.iter().map(|state| state.name.clone()).collect();
     let missing =
         units.into_iter().filter(|unit| is_wanted(unit) && !reported.contains(&unit.name));
-    let missing: Vec<_> = missing.map(|unit| Row::of_unit(unit, machines)).collect();
-    let states = states.into_iter().map(|state| Row::of_state(state, machines));
+    let missing: Vec<_> = missing.map(|unit| Row::from_unit(unit, machines)).collect();
+    let states = states.into_iter().map(|state| Row::from_state(state, machines));
     let mut rows: Vec<Row> = states.chain(missing).collect();
     rows.sort_by(|a, b| (&a.unit, &a.machine).cmp(&(&b.unit, &b.machine)));
     rows

@@ -79,7 +79,7 @@ pub(super) async fn run(context: &mut Context, args: &LogsArgs) -> Result<(), Cl
         }
     }
     context.output.finish()?;
-    CliError::of_all(missing.errors)
+    CliError::combined(missing.errors)
 }
 
 /// Journals that could not be read. With `--follow`, errors are also printed at once, because the

@@ -63,7 +63,7 @@ async fn carry_out(context: &mut Context, command: Command) -> Result<Exit, CliE
         Command::Destroy(args) => stop_units(context, Verb::Destroy, args).await?,
         Command::Restart(args) => restart::run(context, &args.units, args.wait.into()).await?,
         Command::Apply(args) => return apply::run(context, args).await,
-        Command::Diff(args) => return apply::diff(context, &args.wanted).await,
+        Command::Diff(args) => return apply::diff(context, &args.manifest).await,
         Command::Plan(args) => return apply::plan(context, &args).await,
         Command::Explain(args) => explain::run(context, &args).await?,
         Command::Logs(args) => logs::run(context, &args).await?,

@@ -153,7 +153,7 @@ fn summary(report: &RebalanceReport) -> String {
     format!("{} moved, {} moving, {} to move", order.moved, under_way.len(), moves.len())
 }
 
-/// Formats a line for each move, and for each machine whose load changes.
+/// Formats a line for each move, and for each machine with a different load afterwards.
 fn text(report: &RebalanceReport) -> String {
     if report.is_over() {
         return format!("nothing to do: {}\n", report.reason);

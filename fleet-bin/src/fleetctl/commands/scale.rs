@@ -69,7 +69,7 @@ async fn carry_out(
     };
     let (starting, destroying) = (named(&["create", "start"]), named(&["destroy"]));
     if !starting.is_empty() {
-        let args = CreateArgs::of(starting);
+        let args = CreateArgs::for_units(starting);
         start::run(context, Verb::Start, &args, WaitUntil::Active, wait.into()).await?;
     }
     if !destroying.is_empty() {

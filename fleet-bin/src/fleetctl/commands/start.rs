@@ -65,7 +65,7 @@ pub(super) async fn run(
         let generation = restarted.unwrap_or(0);
         let (action, goal) = match verb {
             Verb::Load => (Action::Load, Goal::Loaded),
-            _ => (Action::Start, Goal::of_start(until, generation)),
+            _ => (Action::Start, Goal::for_start(until, generation)),
         };
         awaited.push(WaitTarget { name: step.name, action, goal, is_settled });
     }

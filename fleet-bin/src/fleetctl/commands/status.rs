@@ -9,7 +9,7 @@ use fleet_unitfile::UnitName;
 use serde::Serialize;
 
 use super::list_unit_files::description;
-use crate::fleet_init::brief;
+use crate::fleet_init::format_duration;
 use crate::fleetctl::colour::Colour;
 use crate::fleetctl::concurrent::buffered;
 use crate::fleetctl::context::Context;

@@ -62,7 +62,7 @@ fn check_file(path: &Path) -> Result<Vec<Finding>, CliError> {
     }
 }
 
-/// Returns a name for checking a file whose own name is invalid.
+/// Returns a stand-in for an invalid file name, to check the file's content nevertheless.
 fn placeholder_name() -> UnitName {
     UnitName::parse("unit.service").expect("a plain name with a type")
 }

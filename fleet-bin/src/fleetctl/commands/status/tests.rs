@@ -1,4 +1,4 @@
-//! What people and programs see of a unit in each situation.
+//! Status as text and as JSON, for units in various states.
 
 use super::*;
 
