@@ -1,4 +1,4 @@
-//! A unit on its way from a file of another init to a stanza.
+//! A unit between its source file and its stanza.
 
 use std::time::Duration;
 
@@ -6,59 +6,59 @@ use super::note::Report;
 use crate::graph::text::{OmittedKey, print, read_stanzas};
 use crate::graph::{Command, EdgeKind, InitUnit, Name, Restart, ServiceType, Target, Timeouts};
 
-/// How long the stop of a script may take, which here is over only when no process is left. Without
-/// an end one process that stays would hold up the end of the whole system.
-const STOP_OF_SCRIPT: Duration = Duration::from_secs(5 * 60);
+/// Stop timeout of a script, whose stop here lasts until no process is left. Without a timeout one
+/// remaining process would block the shutdown of the whole init.
+const SCRIPT_STOP_TIMEOUT: Duration = Duration::from_secs(5 * 60);
 
-/// A unit, and what its file says of others.
+/// A unit with the dependencies declared in its file.
 #[derive(Debug)]
 pub(super) struct Draft {
-    /// The file, by its index.
+    /// Index of the file.
     pub(super) file: usize,
-    /// Where it comes from, for a comment.
+    /// Origin, for a comment.
     pub(super) from: String,
     /// The unit.
     pub(super) unit: InitUnit,
-    /// What it says of others, which is no edge yet.
-    pub(super) wishes: Vec<Wish>,
+    /// Declared dependencies, not yet edges.
+    pub(super) dependencies: Vec<Dependency>,
 }
 
-/// What a unit says of a target.
+/// A declared dependency.
 #[derive(Debug, Clone)]
-pub(super) struct Wish {
-    /// The edge that it makes.
+pub(super) struct Dependency {
+    /// Kind of the edge.
     pub(super) kind: EdgeKind,
     /// The target.
     pub(super) target: Target,
-    /// Whether the edge leads the other way: this unit comes before.
+    /// Whether the direction is reversed: this unit comes before the target.
     pub(super) before: bool,
-    /// The line that says so.
+    /// Line of the declaration.
     pub(super) line: usize,
 }
 
 impl Draft {
-    /// The draft of a file's unit.
+    /// Creates the draft of a file's unit.
     pub(super) fn new(file: usize, report: &Report<'_>, unit: InitUnit) -> Self {
         let from = format!("from {}", report.path(file));
-        Self { file, from, unit, wishes: Vec::new() }
+        Self { file, from, unit, dependencies: Vec::new() }
     }
 }
 
-/// The name of the unit that a file describes; nothing if it can have none, which is told.
+/// Returns the unit name of a file. Reports a file whose name is no valid unit name.
 pub(super) fn name_of(file: usize, report: &mut Report<'_>) -> Option<Name> {
     let path = report.path(file);
     let name = path.rsplit('/').next().unwrap_or_default();
     match Name::new(name) {
         Ok(name) => Some(name),
         Err(problem) => {
-            let why = format!("`{name}` is no name for a unit: {problem}");
+            let why = format!("`{name}` is not a valid unit name: {problem}");
             report.left_out(file, 1, why, "give the file a name of letters, digits and `_-.@:`");
             None
         }
     }
 }
 
-/// Makes a unit call a script, for which its init would wait however long it took.
+/// Makes a unit call a script. The original init waits for the script without a limit.
 pub(super) fn call_script(
     unit: &mut InitUnit,
     file: usize,
@@ -67,30 +67,30 @@ pub(super) fn call_script(
 ) {
     unit.kind = ServiceType::BackgroundScripted;
     (unit.run.start, unit.run.stop) = (call("start"), call("stop"));
-    (unit.timeouts.start, unit.timeouts.stop) = (None, Some(STOP_OF_SCRIPT));
-    let message = "its start has no time-out, as before, but its stop has one of 5 minutes";
+    (unit.timeouts.start, unit.timeouts.stop) = (None, Some(SCRIPT_STOP_TIMEOUT));
+    let message = "its start has no timeout, as before, but its stop has a timeout of 5 minutes";
     let help = "write another stop-timeout into the stanza, if that is not long enough";
     report.remark((file, 1), message, help);
 }
 
-/// The unit as its stanza has it; nothing if no stanza can have it. What is lost is told, at the
-/// line where `place` knows it to come from.
+/// Returns the unit as its stanza describes it, or `None` if no stanza can. Reports omitted
+/// settings at the positions that `position` returns.
 pub(super) fn as_stanza(
     unit: &InitUnit,
     file: usize,
     report: &mut Report<'_>,
-    place: impl Fn(&OmittedKey) -> Option<(usize, usize)>,
+    position: impl Fn(&OmittedKey) -> Option<(usize, usize)>,
 ) -> Option<InitUnit> {
     let mut unit = unit.clone();
     if unit.is_virtual() {
-        // What never ends is never started again.
+        // A virtual unit never ends, so it has no restart policy.
         unit.restart = Restart::default();
     }
     let printed = print(&unit, &Timeouts::default());
     for omitted in &printed.omitted {
-        let (line, column) = place(omitted).unwrap_or((1, 1));
+        let (line, column) = position(omitted).unwrap_or((1, 1));
         let message =
-            format!("`{}: {}` cannot be said: {}", omitted.key, omitted.value, omitted.why);
+            format!("`{}: {}` cannot be expressed: {}", omitted.key, omitted.value, omitted.why);
         let help = format!("write another value for {} into the stanza", omitted.key);
         report.loss((file, line, column), message, help);
     }

@@ -1,38 +1,39 @@
-//! Makes a graph of converted units: what does not fit together is taken out, and told.
+//! Fits the converted units into a valid graph; removes and reports what does not fit.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::draft::{Draft, Wish};
+use super::draft::{Dependency, Draft};
 use super::note::Report;
 use crate::graph::{
     DependencyCycle, EdgeKind, Graph, GraphError, InitUnit, Name, Settings, Target,
 };
 
-/// How often circles are opened one by one; beyond, all of their dependencies are taken out.
-const MOST_ROUNDS: usize = 100;
+/// Maximum number of rounds that break one edge per cycle. After it all edges of a cycle are
+/// removed.
+const MAX_ROUNDS: usize = 100;
 
-/// Makes edges of what units say of one another, so that they are fit for a graph.
+/// Turns declared dependencies into edges of a valid graph.
 pub(super) fn fit(drafts: Vec<Draft>, report: &mut Report<'_>) -> Vec<Draft> {
-    let mut whole = Whole { drafts: unique(drafts, report), report };
-    whole.claims();
-    whole.wishes();
+    let mut fitter = Fitter { drafts: unique(drafts, report), report };
+    fitter.assign_targets();
+    fitter.dependencies();
     for round in 0.. {
-        let units = whole.drafts.iter().map(|draft| draft.unit.clone());
-        let Err(flaws) = Graph::strict(units, &Settings::default()) else { break };
-        if !whole.mend(&flaws, round >= MOST_ROUNDS) {
+        let units = fitter.drafts.iter().map(|draft| draft.unit.clone());
+        let Err(errors) = Graph::strict(units, &Settings::default()) else { break };
+        if !fitter.resolve(&errors, round >= MAX_ROUNDS) {
             break;
         }
     }
-    whole.drafts
+    fitter.drafts
 }
 
-/// The drafts with names of their own. Of several the first stays.
+/// Drops units with the name of an earlier one.
 pub(super) fn unique(drafts: Vec<Draft>, report: &mut Report<'_>) -> Vec<Draft> {
     let mut first: BTreeMap<Name, usize> = BTreeMap::new();
     let mut unique = Vec::new();
     for draft in drafts {
         if let Some(other) = first.get(&draft.unit.name) {
-            let why = format!("{} has one of this name", report.path(*other));
+            let why = format!("{} has a unit of this name", report.path(*other));
             report.left_out(draft.file, 1, why, "give one of the two files another name");
             continue;
         }
@@ -42,14 +43,14 @@ pub(super) fn unique(drafts: Vec<Draft>, report: &mut Report<'_>) -> Vec<Draft> 
     unique
 }
 
-struct Whole<'r, 'a> {
+struct Fitter<'r, 'a> {
     drafts: Vec<Draft>,
     report: &'r mut Report<'a>,
 }
 
-impl Whole<'_, '_> {
-    /// Lets each target be provided once: by the unit whose name it is, or by the first by name.
-    fn claims(&mut self) {
+impl Fitter<'_, '_> {
+    /// Leaves each target to one provider: the unit of the same name, or else the first by name.
+    fn assign_targets(&mut self) {
         let mut claims: BTreeMap<Target, BTreeSet<Name>> = BTreeMap::new();
         for unit in self.drafts.iter().map(|draft| &draft.unit) {
             for target in &unit.provides {
@@ -64,7 +65,7 @@ impl Whole<'_, '_> {
                 let before = draft.unit.provides.len();
                 draft.unit.provides.retain(|it| it != target);
                 if draft.unit.provides.len() < before {
-                    let message = format!("it provides `{target}`, which is left to {owner}");
+                    let message = format!("it provides `{target}`, which stays with {owner}");
                     let help = format!(
                         "write `provides: {target}` in both stanzas, and choose one in init.conf: \
                          `alternatives: {target}=UNIT`"
@@ -76,33 +77,33 @@ impl Whole<'_, '_> {
         self.drafts.retain(|draft| {
             let provides = !draft.unit.provides.is_empty();
             if !provides {
-                let why = "nothing is left that it provides";
-                self.report.left_out(draft.file, 1, why, "give it a target of its own");
+                let why = "all of its targets are provided by others";
+                self.report.left_out(draft.file, 1, why, "give it a unique target");
             }
             provides
         });
     }
 
-    fn wishes(&mut self) {
+    fn dependencies(&mut self) {
         let targets = self.drafts.iter().enumerate();
         let provided: BTreeMap<Target, usize> = targets
             .flat_map(|(at, it)| it.unit.provides.iter().map(move |target| (target.clone(), at)))
             .collect();
         let mut edges = Vec::new();
         for (at, draft) in self.drafts.iter().enumerate() {
-            for wish in &draft.wishes {
-                match provided.get(&wish.target) {
+            for dependency in &draft.dependencies {
+                match provided.get(&dependency.target) {
                     Some(&other) if other == at => {
-                        let message = format!("it depends on `{}` itself", wish.target);
-                        let help = "nothing is to be written for that";
-                        self.report.remark((draft.file, wish.line), message, help);
+                        let message = format!("it depends on `{}` itself", dependency.target);
+                        let help = "no action is needed";
+                        self.report.remark((draft.file, dependency.line), message, help);
                     }
-                    Some(&other) if wish.before => {
+                    Some(&other) if dependency.before => {
                         let own = draft.unit.provides.first().cloned();
-                        edges.extend(own.map(|own| (other, wish.kind, own)));
+                        edges.extend(own.map(|own| (other, dependency.kind, own)));
                     }
-                    Some(_) => edges.push((at, wish.kind, wish.target.clone())),
-                    None => absent(self.report, draft.file, wish),
+                    Some(_) => edges.push((at, dependency.kind, dependency.target.clone())),
+                    None => report_missing(self.report, draft.file, dependency),
                 }
             }
         }
@@ -111,36 +112,36 @@ impl Whole<'_, '_> {
         }
     }
 
-    /// Takes out what is in the way; says whether that was anything.
-    fn mend(&mut self, flaws: &[GraphError], all: bool) -> bool {
-        let mut mended = false;
-        for flaw in flaws {
-            mended |= match flaw {
-                GraphError::Cycle(circle) => self.open(circle, all),
-                other => self.leave_out(other),
+    /// Resolves graph errors. Returns whether anything was changed.
+    fn resolve(&mut self, errors: &[GraphError], all: bool) -> bool {
+        let mut changed = false;
+        for error in errors {
+            changed |= match error {
+                GraphError::Cycle(cycle) => self.break_cycle(cycle, all),
+                other => self.drop_units(other),
             };
         }
-        mended
+        changed
     }
 
-    /// Takes the weakest dependency of a circle for what has no order.
-    fn open(&mut self, circle: &DependencyCycle, all: bool) -> bool {
-        let steps = circle.steps.iter().enumerate();
+    /// Removes the order from the weakest dependency of a cycle, or from all of them.
+    fn break_cycle(&mut self, cycle: &DependencyCycle, all: bool) -> bool {
+        let steps = cycle.steps.iter().enumerate();
         let weakest = steps.clone().max_by_key(|(at, (_, kind))| (*kind, *at));
         let chosen: Vec<usize> = match weakest {
             _ if all => steps.map(|(at, _)| at).collect(),
             weakest => weakest.map(|(at, _)| at).into_iter().collect(),
         };
-        let mut opened = false;
+        let mut changed = false;
         for at in chosen {
-            let from = &circle.steps[at].0;
-            let to = &circle.steps[(at + 1) % circle.steps.len()].0;
-            opened |= self.take_order_out(from, to, circle);
+            let from = &cycle.steps[at].0;
+            let to = &cycle.steps[(at + 1) % cycle.steps.len()].0;
+            changed |= self.remove_order(from, to, cycle);
         }
-        opened
+        changed
     }
 
-    fn take_order_out(&mut self, from: &Name, to: &Name, circle: &DependencyCycle) -> bool {
+    fn remove_order(&mut self, from: &Name, to: &Name, cycle: &DependencyCycle) -> bool {
         let provider = self.drafts.iter().find(|draft| draft.unit.name == *to);
         let Some(targets) = provider.map(|draft| draft.unit.provides.clone()) else { return false };
         let Some(draft) = self.drafts.iter_mut().find(|it| it.unit.name == *from) else {
@@ -154,20 +155,20 @@ impl Whole<'_, '_> {
             draft.unit.edges.push((EdgeKind::Pulls, target.clone()));
             draft.unit.edges.sort();
         }
-        let message = format!("the units wait for one another, so {from} does not for {to}");
-        let help = format!("choose which one begins, and write that into the stanzas: {circle}");
+        let message = format!("the units wait for one another; {from} no longer waits for {to}");
+        let help = format!("choose the first one, and write the order into the stanzas: {cycle}");
         self.report.loss((draft.file, 1), message, help);
         draft.unit.edges != before
     }
 
-    fn leave_out(&mut self, flaw: &GraphError) -> bool {
-        let units: Vec<Name> = flaw.units().into_iter().cloned().collect();
+    fn drop_units(&mut self, error: &GraphError) -> bool {
+        let units: Vec<Name> = error.units().into_iter().cloned().collect();
         let before = self.drafts.len();
         let report = &mut *self.report;
         self.drafts.retain(|draft| {
             let stays = !units.contains(&draft.unit.name);
             if !stays {
-                report.left_out(draft.file, 1, flaw, "write its stanza by hand");
+                report.left_out(draft.file, 1, error, "write its stanza by hand");
             }
             stays
         });
@@ -178,28 +179,28 @@ impl Whole<'_, '_> {
 fn add_edge(unit: &mut InitUnit, kind: EdgeKind, target: Target) {
     let known = unit.edges.iter_mut().find(|(_, it)| *it == target);
     match known {
-        // Of what orders and what only requires, both are meant.
+        // An ordering and a requiring edge are combined.
         Some((known, _)) => *known = (*known).min(kind),
         None => unit.edges.push((kind, target)),
     }
     unit.edges.sort();
 }
 
-/// Says that a target is not there.
-fn absent(report: &mut Report<'_>, file: usize, wish: &Wish) {
-    let Wish { kind, target, before, line } = wish;
-    let place = (file, *line);
+/// Reports a missing target.
+fn report_missing(report: &mut Report<'_>, file: usize, dependency: &Dependency) {
+    let Dependency { kind, target, before, line } = dependency;
+    let position = (file, *line);
     if *before {
         let message = format!("it comes before `{target}`, which no file provides");
-        return report.remark(place, message, "hand that file in, too, if it is to run");
+        return report.remark(position, message, "submit that file too, if it should run");
     }
-    let message = format!("`{target}` is provided by no file, so it is not waited for");
+    let message = format!("no file provides `{target}`, so the unit does not wait for it");
     let help = format!(
-        "hand in the file that does, too; or write a stanza that provides it, and `{kind}: \
+        "submit the file that does, too; or write a stanza that provides it, and `{kind}: \
          {target}` in this one"
     );
     match kind {
-        EdgeKind::After => report.remark(place, message, help),
-        _ => report.loss(place, message, help),
+        EdgeKind::After => report.remark(position, message, help),
+        _ => report.loss(position, message, help),
     }
 }

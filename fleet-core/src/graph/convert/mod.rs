@@ -1,14 +1,15 @@
-//! Units of other inits as stanzas, and what is lost on the way.
+//! Converts units of other inits to stanzas.
 //!
 //! ```text
 //! unit files of systemd ── compile, link ─┐
-//! scripts of OpenRC ── shell, service ────┼── whole ── stanzas
-//! scripts with an LSB header ── sysv ─────┘     └── losses
+//! scripts of OpenRC ── shell, service ────┼── graph_fit ── stanzas
+//! scripts with an LSB header ── sysv ─────┘       └── notes
 //! ```
 //!
-//! Nothing is guessed in silence: what a stanza cannot say, and what the files do not tell, is a
-//! [`ConversionNote`] with its place and what to write instead. Scripts are read and never run. What is
-//! printed reads back as the same units, and makes a graph.
+//! Nothing is dropped silently: each setting that a stanza cannot express, and each fact that the
+//! files do not contain, becomes a [`ConversionNote`] with its position and a remedy. Scripts are
+//! parsed and never executed. The printed stanzas read back as the same units and form a valid
+//! graph.
 
 mod draft;
 mod graph_fit;
@@ -25,41 +26,41 @@ use draft::Draft;
 use note::Report;
 pub use note::{ConversionNote, NoteSeverity};
 
-/// Which init files are for.
+/// Init system of the source files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum InitSystem {
-    /// InitUnit files of systemd, `.service` and `.target`.
+    /// Unit files of systemd: `.service` and `.target`.
     Systemd,
     /// Service scripts of OpenRC.
     Openrc,
-    /// Init scripts, whose dependencies are in the header that the Linux Standard Base gave them.
+    /// Init scripts whose dependencies are in an LSB header.
     Sysv,
 }
 
 /// A file of another init.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct SourceFile {
-    /// What it is called in messages; the last part of the path is the name of its unit.
+    /// Path used in messages; its last component is the name of the unit.
     pub path: String,
-    /// Its bytes.
+    /// The file's bytes.
     pub source: Vec<u8>,
-    /// Other names of its unit, as links to the file give them. Only units of systemd have such.
+    /// Names of links to the file, which become aliases of the unit. Only used for systemd units.
     pub aliases: Vec<String>,
 }
 
-/// What became of some files.
+/// Result of a conversion.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Conversion {
-    /// The units, in the order of their names.
+    /// The units, sorted by name.
     pub units: Vec<ConvertedUnit>,
-    /// All that is not in the stanzas, in the order of the files and their lines.
+    /// Losses and remarks, ordered by file and line.
     pub notes: Vec<ConversionNote>,
 }
 
-/// A unit as text.
+/// A converted unit.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ConvertedUnit {
-    /// Where it comes from, for a comment above it.
+    /// Origin of the unit, for a comment above its stanza.
     pub from: String,
     /// The unit.
     pub unit: InitUnit,
@@ -67,7 +68,7 @@ pub struct ConvertedUnit {
     pub text: String,
 }
 
-/// Turns files of another init into stanzas.
+/// Converts files of another init to stanzas.
 ///
 /// ```
 /// use fleet_core::graph::convert::{InitSystem, SourceFile, convert};
@@ -84,8 +85,8 @@ pub fn convert(origin: InitSystem, sources: Vec<SourceFile>) -> Conversion {
     convert_with(origin, sources, &SpecifierContext::system_manager())
 }
 
-/// The same for a machine: what specifiers stand for there is what they become. What of it may be
-/// otherwise elsewhere is remarked.
+/// Converts files with the specifier values of a machine. Values that may differ on other machines
+/// are remarked.
 #[must_use]
 pub fn convert_with(
     origin: InitSystem,
@@ -103,17 +104,17 @@ pub fn convert_with(
     let drafts = graph_fit::fit(drafts, &mut report);
     let mut stanzas: Vec<ConvertedUnit> = drafts.into_iter().map(stanza).collect();
     stanzas.sort_by(|one, other| one.unit.name.cmp(&other.unit.name));
-    Conversion { units: stanzas, notes: report.into_losses() }
+    Conversion { units: stanzas, notes: report.into_notes() }
 }
 
 impl Conversion {
-    /// Whether nothing is lost, whatever there is to remark.
+    /// Whether nothing is lost; remarks do not count.
     #[must_use]
     pub fn is_exact(&self) -> bool {
-        self.notes.iter().all(|loss| loss.severity == NoteSeverity::Remark)
+        self.notes.iter().all(|note| note.severity == NoteSeverity::Remark)
     }
 
-    /// All stanzas as one file, each below a comment that says where it comes from.
+    /// Returns all stanzas as one file, each below a comment with its origin.
     #[must_use]
     pub fn text(&self) -> String {
         let stanza = |it: &ConvertedUnit| format!("# {}\n{}", it.from, it.text);
@@ -121,12 +122,12 @@ impl Conversion {
     }
 }
 
-/// The files that are text, with their indices; as many as there may be units.
+/// Returns the valid text files with their indices, up to the maximum number of units.
 fn readable<'a>(sources: &'a [SourceFile], report: &mut Report<'_>) -> Vec<(usize, &'a str)> {
     let mut readable = Vec::new();
     for (file, source) in sources.iter().enumerate() {
         if readable.len() == MAX_UNITS {
-            let message = format!("this is one file more than the {MAX_UNITS} that may be units");
+            let message = format!("there are more than {MAX_UNITS} files");
             report.left_out(file, 1, message, "convert fewer files at once");
             break;
         }
@@ -139,7 +140,7 @@ fn readable<'a>(sources: &'a [SourceFile], report: &mut Report<'_>) -> Vec<(usiz
             Err(error) => {
                 let before = &source.source[..error.valid_up_to()];
                 let line = before.iter().filter(|byte| **byte == b'\n').count() + 1;
-                let message = "the file is no text in UTF-8";
+                let message = "the file is not UTF-8 text";
                 report.left_out(file, line, message, "write it in UTF-8");
             }
         }

@@ -1,37 +1,37 @@
-//! What is lost when units of another init become stanzas.
+//! Notes about losses and other effects of a conversion.
 
 use std::fmt;
 
 use super::SourceFile;
 
-/// Something that files of another init say and stanzas do not.
+/// A loss or a remark of a conversion.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ConversionNote {
     /// The file.
     pub file: String,
-    /// The line, counted from 1.
+    /// Line, counted from 1.
     pub line: usize,
-    /// The column, counted from 1.
+    /// Column, counted from 1.
     pub column: usize,
-    /// How much it weighs.
+    /// Severity.
     pub severity: NoteSeverity,
-    /// What is lost.
+    /// Description.
     pub message: String,
-    /// What to write instead.
+    /// Remedy.
     pub help: String,
 }
 
-/// How much a loss weighs.
+/// Severity of a note.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum NoteSeverity {
-    /// What the stanzas make is not the same.
+    /// The stanzas behave differently from the source.
     Loss,
-    /// It is the same as far as these files are concerned; a person may want to know.
+    /// The stanzas behave the same as far as the source says; for information.
     Remark,
 }
 
 impl NoteSeverity {
-    /// `loss` or `remark`.
+    /// Returns `loss` or `remark`.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -42,58 +42,58 @@ impl NoteSeverity {
 }
 
 impl fmt::Display for ConversionNote {
-    /// `FILE:LINE:COLUMN: loss: …`, and `help: …` in a second line.
+    /// Formats as `FILE:LINE:COLUMN: loss: …`, with `help: …` on a second line.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { file, line, column, message, help, .. } = self;
         write!(f, "{file}:{line}:{column}: {}: {message}\nhelp: {help}", self.severity.as_str())
     }
 }
 
-/// Where a loss is: the index of the file, the line, the column.
-pub(super) type Place = (usize, usize, usize);
+/// Position of a note: file index, line and column.
+pub(super) type NotePosition = (usize, usize, usize);
 
-/// All losses of a conversion.
+/// Notes collected during a conversion.
 pub(super) struct Report<'a> {
     sources: &'a [SourceFile],
-    losses: Vec<(Place, ConversionNote)>,
+    notes: Vec<(NotePosition, ConversionNote)>,
 }
 
 impl<'a> Report<'a> {
     pub(super) fn new(sources: &'a [SourceFile]) -> Self {
-        Self { sources, losses: Vec::new() }
+        Self { sources, notes: Vec::new() }
     }
 
-    /// The path of a file.
+    /// Returns the path of a file.
     pub(super) fn path(&self, file: usize) -> &'a str {
         self.sources.get(file).map_or("", |source| source.path.as_str())
     }
 
-    /// The names that links give the unit of a file.
+    /// Returns the names of the links to a file.
     pub(super) fn aliases(&self, file: usize) -> &'a [String] {
         self.sources.get(file).map_or(&[], |source| source.aliases.as_slice())
     }
 
-    /// Something is not the same.
+    /// Adds a loss.
     pub(super) fn loss(
         &mut self,
-        place: impl Into<At>,
+        position: impl Into<IntoPosition>,
         message: impl Into<String>,
         help: impl Into<String>,
     ) {
-        self.add(place.into(), NoteSeverity::Loss, message.into(), help.into());
+        self.add(position.into(), NoteSeverity::Loss, message.into(), help.into());
     }
 
-    /// Something is to be known.
+    /// Adds a remark.
     pub(super) fn remark(
         &mut self,
-        place: impl Into<At>,
+        position: impl Into<IntoPosition>,
         message: impl Into<String>,
         help: impl Into<String>,
     ) {
-        self.add(place.into(), NoteSeverity::Remark, message.into(), help.into());
+        self.add(position.into(), NoteSeverity::Remark, message.into(), help.into());
     }
 
-    /// A whole file becomes no stanza.
+    /// Adds the loss of a whole unit.
     pub(super) fn left_out(
         &mut self,
         file: usize,
@@ -104,40 +104,46 @@ impl<'a> Report<'a> {
         self.loss((file, line), format!("the unit is left out: {why}"), help);
     }
 
-    /// How much was told so far.
-    pub(super) fn told(&self) -> usize {
-        self.losses.len()
+    /// Returns the number of notes so far.
+    pub(super) fn note_count(&self) -> usize {
+        self.notes.len()
     }
 
-    /// Takes back what was told beyond that, because it turned out otherwise.
-    pub(super) fn take_back(&mut self, told: usize) {
-        self.losses.truncate(told);
+    /// Drops the notes added after the first `count`.
+    pub(super) fn truncate(&mut self, count: usize) {
+        self.notes.truncate(count);
     }
 
-    fn add(&mut self, At(place): At, severity: NoteSeverity, message: String, help: String) {
-        let (file, line, column) = place;
+    fn add(
+        &mut self,
+        IntoPosition(position): IntoPosition,
+        severity: NoteSeverity,
+        message: String,
+        help: String,
+    ) {
+        let (file, line, column) = position;
         let file = self.path(file).to_owned();
-        self.losses.push((place, ConversionNote { file, line, column, severity, message, help }));
+        self.notes.push((position, ConversionNote { file, line, column, severity, message, help }));
     }
 
-    /// In the order of the files and their lines.
-    pub(super) fn into_losses(mut self) -> Vec<ConversionNote> {
-        self.losses.sort_by_key(|(place, loss)| (*place, loss.severity));
-        self.losses.into_iter().map(|(_, loss)| loss).collect()
+    /// Returns the notes ordered by file and line.
+    pub(super) fn into_notes(mut self) -> Vec<ConversionNote> {
+        self.notes.sort_by_key(|(position, note)| (*position, note.severity));
+        self.notes.into_iter().map(|(_, note)| note).collect()
     }
 }
 
-/// A place, whose column is 1 where it is not given.
-pub(super) struct At(Place);
+/// A position; the column is 1 by default.
+pub(super) struct IntoPosition(NotePosition);
 
-impl From<(usize, usize)> for At {
+impl From<(usize, usize)> for IntoPosition {
     fn from((file, line): (usize, usize)) -> Self {
         Self((file, line, 1))
     }
 }
 
-impl From<Place> for At {
-    fn from(place: Place) -> Self {
-        Self(place)
+impl From<NotePosition> for IntoPosition {
+    fn from(position: NotePosition) -> Self {
+        Self(position)
     }
 }

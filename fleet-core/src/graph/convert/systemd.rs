@@ -1,4 +1,4 @@
-//! Unit files of systemd: the compiler does the work, and what it refuses becomes a loss.
+//! Converts systemd unit files with the compiler; refusals become losses.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -14,14 +14,14 @@ use crate::graph::systemd::{
 };
 use crate::graph::text::OmittedKey;
 
-/// What to do about what has no words of its own for that.
-const BY_HAND: &str = "write what does the same into the stanza, if it is needed";
+/// Remedy for settings without an equivalent of their own.
+const MANUAL_REMEDY: &str = "write an equivalent into the stanza, if it is needed";
 
-/// Specifiers that another machine has another answer to.
-const OF_MACHINE: [char; 4] = ['H', 'l', 'm', 'v'];
+/// Specifiers whose values differ between machines.
+const MACHINE_SPECIFIERS: [char; 4] = ['H', 'l', 'm', 'v'];
 
-/// Options that say what is run, as whom and where. With a value of theirs that cannot be had a
-/// unit would be another one; systemd itself passes over most others that it cannot read.
+/// Options that define what is run, as which user and where. If such a value cannot be honoured the
+/// unit would be a different one. systemd itself ignores most other invalid values.
 const ESSENTIAL: [&str; 12] = [
     "ExecCondition",
     "ExecStart",
@@ -37,20 +37,20 @@ const ESSENTIAL: [&str; 12] = [
     "WorkingDirectory",
 ];
 
-/// A unit of a file.
-type Unit = (usize, CompiledUnit);
+/// A unit with the index of its file.
+type FileUnit = (usize, CompiledUnit);
 
-/// The units with their edges.
+/// Returns the units with their edges.
 pub(super) fn drafts(
     files: &[(usize, &str)],
     facts: &SpecifierContext,
     report: &mut Report<'_>,
 ) -> Vec<Draft> {
-    let mut units: Vec<Unit> = Vec::new();
+    let mut units: Vec<FileUnit> = Vec::new();
     for (file, text) in files {
-        units.extend(one(*file, text, facts, &units, report).map(|unit| (*file, unit)));
+        units.extend(compile_file(*file, text, facts, &units, report).map(|unit| (*file, unit)));
     }
-    drop_outside(&mut units, report);
+    drop_missing_relations(&mut units, report);
     loop {
         let compiled: Vec<CompiledUnit> = units.iter().map(|(_, unit)| unit.clone()).collect();
         let linked = link(&compiled, &ExternalUnits::default());
@@ -59,16 +59,16 @@ pub(super) fn drafts(
         }
         for (file, unit) in &units {
             for refusal in linked.refused.get(&unit.unit.name).into_iter().flatten() {
-                refuse(*file, refusal, report);
+                report_refusal(*file, refusal, report);
             }
         }
         units.retain(|(_, unit)| !linked.refused.contains_key(&unit.unit.name));
-        drop_outside(&mut units, report);
+        drop_missing_relations(&mut units, report);
     }
 }
 
 fn finish(
-    units: &[Unit],
+    units: &[FileUnit],
     linked: graph::systemd::LinkedUnits,
     report: &mut Report<'_>,
 ) -> Vec<Draft> {
@@ -76,9 +76,9 @@ fn finish(
         let remarks = linked.remarks.get(&unit.unit.name).into_iter().flatten();
         for remark in unit.remarks.iter().chain(remarks) {
             let message = format!("{} {}", remark.position.option, remark.text);
-            report.remark(at(*file, &remark.position), message, BY_HAND);
+            report.remark(at(*file, &remark.position), message, MANUAL_REMEDY);
         }
-        lose_links(*file, unit, &linked.units, report);
+        report_lost_links(*file, unit, &linked.units, report);
     }
     let mut drafts = Vec::new();
     for unit in linked.units {
@@ -88,8 +88,8 @@ fn finish(
     drafts
 }
 
-/// Tells of links to a file whose names other units have.
-fn lose_links(
+/// Reports links to a file whose names belong to other units.
+fn report_lost_links(
     file: usize,
     unit: &CompiledUnit,
     linked: &[Arc<graph::InitUnit>],
@@ -100,19 +100,19 @@ fn lose_links(
             |it: &&Arc<graph::InitUnit>| it.provides.iter().any(|own| own.as_str() == link);
         let Some(owner) = linked.iter().find(has_it) else { continue };
         if owner.name != unit.unit.name {
-            let message = format!("the link {link} is lost: {} has that name", owner.name);
-            let help = "hand in the one of the two alone that counts";
+            let message = format!("the link {link} is lost: {} has this name", owner.name);
+            let help = "submit only the one that counts";
             report.loss((file, 1), message, help);
         }
     }
 }
 
-/// One file by itself.
-fn one(
+/// Converts one file.
+fn compile_file(
     file: usize,
     text: &str,
     facts: &SpecifierContext,
-    others: &[Unit],
+    others: &[FileUnit],
     report: &mut Report<'_>,
 ) -> Option<CompiledUnit> {
     let path = report.path(file);
@@ -120,7 +120,7 @@ fn one(
     let name = match base.parse::<UnitName>() {
         Ok(name) => name,
         Err(error) => {
-            report.left_out(file, 1, error, "call the file as systemd calls units");
+            report.left_out(file, 1, error, "give the file a valid systemd unit name");
             return None;
         }
     };
@@ -131,36 +131,36 @@ fn one(
     }
     if let Some((other, _)) = others.iter().find(|(_, it)| it.unit.name.as_str() == base) {
         let why = format!("{} is the same unit", report.path(*other));
-        report.left_out(file, 1, why, "hand in the file alone that counts");
+        report.left_out(file, 1, why, "submit only the file that counts");
         return None;
     }
     let mut compiled = accepted(file, &name, &parsed, facts, report)?;
     if compiled.timer.is_some() {
-        let why = "units of this format are not started by the calendar or the clock";
-        report.left_out(file, 1, why, "let another program start what the timer does");
+        let why = "units of this format have no timers";
+        report.left_out(file, 1, why, "let another program start the timer's unit");
         return None;
     }
     for alias in report.aliases(file) {
         match alias.parse() {
             Ok(alias) => drop(compiled.aliases.insert(alias)),
-            Err(error) => report.loss((file, 1), format!("a link is lost: {error}"), BY_HAND),
+            Err(error) => report.loss((file, 1), format!("a link is lost: {error}"), MANUAL_REMEDY),
         }
     }
-    let places = |lost: &OmittedKey| {
+    let positions = |lost: &OmittedKey| {
         let option: String = lost.key.split('-').map(capital).collect();
-        let place = compiled.position_of("Service", &option);
-        place.or_else(|| compiled.position_of("Unit", &option)).map(|it| (it.line, it.column))
+        let position = compiled.position_of("Service", &option);
+        position.or_else(|| compiled.position_of("Unit", &option)).map(|it| (it.line, it.column))
     };
-    let unit = as_stanza(&compiled.unit, file, report, places)?;
+    let unit = as_stanza(&compiled.unit, file, report, positions)?;
     compiled.unit = Arc::new(unit);
     let known = |letter: char| facts.expand(&format!("%{letter}"), &name).is_ok();
-    let of_machine: Vec<char> = OF_MACHINE.into_iter().filter(|it| known(*it)).collect();
-    remark_facts(file, &parsed, &compiled, &of_machine, report);
+    let of_machine: Vec<char> = MACHINE_SPECIFIERS.into_iter().filter(|it| known(*it)).collect();
+    remark_specifiers(file, &parsed, &compiled, &of_machine, report);
     Some(compiled)
 }
 
-/// Tells where a value has become what it is on this machine.
-fn remark_facts(
+/// Remarks values that were expanded with a specifier of this machine.
+fn remark_specifiers(
     file: usize,
     parsed: &UnitFile,
     compiled: &CompiledUnit,
@@ -172,16 +172,16 @@ fn remark_facts(
         let is_read = compiled.position_of(section, name).is_some();
         for letter in letters.iter().filter(|_| is_read) {
             if has_specifier(option.value(), *letter) {
-                let place = parsed.location(option.span().start);
+                let position = parsed.location(option.span().start);
                 let message = format!("{section}.{name} has %{letter} as it is on this machine");
-                let help = "convert it on the machine that is to run it";
-                report.remark((file, place.line, place.column), message, help);
+                let help = "convert it on the machine that will run it";
+                report.remark((file, position.line, position.column), message, help);
             }
         }
     }
 }
 
-/// Whether a value has that specifier; `%%` is a percent sign.
+/// Whether the value contains the specifier; `%%` is a percent sign.
 fn has_specifier(value: &str, letter: char) -> bool {
     let mut chars = value.chars();
     while let Some(char) = chars.next() {
@@ -197,9 +197,8 @@ fn capital(word: &str) -> String {
     chars.next().map(|first| first.to_ascii_uppercase()).into_iter().chain(chars).collect()
 }
 
-/// The unit without the options that cannot be honoured, and the values that cannot be had. One
-/// where such a value says what is run, or that lacks something as a whole, is left out: anything
-/// else would be a guess.
+/// Compiles the unit without unsupported options and invalid values. The unit is left out if such a
+/// value defines what is run, or if it lacks something as a whole: anything else would be a guess.
 fn accepted(
     file: usize,
     name: &UnitName,
@@ -207,77 +206,77 @@ fn accepted(
     facts: &SpecifierContext,
     report: &mut Report<'_>,
 ) -> Option<CompiledUnit> {
-    let mut site = CompileOptions { facts: facts.clone(), accept: BTreeSet::new() };
-    let mut gone: Vec<UnitRefusal> = Vec::new();
+    let mut options = CompileOptions { facts: facts.clone(), accept: BTreeSet::new() };
+    let mut dropped: Vec<UnitRefusal> = Vec::new();
     loop {
-        let refusals = match compile(name, parsed, &site) {
+        let refusals = match compile(name, parsed, &options) {
             Ok(mut compiled) => {
-                // What was accepted is told as a loss already.
-                compiled.remarks.retain(|it| !site.accept.contains(it.position.name()));
-                gone.iter().for_each(|refusal| lose(file, refusal, report));
+                // Accepted options are reported as losses already.
+                compiled.remarks.retain(|it| !options.accept.contains(it.position.name()));
+                dropped.iter().for_each(|refusal| report_loss(file, refusal, report));
                 return Some(compiled);
             }
             Err(refusals) => refusals.all,
         };
-        // One that stays though it was passed over is about what several options say together.
+        // A refusal of an accepted option comes from the combination of several options.
         let stays = |it: &UnitRefusal| {
-            let is_accepted = |place: &OptionPosition| site.accept.contains(place.name());
-            !can_do_without(it) || it.position.as_ref().is_none_or(is_accepted)
+            let is_accepted = |position: &OptionPosition| options.accept.contains(position.name());
+            !is_droppable(it) || it.position.as_ref().is_none_or(is_accepted)
         };
         if refusals.is_empty() || refusals.iter().any(stays) {
-            gone.retain(|refusal| !refusals.contains(refusal));
-            gone.iter().for_each(|refusal| lose(file, refusal, report));
+            dropped.retain(|refusal| !refusals.contains(refusal));
+            dropped.iter().for_each(|refusal| report_loss(file, refusal, report));
             for refusal in &refusals {
-                let tell = if stays(refusal) { refuse } else { lose };
-                tell(file, refusal, report);
+                let report_it = if stays(refusal) { report_refusal } else { report_loss };
+                report_it(file, refusal, report);
             }
             return None;
         }
-        let places = refusals.iter().filter_map(|refusal| refusal.position.as_ref());
-        site.accept.extend(places.map(|place| place.name().to_owned()));
-        gone.extend(refusals);
+        let positions = refusals.iter().filter_map(|refusal| refusal.position.as_ref());
+        options.accept.extend(positions.map(|position| position.name().to_owned()));
+        dropped.extend(refusals);
     }
 }
 
-/// Whether what is left of the unit means what it says.
-fn can_do_without(refusal: &UnitRefusal) -> bool {
-    let Some(place) = &refusal.position else { return false };
-    let (section, name) = place.option.split_once('.').unwrap_or_default();
+/// Whether the unit keeps its meaning without the option.
+fn is_droppable(refusal: &UnitRefusal) -> bool {
+    let Some(position) = &refusal.position else { return false };
+    let (section, name) = position.option.split_once('.').unwrap_or_default();
     match support(section, name) {
         Some(Support::Honoured | Support::Informational) => !ESSENTIAL.contains(&name),
         _ => true,
     }
 }
 
-/// Tells that the unit is printed without an option.
-fn lose(file: usize, refusal: &UnitRefusal, report: &mut Report<'_>) {
-    let Some(place) = &refusal.position else { return };
-    let (what, help) = in_two(&refusal.problem);
-    report.loss(at(file, place), format!("{} {what}", place.option), help);
+/// Reports that the unit is printed without an option.
+fn report_loss(file: usize, refusal: &UnitRefusal, report: &mut Report<'_>) {
+    let Some(position) = &refusal.position else { return };
+    let (what, help) = split_problem(&refusal.problem);
+    report.loss(at(file, position), format!("{} {what}", position.option), help);
 }
 
-fn refuse(file: usize, refusal: &UnitRefusal, report: &mut Report<'_>) {
-    let (what, help) = in_two(&refusal.problem);
+fn report_refusal(file: usize, refusal: &UnitRefusal, report: &mut Report<'_>) {
+    let (what, help) = split_problem(&refusal.problem);
     match &refusal.position {
-        Some(place) => {
-            let message = format!("the unit is left out: {} {what}", place.option);
-            report.loss(at(file, place), message, help);
+        Some(position) => {
+            let message = format!("the unit is left out: {} {what}", position.option);
+            report.loss(at(file, position), message, help);
         }
         None => report.left_out(file, 1, what, help),
     }
 }
 
-fn at(file: usize, place: &OptionPosition) -> (usize, usize, usize) {
-    (file, place.line, place.column)
+fn at(file: usize, position: &OptionPosition) -> (usize, usize, usize) {
+    (file, position.line, position.column)
 }
 
-/// What is wrong, and what to do about it, which is what its last colon parts.
-fn in_two(problem: &str) -> (&str, &str) {
-    problem.rsplit_once(": ").unwrap_or((problem, BY_HAND))
+/// Splits a problem at its last colon into description and remedy.
+fn split_problem(problem: &str) -> (&str, &str) {
+    problem.rsplit_once(": ").unwrap_or((problem, MANUAL_REMEDY))
 }
 
-/// Takes out, and tells, what units say of others that are not among the files.
-fn drop_outside(units: &mut [Unit], report: &mut Report<'_>) {
+/// Drops and reports relations to units outside the files.
+fn drop_missing_relations(units: &mut [FileUnit], report: &mut Report<'_>) {
     let names = units.iter().map(|(_, unit)| unit.unit.name.as_str().to_owned());
     let aliases = units.iter().flat_map(|(_, unit)| unit.aliases.iter().map(ToString::to_string));
     let known: BTreeSet<String> = names.chain(aliases).collect();
@@ -290,32 +289,31 @@ fn drop_outside(units: &mut [Unit], report: &mut Report<'_>) {
                 unit.relations.push(relation);
                 continue;
             }
-            let place = at(*file, &relation.position);
+            let position = at(*file, &relation.position);
             let (other, option) = (&relation.unit, &relation.position.option);
             match relation.kind {
                 RelationKind::After | RelationKind::Before => {
                     let message = format!("{option} names {other}, which is not among the files");
-                    report.remark(place, message, "hand it in as well, if it is to run");
+                    report.remark(position, message, "submit it as well, if it should run");
                 }
                 RelationKind::BindsTo | RelationKind::Requires | RelationKind::Wants => {
                     let message = format!("{option} names {other}, which is not among the files");
                     let help = format!(
-                        "hand it in as well; or write a stanza that provides `{other}`, and \
+                        "submit it as well; or write a stanza that provides `{other}`, and \
                          `depends-ms: {other}` or `waits-for: {other}` in this one"
                     );
-                    report.loss(place, message, help);
+                    report.loss(position, message, help);
                 }
                 RelationKind::RequiredBy | RelationKind::WantedBy => {
-                    let message = format!(
-                        "{option}: {other} would have it started, which is not among the files"
-                    );
-                    let help = format!("name `{name}` in waits-for of the unit that is the goal");
-                    report.loss(place, message, help);
+                    let message =
+                        format!("{option}: {other}, which would start it, is not among the files");
+                    let help = format!("name `{name}` in waits-for of the goal's unit");
+                    report.loss(position, message, help);
                 }
                 RelationKind::PartOf => {
-                    let message = format!("{option}: its stop would be that of {other}");
-                    let help = format!("write `depends-on: {other}`, if it is to end with it");
-                    report.loss(place, message, help);
+                    let message = format!("{option}: it would stop together with {other}");
+                    let help = format!("write `depends-on: {other}`, if it should stop with it");
+                    report.loss(position, message, help);
                 }
             }
         }

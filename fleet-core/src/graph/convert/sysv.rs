@@ -1,23 +1,23 @@
-//! Init scripts with the header that the Linux Standard Base gave them.
+//! Converts init scripts with an LSB header.
 //!
-//! The header says what a script provides and comes after; the script itself is called.
+//! The header declares targets and dependencies; the unit calls the script.
 
 use std::collections::BTreeMap;
 
-use super::draft::{Draft, Wish, as_stanza, call_script, name_of};
+use super::draft::{Dependency, Draft, as_stanza, call_script, name_of};
 use super::note::Report;
 use super::openrc::script_path;
 use crate::graph::{Command, EdgeKind, InitUnit, Name, Restart, Target};
 
-/// What a header begins and ends with.
+/// First and last line of a header.
 const BEGIN: &str = "### BEGIN INIT INFO";
 const END: &str = "### END INIT INFO";
 
-/// Fields of a header, each with its line and value.
+/// Fields of a header: name, line and value.
 type Header = Vec<(String, (usize, String))>;
 
-/// The units, with what they say of others; and a virtual one for each facility that they name and
-/// none of them provides.
+/// Returns the units with their dependencies, and a virtual unit for each facility that no script
+/// provides.
 pub(super) fn drafts(files: &[(usize, &str)], report: &mut Report<'_>) -> Vec<Draft> {
     let mut drafts: Vec<Draft> =
         files.iter().filter_map(|(file, text)| draft(*file, text, report)).collect();
@@ -28,38 +28,38 @@ pub(super) fn drafts(files: &[(usize, &str)], report: &mut Report<'_>) -> Vec<Dr
 
 fn draft(file: usize, text: &str, report: &mut Report<'_>) -> Option<Draft> {
     if !text.starts_with("#!") {
-        let why = "the first line names no shell, so it is no init script";
-        report.left_out(file, 1, why, "convert it with the --from that it is for");
+        let why = "the first line names no shell, so it is not an init script";
+        report.left_out(file, 1, why, "convert it with the matching --from");
         return None;
     }
     let name = name_of(file, report)?;
     let header = header(text);
     if header.is_empty() {
-        let message = "there is no LSB header, so what it comes after is not known";
+        let message = "there is no LSB header, so its dependencies are unknown";
         report.loss((file, 1), message, "write depends-ms and waits-for into the stanza");
     }
     if !header.is_empty() && !has_end(text) {
-        let message = "the LSB header has no end: it is read up to a line without `#`";
+        let message = "the LSB header has no end mark: it is read up to a line without `#`";
         report.loss((file, 1), message, format!("write `{END}` into the line below it"));
     }
-    let mut unit = called(name, file, report);
-    let mut reader = Reader { file, report, provides: Vec::new(), wishes: Vec::new() };
+    let mut unit = script_call(name, file, report);
+    let mut reader = Reader { file, report, provides: Vec::new(), dependencies: Vec::new() };
     for (key, (line, value)) in &header {
         reader.field(key, *line, value, &mut unit);
     }
     reader.stops(&header);
-    let (provides, wishes) = (reader.provides, reader.wishes);
+    let (provides, dependencies) = (reader.provides, reader.dependencies);
     if !provides.is_empty() {
         unit.provides = provides;
     }
-    let message = "whether the script can be reloaded, or asked for its state, is not known";
+    let message = "it is unknown whether the script can reload or report its state";
     report.remark((file, 1), message, "write an exec-reload, if it can be reloaded");
     let unit = as_stanza(&unit, file, report, |_| None)?;
-    Some(Draft { wishes, ..Draft::new(file, report, unit) })
+    Some(Draft { dependencies, ..Draft::new(file, report, unit) })
 }
 
-/// The unit that calls a script.
-fn called(name: Name, file: usize, report: &mut Report<'_>) -> InitUnit {
+/// Returns a unit that calls the script.
+fn script_call(name: Name, file: usize, report: &mut Report<'_>) -> InitUnit {
     let provides = [Target::from(&name)];
     let script = script_path(report.path(file));
     let mut unit = InitUnit::new_virtual(name, provides);
@@ -69,7 +69,7 @@ fn called(name: Name, file: usize, report: &mut Report<'_>) -> InitUnit {
     unit
 }
 
-/// Fields of a header that are known.
+/// Known fields of a header.
 const KNOWN: [&str; 12] = [
     "default-start",
     "default-stop",
@@ -85,11 +85,11 @@ const KNOWN: [&str; 12] = [
     "x-stop-after",
 ];
 
-/// The fields between the two marks. A description goes on in lines that begin with a tab or two
-/// blanks, unless they are known fields; no other field does. What is in none has no key.
+/// Returns the fields between the two marks. Only a description continues, in lines that begin with
+/// a tab or two blanks and are no known fields. Other lines become fields without a name.
 fn header(text: &str) -> Header {
     let inside = text.lines().enumerate().skip_while(|(_, line)| line.trim_end() != BEGIN).skip(1);
-    // Without an end, what the script runs is not taken for a part of it.
+    // Without an end mark, commands of the script are not taken for fields.
     let ends = has_end(text);
     let inside = inside
         .take_while(|(_, line)| if ends { line.trim_end() != END } else { line.starts_with('#') });
@@ -117,7 +117,7 @@ fn header(text: &str) -> Header {
     fields
 }
 
-/// Whether what a header begins has an end.
+/// Whether the header has its end mark.
 fn has_end(text: &str) -> bool {
     text.lines().skip_while(|line| line.trim_end() != BEGIN).any(|line| line.trim_end() == END)
 }
@@ -126,7 +126,7 @@ struct Reader<'r, 'a> {
     file: usize,
     report: &'r mut Report<'a>,
     provides: Vec<Target>,
-    wishes: Vec<Wish>,
+    dependencies: Vec<Dependency>,
 }
 
 impl Reader<'_, '_> {
@@ -140,58 +140,60 @@ impl Reader<'_, '_> {
                     }
                 }
             }
-            "required-start" => self.wish(line, value, EdgeKind::DependsMs, false),
-            "should-start" => self.wish(line, value, EdgeKind::WaitsFor, false),
-            "x-start-before" => self.wish(line, value, EdgeKind::After, true),
+            "required-start" => self.add_dependencies(line, value, EdgeKind::DependsMs, false),
+            "should-start" => self.add_dependencies(line, value, EdgeKind::WaitsFor, false),
+            "x-start-before" => self.add_dependencies(line, value, EdgeKind::After, true),
             "short-description" => value.clone_into(&mut unit.description),
             "description" if unit.description.is_empty() => {
                 value.clone_into(&mut unit.description);
             }
             "default-start" if !value.is_empty() => {
-                let message = format!("it would be started in the runlevels {value}");
-                let help =
-                    format!("name `{}` in waits-for of the unit that is the goal", unit.name);
+                let message = format!("it would start in the runlevels {value}");
+                let help = format!("name `{}` in waits-for of the goal's unit", unit.name);
                 self.report.loss((self.file, line), message, help);
             }
             "x-interactive" if value == "true" => {
-                let message = "it asks whoever sits at the machine, and nothing here does";
-                self.report.loss((self.file, line), message, "have it ask for nothing");
+                let message = "it asks for input, which is not supported";
+                self.report.loss((self.file, line), message, "make it non-interactive");
             }
             "default-start" | "default-stop" | "description" | "required-stop" | "should-stop"
             | "x-interactive" | "x-stop-after" => {}
             "" => {
-                let message = format!("`{value}` belongs to no field: only a description goes on");
+                let message = format!(
+                    "`{value}` belongs to no field: only a description may \
+                                       continue"
+                );
                 let help = "begin the line with `#` and the name of its field";
                 self.report.loss((self.file, line), message, help);
             }
             _ => {
-                let message = format!("the field `{key}` is none of a header that is known");
-                let help = "write what it says into the stanza, if it matters";
+                let message = format!("the header field `{key}` is unknown");
+                let help = "write its meaning into the stanza, if it matters";
                 self.report.loss((self.file, line), message, help);
             }
         }
     }
 
-    fn wish(&mut self, line: usize, value: &str, kind: EdgeKind, before: bool) {
+    fn add_dependencies(&mut self, line: usize, value: &str, kind: EdgeKind, before: bool) {
         for target in self.targets(line, value) {
-            self.wishes.push(Wish { kind, target, before, line });
+            self.dependencies.push(Dependency { kind, target, before, line });
         }
     }
 
     fn targets(&mut self, line: usize, value: &str) -> Vec<Target> {
         let mut targets = Vec::new();
         for word in value.split_whitespace() {
-            let spelt = word.strip_prefix('$').map(|it| format!("{FACILITY}{it}"));
+            let written = word.strip_prefix('$').map(|it| format!("{FACILITY}{it}"));
             if word == "$all" {
-                let message = "it comes after all others, which are not known here";
+                let message = "it starts after all other units, which are unknown here";
                 let help = "name them in `after:` of the stanza";
                 self.report.loss((self.file, line), message, help);
                 continue;
             }
-            match Target::new(spelt.as_deref().unwrap_or(word)) {
+            match Target::new(written.as_deref().unwrap_or(word)) {
                 Ok(target) => targets.push(target),
                 Err(problem) => {
-                    let message = format!("`{word}` is no name for a target: {problem}");
+                    let message = format!("`{word}` is not a valid target name: {problem}");
                     let help = "give it a name of letters, digits and `_-.@:`";
                     self.report.loss((self.file, line), message, help);
                 }
@@ -200,8 +202,7 @@ impl Reader<'_, '_> {
         targets
     }
 
-    /// Units stop in the order that is the other way round of their starts. What a script says of
-    /// its stop beyond that is lost.
+    /// Units stop in the reverse order of their starts. A stop order that deviates from it is lost.
     fn stops(&mut self, header: &Header) {
         let stops = header.iter().filter(|(key, _)| {
             ["required-stop", "should-stop", "x-stop-after"].contains(&key.as_str())
@@ -210,11 +211,13 @@ impl Reader<'_, '_> {
             let after = key == "x-stop-after";
             let mut targets = self.targets(*line, value);
             let known = |it: &Target| {
-                self.wishes.iter().any(|wish| wish.target == *it && wish.before == after)
+                self.dependencies
+                    .iter()
+                    .any(|dependency| dependency.target == *it && dependency.before == after)
             };
             targets.retain(|it| !known(it));
             for target in targets {
-                let message = format!("its stop has an order with `{target}` that its start lacks");
+                let message = format!("its stop is ordered with `{target}`, but its start is not");
                 let help = "write `after:` into one of the two stanzas, if the order matters";
                 self.report.loss((self.file, *line), message, help);
             }
@@ -222,30 +225,31 @@ impl Reader<'_, '_> {
     }
 }
 
-/// What the target of a facility of the system begins with.
+/// Prefix of the targets of system facilities.
 const FACILITY: &str = "facility-";
 
-/// A virtual unit for each facility that is named and that no script provides.
+/// Returns a virtual unit for each facility that is used and that no script provides.
 fn facilities(drafts: &[Draft], report: &mut Report<'_>) -> Vec<Draft> {
     let mut named: BTreeMap<&Target, (usize, usize)> = BTreeMap::new();
     for draft in drafts {
-        let wishes = draft.wishes.iter().filter(|it| it.target.as_str().starts_with(FACILITY));
-        for wish in wishes {
-            named.entry(&wish.target).or_insert((draft.file, wish.line));
+        let dependencies =
+            draft.dependencies.iter().filter(|it| it.target.as_str().starts_with(FACILITY));
+        for dependency in dependencies {
+            named.entry(&dependency.target).or_insert((draft.file, dependency.line));
         }
     }
     let provided = |it: &Target| drafts.iter().any(|draft| draft.unit.provides.contains(it));
     named.retain(|target, _| !provided(target));
-    let unit = |(target, place): (&Target, (usize, usize))| {
+    let unit = |(target, position): (&Target, (usize, usize))| {
         let facility = target.as_str().strip_prefix(FACILITY).unwrap_or_default();
-        let message = format!("nothing stands for ${facility} yet: `{target}` is always there");
-        let help = "have its stanza wait for the units that make it so";
-        report.loss(place, message, help);
+        let message = format!("${facility} has no provider yet: `{target}` is always active");
+        let help = "make its stanza wait for the units that provide it";
+        report.loss(position, message, help);
         let name = Name::new(target.as_str()).ok()?;
         let mut unit = InitUnit::new_virtual(name, [target.clone()]);
-        unit.description = format!("What ${facility} stands for on this machine");
+        unit.description = format!("Facility ${facility} of this machine");
         let from = format!("for ${facility}");
-        Some(Draft { file: place.0, from, unit, wishes: Vec::new() })
+        Some(Draft { file: position.0, from, unit, dependencies: Vec::new() })
     };
     named.into_iter().filter_map(unit).collect()
 }

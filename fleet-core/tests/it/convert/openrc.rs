@@ -47,7 +47,7 @@ required_files=/etc/web.conf
     output: append:/var/log/out
     error-output: append:/var/log/err
     ---
-    + 7:1 nobody writes the process id to /run/web.pid any more
+    + 7:1 the process id is no longer written to /run/web.pid
     "#);
 }
 
@@ -79,8 +79,8 @@ fn supervised_daemons_are_started_again() {
     restart-factor: 1
     restart-limit: 10
     ---
-    + 1:1 how often supervise-daemon would start it again is its own matter: here
-        it is 10 times in a row
+    + 1:1 the restart limit of supervise-daemon is unknown: here it is 10 times in
+        a row
     ");
     insta::assert_snapshot!(script(&format!("{body}{limits}")), @"
     type: foreground-supervised
@@ -106,8 +106,8 @@ fn one_of_the_two_respawn_limits_alone_is_not_dropped() {
     restart-factor: 1
     restart-limit: 5
     ---
-    + 4:1 without `respawn_period` each failure counts for ever; here those count
-        that come in a row
+    + 4:1 without `respawn_period` every failure counts forever; here only failures
+        in a row count
     ");
     insta::assert_snapshot!(script(&format!("{body}respawn_max=5\nrespawn_period=0\n")), @"
     type: foreground-supervised
@@ -118,8 +118,8 @@ fn one_of_the_two_respawn_limits_alone_is_not_dropped() {
     restart-factor: 1
     restart-limit: 5
     ---
-    + 4:1 without `respawn_period` each failure counts for ever; here those count
-        that come in a row
+    + 4:1 without `respawn_period` every failure counts forever; here only failures
+        in a row count
     ");
     insta::assert_snapshot!(script(&format!("{body}respawn_period=60\n")), @"
     type: foreground-supervised
@@ -130,7 +130,7 @@ fn one_of_the_two_respawn_limits_alone_is_not_dropped() {
     restart-factor: 1
     restart-limit: 11 in 1min
     ---
-    + 4:1 without `respawn_max` OpenRC starts it again 10 times in that time
+    + 4:1 without `respawn_max` OpenRC restarts it 10 times in that time
     ");
     insta::assert_snapshot!(script(&format!("{body}respawn_max=0\n")), @"
     type: foreground-supervised
@@ -160,10 +160,12 @@ command_user=$WEB_USER
     user: www
     env-file: -/etc/conf.d/web
     ---
-    - 3:1 `WEB_USER` has its default, whatever is in conf.d
-    - 6:1 `WEB_OPTIONS` comes from /etc/conf.d/web, which no shell reads any more
-    - 6:1 `WEB_HOME` comes from /etc/conf.d/web, which no shell reads any more
-    - 6:1 `WEB_PORT` has its default, whatever is in conf.d
+    - 3:1 `WEB_USER` has its default, regardless of conf.d
+    - 6:1 `WEB_OPTIONS` comes from /etc/conf.d/web, which is not read by a shell
+        any more
+    - 6:1 `WEB_HOME` comes from /etc/conf.d/web, which is not read by a shell any
+        more
+    - 6:1 `WEB_PORT` has its default, regardless of conf.d
     ");
 }
 
@@ -174,19 +176,19 @@ fn what_only_a_shell_can_tell_is_left_to_the_script() {
         ("start_pre() {\n\tcheckpath -d /run/web\n}\n", 4, "`start_pre` is a function"),
         ("start () { :; }\n", 4, "`start` is a function"),
         ("stop()\n{\n\ttrue\n}\n", 4, "`stop` is a function"),
-        ("if [ -e /x ]; then\n\tcommand=/bin/y\nfi\n", 4, "a line outside of functions does more"),
-        (". /lib/web\n", 4, "a line outside of functions does more"),
-        ("command_args=$(cat /x)\n", 4, "`command_args` has a value that cannot be told"),
-        ("command_args=\"${A#x}\"\n", 4, "`command_args` has a value that cannot be told"),
-        ("command_args='a; b'\n", 4, "`command_args` has a value that cannot be told"),
+        ("if [ -e /x ]; then\n\tcommand=/bin/y\nfi\n", 4, "a line outside functions does more"),
+        (". /lib/web\n", 4, "a line outside functions does more"),
+        ("command_args=$(cat /x)\n", 4, "the value of `command_args` cannot be determined"),
+        ("command_args=\"${A#x}\"\n", 4, "the value of `command_args` cannot be determined"),
+        ("command_args='a; b'\n", 4, "the value of `command_args` cannot be determined"),
         ("command=$WEB\n", 4, "`command` has a variable that is set elsewhere"),
-        ("command_background=$X\n", 4, "`command_background` has a value that cannot be told"),
-        ("command_background=maybe\n", 4, "`command_background` has a value that cannot be told"),
+        ("command_background=$X\n", 4, "the value of `command_background` cannot be determined"),
+        ("command_background=maybe\n", 4, "the value of `command_background` cannot be determined"),
         ("supervisor=s6\n", 4, "its supervisor is `s6`"),
-        ("pidfile=\n", 4, "without `pidfile` and `supervisor` nobody can tell"),
-        ("retry=often\n", 4, "`retry` has a value that cannot be told"),
-        ("umask=9\n", 4, "`umask` has a value that cannot be told"),
-        ("export A=$B\n", 4, "`A` has a value that cannot be told"),
+        ("pidfile=\n", 4, "without `pidfile` and `supervisor` its main process"),
+        ("retry=often\n", 4, "the value of `retry` cannot be determined"),
+        ("umask=9\n", 4, "the value of `umask` cannot be determined"),
+        ("export A=$B\n", 4, "the value of `A` cannot be determined"),
     ] {
         let line = if body.starts_with("pidfile") { 2 } else { line };
         let told = script(&format!("{daemon}{body}"));
@@ -234,18 +236,18 @@ fn variables_for_what_starts_a_daemon_are_not_for_the_daemon() {
     exec-start: /bin/web
     restart: never
     ---
-    - 1:1 `SSD_OOM_SCORE_ADJ` is set elsewhere, and is not honoured
-    - 4:1 `SSD_NICELEVEL` is not exported, so that it is not honoured
+    - 1:1 `SSD_OOM_SCORE_ADJ` is set elsewhere and is not honoured
+    - 4:1 `SSD_NICELEVEL` is not exported, so it is not honoured
     ");
     let told = script(&format!("{daemon}export SSD_NICELEVEL=low\n"));
-    assert!(told.contains("- 4:1 `SSD_NICELEVEL` has a value that cannot be told"), "{told}");
+    assert!(told.contains("- 4:1 the value of `SSD_NICELEVEL` cannot be determined"), "{told}");
 }
 
 #[test]
 fn what_a_virtual_unit_requires_is_lost_aloud() {
     let told = script("required_files=/etc/web.conf\nrequired_dirs=/srv\n");
-    assert!(told.contains("- 2:1 `required_files` is not looked at"), "{told}");
-    assert!(told.contains("- 3:1 `required_dirs` is not looked at"), "{told}");
+    assert!(told.contains("- 2:1 `required_files` is not checked"), "{told}");
+    assert!(told.contains("- 3:1 `required_dirs` is not checked"), "{told}");
 }
 
 #[test]
@@ -269,8 +271,9 @@ fn a_script_that_is_called_has_nothing_of_the_daemon() {
     stop-timeout: 5min
     restart: never
     ---
-    + 1:1 its start has no time-out, as before, but its stop has one of 5 minutes
-    - 5:1 `retry` has a value that cannot be told from the script, which only
+    + 1:1 its start has no timeout, as before, but its stop has a timeout of 5
+        minutes
+    - 5:1 the value of `retry` cannot be determined from the script, which only
         OpenRC can run: the unit calls /etc/init.d/web
     ");
     // OpenRC waits for a reload however long it takes, too.
@@ -318,9 +321,9 @@ fn what_is_no_such_script_is_left_out() {
     type: virtual
     provides: d
     ---
-    - a:1:1 the unit is left out: the first line names no openrc-run, so it is no
-        service script of OpenRC
-    - b c:1:1 the unit is left out: `b c` is no name for a unit: ` ` is not allowed;
+    - a:1:1 the unit is left out: the first line does not name openrc-run, so it is not
+        a service script of OpenRC
+    - b c:1:1 the unit is left out: `b c` is not a valid unit name: ` ` is not allowed;
         use ASCII letters, digits and _ - . @ : \
     + d:1:1 there is no `command`, so the unit is virtual
     ");
@@ -338,10 +341,10 @@ fn a_required_path_with_a_variable_is_lost_aloud() {
     exec-start: /bin/web
     restart: never
     ---
-    - 4:1 `required_dirs` has `/var/lib/${SUB}`, which is not looked at: only a
-        shell can tell
-    - 5:1 `required_files` has `${WEB_CONF}`, which is not looked at: only a shell
-        can tell
+    - 4:1 `required_dirs` has `/var/lib/${SUB}`, which is not checked: only a shell
+        can evaluate it
+    - 5:1 `required_files` has `${WEB_CONF}`, which is not checked: only a shell
+        can evaluate it
     ");
 }
 
@@ -366,25 +369,25 @@ fn what_a_stanza_cannot_say_is_told_at_its_variable() {
     restart-factor: 1
     restart-limit: 10
     ---
-    + 1:1 how often supervise-daemon would start it again is its own matter: here
-        it is 10 times in a row
-    - 4:1 `umask: 7777777` cannot be said: `7777777` is not a valid value for this
-        key
-    - 5:1 `directory: relative` cannot be said: `relative` is not a valid value for
+    + 1:1 the restart limit of supervise-daemon is unknown: here it is 10 times in
+        a row
+    - 4:1 `umask: 7777777` cannot be expressed: `7777777` is not a valid value for
         this key
-    - 6:1 `user: a b` cannot be said: `a b` is not a valid value for this key
-    - 7:1 `restart-delay: 3168808y 9month 1w 4d 11h 16min 39s` cannot be said:
-        `3168808y 9month 1w 4d 11h 16min 39s` is not a valid duration here
-    - 8:1 `stop-timeout: 3168808y 9month 1w 4d 11h 16min 39s` cannot be said:
-        `3168808y 9month 1w 4d 11h 16min 39s` is not a valid duration here
-    - 9:1 `output: append:out` cannot be said: `append:out` is not a valid value
-        for this key
-    - 10:1 `error-output: append:err` cannot be said: `append:err` is not a valid
+    - 5:1 `directory: relative` cannot be expressed: `relative` is not a valid
         value for this key
-    - 11:1 `env: A="b?"` cannot be said: it contains a control character
-    - 12:1 `assert: path-is-directory srv` cannot be said: `path-is-directory srv`
-        is not a valid value for this key
-    - 13:1 `assert: path-exists conf` cannot be said: `path-exists conf` is not a
+    - 6:1 `user: a b` cannot be expressed: `a b` is not a valid value for this key
+    - 7:1 `restart-delay: 3168808y 9month 1w 4d 11h 16min 39s` cannot be expressed:
+        `3168808y 9month 1w 4d 11h 16min 39s` is not a valid duration here
+    - 8:1 `stop-timeout: 3168808y 9month 1w 4d 11h 16min 39s` cannot be expressed:
+        `3168808y 9month 1w 4d 11h 16min 39s` is not a valid duration here
+    - 9:1 `output: append:out` cannot be expressed: `append:out` is not a valid
+        value for this key
+    - 10:1 `error-output: append:err` cannot be expressed: `append:err` is not a
         valid value for this key
+    - 11:1 `env: A="b?"` cannot be expressed: it contains a control character
+    - 12:1 `assert: path-is-directory srv` cannot be expressed: `path-is-directory
+        srv` is not a valid value for this key
+    - 13:1 `assert: path-exists conf` cannot be expressed: `path-exists conf` is
+        not a valid value for this key
     "#);
 }

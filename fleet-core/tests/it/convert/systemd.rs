@@ -79,7 +79,8 @@ fn what_is_not_honoured_is_lost_with_its_place() {
                PrivateTmp=yes\nTypo=1\nLogRateLimitBurst=5\n[Install]\n\
                WantedBy=multi-user.target\n[Socket]\nListenStream=80\n";
     let db = "[Unit]\nPartOf=web.service\n[Service]\nExecStart=/bin/db\n";
-    insta::assert_snapshot!(told(InitSystem::Systemd, &[("a/web.service", web), ("db.service", db)]), @"
+    let told = told(InitSystem::Systemd, &[("a/web.service", web), ("db.service", db)]);
+    insta::assert_snapshot!(told, @"
     # from db.service
     unit: db.service
     type: foreground-supervised
@@ -112,7 +113,7 @@ fn what_is_not_honoured_is_lost_with_its_place() {
     ignore-sigpipe: yes
     ---
     + a/web.service:3:1 Unit.After names network.target, which is not among the files
-    - a/web.service:4:1 Unit.PartOf: its stop would be that of db.service
+    - a/web.service:4:1 Unit.PartOf: it would stop together with db.service
     - a/web.service:5:1 Unit.Wants names cache.service, which is not among the files
     - a/web.service:8:1 Service.ProtectHome is not supported: the native supervisor
         cannot confine processes in this way
@@ -121,11 +122,11 @@ fn what_is_not_honoured_is_lost_with_its_place() {
     - a/web.service:10:1 Service.Typo is not a systemd option in [Service]
     + a/web.service:11:1 Service.LogRateLimitBurst has no effect, because there is no
         journal
-    - a/web.service:13:1 Install.WantedBy: multi-user.target would have it started,
-        which is not among the files
+    - a/web.service:13:1 Install.WantedBy: multi-user.target, which would start it, is
+        not among the files
     - a/web.service:15:1 Socket.ListenStream is in [Socket], which has no meaning in a
         .service unit
-    - db.service:2:1 Unit.PartOf: its stop would be that of web.service
+    - db.service:2:1 Unit.PartOf: it would stop together with web.service
     ");
 }
 
@@ -180,8 +181,7 @@ fn what_would_be_a_guess_is_left_out() {
     ---
     - a.socket:1:1 the unit is left out: the native supervisor runs .service, .target
         and .timer units only, not .socket ones
-    - b.timer:1:1 the unit is left out: units of this format are not started by the
-        calendar or the clock
+    - b.timer:1:1 the unit is left out: units of this format have no timers
     - bad.service:2:1 the unit is left out: Service.Type cannot be forking without a
         PIDFile=, as the main process is never guessed
     - bound.service:2:1 the unit is left out: Unit.BindsTo names late.service, which is
@@ -189,8 +189,8 @@ fn what_would_be_a_guess_is_left_out() {
     - empty.service:1:1 the unit is left out: an empty file masks the unit
     - home.service:1:1 the unit is left out: exec-start is missing, which a unit of
         type foreground-supervised needs
-    - home.service:2:1 `exec-start: /bin/x $HOME` cannot be said: no variable `HOME` is
-        given to the command
+    - home.service:2:1 `exec-start: /bin/x $HOME` cannot be expressed: no variable
+        `HOME` is given to the command
     + late.service:2:1 Unit.After names bound.service, which is not among the files
     - needs.service:2:1 Unit.BindsTo names bad.service, which is not among the files
     + needs.service:3:1 Unit.After names bad.service, which is not among the files
@@ -239,7 +239,7 @@ fn what_is_no_text_is_left_out() {
     let converted = convert(InitSystem::Systemd, files.into());
     let losses: Vec<_> = converted.notes.iter().map(|it| (it.line, it.message.as_str())).collect();
     let expected = [
-        (2, "the unit is left out: the file is no text in UTF-8"),
+        (2, "the unit is left out: the file is not UTF-8 text"),
         (1, "the unit is left out: the file has more than 1048576 bytes"),
     ];
     assert_eq!((converted.units.len(), losses.as_slice()), (0, &expected[..]));
@@ -339,7 +339,7 @@ fn a_link_whose_name_another_unit_has_is_lost_aloud() {
     let mut files = sources(&[("x/b.service", text), ("y/a.service", text)]);
     files[0].aliases = vec!["a.service".to_owned()];
     let told = words(&converted(InitSystem::Systemd, files));
-    let lost = "- x/b.service:1:1 the link a.service is lost: a.service has that name\n";
+    let lost = "- x/b.service:1:1 the link a.service is lost: a.service has this name\n";
     assert!(told.ends_with(&format!("---\n{lost}")), "{told}");
     let mut files = sources(&[("x/b.service", text), ("y/c.service", text)]);
     for file in &mut files {
@@ -347,7 +347,7 @@ fn a_link_whose_name_another_unit_has_is_lost_aloud() {
     }
     files[0].aliases.pop();
     let told = words(&converted(InitSystem::Systemd, files));
-    let lost = "- y/c.service:1:1 the link a.service is lost: b.service has that name\n";
+    let lost = "- y/c.service:1:1 the link a.service is lost: b.service has this name\n";
     assert!(told.ends_with(&format!("---\n{lost}")), "{told}");
     assert!(told.contains("provides: c.service, d.service\n"), "{told}");
 }

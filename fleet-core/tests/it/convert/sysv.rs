@@ -50,7 +50,7 @@ fn a_header_becomes_edges() {
     # for $syslog
     unit: facility-syslog
     type: virtual
-    description: What $syslog stands for on this machine
+    description: Facility $syslog of this machine
     provides: facility-syslog
 
     # from etc/init.d/proxy
@@ -73,25 +73,24 @@ fn a_header_becomes_edges() {
     exec-stop: /etc/rc.d/init.d/web stop
     restart: never
     ---
-    + /etc/rc.d/init.d/db:1:1 its start has no time-out, as before, but its stop has
-        one of 5 minutes
-    + /etc/rc.d/init.d/db:1:1 whether the script can be reloaded, or asked for its
-        state, is not known
-    + /etc/rc.d/init.d/web:1:1 its start has no time-out, as before, but its stop has
-        one of 5 minutes
-    + /etc/rc.d/init.d/web:1:1 whether the script can be reloaded, or asked for its
-        state, is not known
-    - /etc/rc.d/init.d/web:4:1 nothing stands for $syslog yet: `facility-syslog` is
-        always there
-    - /etc/rc.d/init.d/web:8:1 it would be started in the runlevels 2 3 4 5
-    + cache.sh:1:1 its start has no time-out, as before, but its stop has one of 5
+    + /etc/rc.d/init.d/db:1:1 its start has no timeout, as before, but its stop has a
+        timeout of 5 minutes
+    + /etc/rc.d/init.d/db:1:1 it is unknown whether the script can reload or report its
+        state
+    + /etc/rc.d/init.d/web:1:1 its start has no timeout, as before, but its stop has a
+        timeout of 5 minutes
+    + /etc/rc.d/init.d/web:1:1 it is unknown whether the script can reload or report
+        its state
+    - /etc/rc.d/init.d/web:4:1 $syslog has no provider yet: `facility-syslog` is always
+        active
+    - /etc/rc.d/init.d/web:8:1 it would start in the runlevels 2 3 4 5
+    + cache.sh:1:1 its start has no timeout, as before, but its stop has a timeout of 5
         minutes
-    + cache.sh:1:1 whether the script can be reloaded, or asked for its state, is not
-        known
-    + etc/init.d/proxy:1:1 its start has no time-out, as before, but its stop has one
-        of 5 minutes
-    + etc/init.d/proxy:1:1 whether the script can be reloaded, or asked for its state,
-        is not known
+    + cache.sh:1:1 it is unknown whether the script can reload or report its state
+    + etc/init.d/proxy:1:1 its start has no timeout, as before, but its stop has a
+        timeout of 5 minutes
+    + etc/init.d/proxy:1:1 it is unknown whether the script can reload or report its
+        state
     ");
 }
 
@@ -109,7 +108,7 @@ fn fields_behind_two_blanks_or_a_tab_are_fields_of_their_own() {
         "provides: web",
         "depends-ms: db",
         "waits-for: cache",
-        "- web:9:1 `more` belongs to no field: only a description goes on",
+        "- web:9:1 `more` belongs to no field: only a description may continue",
     ] {
         assert!(told.lines().any(|it| it == line), "{line}\n{told}");
     }
@@ -145,23 +144,25 @@ fn what_has_no_place_in_a_stanza_is_told() {
     stop-timeout: 5min
     restart: never
     ---
-    - README:1:1 the unit is left out: the first line names no shell, so it is no init
-        script
-    - old:1:1 there is no LSB header, so what it comes after is not known
-    + old:1:1 its start has no time-out, as before, but its stop has one of 5 minutes
-    + old:1:1 whether the script can be reloaded, or asked for its state, is not known
-    + web:1:1 its start has no time-out, as before, but its stop has one of 5 minutes
-    + web:1:1 whether the script can be reloaded, or asked for its state, is not known
-    - web:3:1 `~` is no name for a target: `~` is not allowed; use ASCII letters,
+    - README:1:1 the unit is left out: the first line names no shell, so it is not an
+        init script
+    - old:1:1 there is no LSB header, so its dependencies are unknown
+    + old:1:1 its start has no timeout, as before, but its stop has a timeout of 5
+        minutes
+    + old:1:1 it is unknown whether the script can reload or report its state
+    + web:1:1 its start has no timeout, as before, but its stop has a timeout of 5
+        minutes
+    + web:1:1 it is unknown whether the script can reload or report its state
+    - web:3:1 `~` is not a valid target name: `~` is not allowed; use ASCII letters,
         digits and _ - . @ : \
-    - web:4:1 it comes after all others, which are not known here
-    - web:4:1 `db` is provided by no file, so it is not waited for
-    - web:5:1 `cache` is provided by no file, so it is not waited for
-    - web:6:1 its stop has an order with `web` that its start lacks
-    - web:6:1 its stop has an order with `facility-local_fs` that its start lacks
-    - web:7:1 its stop has an order with `late` that its start lacks
-    - web:8:1 it asks whoever sits at the machine, and nothing here does
-    - web:10:1 the field `x-odd` is none of a header that is known
+    - web:4:1 it starts after all other units, which are unknown here
+    - web:4:1 no file provides `db`, so the unit does not wait for it
+    - web:5:1 no file provides `cache`, so the unit does not wait for it
+    - web:6:1 its stop is ordered with `web`, but its start is not
+    - web:6:1 its stop is ordered with `facility-local_fs`, but its start is not
+    - web:7:1 its stop is ordered with `late`, but its start is not
+    - web:8:1 it asks for input, which is not supported
+    - web:10:1 the header field `x-odd` is unknown
     ");
 }
 
@@ -193,16 +194,19 @@ fn a_target_has_one_provider_and_circles_are_opened() {
     stop-timeout: 5min
     restart: never
     ---
-    - db:1:1 the units wait for one another, so db does not for web
-    + db:1:1 its start has no time-out, as before, but its stop has one of 5 minutes
-    + db:1:1 whether the script can be reloaded, or asked for its state, is not known
+    - db:1:1 the units wait for one another; db no longer waits for web
+    + db:1:1 its start has no timeout, as before, but its stop has a timeout of 5
+        minutes
+    + db:1:1 it is unknown whether the script can reload or report its state
     + db:4:1 it depends on `db` itself
-    - web:1:1 it provides `mail`, which is left to db
-    + web:1:1 its start has no time-out, as before, but its stop has one of 5 minutes
-    + web:1:1 whether the script can be reloaded, or asked for its state, is not known
-    - x/db:1:1 the unit is left out: db has one of this name
-    + x/db:1:1 its start has no time-out, as before, but its stop has one of 5 minutes
-    + x/db:1:1 whether the script can be reloaded, or asked for its state, is not known
+    - web:1:1 it provides `mail`, which stays with db
+    + web:1:1 its start has no timeout, as before, but its stop has a timeout of 5
+        minutes
+    + web:1:1 it is unknown whether the script can reload or report its state
+    - x/db:1:1 the unit is left out: db has a unit of this name
+    + x/db:1:1 its start has no timeout, as before, but its stop has a timeout of 5
+        minutes
+    + x/db:1:1 it is unknown whether the script can reload or report its state
     ");
 }
 
@@ -220,7 +224,10 @@ fn a_header_without_an_end_is_no_more_than_its_lines() {
                 # Do it: now\nexit 0\n";
     let told = told(InitSystem::Sysv, &[("web", text)]);
     assert!(told.contains("- web:1:1 the LSB header has no end"), "{told}");
-    assert!(told.contains("provides: www\n") && told.contains("- web:4:1 `z` is"), "{told}");
+    assert!(
+        told.contains("provides: www\n") && told.contains("- web:4:1 no file provides `z`"),
+        "{told}"
+    );
     assert!(!told.contains("do it") && !told.contains("exit 0"), "{told}");
 }
 
@@ -228,5 +235,5 @@ fn a_header_without_an_end_is_no_more_than_its_lines() {
 fn a_facility_keeps_its_whole_name() {
     let text = script("# Provides: web\n# Required-Start: $facility-q\n");
     let told = told(InitSystem::Sysv, &[("web", &text)]).replace("\n    ", " ");
-    assert!(told.contains("nothing stands for $facility-q yet: `facility-facility-q`"), "{told}");
+    assert!(told.contains("$facility-q has no provider yet: `facility-facility-q`"), "{told}");
 }

@@ -247,7 +247,8 @@ proptest! {
         // started anew counts as done, or as failed, for who waits for nothing else at that moment.
         let stopping = system.observation().units.into_values();
         let stopping: Vec<_> = stopping.filter(|seen| seen.phase == Phase::Stopping).collect();
-        let by_itself = |seen: &ObservedUnit| !matches!(seen.outcome, Some(StopOutcome::Inactive(_)));
+        let by_itself =
+            |seen: &ObservedUnit| !matches!(seen.outcome, Some(StopOutcome::Inactive(_)));
         let may_differ = stopping.len() > 1 && stopping.iter().any(by_itself);
         let by_another_order = || (1..=200).any(|it| wrong(order.wrapping_add(it)).is_none());
         prop_assert!(may_differ && by_another_order(), "{}", otherwise);

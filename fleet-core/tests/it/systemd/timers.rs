@@ -348,8 +348,8 @@ proptest! {
         for step in steps {
             match step {
                 Step::Pause(pause) => now += pause,
-                Step::Starts => unit = TriggeredUnitState { active: true, started: Some(at(now)), ..unit },
-                Step::Rests => unit = TriggeredUnitState { active: false, stopped: Some(at(now)), ..unit },
+                Step::Starts => (unit.active, unit.started) = (true, Some(at(now))),
+                Step::Rests => (unit.active, unit.stopped) = (false, Some(at(now))),
                 Step::Stop => life.on_stop(),
                 Step::Start if !life.state().phase.is_active() => {
                     (elapsed, last) = (0, None);

@@ -169,7 +169,8 @@ fn that_variables_by_which_processes_are_found_stay_is_remarked() {
     );
     let compiled = compiled("a.service", &text).unwrap();
     let told: Vec<String> = compiled.remarks.iter().map(ToString::to_string).collect();
-    let text = "has no effect on INVOCATION_ID and SYSTEMD_EXEC_PID, which identify the processes of the unit";
+    let text = "has no effect on INVOCATION_ID and SYSTEMD_EXEC_PID, which identify the processes \
+                of the unit";
     let of = |place: &str| format!("{place} {text}");
     let expected = ["3:1: Service.Environment", "5:1: Service.UnsetEnvironment"].map(of);
     assert_eq!(told, expected);

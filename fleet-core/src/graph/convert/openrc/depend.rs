@@ -1,25 +1,26 @@
-//! What `depend` says of other services.
+//! Reads the `depend` function of a script.
 
 use super::script::{Command, Script, Value};
 use super::tokens::plain;
-use crate::graph::convert::draft::Wish;
+use crate::graph::convert::draft::Dependency;
 use crate::graph::convert::note::Report;
 use crate::graph::{EdgeKind, Target};
 
-/// What to do about what nobody can tell without running the script.
-const BY_HAND: &str = "write what it comes to on this machine into the stanza";
+/// Remedy for parts that only a shell can evaluate.
+const MANUAL_REMEDY: &str = "write its result on this machine into the stanza";
 
-/// What the service provides beside its name, and what it says of others.
+/// Returns the additional targets and the dependencies of the service.
 pub(super) fn read(
     script: &mut Script,
     file: usize,
     report: &mut Report<'_>,
-) -> (Vec<Target>, Vec<Wish>) {
-    let mut reader = Reader { file, report, provides: Vec::new(), wishes: Vec::new(), depth: 0 };
-    let lost = script.lost;
+) -> (Vec<Target>, Vec<Dependency>) {
+    let mut reader =
+        Reader { file, report, provides: Vec::new(), dependencies: Vec::new(), depth: 0 };
+    let lost = script.unknown_from;
     if let Some(line) = lost {
-        let message = "what `depend` says from here on, only a shell can tell";
-        let help = "write depends-ms, waits-for, after and provides of it into the stanza";
+        let message = "only a shell can evaluate `depend` from here on";
+        let help = "write its depends-ms, waits-for, after and provides into the stanza";
         reader.report.loss((file, line), message, help);
     }
     for command in std::mem::take(&mut script.depend) {
@@ -27,21 +28,21 @@ pub(super) fn read(
             reader.command(script, &command);
         }
     }
-    (reader.provides, reader.wishes)
+    (reader.provides, reader.dependencies)
 }
 
 struct Reader<'r, 'a> {
     file: usize,
     report: &'r mut Report<'a>,
     provides: Vec<Target>,
-    wishes: Vec<Wish>,
-    /// How many conditions and loops are open.
+    dependencies: Vec<Dependency>,
+    /// Number of open conditions and loops.
     depth: usize,
 }
 
 impl Reader<'_, '_> {
     fn command(&mut self, script: &mut Script, command: &Command) {
-        let place = (self.file, command.line);
+        let position = (self.file, command.line);
         let first = command.words.first().and_then(|word| plain(word)).unwrap_or_default();
         match first.as_str() {
             "if" | "case" | "for" | "while" | "until" => self.depth += 1,
@@ -55,19 +56,19 @@ impl Reader<'_, '_> {
             "before" => (Some(EdgeKind::After), true),
             "provide" => (None, false),
             "keyword" => {
-                let message = "keywords say where and how OpenRC runs the service";
-                let help = "write a `condition:` into the stanza, if it is not to run everywhere";
-                return self.report.loss(place, message, help);
+                let message = "keywords define where and how OpenRC runs the service";
+                let help = "write a `condition:` into the stanza, if it should not run everywhere";
+                return self.report.loss(position, message, help);
             }
             "config" | ":" | "done" | "esac" | "fi" | "return" | "true" => return,
             _ => {
-                let message = "in `depend` something is done that only a shell can do";
-                return self.report.loss(place, message, BY_HAND);
+                let message = "`depend` has a command that only a shell can run";
+                return self.report.loss(position, message, MANUAL_REMEDY);
             }
         };
         if !command.simple || self.depth > 0 {
-            let message = format!("whether `{first}` counts here, only a shell can tell");
-            return self.report.loss(place, message, BY_HAND);
+            let message = format!("only a shell can evaluate whether `{first}` applies");
+            return self.report.loss(position, message, MANUAL_REMEDY);
         }
         for word in &command.words[1..] {
             match script.evaluate(word, command.line) {
@@ -77,24 +78,24 @@ impl Reader<'_, '_> {
                     }
                 }
                 _ => {
-                    let message = format!("what is behind `{first}`, only a shell can tell");
-                    self.report.loss(place, message, BY_HAND);
+                    let message = format!("only a shell can evaluate the arguments of `{first}`");
+                    self.report.loss(position, message, MANUAL_REMEDY);
                 }
             }
         }
     }
 
     fn name(&mut self, word: &str, kind: Option<EdgeKind>, before: bool, name: &str, line: usize) {
-        let place = (self.file, line);
+        let position = (self.file, line);
         let target = match Target::new(name) {
             Ok(target) if !name.starts_with(['-', '!']) => target,
             _ => {
-                let message = format!("`{word} {name}` names no single service");
-                return self.report.loss(place, message, "name the services that it is about");
+                let message = format!("`{word} {name}` does not name a single service");
+                return self.report.loss(position, message, "name the services");
             }
         };
         match kind {
-            Some(kind) => self.wishes.push(Wish { kind, target, before, line }),
+            Some(kind) => self.dependencies.push(Dependency { kind, target, before, line }),
             None => self.provides.push(target),
         }
     }

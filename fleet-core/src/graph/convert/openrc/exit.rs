@@ -1,24 +1,24 @@
-//! How a daemon of OpenRC is stopped, and started again.
+//! Converts stop settings and restart settings of a daemon.
 
 use std::time::Duration;
 
-use super::service::{Own, Why};
-use super::values::not_read;
+use super::service::{ServiceConverter, UnknownReason};
+use super::values::unknown_value;
 use crate::graph::{DelayGrowth, Restart, RestartLimit, RestartWhen, Signal};
 
-/// The `respawn_max` of who gives none.
+/// Default of `respawn_max`.
 const RESPAWN_MAX: u32 = 10;
 
-impl Own<'_, '_> {
-    /// How it is stopped, and started again.
-    pub(super) fn ends(&mut self, supervised: bool) -> Result<(), Why> {
+impl ServiceConverter<'_, '_> {
+    /// Sets the stop signal, the stop timeout and the restart policy.
+    pub(super) fn exit_settings(&mut self, supervised: bool) -> Result<(), UnknownReason> {
         if let Some((line, text)) = self.text("stopsig")? {
-            let signal = Signal::parse(&text).ok_or_else(|| not_read(line, "stopsig"))?;
+            let signal = Signal::parse(&text).ok_or_else(|| unknown_value(line, "stopsig"))?;
             self.unit.run.kill.signal = signal;
         }
         if let Some((line, text)) = self.text("retry")? {
-            let (signal, seconds) = retry(&text).ok_or_else(|| not_read(line, "retry"))?;
-            // A number goes with `stopsig`, to which supervise-daemon then pays no heed.
+            let (signal, seconds) = retry(&text).ok_or_else(|| unknown_value(line, "retry"))?;
+            // A plain number applies to `stopsig`, which supervise-daemon then ignores.
             let kill = &mut self.unit.run.kill;
             kill.signal = signal.unwrap_or(if supervised { Signal::TERM } else { kill.signal });
             self.unit.timeouts.stop = Some(Duration::from_secs(seconds));
@@ -26,7 +26,7 @@ impl Own<'_, '_> {
         if !supervised {
             return Ok(());
         }
-        // Without one supervise-daemon waits for nothing, and its limits are made for that.
+        // By default supervise-daemon does not delay restarts, and its limits assume that.
         let delay = self.number("respawn_delay")?.map(Duration::from_secs).unwrap_or_default();
         self.unit.restart = Restart {
             when: RestartWhen::Always,
@@ -39,10 +39,10 @@ impl Own<'_, '_> {
         Ok(())
     }
 
-    /// When supervise-daemon gives up. It counts how often it starts one again, so that there is
-    /// one start more. Without a period it counts all failures that there ever were; of the most it
-    /// has a default, which old versions had not.
-    fn limit(&mut self) -> Result<RestartLimit, Why> {
+    /// Returns the restart limit of supervise-daemon. It counts restarts, so one more start is
+    /// allowed. Without a period it counts all failures ever; the default maximum does not exist in
+    /// old versions.
+    fn limit(&mut self) -> Result<RestartLimit, UnknownReason> {
         let (most, period) = (self.number("respawn_max")?, self.number("respawn_period")?);
         let within = period.filter(|period| *period > 0).map(Duration::from_secs);
         let most = most.map(|most| u32::try_from(most).unwrap_or(u32::MAX));
@@ -55,21 +55,20 @@ impl Own<'_, '_> {
             (Some(most), Some(interval)) => return Ok(starts(most, interval)),
             (Some(most), None) => (
                 "respawn_max",
-                "without `respawn_period` each failure counts for ever; here those count that \
-                 come in a row",
-                "write a restart-reset into the stanza, after which they are forgotten",
+                "without `respawn_period` every failure counts forever; here only failures in a \
+                 row count",
+                "write a restart-reset into the stanza to forget them after a time",
                 RestartLimit::Failures(most),
             ),
             (None, Some(interval)) => (
                 "respawn_period",
-                "without `respawn_max` OpenRC starts it again 10 times in that time",
-                "write another restart-limit into the stanza, if it is not to be that",
+                "without `respawn_max` OpenRC restarts it 10 times in that time",
+                "write another restart-limit into the stanza, if needed",
                 starts(RESPAWN_MAX, interval),
             ),
             (None, None) => (
                 "",
-                "how often supervise-daemon would start it again is its own matter: here it is 10 \
-                 times in a row",
+                "the restart limit of supervise-daemon is unknown: here it is 10 times in a row",
                 "write restart-delay and restart-limit into the stanza",
                 RestartLimit::Failures(RESPAWN_MAX),
             ),
@@ -80,8 +79,8 @@ impl Own<'_, '_> {
     }
 }
 
-/// The signal and the seconds of `TERM/30/KILL/5`, whose end is what is done here anyway, or the
-/// seconds of a number by itself.
+/// Parses `TERM/30/KILL/5` into signal and seconds; the kill that ends it is implied here. A plain
+/// number is only the seconds.
 fn retry(text: &str) -> Option<(Option<Signal>, u64)> {
     if let Ok(seconds) = text.parse() {
         return Some((None, seconds));

@@ -1,15 +1,15 @@
-//! Where functions of a script begin, and whether they do in any case.
+//! Recognizes the functions of a script.
 
 /// A function that is being read.
 pub(super) struct Function {
     pub(super) name: String,
     pub(super) line: usize,
-    /// How many braces are open.
+    /// Number of open braces.
     pub(super) depth: usize,
 }
 
-/// The name of the function that begins in a command of these words, and whether it begins there as
-/// every shell has it: behind nothing else, and without the word `function`.
+/// Returns the name of a function that begins in these words, and whether it is defined
+/// unconditionally in standard syntax: as the first word and without the keyword `function`.
 pub(super) fn beginning(texts: &[Option<String>]) -> Option<(&str, bool)> {
     (0..texts.len()).find_map(|at| {
         let (first, second) = (text(texts, at)?, text(texts, at + 1));
@@ -23,27 +23,27 @@ pub(super) fn beginning(texts: &[Option<String>]) -> Option<(&str, bool)> {
     })
 }
 
-/// How many conditions, loops and groups a command begins and ends.
+/// Returns the numbers of conditions, loops and groups that a command opens and closes.
 pub(super) fn groups(texts: &[Option<String>]) -> (usize, usize) {
-    let (mut begun, mut ended) = (0, 0);
+    let (mut opened, mut ended) = (0, 0);
     for at in 0..texts.len() {
         match text(texts, at).unwrap_or_default() {
-            "if" | "case" | "for" | "while" | "until" | "{" | "(" => begun += 1,
+            "if" | "case" | "for" | "while" | "until" | "{" | "(" => opened += 1,
             "fi" | "esac" | "done" | "}" | ")" => ended += 1,
-            // Behind these, and behind the pattern of a case, another command stands.
+            // Another command follows these words, and the pattern of a case.
             "then" | "elif" | "else" | "do" | "!" => {}
             pattern if pattern.ends_with(')') && !pattern.ends_with("()") => {}
             _ => break,
         }
     }
-    (begun, ended)
+    (opened, ended)
 }
 
 fn text(texts: &[Option<String>], at: usize) -> Option<&str> {
     texts.get(at)?.as_deref()
 }
 
-/// What stands before `()`.
+/// Returns the text before `()`.
 fn named(word: &str) -> Option<&str> {
     let (name, rest) = word.split_once("()")?;
     ["", "{"].contains(&rest).then_some(name)

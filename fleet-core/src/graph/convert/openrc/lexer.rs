@@ -1,32 +1,32 @@
-//! How a text of a shell is taken apart into tokens.
+//! Splits shell text into tokens.
 
 use std::iter::Peekable;
 use std::str::Chars;
 
-use super::tokens::{DEEPEST, Piece, Token};
+use super::tokens::{MAX_DEPTH, Piece, Token};
 
-/// Takes one token of a text after the other.
+/// Reads the tokens of a text one by one.
 pub(super) struct Lexer<'a> {
     chars: Peekable<Chars<'a>>,
     line: usize,
-    /// The first line from which on nobody can tell what stands there.
-    lost: Option<usize>,
-    /// How many substitutions are open.
+    /// First line whose meaning cannot be determined.
+    unknown_from: Option<usize>,
+    /// Number of open substitutions.
     depth: usize,
 }
 
 impl<'a> Lexer<'a> {
-    /// The start of a text.
+    /// Creates a lexer at the start of a text.
     pub(super) fn new(text: &'a str) -> Self {
-        Self { chars: text.chars().peekable(), line: 1, lost: None, depth: 0 }
+        Self { chars: text.chars().peekable(), line: 1, unknown_from: None, depth: 0 }
     }
 
-    /// The line from which on the tokens so far are not to be trusted.
-    pub(super) fn lost(&self) -> Option<usize> {
-        self.lost
+    /// Returns the line from which the tokens are unreliable.
+    pub(super) fn unknown_from(&self) -> Option<usize> {
+        self.unknown_from
     }
 
-    /// The next token, with its line.
+    /// Returns the next token with its line.
     pub(super) fn next_token(&mut self) -> Option<(usize, Token)> {
         loop {
             let line = self.line;
@@ -48,7 +48,7 @@ impl<'a> Lexer<'a> {
                 '&' | '|' | '<' | '>' => {
                     self.bump();
                     if next == '<' && self.chars.peek() == Some(&'<') {
-                        self.lose(line);
+                        self.mark_unknown(line);
                     }
                     return Some((line, Token::Operator));
                 }
@@ -63,11 +63,11 @@ impl<'a> Lexer<'a> {
         next
     }
 
-    fn lose(&mut self, line: usize) {
-        self.lost = Some(self.lost.map_or(line, |known| known.min(line)));
+    fn mark_unknown(&mut self, line: usize) {
+        self.unknown_from = Some(self.unknown_from.map_or(line, |known| known.min(line)));
     }
 
-    /// Passes over a backslash before a line end, which joins the lines.
+    /// Skips a backslash at the end of a line, which joins two lines.
     fn is_joined(&mut self) -> bool {
         let mut ahead = self.chars.clone();
         let joined = ahead.next() == Some('\\') && ahead.next() == Some('\n');
@@ -110,11 +110,11 @@ impl<'a> Lexer<'a> {
             }
             self.piece(word, true);
         }
-        self.lose(line);
+        self.mark_unknown(line);
         word.push(Piece::Unknown);
     }
 
-    /// One character, variable or substitution.
+    /// Reads one character, variable or substitution.
     fn piece(&mut self, word: &mut Vec<Piece>, quoted: bool) {
         match self.bump() {
             Some('\\') => self.escape(word, quoted),
@@ -123,7 +123,7 @@ impl<'a> Lexer<'a> {
                 self.until('`');
                 word.push(Piece::Unknown);
             }
-            // What may stand for names of files.
+            // Glob characters.
             Some('*' | '?' | '[') if !quoted => word.push(Piece::Unknown),
             Some(other) => push(word, other.to_string()),
             None => {}
@@ -167,7 +167,7 @@ impl<'a> Lexer<'a> {
         }
     }
 
-    /// What stands before a quote's end; nothing if it has none.
+    /// Returns the text up to the closing quote, if there is one.
     fn until(&mut self, end: char) -> Option<String> {
         let line = self.line;
         let mut text = String::new();
@@ -177,7 +177,7 @@ impl<'a> Lexer<'a> {
             }
             text.push(next);
         }
-        self.lose(line);
+        self.mark_unknown(line);
         None
     }
 
@@ -192,21 +192,21 @@ impl<'a> Lexer<'a> {
             }
             text.push(next);
         }
-        self.lose(line);
+        self.mark_unknown(line);
         text
     }
 
-    /// Passes over `$(…)`; how far one goes that is too deep in others, only a shell can tell.
+    /// Skips `$(…)`. If it is nested too deeply, only a shell can find its end.
     fn substitution(&mut self) {
-        if self.depth == DEEPEST {
-            return self.lose(self.line);
+        if self.depth == MAX_DEPTH {
+            return self.mark_unknown(self.line);
         }
         self.depth += 1;
         self.parenthesised();
         self.depth -= 1;
     }
 
-    /// Passes over what stands in `$(…)`, and over the quotes in it.
+    /// Skips the inside of `$(…)` including quotes.
     fn parenthesised(&mut self) {
         let line = self.line;
         let is_arithmetic = self.chars.peek() == Some(&'(');
@@ -220,7 +220,9 @@ impl<'a> Lexer<'a> {
                     self.until('\'');
                 }
                 '"' => self.double(&mut Vec::new()),
-                '<' if !is_arithmetic && self.chars.peek() == Some(&'<') => self.lose(self.line),
+                '<' if !is_arithmetic && self.chars.peek() == Some(&'<') => {
+                    self.mark_unknown(self.line)
+                }
                 '(' => depth += 1,
                 ')' => depth -= 1,
                 _ => {}
@@ -229,7 +231,7 @@ impl<'a> Lexer<'a> {
                 return;
             }
         }
-        self.lose(line);
+        self.mark_unknown(line);
     }
 }
 
@@ -240,7 +242,7 @@ fn push(word: &mut Vec<Piece>, text: String) {
     }
 }
 
-/// What stands in `${…}`.
+/// Parses the inside of `${…}`.
 fn in_braces(inside: &str, quoted: bool) -> Piece {
     let is_part = |it: char| it.is_ascii_alphanumeric() || it == '_';
     let end = inside.find(|it| !is_part(it)).unwrap_or(inside.len());

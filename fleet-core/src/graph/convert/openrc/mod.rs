@@ -1,7 +1,8 @@
-//! Service scripts of OpenRC.
+//! Converts service scripts of OpenRC.
 //!
-//! A script that only sets variables is what these say. One whose functions start or stop it can
-//! only be run by OpenRC, so its unit calls it. In both cases, what `depend` says becomes edges.
+//! A script that only sets variables is converted to an equivalent unit. A script with functions
+//! that start or stop the service needs OpenRC, so its unit calls the script. In both cases the
+//! dependencies of `depend` become edges.
 
 mod depend;
 mod exit;
@@ -19,10 +20,10 @@ use crate::graph::text::OmittedKey;
 use script::Script;
 pub(super) use service::script_path;
 
-/// What the first line of such a script names.
+/// Interpreters in the first line of a service script.
 const INTERPRETERS: [&str; 2] = ["openrc-run", "runscript"];
 
-/// The units, with what they say of others.
+/// Returns the units with their dependencies.
 pub(super) fn drafts(files: &[(usize, &str)], report: &mut Report<'_>) -> Vec<Draft> {
     files.iter().filter_map(|(file, text)| draft(*file, text, report)).collect()
 }
@@ -30,25 +31,26 @@ pub(super) fn drafts(files: &[(usize, &str)], report: &mut Report<'_>) -> Vec<Dr
 fn draft(file: usize, text: &str, report: &mut Report<'_>) -> Option<Draft> {
     let first = text.lines().next().unwrap_or_default();
     if !first.starts_with("#!") || !INTERPRETERS.iter().any(|it| first.contains(it)) {
-        let why = "the first line names no openrc-run, so it is no service script of OpenRC";
-        report.left_out(file, 1, why, "convert it with the --from that it is for");
+        let why = "the first line does not name openrc-run, so it is not a service script of \
+                   OpenRC";
+        report.left_out(file, 1, why, "convert it with the matching --from");
         return None;
     }
     let name = name_of(file, report)?;
     let mut script = Script::read(text, name.as_str());
     let mut unit = service::unit(name, &mut script, file, report);
-    let (provides, wishes) = depend::read(&mut script, file, report);
+    let (provides, dependencies) = depend::read(&mut script, file, report);
     for target in provides {
         if !unit.provides.contains(&target) {
             unit.provides.push(target);
         }
     }
-    let place = |lost: &OmittedKey| line_of(lost, &script).map(|line| (line, 1));
-    let unit = as_stanza(&unit, file, report, place)?;
-    Some(Draft { wishes, ..Draft::new(file, report, unit) })
+    let position = |lost: &OmittedKey| line_of(lost, &script).map(|line| (line, 1));
+    let unit = as_stanza(&unit, file, report, position)?;
+    Some(Draft { dependencies, ..Draft::new(file, report, unit) })
 }
 
-/// The line of the variable that something of a stanza comes from.
+/// Returns the line of the variable that an omitted setting comes from.
 fn line_of(lost: &OmittedKey, script: &Script) -> Option<usize> {
     let name = match lost.key {
         "assert" if lost.value.starts_with("path-is-directory") => "required_dirs",

@@ -1,59 +1,59 @@
-//! A service script as far as it can be known without running it.
+//! Contents of a service script, as far as they are known without a shell.
 
 use std::collections::BTreeMap;
 
 use super::function::{Function, beginning, groups};
-use super::tokens::{DEEPEST, Piece, Token, plain, tokens, tokens_until_lost};
+use super::tokens::{MAX_DEPTH, Piece, Token, plain, tokens, tokens_until_unknown};
 use crate::graph::text::MAX_FILE_SIZE;
 
-/// How many bytes may be put in for variables of a script, which could double with each line.
+/// Budget of expanded bytes, because nested variables could double the text with every line.
 const MOST_PUT_IN: usize = MAX_FILE_SIZE;
 
-/// What a script says.
+/// Contents of a script.
 #[derive(Debug, Default)]
 pub(super) struct Script {
-    /// Its variables, each with the line of its last assignment.
+    /// Variables, with the lines of their last assignments.
     pub(super) variables: BTreeMap<String, (usize, Value)>,
-    /// Those among them that its processes see.
+    /// Exported variables.
     pub(super) exported: Vec<String>,
-    /// Its functions, with their lines.
+    /// Functions with their lines.
     pub(super) functions: BTreeMap<String, usize>,
-    /// The commands of `depend`.
+    /// Commands of `depend`.
     pub(super) depend: Vec<Command>,
-    /// Lines outside of functions that do something else than to set variables.
-    pub(super) others: Vec<usize>,
-    /// The first line from which on only a shell can tell what the script says.
-    pub(super) lost: Option<usize>,
-    /// Defaults that a file in conf.d may replace, by the names of the variables.
+    /// Lines outside functions that do more than set variables.
+    pub(super) other_lines: Vec<usize>,
+    /// First line from which only a shell can interpret the script.
+    pub(super) unknown_from: Option<usize>,
+    /// Variables with defaults that a conf.d file may override, with their lines.
     pub(super) defaults: BTreeMap<String, usize>,
-    /// How many conditions, loops and groups are open outside of functions.
+    /// Number of open conditions, loops and groups outside functions.
     open: usize,
-    /// How many defaults are being read, each of which stands in the one before.
+    /// Nesting depth of the default that is being read.
     depth: usize,
-    /// How many bytes were put in for variables.
+    /// Number of bytes expanded so far.
     put_in: usize,
 }
 
-/// A command, with its line.
+/// A command with its line.
 #[derive(Debug, Clone)]
 pub(super) struct Command {
     pub(super) line: usize,
     pub(super) words: Vec<Vec<Piece>>,
-    /// Whether its words are all that there is to it.
+    /// Whether the command consists of its words only.
     pub(super) simple: bool,
 }
 
-/// The value of a variable.
+/// Value of a variable.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Value {
-    /// This text, in which `${NAME}` stands for a variable that is set elsewhere.
+    /// Text, in which `${NAME}` stands for a variable set elsewhere.
     Text(String),
-    /// What only a shell can know.
+    /// Known only to a shell.
     Unknown,
 }
 
 impl Script {
-    /// Reads a script of the service of this name.
+    /// Reads the script of the service with this name.
     pub(super) fn read(text: &str, name: &str) -> Self {
         let mut script = Self::default();
         for own in ["RC_SVCNAME", "SVCNAME"] {
@@ -61,7 +61,7 @@ impl Script {
             script.variables.insert(own.to_owned(), value);
         }
         let (commands, lost) = commands(text);
-        script.lost = lost;
+        script.unknown_from = lost;
         let mut inside: Option<Function> = None;
         for command in commands {
             inside = match inside {
@@ -70,25 +70,25 @@ impl Script {
             };
         }
         if let Some(open) = inside {
-            script.lose(open.line);
+            script.mark_unknown(open.line);
         }
         script
     }
 
-    fn lose(&mut self, line: usize) {
-        self.lost = Some(self.lost.map_or(line, |known| known.min(line)));
+    fn mark_unknown(&mut self, line: usize) {
+        self.unknown_from = Some(self.unknown_from.map_or(line, |known| known.min(line)));
     }
 
-    /// Takes a command that stands in a function; says in which one the next stands.
+    /// Handles a command inside a function. Returns the function of the next command.
     fn inside(&mut self, mut function: Function, mut command: Command) -> Option<Function> {
         let plain = |word: Option<&Vec<Piece>>| word.and_then(|word| plain(word));
         let first = plain(command.words.first());
         let (first, last) = (first.as_deref(), plain(command.words.last()));
         if function.depth == 0 && first != Some("{") {
-            // Its body is in parentheses, or a single command.
+            // The body is in parentheses, or a single command.
             match function.name.as_str() {
-                "depend" => self.lose(function.line),
-                _ => self.others.push(function.line),
+                "depend" => self.mark_unknown(function.line),
+                _ => self.other_lines.push(function.line),
             }
             return self.outside(&command);
         }
@@ -98,19 +98,19 @@ impl Script {
         }
         function.depth += usize::from(last.as_deref() == Some("{"));
         if function.name == "depend" && first != Some("{") {
-            // What stands in braces of its own may be behind a condition.
+            // A command in nested braces may depend on a condition.
             command.simple &= function.depth == 1;
             self.depend.push(command);
         }
         Some(function)
     }
 
-    /// Takes a command that stands in no function; says if one begins.
+    /// Handles a command outside functions. Returns the function that it begins, if any.
     fn outside(&mut self, command: &Command) -> Option<Function> {
         let texts: Vec<Option<String>> = command.words.iter().map(|word| plain(word)).collect();
         let first = texts.first()?.as_deref();
-        let (begun, ended) = groups(&texts);
-        self.open = (self.open + begun).saturating_sub(ended);
+        let (opened, ended) = groups(&texts);
+        self.open = (self.open + opened).saturating_sub(ended);
         if let Some((name, usual)) = beginning(&texts) {
             self.begin(name, command.line, usual && command.simple && self.open == 0);
             let opens = texts.iter().any(|it| it.as_deref().is_some_and(|it| it.ends_with('{')));
@@ -122,7 +122,7 @@ impl Script {
             Some(":") => {
                 let mut known = |word| self.evaluate(word, command.line) != Value::Unknown;
                 if !command.words[1..].iter().all(|word| known(word)) {
-                    self.others.push(command.line);
+                    self.other_lines.push(command.line);
                 }
                 return None;
             }
@@ -130,7 +130,7 @@ impl Script {
         };
         let sets = words.iter().all(|word| Self::assigns(word, export));
         if !command.simple || !sets {
-            self.others.push(command.line);
+            self.other_lines.push(command.line);
             return None;
         }
         for word in words {
@@ -139,15 +139,17 @@ impl Script {
         None
     }
 
-    /// Takes the beginning of a function, which may be there in some cases, or shells, only.
+    /// Begins a function, which may be defined only under a condition or by some shells.
     fn begin(&mut self, name: &str, line: usize, always: bool) {
         self.functions.insert(name.to_owned(), line);
         match (name, always) {
-            ("depend", false) => self.lose(line),
-            // Of several, the last counts.
-            ("depend", true) if self.lost.is_none_or(|lost| line < lost) => self.depend.clear(),
+            ("depend", false) => self.mark_unknown(line),
+            // The last of several definitions counts.
+            ("depend", true) if self.unknown_from.is_none_or(|lost| line < lost) => {
+                self.depend.clear()
+            }
             (_, true) => {}
-            (_, false) => self.others.push(line),
+            (_, false) => self.other_lines.push(line),
         }
     }
 
@@ -177,7 +179,7 @@ impl Script {
         }
     }
 
-    /// The text of a word, once variables are put in.
+    /// Returns the text of a word with variables expanded.
     pub(super) fn evaluate(&mut self, word: &[Piece], line: usize) -> Value {
         let mut text = String::new();
         for piece in word {
@@ -199,7 +201,7 @@ impl Script {
         Value::Text(text)
     }
 
-    /// What is put in for a variable.
+    /// Returns the expansion of a variable.
     fn variable(&mut self, name: &str, default: Option<&str>, sets: bool, line: usize) -> Value {
         match (self.variables.get(name), default) {
             (Some((_, Value::Text(value))), Some(default)) if value.is_empty() => {
@@ -222,10 +224,10 @@ impl Script {
         }
     }
 
-    /// A default, which may have others in it. How far one goes that is too deep in others, only a
-    /// shell can tell.
+    /// Returns a default, which may contain others. If it is nested too deeply, only a shell can
+    /// evaluate it.
     fn default_of(&mut self, text: &str, line: usize) -> Value {
-        if self.depth == DEEPEST {
+        if self.depth == MAX_DEPTH {
             return Value::Unknown;
         }
         self.depth += 1;
@@ -237,25 +239,25 @@ impl Script {
         value
     }
 
-    /// The value of a variable, with its line.
+    /// Returns the value of a variable with its line.
     pub(super) fn value(&self, name: &str) -> Option<(usize, &Value)> {
         self.variables.get(name).map(|(line, value)| (*line, value))
     }
 }
 
-/// All commands of a text, and the line from which on they are not to be trusted. A function's `{`
-/// may stand in the line of its name, or below.
+/// Returns all commands of a text, and the line from which they are unreliable. The `{` of a
+/// function may be on the line of its name or below.
 fn commands(text: &str) -> (Vec<Command>, Option<usize>) {
     let mut commands: Vec<Command> = Vec::new();
     let mut open: Option<Command> = None;
     let mut joined = false;
-    let (tokens, lost) = tokens_until_lost(text);
+    let (tokens, lost) = tokens_until_unknown(text);
     for (line, token) in tokens {
         match token {
             Token::Word(word) => {
                 let new = || Command { line, words: Vec::new(), simple: !joined };
                 let command = open.get_or_insert_with(new);
-                // `f() { a; }` in one line: what follows the brace is a command of its own.
+                // In `f() { a; }` the text after the brace is a command of its own.
                 let begins = command.words.last().and_then(|it| plain(it));
                 if begins.is_some_and(|it| it == "{" || it.ends_with("(){")) {
                     commands.extend(open.replace(Command {
@@ -268,7 +270,7 @@ fn commands(text: &str) -> (Vec<Command>, Option<usize>) {
                 }
             }
             Token::End => {
-                // A line that ends with an operator goes on in the next.
+                // A line that ends with an operator continues on the next.
                 joined &= open.is_none();
                 commands.extend(open.take());
             }

@@ -1,7 +1,7 @@
-//! What a service script runs.
+//! Converts the commands and the environment of a service script.
 
 use super::script::{Script, Value};
-use super::values::not_read;
+use super::values::unknown_value;
 use crate::graph::convert::draft::call_script;
 use crate::graph::convert::note::Report;
 use crate::graph::{
@@ -9,11 +9,13 @@ use crate::graph::{
     WorkingDirectory,
 };
 
-/// Functions that change how a service is started or stopped.
-const STEPS: [&str; 6] = ["start", "start_post", "start_pre", "stop", "stop_post", "stop_pre"];
+/// Functions that change how a service starts or stops.
+const STEP_FUNCTIONS: [&str; 6] =
+    ["start", "start_post", "start_pre", "stop", "stop_post", "stop_pre"];
 
-/// Variables that OpenRC goes by and nothing here does. What is confined by them is not any more.
-const UNKNOWN: [&str; 27] = [
+/// Variables that OpenRC uses and the conversion does not, including those that confine the
+/// service.
+const UNSUPPORTED: [&str; 27] = [
     "SSD_IONICELEVEL",
     "SSD_STARTWAIT",
     "capabilities",
@@ -43,14 +45,14 @@ const UNKNOWN: [&str; 27] = [
     "supervise_daemon_args",
 ];
 
-/// Variables of the environment that are for what starts a daemon, and not for the daemon.
-const OF_STARTER: [&str; 4] =
+/// Environment variables for the starter of a daemon and not for the daemon.
+const STARTER_VARIABLES: [&str; 4] =
     ["SSD_IONICELEVEL", "SSD_NICELEVEL", "SSD_OOM_SCORE_ADJ", "SSD_STARTWAIT"];
 
-/// Why what a script runs cannot be known: the line, and what is there.
-pub(super) type Why = (usize, String);
+/// Reason why the commands of a script are unknown: line and description.
+pub(super) type UnknownReason = (usize, String);
 
-/// The unit of a script: what its variables say, or else a call of the script.
+/// Returns the unit of a script, from its variables or as a call of the script.
 pub(super) fn unit(
     name: Name,
     script: &mut Script,
@@ -64,50 +66,51 @@ pub(super) fn unit(
     }
     unit.restart = Restart::never();
     let bare = unit.clone();
-    let told = report.told();
-    let mut own = Own { script, file, report, unit };
-    let native = own.refusal().map_or_else(|| own.native(), Err);
+    let note_count = report.note_count();
+    let mut converter = ServiceConverter { script, file, report, unit };
+    let native = converter.unknown_reason().map_or_else(|| converter.native(), Err);
     match native {
         Ok(unit) => {
-            own.not_known();
+            converter.report_unsupported();
             unit
         }
         Err((line, why)) => {
-            // What was found, and told, before that is for the script to do.
-            own.unit = bare;
-            own.report.take_back(told);
-            own.called(line, &why)
+            // Earlier notes and settings do not apply, because the script handles them.
+            converter.unit = bare;
+            converter.report.truncate(note_count);
+            converter.script_call(line, &why)
         }
     }
 }
 
-pub(super) struct Own<'r, 'a> {
+pub(super) struct ServiceConverter<'r, 'a> {
     pub(super) script: &'r mut Script,
     pub(super) file: usize,
     pub(super) report: &'r mut Report<'a>,
     pub(super) unit: InitUnit,
 }
 
-impl Own<'_, '_> {
-    /// What speaks against knowing what the script runs.
-    fn refusal(&self) -> Option<Why> {
-        if let Some(line) = self.script.lost {
-            let why = "what the script says from here on only a shell can tell";
+impl ServiceConverter<'_, '_> {
+    /// Returns the reason why the commands of the script are unknown, if there is one.
+    fn unknown_reason(&self) -> Option<UnknownReason> {
+        if let Some(line) = self.script.unknown_from {
+            let why = "only a shell can evaluate the script from here on";
             return Some((line, why.to_owned()));
         }
-        if let Some(line) = self.script.others.first() {
-            let why = "a line outside of functions does more than to set variables";
+        if let Some(line) = self.script.other_lines.first() {
+            let why = "a line outside functions does more than set variables";
             return Some((*line, why.to_owned()));
         }
-        let step = STEPS.iter().find_map(|step| self.script.functions.get(*step).zip(Some(step)));
+        let step =
+            STEP_FUNCTIONS.iter().find_map(|step| self.script.functions.get(*step).zip(Some(step)));
         step.map(|(line, step)| (*line, format!("`{step}` is a function")))
     }
 
-    /// The unit that calls the script.
-    fn called(&mut self, line: usize, why: &str) -> InitUnit {
+    /// Returns the unit that calls the script.
+    fn script_call(&mut self, line: usize, why: &str) -> InitUnit {
         let path = script_path(self.report.path(self.file));
         let message = format!("{why}, which only OpenRC can run: the unit calls {path}");
-        let help = "write what it runs into the stanza, as exec-start-pre, exec-start and \
+        let help = "write its commands into the stanza, as exec-start-pre, exec-start and \
                     exec-stop; or keep OpenRC installed, and where OpenRC has not booted the \
                     machine, have a oneshot before it run `rc-status` and `touch \
                     /run/openrc/softlevel`, without which openrc-run refuses to start and to stop";
@@ -125,12 +128,12 @@ impl Own<'_, '_> {
         unit
     }
 
-    fn native(&mut self) -> Result<InitUnit, Why> {
+    fn native(&mut self) -> Result<InitUnit, UnknownReason> {
         let Some((line, command)) = self.words("command")? else {
             let message = "there is no `command`, so the unit is virtual";
-            let help = "give the stanza another type and an exec-start, if it is to run something";
+            let help = "give the stanza another type and an exec-start, if it should run something";
             self.report.remark((self.file, 1), message, help);
-            self.required_of_none();
+            self.report_unused_requirements();
             return Ok(self.unit.clone());
         };
         let supervised = match self.text("supervisor")? {
@@ -153,32 +156,32 @@ impl Own<'_, '_> {
         self.unit.kind = match pidfile {
             _ if supervised => ServiceType::ForegroundSupervised(Readiness::Executed),
             Some((line, path)) if background => {
-                let message = format!("nobody writes the process id to {path} any more");
-                let help = "see `fleet-init status` for it";
+                let message = format!("the process id is no longer written to {path}");
+                let help = "use `fleet-init status` instead";
                 self.report.remark((self.file, line), message, help);
                 ServiceType::ForegroundSupervised(Readiness::Executed)
             }
             Some((_, path)) => ServiceType::BackgroundPidfile { path },
             None => {
-                let why = "without `pidfile` and `supervisor` nobody can tell which process it is";
+                let why = "without `pidfile` and `supervisor` its main process is unknown";
                 return Err((line, why.to_owned()));
             }
         };
         self.unit.run.start = vec![Command::new(program, arguments)];
-        self.weights()?;
+        self.priorities()?;
         self.exec_environment()?;
-        self.ends(supervised)?;
+        self.exit_settings(supervised)?;
         self.required()?;
         Ok(self.unit.clone())
     }
 
-    fn exec_environment(&mut self) -> Result<(), Why> {
+    fn exec_environment(&mut self) -> Result<(), UnknownReason> {
         let user = self.text("command_user")?;
         let directory = self.text("directory")?;
         let (output, error) = (self.text("output_log")?, self.text("error_log")?);
         let umask = self.text("umask")?;
         let mut exported = std::mem::take(&mut self.script.exported);
-        exported.retain(|name| !OF_STARTER.contains(&name.as_str()));
+        exported.retain(|name| !STARTER_VARIABLES.contains(&name.as_str()));
         let around = &mut self.unit.run.exec_environment;
         if let Some((_, user)) = user {
             let (user, group) = user.split_once(':').unwrap_or((user.as_str(), ""));
@@ -191,7 +194,7 @@ impl Own<'_, '_> {
         around.output = output.map(|(_, path)| ExecOutput::Append(path)).unwrap_or_default();
         around.error = error.map(|(_, path)| ExecOutput::Append(path));
         if let Some((line, text)) = umask {
-            let umask = u32::from_str_radix(&text, 8).map_err(|_| not_read(line, "umask"))?;
+            let umask = u32::from_str_radix(&text, 8).map_err(|_| unknown_value(line, "umask"))?;
             around.umask = Some(umask);
         }
         for name in exported {
@@ -199,21 +202,20 @@ impl Own<'_, '_> {
                 Some((_, Value::Text(text))) if !text.contains("${") => {
                     self.unit.run.exec_environment.environment.push((name, text.clone()));
                 }
-                Some((line, _)) => return Err(not_read(line, &name)),
+                Some((line, _)) => return Err(unknown_value(line, &name)),
                 None => self.unit.run.exec_environment.pass_environment.push(name),
             }
         }
         Ok(())
     }
 
-    /// How its processes weigh, which is in variables that what starts them finds only if they are
-    /// exported.
-    fn weights(&mut self) -> Result<(), Why> {
-        for name in OF_STARTER {
+    /// Sets nice level and OOM score, whose variables the starter sees only if they are exported.
+    fn priorities(&mut self) -> Result<(), UnknownReason> {
+        for name in STARTER_VARIABLES {
             let exported = self.script.exported.iter().any(|it| it == name);
             if exported && self.script.value(name).is_none() {
-                let message = format!("`{name}` is set elsewhere, and is not honoured");
-                let help = "write what does the same into the stanza, if there is something";
+                let message = format!("`{name}` is set elsewhere and is not honoured");
+                let help = "write an equivalent into the stanza, if there is one";
                 self.report.loss((self.file, 1), message, help);
             }
         }
@@ -224,48 +226,47 @@ impl Own<'_, '_> {
         Ok(())
     }
 
-    fn level(&mut self, name: &str, least: i32, most: i32) -> Result<Option<i32>, Why> {
+    fn level(&mut self, name: &str, least: i32, most: i32) -> Result<Option<i32>, UnknownReason> {
         let Some((line, text)) = self.text(name)? else { return Ok(None) };
-        let level: i32 = text.parse().map_err(|_| not_read(line, name))?;
+        let level: i32 = text.parse().map_err(|_| unknown_value(line, name))?;
         if !(least..=most).contains(&level) {
-            return Err(not_read(line, name));
+            return Err(unknown_value(line, name));
         }
         if self.script.exported.iter().any(|it| it == name) {
             return Ok(Some(level));
         }
-        let message = format!("`{name}` is not exported, so that it is not honoured");
-        let help = "write nice or oom-score-adjust into the stanza, if it is to count";
+        let message = format!("`{name}` is not exported, so it is not honoured");
+        let help = "write nice or oom-score-adjust into the stanza, if it should apply";
         self.report.loss((self.file, line), message, help);
         Ok(None)
     }
 
-    /// Tells what else is said that OpenRC would go by.
-    fn not_known(&mut self) {
+    /// Reports settings that OpenRC honours and the unit does not.
+    fn report_unsupported(&mut self) {
         let variables = self.script.variables.iter();
         let known = variables
-            .filter(|(name, _)| UNKNOWN.contains(&name.as_str()) || name.starts_with("rc_"));
+            .filter(|(name, _)| UNSUPPORTED.contains(&name.as_str()) || name.starts_with("rc_"));
         for (name, (line, _)) in known {
             let message = format!("`{name}` is not honoured");
-            let help = "write what does the same into the stanza, if there is something";
+            let help = "write an equivalent into the stanza, if there is one";
             self.report.loss((self.file, *line), message, help);
         }
         for (name, line) in &self.script.functions {
             if name != "depend" {
                 let message = format!("the function `{name}` cannot be called any more");
-                let help = "make it a script of its own; what is to be done for a reload is an \
-                            exec-reload";
+                let help = "make it a separate script; write reload commands as exec-reload";
                 self.report.loss((self.file, *line), message, help);
             }
         }
         for (name, line) in &self.script.defaults {
-            let message = format!("`{name}` has its default, whatever is in conf.d");
+            let message = format!("`{name}` has its default, regardless of conf.d");
             let help = "if it is set there, write that value into the stanza";
             self.report.loss((self.file, *line), message, help);
         }
     }
 }
 
-/// Where the script is on a machine that runs it.
+/// Returns the path of the script on the target machine.
 pub(in crate::graph::convert) fn script_path(path: &str) -> String {
     let (folder, name) = path.rsplit_once('/').unwrap_or(("", path));
     if path.starts_with('/') && folder.ends_with("/init.d") {

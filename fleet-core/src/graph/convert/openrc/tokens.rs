@@ -1,58 +1,58 @@
-//! Words of a shell, as far as they can be known without running it.
+//! Shell words, as far as they are known without a shell.
 
 use super::lexer::Lexer;
 
-/// How deep substitutions may stand in one another. No script of a service comes near to that.
-pub(super) const DEEPEST: usize = 100;
+/// Maximum nesting of substitutions, far more than service scripts use.
+pub(super) const MAX_DEPTH: usize = 100;
 
 /// A piece of a word.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Piece {
-    /// These characters.
+    /// Literal characters.
     Text(String),
-    /// The value of a variable.
+    /// A variable.
     Variable {
         /// Its name.
         name: String,
-        /// What stands for it where it has none, as in `${NAME:-text}`.
+        /// Default value, as in `${NAME:-text}`.
         default: Option<String>,
-        /// Whether it has the default from there on (`${NAME:=text}`).
+        /// Whether the default is assigned to the variable (`${NAME:=text}`).
         sets: bool,
-        /// Whether it is in quotes, so that its value is not parted into words.
+        /// Whether it is quoted, so that its value is not split into words.
         quoted: bool,
     },
-    /// What only a shell can know: `$(…)`, `${NAME%…}` and the like.
+    /// Known only to a shell: `$(…)`, `${NAME%…}` and the like.
     Unknown,
 }
 
-/// A word, or a piece of a command's end.
+/// A shell token.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Token {
-    /// A word; an empty one was quoted.
+    /// A word; an empty word was quoted.
     Word(Vec<Piece>),
-    /// A new line or a semicolon: the end of a command.
+    /// A newline or semicolon, which ends a command.
     End,
     /// `&&`, `|`, a redirection and the like: the command is more than its words.
     Operator,
 }
 
-/// The tokens of a text, each with its line.
+/// Returns the tokens of a text with their lines.
 pub(super) fn tokens(text: &str) -> Vec<(usize, Token)> {
-    tokens_until_lost(text).0
+    tokens_until_unknown(text).0
 }
 
-/// The same, and the line from which on they are not to be trusted: a quote there has no end, or a
+/// Returns the tokens and the line from which they are unreliable. There a quote has no end, or a
 /// here-document begins, whose lines are no commands.
-pub(super) fn tokens_until_lost(text: &str) -> (Vec<(usize, Token)>, Option<usize>) {
+pub(super) fn tokens_until_unknown(text: &str) -> (Vec<(usize, Token)>, Option<usize>) {
     let mut lexer = Lexer::new(text);
     let mut tokens = Vec::new();
     while let Some(token) = lexer.next_token() {
         tokens.push(token);
     }
-    (tokens, lexer.lost())
+    (tokens, lexer.unknown_from())
 }
 
-/// The text of a word that is all known.
+/// Returns the text of a word that is fully known.
 pub(super) fn plain(word: &[Piece]) -> Option<String> {
     let texts = word.iter().map(|piece| match piece {
         Piece::Text(text) => Some(text.as_str()),
@@ -120,7 +120,7 @@ mod tests {
             ("a\nb \"c\n$(cat <<x)\n", Some(2)),
             ("a <b $((1 << 2)) '<<' \"<<\" # <<\n", None),
         ] {
-            assert_eq!(tokens_until_lost(text).1, expected, "{text}");
+            assert_eq!(tokens_until_unknown(text).1, expected, "{text}");
         }
     }
 }

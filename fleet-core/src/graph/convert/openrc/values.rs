@@ -1,65 +1,68 @@
-//! Variables of a script as what its service is made of.
+//! Reads variables of a script as settings of its service.
 
 use super::script::Value;
-use super::service::{Own, Why};
+use super::service::{ServiceConverter, UnknownReason};
 use super::tokens::{Piece, Token, tokens};
 use crate::graph::EnvironmentFile;
 
-/// Words, each with its pieces.
+/// Words, each as a list of pieces.
 type Words = Vec<Vec<Piece>>;
 
-impl Own<'_, '_> {
-    /// A variable as one text without others in it.
-    pub(super) fn text(&self, name: &str) -> Result<Option<(usize, String)>, Why> {
+impl ServiceConverter<'_, '_> {
+    /// Returns a variable as text without variables in it.
+    pub(super) fn text(&self, name: &str) -> Result<Option<(usize, String)>, UnknownReason> {
         match self.script.value(name) {
             None => Ok(None),
             Some((_, Value::Text(text))) if text.is_empty() => Ok(None),
             Some((line, Value::Text(text))) if !text.contains('$') => {
                 Ok(Some((line, text.clone())))
             }
-            Some((line, _)) => Err(not_read(line, name)),
+            Some((line, _)) => Err(unknown_value(line, name)),
         }
     }
 
-    pub(super) fn flag(&self, name: &str) -> Result<bool, Why> {
+    pub(super) fn flag(&self, name: &str) -> Result<bool, UnknownReason> {
         let Some((line, text)) = self.text(name)? else { return Ok(false) };
         match text.to_ascii_lowercase().as_str() {
             "yes" | "true" | "on" | "1" => Ok(true),
             "no" | "false" | "off" | "0" => Ok(false),
-            _ => Err(not_read(line, name)),
+            _ => Err(unknown_value(line, name)),
         }
     }
 
-    pub(super) fn number(&self, name: &str) -> Result<Option<u64>, Why> {
+    pub(super) fn number(&self, name: &str) -> Result<Option<u64>, UnknownReason> {
         let Some((line, text)) = self.text(name)? else { return Ok(None) };
-        text.parse().map(Some).map_err(|_| not_read(line, name))
+        text.parse().map(Some).map_err(|_| unknown_value(line, name))
     }
 
-    /// A variable as words of a command.
-    pub(super) fn words(&mut self, name: &str) -> Result<Option<(usize, Vec<String>)>, Why> {
-        let Some((line, words)) = self.parted(name)? else { return Ok(None) };
+    /// Returns a variable as the words of a command.
+    pub(super) fn words(
+        &mut self,
+        name: &str,
+    ) -> Result<Option<(usize, Vec<String>)>, UnknownReason> {
+        let Some((line, words)) = self.split_words(name)? else { return Ok(None) };
         let words: Option<Vec<String>> =
             words.iter().map(|word| self.argument(word, line)).collect();
-        words.map(|words| Some((line, words))).ok_or_else(|| not_read(line, name))
+        words.map(|words| Some((line, words))).ok_or_else(|| unknown_value(line, name))
     }
 
-    /// A variable as words, which a shell reads once more; nothing if there are none.
-    pub(super) fn parted(&self, name: &str) -> Result<Option<(usize, Words)>, Why> {
+    /// Splits a variable into words, as a shell does in a second pass. `None` if there are none.
+    pub(super) fn split_words(&self, name: &str) -> Result<Option<(usize, Words)>, UnknownReason> {
         let Some((line, value)) = self.script.value(name) else { return Ok(None) };
-        let Value::Text(text) = value else { return Err(not_read(line, name)) };
+        let Value::Text(text) = value else { return Err(unknown_value(line, name)) };
         let mut words = Vec::new();
         for (_, token) in tokens(text) {
             match token {
                 Token::Word(word) => words.push(word),
-                // A value goes over several lines.
+                // A value may span several lines.
                 Token::End if !text.contains(';') => {}
-                _ => return Err(not_read(line, name)),
+                _ => return Err(unknown_value(line, name)),
             }
         }
         Ok(Some((line, words)).filter(|(_, words)| !words.is_empty()))
     }
 
-    /// A word as commands of stanzas have it: its variables are those that conf.d may set.
+    /// Converts a word to a command argument of a stanza. Its variables may be set in conf.d.
     fn argument(&mut self, word: &[Piece], line: usize) -> Option<String> {
         let mut text = String::new();
         for piece in word {
@@ -67,8 +70,8 @@ impl Own<'_, '_> {
                 Piece::Text(piece) => text.push_str(&piece.replace('$', "$$")),
                 Piece::Variable { name, default: None, quoted, .. } => {
                     let whole = word.len() == 1 && !quoted;
-                    let spelt = if whole { format!("${name}") } else { format!("${{{name}}}") };
-                    text.push_str(&spelt);
+                    let written = if whole { format!("${name}") } else { format!("${{{name}}}") };
+                    text.push_str(&written);
                     self.take_from_conf_d(name, line);
                 }
                 _ => return None,
@@ -79,8 +82,8 @@ impl Own<'_, '_> {
 
     fn take_from_conf_d(&mut self, name: &str, line: usize) {
         let path = format!("/etc/conf.d/{}", self.unit.name);
-        let message = format!("`{name}` comes from {path}, which no shell reads any more");
-        let help = "write its assignments without variables and commands in them";
+        let message = format!("`{name}` comes from {path}, which is not read by a shell any more");
+        let help = "write its assignments without variables and commands";
         self.report.loss((self.file, line), message, help);
         let file = EnvironmentFile { path, optional: true };
         let files = &mut self.unit.run.exec_environment.environment_files;
@@ -90,6 +93,6 @@ impl Own<'_, '_> {
     }
 }
 
-pub(super) fn not_read(line: usize, name: &str) -> Why {
-    (line, format!("`{name}` has a value that cannot be told from the script"))
+pub(super) fn unknown_value(line: usize, name: &str) -> UnknownReason {
+    (line, format!("the value of `{name}` cannot be determined from the script"))
 }

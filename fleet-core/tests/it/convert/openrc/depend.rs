@@ -45,7 +45,7 @@ fn words_of_depend_become_edges() {
     waits-for: cache
     after: dns, firewall
     + db:4:1 it depends on `db` itself
-    + web:7:1 `clock` is provided by no file, so it is not waited for
+    + web:7:1 no file provides `clock`, so the unit does not wait for it
     ");
 }
 
@@ -57,18 +57,18 @@ fn what_depend_says_and_nobody_can_tell_is_lost() {
     type: virtual
     ---
     + 1:1 there is no `command`, so the unit is virtual
-    - 3:1 keywords say where and how OpenRC runs the service
-    - 4:1 in `depend` something is done that only a shell can do
-    - 4:1 whether `need` counts here, only a shell can tell
-    - 5:1 `need -y` names no single service
-    - 5:1 `need !z` names no single service
-    - 5:1 `need *` names no single service
-    - 6:1 what is behind `need`, only a shell can tell
-    - 6:1 what is behind `need`, only a shell can tell
-    - 7:1 in `depend` something is done that only a shell can do
-    - 7:1 in `depend` something is done that only a shell can do
-    - 8:1 whether `need` counts here, only a shell can tell
-    - 10:1 what is behind `after`, only a shell can tell
+    - 3:1 keywords define where and how OpenRC runs the service
+    - 4:1 `depend` has a command that only a shell can run
+    - 4:1 only a shell can evaluate whether `need` applies
+    - 5:1 `need -y` does not name a single service
+    - 5:1 `need !z` does not name a single service
+    - 5:1 `need *` does not name a single service
+    - 6:1 only a shell can evaluate the arguments of `need`
+    - 6:1 only a shell can evaluate the arguments of `need`
+    - 7:1 `depend` has a command that only a shell can run
+    - 7:1 `depend` has a command that only a shell can run
+    - 8:1 only a shell can evaluate whether `need` applies
+    - 10:1 only a shell can evaluate the arguments of `after`
     ");
 }
 
@@ -76,8 +76,8 @@ fn what_depend_says_and_nobody_can_tell_is_lost() {
 fn a_condition_holds_over_the_end_of_its_line() {
     for condition in ["yesno \"$USE_DB\" &&\n\tneed db", "yesno \"$USE_DB\" && {\n\tneed db\n\t}"] {
         let told = script(&format!("depend() {{\n\t{condition}\n\tneed net\n}}\n"));
-        assert!(told.contains("- 4:1 whether `need` counts here, only a shell can tell"), "{told}");
-        assert!(told.contains("`net` is provided") && !told.contains("`db`"), "{told}");
+        assert!(told.contains("- 4:1 only a shell can evaluate whether `need` applies"), "{told}");
+        assert!(told.contains("no file provides `net`") && !told.contains("`db`"), "{told}");
     }
 }
 
@@ -93,12 +93,15 @@ fn what_is_behind_a_quote_without_an_end_is_lost_aloud() {
         ("name=`web\n", 4),
     ] {
         let told = script(&format!("{daemon}{start}{depend}")).replace("\n    ", " ");
-        assert!(told.contains(&format!("- {line}:1 what `depend` says from here on")), "{told}");
-        let why = format!("- {line}:1 what the script says from here on only a shell can tell");
+        assert!(
+            told.contains(&format!("- {line}:1 only a shell can evaluate `depend` from here on")),
+            "{told}"
+        );
+        let why = format!("- {line}:1 only a shell can evaluate the script from here on");
         assert!(told.contains(&why), "{told}");
         // What is before it is known.
         let told = script(&format!("{daemon}{depend}{start}"));
-        assert!(told.contains("`net` is provided by no file"), "{told}");
+        assert!(told.contains("no file provides `net`"), "{told}");
     }
 }
 
@@ -110,11 +113,11 @@ fn a_function_without_braces_swallows_nothing() {
         "reload()\n\n(\n\tkill 1\n)\ndepend() { need net; }\n",
     ] {
         let told = script(body).replace("\n    ", " ");
-        assert!(told.contains("- 2:1 a line outside of functions does more"), "{told}");
-        assert!(told.contains("`net` is provided by no file"), "{told}");
+        assert!(told.contains("- 2:1 a line outside functions does more"), "{told}");
+        assert!(told.contains("no file provides `net`"), "{told}");
     }
     let told = script("depend()\n(\n\tneed net\n)\n").replace("\n    ", " ");
-    assert!(told.contains("- 2:1 what `depend` says from here on"), "{told}");
+    assert!(told.contains("- 2:1 only a shell can evaluate `depend` from here on"), "{told}");
     // An end too many, or too few.
     for body in ["a()\n}\n}\ndepend() {\n\tneed net\n}\n", "depend() {\n\tneed net\n"] {
         let told = script(body).replace("\n    ", " ");
@@ -128,10 +131,7 @@ fn a_depend_in_a_function_without_an_end_is_lost_from_its_line_on() {
     let told =
         script("start() {\n\techo {\n}\ndepend() {\n\tneed net\n}\nx() {\n\tcat <<EOF\nEOF\n}\n");
     let told = told.replace("\n    ", " ");
-    assert!(
-        told.contains("- 2:1 what `depend` says from here on, only a shell can tell"),
-        "{told}"
-    );
+    assert!(told.contains("- 2:1 only a shell can evaluate `depend` from here on"), "{told}");
 }
 
 #[test]
@@ -152,41 +152,35 @@ fn a_depend_that_need_not_be_there_is_lost() {
         ("function depend\n{\n\tneed one\n}\n", 2),
     ] {
         let told = script(body).replace("\n    ", " ");
-        assert!(told.contains(&format!("- {line}:1 what `depend` says from here on")), "{told}");
+        assert!(
+            told.contains(&format!("- {line}:1 only a shell can evaluate `depend` from here on")),
+            "{told}"
+        );
         assert!(!told.contains("`one`"), "{body}\n{told}");
     }
     for body in ["if a; then b; fi\n", "case $A in\n\ta) b ;;\nesac\n", "{ a; }\n", "a && b\n"] {
         let told = script(&format!("{body}depend() {{\n\tneed one\n}}\n")).replace("\n    ", " ");
-        assert!(told.contains("`one` is provided by no file"), "{body}\n{told}");
-        assert!(!told.contains("what `depend` says"), "{body}\n{told}");
+        assert!(told.contains("no file provides `one`"), "{body}\n{told}");
+        assert!(!told.contains("evaluate `depend`"), "{body}\n{told}");
     }
 }
 
 #[test]
 fn of_several_depends_the_last_counts() {
     let told = script("depend() {\n\tneed one\n}\ndepend() {\n\twant two\n}\n");
-    assert!(
-        told.contains("- 6:1 `two` is provided by no file") && !told.contains("`one`"),
-        "{told}"
-    );
+    assert!(told.contains("- 6:1 no file provides `two`") && !told.contains("`one`"), "{told}");
     // What only a shell can tell takes nothing back.
     let told = script("depend() { need one; }\nfunction depend {\n\twant two\n}\n");
-    assert!(
-        told.contains("- 2:1 `one` is provided by no file") && !told.contains("`two`"),
-        "{told}"
-    );
+    assert!(told.contains("- 2:1 no file provides `one`") && !told.contains("`two`"), "{told}");
     let told = script("depend() { need one; }\ncat <<EOF\ndepend() { want two; }\nEOF\n");
-    assert!(
-        told.contains("- 2:1 `one` is provided by no file") && !told.contains("`two`"),
-        "{told}"
-    );
+    assert!(told.contains("- 2:1 no file provides `one`") && !told.contains("`two`"), "{told}");
 }
 
 #[test]
 fn what_depend_says_before_it_is_lost_counts_and_nothing_after_that() {
     let told = script("depend() {\n\tneed net\n\tcat <<EOF\n\tneed db\nEOF\n\tneed dns\n}\n");
-    assert!(told.contains("- 4:1 what `depend` says from here on"), "{told}");
-    assert!(told.contains("`net` is provided by no file"), "{told}");
+    assert!(told.contains("- 4:1 only a shell can evaluate `depend` from here on"), "{told}");
+    assert!(told.contains("no file provides `net`"), "{told}");
     assert!(!told.contains("`db`") && !told.contains("`dns`"), "{told}");
 }
 
@@ -197,5 +191,5 @@ fn braces_behind_a_word_are_braces_within_a_function() {
     let told = script(&format!("command=/bin/web\npidfile=/run/web.pid\n{body}"));
     assert!(told.contains("exec-start: /bin/web\n"), "{told}");
     let told = script("depend() {\n\tif x; then {\n\t\tneed db\n\t}\n\tfi\n\tneed net\n}\n");
-    assert!(told.contains("`net` is provided by no file") && !told.contains("`db`"), "{told}");
+    assert!(told.contains("no file provides `net`") && !told.contains("`db`"), "{told}");
 }

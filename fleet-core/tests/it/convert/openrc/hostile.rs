@@ -21,17 +21,23 @@ fn has(told: &[String], what: &str) -> bool {
 fn what_is_deep_in_itself_ends_nobody() {
     for open in ["\"$(", "$(\"$(", "\"$((\"$(("] {
         let told = called(&format!("command={}\n", open.repeat(25_000)));
-        assert!(has(&told, "3: what the script says from here on"), "{open} {told:?}");
+        assert!(
+            has(&told, "3: only a shell can evaluate the script from here on"),
+            "{open} {told:?}"
+        );
         let closed = open.repeat(50);
         let told = called(&format!("command={closed}\n"));
-        assert!(has(&told, "3: what the script says from here on"), "{open} {told:?}");
+        assert!(
+            has(&told, "3: only a shell can evaluate the script from here on"),
+            "{open} {told:?}"
+        );
     }
     let (open, close) = ("\"$(x ".repeat(150), ")\"".repeat(150));
     let told = called(&format!("command={open}{close}\n"));
-    assert!(has(&told, "3: what the script says from here on"), "{told:?}");
+    assert!(has(&told, "3: only a shell can evaluate the script from here on"), "{told:?}");
     let (open, close) = ("\"$(x ".repeat(90), ")\"".repeat(90));
     let told = called(&format!("command={open}{close}\n"));
-    assert!(has(&told, "3: `command` has a value that cannot be told"), "{told:?}");
+    assert!(has(&told, "3: the value of `command` cannot be determined"), "{told:?}");
 }
 
 #[test]
@@ -41,7 +47,8 @@ fn defaults_of_defaults_end_nobody() {
     };
     for (depth, close) in [(101, "}"), (20_000, "}"), (20_000, "")] {
         let told = called(&deep(depth, close));
-        let why = if close.is_empty() { "what the script says" } else { "`command` has a value" };
+        let why =
+            if close.is_empty() { "only a shell can evaluate" } else { "the value of `command`" };
         assert!(has(&told, &format!("3: {why}")), "{depth} {told:?}");
     }
     let told = super::script(&format!("pidfile=/run/web.pid\n{}", deep(99, "}")));
@@ -53,5 +60,5 @@ fn defaults_of_defaults_end_nobody() {
 fn values_that_double_with_each_line_end_somewhere() {
     let told =
         called(&format!("command=/bin/web\n{}", "command=\"$command$command\"\n".repeat(40)));
-    assert!(has(&told, "43: `command` has a value that cannot be told"), "{told:?}");
+    assert!(has(&told, "43: the value of `command` cannot be determined"), "{told:?}");
 }
