@@ -53,7 +53,7 @@ impl Adjacency {
         self.rank.len()
     }
 
-    /// Whether no ordering edges form a cycle.
+    /// Returns whether no ordering edges form a cycle.
     pub(super) fn is_acyclic(&self) -> bool {
         self.order.len() == self.rank.len()
     }

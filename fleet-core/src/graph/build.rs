@@ -73,7 +73,8 @@ impl Graph {
         }
     }
 
-    /// Whether the graph shares all units with `other` and its targets have the same providers.
+    /// Returns whether the graph shares all units with `other` and its targets have the same
+    /// providers.
     pub(super) fn is_same_as(&self, other: &Self) -> bool {
         let mut units = self.units.iter().zip(&other.units);
         self.units.len() == other.units.len()

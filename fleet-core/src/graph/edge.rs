@@ -36,13 +36,14 @@ impl EdgeKind {
         }
     }
 
-    /// Whether the dependency is needed when the dependent is.
+    /// Returns whether the dependency is needed when the dependent is.
     #[must_use]
     pub fn requires(self) -> bool {
         self != Self::After
     }
 
-    /// Whether starts and stops are ordered along the edge. Cycles of such edges are not allowed.
+    /// Returns whether starts and stops are ordered along the edge. Cycles of such edges are not
+    /// allowed.
     #[must_use]
     pub fn orders(self) -> bool {
         self != Self::Pulls

@@ -108,7 +108,7 @@ pub struct ResourceLimits {
 }
 
 impl ResourceLimits {
-    /// Whether no limit is set.
+    /// Returns whether no limit is set.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         *self == Self::default()

@@ -116,7 +116,7 @@ impl ObservedUnit {
         (self.attempts, self.failures) = (0, 0);
     }
 
-    /// Whether nothing has been observed of the unit.
+    /// Returns whether nothing has been observed of the unit.
     #[must_use]
     pub fn is_default(&self) -> bool {
         *self == Self::default()

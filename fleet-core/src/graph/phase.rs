@@ -122,13 +122,13 @@ pub enum StopOutcome {
 }
 
 impl Phase {
-    /// Whether the unit is active.
+    /// Returns whether the unit is active.
     #[must_use]
     pub fn is_active(self) -> bool {
         matches!(self, Self::Active(_))
     }
 
-    /// Whether the unit has, or may have, processes to stop.
+    /// Returns whether the unit has, or may have, processes to stop.
     #[must_use]
     pub fn is_busy(self) -> bool {
         matches!(self, Self::Starting | Self::Active(_) | Self::Stopping)

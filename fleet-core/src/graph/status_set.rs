@@ -14,13 +14,13 @@ pub struct StatusSet {
 }
 
 impl StatusSet {
-    /// Whether the set is empty.
+    /// Returns whether the set is empty.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.codes.is_empty() && self.signals.is_empty()
     }
 
-    /// Whether the set contains this exit.
+    /// Returns whether the set contains this exit.
     #[must_use]
     pub fn contains(&self, exit: Exit) -> bool {
         match exit {

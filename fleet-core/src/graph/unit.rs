@@ -104,14 +104,14 @@ impl InitUnit {
         }
     }
 
-    /// Whether the unit runs nothing.
+    /// Returns whether the unit runs nothing.
     #[must_use]
     pub fn is_virtual(&self) -> bool {
         self.kind == ServiceType::Virtual
     }
 
-    /// Whether a running unit must be restarted to become `other`. That is so if its type or its
-    /// commands differ; other settings apply without a restart.
+    /// Returns whether a running unit must be restarted to become `other`. That is so if its type
+    /// or its commands differ; other settings apply without a restart.
     #[must_use]
     pub fn needs_restart_for(&self, other: &Self) -> bool {
         self.kind != other.kind || self.run != other.run

@@ -108,7 +108,7 @@ pub fn convert_with(
 }
 
 impl Conversion {
-    /// Whether nothing is lost; remarks do not count.
+    /// Returns whether nothing is lost; remarks do not count.
     #[must_use]
     pub fn is_exact(&self) -> bool {
         self.notes.iter().all(|note| note.severity == NoteSeverity::Remark)

@@ -181,7 +181,7 @@ fn remark_specifiers(
     }
 }
 
-/// Whether the value contains the specifier; `%%` is a percent sign.
+/// Returns whether the value contains the specifier; `%%` is a percent sign.
 fn has_specifier(value: &str, letter: char) -> bool {
     let mut chars = value.chars();
     while let Some(char) = chars.next() {
@@ -238,7 +238,7 @@ fn accepted(
     }
 }
 
-/// Whether the unit keeps its meaning without the option.
+/// Returns whether the unit keeps its meaning without the option.
 fn is_droppable(refusal: &UnitRefusal) -> bool {
     let Some(position) = &refusal.position else { return false };
     let (section, name) = position.option.split_once('.').unwrap_or_default();

@@ -117,7 +117,7 @@ fn header(text: &str) -> Header {
     fields
 }
 
-/// Whether the header has its end mark.
+/// Returns whether the header has its end mark.
 fn has_end(text: &str) -> bool {
     text.lines().skip_while(|line| line.trim_end() != BEGIN).any(|line| line.trim_end() == END)
 }

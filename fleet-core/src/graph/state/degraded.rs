@@ -43,12 +43,12 @@ impl DegradedFlags {
         }
     }
 
-    /// Whether a unit is degraded.
+    /// Returns whether a unit is degraded.
     pub(super) fn is_degraded(&self, at: u32) -> bool {
         self.units[at as usize].degraded
     }
 
-    /// Whether a unit is a reason for its dependents of this kind to be degraded.
+    /// Returns whether a unit is a reason for its dependents of this kind to be degraded.
     pub(super) fn is_reason(&self, at: u32, kind: EdgeKind) -> bool {
         let health = self.units[at as usize];
         (!health.works && kind.requires()) || (health.degraded && spreads(kind))
@@ -107,14 +107,14 @@ impl DegradedFlags {
 }
 
 impl Health {
-    /// Whether the flag has to change.
+    /// Returns whether the flag has to change.
     fn is_due(self) -> bool {
         self.degraded != (self.active && self.reasons > 0)
     }
 }
 
-/// Whether the flag spreads along edges of this kind. Edges without an order may form cycles, in
-/// which all units would keep each other degraded.
+/// Returns whether the flag spreads along edges of this kind. Edges without an order may form
+/// cycles, in which all units would keep each other degraded.
 fn spreads(kind: EdgeKind) -> bool {
     kind.requires() && kind.orders()
 }

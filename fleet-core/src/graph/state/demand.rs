@@ -32,7 +32,7 @@ pub(super) struct Components {
 }
 
 impl Demand {
-    /// Whether demand from outside its component makes the unit needed.
+    /// Returns whether demand from outside its component makes the unit needed.
     pub(super) fn is_required(&self) -> bool {
         self.masks == 0 && (self.wanted > 0 || self.support > 0)
     }
@@ -90,7 +90,7 @@ impl Components {
         self.of.get(&at).map(|&number| &*self.all[number])
     }
 
-    /// Whether two units belong to one component.
+    /// Returns whether two units belong to one component.
     pub(super) fn same_component(&self, one: u32, other: u32) -> bool {
         let component = self.of.get(&one);
         component.is_some() && component == self.of.get(&other)

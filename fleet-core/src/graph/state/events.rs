@@ -170,7 +170,7 @@ impl InitState {
         self.node(at).observed.outcome == Some(StopOutcome::SelfInitiated)
     }
 
-    /// Whether a readiness message makes the unit active. A oneshot is active only once its
+    /// Returns whether a readiness message makes the unit active. A oneshot is active only once its
     /// commands have ended.
     fn signals_readiness(&self, at: u32) -> bool {
         !matches!(self.running_definition(at).kind, ServiceType::Oneshot { .. })
@@ -184,9 +184,9 @@ impl InitState {
 }
 
 impl InitUnit {
-    /// Whether this exit of the main process is a success. A oneshot that was killed by a signal
-    /// did not finish its work. Every known exit is a success if failures of all start commands are
-    /// ignored.
+    /// Returns whether this exit of the main process is a success. A oneshot that was killed by a
+    /// signal did not finish its work. Every known exit is a success if failures of all start
+    /// commands are ignored.
     #[must_use]
     pub fn is_success(&self, exit: Exit) -> bool {
         let is_oneshot = matches!(self.kind, ServiceType::Oneshot { .. });
@@ -202,7 +202,7 @@ impl InitUnit {
             }
     }
 
-    /// Whether the unit stays active after a successful exit of its main process.
+    /// Returns whether the unit stays active after a successful exit of its main process.
     #[must_use]
     pub fn stays_active(&self) -> bool {
         match self.kind {

@@ -29,19 +29,19 @@ pub(super) struct DependencyEffect {
 }
 
 impl NeighbourView {
-    /// Whether the unit is active and not about to stop.
+    /// Returns whether the unit is active and not about to stop.
     pub(super) fn stays_active(self) -> bool {
         self.active && !self.must_stop
     }
 
-    /// Whether waiting for this unit is over. A unit that is active and about to stop has to be
-    /// waited for again. Otherwise the order of a plan's steps would decide whether a waiting unit
-    /// starts.
+    /// Returns whether waiting for this unit is over. A unit that is active and about to stop has
+    /// to be waited for again. Otherwise the order of a plan's steps would decide whether a waiting
+    /// unit starts.
     pub(super) fn is_settled(self) -> bool {
         self.stays_active() || self.failed || self.ended || self.blocked || self.masked
     }
 
-    /// Whether the unit fulfils its dependents.
+    /// Returns whether the unit fulfils its dependents.
     pub(super) fn works(self) -> bool {
         self.active || self.ended
     }
@@ -72,9 +72,9 @@ impl NeighbourView {
         (self.stopping, self.must_stop)
     }
 
-    /// Whether this unit, as a dependent, has to be gone before its dependency stops. A starting or
-    /// active unit with `depends-on` has to stop too if its dependency must, so it is covered by
-    /// `must_stop`.
+    /// Returns whether this unit, as a dependent, has to be gone before its dependency stops. A
+    /// starting or active unit with `depends-on` has to stop too if its dependency must, so it is
+    /// covered by `must_stop`.
     pub(super) fn delays_stop_of(self, kind: EdgeKind) -> bool {
         kind.orders() && (self.must_stop || self.stopping)
     }

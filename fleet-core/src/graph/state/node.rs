@@ -126,19 +126,19 @@ impl Node {
         }
     }
 
-    /// Whether the unit's result, or that of its current stop, expires when the requested targets
-    /// change.
+    /// Returns whether the unit's result, or that of its current stop, expires when the requested
+    /// targets change.
     pub(super) fn result_expires(&self) -> bool {
         !self.needed && matches!(self.observed.phase, Phase::Failed | Phase::Stopping)
     }
 
-    /// Whether the unit starts again after this run, whatever the result.
+    /// Returns whether the unit starts again after this run, whatever the result.
     pub(super) fn restarts_after_stop(&self) -> bool {
         self.definition_changed || self.observed.restart_requested
     }
 
-    /// Whether the result has no use any more because the unit is not needed. A failure to stop is
-    /// kept until the requested targets change.
+    /// Returns whether the result has no use any more because the unit is not needed. A failure to
+    /// stop is kept until the requested targets change.
     fn result_is_obsolete(&self) -> bool {
         let kept = matches!(
             self.observed.cause,

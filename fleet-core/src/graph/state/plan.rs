@@ -24,7 +24,7 @@ impl InitState {
         actions
     }
 
-    /// Whether no action is pending and no unit is starting or stopping.
+    /// Returns whether no action is pending and no unit is starting or stopping.
     #[must_use]
     pub fn is_settled(&self) -> bool {
         let queues = &self.queues;

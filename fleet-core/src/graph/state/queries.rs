@@ -43,8 +43,8 @@ impl InitState {
         })
     }
 
-    /// Whether a unit is inactive and stays so, because it is masked or not needed. `None` where
-    /// [`status`](Self::status) is. It is cheaper than a full status, which computes the wait
+    /// Returns whether a unit is inactive and stays so, because it is masked or not needed. `None`
+    /// where [`status`](Self::status) is. It is cheaper than a full status, which computes the wait
     /// reason.
     #[must_use]
     pub fn stays_inactive(&self, unit: &Name) -> Option<bool> {
@@ -52,13 +52,13 @@ impl InitState {
         Some(node.observed.phase == Phase::Inactive && (node.masked || !node.needed))
     }
 
-    /// Whether a unit is inactive.
+    /// Returns whether a unit is inactive.
     #[must_use]
     pub fn is_inactive(&self, unit: &Name) -> bool {
         self.find(unit).is_some_and(|at| self.node(at).observed.phase == Phase::Inactive)
     }
 
-    /// Whether a reload is requested that has not begun.
+    /// Returns whether a reload is requested that has not begun.
     #[must_use]
     pub fn has_pending_reload(&self, unit: &Name) -> bool {
         self.find(unit).is_some_and(|at| self.node(at).observed.reload_requested)
@@ -76,7 +76,7 @@ impl InitState {
         self.changed.take().into_iter().map(|at| self.node(at).unit.name.clone()).collect()
     }
 
-    /// Whether a target is active only because its unit provides other needed targets.
+    /// Returns whether a target is active only because its unit provides other needed targets.
     #[must_use]
     pub fn is_coincidental(&self, target: &Target) -> bool {
         let Some(at) = self.provider(target).filter(|&at| self.node(at).needed) else {
@@ -168,7 +168,7 @@ impl InitState {
     }
 }
 
-/// Whether the unit has a status.
+/// Returns whether the unit has a status.
 fn is_visible(node: &Node) -> bool {
     !node.orphan || node.observed.phase.is_busy() || node.observed.processes
 }
@@ -210,7 +210,7 @@ fn retry(node: &Node) -> Retry {
 }
 
 impl UnitAction {
-    /// Whether the action starts a new incarnation.
+    /// Returns whether the action starts a new incarnation.
     #[must_use]
     pub fn is_start(&self) -> bool {
         self.kind == ActionKind::Start

@@ -40,7 +40,7 @@ impl Node {
         }
     }
 
-    /// Whether a restart now would exceed the start rate limit.
+    /// Returns whether a restart now would exceed the start rate limit.
     pub(super) fn exceeds_start_limit(&self, now: Timestamp) -> bool {
         let RestartLimit::Starts { burst, interval } = self.unit.restart.limit else {
             return false;
@@ -74,7 +74,7 @@ impl Node {
 }
 
 impl Restart {
-    /// Whether the policy restarts a unit after this result. `exit` is the exit of the main
+    /// Returns whether the policy restarts a unit after this result. `exit` is the exit of the main
     /// process, whether it caused the failure or not.
     #[must_use]
     pub fn applies(&self, cause: Option<FailureCause>, exit: Option<Exit>) -> bool {
@@ -140,13 +140,13 @@ fn of_nanos(nanos: u128) -> Option<Duration> {
 }
 
 impl FailureCause {
-    /// Whether a process exited with a failure status, or could not be executed.
+    /// Returns whether a process exited with a failure status, or could not be executed.
     fn is_bad_status(self) -> bool {
         let status = matches!(self, Self::Exit(Exit::Status(_)) | Self::Script(Exit::Status(_)));
         status || self == Self::Spawn
     }
 
-    /// Whether a signal killed a process, or may have: its status is unknown.
+    /// Returns whether a signal killed a process, or may have: its status is unknown.
     fn is_signal(self) -> bool {
         let main = matches!(self, Self::Exit(Exit::Signal(_) | Exit::Unknown));
         main || matches!(self, Self::Script(Exit::Signal(_)))

@@ -307,7 +307,7 @@ fn deadline_after(now: Timestamp, most: Duration) -> Timestamp {
     now.after(most.max(Duration::from_millis(1)))
 }
 
-/// Whether a unit without processes needs no stop commands.
+/// Returns whether a unit without processes needs no stop commands.
 fn needs_no_stop(observed: &ObservedUnit) -> bool {
     let runs_nothing = |unit: &InitUnit| unit.run.stop.is_empty() && unit.run.stop_post.is_empty();
     let is_virtual = observed.definition.as_deref().is_some_and(InitUnit::is_virtual);
@@ -316,7 +316,7 @@ fn needs_no_stop(observed: &ObservedUnit) -> bool {
 }
 
 impl InitUnit {
-    /// Whether the unit has a main process whose exit decides about the unit.
+    /// Returns whether the unit has a main process whose exit decides about the unit.
     pub(super) fn has_main(&self) -> bool {
         !matches!(self.kind, ServiceType::BackgroundScripted | ServiceType::Virtual)
     }

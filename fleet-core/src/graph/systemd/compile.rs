@@ -140,7 +140,7 @@ impl<'a> Compiler<'a> {
         }
     }
 
-    /// Whether systemd reads this section in a unit of this type.
+    /// Returns whether systemd reads this section in a unit of this type.
     fn has(&self, section: &str) -> bool {
         match section {
             "Unit" | "Install" => true,

@@ -148,7 +148,7 @@ fn output(value: &str, unit: &ValueContext<'_>) -> Result<Option<ExecOutput>, St
     }
 }
 
-/// Whether the text is a valid variable name.
+/// Returns whether the text is a valid variable name.
 fn is_variable(name: &str) -> bool {
     let starts = name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_');
     starts && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')

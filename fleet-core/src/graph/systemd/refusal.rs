@@ -59,7 +59,7 @@ impl OptionPosition {
         Self { line, column, option: format!("{section}.{name}") }
     }
 
-    /// Whether this is the position of that option.
+    /// Returns whether this is the position of that option.
     pub(super) fn is_of(&self, section: &str, name: &str) -> bool {
         self.option.split_once('.') == Some((section, name))
     }

@@ -70,7 +70,7 @@ impl Restarts {
         }
     }
 
-    /// Whether an option for growing delays has no effect.
+    /// Returns whether an option for growing delays has no effect.
     pub(super) fn has_unused_growth(&self) -> bool {
         let grows = matches!(self.policy().growth, DelayGrowth::Steps(_));
         !grows && (self.steps.is_some_and(|steps| steps > 0) || self.max_delay.is_some())

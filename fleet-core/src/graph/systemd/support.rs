@@ -29,7 +29,7 @@ pub enum Support {
 pub(super) type Group = (Support, &'static [&'static str]);
 
 impl Support {
-    /// Whether the value is neutral, so that the option can be ignored.
+    /// Returns whether the value is neutral, so that the option can be ignored.
     pub(super) fn is_neutral(self, value: &str) -> bool {
         let Self::RefusedUnless(neutral, _) = self else { return false };
         let is_no = neutral.contains(&"no") && parse_bool(value) == Some(false);

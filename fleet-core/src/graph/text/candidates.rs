@@ -59,7 +59,7 @@ fn placeholder_name(number: u64) -> Name {
     Name::new(&format!("unnamed-{number}")).expect("letters, a dash and digits make a name")
 }
 
-/// Whether the provided targets of all units are known.
+/// Returns whether the provided targets of all units are known.
 fn is_complete(files: &FileSet) -> bool {
     let lost = |code| matches!(code, Code::OutsideStanza | Code::TooLarge);
     !files.stanzas.iter().any(|(_, stanza)| stanza.provides_incomplete)

@@ -197,7 +197,8 @@ fn arguments(command: &Command) -> impl Iterator<Item = String> {
     kept.map(move |word| if verbatim { word.clone() } else { plain(word) })
 }
 
-/// Whether systemd takes the word for a variable with an invalid name, which expands to nothing.
+/// Returns whether systemd takes the word for a variable with an invalid name, which expands to
+/// nothing.
 fn is_default(word: &str) -> bool {
     let name = word.strip_prefix('$').filter(|name| !name.starts_with(['{', '$']));
     name.is_some_and(|name| !is_variable(name))

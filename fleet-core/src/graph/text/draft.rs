@@ -79,7 +79,7 @@ impl Draft {
     }
 }
 
-/// Whether a command may use the variable: `MAINPID`, or a variable that the stanza sets.
+/// Returns whether a command may use the variable: `MAINPID`, or a variable that the stanza sets.
 pub(super) fn sets_variable(run: &Run, name: &str) -> bool {
     let around = &run.exec_environment;
     name == "MAINPID"

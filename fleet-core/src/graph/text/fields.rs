@@ -81,7 +81,7 @@ impl Reader<'_> {
         }
     }
 
-    /// Whether all characters of a line are allowed. Reports the first that is not.
+    /// Returns whether all characters of a line are allowed. Reports the first that is not.
     fn characters(&mut self, line: Line<'_>) -> bool {
         let bad = |byte: &u8| (*byte < b' ' && *byte != b'\t') || *byte == 0x7f;
         let control = line.text.iter().position(bad);

@@ -131,7 +131,7 @@ impl FileSet {
         self.stanzas.iter().filter_map(|(_, stanza)| stanza.unit.as_ref())
     }
 
-    /// Whether there are no errors.
+    /// Returns whether there are no errors.
     #[must_use]
     pub fn is_valid(&self) -> bool {
         self.diagnostics.iter().flatten().all(|it| it.severity() < Severity::Error)

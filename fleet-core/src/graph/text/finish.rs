@@ -92,7 +92,7 @@ pub(super) fn edges(written: &[(EdgeKind, Target, Span)]) -> Vec<(EdgeKind, Targ
     edges
 }
 
-/// Whether the kind both requires and orders.
+/// Returns whether the kind both requires and orders.
 fn is_strong(kind: EdgeKind) -> bool {
     kind.requires() && kind.orders()
 }

@@ -73,7 +73,7 @@ fn folding(key: &str) -> Folding {
     }
 }
 
-/// Whether the key begins a stanza.
+/// Returns whether the key begins a stanza.
 fn is_start(key: &str) -> bool {
     matches!(key, "unit" | "name")
 }

@@ -247,7 +247,7 @@ impl<'a> SystemCheck<'a> {
     }
 }
 
-/// Whether another unit requires this one.
+/// Returns whether another unit requires this one.
 fn is_needed_by_any(graph: &Graph, unit: &Name) -> bool {
     graph.dependents(unit).iter().any(|(kind, _)| kind.requires())
 }

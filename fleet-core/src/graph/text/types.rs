@@ -81,7 +81,7 @@ impl Types {
         Self(self.0 & !word.alone().0)
     }
 
-    /// Whether the set contains a type.
+    /// Returns whether the set contains a type.
     pub(super) fn contains(self, word: TypeWord) -> bool {
         self.0 & word.alone().0 != 0
     }

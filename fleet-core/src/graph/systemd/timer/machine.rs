@@ -63,7 +63,7 @@ impl TimerPhase {
         }
     }
 
-    /// Whether the timer is active.
+    /// Returns whether the timer is active.
     #[must_use]
     pub const fn is_active(self) -> bool {
         matches!(self, Self::Waiting | Self::Running | Self::Elapsed)

@@ -37,13 +37,13 @@ pub struct NextElapse {
 }
 
 impl NextElapse {
-    /// Whether the timer never elapses.
+    /// Returns whether the timer never elapses.
     #[must_use]
     pub fn is_never(self) -> bool {
         self == Self::default()
     }
 
-    /// Whether the time has passed.
+    /// Returns whether the time has passed.
     #[must_use]
     pub fn has_elapsed(self, now: DualTimestamp) -> bool {
         self.clock.is_some_and(|at| at <= now.clock) || self.wall.is_some_and(|at| at <= now.wall)
@@ -70,8 +70,8 @@ impl Timer {
         NextElapse { clock: clock.min().map(later), wall: wall.min().map(later) }
     }
 
-    /// Whether the timer may elapse later without an elapse scheduled now, because its unit may
-    /// start otherwise.
+    /// Returns whether the timer may elapse later without an elapse scheduled now, because its unit
+    /// may start otherwise.
     pub(super) fn follows_unit(&self) -> bool {
         let follows = |trigger: &Trigger| {
             matches!(trigger, Trigger::After(TimerBase::UnitActive | TimerBase::UnitInactive, _))

@@ -62,12 +62,12 @@ impl Key {
         Self { name, types, form, read, write }
     }
 
-    /// Whether the value may have continuation lines.
+    /// Returns whether the value may have continuation lines.
     pub(super) fn folds(&self) -> bool {
         matches!(self.form, Form::Fold | Form::Folds)
     }
 
-    /// Whether the key may be repeated.
+    /// Returns whether the key may be repeated.
     pub(super) fn repeats(&self) -> bool {
         matches!(self.form, Form::Lines | Form::Folds)
     }

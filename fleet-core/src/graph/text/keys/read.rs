@@ -208,7 +208,7 @@ pub(super) fn variables(value: &Value, problems: &mut Problems) -> Vec<String> {
     valid.map(|(item, _)| item.to_owned()).collect()
 }
 
-/// Whether the text is a variable name. Reports an error if not.
+/// Returns whether the text is a variable name. Reports an error if not.
 pub(super) fn variable(text: &str, span: Span, problems: &mut Problems) -> bool {
     let valid = is_variable(text);
     if !valid {
@@ -219,7 +219,7 @@ pub(super) fn variable(text: &str, span: Span, problems: &mut Problems) -> bool 
     valid
 }
 
-/// Whether the text is a variable name.
+/// Returns whether the text is a variable name.
 pub(in crate::graph::text) fn is_variable(text: &str) -> bool {
     let starts = text.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_');
     starts && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
