@@ -24,11 +24,11 @@ impl Clock {
         Timestamp::from_millis(0).after(self.origin.elapsed())
     }
 
-    /// Waits until `moment`, or forever if it is `None`.
-    pub(crate) async fn wait_until(self, moment: Option<Timestamp>) {
-        match moment {
-            Some(moment) => {
-                let after = Duration::from_millis(moment.as_millis());
+    /// Waits until `deadline`, or forever if it is `None`.
+    pub(crate) async fn wait_until(self, deadline: Option<Timestamp>) {
+        match deadline {
+            Some(deadline) => {
+                let after = Duration::from_millis(deadline.as_millis());
                 let Some(instant) = self.origin.checked_add(after) else {
                     return std::future::pending().await;
                 };

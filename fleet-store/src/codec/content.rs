@@ -1,4 +1,4 @@
-//! Pure: the stored form of a unit file's bytes: a line that says the format, then the bytes.
+//! Pure: the stored form of a unit file's bytes: a line with the format, then the bytes.
 
 use super::{CodecError, FORMAT, format_error};
 use crate::ContentId;

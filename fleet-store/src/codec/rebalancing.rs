@@ -10,57 +10,63 @@ use super::{CodecError, FORMAT, decode, encode, parse, wire};
 #[derive(Serialize, Deserialize)]
 struct WireRebalancing<'a> {
     v: u32,
-    at_once: u32,
+    max_in_flight: u32,
     gain: u32,
     min_available: u32,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    most: Option<u32>,
+    max_moves: Option<u32>,
     moved: u32,
     #[serde(borrow)]
-    moving: Vec<WireMoving<'a>>,
+    moves: Vec<WireMove<'a>>,
 }
 
 #[derive(Serialize, Deserialize)]
-struct WireMoving<'a> {
+struct WireMove<'a> {
     #[serde(borrow)]
     unit: Cow<'a, str>,
     #[serde(borrow)]
     from: Cow<'a, str>,
     #[serde(borrow)]
     to: Cow<'a, str>,
-    up: bool,
+    was_active: bool,
 }
 
 wire!(WireRebalancing<'_>);
 
 /// Encodes the request. The encoding is deterministic, because conditions compare it.
-pub(crate) fn encode_rebalancing(order: &Rebalancing) -> Vec<u8> {
-    let RebalanceLimits { max_in_flight: at_once, gain, min_available, max_moves: most } =
-        order.limits;
-    let moving = order.moves.iter().map(|(unit, moving)| WireMoving {
+pub(crate) fn encode_rebalancing(request: &Rebalancing) -> Vec<u8> {
+    let RebalanceLimits { max_in_flight, gain, min_available, max_moves } = request.limits;
+    let moves = request.moves.iter().map(|(unit, it)| WireMove {
         unit: unit.as_str().into(),
-        from: moving.from.as_str().into(),
-        to: moving.to.as_str().into(),
-        up: moving.was_active,
+        from: it.from.as_str().into(),
+        to: it.to.as_str().into(),
+        was_active: it.was_active,
     });
-    let (moved, moving) = (order.moved, moving.collect());
-    encode(&WireRebalancing { v: FORMAT, at_once, gain, min_available, most, moved, moving })
+    encode(&WireRebalancing {
+        v: FORMAT,
+        max_in_flight,
+        gain,
+        min_available,
+        max_moves,
+        moved: request.moved,
+        moves: moves.collect(),
+    })
 }
 
 pub(crate) fn decode_rebalancing(bytes: &[u8]) -> Result<Rebalancing, CodecError> {
     let wire: WireRebalancing<'_> = decode(bytes)?;
-    let moving = wire.moving.iter().map(|it| {
+    let moves = wire.moves.iter().map(|it| {
         let from = parse(&it.from, "a machine ID")?;
         let to = parse(&it.to, "a machine ID")?;
-        Ok((parse(&it.unit, "a unit's name")?, InFlightMove { from, to, was_active: it.up }))
+        Ok((
+            parse(&it.unit, "a unit's name")?,
+            InFlightMove { from, to, was_active: it.was_active },
+        ))
     });
-    let WireRebalancing { at_once, gain, min_available, most, moved, .. } = wire;
-    let moving = moving.collect::<Result<_, CodecError>>()?;
-    Ok(Rebalancing {
-        limits: RebalanceLimits { max_in_flight: at_once, gain, min_available, max_moves: most },
-        moved,
-        moves: moving,
-    })
+    let moves = moves.collect::<Result<_, CodecError>>()?;
+    let WireRebalancing { max_in_flight, gain, min_available, max_moves, moved, .. } = wire;
+    let limits = RebalanceLimits { max_in_flight, gain, min_available, max_moves };
+    Ok(Rebalancing { limits, moved, moves })
 }
 
 #[cfg(test)]
@@ -68,10 +74,11 @@ mod tests {
     use super::*;
 
     const FULL: &str = concat!(
-        r#"{"v":1,"at_once":3,"gain":1,"min_available":2,"most":9,"moved":4,"moving":["#,
-        r#"{"unit":"a.service","from":"m1","to":"m2","up":true}]}"#,
+        r#"{"v":1,"max_in_flight":3,"gain":1,"min_available":2,"max_moves":9,"moved":4,"moves":["#,
+        r#"{"unit":"a.service","from":"m1","to":"m2","was_active":true}]}"#,
     );
-    const NEW: &str = r#"{"v":1,"at_once":1,"gain":0,"min_available":0,"moved":0,"moving":[]}"#;
+    const NEW: &str =
+        r#"{"v":1,"max_in_flight":1,"gain":0,"min_available":0,"moved":0,"moves":[]}"#;
 
     #[test]
     fn rebalancing_request_round_trips() {

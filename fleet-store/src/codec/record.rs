@@ -98,7 +98,7 @@ struct WireLineage {
     id: String,
     /// Base from which epochs and generations are counted.
     #[serde(default, skip_serializing_if = "is_zero")]
-    beginning: u64,
+    epoch_base: u64,
 }
 
 fn is_zero(number: &u64) -> bool {
@@ -219,13 +219,13 @@ pub(crate) fn encode_lineage(lineage: &Lineage) -> Vec<u8> {
     encode(&WireLineage {
         v: LAYOUT_FORMAT,
         id: lineage.to_string(),
-        beginning: lineage.epoch_base(),
+        epoch_base: lineage.epoch_base(),
     })
 }
 
 pub(crate) fn decode_lineage(bytes: &[u8]) -> Result<Lineage, CodecError> {
     let wire: WireLineage = decode(bytes)?;
-    Ok(parse::<Lineage>(&wire.id, "a lineage")?.with_epoch_base(wire.beginning))
+    Ok(parse::<Lineage>(&wire.id, "a lineage")?.with_epoch_base(wire.epoch_base))
 }
 
 pub(crate) fn encode_text(value: &str) -> Vec<u8> {

@@ -14,7 +14,7 @@ struct WireState<'a> {
     #[serde(borrow)]
     hash: Cow<'a, str>,
     #[serde(borrow)]
-    asked: Cow<'a, str>,
+    requested: Cow<'a, str>,
     epoch: u64,
     generation: u64,
     #[serde(borrow)]
@@ -53,7 +53,7 @@ pub(crate) fn encode_state(state: &UnitState) -> Vec<u8> {
     encode(&WireState {
         v: FORMAT,
         hash: state.hash.to_string().into(),
-        asked: state.requested.as_str().into(),
+        requested: state.requested.as_str().into(),
         epoch: state.epoch.0,
         generation: state.generation.0,
         load: systemd.load.as_str().into(),
@@ -86,7 +86,7 @@ pub(crate) fn decode_state(
         unit,
         machine,
         hash: parse(&wire.hash, "a unit file's hash")?,
-        requested: parse::<TargetState>(&wire.asked, "a state")?,
+        requested: parse::<TargetState>(&wire.requested, "a state")?,
         epoch: Epoch(wire.epoch),
         generation: Generation(wire.generation),
         systemd,

@@ -112,7 +112,9 @@ impl Client {
     {
         let endpoint = &self.endpoints[at];
         // A failed authentication means that the call itself was not made.
-        self.with_timeout(endpoint, endpoint.authenticate()).await.map_err(Failure::as_not_done)?;
+        self.with_timeout(endpoint, endpoint.authenticate())
+            .await
+            .map_err(Failure::into_not_done)?;
         self.with_timeout(endpoint, one(endpoint.clone())).await
     }
 

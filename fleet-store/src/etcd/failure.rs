@@ -100,7 +100,7 @@ impl Failure {
     }
 
     /// Converts the failure of a preparatory call: the actual call was not made.
-    pub(super) fn as_not_done(mut self) -> Self {
+    pub(super) fn into_not_done(mut self) -> Self {
         if self.kind == FailureKind::Ambiguous {
             self.kind = FailureKind::NotDone;
         }

@@ -281,7 +281,7 @@ impl Mirror {
         self.shared.read(|state| state.view.superseded())
     }
 
-    /// Where the placements of a unit are stored, as far as the mirror knows.
+    /// Returns the stored placements of a unit, as far as the mirror knows.
     pub(crate) fn placements_of(&self, unit: &UnitName) -> UnitPlacements {
         self.shared.read(|state| state.view.placements_of(unit))
     }

@@ -70,12 +70,12 @@ impl GroupCommit {
     /// Waits until as many transactions are queued as had `responded`. Gives up after one round of
     /// the scheduler in which none arrives, or after two such rounds in a row if some have arrived.
     async fn gather(&self, responded: usize) {
-        let (mut came, mut idle_rounds) = (0, 1);
-        while came < responded && idle_rounds < 2 {
+        let (mut arrived, mut idle_rounds) = (0, 1);
+        while arrived < responded && idle_rounds < 2 {
             tokio::task::yield_now().await;
             let waiting = self.lock().waiting.len();
-            idle_rounds = if waiting > came { 0 } else { idle_rounds + 1 };
-            came = waiting;
+            idle_rounds = if waiting > arrived { 0 } else { idle_rounds + 1 };
+            arrived = waiting;
         }
     }
 
@@ -312,7 +312,7 @@ fn error_copies(error: StoreError) -> impl Fn() -> StoreError {
     let (is_unknown, cause): (_, Arc<dyn Error + Send + Sync>) = match error {
         StoreError::Unknown(cause) => (true, cause.into()),
         StoreError::Unavailable(cause) => (false, cause.into()),
-        // An error of a single transaction never reaches this point; treat others as unavailable.
+        // Errors of a single transaction are handled before. Report others as unavailable.
         error => (false, Arc::new(error)),
     };
     move || match is_unknown {

@@ -131,7 +131,7 @@ impl Registry {
         if leader.is_some_and(|leader| !is_claim_of(leader, candidate)) {
             return Ok(None);
         }
-        let (epoch_base, same_beginning) = self.epoch_base_condition().await?;
+        let (epoch_base, same_epoch_base) = self.epoch_base_condition().await?;
         let before = entries.iter().find(|entry| entry.key == term_key);
         let placed = entries.iter().find(|entry| entry.key == placed_key);
         let last = before.map_or(Ok(0), |entry| decode_term(&entry.value));
@@ -143,7 +143,7 @@ impl Registry {
                 .when(unchanged(&leader_key, leader))
                 .when(unchanged(&term_key, before))
                 .when(unchanged(&placed_key, placed))
-                .when(same_beginning)
+                .when(same_epoch_base)
                 .put_leased(leader_key.clone(), claim.clone(), lease)
                 .put(term_key.clone(), encode_term(term.0))
         };

@@ -99,8 +99,8 @@ impl Registry {
     /// another process changed it concurrently; [`StoreError::Invalid`] when `past` is beyond the
     /// limit for epochs.
     ///
-    /// [`StoreError::Invalid`]: crate::StoreError::Invalid [`Leadership::raise_epochs`]:
-    /// crate::Leadership::raise_epochs
+    /// [`StoreError::Invalid`]: crate::StoreError::Invalid
+    /// [`Leadership::raise_epochs`]: crate::Leadership::raise_epochs
     pub async fn raise_epochs(&self, past: Epoch) -> Result<(), RegistryError> {
         if past == Epoch::ZERO {
             return Ok(());

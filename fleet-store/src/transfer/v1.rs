@@ -234,7 +234,7 @@ impl Cluster {
             let location = format!("machines/{machine}/metadata/{key}");
             match machine.parse() {
                 Ok(machine) => {
-                    import.metadata.push(ImportMetadata { location, machine, key, value })
+                    import.metadata.push(ImportMetadata { location, machine, key, value });
                 }
                 Err(error) => import.refused.push(RefusedImport::new(location, machine, error)),
             }

@@ -40,10 +40,10 @@ fn every_acknowledged_write_survives_a_kill() {
             acknowledged.clear();
         }
         let blind = chance.below(8) == 0;
-        let moment = LONGEST.mul_f64(chance.below(1000) as f64 / 1000.0);
-        let said = kill_at(start_writing(&path), moment, !blind);
-        total += said.len();
-        acknowledged.extend(said);
+        let delay = LONGEST.mul_f64(chance.below(1000) as f64 / 1000.0);
+        let printed = kill_at(start_writing(&path), delay, !blind);
+        total += printed.len();
+        acknowledged.extend(printed);
         let survived = block_on(async {
             let store = EmbeddedStore::open(&path).await.unwrap();
             let listing = store.read("").await.unwrap();
@@ -95,28 +95,28 @@ fn start_writing(path: &Path) -> WriterProcess {
     WriterProcess(child)
 }
 
-/// Kills the process `moment` after its first output, or after its start. Returns the last
+/// Kills the process `delay` after its first output, or after its start. Returns the last
 /// acknowledged number of each writer.
-fn kill_at(mut writing: WriterProcess, moment: Duration, after_first: bool) -> BTreeMap<u64, u64> {
+fn kill_at(mut writing: WriterProcess, delay: Duration, after_first: bool) -> BTreeMap<u64, u64> {
     let lines = BufReader::new(writing.0.stdout.take().unwrap()).lines();
-    let said: Arc<Mutex<BTreeMap<u64, u64>>> = Arc::default();
+    let printed: Arc<Mutex<BTreeMap<u64, u64>>> = Arc::default();
     let reader = std::thread::spawn({
-        let said = said.clone();
+        let printed = printed.clone();
         move || {
             for line in lines.map_while(Result::ok) {
                 let Some((writer, number)) = acknowledgement(&line) else { continue };
-                said.lock().unwrap().insert(writer, number);
+                printed.lock().unwrap().insert(writer, number);
             }
         }
     });
     if after_first {
-        wait_until(Duration::from_secs(60), || !said.lock().unwrap().is_empty());
-        assert!(!said.lock().unwrap().is_empty(), "the process prints nothing");
+        wait_until(Duration::from_secs(60), || !printed.lock().unwrap().is_empty());
+        assert!(!printed.lock().unwrap().is_empty(), "the process prints nothing");
     }
-    wait_until(moment, || false);
+    wait_until(delay, || false);
     writing.0.kill().unwrap();
     reader.join().unwrap();
-    std::mem::take(&mut *said.lock().unwrap())
+    std::mem::take(&mut *printed.lock().unwrap())
 }
 
 /// Parses an acknowledgement; `None` for other or truncated lines.

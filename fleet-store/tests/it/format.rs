@@ -62,7 +62,7 @@ async fn stored_encoding_is_stable() {
     /fleet/states/m-1/a.service (leased)
       {"v":1,
       "hash":"abababababababababababababababababababab",
-      "asked":"launched",
+      "requested":"launched",
       "epoch":7,
       "generation":2,
       "load":"loaded",
@@ -244,7 +244,7 @@ async fn values_without_optional_fields_are_read() {
         (
             "states/m-1/a.service",
             r#"{"v":1,"hash":"abababababababababababababababababababab",
-            "asked":"launched","epoch":7,"generation":0,"load":"loaded","active":"active",
+            "requested":"launched","epoch":7,"generation":0,"load":"loaded","active":"active",
             "sub":"running"}"#,
         ),
         (

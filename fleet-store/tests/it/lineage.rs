@@ -96,7 +96,7 @@ async fn leader_deposed_by_raised_epochs_cannot_place() {
     let late = leader.commit(&writes(Epoch(leader.elected().0))).await;
     assert!(matches!(late, Err(RegistryError::Deposed { .. })), "{late:?}");
 
-    let next = registry.campaign(&id("m-2"), TTL).await.unwrap().expect("nobody leads");
+    let next = registry.campaign(&id("m-2"), TTL).await.unwrap().expect("no other leader");
     registry.raise_epochs(past).await.unwrap(); // they are later already, so no leader is deposed
     let revision = next.commit(&writes(Epoch(next.elected().0))).await.unwrap();
     let snapshot = soon(mirror(&registry).await.wait_for(revision)).await.unwrap();

@@ -46,7 +46,7 @@ async fn rebalancing_request_remains_until_it_is_ended() {
     assert!(news.unwrap().changes.is_some_and(|changes| changes.rebalancing));
     assert_eq!(seen(&mirror, first).await.as_deref(), Some(&Rebalancing::new(terms(2))));
     let stored = registry.store().read("/fleet/orders/").await.unwrap().entries;
-    let form = r#"{"v":1,"at_once":2,"gain":0,"min_available":0,"moved":0,"moving":[]}"#;
+    let form = r#"{"v":1,"max_in_flight":2,"gain":0,"min_available":0,"moved":0,"moves":[]}"#;
     assert_eq!((stored[0].key.as_str(), &stored[0].value[..]), (KEY, form.as_bytes()));
     assert_eq!(
         registry.request_rebalancing(terms(2)).await.unwrap(),

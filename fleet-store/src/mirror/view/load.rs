@@ -46,7 +46,7 @@ impl GroupedEntries {
                     grouped.contents.push((id, stored));
                 }
                 Some(Key::State(machine, unit)) => {
-                    grouped.states.push((unit, machine, entry.value))
+                    grouped.states.push((unit, machine, entry.value));
                 }
                 Some(key) => grouped.rest.push((key, entry)),
                 None => {}
