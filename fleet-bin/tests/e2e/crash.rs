@@ -1,4 +1,4 @@
-//! Crashes: of a unit's process, and of the daemon.
+//! Crashes of a unit's process and of the daemon.
 
 use rustix::process::{Signal, kill_process};
 
@@ -7,36 +7,36 @@ use crate::daemon::{Cluster, is_alive, main_pid};
 const RESTARTED: &str = "[Service]\nExecStart=/bin/sleep infinity\nRestart=always\n";
 
 #[test]
-fn a_killed_process_is_shown_and_started_again() {
+fn killed_process_is_restarted() {
     let cluster = Cluster::start(&[]);
     let path = cluster.write("phoenix.service", RESTARTED);
     cluster.succeed(&["start".as_ref(), path.as_os_str()]);
     let before = main_pid(&cluster.wait_active("phoenix.service"));
     kill_process(before, Signal::KILL).unwrap();
-    let row = cluster.wait_for("it runs as another process", |cluster| {
+    let row = cluster.wait_for("the unit has a new process", |cluster| {
         let row = cluster.rows("phoenix.service").pop()?;
         (row["active"] == "active" && row["mainPID"] != before.as_raw_nonzero().get())
             .then_some(row)
     });
     assert_eq!(row["restarts"], 1);
-    assert!(row["exit"].as_str().unwrap().contains('9'), "the signal is told: {row}");
+    assert!(row["exit"].as_str().unwrap().contains('9'), "the signal must be reported: {row}");
 }
 
 #[test]
-fn a_process_that_is_not_restarted_is_shown_as_failed() {
+fn process_without_restart_is_failed() {
     let cluster = Cluster::start(&[]);
     let path = cluster.write("once.service", "[Service]\nExecStart=/bin/sleep infinity\n");
     cluster.succeed(&["start".as_ref(), path.as_os_str()]);
     let pid = main_pid(&cluster.wait_active("once.service"));
     kill_process(pid, Signal::KILL).unwrap();
-    let row = cluster.wait_for("it is failed", |cluster| {
+    let row = cluster.wait_for("the unit has failed", |cluster| {
         cluster.rows("once.service").into_iter().find(|row| row["active"] == "failed")
     });
     assert_eq!(row["result"], "signal");
 }
 
 #[test]
-fn a_killed_daemon_comes_back_to_units_that_ran_on() {
+fn killed_daemon_adopts_running_units() {
     let mut cluster = Cluster::start(&[]);
     let units = ["one.service", "two.service", "three.service"];
     for unit in units {
@@ -47,18 +47,18 @@ fn a_killed_daemon_comes_back_to_units_that_ran_on() {
     let killed_meanwhile = main_pid(&before[2]);
 
     cluster.end_daemon(Signal::KILL);
-    assert!(before.iter().all(|row| is_alive(main_pid(row))), "units end with their daemon");
+    assert!(before.iter().all(|row| is_alive(main_pid(row))), "units must outlive their daemon");
     kill_process(killed_meanwhile, Signal::KILL).unwrap();
     cluster.start_daemon(&[]);
 
     for row in &before[..2] {
         let after = cluster.wait_active(row["unit"].as_str().unwrap());
-        assert_eq!(after["mainPID"], row["mainPID"], "a running unit was disturbed");
-        assert_eq!(after["machine"], row["machine"], "a unit was moved for nothing");
+        assert_eq!(after["mainPID"], row["mainPID"], "a running unit was restarted");
+        assert_eq!(after["machine"], row["machine"], "a running unit was moved");
         assert_eq!(after["restarts"], 0);
     }
-    // Until its machine reports again, what it last reported is shown.
-    cluster.wait_for("the one that ended runs as another process", |cluster| {
+    // Until the machine reports again, its last report is shown.
+    cluster.wait_for("the killed unit has a new process", |cluster| {
         let row = cluster.rows(units[2]).pop()?;
         let new = row["active"] == "active" && row["mainPID"] != before[2]["mainPID"];
         new.then_some(())
@@ -66,5 +66,5 @@ fn a_killed_daemon_comes_back_to_units_that_ran_on() {
     assert_eq!(cluster.units(), ["one.service", "three.service", "two.service"]);
 
     let path = cluster.write("four.service", RESTARTED);
-    cluster.succeed(&["start".as_ref(), path.as_os_str()]); // it still takes orders
+    cluster.succeed(&["start".as_ref(), path.as_os_str()]);
 }

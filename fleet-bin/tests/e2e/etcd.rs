@@ -1,4 +1,4 @@
-//! Two daemons, each a machine of its own, that meet in a real etcd alone.
+//! Two daemons, each with its own machine, that share only an etcd server.
 
 use std::fs::File;
 use std::io::Write as _;
@@ -14,7 +14,7 @@ use tempfile::TempDir;
 
 use crate::daemon::{is_alive, main_pid, told, wait_for};
 
-/// One etcd and two machines. However a test ends, they end, and so do the units.
+/// One etcd server and two machines, which are stopped, with their units, on drop.
 struct Cluster {
     home: TempDir,
     port: u16,
@@ -25,14 +25,14 @@ struct Cluster {
 
 impl Cluster {
     fn start() -> Self {
-        let held = [(); 2].map(|()| TcpListener::bind("127.0.0.1:0").unwrap());
-        let [port, peer_port] = held.map(|listener| listener.local_addr().unwrap().port());
+        let listeners = [(); 2].map(|()| TcpListener::bind("127.0.0.1:0").unwrap());
+        let [port, peer_port] = listeners.map(|listener| listener.local_addr().unwrap().port());
         let home = tempfile::tempdir().unwrap();
         let mut cluster = Self { home, port, peer_port, etcd: None, daemons: [None, None] };
         cluster.start_etcd();
         cluster.start_daemon(0);
         cluster.start_daemon(1);
-        wait_for("both machines are there", || (cluster.machines(0).len() == 2).then_some(()));
+        wait_for("both machines are present", || (cluster.machines(0).len() == 2).then_some(()));
         cluster
     }
 
@@ -83,7 +83,7 @@ impl Cluster {
             .spawn()
             .unwrap();
         self.daemons[number] = Some(daemon);
-        wait_for("the daemon shows machines", || (!self.machines(number).is_empty()).then_some(()));
+        wait_for("the daemon lists machines", || (!self.machines(number).is_empty()).then_some(()));
     }
 
     fn end_daemon(&mut self, number: usize, signal: Signal) {
@@ -103,13 +103,13 @@ impl Cluster {
         fleetctl.output().unwrap()
     }
 
-    fn listed(&self, number: usize, what: &str) -> Vec<Value> {
-        let listed = self.fleetctl(number, &[what, "-o", "json"]);
+    fn list(&self, number: usize, command: &str) -> Vec<Value> {
+        let listed = self.fleetctl(number, &[command, "-o", "json"]);
         serde_json::from_slice(&listed.stdout).unwrap_or_default()
     }
 
     fn machines(&self, number: usize) -> Vec<Value> {
-        self.listed(number, "list-machines")
+        self.list(number, "list-machines")
     }
 
     fn launch(&self, number: usize, unit: &str) {
@@ -130,7 +130,7 @@ impl Cluster {
     /// Waits until daemon `number` shows this unit as active, and returns its row.
     fn wait_active(&self, number: usize, unit: &str) -> Value {
         wait_for("the unit is active", || {
-            let rows = self.listed(number, "list-units");
+            let rows = self.list(number, "list-units");
             rows.into_iter().find(|row| row["unit"] == unit && row["active"] == "active")
         })
     }
@@ -146,11 +146,12 @@ impl Drop for Cluster {
                 self.start_daemon(number);
             }
         }
-        let rows = self.listed(0, "list-units");
+        let rows = self.list(0, "list-units");
         for row in &rows {
-            let _gone = self.fleetctl(0, &["destroy", row["unit"].as_str().unwrap_or_default()]);
+            let _destroyed =
+                self.fleetctl(0, &["destroy", row["unit"].as_str().unwrap_or_default()]);
         }
-        wait_for("nothing is left", || self.listed(0, "list-units").is_empty().then_some(()));
+        wait_for("no units remain", || self.list(0, "list-units").is_empty().then_some(()));
         self.end_daemon(0, Signal::TERM);
         self.end_daemon(1, Signal::TERM);
         self.kill_etcd();
@@ -159,75 +160,82 @@ impl Drop for Cluster {
 
 #[test]
 #[ignore = "needs etcd: run by scripts/test"]
-fn two_daemons_share_a_cluster_and_each_outlives_the_other_and_etcd() {
+fn two_daemons_survive_each_other_and_etcd() {
     let mut cluster = Cluster::start();
     cluster.launch(0, "one.service");
     let row = cluster.wait_active(0, "one.service");
-    assert_eq!(cluster.wait_active(1, "one.service"), row, "the daemons show different things");
+    assert_eq!(cluster.wait_active(1, "one.service"), row, "the daemons report different states");
 
-    // Without the daemon that leads, or without the other: the one that is left places units.
+    // Whether the leading daemon or the other one is killed, the remaining one places units.
     for killed in [0, 1] {
-        let left = 1 - killed;
+        let remaining = 1 - killed;
         cluster.end_daemon(killed, Signal::KILL);
-        wait_for("its machine is gone", || (cluster.machines(left).len() == 1).then_some(()));
+        wait_for("its machine is absent", || {
+            (cluster.machines(remaining).len() == 1).then_some(())
+        });
         let unit = format!("without{killed}.service");
-        cluster.launch(left, &unit);
-        let placed = cluster.wait_active(left, &unit);
-        assert!(placed["machine"].as_str().unwrap().contains(&left.to_string()), "{placed}");
+        cluster.launch(remaining, &unit);
+        let placed = cluster.wait_active(remaining, &unit);
+        assert!(placed["machine"].as_str().unwrap().contains(&remaining.to_string()), "{placed}");
         cluster.start_daemon(killed);
-        wait_for("it is back", || (cluster.machines(left).len() == 2).then_some(()));
+        wait_for("its machine is present", || {
+            (cluster.machines(remaining).len() == 2).then_some(())
+        });
     }
 
-    // Without etcd nothing changes, and nothing ends.
+    // Without etcd, nothing changes, and no unit stops.
     let before = cluster.wait_active(0, "one.service");
     cluster.kill_etcd();
-    wait_for("the daemon knows", || {
+    wait_for("writes fail", || {
         let path = cluster.path("late.service");
         std::fs::write(&path, "[Service]\nExecStart=/bin/true\n").unwrap();
         let submitted = cluster.fleetctl(0, &["submit", path.to_str().unwrap()]);
         (!submitted.status.success()).then_some(())
     });
-    assert!(is_alive(main_pid(&before)), "a unit ended with etcd");
+    assert!(is_alive(main_pid(&before)), "units must outlive etcd");
     cluster.start_etcd();
-    wait_for("both machines are there", || (cluster.machines(1).len() == 2).then_some(()));
-    // An etcd that has begun again elects its leader before it takes a write.
+    wait_for("both machines are present", || (cluster.machines(1).len() == 2).then_some(()));
+    // A restarted etcd must elect its leader before it accepts writes.
     wait_for("a unit can be started", || {
         let text = "[Service]\nExecStart=/bin/sleep infinity\n";
         cluster.try_launch(1, "after.service", text).status.success().then_some(())
     });
     cluster.wait_active(0, "after.service");
     let after = cluster.wait_active(0, "one.service");
-    assert_eq!(after["mainPID"], before["mainPID"], "a unit was disturbed");
+    assert_eq!(after["mainPID"], before["mainPID"], "a unit was restarted");
 }
 
-/// A line every now and then, each with the moment of its writing in nanoseconds.
+/// A unit that writes a line every 100 ms, with the current time in nanoseconds.
 const TALKER: &str = "[Service]\nExecStart=/bin/sh -c 'while :; do date +%%s%%N; sleep 0.1; done'\n\
      [X-Fleet]\nMachineID=machine1\n";
 
-/// How many of its lines are waited for.
+/// The number of lines to measure.
 const LINES: usize = 20;
 
 #[tokio::test]
 #[ignore = "needs etcd: run by scripts/test"]
-async fn a_line_of_another_machine_is_shown_as_it_comes() {
+async fn remote_line_is_shown_immediately() {
     let cluster = Cluster::start();
     cluster.launch_text(0, "talker.service", TALKER);
     cluster.wait_active(0, "talker.service");
     let socket = format!("unix://{}", cluster.socket(0).display());
-    let client = Client::new(&socket.parse().expect("it is an endpoint"));
+    let client = Client::new(&socket.parse().expect("the endpoint is valid"));
     let options = JournalOptions { lines: Some(0), follow: true, ..JournalOptions::default() };
-    let unit = "talker.service".parse().expect("it is a name");
-    let mut journal = client.journal(&unit, &options).await.expect("it has a journal");
-    let mut late = Vec::new();
+    let unit = "talker.service".parse().expect("the name is valid");
+    let mut journal = client.journal(&unit, &options).await.expect("the unit has a journal");
+    let mut delays = Vec::new();
     for _ in 0..LINES {
         let line = tokio::time::timeout(Duration::from_secs(30), journal.next_line()).await;
-        let line = line.expect("a line comes").expect("it can be read").expect("there are more");
-        let now = SystemTime::UNIX_EPOCH.elapsed().expect("it is long past");
-        late.push(now.saturating_sub(Duration::from_nanos(line.parse().expect("a moment"))));
+        let line = line
+            .expect("a line arrives")
+            .expect("the line can be read")
+            .expect("the journal continues");
+        let now = SystemTime::UNIX_EPOCH.elapsed().expect("the clock is after the epoch");
+        delays.push(now.saturating_sub(Duration::from_nanos(line.parse().expect("a timestamp"))));
     }
-    late.sort_unstable();
-    let (median, longest) = (late[LINES / 2], late[LINES - 1]);
-    let figure = format!("a line of another machine: median {median:.1?}, longest {longest:.1?}");
+    delays.sort_unstable();
+    let (median, longest) = (delays[LINES / 2], delays[LINES - 1]);
+    let figure = format!("delay of a remote line: median {median:.1?}, longest {longest:.1?}");
     writeln!(std::io::stderr(), "figure: {figure}")
         .expect("a test can write to its standard error");
 }

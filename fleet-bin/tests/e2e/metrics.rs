@@ -1,4 +1,4 @@
-//! `/metrics` of a daemon at work: all that the documents name, and nothing else.
+//! `/metrics` of a running daemon: exactly the documented metrics.
 
 use std::collections::BTreeMap;
 use std::io::{Read as _, Write as _};
@@ -8,7 +8,7 @@ use crate::daemon::Cluster;
 
 const DOCUMENT: &str = include_str!("../../../docs/metrics.md");
 
-/// The names of all that is documented, without `_total`, with their kinds.
+/// Returns the type of each documented metric, by its name without `_total`.
 fn documented() -> BTreeMap<&'static str, &'static str> {
     let rows = DOCUMENT.lines().filter_map(|line| line.strip_prefix("| `"));
     let rows = rows.filter_map(|row| row.split_once("` | "));
@@ -19,30 +19,30 @@ fn documented() -> BTreeMap<&'static str, &'static str> {
     .collect()
 }
 
-/// What follows each name in lines that begin with that word.
-fn said<'a>(text: &'a str, word: &str) -> BTreeMap<&'a str, &'a str> {
-    let lines = text.lines().filter_map(|line| line.strip_prefix(word));
+/// Returns the text after each name in the lines that begin with `keyword`.
+fn metadata<'a>(text: &'a str, keyword: &str) -> BTreeMap<&'a str, &'a str> {
+    let lines = text.lines().filter_map(|line| line.strip_prefix(keyword));
     lines.filter_map(|line| line.split_once(' ')).collect()
 }
 
 fn metrics(cluster: &Cluster) -> Option<String> {
     let mut stream = UnixStream::connect(cluster.path("data/fleet.sock")).ok()?;
     stream.write_all(b"GET /metrics HTTP/1.0\r\n\r\n").ok()?;
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer).ok()?;
-    Some(answer.split_once("\r\n\r\n")?.1.to_owned())
+    let mut response = String::new();
+    stream.read_to_string(&mut response).ok()?;
+    Some(response.split_once("\r\n\r\n")?.1.to_owned())
 }
 
 // Holds: D-25
 #[test]
-fn all_that_is_counted_is_documented_and_the_other_way_round() {
+fn metrics_match_the_documentation() {
     let cluster = Cluster::start(&[]);
     let unit = cluster.write("a.service", "[Service]\nExecStart=/bin/sleep infinity\n");
     cluster.succeed(&["start", unit.to_str().unwrap()]);
     let nowhere = "[Service]\nExecStart=/bin/true\n[X-Fleet]\nMachineMetadata=moon=full\n";
     let nowhere = cluster.write("nowhere.service", nowhere);
     cluster.succeed(&["start", "--no-block", nowhere.to_str().unwrap()]);
-    let text = cluster.wait_for("what is done is counted", |cluster| {
+    let text = cluster.wait_for("the metrics show the units", |cluster| {
         let has = |text: &str, line: &str| text.lines().any(|other| other == line);
         let lines = [
             "fleet_engine_task_count_total{type=\"attemptscheduleunit\"} 1",
@@ -55,10 +55,13 @@ fn all_that_is_counted_is_documented_and_the_other_way_round() {
         ];
         metrics(cluster).filter(|text| lines.iter().all(|line| has(text, line)))
     });
-    assert!(!text.contains("fleet_engine_leader_start_time 0\n"), "it leads");
-    assert!(!text.contains("fleet_engine_reconcile_duration_second_count 0\n"), "it has looked");
-    assert_eq!(said(&text, "# TYPE "), documented());
-    let help = said(&text, "# HELP ");
+    assert!(!text.contains("fleet_engine_leader_start_time 0\n"), "the engine must lead");
+    assert!(
+        !text.contains("fleet_engine_reconcile_duration_second_count 0\n"),
+        "the engine must have reconciled"
+    );
+    assert_eq!(metadata(&text, "# TYPE "), documented());
+    let help = metadata(&text, "# HELP ");
     assert!(help.keys().eq(documented().keys()), "{help:?}");
     assert!(help.values().all(|help| help.len() > 10), "{help:?}");
 }

@@ -1,4 +1,4 @@
-//! `fleetd --config FILE`: one machine with a durable store, in a directory of its own.
+//! `fleetd --config FILE`: one machine with a durable store, in its own directory.
 
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
@@ -12,12 +12,12 @@ use crate::daemon::{is_alive, main_pid, told, wait_for};
 /// The unit that the machine runs.
 pub(crate) const UNIT: &str = "steady.service";
 
-/// A machine with a configuration of its own. However a test ends, its daemon and its unit do, too.
+/// A machine with its own configuration. Its daemon and its unit are stopped when it is dropped.
 pub(crate) struct Machine {
     home: TempDir,
-    /// Where systemd would listen, for a daemon that is a service.
+    /// The notification socket, for a daemon that runs as a service.
     pub(crate) notify: Option<PathBuf>,
-    /// How long systemd would let the daemon be silent, in microseconds.
+    /// The watchdog timeout of the service, in microseconds.
     pub(crate) watchdog: u32,
     daemon: Option<Child>,
 }
@@ -52,13 +52,13 @@ impl Machine {
             .spawn()
             .unwrap();
         self.daemon = Some(daemon);
-        wait_for("the machine is there", || {
+        wait_for("the machine is present", || {
             let listed = self.fleetctl(&["list-machines", "--no-legend"]);
             String::from_utf8_lossy(&listed.stdout).contains("rack=7").then_some(())
         });
     }
 
-    /// Starts the daemon and the unit; returns its row.
+    /// Starts the daemon and the unit, and returns the row of the unit.
     pub(crate) fn start_with_unit(&mut self) -> Value {
         self.start();
         let unit = self.path(UNIT);
@@ -68,13 +68,13 @@ impl Machine {
         self.row().expect("the unit is active")
     }
 
-    /// Sends the daemon a signal.
+    /// Sends a signal to the daemon.
     pub(crate) fn signal(&self, signal: Signal) {
         let daemon = self.daemon.as_ref().expect("the daemon runs");
         kill_process(Pid::from_child(daemon), signal).unwrap();
     }
 
-    /// Tells the daemon to end, which leaves its units as they are.
+    /// Stops the daemon, which leaves its units running.
     pub(crate) fn end(&mut self) {
         let mut daemon = self.daemon.take().expect("the daemon runs");
         kill_process(Pid::from_child(&daemon), Signal::TERM).unwrap();
@@ -113,15 +113,15 @@ impl Drop for Machine {
 }
 
 #[test]
-fn a_daemon_that_is_told_to_end_leaves_its_units_and_takes_them_back() {
+fn stopped_daemon_adopts_running_units() {
     let mut machine = Machine::new();
     let before = machine.start_with_unit();
     machine.end();
-    assert!(is_alive(main_pid(&before)), "a unit ended with its daemon");
+    assert!(is_alive(main_pid(&before)), "the unit must outlive its daemon");
 
     machine.start();
-    let after = wait_for("the unit is shown again", || machine.row());
-    assert_eq!(after["mainPID"], before["mainPID"], "the unit was disturbed");
+    let after = wait_for("the unit is reported again", || machine.row());
+    assert_eq!(after["mainPID"], before["mainPID"], "the unit was restarted");
     let destroyed = machine.fleetctl(&["destroy", UNIT]);
     assert!(destroyed.status.success(), "{}", told(&destroyed));
     wait_for("its process has ended", || (!is_alive(main_pid(&before))).then_some(()));
@@ -129,7 +129,7 @@ fn a_daemon_that_is_told_to_end_leaves_its_units_and_takes_them_back() {
 }
 
 #[test]
-fn a_daemon_that_cannot_write_its_log_runs_all_the_same() {
+fn daemon_runs_without_a_writable_log() {
     let mut machine = Machine::new();
     std::os::unix::fs::symlink("/dev/full", machine.path("fleetd.log")).unwrap();
     machine.start_with_unit();
@@ -137,16 +137,16 @@ fn a_daemon_that_cannot_write_its_log_runs_all_the_same() {
 }
 
 #[test]
-fn what_is_passed_over_in_a_unit_is_told_for_each_of_its_files() {
+fn ignored_options_are_logged_per_unit_file() {
     let mut machine = Machine::new();
     let config = std::fs::read_to_string(machine.path("fleet.conf")).unwrap();
     let config = format!("native_accept = [\"PrivateTmp\", \"ProtectHome\"]\n{config}");
     std::fs::write(machine.path("fleet.conf"), config).unwrap();
     machine.start();
     let unit = machine.path(UNIT);
-    let run = |wanted: &str, passed_over: &[&str]| {
-        let options = passed_over.join("\n");
-        let text = format!("{wanted}[Service]\nExecStart=/bin/sleep infinity\n{options}\n");
+    let run = |unit_section: &str, accepted: &[&str]| {
+        let options = accepted.join("\n");
+        let text = format!("{unit_section}[Service]\nExecStart=/bin/sleep infinity\n{options}\n");
         std::fs::write(&unit, text).unwrap();
         let applied = machine.fleetctl(&["apply", unit.to_str().unwrap()]);
         assert!(applied.status.success(), "{}", told(&applied));
@@ -156,18 +156,18 @@ fn what_is_passed_over_in_a_unit_is_told_for_each_of_its_files() {
     run("[Unit]\nAfter=gone.service lost.service\n", &["ProtectHome=yes"]);
     let log = std::fs::read_to_string(machine.path("fleetd.log")).unwrap();
     for option in ["PrivateTmp", "ProtectHome"] {
-        let part = format!("Service.{option} is passed over, as this machine's operator accepts");
+        let part = format!("Service.{option} is ignored, as accepted by the operator");
         assert_eq!(log.matches(&part).count(), 2, "{part}: {log}");
     }
     for other in ["gone", "lost"] {
-        let part = format!("After says nothing of {other}.service, which is not run here");
+        let part = format!("After ignores {other}.service, which is not run here");
         assert!(log.contains(&part), "{part}: {log}");
     }
     machine.end();
 }
 
 #[test]
-fn a_second_daemon_on_the_same_directory_says_what_is_in_the_way() {
+fn second_daemon_on_same_data_dir_is_refused() {
     let mut machine = Machine::new();
     machine.start();
     let config = std::fs::read_to_string(machine.path("fleet.conf")).unwrap();
@@ -175,45 +175,46 @@ fn a_second_daemon_on_the_same_directory_says_what_is_in_the_way() {
     std::fs::write(&other, config.replace("fleet.sock", "other.sock")).unwrap();
     let second = fleetd(&["--config".as_ref(), &other]);
     assert_eq!(second.status.code(), Some(1), "{}", told(&second));
-    let said = String::from_utf8_lossy(&second.stderr);
-    assert!(said.contains("store.redb") && said.contains("in use"), "{said}");
+    let errors = String::from_utf8_lossy(&second.stderr);
+    assert!(errors.contains("store.redb") && errors.contains("in use"), "{errors}");
     machine.end();
 }
 
 // Holds: I-11
 #[test]
-fn a_machine_whose_identity_is_taken_is_told_by_whom() {
+fn duplicate_machine_id_error_names_the_other() {
     let mut machine = Machine::new();
     machine.start();
     let mut daemon = machine.daemon.take().expect("the daemon runs");
     daemon.kill().unwrap();
     daemon.wait().unwrap();
-    // The claim of the daemon that was killed stands for a while, and what comes now is a stranger.
+    // The claim of the killed daemon has not expired, and the new daemon cannot prove that it is
+    // the same machine.
     std::fs::remove_file(machine.path("data/machine/token")).unwrap();
     machine.start();
-    let said = wait_for("the daemon tells of the refusal", || {
-        let said = std::fs::read_to_string(machine.path("fleetd.log")).unwrap();
-        said.contains("in use by another machine").then_some(said)
+    let log = wait_for("the refusal is logged", || {
+        let log = std::fs::read_to_string(machine.path("fleetd.log")).unwrap();
+        log.contains("in use by another machine").then_some(log)
     });
     let host = rustix::system::uname();
     let host = host.nodename().to_string_lossy();
     let version = env!("CARGO_PKG_VERSION");
     for part in [&*host, "at 192.0.2.7", version, "since ", " GMT", "machine_id"] {
-        assert!(said.contains(part), "{part} is missing: {said}");
+        assert!(log.contains(part), "{part} is missing: {log}");
     }
     machine.end();
 }
 
 #[test]
-fn a_wrong_configuration_is_refused_with_its_place() {
+fn invalid_configuration_is_refused_with_position() {
     let home = tempfile::tempdir().unwrap();
     let path = home.path().join("fleet.conf");
     std::fs::write(&path, "# fleet\nagent_tll = \"30s\"\n").unwrap();
     for args in [&["check-config".as_ref(), path.as_path()], &["--config".as_ref(), &*path]] {
         let refused = fleetd(args);
         assert_eq!(refused.status.code(), Some(2), "{}", told(&refused));
-        let said = String::from_utf8_lossy(&refused.stderr);
-        assert!(said.contains("fleet.conf:2:1") && said.contains("\"agent_ttl\""), "{said}");
+        let errors = String::from_utf8_lossy(&refused.stderr);
+        assert!(errors.contains("fleet.conf:2:1") && errors.contains("\"agent_ttl\""), "{errors}");
     }
     std::fs::write(&path, "agent_ttl=30s\nmetadata=rack=7\n").unwrap();
     let checked = fleetd(&["check-config".as_ref(), &path]);
@@ -226,20 +227,21 @@ fn fleetd(args: &[&Path]) -> Output {
 }
 
 #[test]
-fn it_is_said_how_processes_are_found_and_when_a_unit_is_tried_again() {
+fn tracking_and_retry_are_reported() {
     let mut machine = Machine::new();
     machine.start();
     let log = std::fs::read_to_string(machine.path("fleetd.log")).unwrap();
     let found = log.lines().find_map(|line| line.split_once("tracking processes of units "));
-    let tracking = found.unwrap_or_else(|| panic!("it is not said at the start:\n{log}")).1;
+    let tracking =
+        found.unwrap_or_else(|| panic!("the tracking is not logged at startup:\n{log}")).1;
     let unit = machine.path(UNIT);
     let text = "[Service]\nExecStart=/bin/false\nRestart=always\nRestartSec=1h\n";
     std::fs::write(&unit, text).unwrap();
     machine.fleetctl(&["start", "--no-block", unit.to_str().unwrap()]);
-    let told = wait_for("it waits for its retry", || {
-        let told = told(&machine.fleetctl(&["status", UNIT]));
-        told.contains("Retry: in 59min").then_some(told)
+    let status = wait_for("the unit waits for its retry", || {
+        let status = told(&machine.fleetctl(&["status", UNIT]));
+        status.contains("Retry: in 59min").then_some(status)
     });
-    assert!(told.contains(&format!("Tracking: {tracking}\n")), "{told}\n{tracking}");
+    assert!(status.contains(&format!("Tracking: {tracking}\n")), "{status}\n{tracking}");
     machine.end();
 }

@@ -1,4 +1,4 @@
-//! `fleetd` as a service: what systemd is told of it, and what a reload does.
+//! `fleetd` as a service: its notifications to systemd, and its reloads.
 
 use std::os::unix::net::UnixDatagram;
 use std::time::Duration;
@@ -7,14 +7,14 @@ use rustix::process::Signal;
 
 use crate::run::Machine;
 
-/// Longer than a daemon ever takes to say something.
+/// Longer than the daemon ever takes until its next notification.
 const DEADLINE: Duration = Duration::from_secs(30);
 
-/// Where the daemon thinks that systemd listens.
+/// The socket to which the daemon sends its notifications.
 struct Systemd(UnixDatagram);
 
 impl Systemd {
-    fn of(machine: &mut Machine) -> Self {
+    fn listen(machine: &mut Machine) -> Self {
         let path = machine.path("notify");
         let socket = UnixDatagram::bind(&path).unwrap();
         socket.set_read_timeout(Some(DEADLINE)).unwrap();
@@ -22,85 +22,85 @@ impl Systemd {
         Self(socket)
     }
 
-    /// The next words of which this is the beginning.
-    fn wait_word(&self, beginning: &str) -> String {
+    /// Waits for the next notification that begins with `prefix`, and returns it.
+    fn wait_message(&self, prefix: &str) -> String {
         let mut buffer = [0; 4096];
         loop {
-            let length = self.0.recv(&mut buffer).expect("the daemon says something");
-            let word = String::from_utf8_lossy(&buffer[..length]).trim_end().to_owned();
-            if word.starts_with(beginning) {
-                return word;
+            let length = self.0.recv(&mut buffer).expect("the daemon sends a notification");
+            let message = String::from_utf8_lossy(&buffer[..length]).trim_end().to_owned();
+            if message.starts_with(prefix) {
+                return message;
             }
         }
     }
 }
 
-/// Has the daemon read other text as its configuration, and returns what it then says.
+/// Makes the daemon reload an edited configuration, and returns its notification after that.
 fn reload(machine: &Machine, systemd: &Systemd, edit: impl Fn(&str) -> String) -> String {
     let path = machine.path("fleet.conf");
     let text = std::fs::read_to_string(&path).unwrap();
     std::fs::write(&path, edit(&text)).unwrap();
     machine.signal(Signal::HUP);
-    let begins = systemd.wait_word("RELOADING=1");
-    assert!(begins.contains("MONOTONIC_USEC="), "{begins}");
-    let ends = systemd.wait_word("READY=1");
+    let reloading = systemd.wait_message("RELOADING=1");
+    assert!(reloading.contains("MONOTONIC_USEC="), "{reloading}");
+    let ready = systemd.wait_message("READY=1");
     std::fs::write(&path, text).unwrap();
-    ends
+    ready
 }
 
-fn listed(machine: &Machine) -> String {
+fn machine_row(machine: &Machine) -> String {
     let fields = "--fields=ip,metadata,offers";
     let output = machine.fleetctl(&["list-machines", "--no-legend", fields]);
     String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
 #[test]
-fn systemd_hears_when_the_daemon_is_ready_alive_and_about_to_end() {
+fn systemd_is_notified_of_ready_watchdog_and_stop() {
     let mut machine = Machine::new();
-    let systemd = Systemd::of(&mut machine);
+    let systemd = Systemd::listen(&mut machine);
     machine.start();
-    let ready = systemd.wait_word("READY=1");
+    let ready = systemd.wait_message("READY=1");
     assert_eq!(ready, "READY=1\nSTATUS=in the cluster: 1 machines, 0 units");
-    systemd.wait_word("WATCHDOG=1");
-    systemd.wait_word("WATCHDOG=1");
+    systemd.wait_message("WATCHDOG=1");
+    systemd.wait_message("WATCHDOG=1");
     machine.end();
-    systemd.wait_word("STOPPING=1");
+    systemd.wait_message("STOPPING=1");
     machine.notify = None;
 }
 
 #[test]
-fn a_daemon_whose_machine_counts_as_gone_before_systemd_misses_it_says_so() {
+fn watchdog_timeout_is_lowered_to_half_the_ttl() {
     let mut machine = Machine::new();
-    let systemd = Systemd::of(&mut machine);
+    let systemd = Systemd::listen(&mut machine);
     machine.watchdog = 15_000_000;
     machine.start();
-    let half_of_its_ttl = systemd.wait_word("WATCHDOG_USEC=");
-    assert_eq!(half_of_its_ttl, "WATCHDOG_USEC=1500000");
-    systemd.wait_word("READY=1");
-    systemd.wait_word("WATCHDOG=1");
+    let timeout = systemd.wait_message("WATCHDOG_USEC=");
+    assert_eq!(timeout, "WATCHDOG_USEC=1500000");
+    systemd.wait_message("READY=1");
+    systemd.wait_message("WATCHDOG=1");
     machine.notify = None;
 }
 
 // Holds: D-39
 #[test]
-fn a_reload_changes_what_can_be_changed_and_names_the_rest() {
+fn reload_applies_live_keys_and_names_others() {
     let mut machine = Machine::new();
-    let systemd = Systemd::of(&mut machine);
+    let systemd = Systemd::listen(&mut machine);
     machine.start();
-    systemd.wait_word("READY=1");
-    let told = reload(&machine, &systemd, |text| {
+    systemd.wait_message("READY=1");
+    let status = reload(&machine, &systemd, |text| {
         let live = "offer_cpu = 7\noffer_memory = 0\noffer_disk = 0\n";
         let text = text.replace("192.0.2.7", "10.9.9.9").replace("\"7\"", "\"8\"");
         format!("{live}{}", text.replace("\"3s\"", "\"20s\""))
     });
-    assert!(told.ends_with("; reloaded; restart required: agent_ttl"), "{told}");
-    crate::daemon::wait_for("the machine says so", || {
-        let now = listed(&machine);
-        (now.contains("10.9.9.9") && now.contains("rack=8") && now.contains("cpu 7\n"))
+    assert!(status.ends_with("; reloaded; restart required: agent_ttl"), "{status}");
+    crate::daemon::wait_for("the machine publishes the changes", || {
+        let row = machine_row(&machine);
+        (row.contains("10.9.9.9") && row.contains("rack=8") && row.contains("cpu 7\n"))
             .then_some(())
     });
-    let told = reload(&machine, &systemd, |text| format!("agent_tll = 3\n{text}"));
-    assert!(told.contains("not reloaded") && told.contains("fleet.conf:1:1"), "{told}");
-    assert!(listed(&machine).contains("10.9.9.9"), "a bad file changes nothing");
+    let status = reload(&machine, &systemd, |text| format!("agent_tll = 3\n{text}"));
+    assert!(status.contains("not reloaded") && status.contains("fleet.conf:1:1"), "{status}");
+    assert!(machine_row(&machine).contains("10.9.9.9"), "an invalid file must not change anything");
     machine.notify = None;
 }

@@ -1,4 +1,4 @@
-//! A port that is kept: by TLS, with a token, by the real programs.
+//! A TCP port that requires TLS and a bearer token, with the real programs.
 
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
@@ -10,7 +10,7 @@ use rustix::process::Signal;
 use crate::daemon::{told, wait_for};
 use crate::run::Machine;
 
-/// Writes `ca.pem`, and `node.pem` and `node.key` for this host, which it signed.
+/// Writes `ca.pem`, and `node.pem` and `node.key` for this host, signed by that CA.
 fn make_certificates(machine: &Machine) {
     let mut params = CertificateParams::new(Vec::new()).unwrap();
     params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
@@ -30,7 +30,8 @@ fn write_secret(path: &Path, text: &str) {
     std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600)).unwrap();
 }
 
-fn keep_port(machine: &Machine) -> String {
+/// Adds a TCP port with TLS and tokens to the configuration, and returns its endpoint.
+fn add_protected_port(machine: &Machine) -> String {
     let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let at = machine.path("");
     let config = std::fs::read_to_string(machine.path("fleet.conf")).unwrap();
@@ -45,8 +46,8 @@ fn keep_port(machine: &Machine) -> String {
     format!("https://{free}")
 }
 
-fn ask(machine: &Machine, endpoint: &str, token: &str) -> Output {
-    let token_file = machine.path("shown");
+fn list_machines(machine: &Machine, endpoint: &str, token: &str) -> Output {
+    let token_file = machine.path("client-token");
     write_secret(&token_file, token);
     let mut fleetctl = Command::new(env!("CARGO_BIN_EXE_fleetctl"));
     fleetctl.args(["--endpoint", endpoint, "list-machines", "--no-legend"]);
@@ -55,60 +56,60 @@ fn ask(machine: &Machine, endpoint: &str, token: &str) -> Output {
 }
 
 #[test]
-fn a_port_lets_in_who_shows_a_token_that_counts_now() {
+fn port_accepts_only_current_tokens() {
     let mut machine = Machine::new();
     make_certificates(&machine);
     let (first, second) = ("the-first-of-the-tokens", "the-second-of-the-tokens");
     write_secret(&machine.path("tokens"), first);
-    let endpoint = keep_port(&machine);
+    let endpoint = add_protected_port(&machine);
     machine.start();
-    let let_in = ask(&machine, &endpoint, first);
-    assert!(let_in.status.success(), "{}", told(&let_in));
-    let refused = ask(&machine, &endpoint, second);
+    let accepted = list_machines(&machine, &endpoint, first);
+    assert!(accepted.status.success(), "{}", told(&accepted));
+    let refused = list_machines(&machine, &endpoint, second);
     assert_eq!(refused.status.code(), Some(1), "{}", told(&refused));
     assert!(told(&refused).contains("--token-file"), "{}", told(&refused));
-    let mut strange = Command::new(env!("CARGO_BIN_EXE_fleetctl"));
-    let strange = strange.args(["--endpoint", &endpoint, "list-machines"]).output().unwrap();
-    assert!(told(&strange).contains("--ca-file"), "{}", told(&strange));
+    let mut untrusting = Command::new(env!("CARGO_BIN_EXE_fleetctl"));
+    let untrusting = untrusting.args(["--endpoint", &endpoint, "list-machines"]).output().unwrap();
+    assert!(told(&untrusting).contains("--ca-file"), "{}", told(&untrusting));
     write_secret(&machine.path("tokens"), second);
     machine.signal(Signal::HUP);
-    wait_for("the new token counts", || {
-        ask(&machine, &endpoint, second).status.success().then_some(())
+    wait_for("the new token is accepted", || {
+        list_machines(&machine, &endpoint, second).status.success().then_some(())
     });
-    assert_eq!(ask(&machine, &endpoint, first).status.code(), Some(1));
+    assert_eq!(list_machines(&machine, &endpoint, first).status.code(), Some(1));
     machine.end();
 }
 
 #[test]
-fn a_door_that_would_stand_open_is_refused_before_anything_starts() {
+fn unprotected_port_is_refused_at_startup() {
     let home = tempfile::tempdir().unwrap();
     let path = home.path().join("fleet.conf");
     let at = home.path().display();
     let refused = |text: &str| {
         std::fs::write(&path, text).unwrap();
-        let mut said = Vec::new();
+        let mut errors = Vec::new();
         for flag in ["check-config", "--config"] {
             let mut fleetd = Command::new(env!("CARGO_BIN_EXE_fleetd"));
             let output = fleetd.arg(flag).arg(&path).stdin(Stdio::null()).output().unwrap();
             assert_eq!(output.status.code(), Some(2), "{}", told(&output));
-            said.push(String::from_utf8_lossy(&output.stderr).into_owned());
+            errors.push(String::from_utf8_lossy(&output.stderr).into_owned());
         }
-        assert_eq!(said[0], said[1]);
-        said.remove(0)
+        assert_eq!(errors[0], errors[1]);
+        errors.remove(0)
     };
-    let said = refused("listen = [\"tcp://0.0.0.0:0\"]\n");
-    assert!(said.contains("fleet.conf:1:1:") && said.contains("tls_cert_file"), "{said}");
+    let error = refused("listen = [\"tcp://0.0.0.0:0\"]\n");
+    assert!(error.contains("fleet.conf:1:1:") && error.contains("tls_cert_file"), "{error}");
     std::fs::write(home.path().join("tokens"), "the-token-of-the-tests").unwrap();
     let tokens = home.path().join("tokens");
     std::fs::set_permissions(&tokens, std::fs::Permissions::from_mode(0o644)).unwrap();
-    let named = format!("\ntoken_file = \"{at}/tokens\"\n");
-    let said = refused(&named);
-    let place = "fleet.conf:2:1: token_file: ";
-    assert!(said.contains(place) && said.contains("chmod 0600"), "{said}");
-    write_secret(&tokens, "# of nobody\nshort\n");
-    let said = refused(&named);
+    let config = format!("\ntoken_file = \"{at}/tokens\"\n");
+    let error = refused(&config);
+    let position = "fleet.conf:2:1: token_file: ";
+    assert!(error.contains(position) && error.contains("chmod 0600"), "{error}");
+    write_secret(&tokens, "# unused\nshort\n");
+    let error = refused(&config);
     assert!(
-        said.contains(place) && said.contains("line 2 is not a valid token: a token has 16"),
-        "{said}"
+        error.contains(position) && error.contains("line 2 is not a valid token: a token has 16"),
+        "{error}"
     );
 }

@@ -1,4 +1,4 @@
-//! Sockets that are handed over to the daemon as systemd does it, and are not fit for that.
+//! Unsuitable sockets that are passed to the daemon by systemd's socket activation protocol.
 
 use std::net::{Ipv4Addr, SocketAddrV4, TcpListener, UdpSocket};
 use std::os::fd::OwnedFd;
@@ -9,8 +9,8 @@ use rustix::net::{AddressFamily, SocketType, bind, socket};
 
 use crate::daemon::told;
 
-/// Makes what the shell was given as its input the first socket that is handed over.
-const HAND_OVER: &str = "exec 3<&0 </dev/null; LISTEN_PID=$$ LISTEN_FDS=1 exec \"$0\" \"$@\"";
+/// Passes the standard input of the shell as the first activated socket.
+const ACTIVATE: &str = "exec 3<&0 </dev/null; LISTEN_PID=$$ LISTEN_FDS=1 exec \"$0\" \"$@\"";
 
 fn fleetd_with(socket: OwnedFd) -> Output {
     let folder = tempfile::tempdir().unwrap();
@@ -22,12 +22,12 @@ fn fleetd_with(socket: OwnedFd) -> Output {
     );
     std::fs::write(&config, text).unwrap();
     let mut shell = Command::new("sh");
-    shell.args(["-c", HAND_OVER, env!("CARGO_BIN_EXE_fleetd"), "--config"]).arg(&config);
+    shell.args(["-c", ACTIVATE, env!("CARGO_BIN_EXE_fleetd"), "--config"]).arg(&config);
     shell.stdin(socket).output().unwrap()
 }
 
 #[test]
-fn a_socket_on_which_nobody_can_be_served_is_refused() {
+fn unsuitable_socket_is_refused() {
     let only_bound = socket(AddressFamily::INET, SocketType::STREAM, None).unwrap();
     bind(&only_bound, &SocketAddrV4::new(Ipv4Addr::LOCALHOST, 0)).unwrap();
     let (connected, _other) = UnixStream::pair().unwrap();
@@ -38,9 +38,9 @@ fn a_socket_on_which_nobody_can_be_served_is_refused() {
         (connected.into(), "number 3 is not listening"),
         (TcpListener::bind("0.0.0.0:0").unwrap().into(), "tls_cert_file"),
     ];
-    for (socket, said) in cases {
+    for (socket, expected) in cases {
         let output = fleetd_with(socket);
-        assert_eq!(output.status.code(), Some(2), "{said}: {}", told(&output));
-        assert!(told(&output).contains(said), "{said}: {}", told(&output));
+        assert_eq!(output.status.code(), Some(2), "{expected}: {}", told(&output));
+        assert!(told(&output).contains(expected), "{expected}: {}", told(&output));
     }
 }

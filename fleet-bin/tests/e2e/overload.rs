@@ -1,4 +1,4 @@
-//! Clients that send too much, send it too slowly, or are too many: others are served all the same.
+//! Clients that send too much, send it too slowly, or are too many: others must still be served.
 
 use std::fs;
 use std::io::{ErrorKind, Read as _, Write as _};
@@ -9,10 +9,10 @@ use rustix::process::{Resource, getrlimit, setrlimit};
 
 use crate::daemon::Cluster;
 
-/// How many connections there are at a time, far more than the daemon has room for.
+/// The number of concurrent connections, far more than the daemon accepts.
 const CONNECTIONS: usize = 1000;
 
-/// How many files the daemon may open.
+/// The limit of open files of the daemon.
 const FILES: u32 = 512;
 
 const PUT: &str = "PUT /fleet/v1/units/a.service HTTP/1.1\r\nHost: localhost\r\n\
@@ -20,64 +20,64 @@ const PUT: &str = "PUT /fleet/v1/units/a.service HTTP/1.1\r\nHost: localhost\r\n
 
 fn connect(cluster: &Cluster) -> UnixStream {
     let stream = UnixStream::connect(cluster.path("data/fleet.sock")).unwrap();
-    // Longer than any answer takes, so that a test fails instead of waiting for ever.
+    // Longer than any response takes, so that a test fails instead of waiting forever.
     stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
     stream.set_write_timeout(Some(Duration::from_secs(60))).unwrap();
     stream
 }
 
-fn assert_served(cluster: &Cluster, beside: &str) {
+fn assert_served(cluster: &Cluster, during: &str) {
     let machines = cluster.succeed(&["list-machines", "-o", "name"]);
-    assert_eq!(machines.lines().count(), 3, "beside {beside}");
+    assert_eq!(machines.lines().count(), 3, "during {during}");
 }
 
-/// The most memory that the daemon has ever had, in KiB.
-fn most_memory(cluster: &Cluster) -> usize {
+/// Returns the peak memory of the daemon, in KiB.
+fn peak_memory(cluster: &Cluster) -> usize {
     let status = fs::read_to_string(format!("/proc/{}/status", cluster.daemon_id())).unwrap();
     let line = status.lines().find(|line| line.starts_with("VmHWM:")).unwrap();
     line.split_whitespace().nth(1).unwrap().parse().unwrap()
 }
 
-/// Sends a gigabyte, or as much as is taken of it, and returns what is answered.
+/// Sends up to a gigabyte, until the daemon stops reading, and returns the start of its response.
 fn send_a_gigabyte(cluster: &Cluster, head: &str, piece: &[u8]) -> String {
     let mut stream = connect(cluster);
     stream.write_all(head.as_bytes()).unwrap();
-    let mut left = 1_usize << 30;
-    while left > 0 {
+    let mut remaining = 1_usize << 30;
+    while remaining > 0 {
         match stream.write(piece) {
-            Ok(sent) => left = left.saturating_sub(sent),
-            Err(error) if is_refusal(&error) => break,
-            Err(error) => panic!("the daemon does nothing: {error}"),
+            Ok(sent) => remaining = remaining.saturating_sub(sent),
+            Err(error) if is_disconnect(&error) => break,
+            Err(error) => panic!("the daemon does not respond: {error}"),
         }
     }
-    assert!(left > 0, "all of it was taken");
-    let mut answer = [0; 12];
-    stream.read_exact(&mut answer).unwrap();
-    String::from_utf8_lossy(&answer).into_owned()
+    assert!(remaining > 0, "the whole body was read");
+    let mut response = [0; 12];
+    stream.read_exact(&mut response).unwrap();
+    String::from_utf8_lossy(&response).into_owned()
 }
 
-/// Whether the daemon takes no more.
-fn is_refusal(error: &std::io::Error) -> bool {
+/// Returns `true` if the daemon has closed the connection.
+fn is_disconnect(error: &std::io::Error) -> bool {
     matches!(error.kind(), ErrorKind::BrokenPipe | ErrorKind::ConnectionReset)
 }
 
 #[test]
-fn a_gigabyte_is_neither_taken_nor_kept() {
+fn gigabyte_body_is_refused_and_not_buffered() {
     let cluster = Cluster::start(&[]);
-    let before = most_memory(&cluster);
+    let before = peak_memory(&cluster);
     let spaces = vec![b' '; 1 << 16];
     let announced = format!("{PUT}Content-Length: {}\r\n\r\n", 1 << 30);
     assert_eq!(send_a_gigabyte(&cluster, &announced, &spaces), "HTTP/1.1 413");
     let chunk = [b"10000\r\n", &*spaces, b"\r\n"].concat();
     let chunked = format!("{PUT}Transfer-Encoding: chunked\r\n\r\n");
     assert_eq!(send_a_gigabyte(&cluster, &chunked, &chunk), "HTTP/1.1 413");
-    assert_served(&cluster, "a gigabyte");
-    let more = most_memory(&cluster) - before;
-    assert!(more < 100 << 10, "it took {more} KiB");
+    assert_served(&cluster, "a large request");
+    let growth = peak_memory(&cluster) - before;
+    assert!(growth < 100 << 10, "the daemon grew by {growth} KiB");
 }
 
 #[test]
-fn a_thousand_who_send_byte_by_byte_keep_nobody_out() {
+fn slow_clients_do_not_exclude_others() {
     let files = getrlimit(Resource::Nofile);
     setrlimit(Resource::Nofile, rustix::process::Rlimit { current: files.maximum, ..files })
         .unwrap();
@@ -85,10 +85,10 @@ fn a_thousand_who_send_byte_by_byte_keep_nobody_out() {
     let mut slow = Vec::new();
     for number in 0..CONNECTIONS {
         let mut stream = connect(&cluster);
-        // Half of them are slow in the middle of their bodies.
+        // Half of them are slow while sending their headers, the others while sending their bodies.
         let body = "Content-Length: 1000\r\n\r\n";
-        let begun = if number % 2 == 0 { PUT.to_owned() } else { format!("{PUT}{body}") };
-        stream.write_all(begun.as_bytes()).unwrap();
+        let start = if number % 2 == 0 { PUT.to_owned() } else { format!("{PUT}{body}") };
+        stream.write_all(start.as_bytes()).unwrap();
         slow.push(stream);
         if slow.len() % 100 == 0 {
             drip(&mut slow);
@@ -97,9 +97,9 @@ fn a_thousand_who_send_byte_by_byte_keep_nobody_out() {
     }
 }
 
-/// Each of them sends one byte more, if the daemon has not given it up.
+/// Sends one more byte on each connection that the daemon has not closed.
 fn drip(slow: &mut [UnixStream]) {
     for stream in slow {
-        let _given_up = stream.write(b" ");
+        let _closed = stream.write(b" ");
     }
 }
