@@ -46,7 +46,8 @@ pub trait Clock: Send + Sync + 'static {
 /// count the time awake alone. All these clocks of one boot have the same origin.
 ///
 /// It sleeps on a kernel timer (`timerfd`), within a tokio runtime with I/O and time enabled. The
-/// first 100 ms of a sleep use a tokio timer instead, which costs no system call.
+/// first 100 ms of a sleep use a tokio timer instead, which costs no system call. That timer may
+/// delay the end of the sleep by as much.
 #[derive(Debug)]
 pub struct SystemClock {
     boot: Option<String>,

@@ -1,4 +1,4 @@
-//! The agent's loop: what this machine should have × what it has → tasks.
+//! The agent's reconciliation loop: compares desired units with known ones, and runs tasks.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

@@ -26,14 +26,14 @@ pub trait AgentState: Send + Sync + 'static {
     ///
     /// # Errors
     ///
-    /// When there is something that cannot be read.
+    /// The stored content cannot be read.
     async fn read(&self, key: StateKey) -> io::Result<Option<Vec<u8>>>;
 
     /// Replaces an entry. The desired state is durable once this has returned.
     ///
     /// # Errors
     ///
-    /// When it cannot be written; what was there before is still there then.
+    /// The content cannot be written; the previous one is kept then.
     async fn write(&self, key: StateKey, content: Vec<u8>) -> io::Result<()>;
 }
 

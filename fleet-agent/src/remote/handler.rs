@@ -81,7 +81,7 @@ impl ServiceManagerHandler {
             Request::Stop { unit } => self.manager.stop(&name(&unit)?).await,
             Request::ReloadUnit { unit } => self.manager.reload_unit(&name(&unit)?).await,
             // Boxed: hundreds of concurrent starts would take the memory.
-            question => Box::pin(self.handle_query(question, response)).await,
+            query => Box::pin(self.handle_query(query, response)).await,
         }
     }
 

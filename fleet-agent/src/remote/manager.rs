@@ -81,9 +81,9 @@ impl RemoteManager {
     }
 
     /// Returns the next item of a response, or its end. The keepalive monitors the peer meanwhile.
-    async fn next(&self, answer: &mut Response) -> Result<Option<Value>, ServiceError> {
+    async fn next(&self, response: &mut Response) -> Result<Option<Value>, ServiceError> {
         let _waiting = self.reconnector.keepalive.wait();
-        answer.next().await.map_err(read_error)
+        response.next().await.map_err(read_error)
     }
 
     /// Sends a request whose response has no items.
@@ -96,11 +96,11 @@ impl RemoteManager {
 
     /// Sends a request whose response has one item.
     async fn query<T: DeserializeOwned>(&self, request: Request) -> Result<T, ServiceError> {
-        let mut answer = self.request(request)?;
-        let item = self.next(&mut answer).await?;
+        let mut response = self.request(request)?;
+        let item = self.next(&mut response).await?;
         let item = item.ok_or_else(|| not_understood("no items"))?;
         // Only the end confirms that the response is complete.
-        self.next(&mut answer).await?;
+        self.next(&mut response).await?;
         read(item)
     }
 }
@@ -153,10 +153,10 @@ impl ServiceManager for RemoteManager {
     }
 
     async fn list(&self) -> Result<Vec<ManagedUnit>, ServiceError> {
-        let mut answer = self.request(Request::List)?;
+        let mut response = self.request(Request::List)?;
         let mut units = Vec::new();
         // A list without its end is incomplete, whatever has arrived.
-        while let Some(item) = self.next(&mut answer).await? {
+        while let Some(item) = self.next(&mut response).await? {
             for unit in read::<Vec<UnitWire>>(item)? {
                 units.push(read_unit(unit)?);
             }
@@ -218,8 +218,8 @@ impl ServiceManager for RemoteManager {
 
 impl RemoteManager {
     async fn open_journal(&self, request: Request) -> Result<Journal, ServiceError> {
-        let mut answer = self.request(request)?;
-        let first = self.next(&mut answer).await?;
+        let mut response = self.request(request)?;
+        let first = self.next(&mut response).await?;
         let mut lines: Vec<LineWire> = first.map_or_else(|| Ok(Vec::new()), read)?;
         let (sender, broken, journal) = Journal::fallible();
         tokio::spawn(async move {
@@ -231,7 +231,7 @@ impl RemoteManager {
                 }
                 let next = tokio::select! {
                     () = sender.closed() => return,
-                    next = answer.next() => next,
+                    next = response.next() => next,
                 };
                 let more = next.map_err(read_error).and_then(|item| item.map(read).transpose());
                 lines = match more {

@@ -26,7 +26,7 @@ pub(super) struct ServerSession {
     open: PendingRequests<Pending>,
     tasks: JoinSet<()>,
     /// Request answered by each task.
-    asks: HashMap<Id, u64>,
+    request_of_task: HashMap<Id, u64>,
     /// Size in bytes of all pending requests.
     bytes: usize,
 }
@@ -39,8 +39,8 @@ struct Pending {
 
 impl ServerSession {
     pub(super) fn new(service: Arc<dyn RequestHandler>, out: mpsc::Sender<Bytes>) -> Self {
-        let (open, asks) = (PendingRequests::new(), HashMap::new());
-        Self { service, out, open, tasks: JoinSet::new(), asks, bytes: 0 }
+        let (open, request_of_task) = (PendingRequests::new(), HashMap::new());
+        Self { service, out, open, tasks: JoinSet::new(), request_of_task, bytes: 0 }
     }
 
     /// Runs until the client disconnects.
@@ -94,7 +94,7 @@ impl ServerSession {
         let first = coop::unconstrained(poll_fn(|cx| Poll::Ready(answer.as_mut().poll(cx))));
         if first.await.is_pending() {
             let task = self.tasks.spawn(answer);
-            self.asks.insert(task.id(), id);
+            self.request_of_task.insert(task.id(), id);
             self.open.insert(id, Pending { task, flow, bytes });
             self.bytes += bytes;
         }
@@ -106,7 +106,7 @@ impl ServerSession {
             Ok((task, ())) => (*task, false),
             Err(error) => (error.id(), error.is_panic()),
         };
-        let Some(id) = self.asks.remove(&task) else { return };
+        let Some(id) = self.request_of_task.remove(&task) else { return };
         if self.open.get(&id).is_some_and(|it| it.task.id() == task) {
             self.close(id);
             if broke_off {

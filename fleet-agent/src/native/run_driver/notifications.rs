@@ -177,7 +177,7 @@ impl RunDriver {
         match self.own_process(pid).filter(|process| process.pid != std::process::id()) {
             Some(process) => self.adopt_main(process),
             None => {
-                tracing::warn!(unit = %self.unit, pid, "MAINPID= names a process of another unit")
+                tracing::warn!(unit = %self.unit, pid, "MAINPID= names a process of another unit");
             }
         }
     }
