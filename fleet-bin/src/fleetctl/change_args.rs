@@ -14,12 +14,12 @@ pub(crate) struct ManifestArgs {
     pub(crate) paths: Vec<String>,
     /// Desired state of the units; templates are only submitted.
     #[arg(long, value_name = "STATE", default_value = "launched")]
-    pub(crate) state: State,
+    pub(crate) state: DesiredStateArg,
 }
 
 /// Desired state on the command line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum State {
+pub(crate) enum DesiredStateArg {
     /// Started on a machine.
     Launched,
     /// Loaded on a machine, and not started.
@@ -28,12 +28,12 @@ pub(crate) enum State {
     Inactive,
 }
 
-impl From<State> for TargetState {
-    fn from(state: State) -> Self {
+impl From<DesiredStateArg> for TargetState {
+    fn from(state: DesiredStateArg) -> Self {
         match state {
-            State::Launched => Self::Launched,
-            State::Loaded => Self::Loaded,
-            State::Inactive => Self::Inactive,
+            DesiredStateArg::Launched => Self::Launched,
+            DesiredStateArg::Loaded => Self::Loaded,
+            DesiredStateArg::Inactive => Self::Inactive,
         }
     }
 }
@@ -64,7 +64,7 @@ pub(crate) struct PlanArgs {
     pub(crate) paths: Vec<String>,
     /// Desired state of the units of these files.
     #[arg(long, value_name = "STATE", default_value = "launched")]
-    pub(crate) state: State,
+    pub(crate) state: DesiredStateArg,
     /// Unit to destroy in the preview; may be repeated.
     #[arg(long, value_name = "UNIT")]
     pub(crate) destroy: Vec<String>,

@@ -12,7 +12,7 @@ use super::format::MachineLabels;
 use super::global_args::Format;
 use super::machine_cache::MachineCache;
 use super::poll::Poller;
-use super::report::{Outcome, Report};
+use super::report::{UnitOutcome, UnitReport};
 use super::session::eligible;
 use super::settings::WaitTimeout;
 use super::wait::Observation;
@@ -46,23 +46,23 @@ const LAST_LINES_TIMEOUT: Duration = Duration::from_secs(3);
 /// Some unit did not reach its goal, or the user pressed Ctrl-C.
 pub(crate) async fn follow(
     context: &mut Context,
-    awaited: Vec<WaitTarget>,
+    targets: Vec<WaitTarget>,
     timeout: WaitTimeout,
 ) -> Result<(), CliError> {
     let WaitTimeout::For(limit) = timeout else {
         return match timeout {
-            WaitTimeout::None => report_triggered(context, &awaited),
-            _ => interruptible(context, awaited, None).await,
+            WaitTimeout::None => report_triggered(context, &targets),
+            _ => interruptible(context, targets, None).await,
         };
     };
     let deadline = context.clock.now().after(limit);
-    interruptible(context, awaited, Some(deadline)).await
+    interruptible(context, targets, Some(deadline)).await
 }
 
 /// Reports all units as triggered, without waiting.
-fn report_triggered(context: &mut Context, awaited: &[WaitTarget]) -> Result<(), CliError> {
-    for WaitTarget { name, action, .. } in awaited {
-        let report = Report::new(name.as_str(), *action, Outcome::Triggered);
+fn report_triggered(context: &mut Context, targets: &[WaitTarget]) -> Result<(), CliError> {
+    for WaitTarget { name, action, .. } in targets {
+        let report = UnitReport::new(name.as_str(), *action, UnitOutcome::Triggered);
         context.output.record(&report, &report.text(&MachineLabels::default()))?;
     }
     context.output.finish()
@@ -70,12 +70,12 @@ fn report_triggered(context: &mut Context, awaited: &[WaitTarget]) -> Result<(),
 
 async fn interruptible(
     context: &mut Context,
-    awaited: Vec<WaitTarget>,
+    targets: Vec<WaitTarget>,
     deadline: Option<Timestamp>,
 ) -> Result<(), CliError> {
-    let summary = WaitSummary::new(&awaited);
+    let summary = WaitSummary::new(&targets);
     let finished = tokio::select! {
-        missed = Follower::new(context, awaited).run(deadline) => Some(missed),
+        missed = Follower::new(context, targets).run(deadline) => Some(missed),
         Ok(()) = tokio::signal::ctrl_c() => None,
     };
     context.progress.clear();
@@ -100,11 +100,11 @@ struct WaitSummary {
 }
 
 impl WaitSummary {
-    fn new(awaited: &[WaitTarget]) -> Self {
-        let first = awaited.first();
+    fn new(targets: &[WaitTarget]) -> Self {
+        let first = targets.first();
         let word = first.map_or("", |it| it.goal.word());
         let first = first.map_or_else(String::new, |it| it.name.to_string());
-        Self { first, count: awaited.len(), word }
+        Self { first, count: targets.len(), word }
     }
 
     fn help(&self) -> String {
@@ -132,9 +132,9 @@ struct Follower<'a> {
 }
 
 impl<'a> Follower<'a> {
-    fn new(context: &'a mut Context, awaited: Vec<WaitTarget>) -> Self {
-        let count = awaited.len();
-        let remaining = awaited.into_iter().map(WaitState::new).collect();
+    fn new(context: &'a mut Context, targets: Vec<WaitTarget>) -> Self {
+        let count = targets.len();
+        let remaining = targets.into_iter().map(WaitState::new).collect();
         let (machines, poller) = (MachineCache::default(), Poller::default());
         Self { context, machines, poller, remaining, count, missed: 0 }
     }
@@ -161,12 +161,12 @@ impl<'a> Follower<'a> {
 
     /// Polls all remaining units once, and removes those that are done.
     async fn poll_once(&mut self, is_late: bool) -> Result<(), CliError> {
-        let units: Vec<&UnitName> = self.remaining.iter().map(|it| &it.awaited.name).collect();
+        let units: Vec<&UnitName> = self.remaining.iter().map(|it| &it.target.name).collect();
         let observations = self.poller.poll(&self.context.session, &units).await?;
         for (mut pending, mut observation) in
             std::mem::take(&mut self.remaining).into_iter().zip(observations)
         {
-            self.add_eligible_machines(&pending.awaited, &mut observation).await?;
+            self.add_eligible_machines(&pending.target, &mut observation).await?;
             pending.observe(&observation, self.context.clock.now(), is_late);
             match pending.result() {
                 Some(result) => self.end(&pending, &observation, result).await?,
@@ -182,11 +182,11 @@ impl<'a> Follower<'a> {
     /// Adds the eligible machines of a global unit, which only the list of all machines shows.
     async fn add_eligible_machines(
         &mut self,
-        awaited: &WaitTarget,
+        target: &WaitTarget,
         observation: &mut Observation,
     ) -> Result<(), CliError> {
         if let Some(unit) = observation.unit.as_ref().filter(|unit| unit.global)
-            && awaited.goal.expects_placement()
+            && target.goal.expects_placement()
         {
             self.machines.load_all(&self.context.session).await?;
             observation.eligible = eligible(unit, self.machines.present());
@@ -197,7 +197,7 @@ impl<'a> Follower<'a> {
     /// Prints a new obstacle.
     fn report_obstacle(&mut self, pending: &mut WaitState) {
         if let Some(text) = pending.new_obstacle() {
-            self.context.progress.note(&format!("{}: waiting: {text}", pending.awaited.name));
+            self.context.progress.note(&format!("{}: waiting: {text}", pending.target.name));
         }
     }
 
@@ -207,22 +207,22 @@ impl<'a> Follower<'a> {
         observation: &Observation,
         result: WaitResult,
     ) -> Result<(), CliError> {
-        let WaitTarget { name, action, goal, .. } = &pending.awaited;
+        let WaitTarget { name, action, goal, .. } = &pending.target;
         self.context.progress.clear();
         let report =
-            Report::new(name.as_str(), *action, result.outcome).with_observation(observation);
+            UnitReport::new(name.as_str(), *action, result.outcome).with_observation(observation);
         let report = report.for_goal(*goal).with_message(&result.text);
         if self.context.output.format() == Format::Table {
             self.machines.load(&self.context.session, report.only_machine()).await?;
         }
         let text = report.text(&self.machines.labels());
         self.context.output.record(&report, &text)?;
-        if result.outcome == Outcome::Reached {
+        if result.outcome == UnitOutcome::Reached {
             return Ok(());
         }
         self.missed += 1;
         if !pending.was_reported(&result.text) {
-            let when = if result.outcome == Outcome::Late { "timed out: " } else { "" };
+            let when = if result.outcome == UnitOutcome::Late { "timed out: " } else { "" };
             self.context.progress.note(&format!("{name}: {when}{}", result.text));
         }
         if let Some(machine) = result.machine {
@@ -243,12 +243,12 @@ impl<'a> Follower<'a> {
     }
 
     fn summary(&self) -> String {
-        let there = self.count - self.remaining.len() - self.missed;
+        let reached = self.count - self.remaining.len() - self.missed;
         let Some(first) = self.remaining.first() else {
             return String::new();
         };
-        let WaitTarget { name, goal, .. } = &first.awaited;
+        let WaitTarget { name, goal, .. } = &first.target;
         let (count, word, state) = (self.count, goal.word(), first.description());
-        format!("{there}/{count} units {word}; waiting for {name}: {state}")
+        format!("{reached}/{count} units {word}; waiting for {name}: {state}")
     }
 }

@@ -25,7 +25,7 @@ pub(crate) struct UnitDiff {
 
 /// Change that applying a file makes to its unit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Change {
+pub(crate) enum UnitChange {
     /// No change.
     None,
     /// The cluster does not know the unit.
@@ -36,7 +36,7 @@ pub(crate) enum Change {
     State,
 }
 
-impl Change {
+impl UnitChange {
     pub(crate) const fn as_str(self) -> &'static str {
         match self {
             Self::None => "none",
@@ -121,14 +121,14 @@ pub(crate) async fn compare(
 
 impl UnitDiff {
     /// Returns the change to make.
-    pub(crate) fn change(&self) -> Change {
-        let Some(known) = &self.known else { return Change::Create };
+    pub(crate) fn change(&self) -> UnitChange {
+        let Some(known) = &self.known else { return UnitChange::Create };
         match source(known) {
             Ok(source) if source == self.file.file.source() => match self.changes_state() {
-                true => Change::State,
-                false => Change::None,
+                true => UnitChange::State,
+                false => UnitChange::None,
             },
-            _ => Change::Replace,
+            _ => UnitChange::Replace,
         }
     }
 
@@ -167,14 +167,14 @@ impl UnitDiff {
     pub(crate) fn summary(&self) -> String {
         let (name, was, desired) = (&self.name, self.current_desired(), self.desired);
         match (self.change(), self.changes_state()) {
-            (Change::None, _) => String::new(),
-            (Change::Create, _) => format!("{name}: new, to be {desired}\n"),
-            (Change::Replace, false) => format!("{name}: changed file\n"),
-            (Change::Replace, true) if was.is_empty() => {
+            (UnitChange::None, _) => String::new(),
+            (UnitChange::Create, _) => format!("{name}: new, to be {desired}\n"),
+            (UnitChange::Replace, false) => format!("{name}: changed file\n"),
+            (UnitChange::Replace, true) if was.is_empty() => {
                 format!("{name}: changed file, to be {desired}\n")
             }
-            (Change::Replace, true) => format!("{name}: changed file, {was} to {desired}\n"),
-            (Change::State, _) => format!("{name}: {was} to {desired}\n"),
+            (UnitChange::Replace, true) => format!("{name}: changed file, {was} to {desired}\n"),
+            (UnitChange::State, _) => format!("{name}: {was} to {desired}\n"),
         }
     }
 }
@@ -205,13 +205,13 @@ mod tests {
     fn change_follows_from_file_and_desired_state() {
         let text = "[Service]\nExecStart=/bin/web\n";
         for (known, change, summary) in [
-            (None, Change::Create, "web.service: new, to be launched\n"),
-            (Some((text, "launched")), Change::None, ""),
-            (Some((text, "loaded")), Change::State, "web.service: loaded to launched\n"),
-            (Some(("[A]\nb=c\n", "launched")), Change::Replace, "web.service: changed file\n"),
+            (None, UnitChange::Create, "web.service: new, to be launched\n"),
+            (Some((text, "launched")), UnitChange::None, ""),
+            (Some((text, "loaded")), UnitChange::State, "web.service: loaded to launched\n"),
+            (Some(("[A]\nb=c\n", "launched")), UnitChange::Replace, "web.service: changed file\n"),
             (
                 Some(("[A]\nb=c\n", "loaded")),
-                Change::Replace,
+                UnitChange::Replace,
                 "web.service: changed file, loaded to launched\n",
             ),
         ] {
@@ -223,7 +223,7 @@ mod tests {
     #[test]
     fn comments_and_missing_final_newlines_are_differences() {
         let unit = unit_diff(Some(("# old\n[A]\nb=c", "launched")), "# new\n[A]\nb=c\n");
-        assert_eq!(unit.change(), Change::Replace);
+        assert_eq!(unit.change(), UnitChange::Replace);
         insta::assert_snapshot!(unit.diff(), @r"
         --- cluster/web.service
         +++ w/web.service

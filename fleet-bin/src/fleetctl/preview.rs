@@ -4,7 +4,7 @@ use fleet_http::wire;
 use serde::Serialize;
 
 use super::format::MachineLabels;
-use super::manifest_diff::{Change, UnitDiff};
+use super::manifest_diff::{UnitChange, UnitDiff};
 use super::output::Record;
 
 /// Planned change of one unit, by a file or by the engine.
@@ -109,7 +109,7 @@ pub(crate) fn preview_text(
 ) -> String {
     let changes = diffs.iter().map(|unit| {
         // New files are not printed in full.
-        let diff = if unit.change() == Change::Replace { unit.diff() } else { String::new() };
+        let diff = if unit.change() == UnitChange::Replace { unit.diff() } else { String::new() };
         unit.summary() + &diff
     });
     let is_relevant = |it: &&PlannedChange| {

@@ -19,12 +19,12 @@ pub(crate) fn rebalance_problems(
 ) -> Vec<Diagnosis> {
     let labels = MachineLabels::new(machines);
     let is_present = |id: &str| machines.iter().any(|machine| machine.id == id);
-    let diagnosis = |awaited: &PendingMove| {
-        let PendingMove { unit, to, .. } = awaited;
+    let diagnosis = |pending: &PendingMove| {
+        let PendingMove { unit, to, .. } = pending;
         let state = states.iter().find(|it| it.name == *unit && it.machine_id == *to);
         let why = match state {
             _ if !is_present(to) => "that machine is not present".to_owned(),
-            Some(state) if is_stuck(state) => awaited.reason.clone(),
+            Some(state) if is_stuck(state) => pending.reason.clone(),
             _ => return None,
         };
         let at = labels.label(to, false);

@@ -40,7 +40,7 @@ impl Action {
 /// Outcome of a command for one unit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
-pub(crate) enum Outcome {
+pub(crate) enum UnitOutcome {
     /// The unit has reached the goal.
     Reached,
     /// The change was requested, but not awaited.
@@ -55,13 +55,13 @@ pub(crate) enum Outcome {
 
 /// Result of a command for one unit.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub(crate) struct Report {
+pub(crate) struct UnitReport {
     /// Name of the unit.
     pub(crate) unit: String,
     /// Name of the command.
     pub(crate) action: &'static str,
     /// Outcome for the unit.
-    pub(crate) outcome: Outcome,
+    pub(crate) outcome: UnitOutcome,
     /// Current state of the unit; empty if unknown or not awaited.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub(crate) state: String,
@@ -76,15 +76,15 @@ pub(crate) struct Report {
     pub(crate) word: Option<&'static str>,
 }
 
-impl Record for Report {
+impl Record for UnitReport {
     fn name(&self) -> &str {
         &self.unit
     }
 }
 
-impl Report {
+impl UnitReport {
     /// Creates a report without a state or machines.
-    pub(crate) fn new(unit: &str, action: Action, outcome: Outcome) -> Self {
+    pub(crate) fn new(unit: &str, action: Action, outcome: UnitOutcome) -> Self {
         let (unit, action) = (unit.to_owned(), action.as_str());
         let word = (action == Action::Restart.as_str()).then_some("restarted");
         let (state, machines, message) = (String::new(), Vec::new(), String::new());
@@ -111,7 +111,7 @@ impl Report {
     /// Returns the machine that the line for people names, if any.
     pub(crate) fn only_machine(&self) -> Option<&str> {
         match self.machines.as_slice() {
-            [machine] if self.outcome == Outcome::Reached && self.message.is_empty() => {
+            [machine] if self.outcome == UnitOutcome::Reached && self.message.is_empty() => {
                 Some(machine)
             }
             _ => None,
@@ -132,10 +132,10 @@ impl Report {
         let Self { unit, action, .. } = self;
         let word = self.word.unwrap_or(&self.state);
         match self.outcome {
-            Outcome::Reached if *action == "destroy" => format!("Destroyed {unit}\n"),
-            Outcome::Reached => format!("Unit {unit} {word}{}\n", self.machine_text(machines)),
-            Outcome::Triggered => format!("Triggered unit {unit} {action}\n"),
-            Outcome::Unchanged | Outcome::Failed | Outcome::Late => String::new(),
+            UnitOutcome::Reached if *action == "destroy" => format!("Destroyed {unit}\n"),
+            UnitOutcome::Reached => format!("Unit {unit} {word}{}\n", self.machine_text(machines)),
+            UnitOutcome::Triggered => format!("Triggered unit {unit} {action}\n"),
+            UnitOutcome::Unchanged | UnitOutcome::Failed | UnitOutcome::Late => String::new(),
         }
     }
 
@@ -169,7 +169,7 @@ fn current_state(unit: &wire::UnitEntity, states: &[wire::UnitStateEntity]) -> S
 mod tests {
     use super::*;
 
-    fn report(action: Action, machine: &str, on: &[&str], state: &str) -> Report {
+    fn report(action: Action, machine: &str, on: &[&str], state: &str) -> UnitReport {
         let unit = wire::UnitEntity {
             machine_id: machine.into(),
             current_state: state.into(),
@@ -182,7 +182,7 @@ mod tests {
         };
         let states = on.iter().map(state_on).collect();
         let observation = Observation { unit: Some(unit), states, ..Observation::default() };
-        Report::new("web.service", action, Outcome::Reached).with_observation(&observation)
+        UnitReport::new("web.service", action, UnitOutcome::Reached).with_observation(&observation)
     }
 
     /// The unit and its states are requested concurrently, so they may differ. The wait is based on
@@ -220,8 +220,8 @@ mod tests {
             ..wire::MachineEntity::default()
         };
         let machines = MachineLabels::new(&[machine]);
-        let triggered = Report::new("web.service", Action::Start, Outcome::Triggered);
-        let unchanged = Report::new("web.service", Action::Submit, Outcome::Unchanged);
+        let triggered = UnitReport::new("web.service", Action::Start, UnitOutcome::Triggered);
+        let unchanged = UnitReport::new("web.service", Action::Submit, UnitOutcome::Unchanged);
         let lines = [
             report(Action::Start, "1a2b3c4d5e6f", &["1a2b3c4d5e6f"], "launched"),
             report(Action::Restart, "1a2b3c4d5e6f", &["1a2b3c4d5e6f"], "launched"),

@@ -5,7 +5,7 @@ use std::time::Duration;
 use fleet_core::Timestamp;
 use fleet_unitfile::UnitName;
 
-use super::report::{Action, Outcome};
+use super::report::{Action, UnitOutcome};
 use super::wait::{Goal, Observation, Verdict};
 
 /// Time after which an obstacle counts as permanent.
@@ -36,7 +36,7 @@ pub(crate) struct WaitTarget {
 #[derive(Debug)]
 pub(crate) struct WaitState {
     /// Unit and goal.
-    pub(crate) awaited: WaitTarget,
+    pub(crate) target: WaitTarget,
     last: Option<LastObservation>,
     reported: Option<String>,
 }
@@ -55,7 +55,7 @@ struct LastObservation {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct WaitResult {
     /// Whether the goal was reached.
-    pub(crate) outcome: Outcome,
+    pub(crate) outcome: UnitOutcome,
     /// Reason for a failure, or a remark on success.
     pub(crate) text: String,
     /// Machine of the failure, if any.
@@ -64,13 +64,13 @@ pub(crate) struct WaitResult {
 
 impl WaitState {
     /// Starts the wait, without an observation.
-    pub(crate) fn new(awaited: WaitTarget) -> Self {
-        Self { awaited, last: None, reported: None }
+    pub(crate) fn new(target: WaitTarget) -> Self {
+        Self { target, last: None, reported: None }
     }
 
-    /// Records an observation. `is_late` marks the last one before the deadline.
+    /// Records an observation. `is_late` marks the final one, after the deadline.
     pub(crate) fn observe(&mut self, observation: &Observation, now: Timestamp, is_late: bool) {
-        let verdict = self.awaited.goal.evaluate(observation);
+        let verdict = self.target.goal.evaluate(observation);
         let before = self.last.take().filter(|last| last.verdict == verdict);
         let (since, observations) =
             before.map_or((now, 1), |last| (last.since, last.observations + 1));
@@ -87,18 +87,20 @@ impl WaitState {
             Some(WaitResult { outcome, text: text.to_owned(), machine: machine.cloned() })
         };
         match &last.verdict {
-            Verdict::Reached => end(Outcome::Reached, "", None),
-            Verdict::Running if self.awaited.is_settled || last.lasts(STAYS_UP) => {
-                end(Outcome::Reached, "", None)
+            Verdict::Reached => end(UnitOutcome::Reached, "", None),
+            Verdict::Running if self.target.is_settled || last.lasts(STAYS_UP) => {
+                end(UnitOutcome::Reached, "", None)
             }
             Verdict::PartlyReached(text) if last.lasts(PERMANENT_AFTER) => {
-                end(Outcome::Reached, text, None)
+                end(UnitOutcome::Reached, text, None)
             }
-            Verdict::Stuck(text) if last.lasts(PERMANENT_AFTER) => end(Outcome::Failed, text, None),
+            Verdict::Stuck(text) if last.lasts(PERMANENT_AFTER) => {
+                end(UnitOutcome::Failed, text, None)
+            }
             Verdict::Failed { text, machine } if last.observations > 1 => {
-                end(Outcome::Failed, text, machine.as_ref())
+                end(UnitOutcome::Failed, text, machine.as_ref())
             }
-            Verdict::Pending(text) if last.is_late => end(Outcome::Late, text, None),
+            Verdict::Pending(text) if last.is_late => end(UnitOutcome::Late, text, None),
             _ => None,
         }
     }
@@ -178,7 +180,7 @@ mod tests {
         mut pending: WaitState,
         observations: &[(u64, &Observation)],
         late: u64,
-    ) -> Option<(u64, Outcome)> {
+    ) -> Option<(u64, UnitOutcome)> {
         observations.iter().find_map(|(at, observation)| {
             pending.observe(observation, Timestamp::from_millis(*at), *at >= late);
             Some((*at, pending.result()?.outcome))
@@ -195,19 +197,19 @@ mod tests {
                 false,
                 vec![(0, &runs), (100, &runs), (210, &runs)],
                 9000,
-                Some((210, Outcome::Reached)),
+                Some((210, UnitOutcome::Reached)),
             ),
             (
                 false,
                 vec![(0, &runs), (100, &failed), (200, &failed)],
                 9000,
-                Some((200, Outcome::Failed)),
+                Some((200, UnitOutcome::Failed)),
             ),
             // A new process must stay up again.
             (false, vec![(0, &runs), (100, &failed), (190, &runs), (300, &runs)], 9000, None),
-            (true, vec![(0, &runs)], 9000, Some((0, Outcome::Reached))),
-            (false, vec![(0, &runs)], 0, Some((0, Outcome::Reached))),
-            (false, vec![(0, &exited)], 9000, Some((0, Outcome::Reached))),
+            (true, vec![(0, &runs)], 9000, Some((0, UnitOutcome::Reached))),
+            (false, vec![(0, &runs)], 0, Some((0, UnitOutcome::Reached))),
+            (false, vec![(0, &exited)], 9000, Some((0, UnitOutcome::Reached))),
         ] {
             assert_eq!(
                 ends(pending(is_settled), &observations, late),
@@ -225,14 +227,14 @@ mod tests {
             (
                 vec![(0, &nowhere), (1999, &nowhere), (2000, &nowhere)],
                 9000,
-                Some((2000, Outcome::Failed)),
+                Some((2000, UnitOutcome::Failed)),
             ),
             (vec![(0, &nowhere), (1000, &starting), (2500, &nowhere)], 9000, None),
-            (vec![(0, &nowhere), (500, &nowhere)], 500, Some((500, Outcome::Failed))),
+            (vec![(0, &nowhere), (500, &nowhere)], 500, Some((500, UnitOutcome::Failed))),
             (
                 vec![(0, &starting), (8999, &starting), (9001, &starting)],
                 9000,
-                Some((9001, Outcome::Late)),
+                Some((9001, UnitOutcome::Late)),
             ),
         ] {
             assert_eq!(ends(pending(false), &observations, late), expected, "{observations:?}");

@@ -17,10 +17,10 @@ use crate::fleetctl::follow::follow;
 use crate::fleetctl::format::MachineLabels;
 use crate::fleetctl::global_args::Format;
 use crate::fleetctl::machine_cache::MachineCache;
-use crate::fleetctl::manifest_diff::{Change, UnitDiff, compare, read};
+use crate::fleetctl::manifest_diff::{UnitChange, UnitDiff, compare, read};
 use crate::fleetctl::partial_failure::all_or_partial_failure;
 use crate::fleetctl::preview::{PlannedChange, preview_text};
-use crate::fleetctl::report::{Action, Outcome, Report};
+use crate::fleetctl::report::{Action, UnitOutcome, UnitReport};
 use crate::fleetctl::resolve::{ContentAction, ContentSource};
 use crate::fleetctl::select::{DesiredFilter, select};
 use crate::fleetctl::wait::{Goal, Observation};
@@ -29,7 +29,7 @@ use crate::fleetctl::wait_state::WaitTarget;
 /// Runs `apply`.
 pub(super) async fn run(context: &mut Context, args: ApplyArgs) -> Result<Exit, CliError> {
     let diffs = gather(context, &args.manifest).await?;
-    let is_unchanged = |unit: &&UnitDiff| unit.change() == Change::None;
+    let is_unchanged = |unit: &&UnitDiff| unit.change() == UnitChange::None;
     let (unchanged, changed): (Vec<_>, Vec<_>) = diffs.iter().partition(is_unchanged);
     let plan = preview_plan(context, &changed, &[]).await?;
     let machines = machines_of(context, &plan).await?;
@@ -68,11 +68,11 @@ async fn report_unchanged(
     let mut errors = Vec::new();
     for (unit, states) in unchanged.iter().zip(states) {
         let missed = missed_goal(unit, &states);
-        let outcome = if missed.is_some() { Outcome::Failed } else { Outcome::Unchanged };
+        let outcome = if missed.is_some() { UnitOutcome::Failed } else { UnitOutcome::Unchanged };
         let observation =
             Observation { unit: unit.known.clone(), states, ..Observation::default() };
-        let report =
-            Report::new(unit.name.as_str(), Action::Apply, outcome).with_observation(&observation);
+        let report = UnitReport::new(unit.name.as_str(), Action::Apply, outcome)
+            .with_observation(&observation);
         context.output.record(&report, "")?;
         errors.extend(missed);
     }
@@ -97,7 +97,7 @@ fn missed_goal(unit: &UnitDiff, states: &[wire::UnitStateEntity]) -> Option<CliE
 /// Runs `diff`.
 pub(super) async fn diff(context: &mut Context, args: &ManifestArgs) -> Result<Exit, CliError> {
     let diffs = gather(context, args).await?;
-    let changed = diffs.iter().filter(|unit| unit.change() != Change::None);
+    let changed = diffs.iter().filter(|unit| unit.change() != UnitChange::None);
     let text = changed.clone().map(|unit| format!("# {}{}", unit.summary(), unit.diff()));
     let text = text.collect::<String>();
     let records: Vec<PlannedChange> = changed.map(PlannedChange::from_diff).collect();
@@ -114,7 +114,8 @@ pub(super) async fn plan(context: &mut Context, args: &PlanArgs) -> Result<Exit,
             gather(context, &ManifestArgs { paths, state }).await?
         }
     };
-    let changed: Vec<&UnitDiff> = diffs.iter().filter(|it| it.change() != Change::None).collect();
+    let changed: Vec<&UnitDiff> =
+        diffs.iter().filter(|it| it.change() != UnitChange::None).collect();
     let destroyed = match args.destroy.is_empty() {
         true => Vec::new(),
         false => select(&context.session, &args.destroy, DesiredFilter::All).await?,
@@ -185,7 +186,7 @@ async fn send(
 ) -> Result<Vec<WaitTarget>, CliError> {
     let targets: Vec<WaitTarget> = changed(&diffs).map(|it| wait_target(it, until)).collect();
     let steps: Vec<UploadStep> =
-        diffs.into_iter().filter(|it| it.change() != Change::None).map(step).collect();
+        diffs.into_iter().filter(|it| it.change() != UnitChange::None).map(step).collect();
     if let Err(UploadFailure { error, uploaded }) = send_contents(&context.session, &steps).await {
         let sent =
             uploaded.iter().map(|name| triggered(name).with_message("its file was uploaded"));
@@ -205,7 +206,8 @@ async fn send(
             let report = match (is_set(step), &step.file) {
                 (Some(Ok(())), _) => triggered(&step.name),
                 (Some(Err(error)), _) => {
-                    let report = Report::new(step.name.as_str(), Action::Apply, Outcome::Failed);
+                    let report =
+                        UnitReport::new(step.name.as_str(), Action::Apply, UnitOutcome::Failed);
                     report.with_message(error.parts().0)
                 }
                 (None, Some(_)) => triggered(&step.name).with_message("its file was uploaded"),
@@ -221,8 +223,8 @@ async fn send(
 }
 
 /// Returns the report of a unit that was changed before the failure of another one.
-fn triggered(name: &UnitName) -> Report {
-    Report::new(name.as_str(), Action::Apply, Outcome::Triggered)
+fn triggered(name: &UnitName) -> UnitReport {
+    UnitReport::new(name.as_str(), Action::Apply, UnitOutcome::Triggered)
 }
 
 /// Adds the hint that the command can be repeated.
@@ -231,7 +233,7 @@ fn retry_hint(error: CliError) -> CliError {
 }
 
 fn changed(diffs: &[UnitDiff]) -> impl Iterator<Item = &UnitDiff> {
-    diffs.iter().filter(|it| it.change() != Change::None)
+    diffs.iter().filter(|it| it.change() != UnitChange::None)
 }
 
 fn step(unit: UnitDiff) -> UploadStep {
@@ -240,9 +242,9 @@ fn step(unit: UnitDiff) -> UploadStep {
     let moves = moves && (unit.known.is_some() || unit.desired != TargetState::Inactive);
     let UnitDiff { name, file, desired, known } = unit;
     let content = match change {
-        Change::None | Change::State => ContentAction::Keep,
-        Change::Create => ContentAction::Create(ContentSource::Local(file.clone())),
-        Change::Replace => ContentAction::Replace(ContentSource::Local(file.clone())),
+        UnitChange::None | UnitChange::State => ContentAction::Keep,
+        UnitChange::Create => ContentAction::Create(ContentSource::Local(file.clone())),
+        UnitChange::Replace => ContentAction::Replace(ContentSource::Local(file.clone())),
     };
     let file = (!matches!(content, ContentAction::Keep)).then_some(file.file);
     UploadStep { name, known, content, file, goal: moves.then_some(desired) }

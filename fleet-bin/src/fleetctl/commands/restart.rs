@@ -28,12 +28,12 @@ pub(super) async fn run(
     let generations = try_buffered(restarts).await;
     let names = units.iter().map(|unit| unit.name.as_str());
     let generations = all_or_partial_failure(names.zip(generations), "restarted")?;
-    let mut awaited = Vec::new();
+    let mut targets = Vec::new();
     for (unit, generation) in units.into_iter().zip(generations) {
         let (action, goal) = (Action::Restart, Goal::Active { generation });
-        awaited.push(WaitTarget { name: unit.name, action, goal, is_settled: false });
+        targets.push(WaitTarget { name: unit.name, action, goal, is_settled: false });
     }
-    follow(context, awaited, patience).await
+    follow(context, targets, patience).await
 }
 
 async fn check(session: &Session, name: &UnitName) -> Result<(), CliError> {

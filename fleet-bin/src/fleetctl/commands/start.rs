@@ -17,7 +17,7 @@ use crate::fleetctl::follow::follow;
 use crate::fleetctl::format::MachineLabels;
 use crate::fleetctl::local::{LocalUnit, read_units};
 use crate::fleetctl::partial_failure::all_or_partial_failure;
-use crate::fleetctl::report::{Action, Outcome, Report};
+use crate::fleetctl::report::{Action, UnitOutcome, UnitReport};
 use crate::fleetctl::resolve::{ContentAction, ContentSource, change, content};
 use crate::fleetctl::select::{DesiredFilter, select};
 use crate::fleetctl::session::{Session, source};
@@ -31,13 +31,13 @@ pub(super) async fn submit(context: &mut Context, args: &CreateArgs) -> Result<(
     send_contents(&context.session, &steps).await?;
     for step in &steps {
         let outcome = match step.content {
-            ContentAction::Keep => Outcome::Unchanged,
-            ContentAction::Create(_) | ContentAction::Replace(_) => Outcome::Reached,
+            ContentAction::Keep => UnitOutcome::Unchanged,
+            ContentAction::Create(_) | ContentAction::Replace(_) => UnitOutcome::Reached,
         };
         let unit = context.session.unit(&step.name).await?;
         let observation = Observation { unit, ..Observation::default() };
-        let report =
-            Report::new(step.name.as_str(), Action::Submit, outcome).with_observation(&observation);
+        let report = UnitReport::new(step.name.as_str(), Action::Submit, outcome)
+            .with_observation(&observation);
         context.output.record(&report, &report.text(&MachineLabels::default()))?;
     }
     context.output.finish()
@@ -59,7 +59,7 @@ pub(super) async fn run(
     let done = if verb == Verb::Load { "loaded" } else { "launched" };
     let activated =
         all_or_partial_failure(names.iter().map(UnitName::as_str).zip(activated), done)?;
-    let mut awaited = Vec::new();
+    let mut targets = Vec::new();
     for (step, restarted) in steps.into_iter().zip(activated) {
         let is_settled = step.is_up_to_date() && restarted.is_none();
         let generation = restarted.unwrap_or(0);
@@ -67,9 +67,9 @@ pub(super) async fn run(
             Verb::Load => (Action::Load, Goal::Loaded),
             _ => (Action::Start, Goal::for_start(until, generation)),
         };
-        awaited.push(WaitTarget { name: step.name, action, goal, is_settled });
+        targets.push(WaitTarget { name: step.name, action, goal, is_settled });
     }
-    follow(context, awaited, patience).await
+    follow(context, targets, patience).await
 }
 
 /// Determines the steps for each unit, without changing anything.

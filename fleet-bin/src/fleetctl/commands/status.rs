@@ -305,7 +305,8 @@ impl OnMachine {
         if self.restarts > 0 {
             line(text, "Restarts", &self.restarts.to_string());
         }
-        let retry = self.retry_in_milliseconds.map(|millis| format!("in {}", brief(millis)));
+        let retry =
+            self.retry_in_milliseconds.map(|millis| format!("in {}", format_duration(millis)));
         line(text, "Retry", &retry.unwrap_or_default());
         line(text, "Degraded", &clean(&self.degraded_by.join(", ")));
         line(text, "Tracking", &clean(&self.tracking));

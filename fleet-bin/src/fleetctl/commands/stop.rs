@@ -31,12 +31,12 @@ pub(super) async fn run(
     let sending = changes.map(|(unit, goal)| send(session, verb, &unit.name, goal));
     let sent = try_buffered(sending).await;
     all_or_partial_failure(units.iter().map(|unit| unit.name.as_str()).zip(sent), done(verb))?;
-    let mut awaited = Vec::new();
+    let mut targets = Vec::new();
     for unit in &units {
         let (action, goal) = action_and_goal(verb);
-        awaited.push(WaitTarget { name: unit.name.clone(), action, goal, is_settled: false });
+        targets.push(WaitTarget { name: unit.name.clone(), action, goal, is_settled: false });
     }
-    follow(context, awaited, patience).await
+    follow(context, targets, patience).await
 }
 
 /// Returns the desired state to set; `None` if it is set already, and for `destroy`.
