@@ -1,12 +1,13 @@
-//! How long the model of an init takes for large systems.
+//! Benchmarks of the init model with large graphs.
 //!
 //! `cargo bench -p fleet-core --bench graph`
 //!
-//! `build` makes a graph of units, `plan` finds out all that is to be started at first, `event`
-//! tells a running system of one unit that failed, takes the plan, and has it come back. `choose`
-//! wants one unit more and then less, as `one` by itself or with the `whole` choice. `layers`
-//! is a system of which each unit depends on three of the layer below it, `chain` one in which each
-//! depends on the one before, `star` one unit that waits for all others, `fan` a star of which all
+//! `build` builds a graph of units, and `plan` computes the first plan. `event` reports the failure
+//! of one unit of a running init, plans, and restarts the unit. `choose` adds and removes an extra
+//! target, by itself (`one`) or by setting all targets (`whole`).
+//!
+//! In `layers` every unit depends on three units of the layer below. In `chain` every unit depends
+//! on the previous one. In `star` one unit waits for all others, and in `fan` they additionally all
 //! wait for the first.
 
 use std::collections::BTreeSet;
@@ -47,8 +48,8 @@ fn plan(bencher: Bencher, (shape, count): (&str, usize)) {
     });
 }
 
-/// Of one that was started last: nobody's start waits for it in a chain or a star, and few do in
-/// layers.
+/// Event of a unit that was started last: in a chain or a star no start waits for it, and in layers
+/// few do.
 #[divan::bench(args = SHAPES)]
 fn event(bencher: Bencher, (shape, count): (&str, usize)) {
     let (system, starts) = settled(shape, count);
@@ -56,8 +57,8 @@ fn event(bencher: Bencher, (shape, count): (&str, usize)) {
     fails_and_returns(bencher, system, start);
 }
 
-/// Of one whose failure leaves up all that depends on it, and degrades it: half of all units, as it
-/// is the one in the middle, or all of a fan.
+/// Event of a unit whose failure degrades its dependents without stopping them: half of the units,
+/// as it is in the middle, or all of a fan.
 #[divan::bench(args = [("loose", 10_000), ("chain", 10_000), ("fan", 10_000)])]
 fn event_below(bencher: Bencher, (shape, count): (&str, usize)) {
     let (system, starts) = settled(shape, count);
@@ -80,7 +81,7 @@ fn fails_and_returns(bencher: Bencher, mut system: InitState, mut start: UnitAct
     });
 }
 
-/// One unit more is wanted and planned for, and then one less, among so many that nobody needs.
+/// Adds and removes one requested unit, among many that are not needed.
 #[divan::bench(args = [("one", 1000), ("whole", 1000), ("one", 10_000), ("whole", 10_000)])]
 fn choose(bencher: Bencher, (way, count): (&str, usize)) {
     let units: Vec<InitUnit> = (0..count).map(|at| unit("layers", at, count)).collect();
@@ -106,7 +107,7 @@ fn choose(bencher: Bencher, (way, count): (&str, usize)) {
     });
 }
 
-/// A system that is up, and the actions by which it came there.
+/// Returns a settled state, and the actions that led to it.
 fn settled(shape: &str, count: usize) -> (InitState, Vec<UnitAction>) {
     let units = units(shape, count);
     let settings = settings(&units);

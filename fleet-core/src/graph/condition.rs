@@ -89,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn all_have_to_hold_and_one_of_any() {
+    fn all_conditions_and_one_of_any_must_hold() {
         for (texts, expected) in [
             (&[][..], "start"),
             (&["yes", "!no"], "start"),

@@ -1,4 +1,4 @@
-//! Units of systemd as units of the graph.
+//! Compilation of systemd units.
 
 mod edges;
 mod files;
@@ -14,7 +14,7 @@ use fleet_core::graph::InitUnit;
 use fleet_core::graph::systemd::{CompileOptions, CompiledUnit, UnitRefusals, compile};
 use fleet_unitfile::{Specifier, SpecifierContext, UnitFile};
 
-/// A machine of the usual kind.
+/// Options for a typical machine.
 fn site() -> CompileOptions {
     let facts = SpecifierContext::system_manager()
         .with(Specifier::HostName, "web1.example.com")
@@ -29,21 +29,21 @@ fn compiled(name: &str, text: &str) -> Result<CompiledUnit, UnitRefusals> {
     compile(&name.parse().expect("the name is well formed"), &file, &site())
 }
 
-/// What a `[Service]` section makes of `web@1.service`, which has to be good.
+/// Compiles `web@1.service` with this `[Service]` section, which must be valid.
 fn service(settings: &str) -> InitUnit {
     let text = format!("[Service]\n{settings}\n");
     let compiled = compiled("web@1.service", &text);
     Arc::unwrap_or_clone(compiled.unwrap_or_else(|refusals| panic!("{refusals}")).unit)
 }
 
-/// Why a `[Service]` section is refused.
+/// Returns the refusals of a `[Service]` section.
 fn refused(settings: &str) -> String {
     let text = format!("[Service]\n{settings}\n");
     let refusals = compiled("web@1.service", &text).expect_err("it is refused");
     refusals.all.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n")
 }
 
-/// A text on lines that fit into a file of tests; what is broken off is set in.
+/// Wraps a text to the line width of tests; continuation lines are indented.
 fn wrapped(text: &str) -> String {
     let mut out = String::new();
     for line in text.lines() {

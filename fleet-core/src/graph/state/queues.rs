@@ -139,7 +139,7 @@ mod tests {
     proptest! {
         /// A number is put in, and by `None` the least is taken out; some share a word.
         #[test]
-        fn what_is_ranked_comes_out_as_of_a_sorted_set(
+        fn rank_set_pops_in_ascending_order(
             steps in prop::collection::vec(
                 prop::option::of(prop_oneof![0..BOUND, 0..130u32, BOUND - 130..BOUND]),
                 0..400,

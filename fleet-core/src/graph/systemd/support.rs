@@ -72,7 +72,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_tables_hold_each_option_of_systemd_once_and_no_other() {
+    fn tables_list_every_systemd_option_once() {
         for section in ["Install", "Service", "Timer", "Unit"] {
             let listed: Vec<&str> =
                 groups(section).iter().flat_map(|(_, names)| names.iter().copied()).collect();

@@ -1,4 +1,4 @@
-//! What holds for all files: what is printed makes a graph, with the edges that the files ask for.
+//! Properties of all conversions: the printed stanzas form a graph with the edges of the scripts.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,10 +13,10 @@ use crate::init::config::cases;
 
 const NAMES: [&str; 6] = ["a", "b", "c", "d", "e", "f"];
 
-/// A service, by its place among the names: what it says, and of whom.
+/// A service by its index, with its dependency words and their targets.
 type Said = Vec<(usize, usize)>;
 
-/// Words of `depend` with the kinds that they make.
+/// Words of `depend` with their edge kinds.
 const OPENRC: [(&str, EdgeKind); 4] = [
     ("need", EdgeKind::DependsMs),
     ("want", EdgeKind::WaitsFor),
@@ -24,7 +24,7 @@ const OPENRC: [(&str, EdgeKind); 4] = [
     ("before", EdgeKind::After),
 ];
 
-/// The same of a header.
+/// Fields of an LSB header with their edge kinds.
 const SYSV: [(&str, EdgeKind); 3] = [
     ("Required-Start", EdgeKind::DependsMs),
     ("Should-Start", EdgeKind::WaitsFor),
@@ -43,7 +43,7 @@ fn script(words: &[(&str, EdgeKind)], said: &Said, origin: InitSystem) -> String
     }
 }
 
-/// For each two services the strongest that is said, one edge at a time.
+/// Returns the strongest kind between each two services, computed edge by edge.
 fn expected(words: &[(&str, EdgeKind)], all: &[Said]) -> BTreeMap<(usize, usize), EdgeKind> {
     let mut edges = BTreeMap::new();
     for (own, said) in all.iter().enumerate() {
@@ -60,7 +60,7 @@ fn expected(words: &[(&str, EdgeKind)], all: &[Said]) -> BTreeMap<(usize, usize)
     edges
 }
 
-/// Whether edges, all of which order, are in a circle, by following them for ever.
+/// Returns whether ordering edges form a cycle, by computing their transitive closure.
 fn has_circle(edges: &BTreeMap<(usize, usize), EdgeKind>) -> bool {
     let mut reached: BTreeSet<(usize, usize)> = edges.keys().copied().collect();
     loop {
@@ -78,7 +78,7 @@ fn has_circle(edges: &BTreeMap<(usize, usize), EdgeKind>) -> bool {
 
 type Words = &'static [(&'static str, EdgeKind)];
 
-/// An init with its words, and services that say some of them.
+/// Generates an init system with its words, and services that use some of them.
 fn services() -> impl Strategy<Value = (InitSystem, Words, Vec<Said>)> {
     let inits: Vec<(InitSystem, Words)> =
         vec![(InitSystem::Sysv, &SYSV), (InitSystem::Openrc, &OPENRC)];
@@ -88,7 +88,7 @@ fn services() -> impl Strategy<Value = (InitSystem, Words, Vec<Said>)> {
     })
 }
 
-/// What the files of an init begin with, without which they are none of its.
+/// Returns the first line that the files of an init system need.
 fn beginning(origin: InitSystem) -> &'static str {
     match origin {
         InitSystem::Systemd => "",
@@ -97,7 +97,7 @@ fn beginning(origin: InitSystem) -> &'static str {
     }
 }
 
-/// A script that may be anything, of pieces that mean something.
+/// Generates arbitrary scripts from meaningful pieces.
 fn anything() -> impl Strategy<Value = String> {
     let pieces = [
         "#!/sbin/openrc-run\n",
@@ -162,7 +162,7 @@ proptest! {
     #![proptest_config(cases(10))]
 
     #[test]
-    fn edges_are_those_that_scripts_ask_for((origin, words, all) in services()) {
+    fn converted_edges_match_the_scripts((origin, words, all) in services()) {
         let files = all.iter().enumerate().map(|(at, said)| {
             let source = script(words, said, origin).into_bytes();
             SourceFile { path: NAMES[at].to_owned(), source, ..SourceFile::default() }
@@ -179,7 +179,7 @@ proptest! {
         let opened = converted.notes.iter().filter(|it| it.message.contains("wait for one"));
         let opened = opened.count();
         prop_assert_eq!(opened > 0, has_circle(&expected), "{:?}", converted);
-        // One edge less for each circle, and none that nobody asked for.
+        // Each cycle loses one edge, and no edge is invented.
         let same = edges.iter().filter(|(pair, kind)| expected.get(pair) == Some(kind)).count();
         prop_assert_eq!(same + opened, expected.len(), "{:?}\n{:?}", edges, expected);
         let pulled = edges.iter().filter(|(_, kind)| **kind == EdgeKind::Pulls);
@@ -187,7 +187,7 @@ proptest! {
     }
 
     #[test]
-    fn whatever_the_files_what_is_printed_makes_a_graph(
+    fn converted_units_always_form_a_graph(
         texts in vec(anything(), 1..4),
         origin in select(vec![InitSystem::Systemd, InitSystem::Openrc, InitSystem::Sysv]),
     ) {

@@ -1,4 +1,4 @@
-//! Units of other inits as stanzas: each word of theirs with what becomes of it, and what is lost.
+//! Conversion of units of other inits, and its losses.
 
 mod laws;
 mod openrc;
@@ -18,7 +18,7 @@ fn sources(files: &[(&str, &str)]) -> Vec<SourceFile> {
     files.iter().map(source).collect()
 }
 
-/// Converts files, whose stanzas have to be fit for a graph, and read back as what they are.
+/// Converts files, and checks that the stanzas form a graph and read back unchanged.
 fn converted(origin: InitSystem, files: Vec<SourceFile>) -> Conversion {
     let converted = convert(origin, files);
     let graph = graph(&converted.text());
@@ -35,7 +35,7 @@ fn graph(text: &str) -> Graph {
     graph.unwrap_or_else(|| panic!("{:#?}\n{text}", sources.diagnostics))
 }
 
-/// The stanzas, and a line for each loss (`-`) and remark (`+`).
+/// Formats the stanzas, and a line for each loss (`-`) and remark (`+`).
 fn told(origin: InitSystem, files: &[(&str, &str)]) -> String {
     words(&converted(origin, sources(files)))
 }
@@ -49,7 +49,7 @@ fn words(converted: &Conversion) -> String {
     converted.text() + "---\n" + &losses.collect::<String>()
 }
 
-/// A text in lines that a snapshot can have.
+/// Wraps a text for snapshots.
 fn folded(text: &str) -> String {
     let mut lines = vec![String::new()];
     for word in text.split(' ') {

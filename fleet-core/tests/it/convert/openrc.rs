@@ -9,13 +9,13 @@ use super::told;
 
 fn script(body: &str) -> String {
     let told = told(InitSystem::Openrc, &[("web", &format!("#!/sbin/openrc-run\n{body}"))]);
-    // Each begins with the same lines.
+    // Common first lines.
     let told = told.replace("# from web\nunit: web\n", "").replace("provides: web\n", "");
     told.replace(" web:", " ")
 }
 
 #[test]
-fn a_daemon_that_openrc_puts_into_the_background_stays_in_the_foreground() {
+fn command_background_becomes_a_foreground_unit() {
     let body = r#"
 description="A web   server"
 command=/usr/sbin/web
@@ -52,7 +52,7 @@ required_files=/etc/web.conf
 }
 
 #[test]
-fn a_daemon_that_leaves_its_pidfile_does_so_here() {
+fn pidfile_daemon_becomes_a_pidfile_unit() {
     let body = "command=/usr/sbin/web\npidfile=/run/web.pid\ncommand_args_background=-d\n\
                 command_args_foreground=-f\nstopsig=QUIT\n";
     insta::assert_snapshot!(script(body), @"
@@ -66,7 +66,7 @@ fn a_daemon_that_leaves_its_pidfile_does_so_here() {
 }
 
 #[test]
-fn supervised_daemons_are_started_again() {
+fn supervised_daemon_has_a_restart_policy() {
     let body = "supervisor=supervise-daemon\ncommand=/bin/web\ncommand_args=\"-a\n  -b\"\n\
                 command_args_foreground=-f\n";
     let limits = "respawn_delay=2\nrespawn_max=3\nrespawn_period=60\n";
@@ -95,7 +95,7 @@ fn supervised_daemons_are_started_again() {
 }
 
 #[test]
-fn one_of_the_two_respawn_limits_alone_is_not_dropped() {
+fn single_respawn_limit_is_kept() {
     let body = "supervisor=supervise-daemon\ncommand=/bin/web\n";
     insta::assert_snapshot!(script(&format!("{body}respawn_max=5\n")), @"
     type: foreground-supervised
@@ -144,7 +144,7 @@ fn one_of_the_two_respawn_limits_alone_is_not_dropped() {
 }
 
 #[test]
-fn what_conf_d_says_is_read_from_there() {
+fn conf_d_variables_come_from_an_env_file() {
     let body = r#"
 : ${WEB_USER:=www}
 pidfile=/run/web.pid
@@ -170,7 +170,7 @@ command_user=$WEB_USER
 }
 
 #[test]
-fn what_only_a_shell_can_tell_is_left_to_the_script() {
+fn unpredictable_script_is_called() {
     let daemon = "command=/bin/web\npidfile=/run/web.pid\n";
     for (body, line, why) in [
         ("start_pre() {\n\tcheckpath -d /run/web\n}\n", 4, "`start_pre` is a function"),
@@ -202,7 +202,7 @@ fn what_only_a_shell_can_tell_is_left_to_the_script() {
 }
 
 #[test]
-fn without_a_delay_supervised_daemons_reach_their_limit() {
+fn supervised_daemon_without_delay_reaches_its_limit() {
     let body = "supervisor=supervise-daemon\ncommand=/bin/web\nrespawn_period=60\n";
     let told = script(body);
     assert!(told.contains("restart-delay: 0\n"), "{told}");
@@ -210,7 +210,7 @@ fn without_a_delay_supervised_daemons_reach_their_limit() {
 }
 
 #[test]
-fn variables_for_what_starts_a_daemon_are_not_for_the_daemon() {
+fn starter_variables_are_not_passed_to_the_daemon() {
     let daemon = "command=/bin/web\npidfile=/run/web.pid\n";
     let body = "export SSD_NICELEVEL=\"-10\" SSD_OOM_SCORE_ADJ=\"-900\" SSD_IONICELEVEL=2:2 A=b\n\
                 SSD_STARTWAIT=100\nrespawn_delay_step=1\nrespawn_delay_cap=9\nopts=reload\n";
@@ -244,14 +244,14 @@ fn variables_for_what_starts_a_daemon_are_not_for_the_daemon() {
 }
 
 #[test]
-fn what_a_virtual_unit_requires_is_lost_aloud() {
+fn requirements_of_a_virtual_unit_are_reported() {
     let told = script("required_files=/etc/web.conf\nrequired_dirs=/srv\n");
     assert!(told.contains("- 2:1 `required_files` is not checked"), "{told}");
     assert!(told.contains("- 3:1 `required_dirs` is not checked"), "{told}");
 }
 
 #[test]
-fn a_number_of_seconds_goes_with_the_signal_of_its_own() {
+fn plain_retry_seconds_use_stopsig() {
     let body = "command=/bin/web\npidfile=/run/web.pid\nstopsig=QUIT\nretry=20\n";
     let told = script(body);
     assert!(told.contains("stop-timeout: 20s\nstop-signal: SIGQUIT\n"), "{told}");
@@ -259,9 +259,9 @@ fn a_number_of_seconds_goes_with_the_signal_of_its_own() {
     assert!(told.contains("stop-timeout: 20s\n") && !told.contains("stop-signal"), "{told}");
 }
 
-/// A script runs as root and as it is, whatever could be read of it before.
+/// A called script runs as root and unchanged, whatever was read from it.
 #[test]
-fn a_script_that_is_called_has_nothing_of_the_daemon() {
+fn called_script_keeps_no_daemon_settings() {
     let told = script("command=/bin/web\npidfile=/run/web.pid\ncommand_user=www\nretry=often\n");
     insta::assert_snapshot!(told, @"
     type: background-scripted
@@ -276,14 +276,14 @@ fn a_script_that_is_called_has_nothing_of_the_daemon() {
     - 5:1 the value of `retry` cannot be determined from the script, which only
         OpenRC can run: the unit calls /etc/init.d/web
     ");
-    // OpenRC waits for a reload however long it takes, too.
+    // OpenRC waits for a reload without a limit, too.
     let told = script("start() {\n\ttrue\n}\nreload() {\n\ttrue\n}\n");
     let reload = "exec-reload: /etc/init.d/web --nodeps reload\n";
     assert!(told.contains(reload) && told.contains("reload-timeout: none\n"), "{told}");
 }
 
 #[test]
-fn what_openrc_would_do_besides_is_told() {
+fn unsupported_openrc_settings_are_reported() {
     let body = "command=/bin/web\npidfile=/run/web.pid\nextra_started_commands=reload\n\
                 rc_ulimit=-n\nno_new_privs=yes\nhelper=x\nreload() {\n\tif true; then\n\
                 \t\t{ kill; }\n\tfi\n}\nchroot=/srv\n";
@@ -302,7 +302,7 @@ fn what_openrc_would_do_besides_is_told() {
 }
 
 #[test]
-fn a_script_without_a_command_is_virtual() {
+fn script_without_a_command_becomes_virtual() {
     insta::assert_snapshot!(script("depend() {\n\tprovide http\n}\n"), @"
     type: virtual
     provides: web, http
@@ -312,7 +312,7 @@ fn a_script_without_a_command_is_virtual() {
 }
 
 #[test]
-fn what_is_no_such_script_is_left_out() {
+fn files_that_are_no_openrc_scripts_are_left_out() {
     let files =
         [("a", "#!/bin/sh\n"), ("b c", "#!/sbin/openrc-run\n"), ("d", "#!/sbin/runscript\n")];
     insta::assert_snapshot!(told(InitSystem::Openrc, &files), @r"
@@ -329,9 +329,9 @@ fn what_is_no_such_script_is_left_out() {
     ");
 }
 
-/// Nothing puts a variable into an assertion, so that it could never hold.
+/// An assertion cannot contain a variable, so it would never hold.
 #[test]
-fn a_required_path_with_a_variable_is_lost_aloud() {
+fn required_path_with_a_variable_is_reported() {
     let body = "command=/bin/web\npidfile=/run/web.pid\nrequired_dirs=\"/srv /var/lib/${SUB}\"\n\
                 required_files=\"$WEB_CONF\"\n";
     insta::assert_snapshot!(script(body), @"
@@ -349,7 +349,7 @@ fn a_required_path_with_a_variable_is_lost_aloud() {
 }
 
 #[test]
-fn a_script_that_is_called_is_told_of_by_itself() {
+fn called_script_reports_only_the_call() {
     let body = "command=/bin/web\ncommand_args=\"$WEB_OPTIONS\"\ncommand_background=yes\n\
                 pidfile=/run/web.pid\nSSD_NICELEVEL=5\nretry=\"TERM/x\"\n";
     let bare = "\n\n\ncommand=/bin/web\npidfile=/run/web.pid\nretry=\"TERM/x\"\n";
@@ -357,7 +357,7 @@ fn a_script_that_is_called_is_told_of_by_itself() {
 }
 
 #[test]
-fn what_a_stanza_cannot_say_is_told_at_its_variable() {
+fn inexpressible_values_are_reported_at_their_variable() {
     let body = "supervisor=supervise-daemon\ncommand=/bin/web\numask=7777777\ndirectory=relative\n\
                 command_user=\"a b\"\nrespawn_delay=99999999999999\nretry=99999999999999\n\
                 output_log=out\nerror_log=err\nexport A=\"b\u{85}\"\nrequired_dirs=srv\n\

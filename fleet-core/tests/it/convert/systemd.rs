@@ -1,4 +1,4 @@
-//! Unit files of systemd.
+//! Conversion of systemd unit files.
 
 use fleet_core::graph::convert::{InitSystem, SourceFile, convert, convert_with};
 use fleet_unitfile::{Specifier, SpecifierContext};
@@ -6,7 +6,7 @@ use fleet_unitfile::{Specifier, SpecifierContext};
 use super::{converted, sources, told, words};
 
 #[test]
-fn services_that_stanzas_can_say_are_exact() {
+fn expressible_services_convert_exactly() {
     let web = "[Unit]\nDescription=Web\nRequires=db.service\nAfter=db.service\nWants=x.service\n\
                [Service]\nExecStart=/usr/bin/web -p 80\nRestart=always\n[Install]\n\
                Alias=http.service\n";
@@ -73,7 +73,7 @@ fn services_that_stanzas_can_say_are_exact() {
 }
 
 #[test]
-fn what_is_not_honoured_is_lost_with_its_place() {
+fn unsupported_options_are_reported_with_position() {
     let web = "[Unit]\nRequires=db.service\nAfter=network.target\nPartOf=db.service\n\
                Wants=cache.service\n[Service]\nExecStart=/usr/bin/web\nProtectHome=yes\n\
                PrivateTmp=yes\nTypo=1\nLogRateLimitBurst=5\n[Install]\n\
@@ -131,7 +131,7 @@ fn what_is_not_honoured_is_lost_with_its_place() {
 }
 
 #[test]
-fn what_would_be_a_guess_is_left_out() {
+fn ambiguous_units_are_left_out() {
     let value = "[Service]\nExecStart=/bin/x\nType=forging\nProtectHome=yes\n";
     let needs = "[Unit]\nBindsTo=bad.service\nAfter=bad.service\n[Service]\nExecStart=/bin/n\n";
     let bound = "[Unit]\nBindsTo=late.service\n[Service]\nExecStart=/bin/b\n";
@@ -202,7 +202,7 @@ fn what_would_be_a_guess_is_left_out() {
 }
 
 #[test]
-fn what_has_no_name_of_its_own_is_left_out() {
+fn units_without_a_unique_name_are_left_out() {
     let it = "[Service]\nExecStart=/bin/it\n";
     let files = [("b@.service", it), ("text", it), ("x/c.service", ""), ("y/c.service", it)];
     insta::assert_snapshot!(told(InitSystem::Systemd, &files), @r#"
@@ -229,7 +229,7 @@ fn what_has_no_name_of_its_own_is_left_out() {
 }
 
 #[test]
-fn what_is_no_text_is_left_out() {
+fn invalid_text_is_left_out() {
     let files = [("a.service", vec![b'\n', 0xff]), ("b.service", vec![b'\n'; (1 << 20) + 1])];
     let files = files.map(|(path, source)| SourceFile {
         path: path.to_owned(),
@@ -246,7 +246,7 @@ fn what_is_no_text_is_left_out() {
 }
 
 #[test]
-fn a_value_that_cannot_be_had_is_lost_and_not_the_unit() {
+fn unsupported_value_drops_only_the_option() {
     let web = "[Unit]\nConflicts=other.service\nConflicts=shutdown.target\n[Service]\n\
                ExecStart=/bin/web\nMemoryMax=10%\nMemoryMax=1G\nRestart=often\nNice=none\n\
                Environment=A=%H B=2\n";
@@ -280,9 +280,9 @@ fn a_value_that_cannot_be_had_is_lost_and_not_the_unit() {
     "#);
 }
 
-/// A flaw of several options together does not go with one of them.
+/// A conflict of several options remains if one of them is dropped.
 #[test]
-fn what_several_options_say_together_is_not_passed_over() {
+fn conflict_of_several_options_refuses_the_unit() {
     let both = "[Service]\nType=oneshot\nExecStart=/bin/x\nRestart=always\n";
     insta::assert_snapshot!(told(InitSystem::Systemd, &[("both.service", both)]), @"
     ---
@@ -292,7 +292,7 @@ fn what_several_options_say_together_is_not_passed_over() {
 }
 
 #[test]
-fn specifiers_become_what_they_are_on_the_machine() {
+fn specifiers_expand_for_the_machine() {
     let web = "[Service]\nExecStart=/bin/web --name %H --share 5%%H\nEnvironment=A=%l\n";
     let facts = SpecifierContext::system_manager().with(Specifier::HostName, "here.example");
     let converted = convert_with(InitSystem::Systemd, sources(&[("web.service", web)]), &facts);
@@ -318,9 +318,9 @@ fn specifiers_become_what_they_are_on_the_machine() {
     ");
 }
 
-/// A link to a unit file is another name of its unit, which runs once.
+/// A link to a unit file is an alias of its unit, which runs once.
 #[test]
-fn a_link_is_another_name_of_the_unit() {
+fn link_becomes_an_alias() {
     let log = "[Service]\nExecStart=/bin/log\n";
     let web = "[Unit]\nRequires=syslog.service\nAfter=syslog.service\n[Service]\n\
                ExecStart=/bin/web\n";
@@ -332,9 +332,9 @@ fn a_link_is_another_name_of_the_unit() {
     assert!(told.contains("depends-ms: rsyslog.service\n") && told.ends_with("---\n"), "{told}");
 }
 
-/// Links to two files, or a link and a file, may have one name. The second was passed over.
+/// Regression: of two links with one name, or a link and a file, the second was dropped silently.
 #[test]
-fn a_link_whose_name_another_unit_has_is_lost_aloud() {
+fn link_with_a_taken_name_is_reported() {
     let text = "[Service]\nExecStart=/bin/x\n";
     let mut files = sources(&[("x/b.service", text), ("y/a.service", text)]);
     files[0].aliases = vec!["a.service".to_owned()];

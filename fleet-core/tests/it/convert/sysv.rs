@@ -1,4 +1,4 @@
-//! Init scripts with an LSB header.
+//! Conversion of init scripts with an LSB header.
 
 use fleet_core::graph::convert::InitSystem;
 
@@ -8,7 +8,7 @@ fn script(header: &str) -> String {
     format!("#!/bin/sh\n### BEGIN INIT INFO\n{header}### END INIT INFO\n# X-More: not read\n")
 }
 
-/// Scripts that say all that a header can say and a stanza can have.
+/// Scripts with every header field that a stanza can express.
 fn whole_headers() -> [(&'static str, String); 4] {
     let web = script(
         "# Provides:          web http\n# Required-Start:    $network $syslog db\n\
@@ -23,10 +23,10 @@ fn whole_headers() -> [(&'static str, String); 4] {
 }
 
 #[test]
-fn a_header_becomes_edges() {
+fn lsb_header_becomes_edges() {
     let files = whole_headers();
     let files: Vec<_> = files.iter().map(|(path, text)| (*path, text.as_str())).collect();
-    // Each script has these.
+    // Common fields.
     let told =
         told(InitSystem::Sysv, &files).replace("start-timeout: none\nstop-timeout: 5min\n", "");
     insta::assert_snapshot!(told, @"
@@ -95,7 +95,7 @@ fn a_header_becomes_edges() {
 }
 
 #[test]
-fn fields_behind_two_blanks_or_a_tab_are_fields_of_their_own() {
+fn indented_known_fields_are_separate_fields() {
     let web = script(
         "#  Provides: web\n#  Required-Start: db\n#\tDescription: A web\n#  server: fast\n\
          #\tand small\n#  Should-Start: cache\n#\tmore\n# \n",
@@ -116,7 +116,7 @@ fn fields_behind_two_blanks_or_a_tab_are_fields_of_their_own() {
 }
 
 #[test]
-fn what_has_no_place_in_a_stanza_is_told() {
+fn inexpressible_header_fields_are_reported() {
     let web = script(
         "# Provides: web ~\n# Required-Start: $all db\n# Should-Start: cache\n\
          # Required-Stop: web $local_fs\n# X-Stop-After: late\n# X-Interactive: true\n\
@@ -167,7 +167,7 @@ fn what_has_no_place_in_a_stanza_is_told() {
 }
 
 #[test]
-fn a_target_has_one_provider_and_circles_are_opened() {
+fn duplicate_providers_and_cycles_are_resolved() {
     let web = script("# Provides: web mail\n# Required-Start: db\n");
     let db = script("# Provides: db mail\n# Should-Start: web db\n");
     let files = [("web", web.as_str()), ("db", &db), ("x/db", &db)];
@@ -211,7 +211,7 @@ fn a_target_has_one_provider_and_circles_are_opened() {
 }
 
 #[test]
-fn a_line_without_a_number_sign_is_lost_aloud() {
+fn header_line_without_a_number_sign_is_reported() {
     let text = script("# Provides: web\n\nRequired-Start: z\n# Short-Description: A web\n");
     let told = told(InitSystem::Sysv, &[("web", &text)]);
     assert!(told.contains("- web:5:1 `Required-Start: z` belongs to no field"), "{told}");
@@ -219,7 +219,7 @@ fn a_line_without_a_number_sign_is_lost_aloud() {
 }
 
 #[test]
-fn a_header_without_an_end_is_no_more_than_its_lines() {
+fn header_without_an_end_mark_ends_at_its_comments() {
     let text = "#!/bin/sh\n### BEGIN INIT INFO\n# Provides: www\n# Required-Start: z\n\n\
                 # Do it: now\nexit 0\n";
     let told = told(InitSystem::Sysv, &[("web", text)]);
@@ -232,7 +232,7 @@ fn a_header_without_an_end_is_no_more_than_its_lines() {
 }
 
 #[test]
-fn a_facility_keeps_its_whole_name() {
+fn facility_target_keeps_the_full_name() {
     let text = script("# Provides: web\n# Required-Start: $facility-q\n");
     let told = told(InitSystem::Sysv, &[("web", &text)]).replace("\n    ", " ");
     assert!(told.contains("$facility-q has no provider yet: `facility-facility-q`"), "{told}");

@@ -1,12 +1,12 @@
-//! Whoever shows the units need not ask for all of them again: of each that is another one, that is
-//! told.
+//! Change reports: the state lists every unit whose status changed, so that a viewer need not query
+//! all units.
 
 use std::collections::BTreeMap;
 use std::mem::{Discriminant, discriminant};
 
 use fleet_core::graph::{DerivedState, Incarnation, InitState, Name, StatusReport};
 
-/// What was last seen of each unit.
+/// Last observed status of each unit.
 #[derive(Clone, Default)]
 pub(super) struct Told(BTreeMap<Name, Look>);
 

@@ -1,11 +1,11 @@
-//! How many systems the properties are tested with, and what tables are written in.
+//! Number of generated cases, and a short notation for units.
 
 use fleet_core::graph::{Command, EdgeKind, InitUnit, Name, Readiness, Run, ServiceType, Target};
 use proptest::test_runner::{Config, contextualize_config};
 
-/// So many thousand systems, or more if `PROPTEST_CASES` says so. That counts for proptest whatever
-/// is asked for here, and fewer systems hold less than is promised without a word; so whoever wants
-/// a short run has to set `FLEET_FEWER_CASES` as well.
+/// Returns a configuration with this many thousand cases, or more if `PROPTEST_CASES` is set. A
+/// smaller number would silently weaken the tests, so shorter runs need `FLEET_FEWER_CASES` as
+/// well.
 #[expect(clippy::disallowed_methods, reason = "whoever runs the tests says how long")]
 pub(crate) fn cases(thousands: u32) -> Config {
     let asked = thousands * 1000;
@@ -29,7 +29,7 @@ pub(super) fn target(text: &str) -> Target {
     text.parse().unwrap()
 }
 
-/// A unit by its name, its kind and what it depends on, as in `a oneshot on:b ms:c wf:d`.
+/// Parses a unit from name, type and dependencies, as in `a oneshot on:b ms:c wf:d`.
 pub(super) fn unit(text: &str) -> InitUnit {
     let mut words = text.split_whitespace();
     let called = words.next().unwrap();
@@ -50,7 +50,7 @@ pub(super) fn unit(text: &str) -> InitUnit {
     unit
 }
 
-/// One unit a line.
+/// Parses one unit per line.
 pub(super) fn units(text: &str) -> Vec<InitUnit> {
     text.lines().filter(|line| !line.trim().is_empty()).map(unit).collect()
 }

@@ -1,4 +1,4 @@
-//! What a plan does not depend on.
+//! Inputs that do not influence a plan.
 
 use fleet_core::graph::strategies::{Units, units};
 use fleet_core::graph::{
@@ -10,7 +10,7 @@ use super::config::cases;
 use super::script::{Edit, Move, moves};
 use super::world::World;
 
-/// Everything that was to be done, by names that mean the same in both systems.
+/// Returns all actions, with names mapped to those of the other state.
 fn log(world: &World, name: impl Fn(&Name) -> String) -> Vec<String> {
     let what = |action: &UnitAction| match &action.kind {
         ActionKind::Stop { reason: StopReason::DependencyLost(_), was_active } => {
@@ -22,7 +22,7 @@ fn log(world: &World, name: impl Fn(&Name) -> String) -> Vec<String> {
     world.log.iter().map(one).collect()
 }
 
-/// The same units by other names, in the same order, and with targets by others in another order.
+/// Renames units in the same order, and their targets in another order.
 fn renamed(units: &Units) -> Units {
     let other = |target: &Target| -> Target {
         let turned: String = target.as_str().chars().map(turn).collect();
@@ -37,7 +37,7 @@ fn renamed(units: &Units) -> Units {
     units
 }
 
-/// Letters from the other end of the alphabet.
+/// Mirrors a letter in the alphabet.
 fn turn(letter: char) -> char {
     match letter {
         'a'..='z' => char::from(b'a' + b'z' - letter as u8),
@@ -45,7 +45,7 @@ fn turn(letter: char) -> char {
     }
 }
 
-/// Whether a unit of an earlier graph has not gone yet.
+/// Returns whether a unit of an earlier graph is left.
 fn something_is_left(world: &World) -> bool {
     let graph = world.system.graph();
     world.system.observation().units.keys().any(|name| graph.unit(name).is_none())
@@ -56,11 +56,11 @@ proptest! {
 
     // Holds: G-11
     #[test]
-    fn names_only_break_ties_and_targets_not_even_that(
+    fn renaming_units_and_targets_keeps_the_plan(
         units in units(7),
         mut moves in moves(14),
     ) {
-        // Of several units that claim a target, the one whose name it is wins.
+        // Of several units that provide a target, the unit named like the target wins.
         moves.retain(|it| !matches!(it, Move::Reload(Edit::Hand(..))));
         let first = log(&World::after(&units, &moves), ToString::to_string);
         let second = World::after(&renamed(&units), &moves);
@@ -70,7 +70,7 @@ proptest! {
 
     // Holds: G-9
     #[test]
-    fn the_order_of_the_units_makes_no_difference(units in units(7)) {
+    fn unit_order_does_not_change_the_plan(units in units(7)) {
         let goal = units.0.last().map(|unit| unit.provides[0].clone());
         let settings = Settings { goal, ..Settings::default() };
         let plan = |units: Vec<_>| {
@@ -81,17 +81,18 @@ proptest! {
         prop_assert_eq!(plan(units.0.clone()), plan(backwards));
     }
 
-    /// A system that is made anew from what was known of another goes on as that one does.
+    /// A state restored from an observation continues like the original.
     // Holds: G-25
     #[test]
-    fn a_system_goes_on_from_what_was_known(
+    fn restored_state_continues_as_before(
         units in units(7),
         mut before in moves(10),
         after in moves(8),
     ) {
         let mut first = World::after(&units, &before);
         if something_is_left(&first) {
-            // It keeps its order by what ran at the moment of reading, which nobody knows any more.
+            // The order of its stops depends on the units that ran at the time of the reload, which
+            // the observation does not contain.
             before.retain(|it| !matches!(it, Move::Reload(_)));
             first = World::after(&units, &before);
         }

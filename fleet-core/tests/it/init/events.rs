@@ -1,5 +1,5 @@
-//! The table of events, written down once more: what each makes of a unit by its phase and its
-//! kind, and by nothing that the model itself goes by.
+//! Second implementation of the transition table: effect of each event by phase and type,
+//! independent of the model.
 
 use fleet_core::graph::{
     Activity, EventKind, Exit, FailureCause, InitUnit, Observation, ObservedUnit, OnCleanExit,
@@ -10,11 +10,11 @@ const RUNNING: Phase = Phase::Active(Activity::Running);
 const RELOADING: Phase = Phase::Active(Activity::Reloading);
 const EXITED: Phase = Phase::Active(Activity::Exited);
 
-/// What a unit is doing and, while it stops, what becomes of it then.
+/// Phase of a unit, and its stop outcome while it stops.
 type Becomes = (Phase, Option<StopOutcome>);
 
-/// Holds what an event made of a system against the table. When its unit is started again is as it
-/// is in the graph, or as it was if the unit is not there any more.
+/// Compares the effect of an event with the table. The restart policy is that of the graph, or that
+/// of the running definition if the unit was removed.
 pub(super) fn is_as_the_table_says(
     event: &UnitEvent,
     heeded: bool,
@@ -35,8 +35,7 @@ pub(super) fn is_as_the_table_says(
     assert_eq!(others, *before, "{what} concerns nobody else");
 }
 
-/// What the first line of the table that is about such an event makes of the unit; nothing if no
-/// line is.
+/// Returns the effect of the first table line that matches the event, or `None` if no line does.
 fn line_of(seen: &ObservedUnit, restart: &Restart, kind: EventKind) -> Option<Becomes> {
     use EventKind::{AllGone, Extend, Failed, MainExited, Ready, ReloadEnded, Reloading, Skipped};
     use Phase::{Completed, Inactive, Starting, Stopping};
@@ -87,7 +86,7 @@ fn failing(cause: FailureCause) -> Becomes {
     (Phase::Stopping, Some(StopOutcome::Failed(cause)))
 }
 
-/// What a unit that stops is when nothing of it is left.
+/// Returns the phase of a stopping unit once its processes are gone.
 fn at_rest(seen: &ObservedUnit) -> Phase {
     match seen.outcome {
         Some(StopOutcome::Inactive(_)) | None => Phase::Inactive,
@@ -96,7 +95,7 @@ fn at_rest(seen: &ObservedUnit) -> Phase {
     }
 }
 
-/// What the end of its main process makes of a unit that nobody asked to stop.
+/// Returns the effect of an unrequested exit of the main process.
 fn at_the_end(unit: &InitUnit, restart: &Restart, exit: Exit) -> Becomes {
     let stays = match unit.kind {
         ServiceType::Oneshot { remain } => remain,
@@ -123,7 +122,7 @@ fn is_good(unit: &InitUnit, exit: Exit) -> bool {
     usual || is_listed(&unit.run.success, exit)
 }
 
-/// Whether a good end is followed by another start, so that the unit does not stay up.
+/// Returns whether a restart follows a success, so that the unit does not stay active.
 fn is_tried_again(restart: &Restart, exit: Exit) -> bool {
     let always = matches!(restart.when, RestartWhen::Always | RestartWhen::OnSuccess);
     !is_listed(&restart.prevent, exit) && (always || is_listed(&restart.force, exit))

@@ -1,4 +1,4 @@
-//! Which units make a graph, and what is told of those that do not.
+//! Valid graphs, and the errors of invalid ones.
 
 use fleet_core::graph::strategies::{cyclic_units, units};
 use fleet_core::graph::{
@@ -19,7 +19,7 @@ fn flaws(units: &[InitUnit], settings: &Settings) -> String {
 }
 
 #[test]
-fn all_flaws_are_told_at_once() {
+fn all_graph_errors_are_reported_at_once() {
     let mut bad = super::config::units(
         "a notified on:b wf:bb also:x
          f oneshot
@@ -53,7 +53,7 @@ the alternative     c does not provide x
 }
 
 #[test]
-fn the_shortest_circle_is_told_from_its_smallest_name_on() {
+fn shortest_cycle_starts_at_its_smallest_name() {
     for (text, expected) in [
         (
             "c virtual on:b\nb virtual ms:a\na virtual wf:c",
@@ -75,7 +75,7 @@ fn the_shortest_circle_is_told_from_its_smallest_name_on() {
 }
 
 #[test]
-fn of_several_providers_the_chosen_one_provides() {
+fn alternative_selects_the_provider() {
     let units = super::config::units("a virtual also:mail\nb virtual also:mail\nc virtual on:mail");
     let mut settings = settings("c");
     insta::assert_snapshot!(
@@ -88,7 +88,7 @@ fn of_several_providers_the_chosen_one_provides() {
 }
 
 #[test]
-fn one_bad_unit_harms_itself_and_those_that_cannot_do_without_it() {
+fn invalid_unit_affects_only_its_hard_dependents() {
     let mut units = super::config::units(
         "bad oneshot
          hard virtual on:bad
@@ -116,10 +116,10 @@ fn one_bad_unit_harms_itself_and_those_that_cannot_do_without_it() {
     assert_eq!((shown("soft"), shown("goal")), (shown("other"), shown("other")));
 }
 
-/// Nothing is done by calling oneself: a chain is longer than a stack is deep.
+/// Nothing recurses: the chain is longer than a stack is deep.
 // Holds: X-24
 #[test]
-fn a_chain_of_a_hundred_thousand_units_comes_up_and_goes() {
+fn chain_of_100000_units_starts_and_stops() {
     const COUNT: usize = 100_000;
     let called = |at: usize| format!("unit-{at:06}");
     let chain = |at: usize| {
@@ -153,8 +153,7 @@ fn a_chain_of_a_hundred_thousand_units_comes_up_and_goes() {
     assert!(matches!(&flaws[..], [GraphError::Cycle(circle)] if circle.steps.len() == COUNT));
 }
 
-/// How many dependencies the shortest circle has of those that lead to a unit and come from it: by
-/// way of each unit in turn.
+/// Returns the length of the shortest cycle through the dependencies and dependents of a unit.
 fn shortest_circle_around(units: &[InitUnit], first: usize) -> Option<usize> {
     let all = 0..units.len();
     let leads = |from: usize, to: usize| {
@@ -178,10 +177,10 @@ fn shortest_circle_around(units: &[InitUnit], first: usize) -> Option<usize> {
 proptest! {
     #![proptest_config(cases(10))]
 
-    /// What the strict way takes has no flaw that can be found by looking, and the lenient way
-    /// takes the same.
+    /// A graph accepted in strict mode has no error that an independent check finds, and lenient
+    /// mode gives the same graph.
     #[test]
-    fn units_make_a_graph_if_nothing_is_wrong_with_them(units in cyclic_units(6)) {
+    fn valid_units_form_the_same_graph_in_both_modes(units in cyclic_units(6)) {
         let settings = Settings::default();
         let strict = Graph::strict(units.0.clone(), &settings);
         let (lenient, flaws) = Graph::lenient(units.0.clone(), &settings);
@@ -197,7 +196,7 @@ proptest! {
                 provider(it).map(move |on| (unit.name.clone(), *kind, on.name.clone()))
             })
             .collect();
-        // With several providers it is not known who depends on whom.
+        // With several providers the dependencies are ambiguous.
         let sound = one_each && all_there && is_acyclic(&named);
         prop_assert_eq!(strict.is_ok(), sound, "{:?}", strict.err());
         prop_assert_eq!(flaws.is_empty(), sound);
@@ -206,10 +205,10 @@ proptest! {
         }
     }
 
-    /// Whatever the units, the lenient way makes a graph of some, in whatever order they come.
+    /// Lenient mode builds a graph from any units, independent of their order.
     // Holds: G-9
     #[test]
-    fn the_lenient_way_takes_the_same_units_in_any_order(units in cyclic_units(6)) {
+    fn lenient_graph_does_not_depend_on_unit_order(units in cyclic_units(6)) {
         let settings = Settings::default();
         let (graph, flaws) = Graph::lenient(units.0.clone(), &settings);
         let (turned, same) = Graph::lenient(units.0.into_iter().rev(), &settings);
@@ -220,9 +219,9 @@ proptest! {
         prop_assert!(again.units().eq(graph.units()));
     }
 
-    /// A circle that is told is one, and no shorter one is.
+    /// The reported cycle exists, and no cycle is shorter.
     #[test]
-    fn a_circle_that_is_told_is_one(units in units(6), extra in prop::collection::vec(
+    fn reported_cycle_exists_and_is_shortest(units in units(6), extra in prop::collection::vec(
         (any::<prop::sample::Index>(), any::<prop::sample::Index>()), 1..3,
     )) {
         let mut units = units.0;
@@ -240,7 +239,7 @@ proptest! {
                 let unit = units.iter().find(|unit| unit.name == *from).unwrap();
                 let on = units.iter().find(|unit| unit.name == *to).unwrap();
                 let by = |it: &&(EdgeKind, _)| on.provides.contains(&it.1);
-                // To require and to order are two dependencies in a file and one in a graph.
+                // A requiring and an ordering edge are two in a file and one in the graph.
                 let one_of_two = *kind == EdgeKind::WaitsFor;
                 let named = |found: &EdgeKind| found <= kind || (one_of_two && found.requires());
                 prop_assert!(kind.orders());

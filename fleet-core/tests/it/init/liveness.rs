@@ -1,4 +1,4 @@
-//! What becomes of a system in the end, once nothing more befalls it than what its units do.
+//! Final states, once only the units themselves cause events.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -15,15 +15,15 @@ use super::script::{Move, moves};
 use super::twin::Edge;
 use super::world::World;
 
-/// How often each unit fails to start before it does start; none stays up for so long that its
-/// failures are forgotten.
+/// Number of failed starts of each unit before it succeeds. No unit is active long enough to clear
+/// its failures.
 type Failures = Vec<u8>;
 
 fn failures() -> impl Strategy<Value = Failures> {
     prop::collection::vec(prop_oneof![3 => Just(0), 1 => 0..4u8], 7)
 }
 
-/// Units of which each comes up in the end, or is given up.
+/// Generates units that all become active or reach their limits.
 fn patient(most: usize) -> impl Strategy<Value = Units> {
     units(most).prop_map(|mut units| {
         for unit in &mut units.0 {
@@ -36,7 +36,7 @@ fn patient(most: usize) -> impl Strategy<Value = Units> {
     })
 }
 
-/// The same, if each unit is tried again after each failure, for ever.
+/// Generates such units that are restarted after every failure.
 fn persistent(most: usize) -> impl Strategy<Value = Units> {
     patient(most).prop_map(|mut units| {
         for unit in &mut units.0 {
@@ -47,7 +47,7 @@ fn persistent(most: usize) -> impl Strategy<Value = Units> {
     })
 }
 
-/// The same, if each unit that has come up, or ended well, stays up.
+/// Generates such units that stay active once they have started or completed.
 fn lasting(most: usize) -> impl Strategy<Value = Units> {
     persistent(most).prop_map(|mut units| {
         for unit in &mut units.0 {
@@ -62,7 +62,7 @@ fn lasting(most: usize) -> impl Strategy<Value = Units> {
     })
 }
 
-/// What may befall a system and leaves its units as they are, and none of them masked.
+/// Generates moves that keep the units as they are, with none masked.
 fn harmless(most: usize) -> impl Strategy<Value = Vec<Move>> {
     moves(most).prop_map(|mut moves| {
         moves.retain(|it| !matches!(it, Move::Reload(_) | Move::Mask(_) | Move::MaskOne(..)));
@@ -70,7 +70,8 @@ fn harmless(most: usize) -> impl Strategy<Value = Vec<Move>> {
     })
 }
 
-/// The same, if no start is ever skipped, after which a unit would be down although all is well.
+/// Generates such moves without skipped starts, after which a unit would be inactive without a
+/// failure.
 fn unskipped(most: usize) -> impl Strategy<Value = Vec<Move>> {
     harmless(most).prop_map(|mut moves| {
         moves.retain(|it| !matches!(it, Move::Tell { kind: EventKind::Skipped, .. }));
@@ -78,8 +79,8 @@ fn unskipped(most: usize) -> impl Strategy<Value = Vec<Move>> {
     })
 }
 
-/// A world that is left to itself until nothing is under way. Which of the units that have
-/// something to say says it first is up to `order`.
+/// Runs a world until nothing is in progress. `order` decides which of the pending units reports
+/// first.
 struct Drain {
     world: World,
     failures: BTreeMap<Name, u8>,
@@ -99,9 +100,9 @@ impl Drain {
         self.run_by(|world| drop(world.plan()))
     }
 
-    /// The same, with each plan made in this way.
+    /// Runs the world with this planning function.
     fn run_by(mut self, plan: impl Fn(&mut World)) -> World {
-        // So many events are bounded by the units and their failures; this is far beyond.
+        // The number of events is bounded by units and failures; this limit is far higher.
         for _ in 0..2_000 {
             plan(&mut self.world);
             let pending = self.world.pending();
@@ -116,7 +117,7 @@ impl Drain {
         panic!("a system does not come to rest");
     }
 
-    /// Anything, but always the same for the same seed.
+    /// Returns a pseudorandom number derived from the seed.
     fn draw(&mut self, most: usize) -> usize {
         self.order = self.order.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
         usize::try_from(self.order >> 33).unwrap() % most
@@ -143,7 +144,7 @@ fn end_all_that_stops(world: &mut World) {
     }
 }
 
-/// What is shown of all units, but for moments and numbers.
+/// Returns the status of all units without times and numbers.
 fn shown(world: &World) -> BTreeMap<Name, StatusReport> {
     let states = world.system.units().map(|name| {
         let state = world.system.status(name).unwrap();
@@ -156,10 +157,10 @@ fn shown(world: &World) -> BTreeMap<Name, StatusReport> {
 proptest! {
     #![proptest_config(cases(10))]
 
-    /// Whatever befell a system, it comes to rest, and then all is up that can be.
+    /// After any moves the state settles, and every unit that can be active is.
     // Holds: G-14, G-15
     #[test]
-    fn a_system_comes_to_rest_and_all_is_up_that_can_be(
+    fn state_settles_with_all_startable_units_active(
         units in patient(7),
         moves in moves(10),
         failures in failures(),
@@ -178,12 +179,12 @@ proptest! {
         }
     }
 
-    /// Once all that has to stop is gone, neither the order in which things happen nor how many may
-    /// start at once makes a difference in the end. Before that it may: of a unit that waits for
-    /// its turn to stop, what it depends on can be back, and it can end by itself.
+    /// Once every unit that has to stop is gone, the final state depends neither on the order of
+    /// events nor on `max_starting`. Before that it may: while a unit waits for its turn to stop,
+    /// its dependency may return, or the unit may exit.
     // Holds: G-16
     #[test]
-    fn the_order_of_events_makes_no_difference_in_the_end(
+    fn event_order_does_not_change_the_final_state(
         units in patient(7),
         moves in moves(10),
         failures in failures(),
@@ -198,11 +199,11 @@ proptest! {
         }
     }
 
-    /// Where every unit comes up and stays up, everything that is needed does, and nothing is
-    /// degraded; also after some have failed a few times, and nobody has seen to them.
+    /// If every unit becomes and stays active, all needed units do and none is degraded, even after
+    /// a few failures without any intervention.
     // Holds: G-17, G-18
     #[test]
-    fn where_failures_end_all_is_up_and_nothing_is_degraded(
+    fn all_units_recover_when_failures_end(
         units in lasting(7),
         moves in unskipped(10),
         failures in failures(),
@@ -215,10 +216,10 @@ proptest! {
         }
     }
 
-    /// Where some end well and are down, so are those that cannot be without them, and no others.
+    /// If some units complete, only they and the units that need them active stay down.
     // Holds: G-17
     #[test]
-    fn where_failures_end_only_what_ended_keeps_others_down(
+    fn only_completed_units_block_dependents_after_failures(
         units in persistent(7),
         moves in harmless(10),
         failures in failures(),
@@ -235,11 +236,10 @@ proptest! {
         }
     }
 
-    /// Without a goal everything stops, and each unit when all are gone that ordered themselves
-    /// after it.
+    /// Without a goal every unit stops, each after all units ordered after it.
     // Holds: G-20
     #[test]
-    fn without_a_goal_all_stops_in_order(units in patient(7), moves in moves(10)) {
+    fn without_a_goal_units_stop_in_order(units in patient(7), moves in moves(10)) {
         let mut world = World::after(&units, &moves);
         world.system.set_goal(None, BTreeSet::new(), world.now).unwrap();
         let edges = world.twin().edges;
@@ -256,12 +256,12 @@ proptest! {
     }
 }
 
-/// Whether a unit that failed in this way is shown so even while nobody needs it.
+/// Returns whether this failure is shown even while the unit is not needed.
 fn could_not_be_stopped(cause: Option<FailureCause>) -> bool {
     matches!(cause, Some(FailureCause::StopTimeout | FailureCause::Unkillable))
 }
 
-/// Takes a plan, by which nothing may start, and nothing end while a dependent of it is left.
+/// Plans once. No unit may start, and no unit may stop before its dependents.
 fn stops_after_dependents(world: &mut World, edges: &[Edge]) {
     let before = world.system.observation().units;
     world.plan();
@@ -269,7 +269,7 @@ fn stops_after_dependents(world: &mut World, edges: &[Edge]) {
     let is_on = |seen: &ObservedUnit| seen.phase == Phase::Starting || seen.phase.is_active();
     let ends =
         |name: &Name| before.get(name).is_some_and(is_on) && !after.get(name).is_some_and(is_on);
-    // What even a kill does not end holds nobody up.
+    // An unkillable unit delays no other.
     let is_left = |seen: &ObservedUnit| {
         seen.phase.is_busy() || (seen.processes && seen.phase != Phase::Failed)
     };
@@ -282,10 +282,10 @@ fn stops_after_dependents(world: &mut World, edges: &[Edge]) {
     assert!(!on.any(is_start), "something starts");
 }
 
-/// `b` depends on `c`, and that on `f`, which fails while `b` is starting. Nothing but the order in
-/// which `b` and `f` are gone tells whether `c` is stopped.
+/// `b` depends on `c` and `c` on `f`, which fails while `b` starts. Only the order in which `b` and
+/// `f` are gone decides whether `c` is stopped.
 #[test]
-fn who_is_up_stays_so_if_its_dependency_is_back_before_its_turn_to_stop() {
+fn unit_stays_active_if_dependency_returns_before_stop() {
     let mut all = units_of("f notified\nc notified on:f\nb notified on:c");
     all[0].restart.delay = Duration::ZERO;
     let mut world = World::new(&Units(all));

@@ -1,4 +1,4 @@
-//! The model of an init, as whoever runs the units sees it.
+//! Tests of the init model through its public interface.
 
 mod change_feed;
 pub(crate) mod config;

@@ -1,5 +1,4 @@
-//! The planner by its definitions: it looks at all units for each step, and takes the steps in
-//! another order than the one that is tested.
+//! Reference planner: evaluates all units at every step, in another order than the tested one.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,10 +12,10 @@ use fleet_core::graph::{
 
 use super::twin::Twin;
 
-/// What a plan says, by name; starts in their order.
+/// Actions of a plan by unit name; starts keep their order.
 pub(super) type Said = Vec<(Name, ActionKind)>;
 
-/// A twin that plans.
+/// A reference graph with planning state.
 pub(super) struct Naive {
     pub(super) twin: Twin,
     pub(super) last: Incarnation,
@@ -26,7 +25,7 @@ pub(super) struct Naive {
 }
 
 impl Naive {
-    /// What is owed now, and what is known of the units then.
+    /// Returns the actions and the resulting unit states.
     pub(super) fn plan(mut self) -> (Said, BTreeMap<Name, ObservedUnit>) {
         loop {
             let retries = self.expire();
@@ -112,7 +111,7 @@ impl Naive {
         }
     }
 
-    /// One step that needs no room, if there is one. Ends come before starts.
+    /// Takes one step that needs no start slot, if there is one. Stops come before starts.
     fn step(&mut self) -> bool {
         let kinds = [Self::reload, Self::stop, Self::reset, Self::start_virtual];
         kinds.iter().any(|kind| self.names().iter().any(|name| kind(self, name)))
@@ -212,7 +211,7 @@ impl Naive {
         true
     }
 
-    /// StartRateLimit units while there is room: who has the most above it first.
+    /// Starts units while there are slots, greatest height first.
     fn fill(&mut self) {
         loop {
             let startable = |name: &&Name| self.twin.startable(name);
@@ -289,7 +288,7 @@ impl Naive {
         }
     }
 
-    /// It is over: what is kept is how it came to that.
+    /// Puts a unit at rest and keeps its result.
     fn over(&mut self, name: &Name, phase: Phase) {
         let now = self.now;
         let seen = self.seen(name);

@@ -1,4 +1,4 @@
-//! Which units a goal needs.
+//! Needed units of a goal.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -21,8 +21,8 @@ fn needed(system: &InitState) -> BTreeSet<Name> {
     needed.cloned().collect()
 }
 
-/// Units with one dependency more, of this kind. Where it would close a circle it goes the other
-/// way round, and of a unit on itself it orders nothing.
+/// Adds one dependency of this kind. It is reversed where it would close a cycle; a dependency of a
+/// unit on itself gets no order.
 fn with_one_more(units: &Units, graph: &Graph, kind: EdgeKind, from: usize, to: usize) -> Units {
     let of = |unit: &Arc<InitUnit>| -> Vec<Edge> {
         let all = graph.dependencies(&unit.name).into_iter();
@@ -44,10 +44,10 @@ fn with_one_more(units: &Units, graph: &Graph, kind: EdgeKind, from: usize, to: 
 proptest! {
     #![proptest_config(cases(10))]
 
-    /// What is needed holds the goal's unit and all that its units require, and no less would do.
+    /// The needed units contain the goal's unit and its requirements, and no smaller set does.
     // Holds: G-13
     #[test]
-    fn what_is_needed_is_the_least_that_will_do(units in units(8), goal in any::<Index>()) {
+    fn needed_units_are_the_smallest_closed_set(units in units(8), goal in any::<Index>()) {
         let goal = goal.get(&units.0).provides[0].clone();
         let system = system(&units, &goal);
         let graph = system.graph();
@@ -71,10 +71,10 @@ proptest! {
         }
     }
 
-    /// Another dependency makes nothing unneeded, of whatever kind it is.
+    /// An additional dependency of any kind makes no unit unneeded.
     // Holds: G-13
     #[test]
-    fn more_dependencies_need_no_less(
+    fn added_dependency_makes_no_unit_unneeded(
         units in units(8),
         goal in any::<Index>(),
         (from, to) in (any::<Index>(), any::<Index>()),
@@ -88,9 +88,9 @@ proptest! {
         prop_assert!(needed(&system(&more, &goal)).is_superset(&needed(&before)));
     }
 
-    /// A target is coincidental if nobody needs it, and something else of its unit is needed.
+    /// A target is coincidental if no unit needs it and its unit is needed for another target.
     #[test]
-    fn a_coincidental_target_is_one_that_nobody_asked_for(
+    fn coincidental_target_is_not_needed_itself(
         units in units(8),
         goal in any::<Index>(),
     ) {
@@ -106,7 +106,7 @@ proptest! {
         for unit in &units.0 {
             for target in &unit.provides {
                 let expected = needed.contains(&unit.name) && !asked.contains(target);
-                // A unit asks nothing of itself.
+                // A unit does not require itself.
                 let own = unit.edges.iter().any(|(_, it)| unit.provides.contains(it));
                 prop_assert!(own || system.is_coincidental(target) == expected, "{target}");
             }

@@ -1,5 +1,4 @@
-//! What comes of a unit whose stop fails, or whose run fails, while something else is asked of it:
-//! nothing that was asked is lost with the run of before.
+//! Requests during a failing stop or run: none of them is lost with the run.
 
 use std::collections::BTreeMap;
 
@@ -15,7 +14,7 @@ use super::config::cases;
 use super::script::{Edit, Move};
 use super::world::World;
 
-/// Units of which most are never tried again.
+/// Generates units most of which are never restarted.
 fn units_that_stay_down(most: usize) -> impl Strategy<Value = Units> {
     (units(most), prop::collection::vec(prop::bool::weighted(0.8), most)).prop_map(
         |(mut units, never)| {
@@ -28,7 +27,7 @@ fn units_that_stay_down(most: usize) -> impl Strategy<Value = Units> {
     )
 }
 
-/// Whatever may be asked, between starts and stops of which many fail.
+/// Generates requests between starts and stops, many of which fail.
 fn wishes(most: usize) -> impl Strategy<Value = Vec<Move>> {
     let who = any::<Index>;
     let failure = select(vec![
@@ -61,13 +60,13 @@ fn wishes(most: usize) -> impl Strategy<Value = Vec<Move>> {
     prop::collection::vec(one, 0..=most)
 }
 
-/// A world, and what was asked in it.
+/// A world with the requests made in it.
 struct Asked {
     world: World,
-    /// Those that could not be stopped, and were wanted again before they were gone, by the run
-    /// that is to be gone first.
+    /// Units that could not be stopped and were needed again before they were gone, with the run
+    /// that has to end first.
     wanted_again: BTreeMap<Name, Option<Incarnation>>,
-    /// Those that were to be started anew, by the run that was to end.
+    /// Units with a requested restart, with the run that had to end.
     renewed: BTreeMap<Name, Incarnation>,
 }
 
@@ -109,7 +108,7 @@ impl Asked {
         self.is_nothing_left_failed();
     }
 
-    /// Whoever was wanted again and is gone has not failed any more, by that run.
+    /// Checks that no unit that was needed again and is gone is still failed from that run.
     fn is_nothing_left_failed(&mut self) {
         let twin = self.world.twin();
         self.wanted_again.retain(|name, run| {
@@ -122,7 +121,7 @@ impl Asked {
         });
     }
 
-    /// All comes to rest, each start and each end going well from now on.
+    /// Runs until the state settles, with every start and stop succeeding.
     fn rest(&mut self) {
         for _ in 0..2_000 {
             self.world.plan();
@@ -147,10 +146,10 @@ impl Asked {
 proptest! {
     #![proptest_config(cases(10))]
 
-    /// At rest a unit that is needed is up by what it runs now, has failed or ended by that, or
-    /// cannot start for a reason; and one that was to be started anew was.
+    /// At rest every needed unit is active with its current definition, has failed or completed
+    /// with it, or is blocked. Every unit with a requested restart was restarted.
     #[test]
-    fn nothing_that_was_asked_is_lost_with_a_run_that_fails(
+    fn pending_requests_survive_a_failing_run(
         units in units_that_stay_down(5),
         wishes in wishes(24),
     ) {

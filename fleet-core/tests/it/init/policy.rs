@@ -1,4 +1,4 @@
-//! When units are tried again.
+//! Restart policies.
 
 use std::time::Duration;
 
@@ -31,9 +31,9 @@ proptest! {
 
     // Holds: G-24
     #[test]
-    fn delays_grow_up_to_the_longest(
+    fn restart_delays_grow_up_to_the_maximum(
         restart in restart(),
-        // Where a power of the factor has no room in any number any more is among the first.
+        // Powers of the factor that overflow every integer are among the first.
         attempts in prop_oneof![0..200u32, any::<u32>()],
     ) {
         let delay = restart.delay_of(attempts);
@@ -45,7 +45,7 @@ proptest! {
 }
 
 #[test]
-fn delays_are_as_written_down() {
+fn restart_delays_match_the_table() {
     let seconds = |growth, attempts: &[u32]| -> Vec<u64> {
         let delay = Duration::from_secs(1);
         let restart =
@@ -59,10 +59,9 @@ fn delays_are_as_written_down() {
     assert_eq!(seconds(DelayGrowth::Steps(0), &all), [1, 1, 1, 1, 1, 1, 1, 1, 1]);
 }
 
-/// The factor to the power of the attempts has no room in any number, and nothing times that is
-/// nothing all the same.
+/// The power of the factor overflows every integer; multiplied by zero it must still give zero.
 #[test]
-fn no_delay_stays_none_after_however_many_failures() {
+fn zero_delay_stays_zero_after_many_failures() {
     let max_delay = Duration::from_secs(60);
     let none = Restart { delay: Duration::ZERO, max_delay, ..Restart::default() };
     let little = Restart { delay: Duration::from_micros(1), ..none.clone() };
@@ -74,7 +73,7 @@ fn no_delay_stays_none_after_however_many_failures() {
 }
 
 #[test]
-fn each_policy_follows_the_ends_that_it_names() {
+fn restart_policies_match_their_exits() {
     let ends = [
         ("well", None, Some(Exit::Status(0))),
         ("status", Some(FailureCause::Exit(Exit::Status(1))), Some(Exit::Status(1))),
@@ -106,13 +105,13 @@ fn each_policy_follows_the_ends_that_it_names() {
     assert_eq!(followed(&never), "status");
     let always = Restart { when: RestartWhen::Always, prevent: one(), ..Restart::default() };
     assert_eq!(followed(&always), "well signal late watchdog pidfile spawn resources protocol");
-    // What is named in both is prevented.
+    // A status in both lists is prevented.
     let both = Restart { prevent: one(), force: one(), ..Restart::default() };
     assert_eq!(followed(&both), "signal late watchdog pidfile spawn resources protocol");
 }
 
 #[test]
-fn an_end_that_does_not_matter_is_a_good_one_unless_nobody_saw_it() {
+fn ignored_failure_is_a_success_unless_exit_is_unknown() {
     let matters = Command::new("/bin/a", []);
     let may_fail = || Command { ignore_failure: true, ..Command::new("/bin/b", []) };
     let ends = [Exit::Status(0), Exit::Status(3), Exit::Signal(9), Exit::Unknown];

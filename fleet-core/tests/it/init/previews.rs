@@ -1,4 +1,4 @@
-//! What is foreseen is what happens when all goes well.
+//! Previews match what happens if every operation succeeds.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -19,7 +19,7 @@ use super::world::World;
 
 const NOW: Timestamp = Timestamp::from_millis(5000);
 
-/// A system of these units with the first as its goal, of which all that is needed is up.
+/// Creates a state of these units with the first as goal and all needed units active.
 fn up(text: &str) -> InitState {
     up_of(read(text))
 }
@@ -60,7 +60,7 @@ const WEB: &str = "goal wf:web wf:mail\n\
     old supervised\n";
 
 #[test]
-fn what_depends_on_a_unit_stops_before_it_and_starts_after_it() {
+fn preview_orders_dependents_around_a_restart() {
     let system = up(WEB);
     let foresight = again(&system, |units| {
         let link = units.iter_mut().find(|unit| unit.name.as_str() == "link").unwrap();
@@ -80,7 +80,7 @@ fn what_depends_on_a_unit_stops_before_it_and_starts_after_it() {
 }
 
 #[test]
-fn what_nobody_needs_any_more_stops_and_what_somebody_does_starts() {
+fn preview_stops_unneeded_and_starts_needed_units() {
     let mut system = up(WEB);
     system.set_goal(Some(target("old")), BTreeSet::from([target("mail")]), NOW).unwrap();
     insta::assert_snapshot!(told(&system.preview(NOW)), @"
@@ -95,7 +95,7 @@ fn what_nobody_needs_any_more_stops_and_what_somebody_does_starts() {
 }
 
 #[test]
-fn a_unit_that_is_gone_stops_and_one_that_is_new_starts() {
+fn preview_stops_removed_and_starts_added_units() {
     let system = up(WEB);
     let foresight = again(&system, |units| {
         units.retain(|unit| unit.name.as_str() != "mail");
@@ -114,9 +114,9 @@ fn a_unit_that_is_gone_stops_and_one_that_is_new_starts() {
     assert_eq!(foresight.after.status(&"mail".parse().unwrap()), None);
 }
 
-/// The end of who depends on it comes before the start that would have made that end needless.
+/// The stop of a dependent comes before the start that would make the stop unnecessary.
 #[test]
-fn who_is_about_to_stop_is_not_foreseen_to_stay_for_a_start_that_comes_later() {
+fn preview_stops_a_unit_despite_a_later_start() {
     let mut units = read("web supervised on:net\nnet on:link\nlink notified\n");
     let link = units.iter_mut().find(|unit| unit.name.as_str() == "link").unwrap();
     (link.restart.delay, link.restart.max_delay) = (Duration::ZERO, Duration::ZERO);
@@ -134,7 +134,7 @@ fn who_is_about_to_stop_is_not_foreseen_to_stay_for_a_start_that_comes_later() {
     ");
 }
 
-/// Each start and end goes well here, too, but in any order, and hardly ever all at once.
+/// Simulates successful starts and stops in random order, rarely all at once.
 struct Slowly {
     system: InitState,
     now: Timestamp,
@@ -165,7 +165,7 @@ impl Slowly {
                 matches!(it.1, Starting | Stopping | Active(Activity::Reloading))
             };
             let mut pending: Vec<&(Name, Phase)> = pending.iter().filter(busy).collect();
-            // Else one that has to stop might come to its end before that.
+            // Otherwise a unit that has to stop could finish its start first.
             if pending.iter().any(|it| it.1 == Phase::Stopping) {
                 pending.retain(|it| it.1 == Phase::Stopping);
             }
@@ -177,7 +177,7 @@ impl Slowly {
                 let which = self.roll() % pending.len();
                 let (unit, phase) = pending.swap_remove(which);
                 self.succeed(unit, phase);
-                // Several may be told before anybody asks what follows.
+                // Several events may arrive between two plans.
                 if self.roll().is_multiple_of(2) {
                     break;
                 }
@@ -213,7 +213,7 @@ proptest! {
     #![proptest_config(cases(10))]
 
     #[test]
-    fn what_is_foreseen_is_what_happens(
+    fn preview_matches_a_successful_run(
         units in units(7),
         moves in moves(14),
         (which, what, order) in (any::<Index>(), 0..4, any::<u64>()),
@@ -243,8 +243,8 @@ proptest! {
             otherwise_than_foreseen(&foresight, &slowly.run())
         };
         let Some(otherwise) = wrong(order) else { return Ok(()) };
-        // Of what is stopping by now another may end first: one that ends by itself and is then
-        // started anew counts as done, or as failed, for who waits for nothing else at that moment.
+        // Any of the stopping units may be first. One that ends by itself and restarts counts as
+        // completed or failed for a waiting unit at that time.
         let stopping = system.observation().units.into_values();
         let stopping: Vec<_> = stopping.filter(|seen| seen.phase == Phase::Stopping).collect();
         let by_itself =
@@ -255,7 +255,7 @@ proptest! {
     }
 }
 
-/// What has become of some unit other than what was foreseen.
+/// Returns the first unit whose state differs from the preview.
 fn otherwise_than_foreseen(foresight: &Preview, real: &Slowly) -> Option<String> {
     let what = |system: &InitState, name| system.status(name).map(|report| report.state);
     foresight.units.iter().find_map(|it| {
@@ -269,8 +269,8 @@ fn otherwise_than_foreseen(foresight: &Preview, real: &Slowly) -> Option<String>
             }
         };
         let done = real.done.get(&it.unit).copied().unwrap_or_default();
-        // A virtual unit that is started anew may be up again within the plan: nothing of it
-        // ends, and it is a matter of the order of other ends whether it is seen to be off.
+        // A virtual unit that restarts may be active again within the plan. Whether it is seen
+        // inactive depends on the order of other exits.
         let is_virtual = real.system.graph().unit(&it.unit).is_some_and(|it| it.is_virtual());
         let renewed = |both: (bool, bool)| is_virtual && both == (true, true);
         let seen = |both| if renewed(both) { (false, false) } else { both };
@@ -281,10 +281,10 @@ fn otherwise_than_foreseen(foresight: &Preview, real: &Slowly) -> Option<String>
     })
 }
 
-/// What a oneshot that is about to start anew has done counts for who waits for nothing else: so it
-/// is a matter of which end comes first, and either may be foreseen.
+/// A oneshot that is about to restart satisfies a waiting unit if its exit comes first. Either
+/// order may be in the preview.
 #[test]
-fn of_two_ends_that_are_under_way_either_may_come_first() {
+fn preview_allows_either_of_two_pending_exits_first() {
     let mut units = read("g notified\nb oneshot on:g\nc ms:b wf:g\n");
     units.iter_mut().for_each(|unit| unit.restart = Restart::never());
     units[1].kind = ServiceType::Oneshot { remain: false };
@@ -311,9 +311,9 @@ fn of_two_ends_that_are_under_way_either_may_come_first() {
     assert!(ways.contains(&foreseen) && ways.iter().any(|it| *it != foreseen), "{ways:?}");
 }
 
-/// How far ahead one can see does not depend on how deep units are.
+/// The preview is not limited by the depth of the graph.
 #[test]
-fn a_long_chain_is_foreseen() {
+fn preview_handles_a_long_chain() {
     let chain = (0..10_000).map(|at| match at {
         0 => unit("u0 supervised"),
         _ => unit(&format!("u{at} supervised on:u{}", at - 1)),

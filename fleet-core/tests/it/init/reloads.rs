@@ -1,4 +1,4 @@
-//! What reading the units again changes, and what it leaves alone.
+//! Effects of a reload of the units.
 
 use std::collections::BTreeSet;
 use std::num::NonZeroU32;
@@ -28,7 +28,7 @@ fn read_again(world: &mut World, change: impl Fn(usize, &mut InitUnit)) {
     world.system.reload(graph, world.now).expect("the goal is still there");
 }
 
-/// What is known of the units, but for those that are not there any more.
+/// Returns the states of the units that are in the graph.
 fn known(world: &World) -> Vec<(Name, ObservedUnit)> {
     let seen = world.system.observation().units.into_iter();
     seen.filter(|(name, _)| world.system.status(name).is_some()).collect()
@@ -36,7 +36,7 @@ fn known(world: &World) -> Vec<(Name, ObservedUnit)> {
 
 // Holds: G-22
 #[test]
-fn settings_that_are_refused_change_nothing() {
+fn rejected_settings_change_nothing() {
     let all = units_of("a wf:b wf:c\nb supervised\nc supervised");
     let (goal, now) = (Some(target("a")), Timestamp::from_millis(0));
     let settings = Settings { goal: goal.clone(), ..Settings::default() };
@@ -51,9 +51,9 @@ fn settings_that_are_refused_change_nothing() {
     assert_eq!(started, ["b", "c"], "neither is masked, and there is room for both");
 }
 
-/// What provides it now could be up at once, and would make good what was lost.
+/// The new provider could be active at once and would restore the lost dependency.
 #[test]
-fn who_depends_on_a_target_that_moves_to_another_unit_is_started_anew() {
+fn dependents_of_a_moved_target_restart() {
     let settings = Settings { goal: Some(target("goal")), ..Settings::default() };
     let graph = |text| Graph::strict(units_of(text), &settings).unwrap();
     let before = graph("goal wf:x\np supervised also:t\nx supervised on:t");
@@ -68,9 +68,9 @@ fn who_depends_on_a_target_that_moves_to_another_unit_is_started_anew() {
     );
 }
 
-/// Whoever runs it holds on to the one that it was started from.
+/// A running unit shares the definition that it was started from.
 #[test]
-fn a_unit_that_is_read_again_as_it_was_is_there_once() {
+fn unchanged_unit_is_shared_after_a_reload() {
     let settings = Settings { goal: Some(target("a")), ..Settings::default() };
     let graph = |text| Graph::strict(units_of(text), &settings).unwrap();
     let mut system = InitState::new(graph("a wf:b\nb supervised"), &settings).unwrap();
@@ -83,7 +83,7 @@ fn a_unit_that_is_read_again_as_it_was_is_there_once() {
     assert!(Arc::ptr_eq(&after[1], &before[1]), "it is there twice");
 }
 
-/// A unit that is up, and never tried again, whatever happens to it.
+/// A unit that is active and has no restart policy.
 struct Once {
     system: InitState,
     now: Timestamp,
@@ -125,9 +125,10 @@ impl Once {
     }
 }
 
-/// It stayed failed, or ended: the new definition was forgotten with the run of before.
+/// Regression: the unit stayed failed or completed, because the new definition was dropped with its
+/// run.
 #[test]
-fn a_unit_that_fails_or_ends_before_it_is_stopped_for_its_new_definition_starts_by_it() {
+fn failed_unit_starts_with_its_new_definition() {
     for (status, ending) in [
         (1, "stop a: its main process ended with status 1"),
         (0, "stop a: its main process exited successfully"),
@@ -146,9 +147,9 @@ fn a_unit_that_fails_or_ends_before_it_is_stopped_for_its_new_definition_starts_
     assert_eq!(once.pass(0), "start a", "it stopped by itself, before it was told to");
 }
 
-/// What was planned was a restart.
+/// The reload had planned a restart.
 #[test]
-fn a_unit_that_has_to_be_killed_for_its_new_definition_starts_by_it() {
+fn killed_unit_starts_with_its_new_definition() {
     let mut once = Once::up();
     assert_eq!(once.reads_otherwise(), "stop a: its definition has changed");
     assert_eq!(once.pass(90), "kill a");
@@ -160,7 +161,7 @@ fn a_unit_that_has_to_be_killed_for_its_new_definition_starts_by_it() {
 }
 
 #[test]
-fn a_unit_that_nothing_could_kill_starts_by_a_definition_that_came_meanwhile() {
+fn unkillable_unit_starts_with_its_new_definition_once_gone() {
     let mut once = Once::up();
     once.tell(EventKind::Failed(FailureCause::Watchdog));
     assert_eq!((once.pass(90).as_str(), once.pass(10)), ("kill a", String::new()));
@@ -168,9 +169,9 @@ fn a_unit_that_nothing_could_kill_starts_by_a_definition_that_came_meanwhile() {
     assert_eq!(once.tell(EventKind::AllGone), "start a");
 }
 
-/// It was left down.
+/// Regression: the unit stayed inactive.
 #[test]
-fn a_unit_that_has_to_be_killed_to_be_started_anew_is_started() {
+fn unit_killed_during_a_restart_starts_again() {
     let mut once = Once::up();
     assert!(once.system.restart(&target("a")));
     assert_eq!(once.pass(0), "stop a: a restart was requested");
@@ -178,9 +179,10 @@ fn a_unit_that_has_to_be_killed_to_be_started_anew_is_started() {
     assert_eq!(once.tell(EventKind::AllGone), "start a");
 }
 
-/// It was to be tried again at once, for ever: nobody hears when its processes are gone.
+/// Regression: an immediate restart stayed scheduled forever, because no event reports the exit of
+/// the processes.
 #[test]
-fn a_unit_that_is_lost_promises_nothing_by_another_definition_or_goal() {
+fn lost_unit_schedules_no_restart() {
     let up = Once::up();
     let mut seen = up.system.observation();
     let of_unit = seen.units.get_mut(&name("a")).unwrap();
@@ -204,8 +206,9 @@ fn a_unit_that_is_lost_promises_nothing_by_another_definition_or_goal() {
 
 const HOUR: Duration = Duration::from_secs(3600);
 
-/// The dependencies of a unit of the graph with one of this kind on another that is up and stays
-/// so, in place of any that it had on that one; as they are if that would close a circle, or if the
+/// Replaces the edges between two units by one of this kind, where the dependency is active and
+/// stays so. Returns the units unchanged if the edge would close a cycle or make the dependency
+/// unneeded.
 /// other one were not needed by it any more.
 fn with_a_satisfied_edge(
     world: &World,
@@ -236,7 +239,7 @@ proptest! {
 
     // Holds: G-21
     #[test]
-    fn the_same_units_again_change_nothing(units in units(7), moves in moves(14)) {
+    fn reload_of_equal_units_changes_nothing(units in units(7), moves in moves(14)) {
         let mut world = World::after(&units, &moves);
         let before = known(&world);
         read_again(&mut world, |_, _| {});
@@ -245,11 +248,11 @@ proptest! {
         prop_assert_eq!(actions, []);
     }
 
-    /// Neither what is known of units nor a new target restarts anything; and no dependency on what
-    /// is up and stays so, be it new, weaker or stronger than before.
+    /// Settings other than commands, new targets, and new, weaker or stronger dependencies on
+    /// active units restart nothing.
     // Holds: G-21
     #[test]
-    fn what_does_not_change_what_runs_restarts_nothing(
+    fn reload_without_command_changes_restarts_nothing(
         units in units(7),
         moves in moves(14),
         (which, on, kind) in (any::<Index>(), any::<Index>(), select(EdgeKind::ALL.to_vec())),

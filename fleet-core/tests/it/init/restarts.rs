@@ -1,4 +1,4 @@
-//! When a unit that has ended is tried again, and when it is given up.
+//! Restarts of units that ended, and their limits.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use super::config::{target, unit};
 use super::table::{GONE, One, READY, exits, told};
 
 #[test]
-fn the_statuses_of_a_good_end_decide_whether_a_unit_is_tried_again() {
+fn status_lists_decide_restart_after_success() {
     let zero = StatusSet { codes: [0].into(), ..StatusSet::default() };
     for (when, force, prevent, again) in [
         (RestartWhen::Never, &zero, &StatusSet::default(), true),
@@ -31,9 +31,9 @@ fn the_statuses_of_a_good_end_decide_whether_a_unit_is_tried_again() {
     }
 }
 
-/// Only an end that the unit had failed by was looked at.
+/// Regression: only an exit that caused the failure was considered.
 #[test]
-fn the_end_of_the_main_process_decides_whatever_the_unit_failed_by() {
+fn main_exit_decides_restart_for_any_failure_cause() {
     let kill = || StatusSet { signals: [Signal::KILL].into(), ..StatusSet::default() };
     let (always, never) = (RestartWhen::Always, RestartWhen::Never);
     for (when, force, prevent, again) in [
@@ -57,7 +57,7 @@ fn the_end_of_the_main_process_decides_whatever_the_unit_failed_by() {
 }
 
 #[test]
-fn a_unit_that_fails_too_often_is_given_up_until_it_is_reset() {
+fn unit_at_its_failure_limit_stays_down_until_reset() {
     for (limit, starts) in [
         (RestartLimit::Failures(2), 3),
         (RestartLimit::Starts { burst: 4, interval: Duration::from_secs(1000) }, 4),
@@ -79,9 +79,9 @@ fn a_unit_that_fails_too_often_is_given_up_until_it_is_reset() {
     }
 }
 
-/// Good ends were counted as failures, so that it was given up after the third one.
+/// Regression: successes counted as failures, so the unit was given up after the third.
 #[test]
-fn a_unit_that_ends_well_again_and_again_is_not_given_up_for_failures() {
+fn successes_do_not_count_toward_the_failure_limit() {
     let mut unit = unit("a supervised");
     unit.run.success.codes = [0].into();
     unit.restart = Restart {
@@ -105,9 +105,9 @@ fn a_unit_that_ends_well_again_and_again_is_not_given_up_for_failures() {
     assert!(one.seen().gave_up, "it failed three times in a row");
 }
 
-/// It was given up again, for the starts of before.
+/// Regression: the unit was given up again because of its earlier starts.
 #[test]
-fn a_unit_that_nothing_could_kill_is_started_after_a_reset_whatever_its_limit_of_starts() {
+fn reset_of_an_unkillable_unit_ignores_its_start_limit() {
     let mut unit = unit("a notified");
     unit.restart.limit = RestartLimit::Starts { burst: 1, interval: Duration::from_secs(100_000) };
     let mut one = One::new(&unit);
@@ -119,7 +119,7 @@ fn a_unit_that_nothing_could_kill_is_started_after_a_reset_whatever_its_limit_of
 }
 
 #[test]
-fn a_unit_that_is_tried_again_by_request_keeps_to_its_limit_of_starts() {
+fn requested_retry_respects_the_start_limit() {
     let mut unit = unit("a supervised");
     unit.run.on_clean_exit = OnCleanExit::Complete;
     unit.restart.when = RestartWhen::Never;
@@ -146,7 +146,7 @@ fn a_unit_that_is_tried_again_by_request_keeps_to_its_limit_of_starts() {
 }
 
 #[test]
-fn who_was_up_for_long_is_forgiven() {
+fn long_active_time_clears_failures() {
     let mut one = One::new(&unit("a notified"));
     for (up, attempts) in [(1, 1), (9, 2), (10, 1), (1, 2)] {
         one.start.incarnation = one.seen().incarnation.unwrap();

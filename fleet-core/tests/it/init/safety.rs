@@ -1,4 +1,4 @@
-//! What holds at each moment of a system, whatever befalls it.
+//! Properties of a state at every time, after any moves.
 
 use fleet_core::graph::strategies::units;
 use proptest::prelude::*;
@@ -10,10 +10,10 @@ use super::world::World;
 proptest! {
     #![proptest_config(cases(10))]
 
-    /// Each plan is that of the definitions and does what it may: the world looks after it.
+    /// Every plan equals that of the reference planner; the world checks the rest.
     // Holds: G-1, G-2, G-3, G-4, G-5, G-6, G-7, G-8, G-10, G-12, G-19, G-22, G-23
     #[test]
-    fn each_plan_is_that_of_the_definitions(units in units(7), moves in moves(18)) {
+    fn every_plan_matches_the_reference_planner(units in units(7), moves in moves(18)) {
         World::after(&units, &moves);
     }
 }

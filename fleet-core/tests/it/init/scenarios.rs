@@ -1,4 +1,4 @@
-//! Systems that are known by name: the cases that the rules were made for, told as stories.
+//! Scenarios for which the rules were designed.
 
 use std::collections::BTreeSet;
 use std::num::NonZeroU32;
@@ -12,7 +12,7 @@ use fleet_core::graph::{
 
 use super::config::{name, target, units};
 
-/// A story of a system.
+/// A scenario.
 struct Story {
     system: InitState,
     now: Timestamp,
@@ -32,7 +32,7 @@ impl Story {
         Self { system: InitState::new(graph, &settings).unwrap(), now }
     }
 
-    /// What is owed now, in few words.
+    /// Returns the due actions in short form.
     fn plan(&mut self) -> String {
         let actions = self.system.next_actions(self.now);
         actions.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")
@@ -70,7 +70,7 @@ impl Story {
         self.plan()
     }
 
-    /// Reads other units, none of which is ever tried again.
+    /// Reloads other units, none of which has a restart policy.
     fn reads(&mut self, text: &str) -> String {
         let mut all = units(text);
         all.iter_mut().for_each(never);
@@ -103,11 +103,11 @@ fn never(unit: &mut InitUnit) {
     unit.restart = Restart::never();
 }
 
-/// A dependency that crashed takes down what depends on it, though it has to wait for those that
-/// depend on that in turn: all of them have to know that they must go.
+/// A crashed dependency stops its dependents from the top. All of them must stop, although each
+/// waits for its own dependents.
 // Holds: G-5
 #[test]
-fn a_chain_goes_down_from_its_top_when_its_foot_crashes() {
+fn chain_stops_from_the_top_when_its_base_crashes() {
     let mut story = Story::new("a notified\nb notified on:a\nc notified on:b", "c");
     assert_eq!(story.plan(), "start a");
     assert_eq!((story.ready("a"), story.ready("b")), ("start b".into(), "start c".into()));
@@ -126,10 +126,10 @@ fn a_chain_goes_down_from_its_top_when_its_foot_crashes() {
     assert_eq!((story.ready("a"), story.ready("b")), ("start b".into(), "start c".into()));
 }
 
-/// Who waits for a unit that can never start does not wait for ever.
+/// A unit that waits for a blocked unit does not wait forever.
 // Holds: G-15
 #[test]
-fn who_waits_for_a_unit_that_cannot_start_goes_on() {
+fn waiting_unit_starts_if_dependency_is_blocked() {
     let mut story = Story::new("a notified\nb notified on:a\nc notified wf:b", "c");
     assert_eq!(story.plan(), "start a");
     let said = story.fails("a");
@@ -143,10 +143,10 @@ fn who_waits_for_a_unit_that_cannot_start_goes_on() {
     assert_eq!(story.shown("c"), "Active(Running)");
 }
 
-/// A unit that is up and about to go is no reason to start: who waits for it would see it go at
+/// A unit that is active but about to stop does not satisfy a waiting unit, which would lose it at
 /// once.
 #[test]
-fn who_waits_for_a_unit_that_is_about_to_go_waits_for_its_return() {
+fn waiting_unit_waits_for_a_dependency_about_to_stop() {
     let mut story = Story::new("a notified\nb notified on:a\nw notified wf:a", "b");
     story.plan();
     story.ready("a");
@@ -159,9 +159,9 @@ fn who_waits_for_a_unit_that_is_about_to_go_waits_for_its_return() {
     assert_eq!(story.ready("a"), "start b; start w");
 }
 
-/// One that is tried again without delay is seen to have failed all the same.
+/// A failure is visible even if the restart has no delay.
 #[test]
-fn who_waits_for_a_unit_that_fails_for_ever_at_once_goes_on() {
+fn waiting_unit_starts_if_dependency_keeps_failing() {
     let mut all = units("a notified\nb notified wf:a");
     all[0].restart.delay = Duration::ZERO;
     let settings = Settings { goal: Some(target("b")), ..Settings::default() };
@@ -173,10 +173,9 @@ fn who_waits_for_a_unit_that_fails_for_ever_at_once_goes_on() {
     assert_eq!(said, "stop a: its main process ended with status 1; start b; start a");
 }
 
-/// What it has done counts for what was wanted then. It counts as up all the same, and nobody had
-/// it end.
+/// Its result counts for the earlier request only. The unit completed without being stopped.
 #[test]
-fn one_that_ends_well_by_itself_starts_anew_if_it_was_wanted_again_meanwhile() {
+fn completing_unit_restarts_if_needed_again_meanwhile() {
     let remains = |unit: &mut InitUnit| unit.run.on_clean_exit = OnCleanExit::Remain;
     let mut story = Story::with("a notified", "a", remains);
     assert_eq!(story.plan(), "start a");
@@ -190,7 +189,7 @@ fn one_that_ends_well_by_itself_starts_anew_if_it_was_wanted_again_meanwhile() {
 }
 
 #[test]
-fn a_target_that_becomes_the_goal_restarts_nothing() {
+fn changing_the_goal_restarts_nothing() {
     let mut story = Story::new("mail notified also:imap also:smtp\nother virtual", "imap");
     story.plan();
     story.ready("mail");
@@ -203,7 +202,7 @@ fn a_target_that_becomes_the_goal_restarts_nothing() {
 }
 
 #[test]
-fn targets_beside_the_goal_come_and_go_with_it() {
+fn extra_targets_start_and_stop_units() {
     let mut story = Story::new("a notified\nb notified wf:a\ndebug notified", "b");
     assert_eq!(story.plan(), "start a");
     assert_eq!(story.goal("b", &["debug"]), "start debug");
@@ -214,7 +213,7 @@ fn targets_beside_the_goal_come_and_go_with_it() {
 }
 
 #[test]
-fn what_is_masked_is_as_if_it_could_not_start() {
+fn masked_unit_blocks_its_dependents() {
     let mut story = Story::new(
         "goal virtual wf:hard wf:soft wf:later\nhard notified on:db\nsoft notified wf:db\n\
          later notified ms:db\ndb notified ms:disk\ndisk oneshot",
@@ -237,9 +236,9 @@ fn what_is_masked_is_as_if_it_could_not_start() {
     assert!(refused.is_err());
 }
 
-/// Losing a milestone stops nobody, but who is to start needs it again.
+/// Losing a milestone stops no unit, but a start needs it again.
 #[test]
-fn a_milestone_counts_at_each_start() {
+fn milestone_is_checked_at_every_start() {
     let mut story = Story::new("net notified\napp notified ms:net", "app");
     story.plan();
     story.ready("net");
@@ -253,10 +252,10 @@ fn a_milestone_counts_at_each_start() {
     assert_eq!(story.ready("net"), "start app");
 }
 
-/// The stronger kind counts where a unit depends on another one twice.
+/// The stronger kind counts if a unit depends on another one twice.
 // Holds: X-4
 #[test]
-fn of_two_dependencies_on_one_unit_the_stronger_counts() {
+fn stronger_of_two_dependencies_counts() {
     for edges in ["wf:two on:one", "on:one wf:two", "ms:one on:one", "pulls:one on:two"] {
         let text = format!("a notified also:one also:two\nb notified {edges}");
         let mut story = Story::new(&text, "b");
@@ -270,7 +269,7 @@ fn of_two_dependencies_on_one_unit_the_stronger_counts() {
 }
 
 #[test]
-fn as_many_start_as_may_and_those_first_that_most_wait_for() {
+fn max_starting_prefers_units_with_most_dependents() {
     let text = "z notified\ny notified wf:z\nx notified wf:y\na notified\nb notified\n\
                 goal virtual wf:a wf:b wf:x";
     let mut story = Story::new(text, "goal");
@@ -282,7 +281,7 @@ fn as_many_start_as_may_and_those_first_that_most_wait_for() {
 }
 
 #[test]
-fn a_change_of_mind_finishes_the_stop_first() {
+fn unit_needed_again_while_stopping_stops_first() {
     let mut story = Story::new("a notified\nb virtual", "a");
     story.plan();
     story.ready("a");
@@ -293,7 +292,7 @@ fn a_change_of_mind_finishes_the_stop_first() {
 }
 
 #[test]
-fn a_stop_that_failed_is_shown_until_something_else_is_wanted() {
+fn failed_stop_is_shown_until_requests_change() {
     let mut story = Story::new("a notified\nb virtual\nc virtual", "a");
     story.plan();
     story.ready("a");
@@ -307,16 +306,16 @@ fn a_stop_that_failed_is_shown_until_something_else_is_wanted() {
     assert_eq!(story.shown("a"), "Disabled");
 }
 
-/// How a unit comes to be wanted again that nobody needed.
+/// Ways in which an unneeded unit becomes needed again.
 const WANTED_AGAIN: [fn(&mut Story) -> String; 3] = [
     |story| story.goal("a", &[]),
     |story| story.wants("a"),
     |story| story.reads("a notified\nb virtual wf:a"),
 ];
 
-/// It stayed down for good: it was needed again before its failure was forgotten.
+/// Regression: the unit stayed failed, because it was needed again before its failure was dropped.
 #[test]
-fn a_unit_that_could_not_be_stopped_starts_when_it_is_wanted_again() {
+fn unit_with_failed_stop_starts_when_needed_again() {
     for way in WANTED_AGAIN {
         let mut story = Story::with("a notified\nb virtual", "a", never);
         story.plan();
@@ -329,7 +328,7 @@ fn a_unit_that_could_not_be_stopped_starts_when_it_is_wanted_again() {
 }
 
 #[test]
-fn a_unit_that_nothing_could_kill_starts_once_it_is_gone_if_it_was_wanted_again() {
+fn unkillable_unit_needed_again_starts_once_gone() {
     for way in WANTED_AGAIN {
         let mut story = Story::with("a notified\nb virtual", "a", never);
         story.plan();
@@ -341,9 +340,9 @@ fn a_unit_that_nothing_could_kill_starts_once_it_is_gone_if_it_was_wanted_again(
     }
 }
 
-/// Whether the kill or the change of mind comes first makes no difference.
+/// The order of the kill and the request makes no difference.
 #[test]
-fn a_unit_that_is_wanted_again_while_it_stops_starts_however_that_ends() {
+fn unit_needed_again_starts_for_any_stop_outcome() {
     for kill_first in [false, true] {
         let mut story = Story::with("a notified\nb virtual", "a", never);
         story.plan();
@@ -361,7 +360,7 @@ fn a_unit_that_is_wanted_again_while_it_stops_starts_however_that_ends() {
 }
 
 #[test]
-fn a_unit_without_its_definition_stops_by_the_one_that_it_was_started_from() {
+fn removed_unit_stops_by_its_running_definition() {
     let mut story = Story::new("a notified\nb notified on:a\nc virtual wf:b", "c");
     story.plan();
     story.ready("a");
@@ -375,7 +374,7 @@ fn a_unit_without_its_definition_stops_by_the_one_that_it_was_started_from() {
 }
 
 #[test]
-fn a_target_that_moves_to_another_unit_takes_its_dependents_with_it() {
+fn moved_target_keeps_its_dependents() {
     let mut story = Story::new("a notified also:db\nb notified\nc notified on:db", "c");
     story.plan();
     story.ready("a");
@@ -391,7 +390,7 @@ fn a_target_that_moves_to_another_unit_takes_its_dependents_with_it() {
 }
 
 #[test]
-fn what_may_be_shown_otherwise_is_told_once() {
+fn changed_units_are_reported_once() {
     let mut story = Story::new("a notified\nb notified on:a\nother virtual", "b");
     story.system.take_changed();
     story.plan();

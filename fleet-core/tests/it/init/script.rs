@@ -1,4 +1,4 @@
-//! What may befall a system, drawn at random and meant for whatever units there are.
+//! Random moves, applicable to any units.
 
 use std::time::Duration;
 
@@ -6,19 +6,19 @@ use fleet_core::graph::{EventKind, Exit, FailureCause};
 use proptest::prelude::*;
 use proptest::sample::{Index, select};
 
-/// Something that befalls a system.
+/// A move in a test script.
 #[derive(Debug, Clone)]
 pub(super) enum Move {
-    /// One that is starting comes up, or fails if it has to.
+    /// A starting unit becomes active, or fails.
     Answer {
         who: Index,
         well: bool,
     },
-    /// One that was told to end has ended.
+    /// A stopping unit is gone.
     Gone {
         who: Index,
     },
-    /// Anything is told of anybody: of this start, or of one long ago.
+    /// Any event for any unit, of the current or an earlier start.
     Tell {
         who: Index,
         kind: EventKind,
@@ -26,38 +26,38 @@ pub(super) enum Move {
     },
     /// Time passes.
     Pass(Duration),
-    /// So many milliseconds after the next thing falls due.
+    /// Time passes until this many milliseconds after the next deadline.
     Due(u64),
-    /// Another goal, and something beside it.
+    /// The goal and the extra targets change.
     Goal(Option<Index>, Option<Index>),
-    /// Something is masked, or nothing is.
+    /// The mask is replaced.
     Mask(Option<Index>),
-    /// One target is wanted beside the goal, or is not.
+    /// One extra target is added or removed.
     Want(Index, bool),
-    /// One target is masked, or is not.
+    /// One target is masked or unmasked.
     MaskOne(Index, bool),
-    /// So many may be starting.
+    /// `max_starting` changes.
     Room(Option<u32>),
     Reset(Index),
     Renew(Index),
     TryAgain(Index),
     Reread(Index),
-    /// The directory is read again.
+    /// The units are reloaded.
     Reload(Edit),
 }
 
-/// What has changed in the directory.
+/// Change of the units before a reload.
 #[derive(Debug, Clone)]
 pub(super) enum Edit {
     Nothing,
-    /// One runs something else.
+    /// One unit gets other commands.
     Runs(Index),
-    /// Something else is known of one: what it is, when it is started again, how long it may take.
+    /// One unit gets another description, restart policy or timeout.
     Live(Index, u8),
     Remove(Index),
-    /// A target moves from one to another.
+    /// A target moves to another unit.
     Hand(Index, Index),
-    /// All is as it was at first.
+    /// All units are as at the beginning.
     Restore,
 }
 

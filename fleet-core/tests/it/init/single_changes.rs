@@ -1,4 +1,4 @@
-//! One target more or less: what becomes of it is what the whole choice would make of it.
+//! Single target changes have the same effect as setting all targets.
 
 use std::collections::BTreeSet;
 
@@ -8,7 +8,7 @@ use fleet_core::graph::{InitState, Target};
 use super::world::World;
 
 impl World {
-    /// Wants a target beside the goal, or not any more, as if all were chosen anew.
+    /// Adds or removes one extra target, and compares with setting all of them.
     pub(super) fn want_one(&mut self, target: &Target, more: bool) {
         let mut whole = self.system.clone();
         let goal = whole.goal().cloned();
@@ -22,14 +22,14 @@ impl World {
         } else {
             self.system.remove_extra_target(target, self.now);
         }
-        // The whole is refused for what was lost long ago, too.
+        // Setting all targets also fails for targets that were lost earlier.
         if with.iter().all(provided) {
             chosen.expect("all of it is provided");
             self.is_as(whole);
         }
     }
 
-    /// Masks a target, or not any more, as if all were chosen anew.
+    /// Masks or unmasks one target, and compares with setting the whole mask.
     pub(super) fn mask_one(&mut self, target: &Target, more: bool) {
         let mut whole = self.system.clone();
         let mut mask = self.mask.clone();
@@ -48,8 +48,8 @@ impl World {
         self.is_as(whole);
     }
 
-    /// Whether the system and another one are the same: by what is shown, by what they owe, and by
-    /// what they make of it if the same units are read again, which looks at all that is wanted.
+    /// Compares two states by their status, their pending actions, and the effect of a reload of
+    /// the same units, which evaluates all requests.
     pub(super) fn is_as(&self, mut whole: InitState) {
         let mut one = self.system.clone();
         assert_eq!(all_of(&one), all_of(&whole));
@@ -75,7 +75,7 @@ fn change(all: &mut BTreeSet<Target>, target: &Target, more: bool) {
     }
 }
 
-/// All that can be seen of a system.
+/// Returns everything that is visible of a state.
 fn all_of(system: &InitState) -> impl PartialEq + std::fmt::Debug + use<> {
     let goals: Vec<Target> = system.requested_targets().cloned().collect();
     let states: Vec<_> = system.units().map(|unit| system.status(unit)).collect();

@@ -1,4 +1,4 @@
-//! The table of transitions: what each event makes of a unit in each phase.
+//! Transition table: effect of each event in each phase.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use fleet_core::graph::{
 
 use super::config::{name, target, unit};
 
-/// A system of one unit, which is its goal, and was started.
+/// A state of one unit, which is its goal and was started.
 pub(super) struct One {
     pub(super) system: InitState,
     pub(super) now: Timestamp,
@@ -71,7 +71,7 @@ pub(super) fn exits(status: u8) -> EventKind {
 
 // Holds: G-23
 #[test]
-fn each_event_makes_of_a_unit_what_the_table_says() {
+fn events_follow_the_transition_table() {
     let rows: &[(&str, &[EventKind], &str)] = &[
         ("a notified", &[], "starting"),
         ("a notified", &[READY], "running"),
@@ -124,7 +124,7 @@ fn each_event_makes_of_a_unit_what_the_table_says() {
 }
 
 #[test]
-fn what_fails_at_its_end_has_failed() {
+fn failure_while_completing_is_a_failure() {
     check(&[
         ("a passing", &[exits(0), SCRIPT], "stopping: one of its commands ended with status 2"),
         ("a passing", &[exits(0), SCRIPT, GONE], "failed: one of its commands ended with status 2"),
@@ -159,7 +159,7 @@ fn check(rows: &[(&str, &[EventKind], &str)]) {
 
 // Holds: G-23, T-25
 #[test]
-fn what_cannot_happen_changes_nothing_and_what_is_late_is_counted() {
+fn impossible_events_are_ignored_and_stale_ones_counted() {
     let mut one = One::new(&unit("a notified"));
     for what in [RELOADING, EventKind::ReloadEnded { well: true }] {
         assert!(!one.tell(what), "{what:?} of a unit that starts");
@@ -182,7 +182,7 @@ fn what_cannot_happen_changes_nothing_and_what_is_late_is_counted() {
 
 // Holds: G-3, T-24, X-22
 #[test]
-fn what_takes_too_long_is_ended_then_killed_then_given_up() {
+fn timeouts_escalate_from_stop_to_kill_to_unkillable() {
     let mut one = One::new(&unit("a notified"));
     assert_eq!(one.pass(89), "");
     assert_eq!(one.pass(1), "stop a: its start timed out");
@@ -196,7 +196,7 @@ fn what_takes_too_long_is_ended_then_killed_then_given_up() {
 }
 
 #[test]
-fn what_was_killed_by_whom_ever_is_a_failed_stop_and_nothing_else_is_that_was_asked_for() {
+fn only_a_kill_turns_a_requested_stop_into_a_failure() {
     let mut one = One::new(&unit("a notified"));
     one.tell(READY);
     one.system.restart(&target("a"));
@@ -209,7 +209,7 @@ fn what_was_killed_by_whom_ever_is_a_failed_stop_and_nothing_else_is_that_was_as
 }
 
 #[test]
-fn what_is_run_after_a_kill_has_a_time_of_its_own() {
+fn commands_after_a_kill_have_their_own_timeout() {
     let mut one = One::new(&unit("a notified"));
     one.tell(READY);
     one.system.restart(&target("a"));
@@ -218,7 +218,7 @@ fn what_is_run_after_a_kill_has_a_time_of_its_own() {
     assert!(one.tell(EventKind::Extend(Duration::from_secs(60))));
     assert_eq!(one.pass(59), "");
     assert_eq!(told(&one), "stopping: its stop timed out");
-    // It did not end by itself either, so that it is killed like what was there before it.
+    // It did not exit by itself either, so it is killed like the processes before.
     assert!(one.tell(LATE));
     assert_eq!(one.pass(9), "", "it is killed already");
     assert_eq!(told(&one), "stopping: its stop timed out");
@@ -227,7 +227,7 @@ fn what_is_run_after_a_kill_has_a_time_of_its_own() {
 }
 
 #[test]
-fn a_kill_that_works_is_a_failed_stop() {
+fn successful_kill_is_a_failed_stop() {
     let mut one = One::new(&unit("a notified"));
     one.tell(READY);
     one.system.restart(&target("a"));
@@ -239,7 +239,7 @@ fn a_kill_that_works_is_a_failed_stop() {
 }
 
 #[test]
-fn more_time_is_given_where_it_is_asked_for() {
+fn timeout_extensions_are_granted() {
     let mut one = One::new(&unit("a notified"));
     assert!(one.tell(EventKind::Extend(Duration::from_secs(1))));
     assert_eq!(one.pass(80), "", "no time is taken away");
@@ -249,7 +249,7 @@ fn more_time_is_given_where_it_is_asked_for() {
 }
 
 #[test]
-fn a_unit_that_runs_for_too_long_has_failed() {
+fn maximum_runtime_is_a_failure() {
     let mut unit = unit("a notified");
     unit.run.runtime_max = Some(Duration::from_secs(5));
     unit.timeouts.reload = None;
@@ -261,7 +261,7 @@ fn a_unit_that_runs_for_too_long_has_failed() {
 }
 
 #[test]
-fn a_reload_that_takes_too_long_is_told_and_harms_nobody() {
+fn reload_timeout_is_reported_and_stops_nothing() {
     let mut one = One::new(&unit("a supervised"));
     one.tell(READY);
     one.plan();
@@ -276,7 +276,7 @@ fn a_reload_that_takes_too_long_is_told_and_harms_nobody() {
 }
 
 #[test]
-fn a_unit_that_has_exited_reloads_by_its_commands_and_stays_exited() {
+fn exited_unit_reloads_by_its_commands() {
     for (well, late) in [(true, false), (false, false), (false, true)] {
         let mut oneshot = unit("a oneshot");
         oneshot.run.reload = unit("a supervised").run.reload;
@@ -295,7 +295,7 @@ fn a_unit_that_has_exited_reloads_by_its_commands_and_stays_exited() {
 }
 
 #[test]
-fn a_unit_of_systemd_that_ends_well_is_down_and_may_come_back() {
+fn completed_systemd_unit_may_restart() {
     for (when, expected) in [(RestartWhen::OnFailure, ""), (RestartWhen::Always, "start a")] {
         let mut unit = unit("a supervised");
         unit.run.on_clean_exit = OnCleanExit::Complete;
@@ -310,9 +310,9 @@ fn a_unit_of_systemd_that_ends_well_is_down_and_may_come_back() {
     }
 }
 
-/// It counted as done, and whoever depends on it was started.
+/// Regression: it counted as completed, and its dependents started.
 #[test]
-fn a_oneshot_that_is_told_to_end_has_not_done_its_work() {
+fn terminated_oneshot_is_a_failure() {
     let mut unit = unit("a oneshot");
     unit.run.on_clean_exit = OnCleanExit::Complete;
     unit.restart.when = RestartWhen::Never;
@@ -323,10 +323,10 @@ fn a_oneshot_that_is_told_to_end_has_not_done_its_work() {
     assert_eq!(told(&one), "failed: its main process ended with SIGTERM");
 }
 
-/// A scripted unit may be up with no process; what ends it is a process again.
+/// A scripted unit may be active without processes; its stop command is a process.
 // Holds: G-3
 #[test]
-fn what_a_unit_runs_to_end_is_waited_for_too() {
+fn stop_commands_are_awaited() {
     let mut one = One::new(&unit("a scripted"));
     one.tell(READY);
     one.tell(GONE);
@@ -340,7 +340,7 @@ fn what_a_unit_runs_to_end_is_waited_for_too() {
 }
 
 #[test]
-fn who_never_was_up_is_not_asked_by_its_commands_to_stop() {
+fn inactive_unit_stops_without_its_stop_commands() {
     for (events, expected) in [(&[][..], false), (&[READY][..], true)] {
         let mut one = One::new(&unit("a notified"));
         events.iter().for_each(|event| assert!(one.tell(*event)));

@@ -1,13 +1,13 @@
-//! The graph of a system by its definitions: each question is answered by looking at everything.
+//! Reference model of a graph: every query evaluates all units.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use fleet_core::graph::{EdgeKind, InitState, InitUnit, Name, ObservedUnit, Phase, Target};
 
-/// A dependency: of whom, how, on whom.
+/// Dependent, kind and dependency.
 pub(super) type Edge = (Name, EdgeKind, Name);
 
-/// A system, as plainly as can be.
+/// The reference model.
 #[derive(Debug, Clone)]
 pub(super) struct Twin {
     pub(super) units: BTreeMap<Name, InitUnit>,
@@ -20,7 +20,7 @@ pub(super) struct Twin {
 }
 
 impl Twin {
-    /// The twin of a system in which so much is left over of the graphs before.
+    /// Builds the model of a state with these edges of earlier graphs.
     pub(super) fn of(system: &InitState, mask: &BTreeSet<Target>, left: &[Edge]) -> Self {
         let mut twin = Self::without_left_over(system, mask);
         twin.edges.extend(left.iter().cloned());
@@ -31,7 +31,7 @@ impl Twin {
         twin
     }
 
-    /// What is left over in a system whose graph has just been exchanged.
+    /// Returns the edges of earlier graphs in a state whose graph was just replaced.
     pub(super) fn left_over(system: &InitState) -> Vec<Edge> {
         let twin = Self::without_left_over(system, &BTreeSet::new());
         twin.find_left_over()
@@ -65,8 +65,8 @@ impl Twin {
         twin
     }
 
-    /// Of all kinds by which one unit depends on another, the strongest; requiring and ordering
-    /// together are `waits-for`.
+    /// Returns the strongest kind between each two units. Requiring and ordering together give
+    /// `waits-for`.
     fn strongest(&self) -> Vec<Edge> {
         let mut kinds: BTreeMap<(Name, Name), BTreeSet<EdgeKind>> = BTreeMap::new();
         for unit in self.units.values().filter(|unit| !self.orphans.contains(&unit.name)) {
@@ -86,7 +86,7 @@ impl Twin {
         kinds.into_iter().map(|((from, to), kinds)| (from, strongest(kinds), to)).collect()
     }
 
-    /// What is left over of an earlier graph keeps the order of stops, if that makes no circle.
+    /// Edges of an earlier graph keep the order of stops, unless they close a cycle.
     fn find_left_over(&self) -> Vec<Edge> {
         let mut of_them = Vec::new();
         let mut on_them = Vec::new();
@@ -149,7 +149,7 @@ impl Twin {
         self.edges.iter().filter(to).map(|(from, ..)| from)
     }
 
-    /// Whether it depends, by one of these kinds, on what nobody provides.
+    /// Returns whether a unit depends on a missing target by one of these kinds.
     pub(super) fn lacks(&self, name: &Name, kinds: &[EdgeKind]) -> bool {
         let missing = |(kind, target): &(EdgeKind, Target)| {
             kinds.contains(kind) && !self.providers.contains_key(target)
@@ -169,8 +169,8 @@ impl Twin {
         self.phase(name).is_active()
     }
 
-    /// Whether what runs of a unit is not what would be started now, but for all that is only known
-    /// of it: by its own list, as the other one may be wrong.
+    /// Returns whether the running definition differs in what it runs. Uses its own list of
+    /// settings, as the tested one may be wrong.
     pub(super) fn runs_otherwise(&self, name: &Name) -> bool {
         let Some(runs) = self.seen[name].definition.as_deref() else { return false };
         let InitUnit { provides, edges, description, timeouts, restart, .. } = runs.clone();
@@ -231,7 +231,7 @@ impl Twin {
             && self.on(name, &[After]).all(|on| !self.needed.contains(on) || self.settled(on))
     }
 
-    /// Whether somebody has to be gone before this one stops.
+    /// Returns whether another unit has to be gone before this one stops.
     pub(super) fn blocked(&self, name: &Name) -> bool {
         use EdgeKind::{After, DependsMs, DependsOn, WaitsFor};
         self.by(name, &[DependsOn]).any(|by| self.phase(by).is_busy())
@@ -240,7 +240,7 @@ impl Twin {
                 .any(|by| self.must_stop(by) || self.phase(by) == Phase::Stopping)
     }
 
-    /// How many needed units the longest chain above it has.
+    /// Returns the length of the longest chain of needed dependents.
     pub(super) fn height(&self, name: &Name) -> usize {
         use EdgeKind::{After, DependsMs, DependsOn, WaitsFor};
         let above = self.by(name, &[DependsOn, DependsMs, WaitsFor, After]);
@@ -249,7 +249,7 @@ impl Twin {
     }
 }
 
-/// Whether the dependencies that order can all be taken away from their ends.
+/// Returns whether the ordering edges can be removed one by one from their ends.
 pub(super) fn is_acyclic(edges: &[Edge]) -> bool {
     let mut left: Vec<_> = edges.iter().filter(|(_, kind, _)| kind.orders()).collect();
     loop {

@@ -1,5 +1,4 @@
-//! A system and whoever runs its units: actions become processes that are there or gone, and what
-//! must always hold is looked at after each plan.
+//! Simulated supervisor: turns actions into processes, and checks the invariants after each plan.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::num::NonZeroU32;
@@ -20,16 +19,16 @@ use super::naive::{Naive, Said};
 use super::script::{Edit, Move};
 use super::twin::{Edge, Twin};
 
-/// A system, and what is really there of its units.
+/// A state with the simulated processes of its units.
 #[derive(Clone)]
 pub(super) struct World {
     pub(super) system: InitState,
     pub(super) now: Timestamp,
     pub(super) mask: BTreeSet<Target>,
     pub(super) room: Option<u32>,
-    /// Whether each plan is compared with that of the definitions.
+    /// Whether each plan is compared with the reference planner.
     pub(super) compared: bool,
-    /// All that was to be done so far.
+    /// All actions so far.
     pub(super) log: Vec<UnitAction>,
     first: Vec<InitUnit>,
     units: Vec<InitUnit>,
@@ -40,7 +39,7 @@ pub(super) struct World {
 }
 
 impl World {
-    /// A system whose goal is the last of these units.
+    /// Creates a state whose goal is the last of these units.
     pub(super) fn new(units: &Units) -> Self {
         let goal = units.0.last().map(|unit| unit.provides[0].clone());
         let settings = Settings { goal, ..Settings::default() };
@@ -151,7 +150,7 @@ impl World {
         seen.filter(|(_, seen)| phases.contains(&seen.phase)).collect()
     }
 
-    /// Those that whoever runs the units has still something to say of.
+    /// Returns the units for which the supervisor has events to report.
     pub(super) fn pending(&self) -> Vec<Name> {
         let busy = self.in_phase(&[Phase::Starting, Phase::Stopping]).into_iter();
         let stuck = self.in_phase(&[Phase::Failed]).into_iter().filter(|(_, it)| it.processes);
@@ -165,7 +164,7 @@ impl World {
         }
     }
 
-    /// Says of a unit that is starting what it was waited for, or that it failed.
+    /// Reports that a starting unit became active, or that it failed.
     pub(super) fn answer_for(&mut self, name: &Name, well: bool) {
         let seen = self.seen(name);
         let ends = matches!(seen.definition.unwrap().kind, ServiceType::Oneshot { .. });
@@ -202,7 +201,7 @@ impl World {
         self.tell(name, incarnation, kind);
     }
 
-    /// Tells the system something, which becomes so.
+    /// Sends an event and applies it to the simulated processes.
     pub(super) fn tell(&mut self, name: &Name, incarnation: Incarnation, kind: EventKind) {
         let before = self.system.observation();
         let event = UnitEvent { unit: name.clone(), incarnation, kind };
@@ -231,7 +230,7 @@ impl World {
         }
     }
 
-    /// Whoever runs the units has ended, and begins anew with what it knew.
+    /// Restarts the supervisor with the observed state.
     pub(super) fn restore(&mut self) {
         let old = &self.system;
         let settings = Settings {
@@ -297,7 +296,7 @@ impl World {
         }
     }
 
-    /// Asks what is owed, holds it against the definitions, and does it.
+    /// Plans, compares with the reference planner, and carries out the actions.
     pub(super) fn plan(&mut self) -> Vec<UnitAction> {
         let before = self.twin();
         let expected = self.compared.then(|| self.expected());
@@ -343,7 +342,7 @@ impl World {
         }
     }
 
-    /// What must hold after each plan, whatever was done.
+    /// Checks the invariants after a plan.
     fn check(&self, actions: &[UnitAction], before: &Twin, after: &Observation) {
         let twin = self.twin();
         let starting = after.units.values().filter(|it| it.phase == Phase::Starting).count();
@@ -359,7 +358,7 @@ impl World {
                     assert!(twin.needed.contains(unit), "{unit} is not needed");
                     let stays = |on: &Name| twin.active(on) && !twin.must_stop(on);
                     assert!(twin.on(unit, &[EdgeKind::DependsOn]).all(stays), "{unit}");
-                    // A milestone that has ended may be tried again at once, after this start.
+                    // A completed milestone may restart at once, after this start.
                     let ended = |on: &Name| before.phase(on) == Phase::Completed;
                     let done = |on: &Name| stays(on) || ended(on);
                     assert!(twin.on(unit, &[EdgeKind::DependsMs]).all(done), "{unit}");
@@ -387,7 +386,7 @@ impl World {
     }
 }
 
-/// Has a unit run something else, by its kind or by what it is told to run.
+/// Changes what a unit runs, by its type or its commands.
 fn run_otherwise(unit: &mut InitUnit) {
     match &mut unit.kind {
         ServiceType::Virtual => {}
@@ -396,7 +395,7 @@ fn run_otherwise(unit: &mut InitUnit) {
     }
 }
 
-/// Changes what is known of a unit, and not what it runs.
+/// Changes settings of a unit other than its commands.
 fn know_otherwise(unit: &mut InitUnit, what: u8) {
     match what {
         0 => unit.description += "!",
@@ -405,7 +404,7 @@ fn know_otherwise(unit: &mut InitUnit, what: u8) {
     }
 }
 
-/// What is known of a unit, but for what it runs.
+/// Formats the state of a unit without its definition.
 fn brief(seen: &ObservedUnit) -> String {
     format!("{:?}", ObservedUnit { definition: None, ..seen.clone() })
 }

@@ -1,4 +1,4 @@
-//! What units say of one another, as edges.
+//! Edges from relations between units.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use fleet_core::graph::{Name, Target};
 
 use super::{compiled, wrapped};
 
-/// Units by name and the text of their `[Unit]` section; one may end in an `[Install]` section.
+/// Compiles units from names and `[Unit]` sections; a section may end in an `[Install]` section.
 fn system(units: &[(&str, &str)]) -> Vec<CompiledUnit> {
     let unit = |(name, text): &(&str, &str)| {
         let service =
@@ -54,7 +54,7 @@ fn linked(units: &[(&str, &str)]) -> String {
 }
 
 #[test]
-fn each_way_of_depending_has_its_edge() {
+fn each_relation_has_its_edge() {
     let text = linked(&[
         ("a.service", "BindsTo=b.service\nAfter=b.service"),
         ("b.service", "Requires=c.service\nAfter=c.service"),
@@ -99,7 +99,7 @@ fn each_way_of_depending_has_its_edge() {
 }
 
 #[test]
-fn what_is_not_run_here() {
+fn relations_to_external_units() {
     let text = linked(&[
         ("a.service", "After=none.service basic.target a.service\nWants=none.service bad.service"),
         ("b.service", "Requires=none.service\nBindsTo=gone.socket"),
@@ -138,7 +138,7 @@ fn what_is_not_run_here() {
 }
 
 #[test]
-fn targets_wait_for_what_they_want() {
+fn targets_wait_for_wanted_units() {
     let text = linked(&[
         ("all.target", "Wants=a.service b.service c.service\nRequires=d.service\nBefore=c.service"),
         ("a.service", ""),
@@ -165,7 +165,7 @@ fn targets_wait_for_what_they_want() {
 }
 
 #[test]
-fn aliases_are_other_names_of_one_unit() {
+fn aliases_become_targets_of_the_unit() {
     let text = linked(&[
         ("a.service", "[Install]\nAlias=web.service www.service"),
         ("b.service", "Requires=web.service\nAfter=a.service"),
@@ -183,7 +183,7 @@ fn aliases_are_other_names_of_one_unit() {
 }
 
 #[test]
-fn nobody_is_bound_to_what_comes_after() {
+fn binds_to_a_later_unit_is_refused() {
     let text = linked(&[("a.service", "BindsTo=b.service\nBefore=b.service"), ("b.service", "")]);
     insta::assert_snapshot!(wrapped(&text), @"
     b.service
@@ -194,7 +194,7 @@ fn nobody_is_bound_to_what_comes_after() {
 }
 
 #[test]
-fn a_stop_takes_along_whoever_requires_the_unit() {
+fn stop_includes_requiring_units() {
     let units = system(&[
         ("a.service", "Requires=b.service"),
         ("b.service", "PartOf=c.service\nRequires=a.service"),
@@ -212,7 +212,7 @@ fn a_stop_takes_along_whoever_requires_the_unit() {
 }
 
 #[test]
-fn a_unit_to_which_nothing_is_added_is_not_copied() {
+fn unchanged_unit_is_not_copied() {
     let units = system(&[
         ("a.service", "After=none.service"),
         ("b.service", "After=a.service"),

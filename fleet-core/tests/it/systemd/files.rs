@@ -1,10 +1,10 @@
-//! Whole unit files: what each becomes, or why it is refused.
+//! Complete unit files: the compiled unit or the refusals.
 
 use fleet_core::graph::{Command, InitUnit};
 
 use super::{compiled, wrapped};
 
-/// What a person wants to know of a unit.
+/// Formats the main settings of a unit.
 fn told(unit: &InitUnit) -> String {
     let mut lines = vec![format!("{:?}", unit.kind)];
     let run = &unit.run;
@@ -42,7 +42,7 @@ fn read(name: &str, text: &str) -> String {
 }
 
 #[test]
-fn a_service_in_a_container() {
+fn docker_service_compiles() {
     let text = "[Unit]\nDescription=Apache web server service\nAfter=etcd.service\n\
                 After=docker.service\n\n[Service]\nTimeoutStartSec=0\nKillMode=none\n\
                 EnvironmentFile=/etc/environment\nExecStartPre=-/usr/bin/docker kill apache.%i\n\
@@ -67,7 +67,7 @@ fn a_service_in_a_container() {
 }
 
 #[test]
-fn a_sidekick_that_announces_another_unit() {
+fn sidekick_service_compiles() {
     let text = "[Unit]\nDescription=Announce %p\nBindsTo=apache@%i.service\n\
                 After=apache@%i.service\n\n[Service]\nExecStart=/bin/sh -c \"while true; do \
                 etcdctl set /services/%p/%i '{ \\\"host\\\": \\\"%H\\\" }' --ttl 60; \
@@ -85,7 +85,7 @@ fn a_sidekick_that_announces_another_unit() {
 }
 
 #[test]
-fn a_daemon_with_everything_that_confines() {
+fn confined_daemon_is_refused() {
     let text = "[Unit]\nOnFailure=mail@%n.service\nConditionVirtualization=!container\n\
                 [Service]\nType=notify\nExecStart=/usr/sbin/named -f\n\
                 ExecReload=/usr/sbin/rndc reload\n\
@@ -141,9 +141,9 @@ macro_rules! examples {
     };
 }
 
-/// The units that come with the project mean here what they mean to systemd.
+/// The example units have the same meaning here as under systemd.
 #[test]
-fn the_example_units_are_honoured_in_full() {
+fn example_units_compile_without_refusals() {
     for (name, text) in examples!(
         "heartbeat.service" "migrate.service" "needs-gpu.service" "web-announce.service"
         "web.service" "worker@1.service" "worker@2.service" "worker@3.service"

@@ -1,5 +1,5 @@
-//! What holds for every unit file: nothing panics, the order of sections does not matter, and what
-//! cannot be done is refused wherever it stands.
+//! Properties of all unit files: nothing panics, section order does not matter, and unsupported
+//! options are refused at every position.
 
 use std::collections::BTreeSet;
 
@@ -14,7 +14,7 @@ use proptest::sample::{Index, select};
 use super::site;
 use crate::init::config::cases;
 
-/// Options that systemd has, with values that some of them take.
+/// Generates systemd options with values that some of them accept.
 fn option() -> impl Strategy<Value = (usize, String)> {
     let sections = ["Unit", "Service", "Install"];
     let all: Vec<_> = directives()
@@ -56,12 +56,12 @@ fn option() -> impl Strategy<Value = (usize, String)> {
     ];
     (any::<Index>(), value).prop_map(move |(at, value)| {
         let (section, name) = at.get(&all);
-        // Otherwise the value would go on with the next line.
+        // Otherwise the next line would continue the value.
         (*section, format!("{name}={}\n", value.trim_end_matches('\\')))
     })
 }
 
-/// The text of one section for each.
+/// Generates the text of each section.
 fn sections() -> impl Strategy<Value = [String; 3]> {
     vec(option(), 0..12).prop_map(|options| {
         let mut texts =
@@ -73,7 +73,7 @@ fn sections() -> impl Strategy<Value = [String; 3]> {
     })
 }
 
-/// What is read, without places: the unit, what it says of others, and what is told.
+/// Compiles and formats without positions: unit, relations, refusals and remarks.
 fn read(name: &UnitName, texts: &[&String]) -> String {
     let text: String = texts.iter().map(|text| text.as_str()).collect();
     let (file, _) = UnitFile::parse_collecting(&text);
@@ -96,7 +96,7 @@ fn read(name: &UnitName, texts: &[&String]) -> String {
     }
 }
 
-/// An option of the table that is refused, with a value that asks for something.
+/// A refused option with a value that is not neutral.
 #[derive(Debug, Clone)]
 struct Impossible {
     section: &'static str,
@@ -124,7 +124,7 @@ fn impossible() -> impl Strategy<Value = Impossible> {
     })
 }
 
-/// What may stand before an option, and whether nothing is wrong with that.
+/// Generates text before an option, and whether it is valid.
 fn text_before() -> impl Strategy<Value = (String, bool)> {
     let line = select(vec![
         "Description=a\n",
@@ -145,7 +145,7 @@ proptest! {
     #![proptest_config(cases(10))]
 
     #[test]
-    fn the_order_of_sections_does_not_matter([a, b, c] in sections()) {
+    fn section_order_does_not_matter([a, b, c] in sections()) {
         let name: UnitName = "web@1.service".parse().unwrap();
         let there = read(&name, &[&a, &b, &c]);
         for other in [[&b, &a, &c], [&c, &b, &a], [&a, &c, &b], [&b, &c, &a]] {
@@ -155,7 +155,7 @@ proptest! {
 
     // Holds: G-31
     #[test]
-    fn whatever_the_file_it_is_read_or_refused_with_reasons(
+    fn any_file_compiles_or_is_refused_with_reasons(
         name in strategies::unit_name(),
         file in strategies::unit_file(),
         parts in sections(),
@@ -180,7 +180,7 @@ proptest! {
 
     // Holds: G-31
     #[test]
-    fn whoever_asks_for_what_is_refused_is_told_so_at_its_line(
+    fn refusal_names_the_line_of_the_option(
         Impossible { section, name, value, why } in impossible(),
         (before, sound) in text_before(),
     ) {

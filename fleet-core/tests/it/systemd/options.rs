@@ -1,4 +1,4 @@
-//! Every option that systemd has is accounted for, one by one.
+//! Support for every systemd option.
 
 use std::collections::BTreeMap;
 
@@ -11,18 +11,18 @@ const SECTIONS: [&str; 4] = ["Unit", "Service", "Install", "Timer"];
 
 const PLAIN_TIMER: &str = "[Timer]\nOnActiveSec=1\n";
 
-/// A unit that has this section.
+/// Returns a unit name whose type has this section.
 fn of_section(section: &str) -> &'static str {
     if section == "Timer" { "a.timer" } else { "a.service" }
 }
 
-/// One that says nothing but what it must.
+/// Compiles a minimal unit.
 fn plain(section: &str) -> CompiledUnit {
     let file = if section == "Timer" { PLAIN_TIMER } else { "[Service]\nExecStart=/bin/true\n" };
     compiled(of_section(section), file).unwrap_or_else(|refusals| panic!("{refusals}"))
 }
 
-/// All options of the units that are looked at, with what becomes of each.
+/// Returns all options of the supported sections with their support.
 fn all() -> Vec<(&'static str, &'static str, Support)> {
     let ours = directives().filter(|directive| SECTIONS.contains(&directive.section));
     let support = |section, name| {
@@ -31,7 +31,7 @@ fn all() -> Vec<(&'static str, &'static str, Support)> {
     ours.map(|it| (it.section, it.name, support(it.section, it.name))).collect()
 }
 
-/// A file with one option, and whatever else makes it whole.
+/// Returns a file with one option and the required others.
 fn file(section: &str, name: &str, value: &str) -> String {
     if section == "Timer" {
         return format!("[{section}]\n{name}={value}\n{PLAIN_TIMER}");
@@ -41,7 +41,7 @@ fn file(section: &str, name: &str, value: &str) -> String {
 }
 
 #[test]
-fn each_option_has_one_standing() {
+fn every_option_has_one_support_entry() {
     let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
     for (_, _, support) in all() {
         let kind = match support {
@@ -65,12 +65,12 @@ fn each_option_has_one_standing() {
     ");
 }
 
-/// The reason without what each of them begins with.
+/// Returns the reason without the common prefix.
 fn reason(why: &str) -> &str {
     why.strip_prefix("is not supported: ").unwrap_or(why)
 }
 
-/// The table of all options, as the page about the init has it.
+/// Formats the table of all options as in the init page.
 fn table() -> String {
     let mut rows: BTreeMap<(usize, usize, String), Vec<&str>> = BTreeMap::new();
     for (section, name, support) in all() {
@@ -100,7 +100,7 @@ fn table() -> String {
 }
 
 #[test]
-fn the_page_about_the_init_tells_of_each_option() {
+fn every_option_is_documented() {
     let page = include_str!("../../../../docs/init.md");
     let (_, rest) = page.split_once("<!-- options: begin -->\n").expect("the table begins");
     let (told, _) = rest.split_once("<!-- options: end -->").expect("the table ends");
@@ -109,7 +109,7 @@ fn the_page_about_the_init_tells_of_each_option() {
 }
 
 #[test]
-fn what_means_nothing_is_noticed_and_changes_nothing() {
+fn ignored_options_are_remarked_and_have_no_effect() {
     for (section, name, support) in all() {
         let Support::Ignored(why) = support else { continue };
         let text = file(section, name, "7");
@@ -124,7 +124,7 @@ fn what_means_nothing_is_noticed_and_changes_nothing() {
 
 // Holds: G-31
 #[test]
-fn what_is_refused_names_the_line_the_reason_and_what_to_write() {
+fn refused_options_name_line_reason_and_remedy() {
     for (section, name, support) in all() {
         let (Support::Refused(why) | Support::RefusedUnless(_, why)) = support else { continue };
         let unit = of_section(section);
@@ -137,7 +137,7 @@ fn what_is_refused_names_the_line_the_reason_and_what_to_write() {
 }
 
 #[test]
-fn what_asks_for_nothing_is_passed_over() {
+fn neutral_values_are_ignored() {
     for (section, name, support) in all() {
         let Support::RefusedUnless(neutral, _) = support else { continue };
         for value in neutral {
@@ -155,8 +155,8 @@ fn what_asks_for_nothing_is_passed_over() {
     }
 }
 
-/// Those whose empty value systemd ignores with a warning, as one of 252 told when it was asked,
-/// beside the limits of the kernel.
+/// Options for which systemd 252 ignores an empty value with a warning, in addition to kernel
+/// limits.
 const NEVER_EMPTY: &[&str] = &[
     "DefaultDependencies",
     "FinalKillSignal",
@@ -192,7 +192,7 @@ const NEVER_EMPTY: &[&str] = &[
 ];
 
 #[test]
-fn whatever_is_honoured_takes_an_empty_value_for_the_default_or_says_what_to_write() {
+fn empty_values_reset_or_are_refused() {
     for (section, name, support) in all() {
         if support != Support::Honoured {
             continue;
@@ -214,7 +214,7 @@ fn whatever_is_honoured_takes_an_empty_value_for_the_default_or_says_what_to_wri
 }
 
 #[test]
-fn what_an_operator_accepts_is_passed_over_and_told() {
+fn accepted_options_are_ignored_with_a_remark() {
     let text = "[Service]\nExecStart=/bin/true\nPrivateTmp=yes\nKillMode=none\nNice=50\n";
     let unit_file = UnitFile::parse(text).unwrap();
     let name = "a.service".parse().unwrap();
@@ -238,7 +238,7 @@ fn what_an_operator_accepts_is_passed_over_and_told() {
 }
 
 #[test]
-fn what_systemd_does_not_know_is_refused_with_what_is_near() {
+fn unknown_options_get_a_suggestion() {
     let text = "[Unit]\nX-Mine=1\n[Service]\nExecStrat=/bin/true\nColour=blue\n\
                 ExecStart=/bin/true\n[Socket]\nListenStream=1\n[X-Fleet]\nGlobal=true\n[Timer]\n\
                 OnBootSec=1\n";

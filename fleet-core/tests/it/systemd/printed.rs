@@ -1,12 +1,12 @@
-//! Units of systemd as stanzas: what they become, and what stanzas cannot say. A dollar sign that
-//! begins no variable is printed as `$$`, which means the same.
+//! Systemd units as stanzas, and inexpressible settings. A dollar sign that begins no variable is
+//! printed as `$$`, which has the same meaning.
 
 use fleet_core::graph::Timeouts;
 use fleet_core::graph::text::{PrintedStanza, print, read_stanzas};
 
 use super::service;
 
-/// The stanza of a service, which reads back as the same unit where nothing is lost.
+/// Prints a service. Without omissions the stanza must read back as the same unit.
 fn printed(settings: &str) -> PrintedStanza {
     let unit = service(settings);
     let printed = print(&unit, &Timeouts::default());
@@ -19,7 +19,7 @@ fn printed(settings: &str) -> PrintedStanza {
 }
 
 #[test]
-fn most_services_are_printed_without_a_loss() {
+fn common_services_print_without_omissions() {
     for settings in [
         "ExecStart=/bin/web",
         "Type=exec\nExecStart=/bin/web\nRemainAfterExit=yes",
@@ -46,7 +46,7 @@ fn most_services_are_printed_without_a_loss() {
 }
 
 #[test]
-fn what_stanzas_cannot_say_is_told() {
+fn inexpressible_options_are_listed() {
     for (settings, lost) in [
         ("ExecStart=/bin/web $HOME", "exec-start: no variable `HOME` is given to the command"),
         ("ExecStart=web", "exec-start: `web` cannot be executed: it is not an absolute path"),

@@ -1,4 +1,4 @@
-//! Timers: what files make of them, when they elapse, and the states that they go through.
+//! Timers: settings, elapse times and state machine.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,7 +21,7 @@ impl TimeZones for OnlyUtc {
     }
 }
 
-/// The machine was booted a thousand days after the calendar began.
+/// The machine booted a thousand days after the epoch.
 const BOOT: u64 = 1000 * DAY;
 const DAY: u64 = 86_400_000;
 
@@ -29,7 +29,7 @@ fn at(millis: u64) -> Timestamp {
     Timestamp::from_millis(millis)
 }
 
-/// What is at hand so many milliseconds after the boot.
+/// Returns the context at this many milliseconds after boot.
 fn look(millis: u64) -> TimerContext<'static> {
     let now = DualTimestamp { clock: at(millis), wall: at(BOOT + millis) };
     TimerContext { now, random: 0, zones: &OnlyUtc }
@@ -45,7 +45,7 @@ fn refused(text: &str) -> String {
     compiled("job.timer", text).expect_err("it is refused").to_string()
 }
 
-/// Started at that moment; its unit has never run.
+/// Returns a timer started at this time, whose unit has never run.
 fn started(settings: &str, millis: u64) -> TimerMachine {
     let mut life = TimerMachine::new(Arc::new(timer(settings)), at(500));
     life.on_start(None, TriggeredUnitState::default(), look(millis));
@@ -65,14 +65,14 @@ fn clock(millis: u64) -> NextElapse {
 }
 
 #[test]
-fn a_timer_that_is_named_like_one_twice_starts_the_service_of_its_own_name() {
+fn double_timer_suffix_starts_its_own_service() {
     let read = compiled("a.timer.timer", "[Timer]\nOnBootSec=1\n");
     let timer = read.unwrap_or_else(|refusals| panic!("{refusals}")).timer;
     assert_eq!(timer.expect("it is a timer").unit.as_str(), "a.timer.service");
 }
 
 #[test]
-fn what_is_not_said_is_as_systemd_has_it() {
+fn timer_defaults_match_systemd() {
     let timer = timer("OnBootSec=1min");
     assert_eq!(timer.unit.as_str(), "job.service");
     assert!(timer.remain_after_elapse && !timer.persistent);
@@ -82,7 +82,7 @@ fn what_is_not_said_is_as_systemd_has_it() {
 }
 
 #[test]
-fn what_a_timer_cannot_be() {
+fn invalid_timers_are_refused() {
     let files = [
         "[Timer]\nPersistent=yes\n",
         "[Timer]\nOnBootSec=1\nOnBootSec=\n",
@@ -123,7 +123,7 @@ fn what_a_timer_cannot_be() {
 }
 
 #[test]
-fn each_origin_counts_from_its_own_moment() {
+fn each_trigger_counts_from_its_base() {
     let past = |settings: &str| {
         let mut life = started(settings, 10_000);
         life.on_unit(ran(7000, 8000), look(10_000));
@@ -141,7 +141,7 @@ fn each_origin_counts_from_its_own_moment() {
 }
 
 #[test]
-fn a_unit_that_never_ran_is_not_counted_from() {
+fn unit_trigger_needs_a_previous_run() {
     let life = started("OnUnitActiveSec=1\nOnUnitInactiveSec=1\nRemainAfterElapse=no", 1000);
     assert_eq!(
         (life.state().phase, life.next_elapse()),
@@ -150,7 +150,7 @@ fn a_unit_that_never_ran_is_not_counted_from() {
 }
 
 #[test]
-fn it_waits_runs_and_waits_again() {
+fn timer_waits_runs_and_waits_again() {
     let mut life = started("OnActiveSec=1\nOnUnitActiveSec=5", 1000);
     assert_eq!((life.state().phase, life.next_elapse()), (TimerPhase::Waiting, clock(2000)));
     assert!(!life.on_elapse(look(1999)));
@@ -171,11 +171,11 @@ fn it_waits_runs_and_waits_again() {
 }
 
 #[test]
-fn what_is_counted_once_comes_once() {
+fn one_time_trigger_elapses_once() {
     for (settings, after) in [
         ("OnActiveSec=1", TimerPhase::Elapsed),
         ("OnActiveSec=1\nRemainAfterElapse=no", TimerPhase::Dead),
-        // The second came while the unit ran.
+        // The second trigger fell into the run of the unit.
         ("OnActiveSec=1\nOnActiveSec=2\nRemainAfterElapse=no", TimerPhase::Dead),
         ("OnActiveSec=1\nOnActiveSec=4", TimerPhase::Waiting),
     ] {
@@ -197,7 +197,7 @@ fn what_is_counted_once_comes_once() {
 }
 
 #[test]
-fn what_came_while_no_daemon_ran_is_made_up_for() {
+fn elapse_during_daemon_downtime_is_caught_up() {
     let mut life = started("OnActiveSec=1\nOnActiveSec=9", 1000);
     assert!(life.on_elapse(look(2000)));
     life.on_unit(ran(2000, 3000), look(3000));
@@ -207,7 +207,7 @@ fn what_came_while_no_daemon_ran_is_made_up_for() {
 }
 
 #[test]
-fn a_unit_that_changes_as_the_timer_is_due_does_not_put_it_off() {
+fn unit_change_does_not_postpone_a_due_elapse() {
     let mut life = started("OnActiveSec=1\nOnActiveSec=2", 1000);
     assert!(life.on_elapse(look(2000)));
     life.on_unit(ran(2000, 2500), look(2500));
@@ -216,7 +216,7 @@ fn a_unit_that_changes_as_the_timer_is_due_does_not_put_it_off() {
 }
 
 #[test]
-fn a_persistent_timer_makes_up_for_what_passed() {
+fn persistent_timer_catches_up() {
     let settings = "OnCalendar=daily UTC\nPersistent=yes";
     let start = |last: Option<u64>| {
         let mut life = TimerMachine::new(Arc::new(timer(settings)), at(500));
@@ -235,7 +235,7 @@ fn a_persistent_timer_makes_up_for_what_passed() {
 }
 
 #[test]
-fn a_clock_that_is_set_moves_what_the_calendar_says() {
+fn clock_change_moves_calendar_events() {
     let mut life = started("OnCalendar=*:0 UTC\nOnActiveSec=100", 60_000);
     let hour = 3_600_000;
     assert_eq!(
@@ -257,7 +257,7 @@ fn a_clock_that_is_set_moves_what_the_calendar_says() {
 }
 
 #[test]
-fn delays_part_timers() {
+fn randomized_delays_spread_timers() {
     let random = timer("OnBootSec=1\nRandomizedDelaySec=10");
     let mut life = TimerMachine::new(Arc::new(random), at(0));
     life.on_start(
@@ -280,7 +280,7 @@ fn delays_part_timers() {
 }
 
 #[test]
-fn a_unit_that_is_not_there_fails_the_timer() {
+fn missing_unit_fails_the_timer() {
     let mut life = started("OnActiveSec=1", 0);
     assert!(life.on_elapse(look(1000)));
     life.on_unit_missing();
@@ -290,13 +290,13 @@ fn a_unit_that_is_not_there_fails_the_timer() {
 }
 
 #[test]
-fn another_file_counts_for_a_timer_that_waits() {
+fn new_settings_apply_to_a_waiting_timer() {
     let mut life = started("OnActiveSec=1\nRemainAfterElapse=no", 1000);
     life.replace(Arc::new(timer("OnActiveSec=5")), look(1500));
     assert_eq!(life.next_elapse(), clock(6000));
 }
 
-/// What may happen to a timer.
+/// A step in the history of a timer.
 #[derive(Debug, Clone)]
 enum Step {
     Pause(u64),
@@ -333,10 +333,10 @@ fn settings() -> impl Strategy<Value = String> {
 }
 
 proptest! {
-    /// All that is counted once comes at most once in a start, what follows the unit and the
-    /// calendar at most once in its span, and nothing before its time.
+    /// In one start a one-time trigger elapses at most once. Unit and calendar triggers elapse at
+    /// most once per interval, and nothing elapses early.
     #[test]
-    fn no_history_makes_a_timer_elapse_too_often(settings in settings(), steps in steps()) {
+    fn timer_never_elapses_too_often(settings in settings(), steps in steps()) {
         let timer = Arc::new(timer(&settings));
         let (mut now, mut unit) = (600, TriggeredUnitState::default());
         let mut life = TimerMachine::new(Arc::clone(&timer), at(500));
@@ -376,9 +376,9 @@ proptest! {
         }
     }
 
-    /// The naive twin looks each millisecond whether a second is over that counts.
+    /// The reference model checks every millisecond whether an interval is over.
     #[test]
-    fn a_timer_that_follows_its_unit_elapses_as_a_walk_says(
+    fn unit_trigger_matches_a_step_by_step_model(
         active in prop::option::of(1..5_u64),
         inactive in prop::option::of(1..5_u64),
         takes in 0..4000_u64,
@@ -400,7 +400,7 @@ proptest! {
             }
             if life.on_elapse(look(now)) {
                 ours.push(now);
-                // A unit that takes no time has come to rest when it is looked at.
+                // A unit that runs for no time has stopped when it is observed.
                 if takes == 0 {
                     life.on_unit(ran(now, now), look(now));
                 } else {
@@ -421,7 +421,7 @@ proptest! {
 }
 
 #[test]
-fn a_calendar_that_is_set_back_while_the_unit_runs_is_followed_too() {
+fn clock_set_back_while_the_unit_runs_is_followed() {
     let hour = 3_600_000;
     let mut life = started("OnCalendar=hourly", 60_000);
     let set = |millis: u64, wall: u64| {
@@ -429,7 +429,7 @@ fn a_calendar_that_is_set_back_while_the_unit_runs_is_followed_too() {
         TimerContext { now, ..look(0) }
     };
     assert!(life.on_elapse(set(70_000, BOOT + hour)));
-    // Nobody is told that the calendar was set, as the timer waits for no moment of it.
+    // The clock change is not reported, because the timer waits for no calendar event.
     let early = set(90_000, BOOT - 5 * hour);
     life.on_unit(ran(70_000, 90_000), early);
     assert_eq!(life.next_elapse().wall, Some(at(BOOT - 4 * hour)), "what was is not in the future");

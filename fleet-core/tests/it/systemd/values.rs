@@ -1,4 +1,4 @@
-//! What the values of options become, and which are refused.
+//! Values of options, and refused values.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use super::{compiled, refused, service, wrapped};
 
 const START: &str = "ExecStart=/bin/true\n";
 
-/// What the service with one more option makes.
+/// Compiles a service with one more option.
 fn with(option: &str) -> InitUnit {
     service(&format!("{START}{option}"))
 }
@@ -23,7 +23,7 @@ fn seconds(count: u64) -> Option<Duration> {
 
 // Holds: G-30
 #[test]
-fn defaults_are_systemds() {
+fn service_defaults_match_systemd() {
     let unit = service(START);
     assert_eq!(unit.kind, ServiceType::ForegroundSupervised(Readiness::Executed));
     assert_eq!(unit.provides.len(), 1);
@@ -78,7 +78,7 @@ fn types() {
 }
 
 #[test]
-fn the_last_assignment_counts_and_an_empty_one_resets() {
+fn last_assignment_counts_and_empty_resets() {
     let unit = service(
         "ExecStart=/1\nExecStart=\nExecStart=/2\nKillMode=mixed\nKillMode=\nTimeoutSec=1\n\
          TimeoutStopSec=0\nEnvironment=A=1\nEnvironment=\nEnvironment=B=2 'C=3 4' D=%i\n\
@@ -133,7 +133,7 @@ fn command_lines() {
 }
 
 #[test]
-fn what_surrounds_a_process() {
+fn exec_environment_options() {
     let it = with(
         "StandardOutput=append:/var/log/%p\nStandardError=truncate:/e\nUser=u%i\n\
                    SupplementaryGroups=a b\nEnvironmentFile=-/etc/%p\n\
@@ -156,13 +156,13 @@ fn what_surrounds_a_process() {
     assert_eq!(limit("rttime"), Some((Some(2_000_000), Some(2_000_000))));
     assert!(it.ignore_sigpipe && with("IgnoreSIGPIPE=yes").run.exec_environment.ignore_sigpipe);
     assert!(!with("IgnoreSIGPIPE=no").run.exec_environment.ignore_sigpipe);
-    // What it inherits is its input, which is empty.
+    // It inherits the standard input, which is empty.
     assert_eq!(with("StandardOutput=inherit").run.exec_environment.output, ExecOutput::Null);
     assert_eq!(with("StandardError=inherit").run.exec_environment.error, None);
 }
 
 #[test]
-fn that_variables_by_which_processes_are_found_stay_is_remarked() {
+fn changing_tracking_variables_is_remarked() {
     let text = format!(
         "[Service]\n{START}Environment=A=1 INVOCATION_ID=2\nPassEnvironment=B MAINPID\n\
          UnsetEnvironment=SYSTEMD_EXEC_PID=3 NOTIFY_SOCKET\n"
@@ -177,7 +177,7 @@ fn that_variables_by_which_processes_are_found_stay_is_remarked() {
 }
 
 #[test]
-fn resources_and_ends() {
+fn resource_limits_and_exit_statuses() {
     let unit = with(
         "MemoryMax=512M\nMemoryHigh=infinity\nTasksMax=20\nCPUWeight=50\nCPUQuota=150%\n\
                      IOWeight=10\nKillMode=mixed\nKillSignal=2\nFinalKillSignal=SIGABRT\n\
@@ -238,7 +238,7 @@ fn conditions() {
     );
 }
 
-/// Settings that are refused beside an `ExecStart=`.
+/// Settings that are refused in addition to an `ExecStart=`.
 const REFUSED: &[&str] = &[
     "Type=dbus",
     "Type=forking",
@@ -258,7 +258,7 @@ const REFUSED: &[&str] = &[
     "RuntimeMaxSec=0",
 ];
 
-/// The same, of what surrounds its processes, and of commands.
+/// Refused settings of the execution environment and of commands.
 const REFUSED_AROUND: &[&str] = &[
     "Environment=A",
     "Environment=A=%Z",
@@ -291,7 +291,7 @@ const REFUSED_AROUND: &[&str] = &[
 ];
 
 #[test]
-fn refusals_name_the_place_and_say_what_to_do() {
+fn refusals_have_a_position_and_a_remedy() {
     let told: Vec<String> =
         REFUSED.iter().map(|setting| refused(&format!("{START}{setting}"))).collect();
     insta::assert_snapshot!(wrapped(&told.join("\n")), @r#"
@@ -328,7 +328,7 @@ fn refusals_name_the_place_and_say_what_to_do() {
 }
 
 #[test]
-fn refusals_of_what_surrounds_a_process_do_so_too() {
+fn exec_environment_refusals_have_a_remedy() {
     let told: Vec<String> =
         REFUSED_AROUND.iter().map(|setting| refused(&format!("{START}{setting}"))).collect();
     insta::assert_snapshot!(wrapped(&told.join("\n")), @r#"
@@ -375,7 +375,7 @@ fn refusals_of_what_surrounds_a_process_do_so_too() {
 }
 
 #[test]
-fn whole_files_that_cannot_run() {
+fn files_that_cannot_run_are_refused() {
     let run = "[Service]\nExecStart=/bin/true\n";
     for (unit, text, problem) in [
         ("a.path", "[Path]\n", "runs .service, .target and .timer units only, not .path"),

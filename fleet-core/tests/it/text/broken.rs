@@ -1,6 +1,6 @@
-//! Stanzas with one mistake each, and what is found in them.
+//! Stanzas with one mistake each, and the expected codes.
 
-/// A stanza with [`whole`] to make it one, and the one code that it is worth.
+/// Lines that [`whole`] completes to a stanza, with the expected code.
 pub(super) const BROKEN: [(&str, &str); 48] = [
     ("VIRTUALdepends-on a\n", "E01"),
     ("VIRTUALDescription: a\n", "E02"),
@@ -63,7 +63,7 @@ pub(super) const BROKEN: [(&str, &str); 48] = [
     ("unit: NAME\ntype: oneshot\nprovides: NAME\nexec-start: /a ; /b\n", "E29"),
 ];
 
-/// The same for what is only odd.
+/// The same for warnings.
 pub(super) const ODD: [(&str, &str); 5] = [
     ("name: NAME\ntype: virtual\nprovides: NAME\n", "W01"),
     ("VIRTUALwaits-for: a\ndepends-on: a\n", "W02"),
@@ -72,7 +72,7 @@ pub(super) const ODD: [(&str, &str); 5] = [
     ("VIRTUALx-colour: red\n", "W07"),
 ];
 
-/// The whole of a stanza, `NAME` being its name and its target.
+/// Completes a stanza; `NAME` stands for its name and target.
 pub(super) fn whole(text: &str) -> String {
     text.replace("VIRTUAL", "unit: NAME\ntype: virtual\nprovides: NAME\n")
         .replace("ONESHOT", "unit: NAME\ntype: oneshot\nprovides: NAME\nexec-start: /a\n")

@@ -1,4 +1,4 @@
-//! What a person is told, code by code.
+//! Messages of each diagnostic code.
 
 use std::collections::BTreeSet;
 
@@ -15,7 +15,7 @@ fn of_stanza(text: &str) -> String {
 
 // Holds: G-29, X-4
 #[test]
-fn each_mistake_is_found_and_nothing_else_is() {
+fn each_mistake_gives_exactly_its_code() {
     for (text, code) in BROKEN.into_iter().chain(ODD) {
         let text = whole(text).replace("NAME", "web");
         let read = read_stanzas(text.as_bytes(), &Timeouts::default());
@@ -27,8 +27,8 @@ fn each_mistake_is_found_and_nothing_else_is() {
 }
 
 #[test]
-fn the_codes_of_stanzas_all_have_their_mistake() {
-    // These are found in the whole set, in the central settings, in the whole file or on the disk.
+fn every_stanza_code_has_a_test_case() {
+    // These are found in the file set, the central settings, the file as a whole, or on disk.
     let others = ["E03", "E12", "E13", "E15", "E16", "E17", "E27", "E28", "W03", "W04", "W05"];
     let shown: BTreeSet<&str> =
         BROKEN.into_iter().chain(ODD).map(|(_, code)| code).chain(others).collect();
@@ -37,7 +37,7 @@ fn the_codes_of_stanzas_all_have_their_mistake() {
 }
 
 #[test]
-fn each_code_is_documented_with_its_meaning() {
+fn every_code_is_documented() {
     let page = include_str!("../../../../docs/init.md");
     for code in Code::ALL {
         let row = format!("| {code} | {} |", code.meaning());
@@ -46,7 +46,7 @@ fn each_code_is_documented_with_its_meaning() {
 }
 
 #[test]
-fn each_message_names_the_place_and_what_to_write() {
+fn every_message_has_a_position_and_a_remedy() {
     let all = BROKEN.into_iter().chain(ODD);
     let told: String =
         all.map(|(text, _)| of_stanza(&whole(text).replace("NAME", "web"))).collect();
@@ -54,7 +54,7 @@ fn each_message_names_the_place_and_what_to_write() {
 }
 
 #[test]
-fn what_stands_before_the_first_unit_belongs_to_none() {
+fn fields_before_the_first_unit_are_reported() {
     insta::assert_snapshot!(of_stanza("\u{feff}# shop\r\ntype: virtual\r\nunit: a\r\n"), @"
     E03 line 2, column 1: type precedes the first unit
     2 | type: virtual
@@ -71,10 +71,10 @@ fn what_stands_before_the_first_unit_belongs_to_none() {
     ");
 }
 
-/// Each place is behind something that has more bytes, or stands elsewhere, than one might think.
+/// Each position follows text with more bytes than characters, or on continuation lines.
 // Holds: G-28
 #[test]
-fn places_are_counted_in_characters_and_in_the_line_that_goes_on() {
+fn positions_count_characters_in_continued_lines() {
     let text = "\u{feff}type: virtual\n\
                 unit: a\ntype: virtual\nprovides: a\nwaits-for: b,\n  c,, d e\n\
                 unit: b\ntype: oneshot\nprovides: b\nexec-start: /a \u{e4} $A $B\n";
@@ -85,13 +85,13 @@ fn places_are_counted_in_characters_and_in_the_line_that_goes_on() {
 }
 
 #[test]
-fn a_signal_that_is_misspelt_in_small_letters_is_found_too() {
+fn lower_case_signal_names_get_a_suggestion() {
     let told = of_stanza(&whole("ONESHOTsuccess-exit: sigtrem\n").replace("NAME", "web"));
     assert!(told.contains("help: did you mean SIGTERM?"), "{told}");
 }
 
 #[test]
-fn a_file_that_is_too_large_is_not_read() {
+fn oversized_file_is_rejected() {
     let text = "#\n".repeat(512 * 1024) + "oops\n";
     insta::assert_snapshot!(of_stanza(&text), @"
     E27 line 524289, column 1: the file has more than 1048576 bytes
@@ -102,7 +102,7 @@ fn a_file_that_is_too_large_is_not_read() {
 }
 
 #[test]
-fn central_settings_have_their_own_keys() {
+fn central_settings_reject_unknown_keys() {
     let text = "goal: a b\nmax-starting: 0\nmax-starting: 4\n\
                 alternatives: mta, smtp=exim, smtp=postfix\n\
                 mask: cups,\nstart-timeout: x\nunit: a\ngaol: b\nx-y: 1\nstop-timeout:\n";
@@ -155,7 +155,7 @@ fn central_settings_have_their_own_keys() {
 }
 
 #[test]
-fn central_settings_that_cannot_be_read_keep_their_defaults() {
+fn invalid_central_settings_keep_their_defaults() {
     let text = "start-timeout: x\nstop-timeout: 0\nreload-timeout: -1\n";
     let central = read_central(text.as_bytes());
     assert_eq!(central.diagnostics.len(), 3);
@@ -163,7 +163,7 @@ fn central_settings_that_cannot_be_read_keep_their_defaults() {
 }
 
 #[test]
-fn a_stop_without_an_end_is_warned_of_in_the_central_settings_too() {
+fn missing_stop_timeout_warns_in_central_settings() {
     let text = "stop-timeout: none\n";
     insta::assert_snapshot!(told(text.as_bytes(), &read_central(text.as_bytes()).diagnostics), @"
     W06 line 1, column 15: a unit that does not exit by itself is then never stopped

@@ -1,4 +1,4 @@
-//! What is told of several files together: each thing has a place in one of them.
+//! Diagnostics of several files: each has a position in one of them.
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;
@@ -15,17 +15,17 @@ use super::broken::{BROKEN, ODD, whole};
 use super::laws::check_places;
 use crate::init::config::cases;
 
-/// What is told only of units that are read together, or of their programs.
+/// Codes that occur only for a file set or its programs.
 const TOGETHER: [&str; 9] = ["E12", "E13", "E15", "E16", "E17", "E28", "W03", "W04", "W05"];
 
-/// Units that fit together or do not, some of them twice.
+/// Generates units that may conflict, some of them twice.
 fn any_units() -> impl Strategy<Value = Vec<InitUnit>> {
     let twice = (units(3), units(3)).prop_map(|(one, other)| Units([one.0, other.0].concat()));
     prop_oneof![4 => units(5), 3 => cyclic_units(5), 1 => twice].prop_map(|units| units.0)
 }
 
-/// Lines of central settings: a goal, choices and masks, of what is there or is not, and what is no
-/// setting at all.
+/// Generates lines of central settings: goals, alternatives and masks of existing and missing
+/// targets, and invalid lines.
 fn central(units: &[InitUnit]) -> impl Strategy<Value = String> + use<> {
     let names = units.iter().map(|unit| unit.name.to_string());
     let targets = units.iter().flat_map(|unit| &unit.provides).map(ToString::to_string);
@@ -46,8 +46,7 @@ fn central(units: &[InitUnit]) -> impl Strategy<Value = String> + use<> {
         })
 }
 
-/// How a text is written down: with which line ends, with a byte order mark, without an end of its
-/// last line, and with one byte for another.
+/// Encoding of a text: line endings, byte order mark, missing final newline, and one replaced byte.
 type Form = (bool, bool, bool, Option<(Index, u8)>);
 
 fn form() -> impl Strategy<Value = Form> {
@@ -67,8 +66,7 @@ fn written(text: &str, (returns, mark, open, byte): Form) -> Vec<u8> {
     bytes
 }
 
-/// The files of a directory, by name and text: stanzas in three of them, and perhaps central
-/// settings, even twice.
+/// Generates the files of a directory: three stanza files, and central settings up to twice.
 fn texts() -> impl Strategy<Value = Vec<(&'static str, FileRole, String)>> {
     let other = prop_oneof![
         select(&BROKEN[..]).prop_map(|(text, _)| whole(text).replace("NAME", "other")),
@@ -104,7 +102,8 @@ fn directory() -> impl Strategy<Value = Vec<InitFile>> {
     })
 }
 
-/// Whether a place in another file, which a message names as `a.unit:5`, is that of a stanza.
+/// Returns whether a position in another file, which a message names as `a.unit:5`, is that of a
+/// stanza.
 fn check_other_places(files: &[InitFile], message: &str) -> Result<(), TestCaseError> {
     for file in files {
         let Some((_, rest)) = message.split_once(&format!("in {}:", file.name)) else { continue };
@@ -121,7 +120,7 @@ fn check_other_places(files: &[InitFile], message: &str) -> Result<(), TestCaseE
 
 // Holds: G-28
 #[test]
-fn each_place_is_inside_one_of_several_files() {
+fn positions_lie_inside_their_files() {
     let found = RefCell::new(BTreeSet::new());
     let told = TestRunner::new(cases(10)).run(&directory(), |files| {
         let mut sources = FileSet::read(files);

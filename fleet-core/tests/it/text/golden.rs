@@ -1,4 +1,4 @@
-//! A whole system, as its files say it and as they are printed.
+//! A complete example: its files, and their printed form.
 
 use fleet_core::graph::text::{FileRole, FileSet, InitFile, print};
 use fleet_core::graph::{Target, Timeouts};
@@ -17,7 +17,7 @@ fn home() -> FileSet {
 
 // Holds: G-26
 #[test]
-fn its_units_are_printed_as_they_are_written() {
+fn example_units_print_as_written() {
     let home = home();
     assert!(home.is_valid(), "{:#?}", home.diagnostics);
     let printed = home.units().map(|unit| print(unit, &Timeouts::default()));
@@ -29,14 +29,14 @@ fn its_units_are_printed_as_they_are_written() {
 }
 
 #[test]
-fn its_settings_are_read() {
+fn example_settings_are_read() {
     let home = home();
     assert_eq!(home.settings().goal.as_ref().map(Target::as_str), Some("irc-bot"));
     assert_eq!(home.settings().max_starting.map(std::num::NonZero::get), Some(4));
 }
 
 #[test]
-fn the_roles_of_files_follow_from_their_names() {
+fn file_names_determine_their_roles() {
     for (name, role) in [
         ("web.unit", Some(FileRole::Units)),
         ("init.conf", Some(FileRole::Central)),

@@ -1,5 +1,4 @@
-//! Files that nobody writes by hand: long, and wrong throughout. Each is read in one walk, or this
-//! would take for ever.
+//! Pathological files: long and full of errors. Each must be read in linear time.
 
 use fleet_core::graph::Timeouts;
 use fleet_core::graph::text::{
@@ -8,7 +7,7 @@ use fleet_core::graph::text::{
 
 // Holds: G-27
 #[test]
-fn files_that_are_wrong_throughout_are_read_in_one_walk() {
+fn files_full_of_errors_are_read_in_linear_time() {
     let head = "unit: a\ntype: oneshot\nprovides: a\nexec-start: /a\n";
     for (head, part) in [
         ("", "\n"),
@@ -43,9 +42,10 @@ fn files_that_are_wrong_throughout_are_read_in_one_walk() {
     }
 }
 
-/// It was taken, and its unit never became ready, because it cannot be compiled.
+/// Regression: the pattern was accepted, and its unit never became ready because it cannot be
+/// compiled.
 #[test]
-fn a_pattern_that_takes_too_much_room_is_refused() {
+fn oversized_pattern_is_rejected() {
     let told = |pattern: &str| -> Vec<String> {
         let text = format!(
             "unit: a\ntype: foreground-supervised\nprovides: a\nexec-start: /a\n\
@@ -68,7 +68,7 @@ fn a_pattern_that_takes_too_much_room_is_refused() {
 }
 
 #[test]
-fn each_unknown_target_of_a_long_line_has_a_place_of_its_own() {
+fn unknown_targets_of_a_long_line_have_own_positions() {
     let targets: Vec<String> = (0..20_000).map(|number| format!("u{number}")).collect();
     let source =
         format!("unit: a\ntype: virtual\nprovides: a\nwaits-for: {}\n", targets.join(", "));

@@ -1,5 +1,5 @@
-//! What holds for every text: printing and reading agree, nothing panics, each place is inside the
-//! file, and all mistakes are found.
+//! Properties of all texts: printed text reads back, nothing panics, positions lie inside the file,
+//! and all errors are found.
 
 use std::collections::BTreeSet;
 
@@ -11,7 +11,7 @@ use proptest::sample::{Index, select, subsequence};
 use super::broken::{BROKEN, ODD, whole};
 use crate::init::config::cases;
 
-/// Lines that a unit of each type may have below its first ones.
+/// Lines that a unit of each type may have.
 const LINES: [&str; 64] = [
     "description: two  words",
     "depends-on: t1, t2",
@@ -93,7 +93,7 @@ const HEADS: [&str; 8] = [
     "type: virtual",
 ];
 
-/// A sound stanza of these lines, as far as they fit its type.
+/// Builds a valid stanza from these lines, as far as its type allows them.
 fn sound(head: &str, lines: &[&str], early: bool) -> String {
     let is_virtual = head == "type: virtual";
     let fits = |line: &&str| {
@@ -106,7 +106,7 @@ fn sound(head: &str, lines: &[&str], early: bool) -> String {
     format!("unit: NAME\nprovides: NAME\n{body}\n")
 }
 
-/// A sound stanza, its number being its name.
+/// Generates a valid stanza named by its number.
 fn stanza() -> impl Strategy<Value = String> {
     let lines = subsequence(LINES.to_vec(), 0..10).prop_shuffle();
     (select(HEADS.to_vec()), lines, any::<bool>())
@@ -118,7 +118,7 @@ fn file(stanzas: &[String]) -> String {
     numbered.map(|(index, text)| text.replace("NAME", &format!("unit{index}"))).collect()
 }
 
-/// A file, sound or not, that something befell.
+/// Generates a file, valid or not, with a random mutation.
 fn mutated() -> impl Strategy<Value = Vec<u8>> {
     let broken = select(&BROKEN[..]).prop_map(|(text, _)| whole(text));
     let text = proptest::collection::vec(prop_oneof![stanza(), broken], 1..4);
@@ -139,7 +139,7 @@ fn mutated() -> impl Strategy<Value = Vec<u8>> {
     })
 }
 
-/// The place of an offset, counted as slowly as can be.
+/// Computes the position of an offset in a simple way.
 fn place(source: &[u8], offset: usize) -> (usize, usize) {
     let from = if source.starts_with(b"\xef\xbb\xbf") { 3 } else { 0 };
     let before = &source[from.min(offset)..offset];
@@ -149,7 +149,7 @@ fn place(source: &[u8], offset: usize) -> (usize, usize) {
     (line.count(), starts.count() + 1)
 }
 
-/// Whether each place is inside the file, in order, and the one that its excerpt shows.
+/// Checks that positions lie inside the file, in order, and match their excerpts.
 pub(super) fn check_places(
     source: &[u8],
     diagnostics: &[InitDiagnostic],
@@ -170,8 +170,7 @@ pub(super) fn check_places(
     Ok(())
 }
 
-/// The keys that the page about the init has in its tables. A test next to the code sees to it that
-/// no key is missing on that page.
+/// Returns the keys in the tables of the init page. A unit test checks that the page has every key.
 fn documented_keys() -> BTreeSet<&'static str> {
     let page = include_str!("../../../../docs/init.md");
     let (_, rest) = page.split_once("\n### Keys of a stanza\n").expect("the tables begin");
@@ -180,10 +179,10 @@ fn documented_keys() -> BTreeSet<&'static str> {
     cells.flat_map(|cell| cell.split('`').skip(1).step_by(2)).collect()
 }
 
-/// A key that is forgotten among the lines above would be printed and read by no property.
+/// Every key must be generated above, or no property would cover it.
 // Holds: G-26
 #[test]
-fn each_key_is_drawn_with_a_value_that_is_printed() {
+fn every_key_is_generated_and_printed() {
     let mut printed = BTreeSet::new();
     for (head, line) in HEADS.iter().flat_map(|head| LINES.map(|line| (head, line))) {
         let text = file(&[sound(head, &[line, "env: x=\nenv: y="], true)]);
@@ -202,10 +201,10 @@ fn each_key_is_drawn_with_a_value_that_is_printed() {
 proptest! {
     #![proptest_config(cases(10))]
 
-    /// I26, and printing is stable.
+    /// I26; printing is also stable.
     // Holds: G-26
     #[test]
-    fn what_is_printed_reads_back_as_the_same(
+    fn printed_stanzas_read_back_unchanged(
         stanzas in proptest::collection::vec(stanza(), 1..4),
         crlf in any::<bool>(),
     ) {
@@ -229,7 +228,7 @@ proptest! {
     /// I27 and I28.
     // Holds: G-28
     #[test]
-    fn each_place_is_inside_the_file(source in mutated()) {
+    fn positions_lie_inside_the_file(source in mutated()) {
         let read = read_stanzas(&source, &Timeouts::default());
         check_places(&source, &read.diagnostics)?;
         check_places(&source, &read_central(&source).diagnostics)?;
@@ -238,10 +237,10 @@ proptest! {
         prop_assert!(errors || !broken, "a unit is left out without a word");
     }
 
-    /// I27 and I28, for what is no file of stanzas at all.
+    /// I27 and I28 for arbitrary bytes.
     // Holds: G-27
     #[test]
-    fn any_bytes_can_be_read(source in proptest::collection::vec(any::<u8>(), 0..60)) {
+    fn reader_accepts_any_bytes(source in proptest::collection::vec(any::<u8>(), 0..60)) {
         check_places(&source, &read_stanzas(&source, &Timeouts::default()).diagnostics)?;
         check_places(&source, &read_central(&source).diagnostics)?;
     }
@@ -249,7 +248,7 @@ proptest! {
     /// I29.
     // Holds: G-29
     #[test]
-    fn all_mistakes_of_a_file_are_found(
+    fn all_errors_of_a_file_are_reported(
         parts in proptest::collection::vec(
             prop_oneof![
                 stanza().prop_map(|text| (text, None)),
@@ -263,7 +262,7 @@ proptest! {
         let text = file(&texts);
         let read = read_stanzas(text.as_bytes(), &Timeouts::default());
         let found = read.diagnostics.iter().map(|it| it.code.as_str());
-        // Generated stanzas name a target twice, and have keys of their own.
+        // Generated stanzas name a target twice and have keys of their own.
         let found: Vec<&str> = found.filter(|code| !["W02", "W07"].contains(code)).collect();
         let codes = codes.into_iter().flatten().filter(|code| !["W02", "W07"].contains(code));
         prop_assert_eq!(found, codes.collect::<Vec<_>>(), "{}", text);

@@ -1,4 +1,4 @@
-//! Stanzas and central settings as text.
+//! Text format of stanzas and central settings.
 
 mod broken;
 mod codes;
@@ -12,14 +12,14 @@ mod values;
 use fleet_core::graph::text::{InitDiagnostic, read_stanzas};
 use fleet_core::graph::{InitUnit, Timeouts};
 
-/// The units of a text in which nothing is an error.
+/// Returns the units of a text without errors.
 fn units(text: &str) -> Vec<InitUnit> {
     let read = read_stanzas(text.as_bytes(), &Timeouts::default());
     let units: Option<Vec<InitUnit>> = read.stanzas.into_iter().map(|stanza| stanza.unit).collect();
     units.unwrap_or_else(|| panic!("{text}\n{:#?}", read.diagnostics))
 }
 
-/// What is wrong with a text, as a person is told.
+/// Formats the diagnostics of a text as for a user.
 fn told(source: &[u8], diagnostics: &[InitDiagnostic]) -> String {
     let lines = diagnostics.iter().map(|it| {
         let excerpt = it.excerpt(source);

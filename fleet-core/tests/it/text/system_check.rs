@@ -1,10 +1,10 @@
-//! What is wrong with the units of several files together.
+//! Errors of the units of several files together.
 
 use fleet_core::graph::text::{FileRole, FileSet, InitFile};
 
 use super::told;
 
-/// All that is told of these files, and whether they make a graph.
+/// Returns all diagnostics of these files, and whether they form a graph.
 fn check(files: &[(&str, &str)]) -> String {
     let file = |(name, source): &(&str, &str)| InitFile {
         name: (*name).to_owned(),
@@ -27,7 +27,7 @@ fn unit(name: &str, lines: &str) -> String {
 }
 
 #[test]
-fn files_that_fit_together_make_a_graph() {
+fn valid_files_form_a_graph() {
     let told = check(&[
         ("a.unit", &unit("a", "waits-for: b\n")),
         ("b.unit", &unit("b", "")),
@@ -37,7 +37,7 @@ fn files_that_fit_together_make_a_graph() {
 }
 
 #[test]
-fn names_and_targets_are_there_once() {
+fn duplicate_names_and_targets_are_reported() {
     let files = [
         ("a.unit", unit("a", "") + &unit("b", "")),
         ("b.unit", unit("b", "") + "unit: c\ntype: virtual\nprovides: d, a\n"),
@@ -53,7 +53,7 @@ fn names_and_targets_are_there_once() {
       |              ^
     help: choose one in the central settings: `alternatives: a=UNIT`
     ");
-    // Which one provides it can be chosen.
+    // The provider can be chosen.
     let chosen = [("a.unit", &*unit("a", "")), ("init.conf", "alternatives: a=c\n")];
     insta::assert_snapshot!(check(&chosen), @"
     E29 init.conf line 1, column 15: `c` does not provide `a`
@@ -67,7 +67,7 @@ fn names_and_targets_are_there_once() {
 }
 
 #[test]
-fn a_choice_that_cannot_be_read_is_all_that_is_told_of_it() {
+fn invalid_alternative_is_reported_once() {
     let text = unit("a", "") + "unit: b\ntype: virtual\nprovides: b, a\n";
     let codes = |central: &str| {
         let told = check(&[("a.unit", &text), ("init.conf", central)]);
@@ -87,7 +87,7 @@ fn a_choice_that_cannot_be_read_is_all_that_is_told_of_it() {
         assert!(!["", "E13"].contains(&&*codes(central).join(" ")), "{central:?}");
         assert_eq!(codes(central).iter().filter(|it| *it == "E13").count(), 0, "{central:?}");
     }
-    // The second line would choose, if it were read.
+    // The second line would be an alternative, if it could be read.
     let twice = codes("alternatives: b=b\nalternatives: a=b\n");
     assert_eq!(twice.len(), 1, "{twice:?}");
     for central in ["", "goal a\n", "max-starting: x\n"] {
@@ -96,7 +96,7 @@ fn a_choice_that_cannot_be_read_is_all_that_is_told_of_it() {
 }
 
 #[test]
-fn what_a_unit_depends_on_is_provided_by_another_and_in_no_circle() {
+fn missing_targets_and_cycles_are_reported() {
     let text = unit("db", "depends-on: wbe\nwaits-for: db, xyz\n")
         + &unit("web", "waits-for: cache\n")
         + &unit("cache", "depends-ms: web\npulls: nothing\nafter: nobody\n");
@@ -125,7 +125,7 @@ fn what_a_unit_depends_on_is_provided_by_another_and_in_no_circle() {
 }
 
 #[test]
-fn what_a_stanza_with_errors_provides_is_not_missing() {
+fn targets_of_invalid_stanzas_are_not_missing() {
     let text = unit("a", "waits-for: b\n") + &unit("b", "colour: red\n");
     insta::assert_snapshot!(check(&[("a.unit", &text), ("init.conf", "goal: b\n")]), @"
     E02 a.unit line 9, column 1: there is no key `colour`
@@ -135,7 +135,7 @@ fn what_a_stanza_with_errors_provides_is_not_missing() {
     ");
 }
 
-/// Files with a mistake of their own and one of each kind that is about the whole set.
+/// Files with an error of their own and each error of a file set.
 const FLAWED: &str = "unit: a\ntype: oneshot\nrestart: always\nprovides: a\n\
                       depends-on: a, nowhere\nexec-start: /a\n\
                       unit: b\ntype: virtual\nprovides: b, a\nwaits-for: c\ncolour: red\n\
@@ -144,7 +144,7 @@ const FLAWED: &str = "unit: a\ntype: oneshot\nrestart: always\nprovides: a\n\
                       unit: e\ntype: virtual\nprovides: e, f\nwaits-for: f, g\n";
 
 #[test]
-fn what_is_wrong_with_the_whole_set_is_told_of_stanzas_with_errors_too() {
+fn invalid_stanzas_take_part_in_set_checks() {
     insta::assert_snapshot!(check(&[("a.unit", FLAWED), ("init.conf", "alternatives: f=e\n")]), @r"
     E24 a.unit line 3, column 10: a oneshot that has succeeded is not started again
     3 | restart: always
@@ -187,7 +187,7 @@ fn what_is_wrong_with_the_whole_set_is_told_of_stanzas_with_errors_too() {
        |               ^
     help: remove it, or write a unit that provides it
     ");
-    // What is told after one mistake was mended was told before.
+    // Every diagnostic after one correction was reported before.
     let mended = FLAWED.replace("restart: always\n", "").replace("colour: red\n", "");
     let codes = |text: &str| {
         let told = check(&[("a.unit", text)]);
@@ -199,7 +199,7 @@ fn what_is_wrong_with_the_whole_set_is_told_of_stanzas_with_errors_too() {
 }
 
 #[test]
-fn nothing_is_said_to_be_missing_while_it_is_not_known_what_each_stanza_provides() {
+fn no_missing_targets_with_incomplete_provides() {
     let a = unit("a", "waits-for: db\n");
     let flawed = [
         "unit: b\ntype: virtual\n",
@@ -224,13 +224,13 @@ fn nothing_is_said_to_be_missing_while_it_is_not_known_what_each_stanza_provides
     let chosen = [("0.unit", flawed[2]), ("init.conf", "alternatives: db=b\n")];
     let told = check(&chosen);
     assert!(told.contains("E06") && !told.contains("does not provide"), "{told}");
-    // A list that names a target twice is known all the same.
+    // A list with a duplicate target is still complete.
     let twice = "unit: b\ntype: virtual\nprovides: x, x\n";
     assert!(check(&[("0.unit", twice), ("a.unit", &a)]).contains("no unit provides `db`"));
 }
 
 #[test]
-fn the_goal_is_provided_and_everything_is_there_for_it() {
+fn goal_errors_and_unneeded_units_are_reported() {
     let text = unit("a", "depends-on: b\n") + &unit("b", "") + &unit("c", "");
     insta::assert_snapshot!(check(&[("a.unit", &text), ("init.conf", "goal: a\n")]), @"
     W04 a.unit line 4, column 13: the goal stops whenever `b` does
@@ -257,9 +257,9 @@ fn the_goal_is_provided_and_everything_is_there_for_it() {
     ");
 }
 
-/// Whoever comes after another one does not need it, so that nobody was told.
+/// An `after` edge does not need its dependency.
 #[test]
-fn a_unit_that_others_only_come_after_is_needed_by_nobody() {
+fn unit_with_only_after_edges_is_unneeded() {
     let text = unit("a", "after: b\npulls: c\n") + &unit("b", "") + &unit("c", "");
     let told = check(&[("a.unit", &text), ("init.conf", "goal: a\n")]);
     let codes: Vec<&str> = told.lines().filter(|line| line.starts_with(['E', 'W'])).collect();
@@ -269,7 +269,7 @@ fn a_unit_that_others_only_come_after_is_needed_by_nobody() {
 }
 
 #[test]
-fn a_mask_of_a_target_that_nobody_provides_is_an_error() {
+fn mask_without_provider_is_an_error() {
     let text = unit("a", "waits-for: cups\n") + &unit("cups", "");
     insta::assert_snapshot!(check(&[("a.unit", &text), ("init.conf", "mask: cusp, xyz\n")]), @"
     E29 init.conf line 1, column 7: no unit provides `cusp`
@@ -285,7 +285,7 @@ fn a_mask_of_a_target_that_nobody_provides_is_an_error() {
 }
 
 #[test]
-fn a_program_that_is_not_there_is_a_warning() {
+fn missing_program_is_a_warning() {
     let source = "unit: a\ntype: oneshot\nprovides: a\nexec-start: /a b\nexec-stop: -/c\n";
     let (name, source) = ("a.unit".to_owned(), source.as_bytes().to_vec());
     let mut sources = FileSet::read(vec![InitFile { name, role: FileRole::Units, source }]);
@@ -300,7 +300,7 @@ fn a_program_that_is_not_there_is_a_warning() {
 }
 
 #[test]
-fn of_two_stanzas_with_one_name_the_flaws_are_told_at_the_one_that_became_a_unit() {
+fn errors_of_duplicate_names_name_the_first_stanza() {
     let text = unit("a", "colour: red\n") + &unit("a", "waits-for: b\n");
     insta::assert_snapshot!(check(&[("a.unit", &text)]), @"
     E02 a.unit line 4, column 1: there is no key `colour`

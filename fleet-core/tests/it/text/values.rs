@@ -1,4 +1,4 @@
-//! What each key takes, and how it is printed.
+//! Accepted values of each key and their printed form.
 
 use fleet_core::graph::text::{print, read_stanzas};
 use fleet_core::graph::{Command, EdgeKind, Target, Timeouts};
@@ -7,10 +7,10 @@ use super::units;
 
 const SUPERVISED: &str = "unit: a\ntype: foreground-supervised\nprovides: a\nexec-start: /a\n";
 
-/// A delay that does not grow may be longer than the longest.
+/// A constant delay may exceed the maximum.
 const RESTART: &str = "restart-delay: 5s | restart-max-delay: 1s | restart-factor: 1";
 
-/// The line that a line below a supervised unit is printed as.
+/// Returns the printed form of a line of a supervised unit.
 fn printed(line: &str) -> String {
     let unit = units(&format!("{SUPERVISED}{line}\n")).remove(0);
     let printed = print(&unit, &Timeouts::default());
@@ -20,7 +20,7 @@ fn printed(line: &str) -> String {
     rest.collect::<Vec<_>>().join(" | ")
 }
 
-/// Lines below a supervised unit, and the lines that are printed of them.
+/// Lines of a supervised unit with their printed form.
 const LINES: [(&str, &str); 68] = [
     ("description:  two  words # no comment ", "description: two  words # no comment"),
     ("depends-on: b ,c", "depends-on: b, c"),
@@ -93,7 +93,7 @@ const LINES: [(&str, &str); 68] = [
 ];
 
 #[test]
-fn values_are_printed_in_one_way() {
+fn values_print_in_canonical_form() {
     for (line, expected) in LINES {
         assert_eq!(printed(line), expected, "{line}");
         if !expected.is_empty() {
@@ -103,7 +103,7 @@ fn values_are_printed_in_one_way() {
 }
 
 #[test]
-fn values_that_keys_do_not_take_are_refused() {
+fn invalid_values_are_rejected() {
     for line in [
         "condition: path-exist /a",
         "condition: path-exists a",
@@ -159,7 +159,7 @@ fn values_that_keys_do_not_take_are_refused() {
 }
 
 #[test]
-fn what_one_key_says_of_a_type_is_printed_with_it() {
+fn type_specific_keys_print_with_their_type() {
     for text in [
         "unit: a\ntype: background-pidfile\nprovides: a\npidfile: /run/a.pid\nexec-start: /a\n",
         "unit: a\ntype: oneshot\nprovides: a\nremain: no\nexec-start: /a\nexec-start: /b\n",
@@ -174,7 +174,7 @@ fn what_one_key_says_of_a_type_is_printed_with_it() {
 }
 
 #[test]
-fn the_defaults_are_those_of_the_reader() {
+fn printer_uses_the_defaults_of_the_reader() {
     let slow = Timeouts { start: None, ..Timeouts::default() };
     let read = read_stanzas(SUPERVISED.as_bytes(), &slow);
     let unit = read.stanzas[0].unit.clone().unwrap();
@@ -184,7 +184,7 @@ fn the_defaults_are_those_of_the_reader() {
     assert_eq!(print(&unit, &Timeouts::default()).text, elsewhere);
 }
 
-/// The losses of a unit with this command to stop it.
+/// Prints a unit with this stop command, and returns the omitted keys.
 fn losses(command: Command) -> (String, Vec<String>) {
     let mut unit = units(SUPERVISED).remove(0);
     unit.run.stop = vec![command];
@@ -196,7 +196,7 @@ fn losses(command: Command) -> (String, Vec<String>) {
 }
 
 #[test]
-fn commands_of_systemd_are_printed_as_far_as_they_can_be() {
+fn systemd_commands_print_as_far_as_possible() {
     let words = ["a$b", "$", "${x:-y}", "$$", "$a-b", "100%"].map(str::to_owned);
     assert_eq!(losses(Command::new("/a", words)).0, "/a a$$b $${x:-y} $$ 100%");
     let (said, lost) = losses(Command::new("/a", ["$HOME".to_owned()]));
@@ -207,7 +207,7 @@ fn commands_of_systemd_are_printed_as_far_as_they_can_be() {
 }
 
 #[test]
-fn what_stanzas_cannot_say_is_a_loss_and_left_out() {
+fn inexpressible_settings_are_omitted_and_listed() {
     let mut unit = units("unit: a\ntype: oneshot\nprovides: a\nexec-start: /a\n").remove(0);
     unit.run.reload = vec![Command::new("/r", [])];
     unit.description = "two\nlines".to_owned();
@@ -241,10 +241,10 @@ fn what_stanzas_cannot_say_is_a_loss_and_left_out() {
 
 // Holds: X-29
 #[test]
-fn a_name_that_only_looks_like_another_is_none() {
+fn lookalike_names_are_rejected() {
     let latin = SUPERVISED.replace("unit: a", "unit: sshd");
     assert_eq!(units(&latin)[0].name.as_str(), "sshd");
-    // A letter of the Cyrillic alphabet, and one of full width.
+    // A Cyrillic letter and a full-width letter.
     for alike in ["\u{455}shd", "s\u{ff53}hd"] {
         let read = latin.replace("sshd", alike);
         let read = read_stanzas(read.as_bytes(), &Timeouts::default());

@@ -87,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn words_are_those_of_a_shell() {
+    fn words_split_as_in_a_shell() {
         for (text, expected) in [
             ("a b\tc", "a|b|c"),
             ("a 'b c' \"d e\"f", "a|b c|d ef"),
@@ -108,7 +108,7 @@ mod tests {
         }
     }
     #[test]
-    fn what_cannot_be_followed_is_known_by_its_line() {
+    fn unknown_text_is_known_by_its_line() {
         for (text, expected) in [
             ("a\ncat <<EOF\nit's\n", Some(2)),
             ("a\nb 'c\nd", Some(2)),

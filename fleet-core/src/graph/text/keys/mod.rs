@@ -99,7 +99,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_key_is_there_once_and_documented() {
+    fn every_key_is_unique_and_documented() {
         let page = include_str!("../../../../../docs/init.md");
         let mut seen = BTreeSet::new();
         for key in all() {

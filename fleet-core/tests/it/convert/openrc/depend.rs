@@ -1,4 +1,4 @@
-//! What `depend` says, and how much of it can be told.
+//! Conversion of `depend` functions.
 
 use fleet_core::graph::convert::InitSystem;
 
@@ -6,7 +6,7 @@ use super::super::told;
 use super::script;
 
 #[test]
-fn words_of_depend_become_edges() {
+fn depend_words_become_edges() {
     let service = |name: &str, depend: &str| {
         let text = format!("#!/sbin/openrc-run\ndepend() {{\n{depend}}}\n");
         (name.to_owned(), text)
@@ -50,7 +50,7 @@ fn words_of_depend_become_edges() {
 }
 
 #[test]
-fn what_depend_says_and_nobody_can_tell_is_lost() {
+fn unpredictable_depend_words_are_reported() {
     let body = "depend() {\n\tkeyword -jail\n\t[ -e /x ] && need x\n\tneed -y !z \"*\"\n\
                 \tneed $DBS ${LIST%x}\n\tif true; then\n\t\tneed w\n\tfi\n\tafter *\n}\n";
     insta::assert_snapshot!(script(body), @"
@@ -73,7 +73,7 @@ fn what_depend_says_and_nobody_can_tell_is_lost() {
 }
 
 #[test]
-fn a_condition_holds_over_the_end_of_its_line() {
+fn condition_continues_on_the_next_line() {
     for condition in ["yesno \"$USE_DB\" &&\n\tneed db", "yesno \"$USE_DB\" && {\n\tneed db\n\t}"] {
         let told = script(&format!("depend() {{\n\t{condition}\n\tneed net\n}}\n"));
         assert!(told.contains("- 4:1 only a shell can evaluate whether `need` applies"), "{told}");
@@ -82,7 +82,7 @@ fn a_condition_holds_over_the_end_of_its_line() {
 }
 
 #[test]
-fn what_is_behind_a_quote_without_an_end_is_lost_aloud() {
+fn text_after_an_open_quote_is_reported() {
     let daemon = "command=/bin/web\npidfile=/run/web.pid\n";
     let depend = "depend() {\n\tneed net\n\tkeyword -jail\n}\n";
     for (start, line) in [
@@ -99,15 +99,15 @@ fn what_is_behind_a_quote_without_an_end_is_lost_aloud() {
         );
         let why = format!("- {line}:1 only a shell can evaluate the script from here on");
         assert!(told.contains(&why), "{told}");
-        // What is before it is known.
+        // Text before it is known.
         let told = script(&format!("{daemon}{depend}{start}"));
         assert!(told.contains("no file provides `net`"), "{told}");
     }
 }
 
-/// What stands behind a body that is none in braces is read as what it is.
+/// Text after a body without braces is read normally.
 #[test]
-fn a_function_without_braces_swallows_nothing() {
+fn function_without_braces_hides_nothing() {
     for body in [
         "reload() (\n\tkill 1\n)\ndepend() {\n\tneed net\n}\n",
         "reload()\n\n(\n\tkill 1\n)\ndepend() { need net; }\n",
@@ -118,16 +118,16 @@ fn a_function_without_braces_swallows_nothing() {
     }
     let told = script("depend()\n(\n\tneed net\n)\n").replace("\n    ", " ");
     assert!(told.contains("- 2:1 only a shell can evaluate `depend` from here on"), "{told}");
-    // An end too many, or too few.
+    // One closing brace too many, or one missing.
     for body in ["a()\n}\n}\ndepend() {\n\tneed net\n}\n", "depend() {\n\tneed net\n"] {
         let told = script(body).replace("\n    ", " ");
         assert!(told.contains("- 2:1") && told.contains("only OpenRC can run"), "{told}");
     }
 }
 
-/// `depend` stands in the function without an end for whoever counts braces.
+/// By counting braces `depend` lies inside the unterminated function.
 #[test]
-fn a_depend_in_a_function_without_an_end_is_lost_from_its_line_on() {
+fn depend_in_an_unterminated_function_is_unknown() {
     let told =
         script("start() {\n\techo {\n}\ndepend() {\n\tneed net\n}\nx() {\n\tcat <<EOF\nEOF\n}\n");
     let told = told.replace("\n    ", " ");
@@ -135,7 +135,7 @@ fn a_depend_in_a_function_without_an_end_is_lost_from_its_line_on() {
 }
 
 #[test]
-fn a_depend_that_need_not_be_there_is_lost() {
+fn conditional_depend_is_unknown() {
     for (body, line) in [
         ("if true; then\ndepend() { need one; }\nfi\n", 3),
         ("if true; then depend() { need one; }; fi\n", 2),
@@ -166,10 +166,10 @@ fn a_depend_that_need_not_be_there_is_lost() {
 }
 
 #[test]
-fn of_several_depends_the_last_counts() {
+fn last_of_several_depends_counts() {
     let told = script("depend() {\n\tneed one\n}\ndepend() {\n\twant two\n}\n");
     assert!(told.contains("- 6:1 no file provides `two`") && !told.contains("`one`"), "{told}");
-    // What only a shell can tell takes nothing back.
+    // A definition that only a shell can evaluate overrides nothing.
     let told = script("depend() { need one; }\nfunction depend {\n\twant two\n}\n");
     assert!(told.contains("- 2:1 no file provides `one`") && !told.contains("`two`"), "{told}");
     let told = script("depend() { need one; }\ncat <<EOF\ndepend() { want two; }\nEOF\n");
@@ -177,16 +177,16 @@ fn of_several_depends_the_last_counts() {
 }
 
 #[test]
-fn what_depend_says_before_it_is_lost_counts_and_nothing_after_that() {
+fn depend_counts_up_to_the_unknown_line() {
     let told = script("depend() {\n\tneed net\n\tcat <<EOF\n\tneed db\nEOF\n\tneed dns\n}\n");
     assert!(told.contains("- 4:1 only a shell can evaluate `depend` from here on"), "{told}");
     assert!(told.contains("no file provides `net`"), "{told}");
     assert!(!told.contains("`db`") && !told.contains("`dns`"), "{told}");
 }
 
-/// They ended the function, so that the rest of it stood outside of any.
+/// Regression: the braces ended the function, and its remaining lines were read outside of it.
 #[test]
-fn braces_behind_a_word_are_braces_within_a_function() {
+fn nested_braces_stay_inside_the_function() {
     let body = "reload() {\n\tif true; then {\n\t\tkill 1\n\t}\n\tfi\n}\n";
     let told = script(&format!("command=/bin/web\npidfile=/run/web.pid\n{body}"));
     assert!(told.contains("exec-start: /bin/web\n"), "{told}");

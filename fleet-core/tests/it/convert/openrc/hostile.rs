@@ -1,8 +1,8 @@
-//! Scripts that are made to be too much.
+//! Pathological scripts.
 
 use fleet_core::graph::convert::{InitSystem, SourceFile, convert};
 
-/// What is told of a script, whose unit has to call it.
+/// Converts a script whose unit must call it, and returns the notes.
 fn called(body: &str) -> Vec<String> {
     let source = format!("#!/sbin/openrc-run\npidfile=/run/web.pid\n{body}").into_bytes();
     let file = SourceFile { path: "web".to_owned(), source, ..SourceFile::default() };
@@ -16,9 +16,9 @@ fn has(told: &[String], what: &str) -> bool {
     told.iter().any(|it| it.starts_with(what))
 }
 
-/// Each took a piece of the stack, until none was left.
+/// Regression: every level used stack space until it overflowed.
 #[test]
-fn what_is_deep_in_itself_ends_nobody() {
+fn deep_nesting_does_not_overflow_the_stack() {
     for open in ["\"$(", "$(\"$(", "\"$((\"$(("] {
         let told = called(&format!("command={}\n", open.repeat(25_000)));
         assert!(
@@ -41,7 +41,7 @@ fn what_is_deep_in_itself_ends_nobody() {
 }
 
 #[test]
-fn defaults_of_defaults_end_nobody() {
+fn nested_defaults_do_not_overflow_the_stack() {
     let deep = |depth: usize, close: &str| {
         format!("command=\"{}/bin/a{}\"\n", "${A:-".repeat(depth), close.repeat(depth))
     };
@@ -55,9 +55,9 @@ fn defaults_of_defaults_end_nobody() {
     assert!(told.contains("exec-start: /bin/a\n"), "{told}");
 }
 
-/// Forty such lines made a value of a tebibyte.
+/// Forty such lines gave a value of one tebibyte.
 #[test]
-fn values_that_double_with_each_line_end_somewhere() {
+fn doubling_values_are_bounded() {
     let told =
         called(&format!("command=/bin/web\n{}", "command=\"$command$command\"\n".repeat(40)));
     assert!(has(&told, "43: the value of `command` cannot be determined"), "{told:?}");
