@@ -116,7 +116,8 @@ impl LogState {
     /// the unit's own log: if the unit does not append, the line would interfere with its writes.
     fn warn_emptied(&mut self, path: &Path) {
         if !std::mem::replace(&mut self.was_emptied, true) {
-            tracing::warn!(log = %path.display(), "a log was truncated by another program; it continues");
+            let log = path.display();
+            tracing::warn!(%log, "a log was truncated by another program; it continues");
         }
     }
 

@@ -266,7 +266,7 @@ impl RunDriver {
         while let Some(action) = self.service.next_action() {
             match action {
                 RunAction::NewRun => {
-                    block_in_place_if(run_may_block(&self.spec.run), || self.begin_run())
+                    block_in_place_if(run_may_block(&self.spec.run), || self.begin_run());
                 }
                 RunAction::Spawn { command, role } => {
                     let may_block = spawn_may_block(&command, &self.spec.run.exec_environment);
@@ -276,7 +276,7 @@ impl RunDriver {
                     self.signal(signal, hangs_up, reach);
                 }
                 RunAction::SignalProcess { process, signal } => {
-                    self.signal_process(process, signal)
+                    self.signal_process(process, signal);
                 }
                 RunAction::AwaitMain => self.watch_pid_file(),
                 RunAction::AwaitGone => self.await_gone(),

@@ -150,7 +150,7 @@ impl ServiceRun {
         match (self.state.spawning.take(), end) {
             (Some(Role::Main), ProcessExit::NotSpawned) => self.main_ended(end, never_was, now),
             (Some(Role::Main), _) => {
-                self.main_ended(end, EventKind::Failed(FailureCause::Spawn), now)
+                self.main_ended(end, EventKind::Failed(FailureCause::Spawn), now);
             }
             (Some(Role::Control), _) => self.control_ended(end, now),
             (None, _) => {}

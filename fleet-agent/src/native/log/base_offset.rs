@@ -24,7 +24,7 @@ impl BaseOffset {
             if !is_missing(&error) {
                 // The unit is worth more than the offsets of its lines.
                 let log = path.display();
-                tracing::warn!(%error, %log, "cannot read the base offset of a log; its offsets restart");
+                tracing::warn!(%error, %log, "cannot read a base offset: log offsets restart");
             }
             new
         })
@@ -50,7 +50,7 @@ impl BaseOffset {
             Ok(renewed) => renewed,
             Err(error) => {
                 let log = path.display();
-                tracing::warn!(%error, %log, "cannot store the base offset of a log; its offsets may restart");
+                tracing::warn!(%error, %log, "cannot store a base offset: log offsets may restart");
                 next
             }
         }

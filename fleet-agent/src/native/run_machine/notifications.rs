@@ -69,7 +69,7 @@ impl ServiceRun {
         self.reloading = false;
         match self.state.phase {
             ServicePhase::Start if self.outlives_main() => {
-                self.enter_list(ServicePhase::StartPost, now)
+                self.enter_list(ServicePhase::StartPost, now);
             }
             ServicePhase::Start
                 if self.spec.kind == ServiceType::ForegroundNotified

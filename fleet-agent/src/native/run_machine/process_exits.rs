@@ -34,18 +34,18 @@ impl ServiceRun {
         }
         match self.state.phase {
             ServicePhase::Start if outcome != RunOutcome::Success => {
-                self.signal(ServicePhase::StopSigterm, now)
+                self.signal(ServicePhase::StopSigterm, now);
             }
             ServicePhase::Start if is_oneshot(&self.spec) => {
                 self.state.step += 1;
                 self.run_next(now);
             }
             ServicePhase::Start if self.outlives_main() => {
-                self.actions.push_back(RunAction::AwaitGone)
+                self.actions.push_back(RunAction::AwaitGone);
             }
             ServicePhase::Start => self.enter_list(ServicePhase::StartPost, now),
             ServicePhase::Running | ServicePhase::ReloadSignal | ServicePhase::ReloadNotify => {
-                self.enter_running(now)
+                self.enter_running(now);
             }
             ServicePhase::StopSigterm if std::mem::take(&mut self.stopping_itself) => {
                 self.signal(ServicePhase::StopSigterm, now);

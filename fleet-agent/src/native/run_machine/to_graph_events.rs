@@ -135,7 +135,7 @@ impl ServiceRun {
                 self.emit_main_exit();
             }
             None if self.state.outcome == Some(RunOutcome::Condition) => {
-                self.emit(EventKind::Skipped)
+                self.emit(EventKind::Skipped);
             }
             None => self.emit_exit(),
         }

@@ -240,7 +240,7 @@ impl Supervisor {
         match handle.map(|handle| handle.sender.send(action.kind.clone())) {
             Some(Ok(())) => {}
             Some(Err(QueueFull)) => {
-                tracing::error!(%action, "action lost: the queue of the run is full")
+                tracing::error!(%action, "action lost: the queue of the run is full");
             }
             None if matches!(action.kind, ActionKind::Reload) => {}
             // No process of the run is left to report it.
@@ -309,7 +309,7 @@ impl Supervisor {
             let is_loaded = self.managed.as_ref().is_some_and(|managed| managed.is_loaded(unit));
             match self.planner.stays_inactive(unit) {
                 Some(true) if std::mem::take(&mut entry.is_auto_restart) && is_loaded => {
-                    entry.clear_retry()
+                    entry.clear_retry();
                 }
                 None if !is_loaded => {
                     self.units.remove(unit);

@@ -356,7 +356,7 @@ fn restore_state(
         {
             Ok(planner) => return Ok((planner, selection)),
             Err(error) => {
-                tracing::warn!(%error, "cannot restore the targets: using the configured ones")
+                tracing::warn!(%error, "cannot restore the targets: using the configured ones");
             }
         }
     }

@@ -136,7 +136,7 @@ mod tests {
         let (sender, mut receiver) = run_channel();
         for generation in 0..1000 {
             sender.update(|update| {
-                update.requested = Some(RequestedState { generation, ..RequestedState::default() })
+                update.requested = Some(RequestedState { generation, ..RequestedState::default() });
             });
         }
         sender.send(ActionKind::Kill).expect("there is room");

@@ -4,7 +4,7 @@ use std::os::unix::fs::MetadataExt as _;
 
 use fleet_agent::{JournalQuery, ServiceManager};
 
-use crate::support::{Bench, DEADLINE, hasty, name, signal, signal_group, wait_until};
+use crate::support::{Bench, DEADLINE, hasty, name, runs, signal, signal_group, wait_until};
 
 #[tokio::test]
 async fn stdout_and_stderr_are_kept_in_order() {
@@ -156,5 +156,6 @@ async fn log_of_an_unrecoverable_unit_is_limited() {
     let taken = || std::fs::metadata(&log).expect("it is there").blocks() * 512;
     wait_until("its log is short", async || over.exists() && taken() < 2 * LIMIT).await;
     signal_group(pid, "KILL");
+    wait_until("it has exited", async || !runs(pid)).await;
     bench.clean_up().await;
 }

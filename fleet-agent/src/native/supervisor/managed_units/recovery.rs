@@ -286,7 +286,7 @@ impl Supervisor {
                 return self.record_applied(name, requested);
             }
             PendingRequest::Start | PendingRequest::Restart | PendingRequest::Elapse => {
-                self.request_start(name)
+                self.request_start(name);
             }
         }
         let Some(run) = run else {
