@@ -3,7 +3,7 @@
 //! | key, after the prefix | value |
 //! |---|---|
 //! | `units/<unit>` | the unit's desired state, generation and content ID |
-//! | `contents/<id>` | a format line, then the bytes of a unit file; shared by all units that have it |
+//! | `contents/<id>` | a format line and a unit file's bytes, shared by all its units |
 //! | `placements/<machine>/<unit>` | the unit is placed there; the epoch of the placement |
 //! | `reasons/<unit>` | why the unit has no machine |
 //! | `states/<machine>/<unit>` | the unit's state there; bound to the machine's presence |

@@ -203,5 +203,6 @@ pub(super) fn fault(what: &str, error: &dyn std::error::Error) -> Fault {
 }
 
 fn warn(what: &str, of: &dyn Display, error: &CodecError) {
-    tracing::warn!(%of, error = error as &dyn std::error::Error, "a stored {what} cannot be read and is ignored");
+    let error = error as &dyn std::error::Error;
+    tracing::warn!(%of, error, "a stored {what} cannot be read and is ignored");
 }

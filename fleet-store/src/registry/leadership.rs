@@ -44,7 +44,7 @@ pub struct Leadership {
     /// Stored claim. It includes the term, so it is unique to this leadership.
     claim: Vec<u8>,
     /// Revision of the last placement write by a leader. Locked during writes.
-    placed: Mutex<Option<Revision>>,
+    last_write: Mutex<Option<Revision>>,
 }
 
 /// Indexes of the conditions of every transaction: this leadership lasts, and no leader has written
@@ -70,9 +70,9 @@ pub struct PlacementWrites {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RebalanceUpdate {
     /// Request that the decision was based on.
-    pub seen: Arc<Rebalancing>,
+    pub previous: Arc<Rebalancing>,
     /// Request after these moves.
-    pub now: Rebalancing,
+    pub next: Rebalancing,
 }
 
 /// A placement to add, or to move to another machine.
@@ -125,7 +125,7 @@ impl Registry {
         ttl: Duration,
     ) -> Result<Option<Leadership>, RegistryError> {
         let (leader_key, term_key) = (self.key(&Key::Leader), self.key(&Key::Term));
-        let placed_key = self.key(&Key::PlacementVersion);
+        let version_key = self.key(&Key::PlacementVersion);
         let entries = self.store.read(&self.layout.engine()).await?.entries;
         let leader = entries.iter().find(|entry| entry.key == leader_key);
         if leader.is_some_and(|leader| !is_claim_of(leader, candidate)) {
@@ -133,7 +133,7 @@ impl Registry {
         }
         let (epoch_base, same_epoch_base) = self.epoch_base_condition().await?;
         let before = entries.iter().find(|entry| entry.key == term_key);
-        let placed = entries.iter().find(|entry| entry.key == placed_key);
+        let last_write = entries.iter().find(|entry| entry.key == version_key);
         let last = before.map_or(Ok(0), |entry| decode_term(&entry.value));
         let last = last.map_err(|source| RegistryError::Value { key: term_key.clone(), source })?;
         let term = Term(last).next();
@@ -142,7 +142,7 @@ impl Registry {
             Transaction::new()
                 .when(unchanged(&leader_key, leader))
                 .when(unchanged(&term_key, before))
-                .when(unchanged(&placed_key, placed))
+                .when(unchanged(&version_key, last_write))
                 .when(same_epoch_base)
                 .put_leased(leader_key.clone(), claim.clone(), lease)
                 .put(term_key.clone(), encode_term(term.0))
@@ -154,9 +154,9 @@ impl Registry {
         if let Some(before) = leader.and_then(|leader| leader.lease) {
             self.release_lease(before).await;
         }
-        let placed = Mutex::new(placed.map(|entry| entry.modified));
+        let last_write = Mutex::new(last_write.map(|entry| entry.modified));
         let registry = self.clone();
-        Ok(Some(Leadership { registry, term, lease, elected, epoch_base, claim, placed }))
+        Ok(Some(Leadership { registry, term, lease, elected, epoch_base, claim, last_write }))
     }
 }
 
@@ -233,14 +233,14 @@ impl Leadership {
         let reasons = writes.reasons.iter().filter(|(unit, _)| !placed_units.contains(unit));
         let reasons = reasons.map(|(unit, reason)| self.reason_write(unit, reason.as_ref()));
         let reasons: Vec<_> = reasons.collect::<Result<_, _>>()?;
-        let mut placed = self.placed.lock().await;
-        let saw = |place: &SetPlacement| placed.is_none_or(|placed| placed.0 <= place.epoch.0);
+        let mut last_write = self.last_write.lock().await;
+        let saw = |place: &SetPlacement| last_write.is_none_or(|write| write.0 <= place.epoch.0);
         if !writes.set.iter().all(|place| place.previous.is_some() || saw(place)) {
             return Err(RegistryError::Conflict);
         }
         let mut revision = self.elected;
         for transaction in self.steps(writes, reasons) {
-            revision = self.step(&mut placed, transaction).await?;
+            revision = self.step(&mut last_write, transaction).await?;
         }
         Ok(revision)
     }
@@ -249,14 +249,14 @@ impl Leadership {
     /// write.
     async fn step(
         &self,
-        placed: &mut Option<Revision>,
+        last_write: &mut Option<Revision>,
         mut transaction: Transaction,
     ) -> Result<Revision, RegistryError> {
         transaction.conditions[PLACEMENTS_CONDITION] =
-            self.registry.placements_unchanged_since(*placed);
+            self.registry.placements_unchanged_since(*last_write);
         match self.registry.store.commit(transaction).await? {
             Commit::Applied(revision) => {
-                *placed = Some(revision);
+                *last_write = Some(revision);
                 Ok(revision)
             }
             Commit::Refused { condition: LEADER_CONDITION, .. } => {
@@ -268,12 +268,12 @@ impl Leadership {
 
     /// Returns the beginning of every transaction.
     fn fence(&self) -> Transaction {
-        let (leader, placed) =
+        let (leader, version) =
             (self.registry.key(&Key::Leader), self.registry.key(&Key::PlacementVersion));
         Transaction::new()
             .when(Condition::value(leader, self.claim.clone()))
             .when(self.registry.placements_unchanged_since(None))
-            .put(placed, encode_term(self.term.0))
+            .put(version, encode_term(self.term.0))
     }
 
     /// Returns the transactions of a commit. A move is one write if all placements fit into one
@@ -290,7 +290,10 @@ impl Leadership {
         let unplace = || writes.remove.iter().map(|unplace| self.remove_placement(unplace));
         let moved = writes.set.iter().map(|place| placing(place, place.previous.as_ref()));
         let rebalance = || {
-            writes.rebalance.iter().map(|note| self.rebalancing_write(&note.seen, Some(&note.now)))
+            writes
+                .rebalance
+                .iter()
+                .map(|update| self.rebalancing_write(&update.previous, Some(&update.next)))
         };
         let placements: Vec<_> = rebalance().chain(unplace()).chain(moved).collect();
         if pack(fence, placements.iter().cloned()).len() <= 1 {

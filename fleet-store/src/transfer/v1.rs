@@ -61,7 +61,7 @@ pub enum V1DumpError {
         keys: usize,
     },
     /// There are keys of several clusters.
-    #[error("it has the keys of several clusters, {}: dump the keys of one", .prefixes.join(" and "))]
+    #[error("it has the keys of several clusters, {}: dump only one", .prefixes.join(" and "))]
     Several {
         /// Prefixes of the clusters.
         prefixes: Vec<String>,

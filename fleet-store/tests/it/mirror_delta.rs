@@ -114,7 +114,8 @@ async fn candidate_is_woken_when_the_leadership_is_vacant() {
     soon(mirror.wait_until_vacant(&one)).await.unwrap();
     let leader = registry.campaign(&one, TTL).await.unwrap().unwrap();
     soon(mirror.wait_for(leader.elected())).await.unwrap();
-    soon(mirror.wait_until_vacant(&one)).await.unwrap(); // it may take over its own earlier leadership
+    // It may take over its own earlier leadership.
+    soon(mirror.wait_until_vacant(&one)).await.unwrap();
     tokio::time::timeout(TTL / 2, mirror.wait_until_vacant(&other)).await.unwrap_err();
     soon(mirror.wait_until_vacant(&other)).await.unwrap(); // the leadership has expired
     // The owner of an unreadable claim is unknown.

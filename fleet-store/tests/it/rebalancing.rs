@@ -113,7 +113,7 @@ async fn refused_moves_do_not_update_the_rebalancing_request() {
     };
     let placed = leader.commit(&place("m-1", revision, None)).await.unwrap();
     let previous = soon(mirror.wait_for(placed)).await.unwrap().placement("a.service").cloned();
-    let balance = Some(RebalanceUpdate { seen: order.clone(), now: begun(&order) });
+    let balance = Some(RebalanceUpdate { previous: order.clone(), next: begun(&order) });
     let stale = previous.clone().map(|previous| Placement { machine: id("m-3"), ..previous });
     let stale = PlacementWrites { rebalance: balance.clone(), ..place("m-2", placed, stale) };
     let refused = leader.commit(&stale).await;

@@ -71,7 +71,8 @@ impl View {
     pub(in crate::mirror) fn relist(&self, listing: Listing) -> Self {
         let mut view = Self::new(self.layout.clone());
         view.requirements_cache = self.requirements_cache.clone();
-        view.affected = AffectedMachines::all(); // entries that are missing now may have affected any machine
+        // Entries that are missing now may have affected any machine.
+        view.affected = AffectedMachines::all();
         let GroupedEntries { records, contents, states, rest } =
             GroupedEntries::of(&view.layout, listing.entries);
         view.records = records.into_iter().collect();
@@ -83,7 +84,8 @@ impl View {
         view.load_states(states);
         // The changes include units with unreadable placements.
         view.assemble(&changes, listing.revision, Some(self));
-        view.scheduling_revision = listing.revision; // an entry that is missing now may have existed
+        // Entries that are missing now may have existed.
+        view.scheduling_revision = listing.revision;
         view.changed_results.clear();
         view.result_log = ResultLog::since_listing(listing.revision);
         view.delta_log = self.delta_log.clone();

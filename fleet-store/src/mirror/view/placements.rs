@@ -56,7 +56,8 @@ impl View {
             changes.units.insert(unit.clone());
         }
         if self.snapshot.fault(unit.as_str()).is_some() {
-            self.affected.add_all(); // for a machine that runs the unit it matters whether the unit is placed elsewhere
+            // Any machine may run the unit, and has to know whether it is placed elsewhere.
+            self.affected.add_all();
         }
         changes.placements.insert(unit);
         self.affected.add(machine);

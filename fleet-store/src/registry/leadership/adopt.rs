@@ -70,9 +70,9 @@ impl Leadership {
             .map_err(|source| RegistryError::Value { key: found.key.clone(), source })?
             .with_epoch_base(next);
         let raise = self.fence().put(found.key, encode_lineage(&lineage));
-        let mut placed = self.placed.lock().await;
-        self.step(&mut placed, raise).await?;
-        drop(placed);
+        let mut last_write = self.last_write.lock().await;
+        self.step(&mut last_write, raise).await?;
+        drop(last_write);
         self.epoch_base = next;
         Ok(())
     }
@@ -91,15 +91,15 @@ impl Leadership {
     /// [`RegistryError::Deposed`] when the leadership has ended; [`RegistryError::Conflict`] when a
     /// unit exists already. Units earlier in the list may be stored then.
     pub async fn adopt(&self, units: &[AdoptedUnit]) -> Result<(), RegistryError> {
-        let mut placed = self.placed.lock().await;
+        let mut last_write = self.last_write.lock().await;
         // In this term a unit of one of these names may have been placed and destroyed.
-        let latest = placed.map_or(self.elected, |placed| placed.max(self.elected));
+        let latest = last_write.map_or(self.elected, |last_write| last_write.max(self.elected));
         let epoch = Epoch(self.epoch_base + latest.0);
         let orphans = self.orphaned_placements(units).await?;
         let (mut rest, mut steps) = (units, 0);
         while !rest.is_empty() {
             let (taken, step) = self.adopt_batch(rest, &orphans, epoch);
-            self.step(&mut placed, step).await?;
+            self.step(&mut last_write, step).await?;
             rest = &rest[taken..];
             steps += 1;
             if steps % RENEW_EVERY == 0 {

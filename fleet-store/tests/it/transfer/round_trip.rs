@@ -77,7 +77,8 @@ proptest! {
             let target = registry();
             let report = import_file(&target, &written).await;
             prop_assert_eq!(report.created, units.len() as u64);
-            prop_assert_eq!(report.placements_kept, snapshot(&source).await.placements().len() as u64);
+            let placements = snapshot(&source).await.placements().len() as u64;
+            prop_assert_eq!(report.placements_kept, placements);
             prop_assert_eq!(report.mismatches, Some(Vec::new()));
             let again = file(&target).await;
             prop_assert_eq!(inner(&written), inner(&again));

@@ -151,6 +151,6 @@ fn invalid_dump_is_refused_with_a_remedy() {
     the file is neither an export nor the keys of a fleet v1: none of its 1 keys
       belongs to a unit of fleet, such as …/job/web.service/object
     the file is neither an export nor the keys of a fleet v1: it has the keys of
-      several clusters, /a/ and /b/: dump the keys of one
+      several clusters, /a/ and /b/: dump only one
     "#);
 }
