@@ -203,7 +203,7 @@ impl Session {
     ) -> Result<(), CliError> {
         let set = self.client.set_desired(name, desired).await;
         set.map_err(|error| match &error {
-            // This message comes from fleet v1, whose clients ignored the options of such a unit.
+            // The message is that of fleet v1: an upload without options needs a known unit.
             ClientError::Api { status: 409, message, .. } if message.starts_with(NO_UNIT) => {
                 CliError::failed(format!(
                     "{name} is no longer known: another client has destroyed it"

@@ -181,7 +181,7 @@ async fn new_units_do_not_make_rebalancing_look_cancelled() {
     282f949f...: 0 units now, 2 afterwards
     m1: 4 units now, 2 afterwards
     ---
-    Rebalancing has reached its limit; 2 more units could move
+    Rebalancing is complete; 2 more units could move
     ");
 }
 

@@ -73,7 +73,7 @@ async fn start(context: &mut Context, args: &RebalanceArgs) -> Result<(), CliErr
     let more = context.session.rebalance(&limits, true).await?.moves.len();
     let text = match more {
         0 => "Rebalancing is complete".to_owned(),
-        _ => format!("Rebalancing has reached its limit; {more} more units could move"),
+        _ => format!("Rebalancing is complete; {more} more units could move"),
     };
     context.progress.note(&text);
     Ok(())
