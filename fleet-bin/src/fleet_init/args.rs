@@ -20,7 +20,7 @@ use crate::fleetd::config::native;
 #[command(
     name = "fleet-init",
     version,
-    after_help = "Exit codes: 0 done, 1 could not be done or is wrong, 2 the command line is wrong."
+    after_help = "Exit codes: 0 done, 1 failed or files are wrong, 2 wrong command line."
 )]
 pub(crate) struct Cli {
     #[command(subcommand)]
@@ -41,7 +41,7 @@ pub(crate) enum Command {
     ///
     /// A wave waits only for the waves before it.
     Plan(PlanArgs),
-    /// Run the units of files, or those of this machine's fleetd, until told to end.
+    /// Run the units of files, or those of this machine's fleetd, until output to end.
     ///
     /// From files it runs what the goal needs. HUP reads them again.
     ///
@@ -75,8 +75,8 @@ pub(crate) enum Command {
     ///
     /// Stanzas go to standard output, losses to standard error. Scripts are read, never run. For
     /// example: fleet-init convert --from openrc /etc/init.d > converted.unit
-    #[command(after_help = "Exit codes: 0 nothing is lost, 1 it could not be done, \
-                            2 the command line is wrong, 3 something is lost.")]
+    #[command(after_help = "Exit codes: 0 nothing is lost, 1 failed, 2 wrong command line, \
+                            3 something is lost.")]
     Convert(ConvertArgs),
 }
 
@@ -217,17 +217,17 @@ pub(crate) struct ReloadArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct UnitArgs {
-    /// The unit, or a target that it provides.
+    /// Unit, or a target that it provides.
     #[arg(value_name = "UNIT")]
     pub(crate) unit: String,
     #[command(flatten)]
     pub(crate) socket: SocketArgs,
-    /// How results are printed.
+    /// Output format.
     #[arg(short, long, value_name = "FORMAT", default_value = "table")]
     pub(crate) output: Format,
 }
 
-/// How many units may be starting at once; nothing is no limit.
+/// Units that may be starting at a time; `None` for no limit.
 pub(crate) type Starting = Option<NonZeroU32>;
 
 fn starting(text: &str) -> Result<Starting, String> {
@@ -244,52 +244,52 @@ fn external(text: &str) -> Result<(UnitName, External), String> {
 
 fn time(text: &str) -> Result<Duration, String> {
     let time = parse_timespan(text).ok().and_then(Timespan::as_duration);
-    time.ok_or_else(|| "a time such as 30s or 2min is wanted".to_owned())
+    time.ok_or_else(|| "expected a time such as 30s or 2min".to_owned())
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct GraphArgs {
-    /// Files, or directories.
+    /// Files or directories.
     #[arg(value_name = "PATH", required = true)]
     pub(crate) paths: Vec<PathBuf>,
-    /// The target to draw as the goal, instead of that in init.conf.
+    /// Target to draw as the goal, instead of the one in init.conf.
     #[arg(long, value_name = "TARGET")]
     pub(crate) goal: Option<Target>,
-    /// What the picture is written in.
+    /// Output format.
     #[arg(short, long, value_name = "FORMAT", default_value = "dot")]
     pub(crate) output: Drawing,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct ConvertArgs {
-    /// Files, or directories.
+    /// Files or directories.
     #[arg(value_name = "PATH", required = true)]
     pub(crate) paths: Vec<PathBuf>,
-    /// Which init they are for.
+    /// The init that the files are for.
     #[arg(long, value_name = "INIT")]
     pub(crate) from: From,
-    /// How results are printed; for people, as a file of stanzas.
+    /// Output format; the table format is a file of stanzas.
     #[arg(short, long, value_name = "FORMAT", default_value = "table")]
     pub(crate) output: Format,
 }
 
-/// A language for pictures.
+/// Output format of a drawing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Drawing {
-    /// That of Graphviz.
+    /// Graphviz.
     Dot,
-    /// What browsers show.
+    /// SVG.
     Svg,
-    /// The units and what they depend on, in one JSON document.
+    /// Units and dependencies as one JSON document.
     Json,
 }
 
-/// An init that units are converted from.
+/// An init from which units are converted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum From {
-    /// Unit files of systemd, .service and .target.
+    /// systemd unit files, .service and .target.
     Systemd,
-    /// Service scripts of `OpenRC`.
+    /// `OpenRC` service scripts.
     Openrc,
     /// Init scripts with an LSB header.
     Sysv,

@@ -38,12 +38,12 @@ fn with_excerpt(finding: &Finding, excerpt: &str) -> String {
 /// Reports on standard error which files were read and skipped.
 fn tell(read: &Files) {
     let mut to = io::stderr();
-    for other in &read.others {
+    for other in &read.skipped {
         let name = other.display();
-        let text = if files::is_of_systemd(other) {
-            "passed over: it is a unit file of systemd, which fleet-init convert writes as stanzas"
+        let text = if files::is_systemd_unit(other) {
+            "skipped: a systemd unit file; fleet-init convert turns it into a stanza"
         } else {
-            "passed over: unit files end in .unit, and the settings are in init.conf"
+            "skipped: unit files end in .unit, and the settings are in init.conf"
         };
         let _unread = writeln!(to, "{name}: {text}").is_err();
     }

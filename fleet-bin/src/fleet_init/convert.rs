@@ -38,7 +38,7 @@ pub(super) fn run(args: &ConvertArgs) -> Result<(), CliError> {
     let mut converted = convert_with(origin, sources, &machine_specifiers());
     converted.notes.extend(found.losses);
     converted.notes.extend(found.drop_ins.values().map(|path| drop_in(path)));
-    tell(&converted, &found.others, args.output)?;
+    tell(&converted, &found.skipped, args.output)?;
     let losses = converted.notes.iter().filter(|it| it.severity == NoteSeverity::Loss).count();
     let lossy = match losses {
         0 => return Ok(()),
@@ -50,10 +50,10 @@ pub(super) fn run(args: &ConvertArgs) -> Result<(), CliError> {
 
 /// Prints the stanzas. Losses are records among them in machine formats, and otherwise go to
 /// standard error: the standard output of the table format is a file of stanzas.
-fn tell(converted: &Conversion, others: &[PathBuf], format: Format) -> Result<(), CliError> {
+fn tell(converted: &Conversion, skipped: &[PathBuf], format: Format) -> Result<(), CliError> {
     let mut to = io::stderr();
-    for other in others {
-        let text = "passed over: its name or its first line is none of such a unit";
+    for other in skipped {
+        let text = "skipped: neither its name nor its first line is that of such a unit";
         let _unread = writeln!(to, "{}: {text}", other.display()).is_err();
     }
     let mut output = Output::on_stdout(format);
@@ -83,7 +83,7 @@ struct Found {
     /// Links that give systemd units further names, with the unit's file.
     links: Vec<(String, PathBuf)>,
     /// Skipped names in directories.
-    others: Vec<PathBuf>,
+    skipped: Vec<PathBuf>,
     /// Unit names in directories that lead to no file.
     losses: Vec<ConversionNote>,
     /// Drop-in directories by canonical path, with their first spelling.
@@ -116,7 +116,7 @@ impl Found {
                 source.aliases.push(alias.clone());
             }
         }
-        Ok(files::once(std::mem::take(&mut self.sources), |source| Path::new(&source.path)))
+        Ok(files::deduplicated(std::mem::take(&mut self.sources), |source| Path::new(&source.path)))
     }
 
     fn read_directory(&mut self, path: &Path, from: From) -> Result<(), CliError> {
@@ -145,21 +145,20 @@ impl Found {
             } else if from == From::Systemd && is_drop_in(&path) {
                 self.add_drop_in(path);
             } else {
-                self.others.push(path);
+                self.skipped.push(path);
             }
         }
         Ok(())
     }
 
     /// Takes a unit name in a directory that is not a file: a mask or a broken link.
-    /// is lost.
     fn read_no_file(&mut self, path: &Path) -> Result<(), CliError> {
         if fs::canonicalize(path).is_ok_and(|file| file == Path::new("/dev/null")) {
             return self.read(path, From::Systemd);
         }
         let message = match path.is_symlink() {
-            true => "the unit is left out: the link leads to no file",
-            false => "the unit is left out: this is no file",
+            true => "the unit is left out: the link is broken",
+            false => "the unit is left out: not a file",
         };
         let help = "hand in the file that is meant; if it has another name, its stanza provides \
                     this one, too";
@@ -221,8 +220,8 @@ fn unit_name(path: &Path) -> Option<UnitName> {
 }
 
 fn drop_in(path: &Path) -> ConversionNote {
-    let message = "what is in this directory adds to a unit, and is not read";
-    loss(path, message, "write all of it into the unit file, as `systemctl cat` shows it")
+    let message = "drop-in directory: its files are not read";
+    loss(path, message, "merge them into the unit file, as `systemctl cat` shows them")
 }
 
 fn loss(path: &Path, message: &str, help: &str) -> ConversionNote {

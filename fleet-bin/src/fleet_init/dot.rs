@@ -10,16 +10,16 @@ use fleet_core::graph::{EdgeKind, Graph, InitState, InitUnit, Name, Settings, Ta
 use serde::Serialize;
 
 use super::args::{Drawing, GraphArgs};
-use super::asks::Edge;
 use super::files;
-use super::foretold::needed;
 use super::picture::{MOST, picture};
+use super::plan_text::needed;
+use super::protocol::Edge;
 use crate::fleetctl::error::CliError;
 
 /// Runs the command.
 pub(super) fn run(args: &GraphArgs) -> Result<(), CliError> {
     let read = files::read(&args.paths)?;
-    let (graph, goal) = read.whole(args.goal.as_ref())?;
+    let (graph, goal) = read.graph_and_goal(args.goal.as_ref())?;
     let settings = Settings { goal: goal.clone(), ..read.sources.settings().clone() };
     let cannot = |flaw| CliError::usage("the goal cannot be drawn").because(flaw);
     let system = InitState::new(graph.clone(), &settings).map_err(cannot)?;
@@ -52,8 +52,8 @@ fn document(
             .collect(),
     };
     let units = graph.units().map(unit).collect();
-    let whole = Document { goal: goal.map(Target::as_str), units };
-    let text = serde_json::to_string_pretty(&whole);
+    let graph_and_goal = Document { goal: goal.map(Target::as_str), units };
+    let text = serde_json::to_string_pretty(&graph_and_goal);
     let cannot = |error| CliError::failed("cannot write the graph").because(error);
     Ok(text.map_err(cannot)? + "\n")
 }
@@ -77,10 +77,8 @@ struct Node {
 }
 
 fn too_large() -> CliError {
-    let error = CliError::failed(format!(
-        "there are more than {MOST} units or dependencies, which no picture shows"
-    ));
-    error.help("draw some of the files alone, or write -o dot and have another program lay it out")
+    let error = CliError::failed(format!("more than {MOST} units or dependencies cannot be drawn"));
+    error.help("draw fewer files, or use -o dot and a layout program")
 }
 
 /// Writes each unit as a node and each dependency as an arrow. Unneeded units are grey.

@@ -1,4 +1,4 @@
-//! The files of a system on this computer.
+//! Reads the files of an init on this machine.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -15,67 +15,67 @@ use crate::findings::Finding;
 use crate::fleetctl::error::CliError;
 use crate::fleetctl::names::nearest;
 
-/// How many files that were passed over are named.
-const MOST_NAMES: usize = 4;
+/// Maximum number of skipped files named in a message.
+const MAX_NAMES: usize = 4;
 
-/// What was read of the files that a person named.
+/// Files that were read from the given paths.
 #[derive(Debug)]
 pub(crate) struct Files {
-    /// What they say.
+    /// The files with their stanzas and settings.
     pub(crate) sources: FileSet,
-    /// The graph of the units, if nothing is wrong.
+    /// The graph of the units; `None` if there are errors.
     pub(crate) graph: Option<Graph>,
-    /// Names in directories that were passed over.
-    pub(crate) others: Vec<PathBuf>,
+    /// Skipped names in directories.
+    pub(crate) skipped: Vec<PathBuf>,
 }
 
-/// How a file is read.
+/// Function that reads one file.
 type Reader = fn(&Path) -> Result<Vec<u8>, CliError>;
 
 /// Reads files and directories.
 ///
 /// # Errors
 ///
-/// One of them cannot be read.
+/// A file cannot be read.
 pub(crate) fn read(paths: &[PathBuf]) -> Result<Files, CliError> {
     read_by(paths, read_file)
 }
 
-/// Reads files and directories, none of which has to be waited for.
+/// Reads files and directories without blocking on pipes.
 ///
 /// # Errors
 ///
-/// One of them cannot be read, or is a pipe and the like.
+/// A file cannot be read or is not a regular file.
 pub(crate) fn read_regular(paths: &[PathBuf]) -> Result<Files, CliError> {
     read_by(paths, read_regular_file)
 }
 
 fn read_by(paths: &[PathBuf], read: Reader) -> Result<Files, CliError> {
-    let (mut files, mut others) = (Vec::new(), Vec::new());
+    let (mut files, mut skipped) = (Vec::new(), Vec::new());
     for path in paths {
         if path.is_dir() {
-            read_directory(path, read, &mut files, &mut others)?;
+            read_directory(path, read, &mut files, &mut skipped)?;
         } else {
             let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
             match FileRole::of(name) {
-                None if is_of_systemd(path) => return Err(of_systemd(path)),
+                None if is_systemd_unit(path) => return Err(systemd_unit_error(path)),
                 role => files.push(file(path, role.unwrap_or(FileRole::Units), read)?),
             }
         }
     }
-    Ok(Files { others, ..of(once(files, |file| Path::new(&file.name))) })
+    Ok(Files { skipped, ..of(deduplicated(files, |file| Path::new(&file.name))) })
 }
 
-/// What files say whose contents are known.
+/// Parses files whose contents are known.
 pub(crate) fn of(files: Vec<InitFile>) -> Files {
     let mut sources = FileSet::read(files);
     sources.check_programs(|program| is_executable(Path::new(program)));
     let graph = sources.graph();
-    Files { sources, graph, others: Vec::new() }
+    Files { sources, graph, skipped: Vec::new() }
 }
 
 impl Files {
-    /// All that is wrong or odd, each with the lines that show where.
+    /// Returns everything that is wrong or suspicious, each with the lines that show where.
     pub(crate) fn findings(&self) -> Vec<(Finding, String)> {
         let files = self.sources.files.iter().zip(&self.sources.diagnostics);
         let findings = files.flat_map(|(file, diagnostics)| {
@@ -95,20 +95,20 @@ impl Files {
         findings.collect()
     }
 
-    /// The graph and the goal, which may be named on the command line.
+    /// Returns the graph and the goal; `goal` overrides that of the files.
     ///
     /// # Errors
     ///
-    /// Something is wrong with the files, or there is no such goal.
-    pub(crate) fn whole(
+    /// The files have errors, or no unit provides the goal.
+    pub(crate) fn graph_and_goal(
         &self,
         goal: Option<&Target>,
     ) -> Result<(&Graph, Option<Target>), CliError> {
         let Some(graph) = &self.graph else {
             let findings = self.findings().into_iter().map(|(finding, _)| finding);
             let errors = findings.filter(|finding| finding.severity == Severity::Error);
-            let mut errors: Vec<CliError> = errors.map(|it| in_one(&it)).collect();
-            errors.insert(0, CliError::failed("the units are not fit for a graph"));
+            let mut errors: Vec<CliError> = errors.map(|it| error_of(&it)).collect();
+            errors.insert(0, CliError::failed("the units do not form a valid graph"));
             return Err(CliError::combined(errors).err().unwrap_or_else(|| CliError::failed("")));
         };
         if let Some(goal) = goal.filter(|goal| graph.provider(goal).is_none()) {
@@ -123,28 +123,28 @@ impl Files {
         Ok((graph, goal.cloned()))
     }
 
-    /// An error of which what was passed over may be the reason, with that.
-    pub(crate) fn with_others(&self, error: CliError) -> CliError {
-        let of_systemd: Vec<_> = self.others.iter().filter(|it| is_of_systemd(it)).collect();
-        if let Some(one) = of_systemd.first() {
+    /// Adds skipped files to an error that they may explain.
+    pub(crate) fn with_skipped(&self, error: CliError) -> CliError {
+        let systemd_unit_error: Vec<_> =
+            self.skipped.iter().filter(|it| is_systemd_unit(it)).collect();
+        if let Some(one) = systemd_unit_error.first() {
             let folder = one.parent().unwrap_or(one).display();
-            let help =
-                format!("`fleet-init convert --from systemd {folder}` writes them as stanzas");
-            let passed_over = in_short(&of_systemd);
-            return error.help(format!("passed over units of systemd: {passed_over}")).help(help);
+            let help = format!("convert them with `fleet-init convert --from systemd {folder}`");
+            let passed_over = abbreviated(&systemd_unit_error);
+            return error.help(format!("skipped systemd units: {passed_over}")).help(help);
         }
-        if self.others.is_empty() || !self.sources.stanzas.is_empty() {
+        if self.skipped.is_empty() || !self.sources.stanzas.is_empty() {
             return error;
         }
         error
-            .help(format!("passed over: {}", in_short(&self.others)))
+            .help(format!("skipped: {}", abbreviated(&self.skipped)))
             .help("unit files end in .unit, and the settings are in init.conf")
     }
 }
 
-/// Paths by name, as far as a person reads them.
-fn in_short<P: AsRef<Path>>(paths: &[P]) -> String {
-    let names = paths.iter().take(MOST_NAMES).map(|it| it.as_ref().display().to_string());
+/// Joins paths, up to a number that a person reads.
+fn abbreviated<P: AsRef<Path>>(paths: &[P]) -> String {
+    let names = paths.iter().take(MAX_NAMES).map(|it| it.as_ref().display().to_string());
     let names: Vec<String> = names.collect();
     match paths.len() - names.len() {
         0 => names.join(", "),
@@ -152,21 +152,21 @@ fn in_short<P: AsRef<Path>>(paths: &[P]) -> String {
     }
 }
 
-/// Whether a path is named as the unit files of systemd are.
-pub(super) fn is_of_systemd(path: &Path) -> bool {
+/// Whether a path has the name of a systemd unit file.
+pub(super) fn is_systemd_unit(path: &Path) -> bool {
     let name = path.file_name().and_then(|name| name.to_str());
     name.is_some_and(|name| UnitName::parse(name).is_ok())
 }
 
-fn of_systemd(path: &Path) -> CliError {
+fn systemd_unit_error(path: &Path) -> CliError {
     let path = path.display();
-    let error = CliError::usage(format!("{path} is a unit file of systemd, and not of fleet-init"));
+    let error = CliError::usage(format!("{path} is a systemd unit file, not one of fleet-init"));
     error
-        .help(format!("`fleet-init convert --from systemd {path}` writes it as stanzas"))
-        .help("`fleetctl verify` checks it for a fleet cluster, which runs it as it is")
+        .help(format!("convert it with `fleet-init convert --from systemd {path}`"))
+        .help("check it for a fleet cluster, which runs it as it is, with `fleetctl verify`")
 }
 
-fn in_one(finding: &Finding) -> CliError {
+fn error_of(finding: &Finding) -> CliError {
     let text = finding.to_string();
     let (message, help) = text.split_once("\nhelp: ").unwrap_or((&text, ""));
     CliError::failed(message).help(help)
@@ -176,7 +176,7 @@ fn read_directory(
     path: &Path,
     read: Reader,
     files: &mut Vec<InitFile>,
-    others: &mut Vec<PathBuf>,
+    skipped: &mut Vec<PathBuf>,
 ) -> Result<(), CliError> {
     let cannot = |error| CliError::failed(format!("cannot read {}", path.display())).because(error);
     for entry in fs::read_dir(path).map_err(cannot)? {
@@ -185,10 +185,10 @@ fn read_directory(
         match name.and_then(FileRole::of).filter(|_| !path.is_dir()) {
             Some(role) => files.push(file(&path, role, read)?),
             None if name.is_some_and(|name| name.starts_with('.')) => {}
-            None => others.push(path),
+            None => skipped.push(path),
         }
     }
-    others.sort();
+    skipped.sort();
     Ok(())
 }
 
@@ -196,23 +196,23 @@ fn file(path: &Path, role: FileRole, read: Reader) -> Result<InitFile, CliError>
     Ok(InitFile { name: path.display().to_string(), role, source: read(path)? })
 }
 
-/// The bytes of a file, and one more than there may be if there are too many: enough to be refused.
+/// Reads a file up to one byte more than the limit, which is enough to refuse it.
 ///
 /// # Errors
 ///
-/// It cannot be read, or might never end.
+/// The file cannot be read, or is a named pipe that might never end.
 pub(super) fn read_file(path: &Path) -> Result<Vec<u8>, CliError> {
     let cannot = |error| CliError::failed(format!("cannot read {}", path.display())).because(error);
-    // A pipe that a shell made for this command ends. One with a name need not even begin.
+    // A pipe that the shell made for this command ends; a named pipe may never begin.
     let is_of_shell = path.starts_with("/dev") || path.starts_with("/proc");
     if !is_of_shell && fs::metadata(path).map_err(cannot)?.file_type().is_fifo() {
-        let error = CliError::failed(format!("{} is a pipe and no file", path.display()));
+        let error = CliError::failed(format!("{} is a pipe, not a file", path.display()));
         return Err(error.help("name a file, or /dev/stdin"));
     }
     bytes_of(fs::File::open(path).map_err(cannot)?).map_err(cannot)
 }
 
-/// Like [`read_file`], of what is the same whenever it is read, and never waited for.
+/// Like [`read_file`], but only for regular files, and without blocking.
 fn read_regular_file(path: &Path) -> Result<Vec<u8>, CliError> {
     let cannot = |error| CliError::failed(format!("cannot read {}", path.display())).because(error);
     let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
@@ -220,8 +220,9 @@ fn read_regular_file(path: &Path) -> Result<Vec<u8>, CliError> {
     let file = fs::File::from(opened.map_err(|error| cannot(error.into()))?);
     if !file.metadata().map_err(cannot)?.is_file() {
         let path = path.display();
-        let error = CliError::failed(format!("{path} is no regular file, and is not read again"));
-        return Err(error.help("start it with a file or a directory that can be"));
+        let error =
+            CliError::failed(format!("{path} is not a regular file and cannot be reloaded"));
+        return Err(error.help("start fleet-init with a regular file or a directory"));
     }
     bytes_of(file).map_err(cannot)
 }
@@ -232,11 +233,11 @@ fn bytes_of(file: fs::File) -> io::Result<Vec<u8>> {
     Ok(source)
 }
 
-/// Files in the order of their names. One that was named twice, or in two spellings, is there once.
-pub(super) fn once<T>(mut files: Vec<T>, path: impl Fn(&T) -> &Path) -> Vec<T> {
+/// Sorts files by name and removes duplicates, including those in different spellings.
+pub(super) fn deduplicated<T>(mut files: Vec<T>, path: impl Fn(&T) -> &Path) -> Vec<T> {
     files.sort_by(|one, other| path(one).cmp(path(other)));
     let mut seen = BTreeSet::new();
-    // In a directory, a link to another file of it is a file of its own.
+    // A link in a directory to another file of it counts as a separate file.
     let spelt = |path: &Path| {
         let name = path.file_name().map(ToOwned::to_owned);
         let folder =
@@ -259,14 +260,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_serves_others_reads_no_pipe() {
+    fn a_reload_reads_no_pipe() {
         let (pipe, mut end) = io::pipe().unwrap();
         end.write_all(b"unit: a\ntype: virtual\nprovides: a\n").unwrap();
         drop(end);
         let path = PathBuf::from(format!("/proc/self/fd/{}", pipe.as_raw_fd()));
         let error = read_regular(std::slice::from_ref(&path)).unwrap_err().to_string();
-        assert!(error.contains("is no regular file"), "{error}");
-        // The shell's own pipes are read by who is there for nothing else.
+        assert!(error.contains("is not a regular file"), "{error}");
+        // One-shot commands may read the shell's pipes.
         assert_eq!(read(&[path]).unwrap().sources.stanzas.len(), 1);
     }
 }

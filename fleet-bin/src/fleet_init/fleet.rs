@@ -8,8 +8,8 @@ use serde::Serialize;
 use fleet_agent::remote::{RemoteConfig, RemoteManager};
 use fleet_agent::{ManagedUnit, ServiceManager as _, SystemClock};
 
-use super::asking::{Asking, PROGRAM};
-use super::asks::{Head, Unit};
+use super::client::{InitClient, PROGRAM};
+use super::protocol::{StatusHeader, Unit};
 use super::tree::tree_with;
 use crate::fleetctl::error::CliError;
 use crate::fleetctl::global_args::Format;
@@ -17,22 +17,22 @@ use crate::fleetctl::output::{Output, Record};
 use crate::fleetctl::table::{cell, painted};
 
 /// The units as fleetd sees them.
-pub(super) async fn open(init: &Asking) -> Result<Arc<RemoteManager>, CliError> {
+pub(super) async fn open(init: &InitClient) -> Result<Arc<RemoteManager>, CliError> {
     let config = RemoteConfig {
         socket: init.socket.clone(),
         directory: None,
         program: PROGRAM.to_owned(),
         clock: Arc::new(SystemClock::start()),
     };
-    let cannot = |error| CliError::failed("cannot ask of its units").because(error);
+    let cannot = |error| CliError::failed("cannot list its units").because(error);
     RemoteManager::open(config).await.map_err(cannot)
 }
 
 /// Prints the units as a tree, with fleetd's request and the reported state of each.
 pub(super) async fn tree(
-    init: &Asking,
+    init: &InitClient,
     format: Format,
-    head: &Head,
+    head: &StatusHeader,
     mut units: Vec<Unit>,
 ) -> Result<(), CliError> {
     let cannot = |error| CliError::failed("cannot list the units").because(error);
@@ -48,13 +48,13 @@ pub(super) async fn tree(
         ..Unit::default()
     }));
     units.sort_by(|one, other| one.unit.cmp(&other.unit));
-    let beside = |name: &str| match rows.get(name) {
+    let cell_of = |name: &str| match rows.get(name) {
         Some(row) => [row.asked, row.active, row.sub].map(str::to_owned).to_vec(),
         None => vec![cell(None::<String>); 3],
     };
     let mut output = Output::on_stdout(format);
     let columns = ["asked", "active", "sub"];
-    let table = tree_with(head, &units, &columns, &beside, output.colour());
+    let table = tree_with(head, &units, &columns, &cell_of, output.colour());
     let both = |unit| Both { unit, row: rows.get(unit.unit.as_str()) };
     output.list(&units.iter().map(both).collect::<Vec<_>>(), &table)
 }
@@ -75,7 +75,7 @@ impl Record for Both<'_> {
 }
 
 /// Lists the units of an earlier version, whose responses have no graph.
-pub(super) async fn status(init: &Asking, format: Format) -> Result<(), CliError> {
+pub(super) async fn status(init: &InitClient, format: Format) -> Result<(), CliError> {
     let cannot = |error| CliError::failed("cannot list the units").because(error);
     let units = open(init).await?.list().await.map_err(cannot)?;
     let rows: Vec<Row> = units.iter().map(Row::new).collect();

@@ -90,10 +90,10 @@ fn rows(columns: &[usize], edges: &[(usize, usize)]) -> (Vec<Spot>, Vec<usize>) 
     for (at, column) in columns.iter().enumerate() {
         order.entry(*column).or_default().push(at);
     }
-    let mut beside: Vec<Vec<usize>> = vec![Vec::new(); columns.len()];
+    let mut neighbours: Vec<Vec<usize>> = vec![Vec::new(); columns.len()];
     for (from, to) in edges.iter().filter(|(from, to)| columns[*from] != columns[*to]) {
-        beside[*from].push(*to);
-        beside[*to].push(*from);
+        neighbours[*from].push(*to);
+        neighbours[*to].push(*from);
     }
     let mut row = numbered(&order, columns.len());
     let mut best = (length(edges, &row), row.clone());
@@ -108,7 +108,7 @@ fn rows(columns: &[usize], edges: &[(usize, usize)]) -> (Vec<Spot>, Vec<usize>) 
             let is_behind = |at: &&usize| (columns[**at] < column) == to_right;
             let centre = |at: &usize| {
                 let behind: Vec<usize> =
-                    beside[*at].iter().filter(is_behind).map(|other| row[*other]).collect();
+                    neighbours[*at].iter().filter(is_behind).map(|other| row[*other]).collect();
                 // In thousandths, so that all machines give the same result.
                 let sum = 1000 * behind.iter().sum::<usize>();
                 sum.checked_div(behind.len()).unwrap_or(1000 * row[*at])
@@ -168,12 +168,12 @@ mod tests {
         ] {
             let layers = layers(nodes, &arrows(text));
             let spot = |it: &Spot| format!("{}.{}", it.column, it.row);
-            let mut told: Vec<String> = layers.nodes.iter().map(spot).collect();
+            let mut output: Vec<String> = layers.nodes.iter().map(spot).collect();
             let bends: Vec<String> = layers.bends.iter().flatten().map(spot).collect();
             if !bends.is_empty() {
-                told.push(format!(": {}", bends.join(" ")));
+                output.push(format!(": {}", bends.join(" ")));
             }
-            assert_eq!(told.join(" "), expected, "{text}");
+            assert_eq!(output.join(" "), expected, "{text}");
         }
     }
 

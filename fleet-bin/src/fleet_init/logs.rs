@@ -8,9 +8,9 @@ use fleet_unitfile::UnitName;
 use serde::Serialize;
 
 use super::args::LogsArgs;
-use super::asking::{Asking, NoAnswer, ask, no_answer, read};
-use super::asks::Ask;
+use super::client::{InitClient, NoResponse, no_response, read, request};
 use super::fleet;
+use super::protocol::Request;
 use crate::fleetctl::error::CliError;
 use crate::fleetctl::global_args::Format;
 use crate::fleetctl::output::{Output, Record};
@@ -18,13 +18,13 @@ use crate::fleetctl::output::{Output, Record};
 /// Runs the command.
 pub(super) fn run(args: &LogsArgs) -> Result<(), CliError> {
     if args.follow && args.output == Format::Json {
-        let error = CliError::usage("what is followed never becomes one JSON document");
-        return Err(error.help("write -o jsonl: a document for each line"));
+        let error = CliError::usage("-o json needs an end, which --follow does not have");
+        return Err(error.help("use -o jsonl: one document per line"));
     }
     let mut output = Output::on_stdout(args.output);
-    ask(&args.socket, async |init| match of_files(init, args, &mut output).await {
-        Err(NoAnswer::RunsForFleet) => of_fleet(init, args, &mut output).await,
-        Err(NoAnswer::Because(error)) => Err(error),
+    request(&args.socket, async |init| match of_files(init, args, &mut output).await {
+        Err(NoResponse::RunsForFleet) => of_fleet(init, args, &mut output).await,
+        Err(NoResponse::Because(error)) => Err(error),
         Ok(()) => Ok(()),
     })?;
     output.finish()
@@ -32,24 +32,24 @@ pub(super) fn run(args: &LogsArgs) -> Result<(), CliError> {
 
 type Out = Output<io::Stdout>;
 
-async fn of_files(init: &Asking, args: &LogsArgs, out: &mut Out) -> Result<(), NoAnswer> {
+async fn of_files(init: &InitClient, args: &LogsArgs, out: &mut Out) -> Result<(), NoResponse> {
     let (unit, lines, follow) = (args.unit.clone(), args.lines, args.follow);
     let since = since(args).map(Timestamp::as_millis);
-    let mut answer = init.begin(Ask::Logs { unit, lines, since, follow })?;
+    let mut answer = init.begin(Request::Logs { unit, lines, since, follow })?;
     loop {
         // A followed log may be silent without limit.
         let next = match follow {
-            true => answer.next().await.map_err(no_answer)?,
+            true => answer.next().await.map_err(no_response)?,
             false => init.next(&mut answer).await?,
         };
         let Some(item) = next else { return Ok(()) };
-        let lines: Vec<String> = read(item).map_err(NoAnswer::Because)?;
+        let lines: Vec<String> = read(item).map_err(NoResponse::Because)?;
         let printed = lines.iter().try_for_each(|line| print(line, args, out));
-        printed.map_err(NoAnswer::Because)?;
+        printed.map_err(NoResponse::Because)?;
     }
 }
 
-async fn of_fleet(init: &Asking, args: &LogsArgs, out: &mut Out) -> Result<(), CliError> {
+async fn of_fleet(init: &InitClient, args: &LogsArgs, out: &mut Out) -> Result<(), CliError> {
     let unit = UnitName::parse(&args.unit)
         .map_err(|error| CliError::usage("not a valid unit name").because(error))?;
     let query = JournalQuery { lines: args.lines, since: since(args), follow: args.follow };

@@ -14,33 +14,33 @@
 //! | socket and directories | `paths` |
 //! | client commands | `client`, `status`, `tree`, `fleet`, `logs`, `verbs` |
 
-mod answers;
 mod args;
-mod asking;
-mod asks;
 mod check;
+mod client;
 mod convert;
-mod defects;
 mod dot;
-mod ending;
 mod files;
 mod fleet;
-mod foretold;
 mod layers;
 mod logs;
-mod origin;
 mod orphans;
+mod panic_hook;
+mod paths;
 mod picture;
-mod places;
+mod pid1;
 mod plan;
+mod plan_text;
+mod protocol;
 mod run;
-mod shown;
+mod server;
+mod shutdown;
+mod sources;
 mod status;
+mod status_text;
 mod tree;
 mod verbs;
-mod warden;
 
-pub(crate) use shown::brief;
+pub(crate) use status_text::format_duration;
 
 use std::ffi::OsString;
 use std::io;
@@ -95,11 +95,11 @@ fn execute(cli: Cli) -> ExitCode {
         Some(Command::Restart(args)) => verbs::restart(&args),
         Some(Command::ResetFailed(args)) => verbs::reset_failed(&args),
     };
-    settle(done)
+    exit_with(done)
 }
 
 /// Prints an error and returns the exit code.
-fn settle(result: Result<(), CliError>) -> ExitCode {
+fn exit_with(result: Result<(), CliError>) -> ExitCode {
     ExitCode::from(exit_of(result).code())
 }
 

@@ -34,7 +34,7 @@ pub(super) async fn end(
         tokio::select! {
             _ = ends.recv() => {}
             () = clock.sleep_until(deadline) => {
-                tracing::warn!("processes are left that nothing can end");
+                tracing::warn!("SIGKILL did not end all processes");
                 return Ok(());
             }
         }

@@ -6,39 +6,39 @@ use fleet_core::Timestamp;
 use fleet_core::graph::{InitState, Observation, Settings};
 
 use super::args::PlanArgs;
-use super::asking::{Asking, NoAnswer, ask_if_there, read};
-use super::asks::{Ask, Given, Goals, Planned, Source};
+use super::client::{InitClient, NoResponse, read, request_if_running};
 use super::files::{self, Files};
-use super::{foretold, places};
+use super::protocol::{PlanFiles, PlannedUnit, Request, SourceFile, Targets};
+use super::{paths, plan_text};
 use crate::fleetctl::error::CliError;
 use crate::fleetctl::output::Output;
 use crate::fleetctl::table::{cell, layout};
 
 /// Maximum number of units named in a cell.
-const MOST_NAMES: usize = 4;
+const MAX_NAMES: usize = 4;
 
 /// Runs the command.
 pub(super) fn run(args: &PlanArgs) -> Result<(), CliError> {
     // Read only once, since a pipe is empty the second time.
     let given = (!args.paths.is_empty()).then(|| files::read(&args.paths)).transpose()?;
     let given = given.as_ref();
-    let (told, (goals, rows)) = planned(args, given).map_err(|error| match given {
-        Some(given) => given.with_others(error),
+    let (output, (goals, rows)) = planned(args, given).map_err(|error| match given {
+        Some(given) => given.with_skipped(error),
         None => error,
     })?;
-    tell(&told, &goals, &rows);
+    tell(&output, &goals, &rows);
     let cells: Vec<Vec<String>> = rows.iter().map(cells).collect();
     let table = layout(&["action", "wave", "unit", "type", "after", "why"], true, &cells);
     Output::on_stdout(args.output).list(&rows, &table)
 }
 
-type Plan = (Goals, Vec<Planned>);
+type Plan = (Targets, Vec<PlannedUnit>);
 
 /// A plan with its point of comparison.
 fn planned(args: &PlanArgs, given: Option<&Files>) -> Result<(String, Plan), CliError> {
     let running = if args.from_nothing { None } else { of_running(args, given)? };
     Ok(match running {
-        Some(Ok(found)) => ("compared with what runs".to_owned(), found),
+        Some(Ok(found)) => ("compared with the running units".to_owned(), found),
         Some(Err(why)) => (format!("planned from nothing: {why}"), from_nothing(args, given)?),
         None => ("planned from nothing".to_owned(), from_nothing(args, given)?),
     })
@@ -49,36 +49,36 @@ fn of_running(
     args: &PlanArgs,
     given: Option<&Files>,
 ) -> Result<Option<Result<Plan, String>>, CliError> {
-    let ask = Ask::Plan {
-        files: given.map_or(Ok(Given::Own), sent)?,
+    let ask = Request::Plan {
+        files: given.map_or(Ok(PlanFiles::Own), sent)?,
         goal: args.goal.as_ref().map(ToString::to_string),
-        beside: args.with.iter().map(ToString::to_string).collect(),
+        extra_targets: args.with.iter().map(ToString::to_string).collect(),
     };
-    let found = ask_if_there(&args.socket, async |init| match answer(init, ask).await {
+    let found = request_if_running(&args.socket, async |init| match answer(init, ask).await {
         Ok(plan) => Ok(Ok(plan)),
-        Err(NoAnswer::RunsForFleet) if !args.paths.is_empty() => {
+        Err(NoResponse::RunsForFleet) if !args.paths.is_empty() => {
             Ok(Err(format!("the fleet-init at {} runs the units of fleetd", init.socket.display())))
         }
         Err(error) => Err(error.into_error()),
     })?;
-    let socket = places::socket(args.socket.socket.as_deref());
+    let socket = paths::socket(args.socket.socket.as_deref());
     let nobody = || format!("no fleet-init listens at {}", socket.display());
     Ok(Some(found.unwrap_or_else(|| Err(nobody()))))
 }
 
 /// The files as sent in the request, if they have no errors.
-fn sent(given: &Files) -> Result<Given, CliError> {
-    given.whole(None)?;
-    Ok(Given::These(given.sources.files.iter().map(Source::of).collect()))
+fn sent(given: &Files) -> Result<PlanFiles, CliError> {
+    given.graph_and_goal(None)?;
+    Ok(PlanFiles::Given(given.sources.files.iter().map(SourceFile::of).collect()))
 }
 
-async fn answer(init: &Asking, ask: Ask) -> Result<Plan, NoAnswer> {
+async fn answer(init: &InitClient, ask: Request) -> Result<Plan, NoResponse> {
     let mut answer = init.begin(ask)?;
     let (mut goals, mut rows) = (None, Vec::new());
     while let Some(item) = init.next(&mut answer).await? {
         match goals {
-            None => goals = Some(read(item).map_err(NoAnswer::Because)?),
-            Some(_) => rows.extend(read::<Vec<Planned>>(item).map_err(NoAnswer::Because)?),
+            None => goals = Some(read(item).map_err(NoResponse::Because)?),
+            Some(_) => rows.extend(read::<Vec<PlannedUnit>>(item).map_err(NoResponse::Because)?),
         }
     }
     Ok((goals.unwrap_or_default(), rows))
@@ -89,22 +89,22 @@ fn from_nothing(args: &PlanArgs, given: Option<&Files>) -> Result<Plan, CliError
         let error = CliError::usage("there is nothing to plan");
         return Err(error.help("name files, or start a fleet-init with `fleet-init run`"));
     };
-    let (graph, goal) = read.whole(args.goal.as_ref())?;
+    let (graph, goal) = read.graph_and_goal(args.goal.as_ref())?;
     if goal.is_none() {
         let error = CliError::usage("there is no goal to plan for");
-        return Err(error.help("name one by --goal TARGET, or write `goal: TARGET` in init.conf"));
+        return Err(error.help("name one with --goal TARGET, or write `goal: TARGET` in init.conf"));
     }
     let now = Timestamp::from_millis(0);
     let settings = Settings { goal: goal.clone(), ..read.sources.settings().clone() };
     let system = InitState::restore(graph.clone(), &settings, Observation::default());
-    let cannot = |flaw| CliError::usage("it cannot be planned for").because(flaw);
+    let cannot = |flaw| CliError::usage("cannot plan for it").because(flaw);
     let mut system = system.map_err(cannot)?;
     system.set_goal(goal, args.with.iter().cloned().collect(), now).map_err(cannot)?;
-    Ok(foretold::foretell(None, system, now))
+    Ok(plan_text::describe_plan(None, system, now))
 }
 
 /// Reports on standard error what was planned.
-fn tell(what: &str, goals: &Goals, rows: &[Planned]) {
+fn tell(what: &str, goals: &Targets, rows: &[PlannedUnit]) {
     let words = [("restart", "restarted"), ("stop", "stopped"), ("start", "started")];
     let counted = words.into_iter().filter_map(|(action, word)| {
         let count = rows.iter().filter(|row| row.action == action).count();
@@ -114,29 +114,29 @@ fn tell(what: &str, goals: &Goals, rows: &[Planned]) {
     let counted =
         if counted.is_empty() { "nothing would change".into() } else { counted.join(", ") };
     let goal = goals.goal.as_deref().unwrap_or("nothing");
-    let beside = match goals.beside.as_slice() {
+    let extra_targets = match goals.extra_targets.as_slice() {
         [] => String::new(),
-        beside => format!(" and {}", beside.join(", ")),
+        extra_targets => format!(" and {}", extra_targets.join(", ")),
     };
-    let text = format!("{what}\nfor {goal}{beside}: {counted}");
+    let text = format!("{what}\nfor {goal}{extra_targets}: {counted}");
     let _unread = writeln!(io::stderr(), "{text}").is_err();
 }
 
-fn cells(row: &Planned) -> Vec<String> {
+fn cells(row: &PlannedUnit) -> Vec<String> {
     let waves = [row.stop_wave, row.wave].into_iter().flatten().map(|wave| wave.to_string());
     vec![
         row.action.clone(),
         cell(Some(waves.collect::<Vec<_>>().join(", "))),
         row.unit.clone(),
         row.kind.clone(),
-        cell(Some(in_short(row))),
+        cell(Some(abbreviated(row))),
         cell(Some(row.why.clone())),
     ]
 }
 
-fn in_short(row: &Planned) -> String {
-    let names = row.after.iter().take(MOST_NAMES).map(|edge| edge.unit.as_str());
+fn abbreviated(row: &PlannedUnit) -> String {
+    let names = row.after.iter().take(MAX_NAMES).map(|edge| edge.unit.as_str());
     let text = names.collect::<Vec<_>>().join(", ");
-    let more = row.after.len().saturating_sub(MOST_NAMES);
+    let more = row.after.len().saturating_sub(MAX_NAMES);
     if more == 0 { text } else { format!("{text} and {more} more") }
 }

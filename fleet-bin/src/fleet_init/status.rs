@@ -3,8 +3,8 @@
 use std::io::{self, Write as _};
 
 use super::args::StatusArgs;
-use super::asking::{Asking, NoAnswer, ask, read};
-use super::asks::{Ask, Head, Unit};
+use super::client::{InitClient, NoResponse, read, request};
+use super::protocol::{Request, StatusHeader, Unit};
 use super::{fleet, tree};
 use crate::fleetctl::error::CliError;
 use crate::fleetctl::global_args::Format;
@@ -12,9 +12,9 @@ use crate::fleetctl::output::Output;
 
 /// Runs the command.
 pub(super) fn run(args: &StatusArgs) -> Result<(), CliError> {
-    ask(&args.socket, async |init| match of_files(init).await {
-        Err(NoAnswer::RunsForFleet) => fleet::status(init, args.output).await,
-        Err(NoAnswer::Because(error)) => Err(error),
+    request(&args.socket, async |init| match of_files(init).await {
+        Err(NoResponse::RunsForFleet) => fleet::status(init, args.output).await,
+        Err(NoResponse::Because(error)) => Err(error),
         Ok((head, units)) if head.fleet => {
             tell(&head);
             fleet::tree(init, args.output, &head, units).await
@@ -31,29 +31,31 @@ pub(super) fn run(args: &StatusArgs) -> Result<(), CliError> {
     })
 }
 
-async fn of_files(init: &Asking) -> Result<(Head, Vec<Unit>), NoAnswer> {
-    let mut answer = init.begin(Ask::Status)?;
+async fn of_files(init: &InitClient) -> Result<(StatusHeader, Vec<Unit>), NoResponse> {
+    let mut answer = init.begin(Request::Status)?;
     let (mut head, mut units) = (None, Vec::new());
     while let Some(item) = init.next(&mut answer).await? {
         match head {
-            None => head = Some(read(item).map_err(NoAnswer::Because)?),
-            Some(_) => units.extend(read::<Vec<Unit>>(item).map_err(NoAnswer::Because)?),
+            None => head = Some(read(item).map_err(NoResponse::Because)?),
+            Some(_) => units.extend(read::<Vec<Unit>>(item).map_err(NoResponse::Because)?),
         }
     }
     Ok((head.unwrap_or_default(), units))
 }
 
 /// Reports on standard error what does not concern a single unit.
-fn tell(head: &Head) {
+fn tell(head: &StatusHeader) {
     let mut to = io::stderr();
     let tracking = match &head.weak {
-        None => "processes are found by their control groups".to_owned(),
+        None => "processes are tracked by control groups".to_owned(),
         Some(why) => {
-            format!("processes that leave their group, parent and environment are not found: {why}")
+            format!(
+                "processes that leave their group, parent and environment are not tracked: {why}"
+            )
         }
     };
     let _unread = writeln!(to, "{tracking}").is_err();
     if head.goal.is_none() && !head.fleet {
-        let _unread = writeln!(to, "there is no goal, so nothing is needed").is_err();
+        let _unread = writeln!(to, "no goal, so nothing is needed").is_err();
     }
 }

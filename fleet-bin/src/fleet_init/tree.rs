@@ -2,8 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use super::asks::{Head, Unit};
-use super::shown::brief;
+use super::protocol::{StatusHeader, Unit};
+use super::status_text::format_duration;
 use crate::fleetctl::colour::Colour;
 use crate::fleetctl::table::{cell, painted};
 
@@ -11,31 +11,31 @@ use crate::fleetctl::table::{cell, painted};
 /// chain would be as wide as the chain is long.
 const DEEPEST: usize = 40;
 
-/// Cells shown beside each unit, by unit name.
+/// Cells shown extra_targets each unit, by unit name.
 pub(super) type Beside<'a> = &'a dyn Fn(&str) -> Vec<String>;
 
 /// Returns the trees of the goal and the extra targets, then the units that are not needed.
-pub(super) fn tree(head: &Head, units: &[Unit], colour: Colour) -> String {
+pub(super) fn tree(head: &StatusHeader, units: &[Unit], colour: Colour) -> String {
     tree_with(head, units, &[], &|_| Vec::new(), colour)
 }
 
 /// Like `tree`, with additional columns of one cell per unit.
 pub(super) fn tree_with(
-    head: &Head,
+    head: &StatusHeader,
     units: &[Unit],
     columns: &[&str],
-    beside: Beside<'_>,
+    extra_targets: Beside<'_>,
     colour: Colour,
 ) -> String {
     let mut tree = Tree {
-        beside,
+        extra_targets,
         more: columns.len(),
         by_name: units.iter().map(|unit| (unit.unit.as_str(), unit)).collect(),
         seen: BTreeSet::new(),
         rows: Vec::new(),
     };
     let provider = |target: &String| units.iter().find(|unit| unit.provides.contains(target));
-    for root in head.goal.iter().chain(&head.beside).filter_map(provider) {
+    for root in head.goal.iter().chain(&head.extra_targets).filter_map(provider) {
         tree.add_all(root);
     }
     let rest: Vec<&Unit> =
@@ -49,7 +49,7 @@ pub(super) fn tree_with(
 }
 
 struct Tree<'a> {
-    beside: Beside<'a>,
+    extra_targets: Beside<'a>,
     /// Number of additional columns.
     more: usize,
     by_name: BTreeMap<&'a str, &'a Unit>,
@@ -116,10 +116,10 @@ impl<'a> Tree<'a> {
         };
         let off = ["disabled", "masked", "waiting"].contains(&unit.state.as_str());
         let mut row = vec![format!("{lead}{}{}", unit.unit, of(kind))];
-        row.extend((self.beside)(&unit.unit));
+        row.extend((self.extra_targets)(&unit.unit));
         row.extend([
             state,
-            cell(unit.milliseconds.filter(|_| !off).map(brief)),
+            cell(unit.milliseconds.filter(|_| !off).map(format_duration)),
             cell(unit.main_pid.map(|pid| pid.to_string())),
             cell(Some(self.why(unit))),
         ]);
@@ -129,10 +129,10 @@ impl<'a> Tree<'a> {
     fn why(&self, unit: &Unit) -> String {
         let (up, down): (Vec<&str>, Vec<&str>) =
             unit.degraded_by.iter().map(String::as_str).partition(|it| self.is_degraded(unit, it));
-        let down = (!down.is_empty()).then(|| format!("does without {}", down.join(", ")));
-        let up = (!up.is_empty()).then(|| format!("with {} degraded", up.join(", ")));
+        let down = (!down.is_empty()).then(|| format!("without {}", down.join(", ")));
+        let up = (!up.is_empty()).then(|| format!("degraded: {}", up.join(", ")));
         let coincidental = (!unit.coincidental.is_empty())
-            .then(|| format!("nobody needs {}", unit.coincidental.join(", ")));
+            .then(|| format!("not needed: {}", unit.coincidental.join(", ")));
         let status = unit.status.as_ref().map(|status| format!("says: {status}"));
         let parts = [unit.reason.clone(), down, up, coincidental, status];
         parts.into_iter().flatten().collect::<Vec<_>>().join("; ")
@@ -152,7 +152,7 @@ fn of(kind: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::asks::Edge;
+    use super::super::protocol::Edge;
     use super::*;
 
     fn unit(name: &str, state: &str, depends: &[(&str, &str)]) -> Unit {
@@ -169,8 +169,8 @@ mod tests {
 
     /// Regression: a dependent of an active, degraded unit was described as doing without it.
     #[test]
-    fn nobody_does_without_what_is_only_degraded() {
-        let head = Head { goal: Some("home".into()), ..Head::default() };
+    fn a_degraded_dependency_is_not_described_as_missing() {
+        let head = StatusHeader { goal: Some("home".into()), ..StatusHeader::default() };
         let by = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
         let units = [
             Unit {
@@ -180,17 +180,17 @@ mod tests {
             Unit { degraded_by: by(&["bot"]), ..unit("web", "running", &[("waits-for", "bot")]) },
             unit("bot", "failed", &[]),
         ];
-        let told = tree(&head, &units, Colour::Off);
-        assert!(told.contains("does without bot; with web degraded"), "{told}");
+        let output = tree(&head, &units, Colour::Off);
+        assert!(output.contains("without bot; degraded: web"), "{output}");
     }
 
     #[test]
     fn a_goal_stands_above_what_it_needs_and_what_nobody_needs_below() {
-        let head = Head { goal: Some("home".into()), ..Head::default() };
+        let head = StatusHeader { goal: Some("home".into()), ..StatusHeader::default() };
         let running =
             Unit { main_pid: Some(7), milliseconds: Some(61_000), ..unit("dns", "running", &[]) };
         let failed = Unit {
-            reason: Some("exit 3; tried again in 2s".to_owned()),
+            reason: Some("exit 3; retry in 2s".to_owned()),
             ..unit("bot", "failed", &[("depends-ms", "net"), ("after", "old")])
         };
         let degraded = Unit {
@@ -207,8 +207,8 @@ mod tests {
         ];
         insta::assert_snapshot!(tree(&head, &units, Colour::Off).replace('\t', "→"), @"
         UNIT→→→→→STATE→→→FOR→PID→WHY
-        home→→→→→running, degraded→0s→-→does without bot
-        ├─bot (waits-for)→→→failed→→→0s→-→exit 3; tried again in 2s
+        home→→→→→running, degraded→0s→-→without bot
+        ├─bot (waits-for)→→→failed→→→0s→-→exit 3; retry in 2s
         │ └─net (depends-ms)→→→exited→→→0s→-→-
         │   └─dns (depends-on)→→→running→→→1min 1s→7→-
         └─mail (waits-for)→→→waiting→→→-→-→-
@@ -223,7 +223,7 @@ mod tests {
             99 => unit(&name(at), "running", &[]),
             _ => unit(&name(at), "running", &[("depends-on", &name(at + 1))]),
         };
-        let head = Head { goal: Some(name(0)), ..Head::default() };
+        let head = StatusHeader { goal: Some(name(0)), ..StatusHeader::default() };
         let units: Vec<Unit> = (0..100).map(link).collect();
         let shown = tree(&head, &units, Colour::Off);
         let rows: Vec<&str> = shown.lines().map(|row| row.split('\t').next().unwrap()).collect();

@@ -5,8 +5,8 @@ use std::io::{self, Write as _};
 use serde::Serialize;
 
 use super::args::{ReloadArgs, SetTargetArgs, SocketArgs, UnitArgs};
-use super::asking::{ask, read};
-use super::asks::{Ask, Goals};
+use super::client::{read, request};
+use super::protocol::{Request, Targets};
 use crate::fleetctl::error::CliError;
 use crate::fleetctl::global_args::Format;
 use crate::fleetctl::output::{Output, Record};
@@ -14,23 +14,23 @@ use crate::fleetctl::output::{Output, Record};
 /// Runs `set-target`.
 pub(super) fn set_target(args: &SetTargetArgs) -> Result<(), CliError> {
     let goal = args.goal.to_string();
-    let beside = args.with.iter().map(ToString::to_string).collect();
-    change(&args.socket, Ask::SetTarget { goal, beside }, args.output)
+    let extra_targets = args.with.iter().map(ToString::to_string).collect();
+    change(&args.socket, Request::SetTarget { goal, extra_targets }, args.output)
 }
 
 /// Runs `reload`.
 pub(super) fn reload(args: &ReloadArgs) -> Result<(), CliError> {
     let Some(unit) = args.unit.clone() else {
-        return change(&args.socket, Ask::Reload, args.output);
+        return change(&args.socket, Request::Reload, args.output);
     };
-    let ask_it = Ask::ReloadUnit { unit: unit.clone() };
-    ask(&args.socket, async |init| init.all(ask_it).await)?;
+    let ask_it = Request::ReloadUnit { unit: unit.clone() };
+    request(&args.socket, async |init| init.all(ask_it).await)?;
     one(&Reloaded { unit: &unit, reloads: true }, args.output)
 }
 
 /// Runs `restart`.
 pub(super) fn restart(args: &UnitArgs) -> Result<(), CliError> {
-    let restarted = whether(args, Ask::Restart { unit: args.unit.clone() })?;
+    let restarted = whether(args, Request::Restart { unit: args.unit.clone() })?;
     if !restarted {
         let text = "is neither starting nor active";
         let _unread = writeln!(io::stderr(), "{} {text}", args.unit).is_err();
@@ -39,15 +39,15 @@ pub(super) fn restart(args: &UnitArgs) -> Result<(), CliError> {
 }
 
 /// Sends a change and prints the new targets.
-fn change(socket: &SocketArgs, what: Ask, format: Format) -> Result<(), CliError> {
-    let items = ask(socket, async |init| init.all(what).await)?;
-    let goals = items.into_iter().next().map(read::<Goals>).transpose()?;
+fn change(socket: &SocketArgs, what: Request, format: Format) -> Result<(), CliError> {
+    let items = request(socket, async |init| init.all(what).await)?;
+    let goals = items.into_iter().next().map(read::<Targets>).transpose()?;
     one(&goals.unwrap_or_default(), format)
 }
 
 /// Runs `reset-failed`.
 pub(super) fn reset_failed(args: &UnitArgs) -> Result<(), CliError> {
-    let reset = whether(args, Ask::ResetFailed { unit: args.unit.clone() })?;
+    let reset = whether(args, Request::ResetFailed { unit: args.unit.clone() })?;
     if !reset {
         let _unread =
             writeln!(io::stderr(), "{} has neither failed nor completed", args.unit).is_err();
@@ -56,8 +56,8 @@ pub(super) fn reset_failed(args: &UnitArgs) -> Result<(), CliError> {
 }
 
 /// Sends an action for a unit and prints whether it had an effect.
-fn whether(args: &UnitArgs, what: Ask) -> Result<bool, CliError> {
-    let items = ask(&args.socket, async |init| init.all(what).await)?;
+fn whether(args: &UnitArgs, what: Request) -> Result<bool, CliError> {
+    let items = request(&args.socket, async |init| init.all(what).await)?;
     Ok(items.into_iter().next().map(read::<bool>).transpose()?.unwrap_or(true))
 }
 

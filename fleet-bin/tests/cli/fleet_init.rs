@@ -64,7 +64,7 @@ fn a_sound_system_is_checked() {
     assert!(told.starts_with("exit 0\nhome/home.unit:3:7: warning: "), "{told}");
     assert!(told.contains("`/usr/bin/maddy` is not an executable file here [W05]"), "{told}");
     assert!(told.ends_with("ok: 7 units\n"), "{told}");
-    assert!(told.contains("home/README: passed over"), "{told}");
+    assert!(told.contains("home/README: skipped"), "{told}");
     assert!(!told.contains(".hidden"), "{told}");
 }
 
@@ -77,10 +77,10 @@ fn a_unit_file_of_systemd_is_told_apart() {
     ---
     fleet-init: web.service is a unit file of systemd, and not of fleet-init
     help: `fleet-init convert --from systemd web.service` writes it as stanzas
-    help: `fleetctl verify` checks it for a fleet cluster, which runs it as it is
+    help: check it for a fleet cluster, which runs it as it is, with `fleetctl verify`
     ");
     let told = run(folder.path(), "check .");
-    assert!(told.contains("web.service: passed over: it is a unit file of systemd"), "{told}");
+    assert!(told.contains("web.service: skipped: a systemd unit file"), "{told}");
 }
 
 #[test]
@@ -101,7 +101,7 @@ fn what_runs_is_asked_for_in_one_way() {
     insta::assert_snapshot!(told, @"
     exit 1
     ---
-    fleet-init: cannot ask a fleet-init: cannot connect to s: No such file or directory (os error 2)
+    fleet-init: cannot reach a fleet-init: cannot connect to s: No such file or directory (os error 2)
     help: start one with `fleet-init run`, or name its socket with --socket
     ");
     let told = run(folder.path(), "run bad --state-dir d --socket s");
@@ -236,7 +236,7 @@ fn a_plan_needs_a_goal_and_sound_files() {
     exit 2
     ---
     fleet-init: there is no goal to plan for
-    help: name one by --goal TARGET, or write `goal: TARGET` in init.conf
+    help: name one with --goal TARGET, or write `goal: TARGET` in init.conf
     ");
     insta::assert_snapshot!(run(folder.path(), "plan home --goal imap"), @"
     exit 2
@@ -247,7 +247,7 @@ fn a_plan_needs_a_goal_and_sound_files() {
     insta::assert_snapshot!(run(folder.path(), "plan bad"), @"
     exit 1
     ---
-    fleet-init: the units are not fit for a graph
+    fleet-init: the units do not form a valid graph
     fleet-init: bad/db.unit:3:11: `db` is also provided by cache in bad/db.unit:6 [E13]
     help: choose one in the central settings: `alternatives: db=UNIT`
     fleet-init: bad/db.unit:5:1: there is no colon in `description` [E01]
@@ -337,7 +337,7 @@ fn the_help_names_the_commands_and_the_exit_codes() {
       -h, --help     Print help (see more with '--help')
       -V, --version  Print version
 
-    Exit codes: 0 done, 1 could not be done or is wrong, 2 the command line is wrong.
+    Exit codes: 0 done, 1 failed or files are wrong, 2 wrong command line.
     ");
 }
 
@@ -404,6 +404,6 @@ fn sixty_units_are_drawn_apart_and_thousands_are_refused() {
     exit 1
     ---
     fleet-init: there are more than 5000 units or dependencies, which no picture shows
-    help: draw some of the files alone, or write -o dot and have another program lay it out
+    help: draw fewer files, or use -o dot and a layout program
     ");
 }

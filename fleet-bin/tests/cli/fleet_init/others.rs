@@ -43,12 +43,12 @@ fn units_of_other_inits_become_stanzas() {
     restart-limit: 5 in 10s
     ignore-sigpipe: yes
     ---
-    s/README: passed over: its name or its first line is none of such a unit
+    s/README: skipped: neither its name nor its first line is that of such a unit
     s/web.service:3:1: loss: Service.ProtectHome is not supported:
     the native supervisor cannot confine processes in this way
     help: remove the option, set it to a neutral value, or run the unit under systemd
-    s/web.service.d:1:1: loss: what is in this directory adds to a unit, and is not read
-    help: write all of it into the unit file, as `systemctl cat` shows it
+    s/web.service.d:1:1: loss: drop-in directory: its files are not read
+    help: merge them into the unit file, as `systemctl cat` shows them
     fleet-init: there are 2 losses
     ");
     insta::assert_snapshot!(run(folder.path(), "convert --from openrc o"), @"
@@ -61,7 +61,7 @@ fn units_of_other_inits_become_stanzas() {
     exec-start: /bin/sh
     restart: never
     ---
-    o/functions.sh: passed over: its name or its first line is none of such a unit
+    o/functions.sh: skipped: neither its name nor its first line is that of such a unit
     ");
 }
 
@@ -104,7 +104,7 @@ fn units_of_other_inits_become_json() {
       }
     ]
     ---
-    y/web~: passed over: its name or its first line is none of such a unit
+    y/web~: skipped: neither its name nor its first line is that of such a unit
     "#);
     insta::assert_snapshot!(run(folder.path(), "convert --from upstart y"), @"
     exit 2
@@ -150,10 +150,10 @@ fn what_is_lost_is_told_in_every_form() {
     the native supervisor cannot confine processes in this way"}
     {"column":1,
     "file":"s/web.service.d",
-    "help":"write all of it into the unit file, as `systemctl cat` shows it",
+    "help":"merge them into the unit file, as `systemctl cat` shows them",
     "kind":"loss",
     "line":1,
-    "message":"what is in this directory adds to a unit, and is not read"}
+    "message":"drop-in directory: its files are not read"}
     ---
     fleet-init: there are 2 losses
     "#);
@@ -165,8 +165,8 @@ fn what_is_lost_is_told_in_every_form() {
     s/web.service:3:1: loss: Service.ProtectHome is not supported:
     the native supervisor cannot confine processes in this way
     help: remove the option, set it to a neutral value, or run the unit under systemd
-    s/web.service.d:1:1: loss: what is in this directory adds to a unit, and is not read
-    help: write all of it into the unit file, as `systemctl cat` shows it
+    s/web.service.d:1:1: loss: drop-in directory: its files are not read
+    help: merge them into the unit file, as `systemctl cat` shows them
     fleet-init: there are 2 losses
     ");
     insta::assert_snapshot!(run(folder.path(), "convert --from openrc o/web -o name"), @"
@@ -302,16 +302,16 @@ fn names_that_lead_to_no_file_are_lost_aloud() {
     insta::assert_snapshot!(run(folder.path(), "convert --from systemd s"), @"
     exit 3
     ---
-    s/README: passed over: its name or its first line is none of such a unit
+    s/README: skipped: neither its name nor its first line is that of such a unit
     s/a.service:1:1: loss: the unit is left out: an empty file masks the unit
     help: write a unit into it
-    s/b.service:1:1: loss: the unit is left out: the link leads to no file
+    s/b.service:1:1: loss: the unit is left out: the link is broken
     help: hand in the file that is meant; if it has another name, its stanza provides this one, too
-    s/c.service:1:1: loss: the unit is left out: the link leads to no file
+    s/c.service:1:1: loss: the unit is left out: the link is broken
     help: hand in the file that is meant; if it has another name, its stanza provides this one, too
-    s/d.service:1:1: loss: the unit is left out: the link leads to no file
+    s/d.service:1:1: loss: the unit is left out: the link is broken
     help: hand in the file that is meant; if it has another name, its stanza provides this one, too
-    s/e.service:1:1: loss: the unit is left out: this is no file
+    s/e.service:1:1: loss: the unit is left out: not a file
     help: hand in the file that is meant; if it has another name, its stanza provides this one, too
     fleet-init: there are 5 losses
     ");

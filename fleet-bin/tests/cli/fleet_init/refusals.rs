@@ -9,7 +9,7 @@ fn what_is_for_units_of_a_fleetd_is_not_passed_over_with_files() {
         let option = wrong.split(' ').next().unwrap();
         let told = run(folder.path(), &format!("run home --state-dir d --socket s {wrong}"));
         assert!(told.starts_with("exit 2\n"), "{wrong}: {told}");
-        assert!(told.contains(&format!("{option} says nothing of units of files")), "{told}");
+        assert!(told.contains(&format!("{option} does not apply to units of files")), "{told}");
         assert!(!folder.path().join("d").exists(), "nothing was begun");
     }
     insta::assert_snapshot!(run(folder.path(), "run home --max-starting 3"), @"
@@ -17,7 +17,7 @@ fn what_is_for_units_of_a_fleetd_is_not_passed_over_with_files() {
     ---
     fleet-init: --max-starting says nothing of units of files
     help: write `max-starting: N` in init.conf
-    help: with --fleet it is for those of a fleetd
+    help: use it with --fleet
     ");
 }
 
@@ -35,8 +35,8 @@ fn a_folder_of_systemd_units_is_told_apart_where_a_goal_is_missing_or_unknown() 
     exit 2
     ---
     fleet-init: there is no goal to run
-    help: name one by --goal TARGET, or write `goal: TARGET` in init.conf
-    help: passed over units of systemd: s/a.service, s/b.service, s/c.target, s/d.timer and 1 more
+    help: name one with --goal TARGET, or write `goal: TARGET` in init.conf
+    help: skipped systemd units: s/a.service, s/b.service, s/c.target, s/d.timer and 1 more
     help: `fleet-init convert --from systemd s` writes them as stanzas
     ");
     let convert = "help: `fleet-init convert --from systemd s` writes them as stanzas\n";
@@ -45,10 +45,10 @@ fn a_folder_of_systemd_units_is_told_apart_where_a_goal_is_missing_or_unknown() 
         assert!(told.starts_with("exit 2\n") && told.contains(convert), "{line}: {told}");
     }
     let told = run(folder.path(), "plan home --goal nobody");
-    assert!(told.starts_with("exit 2\n") && !told.contains("passed over"), "{told}");
+    assert!(told.starts_with("exit 2\n") && !told.contains("skipped"), "{told}");
     let empty = folder.path().join("empty");
     std::fs::create_dir(&empty).unwrap();
     std::fs::write(empty.join("web.units"), "").unwrap();
     let told = run(folder.path(), "plan empty --goal a");
-    assert!(told.contains("passed over: empty/web.units\n"), "{told}");
+    assert!(told.contains("skipped: empty/web.units\n"), "{told}");
 }

@@ -98,23 +98,23 @@ fn a_goal_is_run_shown_and_changed() {
     wait_state(&init, "all", "running");
     wait_state(&init, "extra", "disabled");
     let told = succeed(&init, &["status"]);
-    for shown in ["└─web (waits-for)", "  └─db (depends-on)", "tried again in 59min", "degraded"]
+    for shown in ["└─web (waits-for)", "  └─db (depends-on)", "retry in 59min", "degraded"]
     {
         assert!(told.contains(shown), "{shown}: {told}");
     }
     assert!(succeed(&init, &["logs", "db"]).contains("\ndb is up\n"));
-    succeed(&init, &["reset", "bad"]);
+    succeed(&init, &["reset-failed", "bad"]);
 
     succeed(&init, &["set-target", "web", "--with", "extra"]);
     wait_state(&init, "extra", "running");
     wait_state(&init, "bad", "disabled");
     assert!(is_alive(db) && is_alive(web), "what is needed still is not disturbed");
-    for wrong in [&["set-target", "nobody"][..], &["reset", "nobody"], &["logs", "nobody"]] {
+    for wrong in [&["set-target", "nobody"][..], &["reset-failed", "nobody"], &["logs", "nobody"]] {
         let (status, told) = init.ask(wrong);
         assert_eq!(status.code(), Some(1), "{told}");
         assert!(told.contains("nobody"), "{told}");
     }
-    for wrong in [&["set-target", "extar"][..], &["reset", "extar"], &["logs", "extar"]] {
+    for wrong in [&["set-target", "extar"][..], &["reset-failed", "extar"], &["logs", "extar"]] {
         let (status, told) = init.ask(wrong);
         assert_eq!(status.code(), Some(1), "{told}");
         assert!(told.contains("did you mean extra"), "{told}");
@@ -151,7 +151,7 @@ fn one_that_has_no_place_to_listen_at_begins_nothing() {
     let (units, state) = (units.display().to_string(), state.display().to_string());
     let (status, told) = init.ask(&["run", &units, "--state-dir", &state]);
     assert_eq!(status.code(), Some(1), "{told}");
-    assert!(told.contains("listens at"), "{told}");
+    assert!(told.contains("already listens at"), "{told}");
     assert!(!std::path::Path::new(&state).exists(), "units were begun that nobody sees to");
     succeed(&init, &["status"]);
 }

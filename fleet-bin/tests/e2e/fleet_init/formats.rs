@@ -21,10 +21,10 @@ fn what_is_changed_and_written_can_be_read_by_programs() {
     let init = start();
     wait_state(&init, "db", "running");
     wait_state(&init, "bad", "failed");
-    assert_eq!(document(&init, &["reload"]), json!([{ "goal": "all", "beside": [] }]));
-    let goals = json!([{ "goal": "web", "beside": ["extra"] }]);
+    assert_eq!(document(&init, &["reload"]), json!([{ "goal": "all", "extraTargets": [] }]));
+    let goals = json!([{ "goal": "web", "extraTargets": ["extra"] }]);
     assert_eq!(document(&init, &["set-target", "web", "--with", "extra"]), goals);
-    assert_eq!(document(&init, &["reset", "db"]), json!([{ "unit": "db", "forgot": false }]));
+    assert_eq!(document(&init, &["reset-failed", "db"]), json!([{ "unit": "db", "reset": false }]));
     wait_state(&init, "extra", "running");
     let lines = document(&init, &["logs", "db", "-n", "1"]);
     assert_eq!(lines, json!([{ "unit": "db", "line": "db is up" }]));
@@ -72,7 +72,7 @@ fn units_of_fleetd_are_shown_as_a_tree_with_reasons() {
         manager.start(&UnitName::parse("web.service").unwrap(), Generation(1)).await.unwrap();
     });
     let told = wait_for("the cache waits for its next attempt", || {
-        Some(succeed(&init, &["status"])).filter(|told| told.contains("tried again in 59min"))
+        Some(succeed(&init, &["status"])).filter(|told| told.contains("retry in 59min"))
     });
     for shown in [
         "web.service\t",
@@ -80,7 +80,7 @@ fn units_of_fleetd_are_shown_as_a_tree_with_reasons() {
         "└─db.service (waits-for)",
         "auto-restart",
         "running, degraded",
-        "does without cache.service",
+        "without cache.service",
         "at.timer",
     ] {
         assert!(told.contains(shown), "{shown}: {told}");

@@ -38,11 +38,11 @@ fn a_plan_of_its_own_files_says_what_a_reload_does() {
     let web = wait_state(&init, "web", "running").unwrap();
     wait_state(&init, "bad", "failed");
     let told = succeed(&init, &["plan"]);
-    assert!(told.contains("compared with what runs\nfor all: nothing would change"), "{told}");
     assert!(
-        told.contains("failed: its main process ended with status 1; tried again in"),
+        told.contains("compared with the running units\nfor all: nothing would change"),
         "{told}"
     );
+    assert!(told.contains("failed: its main process ended with status 1; retry in"), "{told}");
 
     edit(&init, |text| {
         let text = text.replace("waits-for: web, bad", "waits-for: web, extra");
@@ -51,7 +51,7 @@ fn a_plan_of_its_own_files_says_what_a_reload_does() {
     });
     insta::assert_snapshot!(planned(&init, &["plan"]), @"
     start extra null 1: needed by all (waits-for)
-    restart web 1 4: it depends on db, which is lost
+    restart web 1 4: its dependency db is no longer active
     restart db 2 3: its definition has changed (exec-start)
     stay all null null: it is the goal; what is new is taken as it runs (waits-for)
     ");
@@ -80,7 +80,7 @@ fn a_plan_for_a_goal_says_what_set_target_does() {
     stop all 1 null: nothing needs it
     start extra null 1: it is the goal
     stop web 2 null: nothing needs it
-    stay db null null: it is wanted beside the goal
+    stay db null null: it is an extra target
     ");
     succeed(&init, &["set-target", "extra", "--with", "sql"]);
     wait_state(&init, "extra", "running");
@@ -102,11 +102,11 @@ fn a_plan_of_other_files_says_what_they_would_make_of_what_runs() {
     std::fs::write(&other, more).unwrap();
     let other = other.display().to_string();
     insta::assert_snapshot!(planned(&init, &["plan", &other, "--goal", "more"]), @"
-    stop all 1 null: it is in no file any more
+    stop all 1 null: it is no longer in a file
     start old null 1: needed by more (waits-for)
     start more null 2: it is the goal
-    stop web 2 null: it is in no file any more
-    stop db 3 null: it is in no file any more
+    stop web 2 null: it is no longer in a file
+    stop db 3 null: it is no longer in a file
     ");
     let told = planned(&init, &["plan", &other, "--goal", "old", "--from-nothing"]);
     insta::assert_snapshot!(told, @"start old null 1: it is the goal");
@@ -163,7 +163,10 @@ fn what_the_client_alone_can_read_is_planned_and_holds_nobody_up() {
         command.env("FLEET_INIT_SOCKET", init.socket()).stdin(File::open(&path).unwrap());
         let output = command.output().unwrap();
         let told = crate::daemon::told(&output);
-        assert!(output.status.success() && told.contains("compared with what runs"), "{told}");
+        assert!(
+            output.status.success() && told.contains("compared with the running units"),
+            "{told}"
+        );
         assert!(String::from_utf8(output.stdout).unwrap().contains("given"), "{told}");
     }
     wait_state(&init, "web", "running").unwrap();

@@ -154,7 +154,7 @@ fn one_with_few_files_runs_what_it_can_answers_and_ends_that() {
     let (runs, failed) = (of(&units, "running"), of(&units, "failed"));
     assert!(runs > 0 && failed > 0, "{runs} run, {failed} have failed");
     let (status, told) = init.ask(&["status"]);
-    assert!(status.success() && told.contains("tried again in"), "{told}");
+    assert!(status.success() && told.contains("retry in"), "{told}");
     init.signal(Signal::TERM);
     assert!(init.wait().success(), "all is ended");
     assert!(!units.into_iter().any(|(_, pid)| pid.is_some_and(is_alive)), "a unit is left");
@@ -261,7 +261,7 @@ fn a_timer_of_the_calendar_that_could_open_no_file_goes_on_when_it_can() {
     let before = prlimit(Some(init.pid()), Resource::Nofile, none).unwrap();
     wait_for("it cannot wait for its next moment", || {
         let log = std::fs::read_to_string(&log).unwrap();
-        log.contains("cannot wait for a moment of the calendar").then_some(())
+        log.contains("cannot set an alarm").then_some(())
     });
     std::fs::write(gate, "").unwrap();
     prlimit(Some(init.pid()), Resource::Nofile, before).unwrap();

@@ -108,7 +108,7 @@ fn one_that_is_told_to_end_right_after_it_broke_off_ends_its_units_all_the_same(
     }
 }
 
-/// `reset` found no unit of that name, and `logs` no log.
+/// `reset-failed` found no unit of that name, and `logs` no log.
 #[test]
 fn a_unit_that_is_lost_and_in_no_file_any_more_is_read_and_reset_by_its_name() {
     let all = "unit: all\ntype: virtual\nprovides: all\n";
@@ -128,7 +128,7 @@ fn a_unit_that_is_lost_and_in_no_file_any_more_is_read_and_reset_by_its_name() {
     wait_state(&init, "a", "failed");
     assert!(succeed(&init, &["logs", "a"]).contains("here"));
     kill_process(pid, Signal::KILL).unwrap();
-    succeed(&init, &["reset", "a"]);
+    succeed(&init, &["reset-failed", "a"]);
     let told = succeed(&init, &["status", "-o", "name"]);
     assert!(!told.lines().any(|line| line == "a"), "{told}");
 }

@@ -47,19 +47,19 @@ fn a_unit_of_files_is_reloaded_and_started_anew() {
     assert_eq!(told, json!([{ "unit": "pages", "reloads": true }]));
     wait_for("it has reloaded", || (read(&init, "reloads") == "again\n").then_some(()));
     assert_eq!(wait_state(&init, "web", "running"), Some(web), "it runs on");
-    for (wrong, why) in [("plain", "names no command to reload it"), ("wbe", "did you mean web?")] {
+    for (wrong, why) in [("plain", "has no reload command"), ("wbe", "did you mean web?")] {
         let (status, told) = init.ask(&["reload", wrong]);
         assert!(status.code() == Some(1) && told.contains(why), "{wrong}: {told}");
     }
 
-    let output = init.output(&["renew", "web", "-o", "json"]);
+    let output = init.output(&["restart", "web", "-o", "json"]);
     let told: Value = serde_json::from_slice(&output.stdout).unwrap();
-    assert_eq!(told, json!([{ "unit": "web", "renewed": true }]));
+    assert_eq!(told, json!([{ "unit": "web", "restarted": true }]));
     wait_for("it is started anew", || (!is_alive(web)).then_some(()));
     wait_state(&init, "web", "running");
     succeed(&init, &["set-target", "plain"]);
     wait_state(&init, "web", "disabled");
-    assert!(succeed(&init, &["renew", "web"]).contains("web is neither starting nor up"));
+    assert!(succeed(&init, &["restart", "web"]).contains("web is neither starting nor active"));
     init.signal(Signal::TERM);
     assert!(init.wait().success());
 }
@@ -71,12 +71,12 @@ fn the_end_says_which_units_it_waits_for_and_kills() {
     // Only then does it not mind the signal.
     wait_for("it has begun", || init.ask(&["logs", "stubborn"]).1.contains("begun").then_some(()));
     init.signal(Signal::TERM);
-    let waits = "waits for units to end units=\"stubborn\"";
+    let waits = "waiting for units to stop units=\"stubborn\"";
     wait_for("it says what it waits for", || read(&init, "log").contains(waits).then_some(()));
     init.signal(Signal::TERM);
     assert!(init.wait().success());
     let log = read(&init, "log");
-    let kills = log.lines().find(|line| line.contains("kills the units that are left"));
+    let kills = log.lines().find(|line| line.contains("killing the remaining units"));
     assert!(kills.is_some_and(|line| line.contains("units=\"stubborn\"")), "{log}");
 }
 
@@ -93,12 +93,12 @@ fn a_log_is_found_by_a_target_and_a_virtual_unit_has_none() {
 }
 
 #[test]
-fn what_is_missing_beside_the_goal_is_not_called_the_goal() {
+fn a_missing_extra_target_is_not_called_the_goal() {
     let init = start();
     for verb in [&["set-target", "web"][..], &["plan", "--goal", "web"]] {
         let (status, told) = init.ask(&[verb, &["--with", "extar"]].concat());
         assert_eq!(status.code(), Some(1), "{told}");
-        assert!(told.contains("no unit provides extar, to be wanted beside the goal"), "{told}");
+        assert!(told.contains("no unit provides the extra target extar"), "{told}");
         assert!(told.contains("did you mean extra?"), "{told}");
     }
 }

@@ -1,4 +1,4 @@
-//! What a running fleet-init answers.
+//! Serves requests to a running fleet-init.
 
 use std::collections::BTreeSet;
 use std::error::Error;
@@ -15,9 +15,11 @@ use fleet_core::graph::{GraphError, Name, ServiceType, Target};
 use serde_json::Value;
 use tokio::sync::Notify;
 
-use super::asks::{Ask, Given, Goals, Head, OfInit, Refusal, Source};
-use super::origin::{Origin, ToRun};
-use super::{files, foretold, shown};
+use super::protocol::{
+    InitRequest, PlanFiles, Refusal, Request, SourceFile, StatusHeader, Targets,
+};
+use super::sources::{Definitions, Sources};
+use super::{files, plan_text, status_text};
 use crate::chain;
 use crate::fleetctl::error::CliError;
 use crate::fleetctl::names::nearest;
@@ -26,7 +28,7 @@ use crate::fleetctl::names::nearest;
 const UNITS: usize = 64;
 
 /// A fleet-init that runs the units of fleetd.
-pub(super) struct ForFleet {
+pub(super) struct FleetServer {
     pub(super) units: ServiceManagerHandler,
     pub(super) manager: Arc<NativeManager>,
     /// Notified at the end of each request.
@@ -34,32 +36,32 @@ pub(super) struct ForFleet {
 }
 
 #[async_trait]
-impl RequestHandler for ForFleet {
+impl RequestHandler for FleetServer {
     async fn handle(&self, ask: Value, response: &mut ResponseSender) -> Result<(), Value> {
-        let _told = OnEnd(&self.asked);
-        self.carry_out(ask, response).await
+        let _notify = NotifyOnDrop(&self.asked);
+        self.serve(ask, response).await
     }
 }
 
 /// Notifies about the end of a request, also when its client is gone.
-struct OnEnd<'a>(&'a Notify);
+struct NotifyOnDrop<'a>(&'a Notify);
 
-impl Drop for OnEnd<'_> {
+impl Drop for NotifyOnDrop<'_> {
     fn drop(&mut self) {
         self.0.notify_one();
     }
 }
 
-impl ForFleet {
-    async fn carry_out(&self, ask: Value, response: &mut ResponseSender) -> Result<(), Value> {
+impl FleetServer {
+    async fn serve(&self, ask: Value, response: &mut ResponseSender) -> Result<(), Value> {
         if ask.get("init").is_none() {
             return self.units.handle(ask, response).await;
         }
         match serde_json::from_value(ask) {
-            Ok(OfInit { init: Ask::Status }) => {
+            Ok(InitRequest { init: Request::Status }) => {
                 let snapshot = self.manager.snapshot().await;
                 let snapshot = snapshot.map_err(|error| to_value(&because(&error)))?;
-                tell_units(&shown::head_for_fleet(&snapshot), &snapshot, response).await;
+                send_units(&status_text::header_for_fleet(&snapshot), &snapshot, response).await;
                 Ok(())
             }
             _ => Err(to_value(&Refusal::RunsForFleet)),
@@ -68,68 +70,71 @@ impl ForFleet {
 }
 
 /// A fleet-init that runs the units of files.
-pub(super) struct OfFiles {
+pub(super) struct FilesServer {
     pub(super) supervisor: Arc<InitSupervisor>,
-    pub(super) origin: Origin,
+    pub(super) sources: Sources,
 }
 
-impl OfFiles {
+impl FilesServer {
     /// Reads the files again. If anything is wrong with them, nothing changes.
     ///
     /// # Errors
     ///
     /// Everything that is wrong.
     pub(super) async fn reload(&self) -> Result<(), CliError> {
-        let read = self.origin.read_again().await?;
+        let read = self.sources.reread().await?;
         let done = self.supervisor.reload(read.graph.clone(), &read.settings).await;
-        done.map_err(not_instead)?;
-        self.origin.keep(&read);
+        done.map_err(cannot_replace)?;
+        self.sources.store(&read);
         drop(read);
         trim_heap();
         Ok(())
     }
 
     /// Responds with the goal and the extra targets.
-    async fn tell_goals(&self, response: &mut ResponseSender) -> Result<(), Refusal> {
+    async fn send_targets(&self, response: &mut ResponseSender) -> Result<(), Refusal> {
         let wanted = self.supervisor.snapshot().await.map_err(|error| because(&error))?.desired;
         let goal = wanted.goal.as_ref().map(ToString::to_string);
-        let beside = wanted.extra_targets.iter().map(ToString::to_string).collect();
-        response.send(&Goals { goal, beside }).await;
+        let extra_targets = wanted.extra_targets.iter().map(ToString::to_string).collect();
+        response.send(&Targets { goal, extra_targets }).await;
         Ok(())
     }
 
     /// Responds with a plan: for other files, another goal, or a reload of its own files.
     async fn plan(
         &self,
-        given: Given,
+        given: PlanFiles,
         goal: Option<String>,
-        beside: &[String],
+        extra_targets: &[String],
         response: &mut ResponseSender,
     ) -> Result<(), Refusal> {
         let goal = goal.as_deref().map(target).transpose()?;
-        let beside: BTreeSet<Target> =
-            beside.iter().map(|it| target(it)).collect::<Result<_, _>>()?;
-        let wants = goal.is_some() || !beside.is_empty();
-        let is_own = matches!(given, Given::Own);
+        let extra_targets: BTreeSet<Target> =
+            extra_targets.iter().map(|it| target(it)).collect::<Result<_, _>>()?;
+        let wants = goal.is_some() || !extra_targets.is_empty();
+        let is_own = matches!(given, PlanFiles::Own);
         let files = match given {
-            Given::Own if wants => None,
-            Given::Own => Some(self.origin.read_again().await),
-            Given::These(sources) => {
-                let files = sources.into_iter().map(Source::into_file).collect();
-                Some(ToRun::of(files::of(files), goal.as_ref().or(self.origin.goal.as_ref())))
+            PlanFiles::Own if wants => None,
+            PlanFiles::Own => Some(self.sources.reread().await),
+            PlanFiles::Given(sources) => {
+                let files = sources.into_iter().map(SourceFile::into_file).collect();
+                Some(Definitions::of(
+                    files::of(files),
+                    goal.as_ref().or(self.sources.goal.as_ref()),
+                ))
             }
         };
         let files = files.transpose().map_err(|error| of(&error))?;
         let files = files.map(|read| (read.graph, read.settings));
         let tried = self
             .supervisor
-            .dry_run(InitDryRun { files, goal: goal.clone(), extra_targets: beside })
+            .dry_run(InitDryRun { files, goal: goal.clone(), extra_targets: extra_targets })
             .await;
         let tried = tried.map_err(|error| match is_own && wants {
-            true => not_wanted(&error, goal.as_ref()),
-            false => of(&not_instead(error)),
+            true => invalid_targets(&error, goal.as_ref()),
+            false => of(&cannot_replace(error)),
         })?;
-        let (goals, rows) = foretold::foretell(Some(&tried.before), tried.after, tried.now);
+        let (goals, rows) = plan_text::describe_plan(Some(&tried.before), tried.after, tried.now);
         response.send(&goals).await;
         for part in rows.chunks(UNITS) {
             response.send(&part).await;
@@ -137,43 +142,45 @@ impl OfFiles {
         Ok(())
     }
 
-    async fn carry_out(&self, ask: Ask, response: &mut ResponseSender) -> Result<(), Refusal> {
+    async fn serve(&self, ask: Request, response: &mut ResponseSender) -> Result<(), Refusal> {
         match ask {
-            Ask::Status => {
+            Request::Status => {
                 let snapshot = self.supervisor.snapshot().await.map_err(|error| because(&error))?;
-                tell_units(&shown::head(&snapshot), &snapshot, response).await;
+                send_units(&status_text::header(&snapshot), &snapshot, response).await;
             }
-            Ask::SetTarget { goal, beside } => {
+            Request::SetTarget { goal, extra_targets } => {
                 let goal = target(&goal)?;
-                let beside: Result<BTreeSet<Target>, Refusal> =
-                    beside.iter().map(|it| target(it)).collect();
-                let done = self.supervisor.set_goal(Some(goal.clone()), beside?).await;
-                done.map_err(|error| not_wanted(&error, Some(&goal)))?;
-                self.tell_goals(response).await?;
+                let extra_targets: Result<BTreeSet<Target>, Refusal> =
+                    extra_targets.iter().map(|it| target(it)).collect();
+                let done = self.supervisor.set_goal(Some(goal.clone()), extra_targets?).await;
+                done.map_err(|error| invalid_targets(&error, Some(&goal)))?;
+                self.send_targets(response).await?;
             }
-            Ask::Reload => {
+            Request::Reload => {
                 self.reload().await.map_err(|error| of(&error))?;
-                self.tell_goals(response).await?;
+                self.send_targets(response).await?;
             }
-            Ask::Plan { files, goal, beside } => self.plan(files, goal, &beside, response).await?,
-            Ask::ReloadUnit { unit } => {
+            Request::Plan { files, goal, extra_targets } => {
+                self.plan(files, goal, &extra_targets, response).await?
+            }
+            Request::ReloadUnit { unit } => {
                 let target = self.target_of(&unit).await?;
                 let done = self.supervisor.reload_unit(&target).await;
                 done.map_err(|error| because(&error))?;
             }
-            Ask::Restart { unit } => {
+            Request::Restart { unit } => {
                 let target = self.target_of(&unit).await?;
                 let restarted =
                     self.supervisor.restart(&target).await.map_err(|error| because(&error))?;
                 response.send(&restarted).await;
             }
-            Ask::ResetFailed { unit } => {
+            Request::ResetFailed { unit } => {
                 let target = self.target_of(&unit).await?;
                 let reset =
                     self.supervisor.reset_failed(&target).await.map_err(|error| because(&error))?;
                 response.send(&reset).await;
             }
-            Ask::Logs { unit, lines, since, follow } => {
+            Request::Logs { unit, lines, since, follow } => {
                 let name = self.unit_of(&unit).await?;
                 let query =
                     JournalQuery { lines, since: since.map(Timestamp::from_millis), follow };
@@ -200,9 +207,9 @@ impl OfFiles {
         };
         let by_name = || unit.map(|unit| Target::from(&unit.unit));
         by_unit.or_else(by_target).or_else(by_name).ok_or_else(|| {
-            let problem = format!("there is no unit or target {name}");
+            let problem = format!("no such unit or target: {name}");
             let mut help = did_you_mean(&snapshot, name);
-            help.push("`fleet-init status -o name` lists the units".to_owned());
+            help.push("list the units with `fleet-init status -o name`".to_owned());
             Refusal::Because { problem, help }
         })
     }
@@ -228,57 +235,59 @@ impl OfFiles {
         {
             match snapshot.planner.graph().unit(name) {
                 Some(unit) if unit.kind == ServiceType::Virtual => {
-                    let problem = format!("{name} is virtual: it runs nothing, and writes nothing");
+                    let problem = format!("{name} is virtual: it runs nothing and has no log");
                     return Refusal::Because { problem, help };
                 }
                 Some(_) => {}
                 None => help = did_you_mean(&snapshot, name.as_str()),
             }
-            help.push("`fleet-init status` shows the units; what never ran has no log".to_owned());
+            help.push(
+                "`fleet-init status` shows the units; a unit that never ran has no log".to_owned(),
+            );
         }
         Refusal::Because { problem, help }
     }
 }
 
 #[async_trait]
-impl RequestHandler for OfFiles {
+impl RequestHandler for FilesServer {
     async fn handle(&self, ask: Value, response: &mut ResponseSender) -> Result<(), Value> {
         if ServiceManagerHandler::accepts(&ask) {
             return Err(ServiceManagerHandler::unavailable(
-                "this fleet-init runs the units of files: start another one with --fleet and a \
-                 socket and a --state-dir of its own",
+                "this fleet-init runs the units of files: start another one with --fleet and \
+                 its own --socket and --state-dir",
             ));
         }
-        let ask: OfInit =
+        let ask: InitRequest =
             serde_json::from_value(ask).map_err(|error| to_value(&because(&error)))?;
-        let done = self.carry_out(ask.init, response).await;
+        let done = self.serve(ask.init, response).await;
         trim_heap();
         done.map_err(|refusal| to_value(&refusal))
     }
 }
 
-async fn tell_units(head: &Head, snapshot: &InitSnapshot, response: &mut ResponseSender) {
-    response.send(head).await;
+async fn send_units(header: &StatusHeader, snapshot: &InitSnapshot, response: &mut ResponseSender) {
+    response.send(header).await;
     for part in snapshot.units.chunks(UNITS) {
-        let unit = |status| shown::unit(status, &snapshot.planner, snapshot.now);
+        let unit = |status| status_text::unit(status, &snapshot.planner, snapshot.now);
         response.send(&part.iter().map(unit).collect::<Vec<_>>()).await;
     }
 }
 
-fn not_instead(error: SupervisorError) -> CliError {
-    let error = CliError::failed("the units cannot be run instead").because(error);
-    error.help("choose a goal that both have by `fleet-init set-target GOAL` first")
+fn cannot_replace(error: SupervisorError) -> CliError {
+    let error = CliError::failed("cannot replace the running units").because(error);
+    error.help("first choose a goal that both provide: `fleet-init set-target GOAL`")
 }
 
 /// Returns why targets cannot be chosen. An error about an extra target does not blame the goal.
-fn not_wanted(error: &SupervisorError, goal: Option<&Target>) -> Refusal {
+fn invalid_targets(error: &SupervisorError, goal: Option<&Target>) -> Refusal {
     match error {
         SupervisorError::InvalidTargets(GraphError::NoGoal { goal: missing, near })
             if Some(missing) != goal =>
         {
             let near = near.as_ref().map(|near| format!("did you mean {near}?"));
             Refusal::Because {
-                problem: format!("no unit provides {missing}, to be wanted beside the goal"),
+                problem: format!("no unit provides the extra target {missing}"),
                 help: near.into_iter().collect(),
             }
         }

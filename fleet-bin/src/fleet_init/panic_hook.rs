@@ -4,7 +4,7 @@
 ///
 /// The units keep running, and the next start adopts them. A process that continued without the
 /// panicked part would look alive and supervise nothing.
-pub(super) fn break_off() {
+pub(super) fn abort_on_panic() {
     let tell = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {
         tell(panic);
@@ -22,18 +22,18 @@ mod tests {
     const IN_A_PROCESS_OF_ITS_OWN: &str = "FLEET_TEST_DEFECT";
 
     #[test]
-    fn a_defect_of_any_part_ends_the_whole_program() {
+    fn a_panic_of_any_thread_ends_the_program() {
         if std::env::var_os(IN_A_PROCESS_OF_ITS_OWN).is_some() {
             // Avoids a core dump.
             let none = Rlimit { current: Some(0), maximum: Some(0) };
             setrlimit(Resource::Core, none).expect("less may be had");
-            super::break_off();
+            super::abort_on_panic();
             let part = std::thread::spawn(|| panic!("a defect, for the test"));
             drop(part.join());
             return;
         }
         let program = std::env::current_exe().expect("it has a path");
-        let name = "a_defect_of_any_part_ends_the_whole_program";
+        let name = "a_panic_of_any_thread_ends_the_program";
         let output = Command::new(program).arg(name).env(IN_A_PROCESS_OF_ITS_OWN, "1").output();
         let status = output.expect("it can be run").status;
         assert_eq!(status.signal(), Some(Signal::ABORT.as_raw()), "{status}");

@@ -13,39 +13,39 @@ use tokio::signal::unix::{self, SignalKind, signal};
 use crate::fleetctl::error::CliError;
 
 /// Time after which the log names the units that are awaited.
-const NOTICE: Duration = Duration::from_secs(1);
+const LOG_DELAY: Duration = Duration::from_secs(1);
 
 /// Maximum number of units named in the log.
-const MOST_NAMES: usize = 20;
+const MAX_NAMES: usize = 20;
 
 /// Time for killed processes to be gone.
-const GRACE: Duration = Duration::from_secs(10);
+const KILL_GRACE: Duration = Duration::from_secs(10);
 
 /// Time for work in progress to finish after a signal.
-const SOON: Duration = Duration::from_secs(1);
+const WORK_GRACE: Duration = Duration::from_secs(1);
 
 /// Pause between kill attempts, for units that stop in order.
-const AGAIN: Duration = Duration::from_millis(100);
+const KILL_INTERVAL: Duration = Duration::from_millis(100);
 
 /// The signals that request the end.
-pub(super) struct Ends {
+pub(super) struct StopSignals {
     interrupt: unix::Signal,
     terminate: unix::Signal,
     quit: unix::Signal,
-    /// A signal was received by [`cut`](Self::cut) and is still pending.
-    is_owed: bool,
+    /// A signal was received by [`run_until_signal`](Self::run_until_signal) and is still pending.
+    is_pending: bool,
 }
 
-impl Ends {
+impl StopSignals {
     pub(super) fn listen() -> Result<Self, CliError> {
         let interrupt = listen(SignalKind::interrupt())?;
         let (terminate, quit) = (listen(SignalKind::terminate())?, listen(SignalKind::quit())?);
-        Ok(Self { interrupt, terminate, quit, is_owed: false })
+        Ok(Self { interrupt, terminate, quit, is_pending: false })
     }
 
     /// Waits for the next signal.
     pub(super) async fn next(&mut self) {
-        if std::mem::take(&mut self.is_owed) {
+        if std::mem::take(&mut self.is_pending) {
             return;
         }
         tokio::select! {
@@ -56,10 +56,10 @@ impl Ends {
     }
 }
 
-impl Ends {
+impl StopSignals {
     /// Runs work that may never finish. After a signal it gets a short time and is then dropped;
     /// the signal stays pending.
-    pub(super) async fn cut<T>(
+    pub(super) async fn run_until_signal<T>(
         &mut self,
         work: impl Future<Output = T>,
         clock: &dyn Clock,
@@ -67,11 +67,11 @@ impl Ends {
         let mut work = pin!(work);
         tokio::select! {
             done = &mut work => return Some(done),
-            () = self.next() => self.is_owed = true,
+            () = self.next() => self.is_pending = true,
         }
         tokio::select! {
             done = work => Some(done),
-            () = clock.sleep(SOON) => None,
+            () = clock.sleep(WORK_GRACE) => None,
         }
     }
 }
@@ -82,26 +82,26 @@ pub(super) fn listen(kind: SignalKind) -> Result<unix::Signal, CliError> {
 }
 
 /// The supervisor to shut down.
-pub(super) enum Grip {
+pub(super) enum UnitOwner {
     Manager(Arc<NativeManager>),
     InitSupervisor(Arc<InitSupervisor>),
 }
 
-impl Grip {
+impl UnitOwner {
     async fn shutdown(&self) -> Result<(), CliError> {
         match self {
             Self::Manager(manager) => manager.shutdown().await.map_err(cannot),
             Self::InitSupervisor(supervisor) => {
                 supervisor.shutdown().await.map_err(cannot)?;
                 let stuck = self.names(is_stuck).await;
-                if stuck.is_empty() { Ok(()) } else { Err(are_left(&stuck)) }
+                if stuck.is_empty() { Ok(()) } else { Err(processes_remain(&stuck)) }
             }
         }
     }
 
     /// Names of the units with processes.
     async fn left(&self) -> String {
-        self.names(is_left).await
+        self.names(has_processes).await
     }
 
     /// Names of the units that satisfy the predicate.
@@ -113,9 +113,9 @@ impl Grip {
         let units = snapshot.map(|snapshot| snapshot.units).unwrap_or_default();
         let names: Vec<_> =
             units.iter().filter(|unit| are_so(unit)).map(|unit| unit.unit.as_str()).collect();
-        match names.get(..MOST_NAMES) {
-            Some(first) if names.len() > MOST_NAMES => {
-                format!("{} and {} more", first.join(", "), names.len() - MOST_NAMES)
+        match names.get(..MAX_NAMES) {
+            Some(first) if names.len() > MAX_NAMES => {
+                format!("{} and {} more", first.join(", "), names.len() - MAX_NAMES)
             }
             _ => names.join(", "),
         }
@@ -130,15 +130,15 @@ impl Grip {
 }
 
 /// Logs the awaited units once the end takes a while.
-async fn tell_what_is_left(units: &Grip, clock: &dyn Clock) -> Infallible {
-    clock.sleep(NOTICE).await;
+async fn log_remaining(units: &UnitOwner, clock: &dyn Clock) -> Infallible {
+    clock.sleep(LOG_DELAY).await;
     let left = units.left().await;
-    tracing::info!(units = left, "waits for units to end");
+    tracing::info!(units = left, "waiting for units to stop");
     std::future::pending().await
 }
 
 /// Whether a unit may have processes.
-fn is_left(unit: &UnitSnapshot) -> bool {
+fn has_processes(unit: &UnitSnapshot) -> bool {
     use DerivedState::{Active, Starting, Stopping};
     is_stuck(unit) || matches!(unit.report.state, Starting | Active(_) | Stopping(_))
 }
@@ -148,40 +148,40 @@ fn is_stuck(unit: &UnitSnapshot) -> bool {
     matches!(unit.report.state, DerivedState::Failed { stuck: true, .. })
 }
 
-fn are_left(names: &str) -> CliError {
-    CliError::failed(format!("processes of units are left: {names}"))
+fn processes_remain(names: &str) -> CliError {
+    CliError::failed(format!("processes of units remain: {names}"))
 }
 
 fn cannot(error: impl Error + Send + Sync + 'static) -> CliError {
-    CliError::failed("cannot end all units").because(error)
+    CliError::failed("cannot stop all units").because(error)
 }
 
 /// Stops all units. At the time limit, or at another signal, kills what is left.
 pub(super) async fn end(
-    units: &Grip,
-    ends: &mut Ends,
+    units: &UnitOwner,
+    signals: &mut StopSignals,
     limit: Duration,
     clock: &dyn Clock,
 ) -> Result<(), CliError> {
     let mut ended = Box::pin(units.shutdown());
     let why = tokio::select! {
         ended = &mut ended => return ended,
-        () = ends.next() => "it was told so again",
-        () = clock.sleep(limit) => "their time is over",
-        never = tell_what_is_left(units, clock) => match never {},
+        () = signals.next() => "second signal",
+        () = clock.sleep(limit) => "time limit reached",
+        never = log_remaining(units, clock) => match never {},
     };
     let left = units.left().await;
-    tracing::warn!(why, units = left, "kills the units that are left");
-    let deadline = clock.now().after(GRACE);
+    tracing::warn!(why, units = left, "killing the remaining units");
+    let deadline = clock.now().after(KILL_GRACE);
     loop {
         units.kill_all().await?;
         // Repeat, because units that stop in order follow each other.
         tokio::select! {
             ended = &mut ended => return ended,
-            () = clock.sleep(AGAIN) => {}
+            () = clock.sleep(KILL_INTERVAL) => {}
         }
         if clock.now() >= deadline {
-            return Err(are_left(&units.left().await));
+            return Err(processes_remain(&units.left().await));
         }
     }
 }

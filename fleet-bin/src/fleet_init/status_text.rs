@@ -6,14 +6,14 @@ use fleet_core::graph::{
     Activity, BlockedBy, DerivedState, FailureCause, InitState, Retry, Target, WaitReason,
 };
 
-use super::asks::{Edge, Head, Unit};
+use super::protocol::{Edge, StatusHeader, Unit};
 
 /// Returns the header of a status response.
-pub(super) fn head(snapshot: &InitSnapshot) -> Head {
+pub(super) fn header(snapshot: &InitSnapshot) -> StatusHeader {
     let wanted = &snapshot.desired;
-    Head {
+    StatusHeader {
         goal: wanted.goal.as_ref().map(ToString::to_string),
-        beside: wanted.extra_targets.iter().map(ToString::to_string).collect(),
+        extra_targets: wanted.extra_targets.iter().map(ToString::to_string).collect(),
         fleet: false,
         weak: match &snapshot.tracking {
             Tracking::ControlGroups => None,
@@ -24,14 +24,14 @@ pub(super) fn head(snapshot: &InitSnapshot) -> Head {
 
 /// Returns the header for a fleet-init that runs the units of fleetd: the targets that fleetd
 /// requested.
-pub(super) fn head_for_fleet(snapshot: &InitSnapshot) -> Head {
-    let beside = snapshot.planner.requested_targets().map(ToString::to_string).collect();
-    Head { beside, fleet: true, ..head(snapshot) }
+pub(super) fn header_for_fleet(snapshot: &InitSnapshot) -> StatusHeader {
+    let extra_targets = snapshot.planner.requested_targets().map(ToString::to_string).collect();
+    StatusHeader { extra_targets, fleet: true, ..header(snapshot) }
 }
 
 /// Describes a unit.
 pub(super) fn unit(status: &UnitSnapshot, system: &InitState, now: Timestamp) -> Unit {
-    let (state, reason) = words(&status.report.state, now);
+    let (state, reason) = state_text(&status.report.state, now);
     let retry = match status.report.state {
         DerivedState::Failed { retry: Retry::At(at), .. }
         | DerivedState::Completed(Retry::At(at)) => Some(at),
@@ -75,11 +75,11 @@ fn millis(time: std::time::Duration) -> u64 {
 }
 
 /// Returns the state as one word, and the reason.
-pub(super) fn words(shown: &DerivedState, now: Timestamp) -> (&'static str, Option<String>) {
+pub(super) fn state_text(shown: &DerivedState, now: Timestamp) -> (&'static str, Option<String>) {
     match shown {
         DerivedState::Disabled => ("disabled", None),
         DerivedState::Masked => ("masked", None),
-        DerivedState::Waiting(waiting) => ("waiting", waits(waiting)),
+        DerivedState::Waiting(waiting) => ("waiting", wait_text(waiting)),
         DerivedState::Starting => ("starting", None),
         DerivedState::Active(Activity::Running) => ("running", None),
         DerivedState::Active(Activity::Reloading) => ("reloading", None),
@@ -88,46 +88,46 @@ pub(super) fn words(shown: &DerivedState, now: Timestamp) -> (&'static str, Opti
         DerivedState::Failed { cause, retry, stuck } => {
             let left = match (stuck, cause) {
                 (true, FailureCause::Lost) | (false, _) => "",
-                (true, _) => "; nothing ends some processes",
+                (true, _) => "; some processes survive SIGKILL",
             };
-            ("failed", Some(format!("{cause}{left}; {}", follows(*retry, now))))
+            ("failed", Some(format!("{cause}{left}; {}", retry_text(*retry, now))))
         }
-        DerivedState::Completed(retry) => ("completed", Some(follows(*retry, now))),
+        DerivedState::Completed(retry) => ("completed", Some(retry_text(*retry, now))),
     }
 }
 
-fn follows(retry: Retry, now: Timestamp) -> String {
+fn retry_text(retry: Retry, now: Timestamp) -> String {
     match retry {
-        Retry::At(at) => format!("tried again in {}", brief(millis(at.since(now)))),
-        Retry::Never => "not tried again".to_owned(),
+        Retry::At(at) => format!("retry in {}", format_duration(millis(at.since(now)))),
+        Retry::Never => "no retry".to_owned(),
         Retry::GaveUp => "given up".to_owned(),
     }
 }
 
-fn waits(waiting: &WaitReason) -> Option<String> {
+fn wait_text(waiting: &WaitReason) -> Option<String> {
     match waiting {
         WaitReason::Dependencies(targets) => Some(format!("for {}", texts(targets).join(", "))),
         WaitReason::Blocked(targets) => {
             let one = |(target, obstacle): &(Target, BlockedBy)| {
                 let why = match obstacle {
                     BlockedBy::Failed => "failed",
-                    BlockedBy::Completed => "has ended",
-                    BlockedBy::Blocked => "cannot start either",
+                    BlockedBy::Completed => "has completed",
+                    BlockedBy::Blocked => "is blocked",
                     BlockedBy::Masked => "is masked",
-                    BlockedBy::Missing => "is not there",
+                    BlockedBy::Missing => "is missing",
                 };
                 format!("{target} {why}")
             };
             Some(targets.iter().map(one).collect::<Vec<_>>().join(", "))
         }
-        WaitReason::Slot => Some("for others to start first".to_owned()),
-        WaitReason::LeftoverProcesses => Some("for its processes of before to end".to_owned()),
+        WaitReason::Slot => Some("for a free start slot".to_owned()),
+        WaitReason::LeftoverProcesses => Some("for earlier processes to end".to_owned()),
         WaitReason::NextPlan => None,
     }
 }
 
 /// Formats a duration by its largest one or two units.
-pub(crate) fn brief(millis: u64) -> String {
+pub(crate) fn format_duration(millis: u64) -> String {
     let seconds = millis / 1000;
     match (seconds / 86400, seconds / 3600, seconds / 60) {
         (0, 0, 0) if millis < 10_000 && !millis.is_multiple_of(1000) => {
@@ -166,30 +166,30 @@ mod tests {
             DerivedState::Failed { cause: FailureCause::Lost, retry: Retry::Never, stuck: true },
             DerivedState::Completed(Retry::Never),
         ];
-        let told = rows.iter().map(|shown| {
-            let (word, reason) = words(shown, now);
+        let output = rows.iter().map(|shown| {
+            let (word, reason) = state_text(shown, now);
             reason.map_or_else(|| format!("{word}\n"), |reason| format!("{word}: {reason}\n"))
         });
-        insta::assert_snapshot!(told.collect::<String>(), @"
+        insta::assert_snapshot!(output.collect::<String>(), @"
         disabled
         waiting: for a, b
         waiting: a failed, b is not there
         waiting
         exited
         stopping: its dependency a is no longer active
-        failed: its main process ended with status 3; tried again in 2.5s
-        failed: its main process ended with status 3; nothing ends some processes; given up
-        failed: it cannot be adopted and may still run; not tried again
-        completed: not tried again
+        failed: its main process ended with status 3; retry in 2.5s
+        failed: its main process ended with status 3; some processes survive SIGKILL; given up
+        failed: it cannot be adopted and may still run; no retry
+        completed: no retry
         ");
     }
 
     #[test]
-    fn times_are_said_in_short() {
+    fn durations_are_formatted_briefly() {
         let rows = [(0, "0s"), (2500, "2.5s"), (59_999, "59s"), (61_000, "1min 1s")];
         let more = [(7_380_000, "2h 3min"), (180_000_000, "2d 2h")];
         for (millis, expected) in rows.into_iter().chain(more) {
-            assert_eq!(brief(millis), expected);
+            assert_eq!(format_duration(millis), expected);
         }
     }
 }

@@ -1,6 +1,6 @@
 //! The files of a fleet-init, and the definitions last accepted from them.
 //!
-//! The accepted definitions are kept in the state directory until the units have ended. A
+//! The accepted definitions are path in the state directory until the units have ended. A
 //! fleet-init that crashes while its files are invalid restarts with them, so that a mistake in a
 //! file does not stop running units.
 
@@ -12,16 +12,16 @@ use fleet_core::graph::text::InitFile;
 use fleet_core::graph::{Graph, Settings, Target};
 use serde::{Deserialize, Serialize};
 
-use super::asks::Source;
 use super::files::{self, Files};
+use super::protocol::SourceFile;
 use crate::fleetctl::error::CliError;
 
 /// File with the accepted definitions.
-const KEPT: &str = "taken.json";
+const FILE_NAME: &str = "accepted.json";
 
 /// The configured paths of a fleet-init.
 #[derive(Debug, Clone)]
-pub(super) struct Origin {
+pub(super) struct Sources {
     paths: Vec<PathBuf>,
     /// Goal of the command line, which wins over the files' goal.
     pub(super) goal: Option<Target>,
@@ -30,7 +30,7 @@ pub(super) struct Origin {
 }
 
 /// Valid definitions to run.
-pub(super) struct ToRun {
+pub(super) struct Definitions {
     pub(super) graph: Graph,
     pub(super) settings: Settings,
     files: Vec<InitFile>,
@@ -38,39 +38,40 @@ pub(super) struct ToRun {
 
 /// Accepted definitions with their origin, as stored.
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
-struct Taken {
+struct StoredDefinitions {
     paths: Vec<PathBuf>,
     goal: Option<String>,
-    files: Vec<Source>,
+    files: Vec<SourceFile>,
 }
 
-impl ToRun {
+impl Definitions {
     /// Builds the definitions from files.
     ///
     /// # Errors
     ///
     /// Everything that is wrong with them, or a missing goal.
     pub(super) fn of(read: Files, goal: Option<&Target>) -> Result<Self, CliError> {
-        let whole = read.whole(goal).map(|(graph, goal)| (graph.clone(), goal));
-        let (graph, goal) = whole.map_err(|error| read.with_others(error))?;
+        let graph_and_goal = read.graph_and_goal(goal).map(|(graph, goal)| (graph.clone(), goal));
+        let (graph, goal) = graph_and_goal.map_err(|error| read.with_skipped(error))?;
         if goal.is_none() {
             let error = CliError::usage("there is no goal to run");
-            let help = "name one by --goal TARGET, or write `goal: TARGET` in init.conf";
-            return Err(read.with_others(error.help(help)));
+            let help = "name one with --goal TARGET, or write `goal: TARGET` in init.conf";
+            return Err(read.with_skipped(error.help(help)));
         }
         let settings = Settings { goal, ..read.sources.settings().clone() };
         Ok(Self { graph, settings, files: read.sources.files })
     }
 }
 
-impl Origin {
+impl Sources {
     /// Creates the sources from paths, made absolute, and a state directory.
     pub(super) fn new(
         paths: &[PathBuf],
         goal: Option<Target>,
         directory: PathBuf,
     ) -> Result<Self, CliError> {
-        let cannot = |error| CliError::failed("cannot tell where this is").because(error);
+        let cannot =
+            |error| CliError::failed("cannot determine the working directory").because(error);
         let paths = paths.iter().map(std::path::absolute).collect::<Result<_, _>>();
         Ok(Self { paths: paths.map_err(cannot)?, goal, directory })
     }
@@ -81,16 +82,17 @@ impl Origin {
     /// # Errors
     ///
     /// Everything that is wrong.
-    pub(super) fn read(&self) -> Result<ToRun, CliError> {
-        let read = files::read(&self.paths).and_then(|read| ToRun::of(read, self.goal.as_ref()));
+    pub(super) fn read(&self) -> Result<Definitions, CliError> {
+        let read =
+            files::read(&self.paths).and_then(|read| Definitions::of(read, self.goal.as_ref()));
         read.or_else(|error| {
-            match self.taken().filter(|_| InitSupervisor::has_used(&self.directory)) {
-                Some(taken) => {
-                    tell(&error);
+            match self.accepted().filter(|_| InitSupervisor::has_used(&self.directory)) {
+                Some(accepted) => {
+                    log_error(&error);
                     tracing::error!(
-                        "goes on with the files that it last took: mend these, and reload"
+                        "continues with the last accepted definitions: correct the files and reload"
                     );
-                    Ok(taken)
+                    Ok(accepted)
                 }
                 None => Err(error),
             }
@@ -102,7 +104,7 @@ impl Origin {
     /// # Errors
     ///
     /// Everything that is wrong.
-    pub(super) async fn read_beside(&self) -> Result<ToRun, CliError> {
+    pub(super) async fn read_in_background(&self) -> Result<Definitions, CliError> {
         let own = self.clone();
         let read = tokio::task::spawn_blocking(move || own.read());
         read.await.map_err(|error| CliError::failed("cannot read the files").because(error))?
@@ -113,53 +115,54 @@ impl Origin {
     /// # Errors
     ///
     /// Everything that is wrong.
-    pub(super) async fn read_again(&self) -> Result<ToRun, CliError> {
+    pub(super) async fn reread(&self) -> Result<Definitions, CliError> {
         let (paths, goal) = (self.paths.clone(), self.goal.clone());
         let read = tokio::task::spawn_blocking(move || {
-            files::read_regular(&paths).and_then(|read| ToRun::of(read, goal.as_ref()))
+            files::read_regular(&paths).and_then(|read| Definitions::of(read, goal.as_ref()))
         });
         read.await.map_err(|error| CliError::failed("cannot read the files").because(error))?
     }
 
     /// Stores the accepted definitions.
-    pub(super) fn keep(&self, taken: &ToRun) {
-        let taken = self.of(taken.files.iter().map(Source::of).collect());
-        let aside = self.kept().with_extension("new");
-        let kept = serde_json::to_vec(&taken).map_err(Into::into);
-        let kept = kept.and_then(|text| fs::write(&aside, text));
-        if let Err(error) = kept.and_then(|()| fs::rename(aside, self.kept())) {
-            tracing::warn!(%error, "cannot keep what it has read, for when it is begun again");
+    pub(super) fn store(&self, accepted: &Definitions) {
+        let accepted = self.of(accepted.files.iter().map(SourceFile::of).collect());
+        let aside = self.path().with_extension("new");
+        let path = serde_json::to_vec(&accepted).map_err(Into::into);
+        let path = path.and_then(|text| fs::write(&aside, text));
+        if let Err(error) = path.and_then(|()| fs::rename(aside, self.path())) {
+            tracing::warn!(%error, "cannot store the accepted definitions for a restart after a crash");
         }
     }
 
     /// Removes the accepted definitions, after the units have ended.
     pub(super) fn forget(&self) {
         // A leftover file only matters to a start with the same paths.
-        drop(fs::remove_file(self.kept()));
+        drop(fs::remove_file(self.path()));
     }
 
     /// Returns the stored definitions of these sources, if there are any.
-    fn taken(&self) -> Option<ToRun> {
-        let taken: Taken = serde_json::from_slice(&fs::read(self.kept()).ok()?).ok()?;
-        if taken != self.of(taken.files.clone()) {
+    fn accepted(&self) -> Option<Definitions> {
+        let accepted: StoredDefinitions =
+            serde_json::from_slice(&fs::read(self.path()).ok()?).ok()?;
+        if accepted != self.of(accepted.files.clone()) {
             return None;
         }
-        let files = taken.files.into_iter().map(Source::into_file).collect();
-        ToRun::of(files::of(files), self.goal.as_ref()).ok()
+        let files = accepted.files.into_iter().map(SourceFile::into_file).collect();
+        Definitions::of(files::of(files), self.goal.as_ref()).ok()
     }
 
-    fn of(&self, files: Vec<Source>) -> Taken {
+    fn of(&self, files: Vec<SourceFile>) -> StoredDefinitions {
         let goal = self.goal.as_ref().map(ToString::to_string);
-        Taken { paths: self.paths.clone(), goal, files }
+        StoredDefinitions { paths: self.paths.clone(), goal, files }
     }
 
-    fn kept(&self) -> PathBuf {
-        self.directory.join(KEPT)
+    fn path(&self) -> PathBuf {
+        self.directory.join(FILE_NAME)
     }
 }
 
 /// Logs why definitions could not be read.
-pub(super) fn tell(error: &CliError) {
+pub(super) fn log_error(error: &CliError) {
     let (problems, help) = error.parts();
     problems.lines().for_each(|problem| tracing::error!("{problem}"));
     help.iter().for_each(|help| tracing::error!("help: {help}"));
@@ -172,36 +175,36 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_taken_is_kept_for_the_same_files_and_goal_alone() {
+    fn stored_definitions_belong_to_their_paths_and_goal() {
         let home = tempfile::tempdir().unwrap();
         let path = home.path().join("a.unit");
         let target = |name| Some(Target::new(name).unwrap());
         fs::write(&path, "unit: a\ntype: virtual\nprovides: a, b\n").unwrap();
         let origin = |path: &Path, goal| {
-            Origin::new(&[path.to_owned()], goal, home.path().to_owned()).unwrap()
+            Sources::new(&[path.to_owned()], goal, home.path().to_owned()).unwrap()
         };
         let ours = origin(&path, target("a"));
-        ours.keep(&ours.read().unwrap());
-        assert!(ours.taken().is_some_and(|taken| taken.graph.units().count() == 1));
-        assert!(origin(&path, target("b")).taken().is_none(), "another goal");
-        assert!(origin(home.path(), target("a")).taken().is_none(), "other files");
+        ours.store(&ours.read().unwrap());
+        assert!(ours.accepted().is_some_and(|accepted| accepted.graph.units().count() == 1));
+        assert!(origin(&path, target("b")).accepted().is_none(), "another goal");
+        assert!(origin(home.path(), target("a")).accepted().is_none(), "other files");
         ours.forget();
-        assert!(ours.taken().is_none() && fs::read_dir(home.path()).unwrap().count() == 1);
+        assert!(ours.accepted().is_none() && fs::read_dir(home.path()).unwrap().count() == 1);
     }
 
     #[test]
-    fn what_nobody_has_run_since_the_boot_is_not_gone_on_with() {
+    fn stored_definitions_of_an_earlier_boot_are_not_used() {
         let home = tempfile::tempdir().unwrap();
         let path = home.path().join("a.unit");
         fs::write(&path, "unit: a\ntype: virtual\nprovides: a\n").unwrap();
-        let ours = Origin::new(
+        let ours = Sources::new(
             std::slice::from_ref(&path),
             Some(Target::new("a").unwrap()),
             home.path().to_owned(),
         );
         let ours = ours.unwrap();
-        ours.keep(&ours.read().unwrap());
+        ours.store(&ours.read().unwrap());
         fs::write(&path, "typo\n").unwrap();
-        assert!(ours.taken().is_some() && ours.read().is_err());
+        assert!(ours.accepted().is_some() && ours.read().is_err());
     }
 }

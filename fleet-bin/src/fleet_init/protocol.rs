@@ -7,23 +7,23 @@ use crate::fleetctl::output::Record;
 
 /// Envelope that distinguishes these requests from others on the same socket.
 #[derive(Debug, Serialize, Deserialize)]
-pub(super) struct OfInit {
-    pub(super) init: Ask,
+pub(super) struct InitRequest {
+    pub(super) init: Request,
 }
 
 /// A request.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub(super) enum Ask {
+pub(super) enum Request {
     /// The response is a [`StatusHeader`], then lists of [`Unit`]s.
     Status,
     /// The response is the new [`Targets`].
-    SetTarget { goal: String, beside: Vec<String> },
+    SetTarget { goal: String, extra_targets: Vec<String> },
     /// The response is the new [`Targets`].
     Reload,
     /// A plan as if these files were run for that goal; without a goal and with its own files, as
     /// if these were reloaded. The response is the [`Targets`], then lists of [`PlannedUnit`]s.
-    Plan { files: Given, goal: Option<String>, beside: Vec<String> },
+    Plan { files: PlanFiles, goal: Option<String>, extra_targets: Vec<String> },
     /// Makes a unit reload its configuration. The response is empty.
     ReloadUnit { unit: String },
     /// Restarts a unit. The response says whether it was starting or active.
@@ -43,16 +43,16 @@ pub(super) enum Ask {
 /// The files of a plan.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub(super) enum Given {
+pub(super) enum PlanFiles {
     /// The files of the running fleet-init.
     Own,
     /// Contents sent with the request, since only the client may be able to read them.
-    These(Vec<Source>),
+    Given(Vec<SourceFile>),
 }
 
 /// A file with its content.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Source {
+pub(super) struct SourceFile {
     pub(super) name: String,
     /// Whether it is the file of central settings.
     pub(super) is_central: bool,
@@ -71,9 +71,9 @@ pub(super) enum Refusal {
 
 /// First item of a status response.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Head {
+pub(super) struct StatusHeader {
     pub(super) goal: Option<String>,
-    pub(super) beside: Vec<String>,
+    pub(super) extra_targets: Vec<String>,
     /// Why a weaker way of finding processes is in use.
     pub(super) weak: Option<String>,
     /// Whether fleetd chooses what runs, so that there is no goal.
@@ -118,15 +118,16 @@ pub(super) struct Edge {
 
 /// The goal and the extra targets; also the JSON output.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Goals {
+#[serde(rename_all = "camelCase")]
+pub(super) struct Targets {
     pub(super) goal: Option<String>,
-    pub(super) beside: Vec<String>,
+    pub(super) extra_targets: Vec<String>,
 }
 
 /// The planned action for a unit; also the JSON output.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct Planned {
+pub(super) struct PlannedUnit {
     pub(super) unit: String,
     #[serde(rename = "type")]
     pub(super) kind: String,
@@ -146,7 +147,7 @@ pub(super) struct Planned {
     pub(super) degraded_by: Vec<String>,
 }
 
-impl Source {
+impl SourceFile {
     pub(super) fn of(file: &InitFile) -> Self {
         Self {
             name: file.name.clone(),
@@ -161,13 +162,13 @@ impl Source {
     }
 }
 
-impl Record for Goals {
+impl Record for Targets {
     fn name(&self) -> &str {
         self.goal.as_deref().unwrap_or_default()
     }
 }
 
-impl Record for Planned {
+impl Record for PlannedUnit {
     fn name(&self) -> &str {
         &self.unit
     }

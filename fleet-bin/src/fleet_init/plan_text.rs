@@ -10,27 +10,31 @@ use fleet_core::graph::{
     UnitPreview,
 };
 
-use super::asks::{Edge, Goals, Planned};
-use super::shown;
+use super::protocol::{Edge, PlannedUnit, Targets};
+use super::status_text;
 
 /// Maximum number of dependents named in a reason.
-const MOST_NAMES: usize = 4;
+const MAX_NAMES: usize = 4;
 
 /// Returns the targets and planned actions of a changed system, compared with the previous one if
 /// any.
-pub(super) fn foretell(
+pub(super) fn describe_plan(
     before: Option<&InitState>,
     after: InitState,
     now: Timestamp,
-) -> (Goals, Vec<Planned>) {
-    let goals = Goals {
+) -> (Targets, Vec<PlannedUnit>) {
+    let goals = Targets {
         goal: after.goal().map(ToString::to_string),
-        beside: after.requested_targets().filter(|it| after.goal() != Some(it)).map(text).collect(),
+        extra_targets: after
+            .requested_targets()
+            .filter(|it| after.goal() != Some(it))
+            .map(text)
+            .collect(),
     };
-    let foresight = after.preview(now);
-    let telling = Telling { needed: needed(&foresight.after), before, foresight: &foresight, now };
-    let mut rows: Vec<Planned> =
-        foresight.units.iter().filter_map(|unit| telling.row(unit)).collect();
+    let preview = after.preview(now);
+    let text_of = PlanText { needed: needed(&preview.after), before, preview: &preview, now };
+    let mut rows: Vec<PlannedUnit> =
+        preview.units.iter().filter_map(|unit| text_of.row(unit)).collect();
     // Units are already sorted by name.
     rows.sort_by_key(|row| {
         let wave = [row.stop_wave, row.wave].into_iter().flatten().min();
@@ -45,30 +49,30 @@ pub(super) fn needed(system: &InitState) -> BTreeSet<&Name> {
     system.units().filter(is_needed).collect()
 }
 
-struct Telling<'a> {
+struct PlanText<'a> {
     before: Option<&'a InitState>,
-    foresight: &'a Preview,
+    preview: &'a Preview,
     needed: BTreeSet<&'a Name>,
     now: Timestamp,
 }
 
-impl Telling<'_> {
+impl PlanText<'_> {
     /// Describes a unit; `None` if it is inactive, stays so, and nothing requires it.
-    fn row(&self, it: &UnitPreview) -> Option<Planned> {
-        let graph = self.foresight.after.graph();
+    fn row(&self, it: &UnitPreview) -> Option<PlannedUnit> {
+        let graph = self.preview.after.graph();
         let unit = graph.unit(&it.unit).or(it.running.as_ref())?;
         let needed_by = self.neighbours(graph.dependents(&it.unit), EdgeKind::requires);
         let orders = self.neighbours(graph.dependencies(&it.unit), EdgeKind::orders);
-        let degraded = self.foresight.after.degraded_by(&it.unit);
+        let degraded = self.preview.after.degraded_by(&it.unit);
         let changed = it.running.as_ref().map_or_else(Vec::new, |runs| differing_keys(runs, unit));
-        let mut row = Planned {
+        let mut row = PlannedUnit {
             unit: it.unit.to_string(),
             kind: unit.kind.as_str().to_owned(),
             after: orders,
             needed_by,
             changed: changed.into_iter().map(ToOwned::to_owned).collect(),
             degraded_by: degraded.iter().map(text).collect(),
-            ..Planned::default()
+            ..PlannedUnit::default()
         };
         let (action, why) = match &it.action {
             PlannedAction::Start(step) => {
@@ -83,7 +87,7 @@ impl Telling<'_> {
                 (row.stop_wave, row.wave) = (Some(*stop), Some(*start));
                 ("restart", self.why_restarted(why, &row))
             }
-            PlannedAction::Unchanged => self.why_stays(it, unit, &row)?,
+            PlannedAction::Unchanged => self.why_unchanged(it, unit, &row)?,
         };
         (row.action, row.why) = (action.to_owned(), why);
         Some(row)
@@ -99,32 +103,32 @@ impl Telling<'_> {
         those.map(|(kind, unit)| Edge { kind: text(kind), unit: text(&unit.name) }).collect()
     }
 
-    fn why_started(&self, it: &UnitPreview, unit: &InitUnit, row: &Planned) -> String {
+    fn why_started(&self, it: &UnitPreview, unit: &InitUnit, row: &PlannedUnit) -> String {
         let failed =
             self.before.and_then(|before| before.status(&it.unit)).map(|state| state.state);
         let again = match failed {
-            Some(DerivedState::Failed { .. }) => "it failed, and is tried again; ",
-            Some(DerivedState::Completed(_)) => "it ended, and is started again; ",
+            Some(DerivedState::Failed { .. }) => "it failed and is retried; ",
+            Some(DerivedState::Completed(_)) => "it completed and is started again; ",
             _ => "",
         };
-        format!("{again}{}{}", self.for_whom(unit, row), self.without(row))
+        format!("{again}{}{}", self.dependents_text(unit, row), self.missing_text(row))
     }
 
     fn why_stopped(&self, it: &UnitPreview, why: &StopReason) -> String {
-        match self.foresight.after.graph().unit(&it.unit) {
-            None => "it is in no file any more".to_owned(),
+        match self.preview.after.graph().unit(&it.unit) {
+            None => "it is no longer in a file".to_owned(),
             Some(_) => why.to_string(),
         }
     }
 
-    /// Describes a unit without an action; `None` for an inactive, unneeded unit.
-    fn why_stays(
+    /// Describes a unit missing_text an action; `None` for an inactive, unneeded unit.
+    fn why_unchanged(
         &self,
         it: &UnitPreview,
         unit: &InitUnit,
-        row: &Planned,
+        row: &PlannedUnit,
     ) -> Option<(&'static str, String)> {
-        let what = self.foresight.after.status(&it.unit)?.state;
+        let what = self.preview.after.status(&it.unit)?.state;
         let is_asked_for = !row.needed_by.is_empty() || self.is_goal(unit);
         match what {
             DerivedState::Masked if is_asked_for => Some(("wait", "it is masked".to_owned())),
@@ -132,34 +136,34 @@ impl Telling<'_> {
             DerivedState::Waiting(_) | DerivedState::Failed { .. } | DerivedState::Completed(_)
                 if self.needed.contains(&it.unit) =>
             {
-                let (state, reason) = shown::words(&what, self.now);
+                let (state, reason) = status_text::state_text(&what, self.now);
                 let reason = reason.map_or_else(String::new, |reason| format!(": {reason}"));
                 Some(("wait", format!("{state}{reason}")))
             }
             _ if !self.needed.contains(&it.unit) => None,
             _ => {
                 let keys = row.changed.join(", ");
-                let live = format!("; what is new is taken as it runs ({keys})");
+                let live = format!("; applies without a restart: {keys}");
                 let live = if keys.is_empty() { String::new() } else { live };
-                Some(("stay", self.for_whom(unit, row) + &live + &self.without(row)))
+                Some(("stay", self.dependents_text(unit, row) + &live + &self.missing_text(row)))
             }
         }
     }
 
     fn is_goal(&self, unit: &InitUnit) -> bool {
-        self.foresight.after.requested_targets().any(|goal| unit.provides.contains(goal))
+        self.preview.after.requested_targets().any(|goal| unit.provides.contains(goal))
     }
 
-    fn for_whom(&self, unit: &InitUnit, row: &Planned) -> String {
-        let after = &self.foresight.after;
+    fn dependents_text(&self, unit: &InitUnit, row: &PlannedUnit) -> String {
+        let after = &self.preview.after;
         let provides = |target: &Target| unit.provides.contains(target);
         let goal = if after.goal().is_some_and(provides) {
             Some("it is the goal")
         } else {
-            after.requested_targets().any(provides).then_some("it is wanted beside the goal")
+            after.requested_targets().any(provides).then_some("it is an extra target")
         };
-        let more = row.needed_by.len().saturating_sub(MOST_NAMES);
-        let names = row.needed_by.iter().take(MOST_NAMES);
+        let more = row.needed_by.len().saturating_sub(MAX_NAMES);
+        let names = row.needed_by.iter().take(MAX_NAMES);
         let names: Vec<String> =
             names.map(|edge| format!("{} ({})", edge.unit, edge.kind)).collect();
         let names =
@@ -168,26 +172,26 @@ impl Telling<'_> {
         goal.map(str::to_owned).into_iter().chain(users).collect::<Vec<_>>().join("; ")
     }
 
-    fn why_restarted(&self, why: &StopReason, row: &Planned) -> String {
+    fn why_restarted(&self, why: &StopReason, row: &PlannedUnit) -> String {
         let keys = row.changed.join(", ");
         let keys = if keys.is_empty() { keys } else { format!(" ({keys})") };
         match why {
-            StopReason::DefinitionChanged => format!("{why}{keys}{}", self.without(row)),
-            _ => format!("{why}{}", self.without(row)),
+            StopReason::DefinitionChanged => format!("{why}{keys}{}", self.missing_text(row)),
+            _ => format!("{why}{}", self.missing_text(row)),
         }
     }
 
     /// Describes missing dependencies, and those that are active but degraded.
-    fn without(&self, row: &Planned) -> String {
+    fn missing_text(&self, row: &PlannedUnit) -> String {
         let (up, down): (Vec<&str>, Vec<&str>) =
-            row.degraded_by.iter().map(String::as_str).partition(|target| self.is_up(target));
-        let down = (!down.is_empty()).then(|| format!("; does without {}", down.join(", ")));
-        let up = (!up.is_empty()).then(|| format!("; with {} degraded", up.join(", ")));
+            row.degraded_by.iter().map(String::as_str).partition(|target| self.is_active(target));
+        let down = (!down.is_empty()).then(|| format!("; without {}", down.join(", ")));
+        let up = (!up.is_empty()).then(|| format!("; degraded: {}", up.join(", ")));
         down.into_iter().chain(up).collect()
     }
 
-    fn is_up(&self, target: &str) -> bool {
-        let after = &self.foresight.after;
+    fn is_active(&self, target: &str) -> bool {
+        let after = &self.preview.after;
         let provider = Target::new(target).ok().and_then(|it| after.graph().provider(&it));
         let state = provider.and_then(|unit| after.status(&unit.name));
         state.is_some_and(|state| matches!(state.state, DerivedState::Active(_)))
@@ -222,19 +226,19 @@ mod tests {
         let mask = BTreeSet::from([Target::new("db").unwrap()]);
         let settings = Settings { goal, mask, ..Settings::default() };
         let system = InitState::new(graph(&source), &settings).unwrap();
-        let (_, rows) = foretell(None, system, Timestamp::from_millis(0));
-        let told = rows.iter().map(|row| format!("{} {}: {}", row.action, row.unit, row.why));
+        let (_, rows) = describe_plan(None, system, Timestamp::from_millis(0));
+        let output = rows.iter().map(|row| format!("{} {}: {}", row.action, row.unit, row.why));
         let expected = [
             "start net: needed by web (depends-on)",
-            "start web: it is the goal; does without db",
+            "start web: it is the goal; without db",
             "wait db: it is masked",
         ];
-        assert_eq!(told.collect::<Vec<_>>(), expected);
+        assert_eq!(output.collect::<Vec<_>>(), expected);
     }
 
-    /// Regression: a dependent of an active, degraded unit was described as doing without it.
+    /// Regression: a dependent of an active, degraded unit was described as doing missing_text it.
     #[test]
-    fn nobody_does_without_what_is_only_degraded() {
+    fn a_degraded_dependency_is_not_described_as_missing() {
         let source = "unit: goal\ntype: virtual\nprovides: goal\nwaits-for: web, db\n\
                       unit: web\ntype: virtual\nprovides: web\nwaits-for: db\n\
                       unit: db\ntype: virtual\nprovides: db\n";
@@ -242,18 +246,18 @@ mod tests {
         let mask = BTreeSet::from([Target::new("db").unwrap()]);
         let settings = Settings { goal, mask, ..Settings::default() };
         let system = InitState::new(graph(source), &settings).unwrap();
-        let (_, rows) = foretell(None, system, Timestamp::from_millis(0));
-        let told = rows.iter().map(|row| row.why.as_str()).collect::<Vec<_>>();
+        let (_, rows) = describe_plan(None, system, Timestamp::from_millis(0));
+        let output = rows.iter().map(|row| row.why.as_str()).collect::<Vec<_>>();
         let expected = [
-            "needed by goal (waits-for); does without db",
-            "it is the goal; does without db; with web degraded",
+            "needed by goal (waits-for); without db",
+            "it is the goal; without db; degraded: web",
             "it is masked",
         ];
-        assert_eq!(told, expected);
+        assert_eq!(output, expected);
     }
 
     #[test]
-    fn a_unit_that_has_ended_and_is_needed_is_down_and_waits() {
+    fn a_needed_completed_unit_waits() {
         let source = "unit: a\ntype: virtual\nprovides: a\nwaits-for: once, left\n\
                       unit: once\ntype: oneshot\nremain: no\nprovides: once\nexec-start: /b\n\
                       unit: left\ntype: oneshot\nprovides: left\nexec-start: /b\n";
@@ -271,11 +275,10 @@ mod tests {
                 system.next_actions(now);
             }
         }
-        let (_, rows) = foretell(Some(&system.clone()), system, now);
-        let told = rows.iter().map(|row| format!("{} {}: {}", row.action, row.unit, row.why));
-        let down = told.filter(|row| !row.starts_with("stay a: "));
-        let expected =
-            ["wait left: completed: not tried again", "wait once: completed: not tried again"];
+        let (_, rows) = describe_plan(Some(&system.clone()), system, now);
+        let output = rows.iter().map(|row| format!("{} {}: {}", row.action, row.unit, row.why));
+        let down = output.filter(|row| !row.starts_with("stay a: "));
+        let expected = ["wait left: completed: no retry", "wait once: completed: no retry"];
         assert_eq!(down.collect::<Vec<_>>(), expected);
     }
 }

@@ -16,14 +16,14 @@ use crate::fleetctl::error::CliError;
 const SOCKET: &str = "FLEET_INIT_SOCKET";
 
 /// Time to wait for a socket whose owner may be about to close it.
-const PATIENCE: Duration = Duration::from_secs(1);
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// The same if the owner is gone: a child that it had just forked still holds the socket until its
 /// exec.
-const PATIENCE_WITH_HEIRS: Duration = Duration::from_secs(5);
+const CLOSE_TIMEOUT_WITH_CHILDREN: Duration = Duration::from_secs(5);
 
 /// Interval at which a socket in use is tried again.
-const PAUSE: Duration = Duration::from_millis(20);
+const RETRY_INTERVAL: Duration = Duration::from_millis(20);
 
 /// Looks up an environment variable.
 type Environment<'a> = &'a dyn Fn(&str) -> Option<PathBuf>;
@@ -77,48 +77,48 @@ pub(super) fn make_parents(path: &Path) -> Result<(), CliError> {
     let Some(parent) = path.parent() else { return Ok(()) };
     let made = DirBuilder::new().recursive(true).mode(0o755).create(parent);
     made.map_err(|error| {
-        CliError::failed(format!("cannot make {}", parent.display())).because(error)
+        CliError::failed(format!("cannot create {}", parent.display())).because(error)
     })
 }
 
 /// A listening socket.
-pub(super) struct Door {
+pub(super) struct Listener {
     pub(super) listener: UnixListener,
     /// The socket file, removed on drop.
     pub(super) socket: SocketFile,
 }
 
 /// Listens at a path, replacing a socket without a listener. Only this user and root may connect.
-pub(super) async fn listen(path: &Path) -> Result<Door, CliError> {
+pub(super) async fn listen(path: &Path) -> Result<Listener, CliError> {
     make_parents(path)?;
-    let (listener, socket) = match listen_once_free(path).await {
+    let (listener, socket) = match listen_when_free(path).await {
         Ok(both) => both,
-        Err(error @ ListenError::InUse(_)) => return Err(taken(path, error).await),
+        Err(error @ ListenError::InUse(_)) => return Err(in_use(path, error).await),
         Err(error) => {
-            let error = CliError::failed("cannot be asked for anything").because(error);
-            return Err(error.help("--socket names another place"));
+            let error = CliError::failed("cannot listen for requests").because(error);
+            return Err(error.help("name another socket with --socket"));
         }
     };
-    Ok(Door { listener, socket })
+    Ok(Listener { listener, socket })
 }
 
-async fn listen_once_free(path: &Path) -> Result<(UnixListener, SocketFile), ListenError> {
+async fn listen_when_free(path: &Path) -> Result<(UnixListener, SocketFile), ListenError> {
     let clock = SystemClock::start();
     let begin = clock.now();
     loop {
         let listened = listen_unix(path, 0o600).await;
         let is_in_use = matches!(listened, Err(ListenError::InUse(_)));
-        if !is_in_use || clock.now() >= begin.after(patience_with(listener(path).await)) {
+        if !is_in_use || clock.now() >= begin.after(close_timeout(listener(path).await)) {
             return listened;
         }
-        clock.sleep(PAUSE).await;
+        clock.sleep(RETRY_INTERVAL).await;
     }
 }
 
-fn patience_with(listener: Option<i32>) -> Duration {
+fn close_timeout(listener: Option<i32>) -> Duration {
     match listener {
-        Some(pid) if !Path::new(&format!("/proc/{pid}")).exists() => PATIENCE_WITH_HEIRS,
-        _ => PATIENCE,
+        Some(pid) if !Path::new(&format!("/proc/{pid}")).exists() => CLOSE_TIMEOUT_WITH_CHILDREN,
+        _ => CLOSE_TIMEOUT,
     }
 }
 
@@ -128,18 +128,18 @@ async fn listener(path: &Path) -> Option<i32> {
 }
 
 /// Returns the error for a socket in use.
-async fn taken(path: &Path, error: ListenError) -> CliError {
+async fn in_use(path: &Path, error: ListenError) -> CliError {
     let error = match listener(path).await {
         Some(pid) => {
-            CliError::failed(format!("process {pid} listens at {} already", path.display()))
+            CliError::failed(format!("process {pid} already listens at {}", path.display()))
         }
-        None => CliError::failed("cannot be asked for anything").because(error),
+        None => CliError::failed("cannot listen for requests").because(error),
     };
-    error.help("end that one first, or name another place with --socket")
+    error.help("end it first, or name another socket with --socket")
 }
 
 /// Returns the process that holds the lock of a state directory.
-pub(super) fn user_of(directory: &Path) -> Option<u32> {
+pub(super) fn lock_holder(directory: &Path) -> Option<u32> {
     let file = std::fs::metadata(directory.join("lock")).ok()?;
     let device = (rustix::fs::major(file.dev()), rustix::fs::minor(file.dev()));
     let place = format!("{:02x}:{:02x}:{}", device.0, device.1, file.ino());
@@ -158,7 +158,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn defaults_are_where_the_user_may_write() {
+    fn defaults_are_writable_for_the_user() {
         let none = |_: &str| None;
         let home = |name: &str| (name == "HOME").then(|| PathBuf::from("/h"));
         let all = |name: &str| Some(Path::new("/x").join(name));
@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn a_variable_that_is_empty_names_no_socket() {
+    fn an_empty_variable_names_no_socket() {
         let given = Path::new("/a");
         let chosen = |given, named: &str| chosen(given, Some(named.into()));
         assert_eq!(chosen(None, ""), None);
@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_socket_that_was_left_is_replaced_and_one_that_is_used_is_not() {
+    async fn an_abandoned_socket_is_replaced_and_a_used_one_kept() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("a/s");
         drop(std::os::unix::net::UnixListener::bind(folder.path().join("left")).unwrap());
@@ -194,15 +194,15 @@ mod tests {
         let mode = std::fs::metadata(&path).unwrap().permissions().mode();
         assert_eq!(mode & 0o777, 0o600);
         let error = listen(&path).await.err().unwrap().to_string();
-        assert!(error.contains("listens at"), "{error}");
-        assert!(path.exists(), "it is somebody else's");
+        assert!(error.contains("already listens at"), "{error}");
+        assert!(path.exists(), "the other file is kept");
         drop(door);
     }
 
-    /// Regression: a fleet-init told to end right after a crash could not start, and killed its
+    /// Regression: a fleet-init output to end right after a crash could not start, and killed its
     /// units.
     #[tokio::test]
-    async fn a_socket_that_somebody_is_about_to_leave_is_waited_for() {
+    async fn a_socket_about_to_close_is_awaited() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("s");
         let before = UnixListener::bind(&path).unwrap();
@@ -213,11 +213,11 @@ mod tests {
         };
         assert_eq!(tokio::join!(next, leaves).0, Ok(()));
         let own = i32::try_from(std::process::id()).unwrap();
-        assert!(patience_with(Some(i32::MAX)) > patience_with(Some(own)));
+        assert!(close_timeout(Some(i32::MAX)) > close_timeout(Some(own)));
     }
 
     #[tokio::test]
-    async fn what_is_no_socket_stays_as_it_is() {
+    async fn a_file_that_is_not_a_socket_is_kept() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("precious");
         std::fs::write(&path, "words").unwrap();
@@ -230,13 +230,13 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_has_taken_the_place_of_its_socket_stays_when_that_goes() {
+    async fn a_file_that_replaced_the_socket_is_kept() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("s");
         let door = listen(&path).await.unwrap();
         std::fs::remove_file(&path).unwrap();
         std::fs::write(&path, "words").unwrap();
         drop(door);
-        assert!(path.exists(), "it is somebody else's");
+        assert!(path.exists(), "the other file is kept");
     }
 }
