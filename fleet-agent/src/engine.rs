@@ -263,7 +263,7 @@ impl Engine {
                 match planner.rebalance(&seen.snapshot) {
                     Some(NextStep::Moves { steps, seen, updated }) => {
                         plan.steps = steps;
-                        balance = Some(RebalanceUpdate { seen, now: updated });
+                        balance = Some(RebalanceUpdate { previous: seen, next: updated });
                     }
                     Some(NextStep::Wait) => reason.reports = Some(seen.snapshot.revision),
                     Some(NextStep::Over(seen)) => {

@@ -219,9 +219,9 @@ async fn refuse_slow_stop(manager: &dyn ServiceManager, unit: &Unit) -> Result<(
     }
     let here = here.map_or("an unlimited time".to_owned(), |here| format!("{here:?}"));
     let problem = format!(
-        "OnPartition=stop requires a stop within {promised:?}, the limit by its file or by default, \
-         and this machine allows {here}: set TimeoutStopSec= in the unit's file, or check the \
-         machine for a drop-in or DefaultTimeoutStopSec="
+        "OnPartition=stop requires a stop within {promised:?}, the limit by its file or by \
+         default, and this machine allows {here}: set TimeoutStopSec= in the unit's file, or \
+         check the machine for a drop-in or DefaultTimeoutStopSec="
     );
     Err(ServiceError::BadSetting { unit: unit.name.clone(), line: 0, problem })
 }

@@ -75,7 +75,8 @@ impl Agent {
         let id = machine.id.clone();
         let errors = Arc::new(UnitErrors::default());
         let metrics = errors.metrics().clone();
-        let [to_reconciler, to_publisher, to_echo, to_all] = [(); 4].map(|()| watch::channel(None));
+        let [to_reconciler, to_publisher, to_check, to_all] =
+            [(); 4].map(|()| watch::channel(None));
         let (window, stands) = watch::channel(None);
         let (fenced, units) = watch::channel(Arc::default());
         let (written, writes) = watch::channel(Revision::ZERO);
@@ -115,14 +116,10 @@ impl Agent {
             written,
             heartbeat: publishing.clone(),
         };
-        let echo = WriteVisibilityCheck {
-            mirror,
-            presence: to_echo.1,
-            writes,
-            heartbeat: following.clone(),
-        };
+        let heartbeat = following.clone();
+        let check = WriteVisibilityCheck { mirror, presence: to_check.1, writes, heartbeat };
         let (describe, machine) = watch::channel(machine);
-        let subscribers = vec![to_reconciler.0, to_publisher.0, to_echo.0, to_all.0];
+        let subscribers = vec![to_reconciler.0, to_publisher.0, to_check.0, to_all.0];
         let heartbeat = presence.clone();
         let presence_task = PresenceTask {
             registry,
@@ -140,7 +137,7 @@ impl Agent {
         tasks.spawn(watchdog.monitor(&fencing, fence.run(shutdown.clone())));
         tasks.spawn(watchdog.monitor(&publishing, publisher.run(shutdown.clone())));
         tasks.spawn(watchdog.monitor(&reconciling, reconciler.run(shutdown.clone())));
-        tasks.spawn(watchdog.monitor(&following, echo.run(shutdown.clone())));
+        tasks.spawn(watchdog.monitor(&following, check.run(shutdown.clone())));
         Self { tasks, presence: to_all.1, machine: describe, watchdog, metrics }
     }
 

@@ -89,8 +89,12 @@ impl Publisher {
                     Ok(()) => self.heartbeat.busy(self.start_over(&mut states)).await,
                     Err(_) => return,
                 },
-                units = errors.next() => self.heartbeat.busy(self.mark_units(&mut states, units)).await,
-                units = changes.next() => self.heartbeat.busy(self.mark_units(&mut states, units)).await,
+                units = errors.next() => {
+                    self.heartbeat.busy(self.mark_units(&mut states, units)).await;
+                }
+                units = changes.next() => {
+                    self.heartbeat.busy(self.mark_units(&mut states, units)).await;
+                }
                 () = wait_until(&*self.clock, next) => {}
             }
             if self.next(&states).is_some_and(|next| next <= self.clock.now()) {

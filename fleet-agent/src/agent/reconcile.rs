@@ -167,7 +167,7 @@ impl Reconciler {
         snapshot.machine(self.machine.as_str())?;
         // Another machine may hold this identity, and then the placements are for that one.
         let joined = self.presence.borrow_and_update().as_ref()?.joined();
-        let now = self.clock.now(); // one time for all, so that everything held back until it is due after it
+        let now = self.clock.now(); // one time for all decisions of the pass
         let Some(mut known) = self.known_units().await else { return Some(now.after(RETRY.first)) };
         let mut share = share(&snapshot, &self.machine);
         self.rejoin.update(joined, &snapshot, &known, now);

@@ -4,7 +4,7 @@
 //! |---|---|
 //! | connects and sends nothing | it is disconnected after a timeout |
 //! | connects often | the number of connections is limited, and others are refused |
-//! | sends many requests | their number and size per connection are limited, and others are refused |
+//! | sends many requests | their number and size per connection are limited |
 //! | reads nothing | its responses wait, each with few items |
 //! | disconnects | its requests are dropped |
 

@@ -63,7 +63,9 @@ impl<T> QueryBatcher<T> {
             tokio::select! {
                 biased;
                 // The sender of the batch may have been dropped, and the query with it.
-                answer = &mut answer => if let Ok(answer) = answer { return BatchRole::Answered(answer) },
+                answer = &mut answer => if let Ok(answer) = answer {
+                    return BatchRole::Answered(answer);
+                },
                 turn = self.turn.lock() => {
                     let mut waiting = self.lock();
                     if waiting.queries.remove(&number).is_none() {
@@ -74,7 +76,7 @@ impl<T> QueryBatcher<T> {
                         }
                     }
                     let others = std::iter::from_fn(|| waiting.queries.pop_first());
-                    let queries = others.take(MAX_BATCH - 1).map(|(_, question)| question).collect();
+                    let queries = others.take(MAX_BATCH - 1).map(|(_, query)| query).collect();
                     return BatchRole::Leader(Batch { queries, own: about.to_owned(), _turn: turn });
                 }
             }

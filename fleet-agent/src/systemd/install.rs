@@ -93,7 +93,7 @@ async fn check_alias(
         if let (Err(what), false) = (existing, link.is_ok_and(|to| to == context.files.text(unit)))
         {
             let problem = format!(
-                "Alias= cannot be {alias}: this machine has {what} with that name, which is not fleet's"
+                "Alias= cannot be {alias}: this machine has {what} with that name, not from fleet"
             );
             return Err(ServiceError::BadSetting { unit: unit.clone(), line, problem });
         }

@@ -51,7 +51,7 @@ async fn nudge_periodically(following: Weak<JournalFollower>, clock: Arc<dyn Clo
     while following.strong_count() > 0 {
         clock.sleep(PACE).await;
         let nudged = tokio::task::spawn_blocking(|| {
-            DIRECTORIES.iter().for_each(|directory| nudge_all(directory))
+            DIRECTORIES.iter().for_each(|directory| nudge_all(directory));
         });
         if nudged.await.is_err() {
             return; // the runtime is shutting down

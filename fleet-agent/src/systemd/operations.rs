@@ -40,7 +40,7 @@ pub(crate) async fn launch(
     let call = context.jobs.begin_call(unit);
     let job = bus.job(method, unit.as_str()).await;
     if let Err(error @ CallError::Lost(_)) = job {
-        return Err(unavailable(error)); // the outcome is unknown, so the pending start stays on record
+        return Err(unavailable(error)); // the outcome is unknown: the start stays on record
     }
     record_accepted(context, unit, record, TargetState::Launched, generation)?;
     let problem = match job {
