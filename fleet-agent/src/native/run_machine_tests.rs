@@ -26,7 +26,7 @@ pub(super) struct ScriptedRun {
     pub(super) service: ServiceRun,
     pub(super) now: Timestamp,
     pids: u32,
-    told: Vec<String>,
+    lines: Vec<String>,
 }
 
 impl ScriptedRun {
@@ -36,7 +36,7 @@ impl ScriptedRun {
 
     pub(super) fn of(spec: Arc<InitUnit>) -> Self {
         let service = ServiceRun::new(Arc::clone(&spec));
-        Self { spec, service, now: Timestamp::from_millis(0), pids: 0, told: Vec::new() }
+        Self { spec, service, now: Timestamp::from_millis(0), pids: 0, lines: Vec::new() }
     }
 
     /// Passes one event, carries out the actions, and records both.
@@ -68,7 +68,7 @@ impl ScriptedRun {
         }
         let state = to_systemd_state(self.service.run_state());
         let result = state.result.unwrap_or_default();
-        self.told.push(format!("{line} => {} {} {result}", state.active, state.sub));
+        self.lines.push(format!("{line} => {} {} {result}", state.active, state.sub));
         self
     }
 
@@ -102,7 +102,7 @@ impl ScriptedRun {
     }
 
     pub(super) fn story(&self) -> String {
-        self.told.join("\n")
+        self.lines.join("\n")
     }
 }
 

@@ -31,9 +31,9 @@ impl RunDriver {
 
     /// Sends a signal to one process.
     pub(super) fn signal_process(&self, process: ProcessId, signal: Sig) {
-        let told = ProcessHandle::open(process)
+        let signalled = ProcessHandle::open(process)
             .and_then(|held| held.map_or(Ok(()), |it| it.signal(signal)));
-        if let Err(error) = told {
+        if let Err(error) = signalled {
             tracing::warn!(%error, unit = %self.unit, "cannot signal a process");
         }
     }

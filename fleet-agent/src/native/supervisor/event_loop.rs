@@ -65,7 +65,7 @@ pub(in crate::native) struct Supervisor {
     pub(super) unrecoverable: BTreeMap<Name, String>,
     /// Units that fleet has loaded, if fleet decides which units run.
     pub(super) managed: Option<ManagedUnits>,
-    /// Units whose status is to be published again, even if the planner reports no change.
+    /// Units to publish again, even if the planner reports no change.
     pub(super) touched: BTreeSet<Name>,
 }
 

@@ -60,7 +60,8 @@ async fn each_process_has_its_own_session() {
 #[tokio::test]
 async fn exec_failure_is_told_apart_from_program_failure() {
     let bench = Bench::new().await;
-    let service = format!("ExecStart=/bin/sleep 1000\nWorkingDirectory=/root\n{}", nobody());
+    let service =
+        format!("ExecStart=/bin/sleep 1000\nWorkingDirectory=/root\n{}", unprivileged_user());
     bench.load("a.service", &service).await;
     let said = bench.start("a.service").await.expect_err("it may not go there").to_string();
     let words = "enter its working directory";
@@ -69,7 +70,7 @@ async fn exec_failure_is_told_apart_from_program_failure() {
 }
 
 /// Returns the option that makes the unit unprivileged.
-fn nobody() -> &'static str {
+fn unprivileged_user() -> &'static str {
     if rustix::process::geteuid().is_root() { "User=nobody\n" } else { "" }
 }
 
@@ -133,7 +134,8 @@ async fn output_file_permissions_follow_the_umask() {
 #[tokio::test]
 async fn optional_directory_without_access_is_the_root() {
     let bench = Bench::new().await;
-    let service = format!("ExecStart=/bin/sleep 1000\nWorkingDirectory=-/root\n{}", nobody());
+    let service =
+        format!("ExecStart=/bin/sleep 1000\nWorkingDirectory=-/root\n{}", unprivileged_user());
     bench.run("a.service", &service).await;
     let pid = bench.pid("a.service").await;
     let directory = std::fs::read_link(format!("/proc/{pid}/cwd")).expect("it runs");

@@ -185,7 +185,7 @@ async fn target_starts_its_timers() {
     assert_eq!(bench.state("a.timer").await.sub, "dead");
     bench.start("all.target").await.expect("it starts");
     assert_eq!(bench.state("a.timer").await.sub, "waiting");
-    assert_eq!(bench.get("a.timer").await.known.requested, TargetState::Loaded, "nobody asked");
+    assert_eq!(bench.get("a.timer").await.known.requested, TargetState::Loaded, "not requested");
     assert_eq!(bench.state("b.timer").await.sub, "dead");
     bench.stop("timers.target").await;
     assert_eq!(bench.state("a.timer").await.sub, "waiting", "a wanted unit keeps running");

@@ -27,7 +27,7 @@ async fn requirement_starts_first_and_its_stop_stops_both() {
     load(&bench, "db.service", "").await;
     bench.start("web.service").await.expect("it starts");
     let (web, db) = (bench.pid("web.service").await, bench.pid("db.service").await);
-    assert_eq!(bench.get("db.service").await.known.requested, TargetState::Loaded, "nobody asked");
+    assert_eq!(bench.get("db.service").await.known.requested, TargetState::Loaded, "not requested");
 
     bench.stop("db.service").await;
     bench.wait_for("web.service", is_down).await;
@@ -51,8 +51,8 @@ async fn bound_unit_stops_and_starts_with_its_unit() {
     bench.start("web.service").await.expect("it starts");
     let web = bench.pid("web.service").await;
     signal(bench.pid("db.service").await, "KILL");
-    let anew = |state: &SystemdState| state.main_pid.is_some_and(|pid| pid != web);
-    bench.wait_for("web.service", anew).await;
+    let is_restarted = |state: &SystemdState| state.main_pid.is_some_and(|pid| pid != web);
+    bench.wait_for("web.service", is_restarted).await;
     assert!(!runs(web));
     bench.clean_up().await;
 }

@@ -146,7 +146,7 @@ impl Supervisor {
         self.stop_unit(&name, reply);
     }
 
-    /// Removes a unit whose stored state is already removed.
+    /// Removes a unit after its stored state was removed.
     pub(in crate::native) fn forget(&mut self, unit: &UnitName) {
         let name = name_of(unit);
         let Some(managed) = &mut self.managed else { return };
