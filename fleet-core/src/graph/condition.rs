@@ -110,12 +110,12 @@ mod tests {
                 _ => String::new(),
             };
             let holds = |test: &ConditionTest| *test == ConditionTest::PathExists("yes".to_owned());
-            let told = match Condition::judge(&all, holds) {
+            let output = match Condition::judge(&all, holds) {
                 ConditionResult::Start => "start".to_owned(),
                 ConditionResult::Skip(it) => format!("skip {}", named(it)),
                 ConditionResult::Fail(it) => format!("fail {}", named(it)),
             };
-            assert_eq!(told, expected, "{texts:?}");
+            assert_eq!(output, expected, "{texts:?}");
         }
     }
 }

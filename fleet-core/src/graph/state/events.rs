@@ -17,18 +17,18 @@ impl InitState {
             self.stale_events = self.stale_events.saturating_add(1);
             return false;
         };
-        let heeded = match self.node(at).observed.phase {
+        let handled = match self.node(at).observed.phase {
             Phase::Inactive | Phase::Completed => false,
             Phase::Starting => self.on_starting(at, event.kind, now),
             Phase::Active(activity) => self.on_active(at, activity, event.kind, now),
             Phase::Stopping => self.on_stopping(at, event.kind, now),
             Phase::Failed => self.on_failed(at, event.kind),
         };
-        if let (true, EventKind::MainExited(exit)) = (heeded, event.kind) {
+        if let (true, EventKind::MainExited(exit)) = (handled, event.kind) {
             self.node_mut(at).observed.exit = Some(exit);
         }
         self.propagate();
-        heeded
+        handled
     }
 
     fn on_starting(&mut self, at: u32, kind: EventKind, now: Timestamp) -> bool {
@@ -103,24 +103,24 @@ impl InitState {
             return true;
         }
         let observed = &mut self.node_mut(at).observed;
-        let heeded = matches!(
+        let handled = matches!(
             observed.outcome,
             Some(StopOutcome::Completed(_) | StopOutcome::SelfInitiated)
         );
-        if heeded {
+        if handled {
             observed.outcome = Some(StopOutcome::Failed(cause));
             self.touch(at);
         }
-        heeded
+        handled
     }
 
     fn on_failed(&mut self, at: u32, kind: EventKind) -> bool {
-        let heeded = kind == EventKind::AllGone && self.node(at).observed.processes;
-        if heeded {
+        let handled = kind == EventKind::AllGone && self.node(at).observed.processes;
+        if handled {
             self.forget_processes(at);
             self.node_mut(at).observed.definition = None;
         }
-        heeded
+        handled
     }
 
     /// Handles the exit of the main process before the unit was active.

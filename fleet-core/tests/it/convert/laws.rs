@@ -14,7 +14,7 @@ use crate::init::config::cases;
 const NAMES: [&str; 6] = ["a", "b", "c", "d", "e", "f"];
 
 /// A service by its index, with its dependency words and their targets.
-type Said = Vec<(usize, usize)>;
+type DeclaredService = Vec<(usize, usize)>;
 
 /// Words of `depend` with their edge kinds.
 const OPENRC: [(&str, EdgeKind); 4] = [
@@ -31,7 +31,7 @@ const SYSV: [(&str, EdgeKind); 3] = [
     ("X-Start-Before", EdgeKind::After),
 ];
 
-fn script(words: &[(&str, EdgeKind)], said: &Said, origin: InitSystem) -> String {
+fn script(words: &[(&str, EdgeKind)], said: &DeclaredService, origin: InitSystem) -> String {
     let line = |(word, on): &(usize, usize)| match origin {
         InitSystem::Sysv => format!("# {}: {}\n", words[*word].0, NAMES[*on]),
         _ => format!("\t{} {}\n", words[*word].0, NAMES[*on]),
@@ -44,7 +44,10 @@ fn script(words: &[(&str, EdgeKind)], said: &Said, origin: InitSystem) -> String
 }
 
 /// Returns the strongest kind between each two services, computed edge by edge.
-fn expected(words: &[(&str, EdgeKind)], all: &[Said]) -> BTreeMap<(usize, usize), EdgeKind> {
+fn expected(
+    words: &[(&str, EdgeKind)],
+    all: &[DeclaredService],
+) -> BTreeMap<(usize, usize), EdgeKind> {
     let mut edges = BTreeMap::new();
     for (own, said) in all.iter().enumerate() {
         for (word, other) in said {
@@ -61,7 +64,7 @@ fn expected(words: &[(&str, EdgeKind)], all: &[Said]) -> BTreeMap<(usize, usize)
 }
 
 /// Returns whether ordering edges form a cycle, by computing their transitive closure.
-fn has_circle(edges: &BTreeMap<(usize, usize), EdgeKind>) -> bool {
+fn has_cycle(edges: &BTreeMap<(usize, usize), EdgeKind>) -> bool {
     let mut reached: BTreeSet<(usize, usize)> = edges.keys().copied().collect();
     loop {
         let more = reached.iter().flat_map(|(from, over)| {
@@ -79,7 +82,7 @@ fn has_circle(edges: &BTreeMap<(usize, usize), EdgeKind>) -> bool {
 type Words = &'static [(&'static str, EdgeKind)];
 
 /// Generates an init system with its words, and services that use some of them.
-fn services() -> impl Strategy<Value = (InitSystem, Words, Vec<Said>)> {
+fn services() -> impl Strategy<Value = (InitSystem, Words, Vec<DeclaredService>)> {
     let inits: Vec<(InitSystem, Words)> =
         vec![(InitSystem::Sysv, &SYSV), (InitSystem::Openrc, &OPENRC)];
     select(inits).prop_flat_map(|(origin, words)| {
@@ -178,7 +181,7 @@ proptest! {
         let expected = expected(words, &all);
         let opened = converted.notes.iter().filter(|it| it.message.contains("wait for one"));
         let opened = opened.count();
-        prop_assert_eq!(opened > 0, has_circle(&expected), "{:?}", converted);
+        prop_assert_eq!(opened > 0, has_cycle(&expected), "{:?}", converted);
         // Each cycle loses one edge, and no edge is invented.
         let same = edges.iter().filter(|(pair, kind)| expected.get(pair) == Some(kind)).count();
         prop_assert_eq!(same + opened, expected.len(), "{:?}\n{:?}", edges, expected);

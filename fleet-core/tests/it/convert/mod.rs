@@ -36,7 +36,7 @@ fn graph(text: &str) -> Graph {
 }
 
 /// Formats the stanzas, and a line for each loss (`-`) and remark (`+`).
-fn told(origin: InitSystem, files: &[(&str, &str)]) -> String {
+fn output(origin: InitSystem, files: &[(&str, &str)]) -> String {
     words(&converted(origin, sources(files)))
 }
 

@@ -5,13 +5,13 @@ mod hostile;
 
 use fleet_core::graph::convert::InitSystem;
 
-use super::told;
+use super::output;
 
 fn script(body: &str) -> String {
-    let told = told(InitSystem::Openrc, &[("web", &format!("#!/sbin/openrc-run\n{body}"))]);
+    let output = output(InitSystem::Openrc, &[("web", &format!("#!/sbin/openrc-run\n{body}"))]);
     // Common first lines.
-    let told = told.replace("# from web\nunit: web\n", "").replace("provides: web\n", "");
-    told.replace(" web:", " ")
+    let output = output.replace("# from web\nunit: web\n", "").replace("provides: web\n", "");
+    output.replace(" web:", " ")
 }
 
 #[test]
@@ -191,22 +191,22 @@ fn unpredictable_script_is_called() {
         ("export A=$B\n", 4, "the value of `A` cannot be determined"),
     ] {
         let line = if body.starts_with("pidfile") { 2 } else { line };
-        let told = script(&format!("{daemon}{body}"));
+        let output = script(&format!("{daemon}{body}"));
         let called = "exec-start: /etc/init.d/web --nodeps start\n\
                       exec-stop: /etc/init.d/web --nodeps stop\n";
-        assert!(told.contains(called), "{body}\n{told}");
-        let told = told.replace("\n    ", " ");
-        assert!(told.contains(&format!("- {line}:1 {why}")), "{body}\n{told}");
-        assert!(told.contains("which only OpenRC can run"), "{body}\n{told}");
+        assert!(output.contains(called), "{body}\n{output}");
+        let output = output.replace("\n    ", " ");
+        assert!(output.contains(&format!("- {line}:1 {why}")), "{body}\n{output}");
+        assert!(output.contains("which only OpenRC can run"), "{body}\n{output}");
     }
 }
 
 #[test]
 fn supervised_daemon_without_delay_reaches_its_limit() {
     let body = "supervisor=supervise-daemon\ncommand=/bin/web\nrespawn_period=60\n";
-    let told = script(body);
-    assert!(told.contains("restart-delay: 0\n"), "{told}");
-    assert!(told.contains("restart-max-delay: 0\nrestart-factor: 1\n"), "{told}");
+    let output = script(body);
+    assert!(output.contains("restart-delay: 0\n"), "{output}");
+    assert!(output.contains("restart-max-delay: 0\nrestart-factor: 1\n"), "{output}");
 }
 
 #[test]
@@ -229,8 +229,8 @@ fn starter_variables_are_not_passed_to_the_daemon() {
     - 7:1 `respawn_delay_cap` is not honoured
     - 8:1 `opts` is not honoured
     ");
-    let told = script(&format!("{daemon}SSD_NICELEVEL=5\nexport SSD_OOM_SCORE_ADJ\n"));
-    insta::assert_snapshot!(told, @"
+    let output = script(&format!("{daemon}SSD_NICELEVEL=5\nexport SSD_OOM_SCORE_ADJ\n"));
+    insta::assert_snapshot!(output, @"
     type: background-pidfile
     pidfile: /run/web.pid
     exec-start: /bin/web
@@ -239,31 +239,31 @@ fn starter_variables_are_not_passed_to_the_daemon() {
     - 1:1 `SSD_OOM_SCORE_ADJ` is set elsewhere and is not honoured
     - 4:1 `SSD_NICELEVEL` is not exported, so it is not honoured
     ");
-    let told = script(&format!("{daemon}export SSD_NICELEVEL=low\n"));
-    assert!(told.contains("- 4:1 the value of `SSD_NICELEVEL` cannot be determined"), "{told}");
+    let output = script(&format!("{daemon}export SSD_NICELEVEL=low\n"));
+    assert!(output.contains("- 4:1 the value of `SSD_NICELEVEL` cannot be determined"), "{output}");
 }
 
 #[test]
 fn requirements_of_a_virtual_unit_are_reported() {
-    let told = script("required_files=/etc/web.conf\nrequired_dirs=/srv\n");
-    assert!(told.contains("- 2:1 `required_files` is not checked"), "{told}");
-    assert!(told.contains("- 3:1 `required_dirs` is not checked"), "{told}");
+    let output = script("required_files=/etc/web.conf\nrequired_dirs=/srv\n");
+    assert!(output.contains("- 2:1 `required_files` is not checked"), "{output}");
+    assert!(output.contains("- 3:1 `required_dirs` is not checked"), "{output}");
 }
 
 #[test]
 fn plain_retry_seconds_use_stopsig() {
     let body = "command=/bin/web\npidfile=/run/web.pid\nstopsig=QUIT\nretry=20\n";
-    let told = script(body);
-    assert!(told.contains("stop-timeout: 20s\nstop-signal: SIGQUIT\n"), "{told}");
-    let told = script(&format!("{body}supervisor=supervise-daemon\n"));
-    assert!(told.contains("stop-timeout: 20s\n") && !told.contains("stop-signal"), "{told}");
+    let output = script(body);
+    assert!(output.contains("stop-timeout: 20s\nstop-signal: SIGQUIT\n"), "{output}");
+    let output = script(&format!("{body}supervisor=supervise-daemon\n"));
+    assert!(output.contains("stop-timeout: 20s\n") && !output.contains("stop-signal"), "{output}");
 }
 
 /// A called script runs as root and unchanged, whatever was read from it.
 #[test]
 fn called_script_keeps_no_daemon_settings() {
-    let told = script("command=/bin/web\npidfile=/run/web.pid\ncommand_user=www\nretry=often\n");
-    insta::assert_snapshot!(told, @"
+    let output = script("command=/bin/web\npidfile=/run/web.pid\ncommand_user=www\nretry=often\n");
+    insta::assert_snapshot!(output, @"
     type: background-scripted
     exec-start: /etc/init.d/web --nodeps start
     exec-stop: /etc/init.d/web --nodeps stop
@@ -277,9 +277,9 @@ fn called_script_keeps_no_daemon_settings() {
         OpenRC can run: the unit calls /etc/init.d/web
     ");
     // OpenRC waits for a reload without a limit, too.
-    let told = script("start() {\n\ttrue\n}\nreload() {\n\ttrue\n}\n");
+    let output = script("start() {\n\ttrue\n}\nreload() {\n\ttrue\n}\n");
     let reload = "exec-reload: /etc/init.d/web --nodeps reload\n";
-    assert!(told.contains(reload) && told.contains("reload-timeout: none\n"), "{told}");
+    assert!(output.contains(reload) && output.contains("reload-timeout: none\n"), "{output}");
 }
 
 #[test]
@@ -315,7 +315,7 @@ fn script_without_a_command_becomes_virtual() {
 fn files_that_are_no_openrc_scripts_are_left_out() {
     let files =
         [("a", "#!/bin/sh\n"), ("b c", "#!/sbin/openrc-run\n"), ("d", "#!/sbin/runscript\n")];
-    insta::assert_snapshot!(told(InitSystem::Openrc, &files), @r"
+    insta::assert_snapshot!(output(InitSystem::Openrc, &files), @r"
     # from d
     unit: d
     type: virtual

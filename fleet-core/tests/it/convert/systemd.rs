@@ -3,7 +3,7 @@
 use fleet_core::graph::convert::{InitSystem, SourceFile, convert, convert_with};
 use fleet_unitfile::{Specifier, SpecifierContext};
 
-use super::{converted, sources, told, words};
+use super::{converted, output, sources, words};
 
 #[test]
 fn expressible_services_convert_exactly() {
@@ -13,7 +13,7 @@ fn expressible_services_convert_exactly() {
     let db = "[Service]\nType=notify\nExecStart=/usr/bin/db\n[Install]\nWantedBy=all.target\n";
     let x = "[Unit]\nBindsTo=db.service\n[Service]\nExecStart=/usr/bin/x\n";
     let files = [("web.service", web), ("db.service", db), ("x.service", x), ("all.target", "#\n")];
-    insta::assert_snapshot!(told(InitSystem::Systemd, &files), @"
+    insta::assert_snapshot!(output(InitSystem::Systemd, &files), @"
     # from all.target
     unit: all.target
     type: virtual
@@ -79,8 +79,8 @@ fn unsupported_options_are_reported_with_position() {
                PrivateTmp=yes\nTypo=1\nLogRateLimitBurst=5\n[Install]\n\
                WantedBy=multi-user.target\n[Socket]\nListenStream=80\n";
     let db = "[Unit]\nPartOf=web.service\n[Service]\nExecStart=/bin/db\n";
-    let told = told(InitSystem::Systemd, &[("a/web.service", web), ("db.service", db)]);
-    insta::assert_snapshot!(told, @"
+    let output = output(InitSystem::Systemd, &[("a/web.service", web), ("db.service", db)]);
+    insta::assert_snapshot!(output, @"
     # from db.service
     unit: db.service
     type: foreground-supervised
@@ -148,7 +148,7 @@ fn ambiguous_units_are_left_out() {
         ("value.service", value),
         ("y.service", "[Service]\nExecStart\n"),
     ];
-    insta::assert_snapshot!(told(InitSystem::Systemd, &files), @r#"
+    insta::assert_snapshot!(output(InitSystem::Systemd, &files), @r#"
     # from late.service
     unit: late.service
     type: foreground-supervised
@@ -205,7 +205,7 @@ fn ambiguous_units_are_left_out() {
 fn units_without_a_unique_name_are_left_out() {
     let it = "[Service]\nExecStart=/bin/it\n";
     let files = [("b@.service", it), ("text", it), ("x/c.service", ""), ("y/c.service", it)];
-    insta::assert_snapshot!(told(InitSystem::Systemd, &files), @r#"
+    insta::assert_snapshot!(output(InitSystem::Systemd, &files), @r#"
     # from y/c.service
     unit: c.service
     type: foreground-supervised
@@ -252,7 +252,7 @@ fn unsupported_value_drops_only_the_option() {
                Environment=A=%H B=2\n";
     let whom = "[Service]\nExecStart=/bin/x\nUser=%b\nNice=none\n";
     let files = [("web.service", web), ("whom.service", whom)];
-    insta::assert_snapshot!(told(InitSystem::Systemd, &files), @r#"
+    insta::assert_snapshot!(output(InitSystem::Systemd, &files), @r#"
     # from web.service
     unit: web.service
     type: foreground-supervised
@@ -284,7 +284,7 @@ fn unsupported_value_drops_only_the_option() {
 #[test]
 fn conflict_of_several_options_refuses_the_unit() {
     let both = "[Service]\nType=oneshot\nExecStart=/bin/x\nRestart=always\n";
-    insta::assert_snapshot!(told(InitSystem::Systemd, &[("both.service", both)]), @"
+    insta::assert_snapshot!(output(InitSystem::Systemd, &[("both.service", both)]), @"
     ---
     - both.service:4:1 the unit is left out: Service.Restart cannot be used with
         Type=oneshot, which would restart after a success
@@ -326,10 +326,13 @@ fn link_becomes_an_alias() {
                ExecStart=/bin/web\n";
     let mut files = sources(&[("rsyslog.service", log), ("web.service", web)]);
     files[0].aliases = vec!["syslog.service".to_owned()];
-    let told = words(&converted(InitSystem::Systemd, files));
-    assert_eq!(told.matches("exec-start: /bin/log").count(), 1, "{told}");
-    assert!(told.contains("provides: rsyslog.service, syslog.service\n"), "{told}");
-    assert!(told.contains("depends-ms: rsyslog.service\n") && told.ends_with("---\n"), "{told}");
+    let output = words(&converted(InitSystem::Systemd, files));
+    assert_eq!(output.matches("exec-start: /bin/log").count(), 1, "{output}");
+    assert!(output.contains("provides: rsyslog.service, syslog.service\n"), "{output}");
+    assert!(
+        output.contains("depends-ms: rsyslog.service\n") && output.ends_with("---\n"),
+        "{output}"
+    );
 }
 
 /// Regression: of two links with one name, or a link and a file, the second was dropped silently.
@@ -338,16 +341,16 @@ fn link_with_a_taken_name_is_reported() {
     let text = "[Service]\nExecStart=/bin/x\n";
     let mut files = sources(&[("x/b.service", text), ("y/a.service", text)]);
     files[0].aliases = vec!["a.service".to_owned()];
-    let told = words(&converted(InitSystem::Systemd, files));
+    let output = words(&converted(InitSystem::Systemd, files));
     let lost = "- x/b.service:1:1 the link a.service is lost: a.service has this name\n";
-    assert!(told.ends_with(&format!("---\n{lost}")), "{told}");
+    assert!(output.ends_with(&format!("---\n{lost}")), "{output}");
     let mut files = sources(&[("x/b.service", text), ("y/c.service", text)]);
     for file in &mut files {
         file.aliases = vec!["a.service".to_owned(), "d.service".to_owned()];
     }
     files[0].aliases.pop();
-    let told = words(&converted(InitSystem::Systemd, files));
+    let output = words(&converted(InitSystem::Systemd, files));
     let lost = "- y/c.service:1:1 the link a.service is lost: b.service has this name\n";
-    assert!(told.ends_with(&format!("---\n{lost}")), "{told}");
-    assert!(told.contains("provides: c.service, d.service\n"), "{told}");
+    assert!(output.ends_with(&format!("---\n{lost}")), "{output}");
+    assert!(output.contains("provides: c.service, d.service\n"), "{output}");
 }

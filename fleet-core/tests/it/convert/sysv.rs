@@ -2,7 +2,7 @@
 
 use fleet_core::graph::convert::InitSystem;
 
-use super::told;
+use super::output;
 
 fn script(header: &str) -> String {
     format!("#!/bin/sh\n### BEGIN INIT INFO\n{header}### END INIT INFO\n# X-More: not read\n")
@@ -27,9 +27,9 @@ fn lsb_header_becomes_edges() {
     let files = whole_headers();
     let files: Vec<_> = files.iter().map(|(path, text)| (*path, text.as_str())).collect();
     // Common fields.
-    let told =
-        told(InitSystem::Sysv, &files).replace("start-timeout: none\nstop-timeout: 5min\n", "");
-    insta::assert_snapshot!(told, @"
+    let output =
+        output(InitSystem::Sysv, &files).replace("start-timeout: none\nstop-timeout: 5min\n", "");
+    insta::assert_snapshot!(output, @"
     # from cache.sh
     unit: cache.sh
     type: background-scripted
@@ -102,7 +102,7 @@ fn indented_known_fields_are_separate_fields() {
     );
     let more = [("db", script("# Provides: db\n")), ("cache", script("# Provides: cache\n"))];
     let files = [("web", web.as_str()), (more[0].0, &more[0].1), (more[1].0, &more[1].1)];
-    let told = told(InitSystem::Sysv, &files);
+    let output = output(InitSystem::Sysv, &files);
     for line in [
         "description: A web server: fast and small",
         "provides: web",
@@ -110,9 +110,9 @@ fn indented_known_fields_are_separate_fields() {
         "waits-for: cache",
         "- web:9:1 `more` belongs to no field: only a description may continue",
     ] {
-        assert!(told.lines().any(|it| it == line), "{line}\n{told}");
+        assert!(output.lines().any(|it| it == line), "{line}\n{output}");
     }
-    assert_eq!(told.matches("\n- ").count(), 1, "{told}");
+    assert_eq!(output.matches("\n- ").count(), 1, "{output}");
 }
 
 #[test]
@@ -123,7 +123,7 @@ fn inexpressible_header_fields_are_reported() {
          # Default-Start:\n# X-Odd: 1\n",
     );
     let files = [("web", web.as_str()), ("old", "#!/bin/sh\n"), ("README", "Read me\n")];
-    insta::assert_snapshot!(told(InitSystem::Sysv, &files), @r"
+    insta::assert_snapshot!(output(InitSystem::Sysv, &files), @r"
     # from old
     unit: old
     type: background-scripted
@@ -171,7 +171,7 @@ fn duplicate_providers_and_cycles_are_resolved() {
     let web = script("# Provides: web mail\n# Required-Start: db\n");
     let db = script("# Provides: db mail\n# Should-Start: web db\n");
     let files = [("web", web.as_str()), ("db", &db), ("x/db", &db)];
-    insta::assert_snapshot!(told(InitSystem::Sysv, &files), @"
+    insta::assert_snapshot!(output(InitSystem::Sysv, &files), @"
     # from db
     unit: db
     type: background-scripted
@@ -213,27 +213,30 @@ fn duplicate_providers_and_cycles_are_resolved() {
 #[test]
 fn header_line_without_a_number_sign_is_reported() {
     let text = script("# Provides: web\n\nRequired-Start: z\n# Short-Description: A web\n");
-    let told = told(InitSystem::Sysv, &[("web", &text)]);
-    assert!(told.contains("- web:5:1 `Required-Start: z` belongs to no field"), "{told}");
-    assert!(told.contains("provides: web\n") && told.contains("description: A web\n"), "{told}");
+    let output = output(InitSystem::Sysv, &[("web", &text)]);
+    assert!(output.contains("- web:5:1 `Required-Start: z` belongs to no field"), "{output}");
+    assert!(
+        output.contains("provides: web\n") && output.contains("description: A web\n"),
+        "{output}"
+    );
 }
 
 #[test]
 fn header_without_an_end_mark_ends_at_its_comments() {
     let text = "#!/bin/sh\n### BEGIN INIT INFO\n# Provides: www\n# Required-Start: z\n\n\
                 # Do it: now\nexit 0\n";
-    let told = told(InitSystem::Sysv, &[("web", text)]);
-    assert!(told.contains("- web:1:1 the LSB header has no end"), "{told}");
+    let output = output(InitSystem::Sysv, &[("web", text)]);
+    assert!(output.contains("- web:1:1 the LSB header has no end"), "{output}");
     assert!(
-        told.contains("provides: www\n") && told.contains("- web:4:1 no file provides `z`"),
-        "{told}"
+        output.contains("provides: www\n") && output.contains("- web:4:1 no file provides `z`"),
+        "{output}"
     );
-    assert!(!told.contains("do it") && !told.contains("exit 0"), "{told}");
+    assert!(!output.contains("do it") && !output.contains("exit 0"), "{output}");
 }
 
 #[test]
 fn facility_target_keeps_the_full_name() {
     let text = script("# Provides: web\n# Required-Start: $facility-q\n");
-    let told = told(InitSystem::Sysv, &[("web", &text)]).replace("\n    ", " ");
-    assert!(told.contains("$facility-q has no provider yet: `facility-facility-q`"), "{told}");
+    let output = output(InitSystem::Sysv, &[("web", &text)]).replace("\n    ", " ");
+    assert!(output.contains("$facility-q has no provider yet: `facility-facility-q`"), "{output}");
 }

@@ -8,26 +8,26 @@ use fleet_core::graph::{DerivedState, Incarnation, InitState, Name, StatusReport
 
 /// Last observed status of each unit.
 #[derive(Clone, Default)]
-pub(super) struct Told(BTreeMap<Name, Look>);
+pub(super) struct LastStatuses(BTreeMap<Name, StatusKey>);
 
-type Look = (Discriminant<DerivedState>, bool, bool, Option<Incarnation>, u32);
+type StatusKey = (Discriminant<DerivedState>, bool, bool, Option<Incarnation>, u32);
 
-impl Told {
-    pub(super) fn has_told_of_all_that_is_new(&mut self, system: &mut InitState) {
-        let told = system.take_changed();
-        let look = |name: &Name| system.status(name).map(|state| look(&state));
-        let now: BTreeMap<Name, Look> =
-            system.units().filter_map(|name| Some((name.clone(), look(name)?))).collect();
-        for (name, look) in &now {
+impl LastStatuses {
+    pub(super) fn check_changes(&mut self, system: &mut InitState) {
+        let changed = system.take_changed();
+        let status_key = |name: &Name| system.status(name).map(|state| status_key(&state));
+        let now: BTreeMap<Name, StatusKey> =
+            system.units().filter_map(|name| Some((name.clone(), status_key(name)?))).collect();
+        for (name, status_key) in &now {
             let before = self.0.get(name);
-            let is_told = told.binary_search(name).is_ok() || before == Some(look);
-            assert!(is_told, "{name}: nothing was told of it: {before:?} {look:?}");
+            let is_reported = changed.binary_search(name).is_ok() || before == Some(status_key);
+            assert!(is_reported, "{name}: the change was not reported: {before:?} {status_key:?}");
         }
         self.0 = now;
     }
 }
 
-fn look(state: &StatusReport) -> Look {
+fn status_key(state: &StatusReport) -> StatusKey {
     let StatusReport { state, needed, degraded, incarnation, attempts, .. } = state;
     (discriminant(state), *needed, *degraded, *incarnation, *attempts)
 }

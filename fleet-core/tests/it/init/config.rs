@@ -6,7 +6,7 @@ use proptest::test_runner::{Config, contextualize_config};
 /// Returns a configuration with this many thousand cases, or more if `PROPTEST_CASES` is set. A
 /// smaller number would silently weaken the tests, so shorter runs need `FLEET_FEWER_CASES` as
 /// well.
-#[expect(clippy::disallowed_methods, reason = "whoever runs the tests says how long")]
+#[expect(clippy::disallowed_methods, reason = "the environment sets the number of cases")]
 pub(crate) fn cases(thousands: u32) -> Config {
     let asked = thousands * 1000;
     let config = Config { cases: asked, failure_persistence: None, ..Config::default() };

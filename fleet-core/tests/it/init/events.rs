@@ -11,13 +11,13 @@ const RELOADING: Phase = Phase::Active(Activity::Reloading);
 const EXITED: Phase = Phase::Active(Activity::Exited);
 
 /// Phase of a unit, and its stop outcome while it stops.
-type Becomes = (Phase, Option<StopOutcome>);
+type EventEffect = (Phase, Option<StopOutcome>);
 
 /// Compares the effect of an event with the table. The restart policy is that of the graph, or that
 /// of the running definition if the unit was removed.
 pub(super) fn is_as_the_table_says(
     event: &UnitEvent,
-    heeded: bool,
+    handled: bool,
     (before, after): (&Observation, &Observation),
     restart: Option<Restart>,
 ) {
@@ -25,18 +25,18 @@ pub(super) fn is_as_the_table_says(
     let is_current = seen.incarnation == Some(event.incarnation);
     let restart = restart.or_else(|| Some(seen.definition.as_ref()?.restart.clone()));
     let line = restart.filter(|_| is_current).and_then(|it| line_of(seen, &it, event.kind));
-    let what = format!("{event:?} of one that is {}, {:?}", seen.phase, seen.outcome);
-    assert_eq!(heeded, line.is_some(), "{what}");
+    let what = format!("{event:?} of a unit that is {}, {:?}", seen.phase, seen.outcome);
+    assert_eq!(handled, line.is_some(), "{what}");
     let Some(line) = line else { return assert_eq!(after, before, "{what}") };
     let now = &after.units[&event.unit];
     assert_eq!((now.phase, now.outcome.clone()), line, "{what}");
     let mut others = after.clone();
     others.units.insert(event.unit.clone(), seen.clone());
-    assert_eq!(others, *before, "{what} concerns nobody else");
+    assert_eq!(others, *before, "{what} changed another unit");
 }
 
 /// Returns the effect of the first table line that matches the event, or `None` if no line does.
-fn line_of(seen: &ObservedUnit, restart: &Restart, kind: EventKind) -> Option<Becomes> {
+fn line_of(seen: &ObservedUnit, restart: &Restart, kind: EventKind) -> Option<EventEffect> {
     use EventKind::{AllGone, Extend, Failed, MainExited, Ready, ReloadEnded, Reloading, Skipped};
     use Phase::{Completed, Inactive, Starting, Stopping};
     let unit = seen.definition.as_deref()?;
@@ -82,7 +82,7 @@ fn line_of(seen: &ObservedUnit, restart: &Restart, kind: EventKind) -> Option<Be
     })
 }
 
-fn failing(cause: FailureCause) -> Becomes {
+fn failing(cause: FailureCause) -> EventEffect {
     (Phase::Stopping, Some(StopOutcome::Failed(cause)))
 }
 
@@ -96,7 +96,7 @@ fn at_rest(seen: &ObservedUnit) -> Phase {
 }
 
 /// Returns the effect of an unrequested exit of the main process.
-fn at_the_end(unit: &InitUnit, restart: &Restart, exit: Exit) -> Becomes {
+fn at_the_end(unit: &InitUnit, restart: &Restart, exit: Exit) -> EventEffect {
     let stays = match unit.kind {
         ServiceType::Oneshot { remain } => remain,
         _ => unit.run.on_clean_exit != OnCleanExit::Complete,

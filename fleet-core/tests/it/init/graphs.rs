@@ -13,9 +13,9 @@ fn settings(goal: &str) -> Settings {
     Settings { goal: Some(target(goal)), ..Settings::default() }
 }
 
-fn flaws(units: &[InitUnit], settings: &Settings) -> String {
-    let flaws = Graph::strict(units.to_vec(), settings).err().unwrap_or_default();
-    flaws.iter().map(|flaw| format!("{flaw}\n")).collect()
+fn errors(units: &[InitUnit], settings: &Settings) -> String {
+    let errors = Graph::strict(units.to_vec(), settings).err().unwrap_or_default();
+    errors.iter().map(|error| format!("{error}\n")).collect()
 }
 
 #[test]
@@ -36,12 +36,12 @@ fn all_graph_errors_are_reported_at_once() {
     bad[3].restart.max_delay = std::time::Duration::ZERO;
     let mut settings = settings("gaol");
     settings.alternatives = [(target("x"), name("c"))].into();
-    insta::assert_snapshot!(flaws(&bad, &settings), @"
+    insta::assert_snapshot!(errors(&bad, &settings), @"
     2 units are named a; give each a unique name
     f provides nothing; name at least one target that it provides
     a provides a twice; name it once
     x is provided by a, b; choose one of them in `alternatives`
-the alternative     c does not provide x
+    the alternative c does not provide x
     a waits-for bb, which no unit provides
     b -depends-on-> d -waits-for-> b; remove one of these dependencies
     e -after-> e; remove one of these dependencies
@@ -66,8 +66,8 @@ fn shortest_cycle_starts_at_its_smallest_name() {
     ] {
         let units = super::config::units(text);
         let found = Graph::strict(units, &Settings::default()).err().unwrap_or_default();
-        let circles = found.iter().filter_map(|flaw| match flaw {
-            GraphError::Cycle(circle) => Some(circle.to_string()),
+        let circles = found.iter().filter_map(|error| match error {
+            GraphError::Cycle(cycle) => Some(cycle.to_string()),
             _ => None,
         });
         assert_eq!(circles.collect::<Vec<_>>().join(", "), expected, "{text}");
@@ -79,7 +79,7 @@ fn alternative_selects_the_provider() {
     let units = super::config::units("a virtual also:mail\nb virtual also:mail\nc virtual on:mail");
     let mut settings = settings("c");
     insta::assert_snapshot!(
-        flaws(&units, &settings),
+        errors(&units, &settings),
         @"mail is provided by a, b; choose one of them in `alternatives`"
     );
     settings.alternatives = [(target("mail"), name("b"))].into();
@@ -99,8 +99,8 @@ fn invalid_unit_affects_only_its_hard_dependents() {
          y virtual on:x",
     );
     units[0].run.start.clear();
-    let (graph, flaws) = Graph::lenient(units, &settings("goal"));
-    let told: Vec<String> = flaws.iter().map(ToString::to_string).collect();
+    let (graph, errors) = Graph::lenient(units, &settings("goal"));
+    let told: Vec<String> = errors.iter().map(ToString::to_string).collect();
     insta::assert_snapshot!(told.join("\n"), @"
     hard depends-on bad, which no unit provides
     soft waits-for bad, which no unit provides
@@ -146,15 +146,15 @@ fn chain_of_100000_units_starts_and_stops() {
     assert!(system.is_settled());
     system.on_event(&event(EventKind::AllGone), now);
     assert_eq!(system.next_actions(now), []);
-    let doomed = format!("{:?}", system.status(&last).unwrap().state);
-    assert_eq!(doomed, "Waiting(Blocked([(Target(\"unit-099998\"), Blocked)]))");
+    let blocked = format!("{:?}", system.status(&last).unwrap().state);
+    assert_eq!(blocked, "Waiting(Blocked([(Target(\"unit-099998\"), Blocked)]))");
     units[0].edges = vec![(EdgeKind::WaitsFor, target(&called(COUNT - 1)))];
-    let flaws = Graph::strict(units, &settings).unwrap_err();
-    assert!(matches!(&flaws[..], [GraphError::Cycle(circle)] if circle.steps.len() == COUNT));
+    let errors = Graph::strict(units, &settings).unwrap_err();
+    assert!(matches!(&errors[..], [GraphError::Cycle(cycle)] if cycle.steps.len() == COUNT));
 }
 
 /// Returns the length of the shortest cycle through the dependencies and dependents of a unit.
-fn shortest_circle_around(units: &[InitUnit], first: usize) -> Option<usize> {
+fn shortest_cycle_through(units: &[InitUnit], first: usize) -> Option<usize> {
     let all = 0..units.len();
     let leads = |from: usize, to: usize| {
         let mut edges = units[from].edges.iter();
@@ -183,7 +183,7 @@ proptest! {
     fn valid_units_form_the_same_graph_in_both_modes(units in cyclic_units(6)) {
         let settings = Settings::default();
         let strict = Graph::strict(units.0.clone(), &settings);
-        let (lenient, flaws) = Graph::lenient(units.0.clone(), &settings);
+        let (lenient, errors) = Graph::lenient(units.0.clone(), &settings);
         let provider = |it| units.0.iter().filter(move |unit| unit.provides.contains(it));
         let edges = || units.0.iter().flat_map(|unit| unit.edges.iter().map(move |it| (unit, it)));
         let mut provided = units.0.iter().flat_map(|it| &it.provides);
@@ -199,7 +199,7 @@ proptest! {
         // With several providers the dependencies are ambiguous.
         let sound = one_each && all_there && is_acyclic(&named);
         prop_assert_eq!(strict.is_ok(), sound, "{:?}", strict.err());
-        prop_assert_eq!(flaws.is_empty(), sound);
+        prop_assert_eq!(errors.is_empty(), sound);
         if let Ok(strict) = strict {
             prop_assert!(strict.units().eq(lenient.units()));
         }
@@ -210,10 +210,10 @@ proptest! {
     #[test]
     fn lenient_graph_does_not_depend_on_unit_order(units in cyclic_units(6)) {
         let settings = Settings::default();
-        let (graph, flaws) = Graph::lenient(units.0.clone(), &settings);
+        let (graph, errors) = Graph::lenient(units.0.clone(), &settings);
         let (turned, same) = Graph::lenient(units.0.into_iter().rev(), &settings);
         prop_assert!(graph.units().eq(turned.units()));
-        prop_assert_eq!(flaws, same);
+        prop_assert_eq!(errors, same);
         let kept = graph.units().map(|unit| InitUnit::clone(unit));
         let again = Graph::lenient(kept, &settings).0;
         prop_assert!(again.units().eq(graph.units()));
@@ -230,10 +230,10 @@ proptest! {
             let from = from.index(units.len());
             units[from].edges.push((EdgeKind::WaitsFor, to));
         }
-        let flaws = Graph::strict(units.clone(), &Settings::default()).err().unwrap_or_default();
-        for flaw in &flaws {
-            let GraphError::Cycle(circle) = flaw else { panic!("{flaw}") };
-            let steps = &circle.steps;
+        let errors = Graph::strict(units.clone(), &Settings::default()).err().unwrap_or_default();
+        for error in &errors {
+            let GraphError::Cycle(cycle) = error else { panic!("{error}") };
+            let steps = &cycle.steps;
             let nexts = steps.iter().cycle().skip(1);
             for ((from, kind), (to, _)) in steps.iter().zip(nexts) {
                 let unit = units.iter().find(|unit| unit.name == *from).unwrap();
@@ -247,7 +247,7 @@ proptest! {
             }
             prop_assert_eq!(steps.iter().map(|(name, _)| name).min(), Some(&steps[0].0));
             let first = units.iter().position(|unit| unit.name == steps[0].0).unwrap();
-            prop_assert_eq!(Some(steps.len()), shortest_circle_around(&units, first));
+            prop_assert_eq!(Some(steps.len()), shortest_cycle_through(&units, first));
         }
     }
 }

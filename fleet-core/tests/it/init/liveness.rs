@@ -74,7 +74,7 @@ fn harmless(most: usize) -> impl Strategy<Value = Vec<Move>> {
 /// failure.
 fn unskipped(most: usize) -> impl Strategy<Value = Vec<Move>> {
     harmless(most).prop_map(|mut moves| {
-        moves.retain(|it| !matches!(it, Move::Tell { kind: EventKind::Skipped, .. }));
+        moves.retain(|it| !matches!(it, Move::Event { kind: EventKind::Skipped, .. }));
         moves
     })
 }
@@ -171,7 +171,7 @@ proptest! {
             let phase = twin.phase(name);
             if twin.needed.contains(name) {
                 let over = phase.is_active() || matches!(phase, Phase::Failed | Phase::Completed);
-                prop_assert!(over || twin.doomed(name), "{name} is {phase}");
+                prop_assert!(over || twin.blocked(name), "{name} is {phase}");
             } else {
                 let kept = phase == Phase::Failed && could_not_be_stopped(twin.seen[name].cause);
                 prop_assert!(phase == Phase::Inactive || kept, "{name} is not needed and {phase}");
@@ -179,7 +179,7 @@ proptest! {
         }
     }
 
-    /// Once every unit that has to stop is gone, the final state depends neither on the order of
+    /// ActiveUnit every unit that has to stop is gone, the final state depends neither on the order of
     /// events nor on `max_starting`. Before that it may: while a unit waits for its turn to stop,
     /// its dependency may return, or the unit may exit.
     // Holds: G-16
@@ -230,7 +230,7 @@ proptest! {
         let some_ended = twin.units.keys().any(ended);
         for name in &twin.needed {
             let phase = twin.phase(name);
-            let down = ended(name) || twin.doomed(name);
+            let down = ended(name) || twin.blocked(name);
             prop_assert!(phase.is_active() || down && some_ended, "{name} is {phase}");
             prop_assert!(!twin.degraded(name) || some_ended, "{name} is degraded");
         }
@@ -251,7 +251,7 @@ proptest! {
                 DerivedState::Failed { cause, .. } => could_not_be_stopped(Some(cause)),
                 _ => false,
             };
-            prop_assert!(off, "{name} is not off");
+            prop_assert!(off, "{name} is not inactive");
         }
     }
 }
@@ -294,7 +294,7 @@ fn unit_stays_active_if_dependency_returns_before_stop() {
         world.plan();
     }
     let run = world.seen(&name("f")).incarnation.unwrap();
-    world.tell(&name("f"), run, EventKind::Stopping);
+    world.send(&name("f"), run, EventKind::Stopping);
     world.plan();
     for (first, stops) in [("b", true), ("f", false)] {
         let mut drain = Drain::new(&world, &Vec::new(), 1);

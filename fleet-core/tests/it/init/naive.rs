@@ -13,7 +13,7 @@ use fleet_core::graph::{
 use super::twin::Twin;
 
 /// Actions of a plan by unit name; starts keep their order.
-pub(super) type Said = Vec<(Name, ActionKind)>;
+pub(super) type Actions = Vec<(Name, ActionKind)>;
 
 /// A reference graph with planning state.
 pub(super) struct Naive {
@@ -21,12 +21,12 @@ pub(super) struct Naive {
     pub(super) last: Incarnation,
     pub(super) max_starting: usize,
     pub(super) now: Timestamp,
-    pub(super) said: Said,
+    pub(super) said: Actions,
 }
 
 impl Naive {
     /// Returns the actions and the resulting unit states.
-    pub(super) fn plan(mut self) -> (Said, BTreeMap<Name, ObservedUnit>) {
+    pub(super) fn plan(mut self) -> (Actions, BTreeMap<Name, ObservedUnit>) {
         loop {
             let retries = self.expire();
             while self.step() {}
@@ -79,7 +79,8 @@ impl Naive {
             }
             Phase::Stopping if self.twin.seen[name].killed => {
                 let exit = self.twin.seen[name].exit;
-                let anew = self.twin.seen[name].restart_requested || self.twin.runs_otherwise(name);
+                let anew =
+                    self.twin.seen[name].restart_requested || self.twin.definition_changed(name);
                 self.over(name, Phase::Failed);
                 let attempts = self.twin.seen[name].attempts + 1;
                 let policy = self.twin.units[name].restart.clone();
@@ -149,7 +150,7 @@ impl Naive {
     }
 
     fn stop(&mut self, name: &Name) -> bool {
-        if !self.twin.must_stop(name) || self.twin.blocked(name) {
+        if !self.twin.must_stop(name) || self.twin.waits_for_dependents(name) {
             return false;
         }
         let seen = &self.twin.seen[name];
@@ -175,7 +176,7 @@ impl Naive {
         if self.twin.seen[name].restart_requested {
             return StopReason::RestartRequested;
         }
-        if self.twin.runs_otherwise(name) {
+        if self.twin.definition_changed(name) {
             return StopReason::DefinitionChanged;
         }
         let is_lost = |target: &&fleet_core::graph::Target| {

@@ -35,7 +35,7 @@ fn with_one_more(units: &Units, graph: &Graph, kind: EdgeKind, from: usize, to: 
         is_acyclic(&edges.iter().cloned().chain([one]).collect::<Vec<_>>())
     };
     let ways = [(from, kind, to), (to, kind, from), (from, EdgeKind::Pulls, to)];
-    let (from, kind, to) = ways.into_iter().find(fits).expect("what orders nothing always fits");
+    let (from, kind, to) = ways.into_iter().find(fits).expect("an edge without order always fits");
     let mut more = units.clone();
     more.0[from].edges.push((kind, units.0[to].provides[0].clone()));
     more

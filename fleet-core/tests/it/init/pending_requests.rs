@@ -28,7 +28,7 @@ fn units_that_stay_down(most: usize) -> impl Strategy<Value = Units> {
 }
 
 /// Generates requests between starts and stops, many of which fail.
-fn wishes(most: usize) -> impl Strategy<Value = Vec<Move>> {
+fn requests(most: usize) -> impl Strategy<Value = Vec<Move>> {
     let who = any::<Index>;
     let failure = select(vec![
         EventKind::MainExited(Exit::Status(1)),
@@ -47,7 +47,7 @@ fn wishes(most: usize) -> impl Strategy<Value = Vec<Move>> {
     let one = prop_oneof![
         9 => (who(), prop::bool::weighted(0.9)).prop_map(|(who, well)| Move::Answer { who, well }),
         4 => who().prop_map(|who| Move::Gone { who }),
-        5 => (who(), failure).prop_map(|(who, kind)| Move::Tell { who, kind, late: false }),
+        5 => (who(), failure).prop_map(|(who, kind)| Move::Event { who, kind, late: false }),
         8 => Just(Move::Due(0)),
         5 => (who(), prop::option::weighted(0.3, who()))
             .prop_map(|(goal, with)| Move::Goal(Some(goal), with)),
@@ -61,7 +61,7 @@ fn wishes(most: usize) -> impl Strategy<Value = Vec<Move>> {
 }
 
 /// A world with the requests made in it.
-struct Asked {
+struct RequestWorld {
     world: World,
     /// Units that could not be stopped and were needed again before they were gone, with the run
     /// that has to end first.
@@ -70,7 +70,7 @@ struct Asked {
     renewed: BTreeMap<Name, Incarnation>,
 }
 
-impl Asked {
+impl RequestWorld {
     fn of(units: &Units) -> Self {
         let mut world = World::new(units);
         world.compared = false;
@@ -105,11 +105,11 @@ impl Asked {
                 self.renewed.insert(name.clone(), run);
             }
         }
-        self.is_nothing_left_failed();
+        self.check_no_stale_failures();
     }
 
     /// Checks that no unit that was needed again and is gone is still failed from that run.
-    fn is_nothing_left_failed(&mut self) {
+    fn check_no_stale_failures(&mut self) {
         let twin = self.world.twin();
         self.wanted_again.retain(|name, run| {
             let Some(seen) = twin.seen.get(name).filter(|it| it.incarnation == *run) else {
@@ -151,24 +151,24 @@ proptest! {
     #[test]
     fn pending_requests_survive_a_failing_run(
         units in units_that_stay_down(5),
-        wishes in wishes(24),
+        wishes in requests(24),
     ) {
-        let mut asked = Asked::of(&units);
+        let mut asked = RequestWorld::of(&units);
         wishes.iter().for_each(|it| asked.make(it));
         asked.rest();
-        asked.is_nothing_left_failed();
+        asked.check_no_stale_failures();
         let twin = asked.world.twin();
         for name in &twin.needed {
             let phase = twin.phase(name);
             if phase == Phase::Inactive {
-                prop_assert!(twin.doomed(name), "{name} is off");
+                prop_assert!(twin.blocked(name), "{name} is inactive");
                 continue;
             }
             let Some(run) = asked.last_start(name) else { continue };
             let otherwise = run.definition.needs_restart_for(&twin.units[name]);
-            prop_assert!(!otherwise, "{name} is {phase} by what it was before");
+            prop_assert!(!otherwise, "{name} is {phase} with its old definition");
             let anew = asked.renewed.get(name).is_none_or(|before| run.incarnation > *before);
-            prop_assert!(anew, "{name} is {phase} and was not started anew");
+            prop_assert!(anew, "{name} is {phase} and was not restarted");
         }
     }
 }

@@ -30,7 +30,7 @@ fn up_of(units: Vec<InitUnit>) -> InitState {
     system.preview(NOW).after
 }
 
-fn again(system: &InitState, change: impl Fn(&mut Vec<InitUnit>)) -> Preview {
+fn preview_reload(system: &InitState, change: impl Fn(&mut Vec<InitUnit>)) -> Preview {
     let mut units: Vec<InitUnit> = system.graph().units().map(|it| InitUnit::clone(it)).collect();
     change(&mut units);
     let graph = Graph::strict(units, &Settings::default()).unwrap();
@@ -39,7 +39,7 @@ fn again(system: &InitState, change: impl Fn(&mut Vec<InitUnit>)) -> Preview {
     after.preview(NOW)
 }
 
-fn told(foresight: &Preview) -> String {
+fn describe(preview: &Preview) -> String {
     let one = |it: &fleet_core::graph::UnitPreview| match &it.action {
         PlannedAction::Unchanged => format!("{} stays\n", it.unit),
         PlannedAction::Start(step) => format!("{} starts in {step}\n", it.unit),
@@ -48,7 +48,7 @@ fn told(foresight: &Preview) -> String {
             format!("{} stops in {stop} and starts in {start}: {why}\n", it.unit)
         }
     };
-    foresight.units.iter().map(one).collect()
+    preview.units.iter().map(one).collect()
 }
 
 const WEB: &str = "goal wf:web wf:mail\n\
@@ -62,13 +62,13 @@ const WEB: &str = "goal wf:web wf:mail\n\
 #[test]
 fn preview_orders_dependents_around_a_restart() {
     let system = up(WEB);
-    let foresight = again(&system, |units| {
+    let preview = preview_reload(&system, |units| {
         let link = units.iter_mut().find(|unit| unit.name.as_str() == "link").unwrap();
         link.run.watchdog = Some(Duration::from_secs(1));
         let db = units.iter_mut().find(|unit| unit.name.as_str() == "db").unwrap();
-        db.description = "another one".to_owned();
+        db.description = "another description".to_owned();
     });
-    insta::assert_snapshot!(told(&foresight), @"
+    insta::assert_snapshot!(describe(&preview), @"
     db stops in 2 and starts in 7: its dependency net is no longer active
     goal stays
     link stops in 4 and starts in 5: its definition has changed
@@ -83,7 +83,7 @@ fn preview_orders_dependents_around_a_restart() {
 fn preview_stops_unneeded_and_starts_needed_units() {
     let mut system = up(WEB);
     system.set_goal(Some(target("old")), BTreeSet::from([target("mail")]), NOW).unwrap();
-    insta::assert_snapshot!(told(&system.preview(NOW)), @"
+    insta::assert_snapshot!(describe(&system.preview(NOW)), @"
     db stops in 3: nothing needs it
     goal stops in 1: nothing needs it
     link stays
@@ -97,11 +97,11 @@ fn preview_stops_unneeded_and_starts_needed_units() {
 #[test]
 fn preview_stops_removed_and_starts_added_units() {
     let system = up(WEB);
-    let foresight = again(&system, |units| {
+    let preview = preview_reload(&system, |units| {
         units.retain(|unit| unit.name.as_str() != "mail");
         units.push(unit("post scripted also:mail on:web"));
     });
-    insta::assert_snapshot!(told(&foresight), @"
+    insta::assert_snapshot!(describe(&preview), @"
     db stays
     goal stays
     link stays
@@ -111,7 +111,7 @@ fn preview_stops_removed_and_starts_added_units() {
     post starts in 1
     web stays
     ");
-    assert_eq!(foresight.after.status(&"mail".parse().unwrap()), None);
+    assert_eq!(preview.after.status(&"mail".parse().unwrap()), None);
 }
 
 /// The stop of a dependent comes before the start that would make the stop unnecessary.
@@ -127,7 +127,7 @@ fn preview_stops_a_unit_despite_a_later_start() {
         system.on_event(&UnitEvent { unit: link.clone(), incarnation, kind: what }, NOW);
         drop(system.next_actions(NOW));
     }
-    insta::assert_snapshot!(told(&system.preview(NOW)), @"
+    insta::assert_snapshot!(describe(&system.preview(NOW)), @"
     link stays
     net stops in 1 and starts in 2: its dependency link is no longer active
     web starts in 3
@@ -135,14 +135,14 @@ fn preview_stops_a_unit_despite_a_later_start() {
 }
 
 /// Simulates successful starts and stops in random order, rarely all at once.
-struct Slowly {
+struct RandomOrder {
     system: InitState,
     now: Timestamp,
     order: u64,
     done: BTreeMap<Name, (bool, bool)>,
 }
 
-impl Slowly {
+impl RandomOrder {
     fn run(mut self) -> Self {
         for _ in 0..2_000 {
             let before = self.phases();
@@ -237,13 +237,13 @@ proptest! {
         if system.reload_with(graph, &settings, now).is_err() {
             return Ok(());
         }
-        let foresight = system.clone().preview(now);
+        let preview = system.clone().preview(now);
         let wrong = |order| {
-            let slowly = Slowly { system: system.clone(), now, order, done: BTreeMap::new() };
-            otherwise_than_foreseen(&foresight, &slowly.run())
+            let in_random_order = RandomOrder { system: system.clone(), now, order, done: BTreeMap::new() };
+            difference_from_preview(&preview, &in_random_order.run())
         };
         let Some(otherwise) = wrong(order) else { return Ok(()) };
-        // Any of the stopping units may be first. One that ends by itself and restarts counts as
+        // Any of the stopping units may be first. SingleUnit that ends by itself and restarts counts as
         // completed or failed for a waiting unit at that time.
         let stopping = system.observation().units.into_values();
         let stopping: Vec<_> = stopping.filter(|seen| seen.phase == Phase::Stopping).collect();
@@ -256,10 +256,10 @@ proptest! {
 }
 
 /// Returns the first unit whose state differs from the preview.
-fn otherwise_than_foreseen(foresight: &Preview, real: &Slowly) -> Option<String> {
+fn difference_from_preview(preview: &Preview, real: &RandomOrder) -> Option<String> {
     let what = |system: &InitState, name| system.status(name).map(|report| report.state);
-    foresight.units.iter().find_map(|it| {
-        let foreseen = match &it.action {
+    preview.units.iter().find_map(|it| {
+        let previewed = match &it.action {
             PlannedAction::Unchanged => (false, false),
             PlannedAction::Start(_) => (false, true),
             PlannedAction::Stop(..) => (true, false),
@@ -274,9 +274,9 @@ fn otherwise_than_foreseen(foresight: &Preview, real: &Slowly) -> Option<String>
         let is_virtual = real.system.graph().unit(&it.unit).is_some_and(|it| it.is_virtual());
         let renewed = |both: (bool, bool)| is_virtual && both == (true, true);
         let seen = |both| if renewed(both) { (false, false) } else { both };
-        let (foreseen, done) = (seen(foreseen), seen(done));
-        let (before, after) = (what(&foresight.after, &it.unit), what(&real.system, &it.unit));
-        let same = foreseen == done && before == after;
+        let (previewed, done) = (seen(previewed), seen(done));
+        let (before, after) = (what(&preview.after, &it.unit), what(&real.system, &it.unit));
+        let same = previewed == done && before == after;
         (!same).then(|| format!("{}: {:?}, {before:?}; {done:?}, {after:?}", it.unit, it.action))
     })
 }
@@ -304,11 +304,13 @@ fn preview_allows_either_of_two_pending_exits_first() {
     system.reload(graph(units), NOW).unwrap();
     let c: Name = "c".parse().unwrap();
     let what = |system: &InitState| system.status(&c).unwrap().state;
-    let slowly = |order| Slowly { system: system.clone(), now: NOW, order, done: BTreeMap::new() };
-    let ways: Vec<DerivedState> = (1..=50).map(|order| what(&slowly(order).run().system)).collect();
-    let foreseen = what(&system.clone().preview(NOW).after);
-    assert_eq!(foreseen, DerivedState::Active(Activity::Running));
-    assert!(ways.contains(&foreseen) && ways.iter().any(|it| *it != foreseen), "{ways:?}");
+    let in_random_order =
+        |order| RandomOrder { system: system.clone(), now: NOW, order, done: BTreeMap::new() };
+    let ways: Vec<DerivedState> =
+        (1..=50).map(|order| what(&in_random_order(order).run().system)).collect();
+    let previewed = what(&system.clone().preview(NOW).after);
+    assert_eq!(previewed, DerivedState::Active(Activity::Running));
+    assert!(ways.contains(&previewed) && ways.iter().any(|it| *it != previewed), "{ways:?}");
 }
 
 /// The preview is not limited by the depth of the graph.
@@ -322,7 +324,7 @@ fn preview_handles_a_long_chain() {
     let graph = Graph::strict(chain, &settings).unwrap();
     let mut system = InitState::new(graph, &settings).unwrap().preview(NOW).after;
     system.set_goal(None, BTreeSet::new(), NOW).unwrap();
-    let foresight = system.preview(NOW);
-    let first = foresight.units.iter().find(|it| it.unit.as_str() == "u0").unwrap();
+    let preview = system.preview(NOW);
+    let first = preview.units.iter().find(|it| it.unit.as_str() == "u0").unwrap();
     assert_eq!(first.action, PlannedAction::Stop(10_000, StopReason::Unneeded));
 }

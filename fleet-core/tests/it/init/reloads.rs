@@ -43,7 +43,7 @@ fn rejected_settings_change_nothing() {
     let graph = Graph::strict(all, &settings).unwrap();
     let mut system = InitState::new(graph.clone(), &settings).unwrap();
     let (mask, max_starting) = ([target("b")].into(), NonZeroU32::new(1));
-    let refused = Settings { goal: Some(target("nobody")), mask, max_starting, ..settings };
+    let refused = Settings { goal: Some(target("missing")), mask, max_starting, ..settings };
     system.reload_with(graph, &refused, now).unwrap_err();
     system.set_goal(goal, [target("c")].into(), now).unwrap();
     let actions = system.next_actions(now);
@@ -84,19 +84,19 @@ fn unchanged_unit_is_shared_after_a_reload() {
 }
 
 /// A unit that is active and has no restart policy.
-struct Once {
+struct ActiveUnit {
     system: InitState,
     now: Timestamp,
 }
 
-impl Once {
+impl ActiveUnit {
     fn up() -> Self {
         let settings = Settings { goal: Some(target("a")), ..Settings::default() };
         let system = InitState::new(Self::graph(None), &settings).unwrap();
-        let mut once = Self { system, now: Timestamp::from_millis(0) };
-        assert_eq!(once.pass(0), "start a");
-        assert_eq!(once.tell(EventKind::Ready), "");
-        once
+        let mut active_unit = Self { system, now: Timestamp::from_millis(0) };
+        assert_eq!(active_unit.pass(0), "start a");
+        assert_eq!(active_unit.send(EventKind::Ready), "");
+        active_unit
     }
 
     fn graph(watchdog: Option<Duration>) -> Graph {
@@ -107,7 +107,7 @@ impl Once {
         Graph::strict(all, &Settings::default()).unwrap()
     }
 
-    fn reads_otherwise(&mut self) -> String {
+    fn reload_changed(&mut self) -> String {
         self.system.reload(Self::graph(Some(HOUR)), self.now).unwrap();
         self.pass(0)
     }
@@ -118,7 +118,7 @@ impl Once {
         actions.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")
     }
 
-    fn tell(&mut self, kind: EventKind) -> String {
+    fn send(&mut self, kind: EventKind) -> String {
         let (unit, incarnation) = (name("a"), self.system.last_incarnation());
         assert!(self.system.on_event(&UnitEvent { unit, incarnation, kind }, self.now), "{kind:?}");
         self.pass(0)
@@ -133,75 +133,77 @@ fn failed_unit_starts_with_its_new_definition() {
         (1, "stop a: its main process ended with status 1"),
         (0, "stop a: its main process exited successfully"),
     ] {
-        let mut once = Once::up();
-        assert_eq!(once.tell(EventKind::MainExited(Exit::Status(status))), ending);
-        assert_eq!(once.reads_otherwise(), "");
-        assert_eq!(once.tell(EventKind::AllGone), "start a");
+        let mut active_unit = ActiveUnit::up();
+        assert_eq!(active_unit.send(EventKind::MainExited(Exit::Status(status))), ending);
+        assert_eq!(active_unit.reload_changed(), "");
+        assert_eq!(active_unit.send(EventKind::AllGone), "start a");
     }
-    let mut once = Once::up();
-    once.system.reload(Once::graph(Some(HOUR)), once.now).unwrap();
-    let (unit, incarnation) = (name("a"), once.system.last_incarnation());
+    let mut active_unit = ActiveUnit::up();
+    active_unit.system.reload(ActiveUnit::graph(Some(HOUR)), active_unit.now).unwrap();
+    let (unit, incarnation) = (name("a"), active_unit.system.last_incarnation());
     for what in [EventKind::Stopping, EventKind::AllGone] {
-        once.system.on_event(&UnitEvent { unit: unit.clone(), incarnation, kind: what }, once.now);
+        active_unit
+            .system
+            .on_event(&UnitEvent { unit: unit.clone(), incarnation, kind: what }, active_unit.now);
     }
-    assert_eq!(once.pass(0), "start a", "it stopped by itself, before it was told to");
+    assert_eq!(active_unit.pass(0), "start a", "it exited before the stop request");
 }
 
 /// The reload had planned a restart.
 #[test]
 fn killed_unit_starts_with_its_new_definition() {
-    let mut once = Once::up();
-    assert_eq!(once.reads_otherwise(), "stop a: its definition has changed");
-    assert_eq!(once.pass(90), "kill a");
-    assert_eq!(once.tell(EventKind::AllGone), "start a");
-    let mut once = Once::up();
-    assert_eq!(once.reads_otherwise(), "stop a: its definition has changed");
-    assert_eq!((once.pass(90).as_str(), once.pass(10)), ("kill a", String::new()));
-    assert_eq!(once.tell(EventKind::AllGone), "start a");
+    let mut active_unit = ActiveUnit::up();
+    assert_eq!(active_unit.reload_changed(), "stop a: its definition has changed");
+    assert_eq!(active_unit.pass(90), "kill a");
+    assert_eq!(active_unit.send(EventKind::AllGone), "start a");
+    let mut active_unit = ActiveUnit::up();
+    assert_eq!(active_unit.reload_changed(), "stop a: its definition has changed");
+    assert_eq!((active_unit.pass(90).as_str(), active_unit.pass(10)), ("kill a", String::new()));
+    assert_eq!(active_unit.send(EventKind::AllGone), "start a");
 }
 
 #[test]
 fn unkillable_unit_starts_with_its_new_definition_once_gone() {
-    let mut once = Once::up();
-    once.tell(EventKind::Failed(FailureCause::Watchdog));
-    assert_eq!((once.pass(90).as_str(), once.pass(10)), ("kill a", String::new()));
-    assert_eq!(once.reads_otherwise(), "");
-    assert_eq!(once.tell(EventKind::AllGone), "start a");
+    let mut active_unit = ActiveUnit::up();
+    active_unit.send(EventKind::Failed(FailureCause::Watchdog));
+    assert_eq!((active_unit.pass(90).as_str(), active_unit.pass(10)), ("kill a", String::new()));
+    assert_eq!(active_unit.reload_changed(), "");
+    assert_eq!(active_unit.send(EventKind::AllGone), "start a");
 }
 
 /// Regression: the unit stayed inactive.
 #[test]
 fn unit_killed_during_a_restart_starts_again() {
-    let mut once = Once::up();
-    assert!(once.system.restart(&target("a")));
-    assert_eq!(once.pass(0), "stop a: a restart was requested");
-    assert_eq!(once.pass(90), "kill a");
-    assert_eq!(once.tell(EventKind::AllGone), "start a");
+    let mut active_unit = ActiveUnit::up();
+    assert!(active_unit.system.restart(&target("a")));
+    assert_eq!(active_unit.pass(0), "stop a: a restart was requested");
+    assert_eq!(active_unit.pass(90), "kill a");
+    assert_eq!(active_unit.send(EventKind::AllGone), "start a");
 }
 
 /// Regression: an immediate restart stayed scheduled forever, because no event reports the exit of
 /// the processes.
 #[test]
 fn lost_unit_schedules_no_restart() {
-    let up = Once::up();
+    let up = ActiveUnit::up();
     let mut seen = up.system.observation();
     let of_unit = seen.units.get_mut(&name("a")).unwrap();
     (of_unit.phase, of_unit.cause) = (Phase::Failed, Some(FailureCause::Lost));
     let goal = Some(target("a"));
     let settings = Settings { goal: goal.clone(), ..Settings::default() };
-    let system = InitState::restore(Once::graph(None), &settings, seen).unwrap();
-    let mut once = Once { system, ..up };
+    let system = InitState::restore(ActiveUnit::graph(None), &settings, seen).unwrap();
+    let mut active_unit = ActiveUnit { system, ..up };
     let lost = DerivedState::Failed { cause: FailureCause::Lost, retry: Retry::Never, stuck: true };
-    assert_eq!(once.reads_otherwise(), "");
-    assert_eq!(once.system.status(&name("a")).unwrap().state, lost);
+    assert_eq!(active_unit.reload_changed(), "");
+    assert_eq!(active_unit.system.status(&name("a")).unwrap().state, lost);
     for goal in [None, goal] {
-        once.system.set_goal(goal, BTreeSet::new(), once.now).unwrap();
-        assert_eq!(once.pass(1), "");
-        assert_eq!(once.system.status(&name("a")).unwrap().state, lost);
+        active_unit.system.set_goal(goal, BTreeSet::new(), active_unit.now).unwrap();
+        assert_eq!(active_unit.pass(1), "");
+        assert_eq!(active_unit.system.status(&name("a")).unwrap().state, lost);
     }
-    assert_eq!(once.tell(EventKind::AllGone), "", "somebody says that it is gone");
-    assert!(once.system.reset_failed(&target("a"), once.now));
-    assert_eq!(once.pass(0), "start a");
+    assert_eq!(active_unit.send(EventKind::AllGone), "", "its exit is reported");
+    assert!(active_unit.system.reset_failed(&target("a"), active_unit.now));
+    assert_eq!(active_unit.pass(0), "start a");
 }
 
 const HOUR: Duration = Duration::from_secs(3600);

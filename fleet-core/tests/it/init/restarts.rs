@@ -8,7 +8,7 @@ use fleet_core::graph::{
 };
 
 use super::config::{target, unit};
-use super::table::{GONE, One, READY, exits, told};
+use super::table::{GONE, READY, SingleUnit, describe, exits};
 
 #[test]
 fn status_lists_decide_restart_after_success() {
@@ -22,12 +22,12 @@ fn status_lists_decide_restart_after_success() {
         unit.run.on_clean_exit = OnCleanExit::Complete;
         let (force, prevent) = (force.clone(), prevent.clone());
         unit.restart = Restart { when, force, prevent, ..Restart::default() };
-        let mut one = One::new(&unit);
-        one.tell(READY);
-        one.tell(exits(0));
-        one.plan();
-        one.tell(GONE);
-        assert_eq!(one.seen().retry_at.is_some(), again, "{when:?}");
+        let mut single = SingleUnit::new(&unit);
+        single.send(READY);
+        single.send(exits(0));
+        single.plan();
+        single.send(GONE);
+        assert_eq!(single.seen().retry_at.is_some(), again, "{when:?}");
     }
 }
 
@@ -44,15 +44,15 @@ fn main_exit_decides_restart_for_any_failure_cause() {
     ] {
         let mut unit = unit("a notified");
         unit.restart = Restart { when, force, prevent, ..Restart::default() };
-        let mut one = One::new(&unit);
-        one.tell(READY);
-        one.tell(EventKind::Failed(FailureCause::RuntimeMax));
-        assert!(one.tell(EventKind::MainExited(Exit::Signal(9))));
-        assert_eq!(told(&one), "stopping: it exceeded its maximum runtime");
-        one.tell(GONE);
-        assert_eq!(told(&one), "failed: it exceeded its maximum runtime");
-        assert_eq!(one.seen().retry_at.is_some(), again, "{when:?}");
-        assert_eq!(one.seen().exit, None, "it is the end of this start alone");
+        let mut single = SingleUnit::new(&unit);
+        single.send(READY);
+        single.send(EventKind::Failed(FailureCause::RuntimeMax));
+        assert!(single.send(EventKind::MainExited(Exit::Signal(9))));
+        assert_eq!(describe(&single), "stopping: it exceeded its maximum runtime");
+        single.send(GONE);
+        assert_eq!(describe(&single), "failed: it exceeded its maximum runtime");
+        assert_eq!(single.seen().retry_at.is_some(), again, "{when:?}");
+        assert_eq!(single.seen().exit, None, "it is the end of this start alone");
     }
 }
 
@@ -64,18 +64,18 @@ fn unit_at_its_failure_limit_stays_down_until_reset() {
     ] {
         let mut unit = unit("a notified");
         unit.restart.limit = limit;
-        let mut one = One::new(&unit);
+        let mut single = SingleUnit::new(&unit);
         let mut started = 1;
         for _ in 0..10 {
-            one.start.incarnation = one.seen().incarnation.unwrap();
-            one.tell(exits(1));
-            one.tell(GONE);
-            one.plan();
-            started += usize::from(one.pass(100) == "start a");
+            single.start.incarnation = single.seen().incarnation.unwrap();
+            single.send(exits(1));
+            single.send(GONE);
+            single.plan();
+            started += usize::from(single.pass(100) == "start a");
         }
-        assert_eq!((started, one.seen().gave_up), (starts, true), "{limit:?}");
-        assert!(one.system.reset_failed(&target("a"), one.now));
-        assert_eq!(one.plan(), "start a");
+        assert_eq!((started, single.seen().gave_up), (starts, true), "{limit:?}");
+        assert!(single.system.reset_failed(&target("a"), single.now));
+        assert_eq!(single.plan(), "start a");
     }
 }
 
@@ -89,20 +89,20 @@ fn successes_do_not_count_toward_the_failure_limit() {
         limit: RestartLimit::Failures(2),
         ..Restart::default()
     };
-    let mut one = One::new(&unit);
+    let mut single = SingleUnit::new(&unit);
     let mut pauses = Vec::new();
     for status in [0, 0, 0, 0, 1, 1, 0, 1, 1, 1] {
-        one.start.incarnation = one.seen().incarnation.unwrap();
+        single.start.incarnation = single.seen().incarnation.unwrap();
         for what in [READY, exits(status), GONE] {
-            one.tell(what);
-            one.plan();
+            single.send(what);
+            single.plan();
         }
-        pauses.push(one.seen().retry_at.map(|at| at.since(one.now).as_secs()));
-        one.pass(60);
+        pauses.push(single.seen().retry_at.map(|at| at.since(single.now).as_secs()));
+        single.pass(60);
     }
     let growing = [1, 2, 4, 8, 16, 32, 60, 60, 60].map(Some);
-    assert_eq!(pauses, [&growing[..], &[None]].concat(), "what it ends as paces it all the same");
-    assert!(one.seen().gave_up, "it failed three times in a row");
+    assert_eq!(pauses, [&growing[..], &[None]].concat(), "the delay also grows after successes");
+    assert!(single.seen().gave_up, "it failed three times in a row");
 }
 
 /// Regression: the unit was given up again because of its earlier starts.
@@ -110,12 +110,12 @@ fn successes_do_not_count_toward_the_failure_limit() {
 fn reset_of_an_unkillable_unit_ignores_its_start_limit() {
     let mut unit = unit("a notified");
     unit.restart.limit = RestartLimit::Starts { burst: 1, interval: Duration::from_secs(100_000) };
-    let mut one = One::new(&unit);
-    assert_eq!(one.pass(90), "stop a: its start timed out");
-    assert_eq!((one.pass(90).as_str(), one.pass(10)), ("kill a", String::new()));
-    assert!(one.system.reset_failed(&target("a"), one.now));
-    assert!(one.tell(GONE));
-    assert_eq!(one.plan(), "start a");
+    let mut single = SingleUnit::new(&unit);
+    assert_eq!(single.pass(90), "stop a: its start timed out");
+    assert_eq!((single.pass(90).as_str(), single.pass(10)), ("kill a", String::new()));
+    assert!(single.system.reset_failed(&target("a"), single.now));
+    assert!(single.send(GONE));
+    assert_eq!(single.plan(), "start a");
 }
 
 #[test]
@@ -124,38 +124,38 @@ fn requested_retry_respects_the_start_limit() {
     unit.run.on_clean_exit = OnCleanExit::Complete;
     unit.restart.when = RestartWhen::Never;
     unit.restart.limit = RestartLimit::Starts { burst: 3, interval: Duration::from_secs(1000) };
-    let mut one = One::new(&unit);
-    assert!(!one.system.retry_now(&target("a"), one.now), "it runs");
+    let mut single = SingleUnit::new(&unit);
+    assert!(!single.system.retry_now(&target("a"), single.now), "it runs");
     let mut plans = Vec::new();
     for status in [0, 1, 0] {
-        one.start.incarnation = one.seen().incarnation.unwrap();
-        one.tell(READY);
-        one.tell(exits(status));
-        one.plan();
-        one.tell(GONE);
-        assert_eq!(one.plan(), "");
-        assert!(one.system.retry_now(&target("a"), one.now));
-        assert!(!one.system.retry_now(&target("a"), one.now), "it is about to be tried");
-        plans.push(one.plan());
+        single.start.incarnation = single.seen().incarnation.unwrap();
+        single.send(READY);
+        single.send(exits(status));
+        single.plan();
+        single.send(GONE);
+        assert_eq!(single.plan(), "");
+        assert!(single.system.retry_now(&target("a"), single.now));
+        assert!(!single.system.retry_now(&target("a"), single.now), "it is about to be tried");
+        plans.push(single.plan());
     }
     assert_eq!(plans, ["start a", "start a", ""]);
-    assert!(one.seen().gave_up);
-    one.pass(1000);
-    assert!(one.system.retry_now(&target("a"), one.now));
-    assert_eq!(one.plan(), "start a", "its starts of before do not count any more");
+    assert!(single.seen().gave_up);
+    single.pass(1000);
+    assert!(single.system.retry_now(&target("a"), single.now));
+    assert_eq!(single.plan(), "start a", "its starts of before do not count any more");
 }
 
 #[test]
 fn long_active_time_clears_failures() {
-    let mut one = One::new(&unit("a notified"));
+    let mut single = SingleUnit::new(&unit("a notified"));
     for (up, attempts) in [(1, 1), (9, 2), (10, 1), (1, 2)] {
-        one.start.incarnation = one.seen().incarnation.unwrap();
-        one.tell(READY);
-        one.pass(up);
-        one.tell(exits(1));
-        one.tell(GONE);
-        one.plan();
-        assert_eq!(one.seen().attempts, attempts, "after {up} seconds");
-        assert_eq!(one.pass(60), "start a");
+        single.start.incarnation = single.seen().incarnation.unwrap();
+        single.send(READY);
+        single.pass(up);
+        single.send(exits(1));
+        single.send(GONE);
+        single.plan();
+        assert_eq!(single.seen().attempts, attempts, "after {up} seconds");
+        assert_eq!(single.pass(60), "start a");
     }
 }

@@ -19,7 +19,7 @@ pub(super) enum Move {
         who: Index,
     },
     /// Any event for any unit, of the current or an earlier start.
-    Tell {
+    Event {
         who: Index,
         kind: EventKind,
         late: bool,
@@ -32,9 +32,9 @@ pub(super) enum Move {
     Goal(Option<Index>, Option<Index>),
     /// The mask is replaced.
     Mask(Option<Index>),
-    /// One extra target is added or removed.
+    /// SingleUnit extra target is added or removed.
     Want(Index, bool),
-    /// One target is masked or unmasked.
+    /// SingleUnit target is masked or unmasked.
     MaskOne(Index, bool),
     /// `max_starting` changes.
     Room(Option<u32>),
@@ -50,9 +50,9 @@ pub(super) enum Move {
 #[derive(Debug, Clone)]
 pub(super) enum Edit {
     Nothing,
-    /// One unit gets other commands.
+    /// SingleUnit unit gets other commands.
     Runs(Index),
-    /// One unit gets another description, restart policy or timeout.
+    /// SingleUnit unit gets another description, restart policy or timeout.
     Live(Index, u8),
     Remove(Index),
     /// A target moves to another unit.
@@ -71,8 +71,8 @@ fn a_move() -> impl Strategy<Value = Move> {
         12 => (who(), prop::bool::weighted(0.75))
             .prop_map(|(who, well)| Move::Answer { who, well }),
         8 => who().prop_map(|who| Move::Gone { who }),
-        8 => (who(), happening(), prop::bool::weighted(0.1))
-            .prop_map(|(who, kind, late)| Move::Tell { who, kind, late }),
+        8 => (who(), event_kind(), prop::bool::weighted(0.1))
+            .prop_map(|(who, kind, late)| Move::Event { who, kind, late }),
         2 => select(vec![0, 1, 999, 10_000, 90_000]).prop_map(|it| {
             Move::Pass(Duration::from_millis(it))
         }),
@@ -103,7 +103,7 @@ pub(super) fn edit() -> impl Strategy<Value = Edit> {
     ]
 }
 
-pub(super) fn happening() -> impl Strategy<Value = EventKind> {
+pub(super) fn event_kind() -> impl Strategy<Value = EventKind> {
     select(vec![
         EventKind::Ready,
         EventKind::Failed(FailureCause::Spawn),

@@ -11,13 +11,13 @@ use fleet_core::graph::{
 use super::config::{name, target, unit};
 
 /// A state of one unit, which is its goal and was started.
-pub(super) struct One {
+pub(super) struct SingleUnit {
     pub(super) system: InitState,
     pub(super) now: Timestamp,
     pub(super) start: UnitAction,
 }
 
-impl One {
+impl SingleUnit {
     pub(super) fn new(unit: &InitUnit) -> Self {
         let settings = Settings { goal: Some(target("a")), ..Settings::default() };
         let graph = Graph::strict([unit.clone()], &settings).unwrap();
@@ -27,7 +27,7 @@ impl One {
         Self { system, now, start }
     }
 
-    pub(super) fn tell(&mut self, kind: EventKind) -> bool {
+    pub(super) fn send(&mut self, kind: EventKind) -> bool {
         let UnitAction { unit, incarnation, .. } = self.start.clone();
         self.system.on_event(&UnitEvent { unit, incarnation, kind }, self.now)
     }
@@ -47,8 +47,8 @@ impl One {
     }
 }
 
-pub(super) fn told(one: &One) -> String {
-    let seen = one.seen();
+pub(super) fn describe(single: &SingleUnit) -> String {
+    let seen = single.seen();
     match seen.outcome {
         Some(StopOutcome::Failed(cause)) => format!("{}: {cause}", seen.phase),
         Some(ending) => format!("{}: {ending:?}", seen.phase),
@@ -148,34 +148,34 @@ fn check(rows: &[(&str, &[EventKind], &str)]) {
         let mut unit = unit(text);
         unit.run.success.codes = [3].into();
         unit.restart.when = RestartWhen::Never;
-        let mut one = One::new(&unit);
+        let mut single = SingleUnit::new(&unit);
         events.iter().for_each(|event| {
-            one.tell(*event);
-            one.plan();
+            single.send(*event);
+            single.plan();
         });
-        assert_eq!(told(&one), *expected, "{text}, {events:?}");
+        assert_eq!(describe(&single), *expected, "{text}, {events:?}");
     }
 }
 
 // Holds: G-23, T-25
 #[test]
 fn impossible_events_are_ignored_and_stale_ones_counted() {
-    let mut one = One::new(&unit("a notified"));
+    let mut single = SingleUnit::new(&unit("a notified"));
     for what in [RELOADING, EventKind::ReloadEnded { well: true }] {
-        assert!(!one.tell(what), "{what:?} of a unit that starts");
+        assert!(!single.send(what), "{what:?} of a starting unit");
     }
-    assert!(one.tell(READY));
-    assert!(!one.tell(READY) && !one.tell(EventKind::Skipped));
-    assert_eq!(one.system.stale_events(), 0);
-    one.tell(exits(1));
-    one.tell(GONE);
-    one.plan();
-    assert_eq!(one.pass(1), "start a");
+    assert!(single.send(READY));
+    assert!(!single.send(READY) && !single.send(EventKind::Skipped));
+    assert_eq!(single.system.stale_events(), 0);
+    single.send(exits(1));
+    single.send(GONE);
+    single.plan();
+    assert_eq!(single.pass(1), "start a");
     for what in [READY, exits(0), GONE] {
-        assert!(!one.tell(what), "{what:?} of the start before");
+        assert!(!single.send(what), "{what:?} of an earlier start");
     }
     assert_eq!(
-        (one.system.stale_events(), told(&one).as_str()),
+        (single.system.stale_events(), describe(&single).as_str()),
         (3, "starting: its main process ended with status 1")
     );
 }
@@ -183,69 +183,69 @@ fn impossible_events_are_ignored_and_stale_ones_counted() {
 // Holds: G-3, T-24, X-22
 #[test]
 fn timeouts_escalate_from_stop_to_kill_to_unkillable() {
-    let mut one = One::new(&unit("a notified"));
-    assert_eq!(one.pass(89), "");
-    assert_eq!(one.pass(1), "stop a: its start timed out");
-    assert!(!one.tell(READY), "it is too late");
-    assert_eq!(one.pass(90), "kill a");
-    assert_eq!(one.pass(10), "");
-    assert_eq!(told(&one), "failed: processes are left after SIGKILL");
-    assert_eq!(one.pass(1000), "", "it is not started while it is there");
-    one.tell(GONE);
-    assert_eq!(one.plan(), "start a");
+    let mut single = SingleUnit::new(&unit("a notified"));
+    assert_eq!(single.pass(89), "");
+    assert_eq!(single.pass(1), "stop a: its start timed out");
+    assert!(!single.send(READY), "it is too late");
+    assert_eq!(single.pass(90), "kill a");
+    assert_eq!(single.pass(10), "");
+    assert_eq!(describe(&single), "failed: processes are left after SIGKILL");
+    assert_eq!(single.pass(1000), "", "it is not started while it is there");
+    single.send(GONE);
+    assert_eq!(single.plan(), "start a");
 }
 
 #[test]
 fn only_a_kill_turns_a_requested_stop_into_a_failure() {
-    let mut one = One::new(&unit("a notified"));
-    one.tell(READY);
-    one.system.restart(&target("a"));
-    assert_eq!(one.plan(), "stop a: a restart was requested");
-    assert!(!one.tell(SCRIPT), "it was asked for");
-    assert!(one.tell(LATE));
-    assert_eq!(one.pass(9), "", "nobody else kills it");
-    one.pass(1);
-    assert_eq!(told(&one), "failed: processes are left after SIGKILL");
+    let mut single = SingleUnit::new(&unit("a notified"));
+    single.send(READY);
+    single.system.restart(&target("a"));
+    assert_eq!(single.plan(), "stop a: a restart was requested");
+    assert!(!single.send(SCRIPT), "it was asked for");
+    assert!(single.send(LATE));
+    assert_eq!(single.pass(9), "", "it is killed once");
+    single.pass(1);
+    assert_eq!(describe(&single), "failed: processes are left after SIGKILL");
 }
 
 #[test]
 fn commands_after_a_kill_have_their_own_timeout() {
-    let mut one = One::new(&unit("a notified"));
-    one.tell(READY);
-    one.system.restart(&target("a"));
-    assert_eq!(one.plan(), "stop a: a restart was requested");
-    assert_eq!(one.pass(90), "kill a");
-    assert!(one.tell(EventKind::Extend(Duration::from_secs(60))));
-    assert_eq!(one.pass(59), "");
-    assert_eq!(told(&one), "stopping: its stop timed out");
+    let mut single = SingleUnit::new(&unit("a notified"));
+    single.send(READY);
+    single.system.restart(&target("a"));
+    assert_eq!(single.plan(), "stop a: a restart was requested");
+    assert_eq!(single.pass(90), "kill a");
+    assert!(single.send(EventKind::Extend(Duration::from_secs(60))));
+    assert_eq!(single.pass(59), "");
+    assert_eq!(describe(&single), "stopping: its stop timed out");
     // It did not exit by itself either, so it is killed like the processes before.
-    assert!(one.tell(LATE));
-    assert_eq!(one.pass(9), "", "it is killed already");
-    assert_eq!(told(&one), "stopping: its stop timed out");
-    one.pass(1);
-    assert_eq!(told(&one), "failed: processes are left after SIGKILL");
+    assert!(single.send(LATE));
+    assert_eq!(single.pass(9), "", "it is killed already");
+    assert_eq!(describe(&single), "stopping: its stop timed out");
+    single.pass(1);
+    assert_eq!(describe(&single), "failed: processes are left after SIGKILL");
 }
 
 #[test]
 fn successful_kill_is_a_failed_stop() {
-    let mut one = One::new(&unit("a notified"));
-    one.tell(READY);
-    one.system.restart(&target("a"));
-    assert_eq!(one.plan(), "stop a: a restart was requested");
-    assert_eq!(one.pass(90), "kill a");
-    one.tell(GONE);
-    assert_eq!(told(&one), "failed: its stop timed out");
-    assert_eq!(one.plan(), "start a");
+    let mut single = SingleUnit::new(&unit("a notified"));
+    single.send(READY);
+    single.system.restart(&target("a"));
+    assert_eq!(single.plan(), "stop a: a restart was requested");
+    assert_eq!(single.pass(90), "kill a");
+    single.send(GONE);
+    assert_eq!(describe(&single), "failed: its stop timed out");
+    assert_eq!(single.plan(), "start a");
 }
 
 #[test]
 fn timeout_extensions_are_granted() {
-    let mut one = One::new(&unit("a notified"));
-    assert!(one.tell(EventKind::Extend(Duration::from_secs(1))));
-    assert_eq!(one.pass(80), "", "no time is taken away");
-    assert!(one.tell(EventKind::Extend(Duration::from_secs(60))));
-    assert_eq!(one.pass(59), "");
-    assert_eq!(one.pass(1), "stop a: its start timed out");
+    let mut single = SingleUnit::new(&unit("a notified"));
+    assert!(single.send(EventKind::Extend(Duration::from_secs(1))));
+    assert_eq!(single.pass(80), "", "no time is taken away");
+    assert!(single.send(EventKind::Extend(Duration::from_secs(60))));
+    assert_eq!(single.pass(59), "");
+    assert_eq!(single.pass(1), "stop a: its start timed out");
 }
 
 #[test]
@@ -253,26 +253,26 @@ fn maximum_runtime_is_a_failure() {
     let mut unit = unit("a notified");
     unit.run.runtime_max = Some(Duration::from_secs(5));
     unit.timeouts.reload = None;
-    let mut one = One::new(&unit);
-    one.tell(READY);
-    one.pass(4);
-    one.tell(RELOADING);
-    assert_eq!(one.pass(1), "stop a: it exceeded its maximum runtime");
+    let mut single = SingleUnit::new(&unit);
+    single.send(READY);
+    single.pass(4);
+    single.send(RELOADING);
+    assert_eq!(single.pass(1), "stop a: it exceeded its maximum runtime");
 }
 
 #[test]
 fn reload_timeout_is_reported_and_stops_nothing() {
-    let mut one = One::new(&unit("a supervised"));
-    one.tell(READY);
-    one.plan();
-    one.system.request_reload(&target("a")).unwrap();
-    assert_eq!(one.plan(), "reload a");
-    one.system.request_reload(&target("a")).unwrap();
-    assert_eq!(one.plan(), "", "one at a time");
-    assert_eq!(one.pass(30), "reload a", "the one that was asked for meanwhile");
-    one.tell(EventKind::ReloadEnded { well: false });
-    assert!(one.system.status(&name("a")).unwrap().reload_failed);
-    assert_eq!((one.plan().as_str(), told(&one).as_str()), ("", "running"));
+    let mut single = SingleUnit::new(&unit("a supervised"));
+    single.send(READY);
+    single.plan();
+    single.system.request_reload(&target("a")).unwrap();
+    assert_eq!(single.plan(), "reload a");
+    single.system.request_reload(&target("a")).unwrap();
+    assert_eq!(single.plan(), "", "reloads do not overlap");
+    assert_eq!(single.pass(30), "reload a", "the request made meanwhile");
+    single.send(EventKind::ReloadEnded { well: false });
+    assert!(single.system.status(&name("a")).unwrap().reload_failed);
+    assert_eq!((single.plan().as_str(), describe(&single).as_str()), ("", "running"));
 }
 
 #[test]
@@ -280,17 +280,17 @@ fn exited_unit_reloads_by_its_commands() {
     for (well, late) in [(true, false), (false, false), (false, true)] {
         let mut oneshot = unit("a oneshot");
         oneshot.run.reload = unit("a supervised").run.reload;
-        let mut one = One::new(&oneshot);
-        one.tell(exits(0));
-        one.system.request_reload(&target("a")).unwrap();
-        assert_eq!((one.plan().as_str(), told(&one).as_str()), ("reload a", "reloading"));
+        let mut single = SingleUnit::new(&oneshot);
+        single.send(exits(0));
+        single.system.request_reload(&target("a")).unwrap();
+        assert_eq!((single.plan().as_str(), describe(&single).as_str()), ("reload a", "reloading"));
         if late {
-            assert_eq!(one.pass(30), "");
+            assert_eq!(single.pass(30), "");
         } else {
-            one.tell(EventKind::ReloadEnded { well });
+            single.send(EventKind::ReloadEnded { well });
         }
-        assert_eq!(told(&one), "exited");
-        assert_eq!(one.system.status(&name("a")).unwrap().reload_failed, !well);
+        assert_eq!(describe(&single), "exited");
+        assert_eq!(single.system.status(&name("a")).unwrap().reload_failed, !well);
     }
 }
 
@@ -300,13 +300,13 @@ fn completed_systemd_unit_may_restart() {
         let mut unit = unit("a supervised");
         unit.run.on_clean_exit = OnCleanExit::Complete;
         unit.restart.when = when;
-        let mut one = One::new(&unit);
-        one.tell(READY);
-        one.tell(EventKind::MainExited(Exit::Signal(15)));
-        assert_eq!(one.plan(), "stop a: its main process exited successfully");
-        one.tell(GONE);
-        assert_eq!((one.plan().as_str(), one.seen().phase), ("", Phase::Completed));
-        assert_eq!(one.pass(1), expected);
+        let mut single = SingleUnit::new(&unit);
+        single.send(READY);
+        single.send(EventKind::MainExited(Exit::Signal(15)));
+        assert_eq!(single.plan(), "stop a: its main process exited successfully");
+        single.send(GONE);
+        assert_eq!((single.plan().as_str(), single.seen().phase), ("", Phase::Completed));
+        assert_eq!(single.pass(1), expected);
     }
 }
 
@@ -316,36 +316,36 @@ fn terminated_oneshot_is_a_failure() {
     let mut unit = unit("a oneshot");
     unit.run.on_clean_exit = OnCleanExit::Complete;
     unit.restart.when = RestartWhen::Never;
-    let mut one = One::new(&unit);
-    one.tell(EventKind::MainExited(Exit::Signal(15)));
-    one.tell(GONE);
-    one.plan();
-    assert_eq!(told(&one), "failed: its main process ended with SIGTERM");
+    let mut single = SingleUnit::new(&unit);
+    single.send(EventKind::MainExited(Exit::Signal(15)));
+    single.send(GONE);
+    single.plan();
+    assert_eq!(describe(&single), "failed: its main process ended with SIGTERM");
 }
 
 /// A scripted unit may be active without processes; its stop command is a process.
 // Holds: G-3
 #[test]
 fn stop_commands_are_awaited() {
-    let mut one = One::new(&unit("a scripted"));
-    one.tell(READY);
-    one.tell(GONE);
-    assert!(!one.seen().processes);
-    one.tell(EventKind::Stopping);
-    assert!(one.seen().processes);
-    assert_eq!(one.pass(90), "kill a");
-    assert_eq!(one.pass(10), "");
-    one.system.reset_failed(&target("a"), one.now);
-    assert_eq!(one.plan(), "", "it is not started while its commands run");
+    let mut single = SingleUnit::new(&unit("a scripted"));
+    single.send(READY);
+    single.send(GONE);
+    assert!(!single.seen().processes);
+    single.send(EventKind::Stopping);
+    assert!(single.seen().processes);
+    assert_eq!(single.pass(90), "kill a");
+    assert_eq!(single.pass(10), "");
+    single.system.reset_failed(&target("a"), single.now);
+    assert_eq!(single.plan(), "", "it is not started while its commands run");
 }
 
 #[test]
 fn inactive_unit_stops_without_its_stop_commands() {
     for (events, expected) in [(&[][..], false), (&[READY][..], true)] {
-        let mut one = One::new(&unit("a notified"));
-        events.iter().for_each(|event| assert!(one.tell(*event)));
-        one.system.set_goal(None, Default::default(), one.now).unwrap();
-        let actions = one.system.next_actions(one.now);
+        let mut single = SingleUnit::new(&unit("a notified"));
+        events.iter().for_each(|event| assert!(single.send(*event)));
+        single.system.set_goal(None, Default::default(), single.now).unwrap();
+        let actions = single.system.next_actions(single.now);
         assert!(
             matches!(actions[0].kind, ActionKind::Stop { was_active, .. } if was_active == expected)
         );

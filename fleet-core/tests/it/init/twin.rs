@@ -22,7 +22,7 @@ pub(super) struct Twin {
 impl Twin {
     /// Builds the model of a state with these edges of earlier graphs.
     pub(super) fn of(system: &InitState, mask: &BTreeSet<Target>, left: &[Edge]) -> Self {
-        let mut twin = Self::without_left_over(system, mask);
+        let mut twin = Self::without_earlier_edges(system, mask);
         twin.edges.extend(left.iter().cloned());
         let there = |name: &Name| twin.units.contains_key(name);
         let edges = std::mem::take(&mut twin.edges);
@@ -32,12 +32,12 @@ impl Twin {
     }
 
     /// Returns the edges of earlier graphs in a state whose graph was just replaced.
-    pub(super) fn left_over(system: &InitState) -> Vec<Edge> {
-        let twin = Self::without_left_over(system, &BTreeSet::new());
-        twin.find_left_over()
+    pub(super) fn earlier_edges(system: &InitState) -> Vec<Edge> {
+        let twin = Self::without_earlier_edges(system, &BTreeSet::new());
+        twin.find_earlier_edges()
     }
 
-    fn without_left_over(system: &InitState, mask: &BTreeSet<Target>) -> Self {
+    fn without_earlier_edges(system: &InitState, mask: &BTreeSet<Target>) -> Self {
         let graph = system.graph();
         let mut seen = system.observation().units;
         let mut units: BTreeMap<Name, InitUnit> =
@@ -87,7 +87,7 @@ impl Twin {
     }
 
     /// Edges of an earlier graph keep the order of stops, unless they close a cycle.
-    fn find_left_over(&self) -> Vec<Edge> {
+    fn find_earlier_edges(&self) -> Vec<Edge> {
         let mut of_them = Vec::new();
         let mut on_them = Vec::new();
         for (name, seen) in &self.seen {
@@ -171,7 +171,7 @@ impl Twin {
 
     /// Returns whether the running definition differs in what it runs. Uses its own list of
     /// settings, as the tested one may be wrong.
-    pub(super) fn runs_otherwise(&self, name: &Name) -> bool {
+    pub(super) fn definition_changed(&self, name: &Name) -> bool {
         let Some(runs) = self.seen[name].definition.as_deref() else { return false };
         let InitUnit { provides, edges, description, timeouts, restart, .. } = runs.clone();
         let now = self.units[name].clone();
@@ -180,7 +180,7 @@ impl Twin {
 
     pub(super) fn must_stop(&self, name: &Name) -> bool {
         let seen = &self.seen[name];
-        let redefined = || seen.restart_requested || self.runs_otherwise(name);
+        let redefined = || seen.restart_requested || self.definition_changed(name);
         let lost = |on: &Name| !self.active(on) || self.must_stop(on);
         (seen.phase == Phase::Starting || seen.phase.is_active())
             && (!self.needed.contains(name)
@@ -189,10 +189,10 @@ impl Twin {
                 || self.on(name, &[EdgeKind::DependsOn]).any(lost))
     }
 
-    pub(super) fn doomed(&self, name: &Name) -> bool {
+    pub(super) fn blocked(&self, name: &Name) -> bool {
         use EdgeKind::{DependsMs, DependsOn};
         let dooms = |on: &Name| {
-            self.phase(on) == Phase::Failed || self.masked.contains(on) || self.doomed(on)
+            self.phase(on) == Phase::Failed || self.masked.contains(on) || self.blocked(on)
         };
         let ended = |on: &Name| self.phase(on) == Phase::Completed;
         self.needed.contains(name)
@@ -206,7 +206,7 @@ impl Twin {
         (self.active(name) && !self.must_stop(name))
             || matches!(self.phase(name), Phase::Failed | Phase::Completed)
             || self.masked.contains(name)
-            || self.doomed(name)
+            || self.blocked(name)
     }
 
     pub(super) fn degraded(&self, name: &Name) -> bool {
@@ -232,7 +232,7 @@ impl Twin {
     }
 
     /// Returns whether another unit has to be gone before this one stops.
-    pub(super) fn blocked(&self, name: &Name) -> bool {
+    pub(super) fn waits_for_dependents(&self, name: &Name) -> bool {
         use EdgeKind::{After, DependsMs, DependsOn, WaitsFor};
         self.by(name, &[DependsOn]).any(|by| self.phase(by).is_busy())
             || self

@@ -13,9 +13,9 @@ use fleet_core::graph::{
 };
 use proptest::sample::Index;
 
-use super::change_feed::Told;
+use super::change_feed::LastStatuses;
 use super::events::is_as_the_table_says;
-use super::naive::{Naive, Said};
+use super::naive::{Actions, Naive};
 use super::script::{Edit, Move};
 use super::twin::{Edge, Twin};
 
@@ -34,8 +34,8 @@ pub(super) struct World {
     units: Vec<InitUnit>,
     live: BTreeMap<Name, Incarnation>,
     left: Vec<Edge>,
-    owed: Said,
-    told: Told,
+    owed: Actions,
+    told: LastStatuses,
 }
 
 impl World {
@@ -56,7 +56,7 @@ impl World {
             live: BTreeMap::new(),
             left: Vec::new(),
             owed: Vec::new(),
-            told: Told::default(),
+            told: LastStatuses::default(),
         };
         world.plan();
         world
@@ -80,7 +80,7 @@ impl World {
         match it {
             Move::Answer { who, well } => self.answer(*who, *well),
             Move::Gone { who } => self.let_go(*who),
-            Move::Tell { who, kind, late } => self.tell_somebody(*who, *kind, *late),
+            Move::Event { who, kind, late } => self.send_random_event(*who, *kind, *late),
             Move::Pass(time) => self.now = self.now.after(*time),
             Move::Due(more) => {
                 let due = self.system.next_deadline().unwrap_or(self.now).max(self.now);
@@ -173,7 +173,7 @@ impl World {
             (true, false) => EventKind::Ready,
             (false, _) => EventKind::MainExited(Exit::Status(1)),
         };
-        self.tell(name, seen.incarnation.unwrap(), what);
+        self.send(name, seen.incarnation.unwrap(), what);
     }
 
     fn let_go(&mut self, who: Index) {
@@ -186,30 +186,30 @@ impl World {
 
     pub(super) fn all_gone(&mut self, name: &Name) {
         let before = self.seen(name);
-        self.tell(name, before.incarnation.unwrap(), EventKind::AllGone);
+        self.send(name, before.incarnation.unwrap(), EventKind::AllGone);
         if matches!(before.outcome, Some(StopOutcome::Inactive(_))) {
             let after = self.seen(name);
             assert_eq!((after.phase, after.attempts), (Phase::Inactive, before.attempts), "{name}");
         }
     }
 
-    fn tell_somebody(&mut self, who: Index, kind: EventKind, late: bool) {
+    fn send_random_event(&mut self, who: Index, kind: EventKind, late: bool) {
         let known: Vec<_> = self.system.observation().units.into_iter().collect();
         let Some((name, seen)) = (!known.is_empty()).then(|| who.get(&known)) else { return };
         let Some(Incarnation(current)) = seen.incarnation else { return };
         let incarnation = Incarnation(current - u64::from(late));
-        self.tell(name, incarnation, kind);
+        self.send(name, incarnation, kind);
     }
 
     /// Sends an event and applies it to the simulated processes.
-    pub(super) fn tell(&mut self, name: &Name, incarnation: Incarnation, kind: EventKind) {
+    pub(super) fn send(&mut self, name: &Name, incarnation: Incarnation, kind: EventKind) {
         let before = self.system.observation();
         let event = UnitEvent { unit: name.clone(), incarnation, kind };
-        let heeded = self.system.on_event(&event, self.now);
+        let handled = self.system.on_event(&event, self.now);
         let after = self.system.observation();
         let unit = self.system.graph().unit(name).map(|it| it.restart.clone());
-        is_as_the_table_says(&event, heeded, (&before, &after), unit);
-        if !heeded {
+        is_as_the_table_says(&event, handled, (&before, &after), unit);
+        if !handled {
             return;
         }
         if kind == EventKind::AllGone {
@@ -249,7 +249,7 @@ impl World {
         let settings = Settings { mask: self.mask.clone(), ..Settings::default() };
         let (graph, _) = Graph::lenient(self.units.clone(), &settings);
         if self.changes_nothing_if_refused(|it, now| it.reload(graph, now).is_ok()) {
-            self.left = Twin::left_over(&self.system);
+            self.left = Twin::earlier_edges(&self.system);
         } else {
             self.units = before;
         }
@@ -263,11 +263,11 @@ impl World {
             _ if self.units.is_empty() => {}
             Edit::Runs(it) => {
                 let at = pick(it, &self.units);
-                run_otherwise(&mut self.units[at]);
+                change_commands(&mut self.units[at]);
             }
             Edit::Live(it, what) => {
                 let at = pick(it, &self.units);
-                know_otherwise(&mut self.units[at], *what);
+                change_settings(&mut self.units[at], *what);
             }
             Edit::Remove(it) => {
                 self.units.remove(pick(it, &self.units));
@@ -304,7 +304,8 @@ impl World {
         let actions = self.system.next_actions(self.now);
         let after = self.system.observation();
         if let Some((said, seen)) = expected {
-            let told: Said = actions.iter().map(|it| (it.unit.clone(), it.kind.clone())).collect();
+            let told: Actions =
+                actions.iter().map(|it| (it.unit.clone(), it.kind.clone())).collect();
             assert_eq!(told, said, "another plan than by the definitions");
             for (name, seen) in seen {
                 let known = after.units.get(&name).cloned().unwrap_or_default();
@@ -317,13 +318,13 @@ impl World {
         actions.iter().for_each(|action| self.carry_out(action));
         if self.compared {
             self.check(&actions, &before, &after);
-            self.told.has_told_of_all_that_is_new(&mut self.system);
+            self.told.check_changes(&mut self.system);
         }
         self.log.extend(actions.iter().cloned());
         actions
     }
 
-    fn expected(&self) -> (Said, BTreeMap<Name, ObservedUnit>) {
+    fn expected(&self) -> (Actions, BTreeMap<Name, ObservedUnit>) {
         let naive = Naive {
             twin: self.twin(),
             last: self.system.observation().last,
@@ -387,7 +388,7 @@ impl World {
 }
 
 /// Changes what a unit runs, by its type or its commands.
-fn run_otherwise(unit: &mut InitUnit) {
+fn change_commands(unit: &mut InitUnit) {
     match &mut unit.kind {
         ServiceType::Virtual => {}
         ServiceType::Oneshot { remain } => *remain = !*remain,
@@ -396,7 +397,7 @@ fn run_otherwise(unit: &mut InitUnit) {
 }
 
 /// Changes settings of a unit other than its commands.
-fn know_otherwise(unit: &mut InitUnit, what: u8) {
+fn change_settings(unit: &mut InitUnit, what: u8) {
     match what {
         0 => unit.description += "!",
         1 => unit.restart.delay += SECOND,

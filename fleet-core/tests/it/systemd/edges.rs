@@ -28,7 +28,7 @@ fn outside() -> ExternalUnits {
     }
 }
 
-fn told(linked: &LinkedUnits) -> String {
+fn output(linked: &LinkedUnits) -> String {
     let mut lines = Vec::new();
     for unit in &linked.units {
         let provides: Vec<&str> = unit.provides.iter().map(Target::as_str).collect();
@@ -50,7 +50,7 @@ fn told(linked: &LinkedUnits) -> String {
 }
 
 fn linked(units: &[(&str, &str)]) -> String {
-    told(&link(&system(units), &outside()))
+    output(&link(&system(units), &outside()))
 }
 
 #[test]
@@ -230,7 +230,7 @@ fn the_order_of_units_does_not_matter() {
         ("b.service", "Requires=none.service"),
         ("c.service", "Wants=a.service\nAfter=a.service\n[Install]\nAlias=x.service"),
     ]);
-    let there = told(&link(&units, &outside()));
+    let there = output(&link(&units, &outside()));
     units.reverse();
-    assert_eq!(told(&link(&units, &outside())), there);
+    assert_eq!(output(&link(&units, &outside())), there);
 }

@@ -5,7 +5,7 @@ use fleet_core::graph::{Command, InitUnit};
 use super::{compiled, wrapped};
 
 /// Formats the main settings of a unit.
-fn told(unit: &InitUnit) -> String {
+fn output(unit: &InitUnit) -> String {
     let mut lines = vec![format!("{:?}", unit.kind)];
     let run = &unit.run;
     let lists: [(&str, &[Command]); 7] = [
@@ -35,7 +35,7 @@ fn read(name: &str, text: &str) -> String {
             let relations = it.relations.iter().map(|it| format!("{:?} {}", it.kind, it.unit));
             let remarks = it.remarks.iter().map(ToString::to_string);
             let rest: Vec<String> = relations.chain(remarks).collect();
-            format!("{}\n{}", told(&it.unit), rest.join("\n")).trim_end().to_owned()
+            format!("{}\n{}", output(&it.unit), rest.join("\n")).trim_end().to_owned()
         }
         Err(refusals) => refusals.to_string(),
     }

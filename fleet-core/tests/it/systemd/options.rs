@@ -54,8 +54,9 @@ fn every_option_has_one_support_entry() {
         *counts.entry(kind).or_default() += 1;
     }
     let total: usize = counts.values().sum();
-    let told: Vec<String> = counts.iter().map(|(kind, count)| format!("{kind}: {count}")).collect();
-    insta::assert_snapshot!(wrapped(&format!("{}\nall: {total}", told.join("\n"))), @r"
+    let output: Vec<String> =
+        counts.iter().map(|(kind, count)| format!("{kind}: {count}")).collect();
+    insta::assert_snapshot!(wrapped(&format!("{}\nall: {total}", output.join("\n"))), @r"
     aside: 1
     honoured: 113
     inert: 37
@@ -96,16 +97,16 @@ fn table() -> String {
         format!("| `[{}]` | {} | {words} |\n", SECTIONS[*section], names.join(", "))
     };
     let rows: String = rows.iter().map(row).collect();
-    format!("| section | options | what becomes of them |\n|---|---|---|\n{rows}")
+    format!("| section | options | support |\n|---|---|---|\n{rows}")
 }
 
 #[test]
 fn every_option_is_documented() {
     let page = include_str!("../../../../docs/init.md");
     let (_, rest) = page.split_once("<!-- options: begin -->\n").expect("the table begins");
-    let (told, _) = rest.split_once("<!-- options: end -->").expect("the table ends");
+    let (output, _) = rest.split_once("<!-- options: end -->").expect("the table ends");
     let table = table();
-    assert!(told == table, "write this into docs/init.md:\n{table}");
+    assert!(output == table, "write this into docs/init.md:\n{table}");
 }
 
 #[test]
@@ -117,8 +118,8 @@ fn ignored_options_are_remarked_and_have_no_effect() {
         let with = with.unwrap_or_else(|refusals| panic!("{refusals}"));
         let plain = plain(section);
         assert_eq!((with.unit, with.timer), (plain.unit, plain.timer), "{section}.{name}");
-        let told: Vec<String> = with.remarks.iter().map(ToString::to_string).collect();
-        assert_eq!(told, [format!("2:1: {section}.{name} {why}")]);
+        let output: Vec<String> = with.remarks.iter().map(ToString::to_string).collect();
+        assert_eq!(output, [format!("2:1: {section}.{name} {why}")]);
     }
 }
 
@@ -201,9 +202,9 @@ fn empty_values_reset_or_are_refused() {
         let text = if name == "ExecStart" { text } else { file(section, name, "") };
         let read = compiled(of_section(section), &text);
         if NEVER_EMPTY.contains(&name) || name.starts_with("Limit") {
-            let told = read.expect_err("what was said before would be lost").to_string();
+            let output = read.expect_err("an empty value is refused").to_string();
             let place = format!("{}:2:1: {section}.{name} ", of_section(section));
-            assert!(told.starts_with(&place) && told.contains(" write "), "{told}");
+            assert!(output.starts_with(&place) && output.contains(" write "), "{output}");
             continue;
         }
         let read = read.unwrap_or_else(|refusals| panic!("{refusals}"));
@@ -225,8 +226,8 @@ fn accepted_options_are_ignored_with_a_remark() {
     let accepted = compile(&name, &unit_file, &site).expect("it is accepted");
     let plain = compiled("a.service", "[Service]\nExecStart=/bin/true\n").unwrap();
     assert_eq!(accepted.unit, plain.unit);
-    let told: Vec<String> = accepted.remarks.iter().map(ToString::to_string).collect();
-    insta::assert_snapshot!(wrapped(&told.join("\n")), @r#"
+    let output: Vec<String> = accepted.remarks.iter().map(ToString::to_string).collect();
+    insta::assert_snapshot!(wrapped(&output.join("\n")), @r#"
     3:1: Service.PrivateTmp is ignored, as accepted by the operator of this machine; it
           is not supported: the native supervisor cannot confine processes in this way:
           remove the option, set it to a neutral value, or run the unit under systemd

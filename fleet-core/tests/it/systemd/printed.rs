@@ -52,7 +52,8 @@ fn inexpressible_options_are_listed() {
         ("ExecStart=web", "exec-start: `web` cannot be executed: it is not an absolute path"),
     ] {
         let losses = print(&service(settings), &Timeouts::default()).omitted;
-        let told: Vec<String> = losses.iter().map(|it| format!("{}: {}", it.key, it.why)).collect();
-        assert_eq!(told, [lost], "{settings}");
+        let output: Vec<String> =
+            losses.iter().map(|it| format!("{}: {}", it.key, it.why)).collect();
+        assert_eq!(output, [lost], "{settings}");
     }
 }

@@ -97,8 +97,8 @@ fn invalid_timers_are_refused() {
         "[Unit]\nConditionHost=a\n[Timer]\nOnActiveSec=1\n",
         "[Timer]\nOnActiveSec=1\nPersistent=perhaps\nRandomizedDelaySec=infinity\n",
     ];
-    let told: Vec<String> = files.into_iter().map(refused).collect();
-    insta::assert_snapshot!(wrapped(&told.join("\n")), @r#"
+    let output: Vec<String> = files.into_iter().map(refused).collect();
+    insta::assert_snapshot!(wrapped(&output.join("\n")), @r#"
     job.timer: it never elapses: write OnCalendar=, OnBootSec= or the like
     job.timer: it never elapses: write OnCalendar=, OnBootSec= or the like
     job.timer:2:1: Timer.OnCalendar cannot be read: "dayly" is not a calendar event:
@@ -193,7 +193,7 @@ fn one_time_trigger_elapses_once() {
     assert_eq!(life.state().phase, TimerPhase::Elapsed, "it is active");
     life.on_stop();
     life.on_start(None, TriggeredUnitState::default(), look(4000));
-    assert_eq!(life.next_elapse(), clock(5000), "a new start counts anew");
+    assert_eq!(life.next_elapse(), clock(5000), "a new start resets the count");
 }
 
 #[test]
@@ -253,7 +253,11 @@ fn clock_change_moves_calendar_events() {
     assert!(life.on_elapse(set(80_000, BOOT + 10 * hour)), "beyond the moment");
     life.on_time_set(set(90_000, BOOT - 5 * hour));
     life.on_unit(ran(80_000, 90_000), set(90_000, BOOT - 5 * hour));
-    assert_eq!(life.next_elapse().wall, Some(at(BOOT - 4 * hour)), "what was is not in the future");
+    assert_eq!(
+        life.next_elapse().wall,
+        Some(at(BOOT - 4 * hour)),
+        "the last elapse is not in the future"
+    );
 }
 
 #[test]
@@ -432,7 +436,11 @@ fn clock_set_back_while_the_unit_runs_is_followed() {
     // The clock change is not reported, because the timer waits for no calendar event.
     let early = set(90_000, BOOT - 5 * hour);
     life.on_unit(ran(70_000, 90_000), early);
-    assert_eq!(life.next_elapse().wall, Some(at(BOOT - 4 * hour)), "what was is not in the future");
+    assert_eq!(
+        life.next_elapse().wall,
+        Some(at(BOOT - 4 * hour)),
+        "the last elapse is not in the future"
+    );
     let memory = *life.state();
     let earlier = set(95_000, BOOT - 8 * hour);
     let life = TimerMachine::restore(Arc::new(timer("OnCalendar=hourly")), memory, earlier);

@@ -168,12 +168,12 @@ fn changing_tracking_variables_is_remarked() {
          UnsetEnvironment=SYSTEMD_EXEC_PID=3 NOTIFY_SOCKET\n"
     );
     let compiled = compiled("a.service", &text).unwrap();
-    let told: Vec<String> = compiled.remarks.iter().map(ToString::to_string).collect();
+    let output: Vec<String> = compiled.remarks.iter().map(ToString::to_string).collect();
     let text = "has no effect on INVOCATION_ID and SYSTEMD_EXEC_PID, which identify the processes \
                 of the unit";
     let of = |place: &str| format!("{place} {text}");
     let expected = ["3:1: Service.Environment", "5:1: Service.UnsetEnvironment"].map(of);
-    assert_eq!(told, expected);
+    assert_eq!(output, expected);
 }
 
 #[test]
@@ -227,13 +227,13 @@ fn conditions() {
                 AssertUser=root\nConditionKernelCommandLine=! quiet\n\
                 [Service]\nExecStart=/bin/true\n";
     let conditions = compiled("web@1.service", text).unwrap().unit.run.conditions.clone();
-    let told: Vec<_> =
+    let output: Vec<_> =
         conditions.iter().map(|it| (&it.test, it.negated, it.any, it.assert)).collect();
     let path = ConditionTest::PathExists("/a/1".to_owned());
     let user = ConditionTest::User("root".to_owned());
     let word = ConditionTest::KernelCommandLine("quiet".to_owned());
     assert_eq!(
-        told,
+        output,
         [(&path, true, true, false), (&user, false, false, true), (&word, true, false, false),]
     );
 }
@@ -292,9 +292,9 @@ const REFUSED_AROUND: &[&str] = &[
 
 #[test]
 fn refusals_have_a_position_and_a_remedy() {
-    let told: Vec<String> =
+    let output: Vec<String> =
         REFUSED.iter().map(|setting| refused(&format!("{START}{setting}"))).collect();
-    insta::assert_snapshot!(wrapped(&told.join("\n")), @r#"
+    insta::assert_snapshot!(wrapped(&output.join("\n")), @r#"
     3:1: Service.Type cannot be dbus, as there is no message bus here: write notify or
           exec
     3:1: Service.Type cannot be forking without a PIDFile=, as the main process is never
@@ -329,9 +329,9 @@ fn refusals_have_a_position_and_a_remedy() {
 
 #[test]
 fn exec_environment_refusals_have_a_remedy() {
-    let told: Vec<String> =
+    let output: Vec<String> =
         REFUSED_AROUND.iter().map(|setting| refused(&format!("{START}{setting}"))).collect();
-    insta::assert_snapshot!(wrapped(&told.join("\n")), @r#"
+    insta::assert_snapshot!(wrapped(&output.join("\n")), @r#"
     3:1: Service.Environment has "A": write NAME=value, in quotes where the value has
           blanks
     3:1: Service.Environment cannot be read: unknown specifier "%Z" at byte 2: write %%
@@ -380,7 +380,7 @@ fn files_that_cannot_run_are_refused() {
     for (unit, text, problem) in [
         ("a.path", "[Path]\n", "runs .service, .target and .timer units only, not .path"),
         ("a.timer", "[Timer]\n", "it never elapses"),
-        ("a@.service", run, "a template is not run itself"),
+        ("a@.service", run, "a template cannot run"),
         ("a.service", "[Unit]\nDescription=x\n", "there is nothing to run"),
         ("a.target", "", "an empty file masks the unit"),
         ("a.target", "[Unit]\nConditionHost=a\n", "it has conditions"),

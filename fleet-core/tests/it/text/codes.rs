@@ -6,11 +6,11 @@ use fleet_core::graph::text::{Code, InitDiagnostic, read_central, read_stanzas};
 use fleet_core::graph::{Settings, Timeouts};
 
 use super::broken::{BROKEN, ODD, whole};
-use super::told;
+use super::output;
 
 fn of_stanza(text: &str) -> String {
     let read = read_stanzas(text.as_bytes(), &Timeouts::default());
-    told(text.as_bytes(), &read.diagnostics)
+    output(text.as_bytes(), &read.diagnostics)
 }
 
 // Holds: G-29, X-4
@@ -20,7 +20,7 @@ fn each_mistake_gives_exactly_its_code() {
         let text = whole(text).replace("NAME", "web");
         let read = read_stanzas(text.as_bytes(), &Timeouts::default());
         let found: Vec<&str> = read.diagnostics.iter().map(|it| it.code.as_str()).collect();
-        assert_eq!(found, [code], "{text}{}", told(text.as_bytes(), &read.diagnostics));
+        assert_eq!(found, [code], "{text}{}", output(text.as_bytes(), &read.diagnostics));
         let is_error = code.starts_with('E');
         assert_eq!(read.stanzas[0].unit.is_none(), is_error, "{text}");
     }
@@ -48,9 +48,9 @@ fn every_code_is_documented() {
 #[test]
 fn every_message_has_a_position_and_a_remedy() {
     let all = BROKEN.into_iter().chain(ODD);
-    let told: String =
+    let output: String =
         all.map(|(text, _)| of_stanza(&whole(text).replace("NAME", "web"))).collect();
-    insta::assert_snapshot!(told);
+    insta::assert_snapshot!(output);
 }
 
 #[test]
@@ -86,8 +86,8 @@ fn positions_count_characters_in_continued_lines() {
 
 #[test]
 fn lower_case_signal_names_get_a_suggestion() {
-    let told = of_stanza(&whole("ONESHOTsuccess-exit: sigtrem\n").replace("NAME", "web"));
-    assert!(told.contains("help: did you mean SIGTERM?"), "{told}");
+    let output = of_stanza(&whole("ONESHOTsuccess-exit: sigtrem\n").replace("NAME", "web"));
+    assert!(output.contains("help: did you mean SIGTERM?"), "{output}");
 }
 
 #[test]
@@ -106,7 +106,7 @@ fn central_settings_reject_unknown_keys() {
     let text = "goal: a b\nmax-starting: 0\nmax-starting: 4\n\
                 alternatives: mta, smtp=exim, smtp=postfix\n\
                 mask: cups,\nstart-timeout: x\nunit: a\ngaol: b\nx-y: 1\nstop-timeout:\n";
-    insta::assert_snapshot!(told(text.as_bytes(), &read_central(text.as_bytes()).diagnostics), @"
+    insta::assert_snapshot!(output(text.as_bytes(), &read_central(text.as_bytes()).diagnostics), @"
     E06 line 1, column 7: `a b` is not a valid target name
     1 | goal: a b
       |       ^^^
@@ -165,7 +165,7 @@ fn invalid_central_settings_keep_their_defaults() {
 #[test]
 fn missing_stop_timeout_warns_in_central_settings() {
     let text = "stop-timeout: none\n";
-    insta::assert_snapshot!(told(text.as_bytes(), &read_central(text.as_bytes()).diagnostics), @"
+    insta::assert_snapshot!(output(text.as_bytes(), &read_central(text.as_bytes()).diagnostics), @"
     W06 line 1, column 15: a unit that does not exit by itself is then never stopped
     1 | stop-timeout: none
       |               ^^^^

@@ -122,7 +122,7 @@ fn check_other_places(files: &[InitFile], message: &str) -> Result<(), TestCaseE
 #[test]
 fn positions_lie_inside_their_files() {
     let found = RefCell::new(BTreeSet::new());
-    let told = TestRunner::new(cases(10)).run(&directory(), |files| {
+    let output = TestRunner::new(cases(10)).run(&directory(), |files| {
         let mut sources = FileSet::read(files);
         let graph = sources.graph();
         prop_assert_eq!(graph.is_some(), sources.is_valid());
@@ -137,8 +137,8 @@ fn positions_lie_inside_their_files() {
         }
         Ok(())
     });
-    told.unwrap_or_else(|problem| panic!("{problem}"));
+    output.unwrap_or_else(|problem| panic!("{problem}"));
     let found = found.into_inner();
     let missing: Vec<_> = TOGETHER.iter().filter(|code| !found.contains(*code)).collect();
-    assert!(missing.is_empty(), "these were never told: {missing:?}");
+    assert!(missing.is_empty(), "these codes never occurred: {missing:?}");
 }

@@ -46,25 +46,25 @@ fn files_full_of_errors_are_read_in_linear_time() {
 /// compiled.
 #[test]
 fn oversized_pattern_is_rejected() {
-    let told = |pattern: &str| -> Vec<String> {
+    let output = |pattern: &str| -> Vec<String> {
         let text = format!(
             "unit: a\ntype: foreground-supervised\nprovides: a\nexec-start: /a\n\
              ready-grep: {pattern}\n"
         );
         let found = read_stanzas(text.as_bytes(), &Timeouts::default()).diagnostics;
-        let told = |it: &InitDiagnostic| {
+        let output = |it: &InitDiagnostic| {
             let place = format!("{}:{}", it.location.line, it.location.column);
             format!("{place} {} {}; {}", it.code.as_str(), it.message, it.help)
         };
-        found.iter().map(told).collect()
+        found.iter().map(output).collect()
     };
-    assert_eq!(told(r"^listening on \w{1,64}:\d{1,5}$"), Vec::<String>::new());
+    assert_eq!(output(r"^listening on \w{1,64}:\d{1,5}$"), Vec::<String>::new());
     let expected = "5:13 E21 this regular expression is too large when compiled; \
                     repeat less, or write [a-z] or . for a class of all scripts such as \\w";
-    assert_eq!(told(r"^listening on \w{1,64}:\w{1,255}$"), [expected]);
-    assert_eq!(told(r"\w{5000}"), [expected]);
-    assert_eq!(told(&r"\pL".repeat(1300)), [expected]);
-    assert_eq!(told(&"x{1000}".repeat(500)), [expected]);
+    assert_eq!(output(r"^listening on \w{1,64}:\w{1,255}$"), [expected]);
+    assert_eq!(output(r"\w{5000}"), [expected]);
+    assert_eq!(output(&r"\pL".repeat(1300)), [expected]);
+    assert_eq!(output(&"x{1000}".repeat(500)), [expected]);
 }
 
 #[test]

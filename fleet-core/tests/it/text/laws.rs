@@ -94,7 +94,7 @@ const HEADS: [&str; 8] = [
 ];
 
 /// Builds a valid stanza from these lines, as far as its type allows them.
-fn sound(head: &str, lines: &[&str], early: bool) -> String {
+fn valid(head: &str, lines: &[&str], early: bool) -> String {
     let is_virtual = head == "type: virtual";
     let fits = |line: &&str| {
         let graph = ["description", "depends", "waits", "pulls", "after", "x-", "#"];
@@ -110,7 +110,7 @@ fn sound(head: &str, lines: &[&str], early: bool) -> String {
 fn stanza() -> impl Strategy<Value = String> {
     let lines = subsequence(LINES.to_vec(), 0..10).prop_shuffle();
     (select(HEADS.to_vec()), lines, any::<bool>())
-        .prop_map(|(head, lines, early)| sound(head, &lines, early))
+        .prop_map(|(head, lines, early)| valid(head, &lines, early))
 }
 
 fn file(stanzas: &[String]) -> String {
@@ -185,7 +185,7 @@ fn documented_keys() -> BTreeSet<&'static str> {
 fn every_key_is_generated_and_printed() {
     let mut printed = BTreeSet::new();
     for (head, line) in HEADS.iter().flat_map(|head| LINES.map(|line| (head, line))) {
-        let text = file(&[sound(head, &[line, "env: x=\nenv: y="], true)]);
+        let text = file(&[valid(head, &[line, "env: x=\nenv: y="], true)]);
         let read = read_stanzas(text.as_bytes(), &Timeouts::default());
         let unit = read.stanzas[0].unit.as_ref();
         let unit = unit.unwrap_or_else(|| panic!("{text}\n{:#?}", read.diagnostics));
@@ -219,7 +219,7 @@ proptest! {
             let printed = print(&unit, &Timeouts::default());
             prop_assert_eq!(&printed.omitted, &[]);
             let again = read_stanzas(printed.text.as_bytes(), &Timeouts::default());
-            let back = again.stanzas[0].unit.clone().expect("what is printed is sound");
+            let back = again.stanzas[0].unit.clone().expect("the printed stanza is valid");
             prop_assert_eq!(&back, &unit, "{}", printed.text);
             prop_assert_eq!(print(&back, &Timeouts::default()), printed);
         }

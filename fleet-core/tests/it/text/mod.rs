@@ -20,7 +20,7 @@ fn units(text: &str) -> Vec<InitUnit> {
 }
 
 /// Formats the diagnostics of a text as for a user.
-fn told(source: &[u8], diagnostics: &[InitDiagnostic]) -> String {
+fn output(source: &[u8], diagnostics: &[InitDiagnostic]) -> String {
     let lines = diagnostics.iter().map(|it| {
         let excerpt = it.excerpt(source);
         format!("{} {}: {}\n{excerpt}\nhelp: {}\n", it.code, it.location, it.message, it.help)

@@ -2,7 +2,7 @@
 
 use fleet_core::graph::text::{FileRole, FileSet, InitFile};
 
-use super::told;
+use super::output;
 
 /// Returns all diagnostics of these files, and whether they form a graph.
 fn check(files: &[(&str, &str)]) -> String {
@@ -17,7 +17,7 @@ fn check(files: &[(&str, &str)]) -> String {
     let files = sources.files.iter().zip(&sources.diagnostics);
     files
         .map(|(file, it)| {
-            told(&file.source, it).replace(" line ", &format!(" {} line ", file.name))
+            output(&file.source, it).replace(" line ", &format!(" {} line ", file.name))
         })
         .collect()
 }
@@ -28,12 +28,12 @@ fn unit(name: &str, lines: &str) -> String {
 
 #[test]
 fn valid_files_form_a_graph() {
-    let told = check(&[
+    let output = check(&[
         ("a.unit", &unit("a", "waits-for: b\n")),
         ("b.unit", &unit("b", "")),
         ("init.conf", "goal: a\n"),
     ]);
-    assert_eq!(told, "");
+    assert_eq!(output, "");
 }
 
 #[test]
@@ -70,9 +70,9 @@ fn duplicate_names_and_targets_are_reported() {
 fn invalid_alternative_is_reported_once() {
     let text = unit("a", "") + "unit: b\ntype: virtual\nprovides: b, a\n";
     let codes = |central: &str| {
-        let told = check(&[("a.unit", &text), ("init.conf", central)]);
+        let output = check(&[("a.unit", &text), ("init.conf", central)]);
         let first = |line: &str| line.split(' ').next().unwrap_or_default().to_owned();
-        let codes = told.lines().map(first).filter(|it| it.len() == 3 && it.starts_with('E'));
+        let codes = output.lines().map(first).filter(|it| it.len() == 3 && it.starts_with('E'));
         codes.collect::<Vec<_>>()
     };
     for central in [
@@ -190,8 +190,8 @@ fn invalid_stanzas_take_part_in_set_checks() {
     // Every diagnostic after one correction was reported before.
     let mended = FLAWED.replace("restart: always\n", "").replace("colour: red\n", "");
     let codes = |text: &str| {
-        let told = check(&[("a.unit", text)]);
-        let lines = told.lines().filter(|it| it.starts_with('E')).map(|it| it[..3].to_owned());
+        let output = check(&[("a.unit", text)]);
+        let lines = output.lines().filter(|it| it.starts_with('E')).map(|it| it[..3].to_owned());
         lines.collect::<Vec<_>>()
     };
     let (before, after) = (codes(FLAWED), codes(&mended));
@@ -216,14 +216,17 @@ fn no_missing_targets_with_incomplete_provides() {
     ];
     for text in flawed {
         let files = [("0.unit", text), ("a.unit", &a), ("init.conf", "goal: db\nmask: db\n")];
-        let told =
+        let output =
             check(&files).replace("E28 init.conf line 1, column 7: the goal `db` is mas", "");
-        assert!(told.contains("E0") || told.contains("E1") || told.contains("E2"), "{text}{told}");
-        assert!(!told.contains("no unit provides"), "{text}{told}");
+        assert!(
+            output.contains("E0") || output.contains("E1") || output.contains("E2"),
+            "{text}{output}"
+        );
+        assert!(!output.contains("no unit provides"), "{text}{output}");
     }
     let chosen = [("0.unit", flawed[2]), ("init.conf", "alternatives: db=b\n")];
-    let told = check(&chosen);
-    assert!(told.contains("E06") && !told.contains("does not provide"), "{told}");
+    let output = check(&chosen);
+    assert!(output.contains("E06") && !output.contains("does not provide"), "{output}");
     // A list with a duplicate target is still complete.
     let twice = "unit: b\ntype: virtual\nprovides: x, x\n";
     assert!(check(&[("0.unit", twice), ("a.unit", &a)]).contains("no unit provides `db`"));
@@ -261,8 +264,8 @@ fn goal_errors_and_unneeded_units_are_reported() {
 #[test]
 fn unit_with_only_after_edges_is_unneeded() {
     let text = unit("a", "after: b\npulls: c\n") + &unit("b", "") + &unit("c", "");
-    let told = check(&[("a.unit", &text), ("init.conf", "goal: a\n")]);
-    let codes: Vec<&str> = told.lines().filter(|line| line.starts_with(['E', 'W'])).collect();
+    let output = check(&[("a.unit", &text), ("init.conf", "goal: a\n")]);
+    let codes: Vec<&str> = output.lines().filter(|line| line.starts_with(['E', 'W'])).collect();
     let expected =
         "W03 a.unit line 7, column 7: neither the goal nor any other unit needs this one";
     assert_eq!(codes, [expected]);
@@ -291,7 +294,7 @@ fn missing_program_is_a_warning() {
     let mut sources = FileSet::read(vec![InitFile { name, role: FileRole::Units, source }]);
     sources.check_programs(|program| program == "/c");
     assert!(sources.graph().is_some());
-    insta::assert_snapshot!(told(&sources.files[0].source, &sources.diagnostics[0]), @r"
+    insta::assert_snapshot!(output(&sources.files[0].source, &sources.diagnostics[0]), @r"
     W05 line 4, column 13: `/a` is not an executable file here
     4 | exec-start: /a b
       |             ^^

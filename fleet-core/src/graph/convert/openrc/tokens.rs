@@ -66,7 +66,7 @@ mod tests {
     use super::*;
 
     /// Words with `|` between them, variables in `<>`, `?` for what nobody knows.
-    fn told(text: &str) -> String {
+    fn output(text: &str) -> String {
         let piece = |piece: &Piece| match piece {
             Piece::Text(text) => text.clone(),
             Piece::Variable { name, default, sets, quoted } => {
@@ -104,7 +104,7 @@ mod tests {
             ("'a", "?"),
             ("$(a ')' \")\" \\) ) b", "?|b"),
         ] {
-            assert_eq!(told(text), expected, "{text}");
+            assert_eq!(output(text), expected, "{text}");
         }
     }
     #[test]

@@ -2,7 +2,7 @@
 
 use fleet_core::graph::convert::InitSystem;
 
-use super::super::told;
+use super::super::output;
 use super::script;
 
 #[test]
@@ -18,8 +18,8 @@ fn depend_words_become_edges() {
         files.push(service(name, ""));
     }
     let files: Vec<_> = files.iter().map(|(name, text)| (name.as_str(), text.as_str())).collect();
-    let told = told(InitSystem::Openrc, &files);
-    let edges = told.lines().filter(|line| {
+    let output = output(InitSystem::Openrc, &files);
+    let edges = output.lines().filter(|line| {
         ["unit:", "depends", "waits", "after", "provides", "- ", "+ "]
             .iter()
             .any(|it| line.starts_with(it) && !line.contains("so the unit is virtual"))
@@ -75,9 +75,12 @@ fn unpredictable_depend_words_are_reported() {
 #[test]
 fn condition_continues_on_the_next_line() {
     for condition in ["yesno \"$USE_DB\" &&\n\tneed db", "yesno \"$USE_DB\" && {\n\tneed db\n\t}"] {
-        let told = script(&format!("depend() {{\n\t{condition}\n\tneed net\n}}\n"));
-        assert!(told.contains("- 4:1 only a shell can evaluate whether `need` applies"), "{told}");
-        assert!(told.contains("no file provides `net`") && !told.contains("`db`"), "{told}");
+        let output = script(&format!("depend() {{\n\t{condition}\n\tneed net\n}}\n"));
+        assert!(
+            output.contains("- 4:1 only a shell can evaluate whether `need` applies"),
+            "{output}"
+        );
+        assert!(output.contains("no file provides `net`") && !output.contains("`db`"), "{output}");
     }
 }
 
@@ -92,16 +95,16 @@ fn text_after_an_open_quote_is_reported() {
         ("name=\"web\n", 4),
         ("name=`web\n", 4),
     ] {
-        let told = script(&format!("{daemon}{start}{depend}")).replace("\n    ", " ");
+        let output = script(&format!("{daemon}{start}{depend}")).replace("\n    ", " ");
         assert!(
-            told.contains(&format!("- {line}:1 only a shell can evaluate `depend` from here on")),
-            "{told}"
+            output.contains(&format!("- {line}:1 only a shell can evaluate `depend` from here on")),
+            "{output}"
         );
         let why = format!("- {line}:1 only a shell can evaluate the script from here on");
-        assert!(told.contains(&why), "{told}");
+        assert!(output.contains(&why), "{output}");
         // Text before it is known.
-        let told = script(&format!("{daemon}{depend}{start}"));
-        assert!(told.contains("no file provides `net`"), "{told}");
+        let output = script(&format!("{daemon}{depend}{start}"));
+        assert!(output.contains("no file provides `net`"), "{output}");
     }
 }
 
@@ -112,26 +115,26 @@ fn function_without_braces_hides_nothing() {
         "reload() (\n\tkill 1\n)\ndepend() {\n\tneed net\n}\n",
         "reload()\n\n(\n\tkill 1\n)\ndepend() { need net; }\n",
     ] {
-        let told = script(body).replace("\n    ", " ");
-        assert!(told.contains("- 2:1 a line outside functions does more"), "{told}");
-        assert!(told.contains("no file provides `net`"), "{told}");
+        let output = script(body).replace("\n    ", " ");
+        assert!(output.contains("- 2:1 a line outside functions does more"), "{output}");
+        assert!(output.contains("no file provides `net`"), "{output}");
     }
-    let told = script("depend()\n(\n\tneed net\n)\n").replace("\n    ", " ");
-    assert!(told.contains("- 2:1 only a shell can evaluate `depend` from here on"), "{told}");
+    let output = script("depend()\n(\n\tneed net\n)\n").replace("\n    ", " ");
+    assert!(output.contains("- 2:1 only a shell can evaluate `depend` from here on"), "{output}");
     // One closing brace too many, or one missing.
     for body in ["a()\n}\n}\ndepend() {\n\tneed net\n}\n", "depend() {\n\tneed net\n"] {
-        let told = script(body).replace("\n    ", " ");
-        assert!(told.contains("- 2:1") && told.contains("only OpenRC can run"), "{told}");
+        let output = script(body).replace("\n    ", " ");
+        assert!(output.contains("- 2:1") && output.contains("only OpenRC can run"), "{output}");
     }
 }
 
 /// By counting braces `depend` lies inside the unterminated function.
 #[test]
 fn depend_in_an_unterminated_function_is_unknown() {
-    let told =
+    let output =
         script("start() {\n\techo {\n}\ndepend() {\n\tneed net\n}\nx() {\n\tcat <<EOF\nEOF\n}\n");
-    let told = told.replace("\n    ", " ");
-    assert!(told.contains("- 2:1 only a shell can evaluate `depend` from here on"), "{told}");
+    let output = output.replace("\n    ", " ");
+    assert!(output.contains("- 2:1 only a shell can evaluate `depend` from here on"), "{output}");
 }
 
 #[test]
@@ -151,45 +154,54 @@ fn conditional_depend_is_unknown() {
         ("function depend() {\n\tneed one\n}\n", 2),
         ("function depend\n{\n\tneed one\n}\n", 2),
     ] {
-        let told = script(body).replace("\n    ", " ");
+        let output = script(body).replace("\n    ", " ");
         assert!(
-            told.contains(&format!("- {line}:1 only a shell can evaluate `depend` from here on")),
-            "{told}"
+            output.contains(&format!("- {line}:1 only a shell can evaluate `depend` from here on")),
+            "{output}"
         );
-        assert!(!told.contains("`one`"), "{body}\n{told}");
+        assert!(!output.contains("`one`"), "{body}\n{output}");
     }
     for body in ["if a; then b; fi\n", "case $A in\n\ta) b ;;\nesac\n", "{ a; }\n", "a && b\n"] {
-        let told = script(&format!("{body}depend() {{\n\tneed one\n}}\n")).replace("\n    ", " ");
-        assert!(told.contains("no file provides `one`"), "{body}\n{told}");
-        assert!(!told.contains("evaluate `depend`"), "{body}\n{told}");
+        let output = script(&format!("{body}depend() {{\n\tneed one\n}}\n")).replace("\n    ", " ");
+        assert!(output.contains("no file provides `one`"), "{body}\n{output}");
+        assert!(!output.contains("evaluate `depend`"), "{body}\n{output}");
     }
 }
 
 #[test]
 fn last_of_several_depends_counts() {
-    let told = script("depend() {\n\tneed one\n}\ndepend() {\n\twant two\n}\n");
-    assert!(told.contains("- 6:1 no file provides `two`") && !told.contains("`one`"), "{told}");
+    let output = script("depend() {\n\tneed one\n}\ndepend() {\n\twant two\n}\n");
+    assert!(
+        output.contains("- 6:1 no file provides `two`") && !output.contains("`one`"),
+        "{output}"
+    );
     // A definition that only a shell can evaluate overrides nothing.
-    let told = script("depend() { need one; }\nfunction depend {\n\twant two\n}\n");
-    assert!(told.contains("- 2:1 no file provides `one`") && !told.contains("`two`"), "{told}");
-    let told = script("depend() { need one; }\ncat <<EOF\ndepend() { want two; }\nEOF\n");
-    assert!(told.contains("- 2:1 no file provides `one`") && !told.contains("`two`"), "{told}");
+    let output = script("depend() { need one; }\nfunction depend {\n\twant two\n}\n");
+    assert!(
+        output.contains("- 2:1 no file provides `one`") && !output.contains("`two`"),
+        "{output}"
+    );
+    let output = script("depend() { need one; }\ncat <<EOF\ndepend() { want two; }\nEOF\n");
+    assert!(
+        output.contains("- 2:1 no file provides `one`") && !output.contains("`two`"),
+        "{output}"
+    );
 }
 
 #[test]
 fn depend_counts_up_to_the_unknown_line() {
-    let told = script("depend() {\n\tneed net\n\tcat <<EOF\n\tneed db\nEOF\n\tneed dns\n}\n");
-    assert!(told.contains("- 4:1 only a shell can evaluate `depend` from here on"), "{told}");
-    assert!(told.contains("no file provides `net`"), "{told}");
-    assert!(!told.contains("`db`") && !told.contains("`dns`"), "{told}");
+    let output = script("depend() {\n\tneed net\n\tcat <<EOF\n\tneed db\nEOF\n\tneed dns\n}\n");
+    assert!(output.contains("- 4:1 only a shell can evaluate `depend` from here on"), "{output}");
+    assert!(output.contains("no file provides `net`"), "{output}");
+    assert!(!output.contains("`db`") && !output.contains("`dns`"), "{output}");
 }
 
 /// Regression: the braces ended the function, and its remaining lines were read outside of it.
 #[test]
 fn nested_braces_stay_inside_the_function() {
     let body = "reload() {\n\tif true; then {\n\t\tkill 1\n\t}\n\tfi\n}\n";
-    let told = script(&format!("command=/bin/web\npidfile=/run/web.pid\n{body}"));
-    assert!(told.contains("exec-start: /bin/web\n"), "{told}");
-    let told = script("depend() {\n\tif x; then {\n\t\tneed db\n\t}\n\tfi\n\tneed net\n}\n");
-    assert!(told.contains("no file provides `net`") && !told.contains("`db`"), "{told}");
+    let output = script(&format!("command=/bin/web\npidfile=/run/web.pid\n{body}"));
+    assert!(output.contains("exec-start: /bin/web\n"), "{output}");
+    let output = script("depend() {\n\tif x; then {\n\t\tneed db\n\t}\n\tfi\n\tneed net\n}\n");
+    assert!(output.contains("no file provides `net`") && !output.contains("`db`"), "{output}");
 }

@@ -12,32 +12,32 @@ fn called(body: &str) -> Vec<String> {
     converted.notes.iter().map(|it| format!("{}: {}", it.line, it.message)).collect()
 }
 
-fn has(told: &[String], what: &str) -> bool {
-    told.iter().any(|it| it.starts_with(what))
+fn has(output: &[String], what: &str) -> bool {
+    output.iter().any(|it| it.starts_with(what))
 }
 
 /// Regression: every level used stack space until it overflowed.
 #[test]
 fn deep_nesting_does_not_overflow_the_stack() {
     for open in ["\"$(", "$(\"$(", "\"$((\"$(("] {
-        let told = called(&format!("command={}\n", open.repeat(25_000)));
+        let output = called(&format!("command={}\n", open.repeat(25_000)));
         assert!(
-            has(&told, "3: only a shell can evaluate the script from here on"),
-            "{open} {told:?}"
+            has(&output, "3: only a shell can evaluate the script from here on"),
+            "{open} {output:?}"
         );
         let closed = open.repeat(50);
-        let told = called(&format!("command={closed}\n"));
+        let output = called(&format!("command={closed}\n"));
         assert!(
-            has(&told, "3: only a shell can evaluate the script from here on"),
-            "{open} {told:?}"
+            has(&output, "3: only a shell can evaluate the script from here on"),
+            "{open} {output:?}"
         );
     }
     let (open, close) = ("\"$(x ".repeat(150), ")\"".repeat(150));
-    let told = called(&format!("command={open}{close}\n"));
-    assert!(has(&told, "3: only a shell can evaluate the script from here on"), "{told:?}");
+    let output = called(&format!("command={open}{close}\n"));
+    assert!(has(&output, "3: only a shell can evaluate the script from here on"), "{output:?}");
     let (open, close) = ("\"$(x ".repeat(90), ")\"".repeat(90));
-    let told = called(&format!("command={open}{close}\n"));
-    assert!(has(&told, "3: the value of `command` cannot be determined"), "{told:?}");
+    let output = called(&format!("command={open}{close}\n"));
+    assert!(has(&output, "3: the value of `command` cannot be determined"), "{output:?}");
 }
 
 #[test]
@@ -46,19 +46,19 @@ fn nested_defaults_do_not_overflow_the_stack() {
         format!("command=\"{}/bin/a{}\"\n", "${A:-".repeat(depth), close.repeat(depth))
     };
     for (depth, close) in [(101, "}"), (20_000, "}"), (20_000, "")] {
-        let told = called(&deep(depth, close));
+        let output = called(&deep(depth, close));
         let why =
             if close.is_empty() { "only a shell can evaluate" } else { "the value of `command`" };
-        assert!(has(&told, &format!("3: {why}")), "{depth} {told:?}");
+        assert!(has(&output, &format!("3: {why}")), "{depth} {output:?}");
     }
-    let told = super::script(&format!("pidfile=/run/web.pid\n{}", deep(99, "}")));
-    assert!(told.contains("exec-start: /bin/a\n"), "{told}");
+    let output = super::script(&format!("pidfile=/run/web.pid\n{}", deep(99, "}")));
+    assert!(output.contains("exec-start: /bin/a\n"), "{output}");
 }
 
 /// Forty such lines gave a value of one tebibyte.
 #[test]
 fn doubling_values_are_bounded() {
-    let told =
+    let output =
         called(&format!("command=/bin/web\n{}", "command=\"$command$command\"\n".repeat(40)));
-    assert!(has(&told, "43: the value of `command` cannot be determined"), "{told:?}");
+    assert!(has(&output, "43: the value of `command` cannot be determined"), "{output:?}");
 }
