@@ -33,7 +33,7 @@ pub(super) async fn open(
     loop {
         match RemoteManager::open(config.clone()).await {
             Err(ServiceError::Unavailable(_)) if clock.now() < deadline => {
-                clock.sleep(RETRY_DELAY).await
+                clock.sleep(RETRY_DELAY).await;
             }
             opened => {
                 let what = || {

@@ -78,7 +78,7 @@ impl JournalSource {
                 self.after.insert(machine.to_string(), cursor.to_owned());
             }
             None => {
-                (self.query.lines, self.query.since) = (None, Some(cursors.time_since_opened()))
+                (self.query.lines, self.query.since) = (None, Some(cursors.time_since_opened()));
             }
         }
         self
