@@ -104,7 +104,7 @@ async fn copy(
         match to {
             ExportSink::Stdout => context.output.raw(&piece)?,
             ExportSink::File(file) => {
-                file.write(&piece).map_err(|error| write_error(path, error))?
+                file.write(&piece).map_err(|error| write_error(path, error))?;
             }
         }
     }
