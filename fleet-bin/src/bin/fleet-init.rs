@@ -1,4 +1,4 @@
-//! Entry point of `fleet-init`. See `docs/init.md`.
+//! Entry point of `fleet-init`. See `docs/reference/fleet-init.md`.
 
 use std::env;
 use std::process::ExitCode;

@@ -1,4 +1,4 @@
-//! Entry point of `fleetctl`. See `docs/fleetctl.md`.
+//! Entry point of `fleetctl`. See `docs/reference/fleetctl.md`.
 
 use std::env;
 use std::process::ExitCode;

@@ -104,7 +104,7 @@ impl ClusterView {
         if versions.len() > 1 {
             let versions = versions.into_iter().collect::<Vec<_>>().join(", ");
             let message = format!("machines run different versions of fleetd: {versions}");
-            let remedy = "upgrade all to one version; \"fleetctl list-machines --fields machine,version\" \
+            let remedy = "use one version; \"fleetctl list-machines --fields machine,version\" \
                           shows them";
             all.push(Diagnosis::warning("cluster", message, remedy));
         }
@@ -187,8 +187,7 @@ fn state_diagnosis(
 fn remedy(state: &wire::UnitStateEntity) -> &'static str {
     let starts_another = [".timer", ".socket", ".path"].iter().any(|it| state.name.ends_with(it));
     if starts_another && state.systemd_load_state == "loaded" {
-        return "load the unit that it starts on the same machine: MachineOf= in [X-Fleet] co-locates \
-                both";
+        return "load the unit that it starts on the same machine, with MachineOf= in [X-Fleet]";
     }
     "fix its unit file, then \"fleetctl apply FILE\""
 }
@@ -304,11 +303,11 @@ mod tests {
         problem: lost.service has no machine: no machine fits
            help: "fleetctl explain lost.service" shows the verdict of each machine
         problem: tick.timer cannot run on m1: tick.service is not there
-           help: load the unit that it starts on the same machine: MachineOf= in [X-Fleet] co-locates both
+           help: load the unit that it starts on the same machine, with MachineOf= in [X-Fleet]
         problem: unfit.service cannot run on m1: PrivateNetwork= needs systemd
            help: fix its unit file, then "fleetctl apply FILE"
         warning: machines run different versions of fleetd: 1, 2
-           help: upgrade all to one version; "fleetctl list-machines --fields machine,version" shows them
+           help: use one version; "fleetctl list-machines --fields machine,version" shows them
         warning: loop.service was restarted 5 times on m1
            help: see "fleetctl logs loop.service"
         warning: m2 is drained

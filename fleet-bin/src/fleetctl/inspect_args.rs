@@ -12,7 +12,8 @@ pub(crate) struct LogsArgs {
     #[arg(value_name = "UNIT", required = true)]
     pub(crate) units: Vec<String>,
     /// Print up to N lines of each journal [default: 10, or all with --since]
-    #[arg(short = 'n', long, value_name = "N", value_parser = number(0..=JournalRequest::MAX_LINES))]
+    #[arg(short = 'n', long, value_name = "N")]
+    #[arg(value_parser = number(0..=JournalRequest::MAX_LINES))]
     pub(crate) lines: Option<u32>,
     /// Print lines of the last 10min, "1h 30min" or the like.
     #[arg(short = 'S', long, value_name = "SPAN", value_parser = parse_timespan)]
@@ -64,7 +65,8 @@ pub(crate) struct JournalArgs {
     #[arg(value_name = "UNIT")]
     pub(crate) unit: String,
     /// Print up to N lines [default: 10, or all with --since]
-    #[arg(short = 'n', long, value_name = "N", value_parser = number(0..=JournalRequest::MAX_LINES))]
+    #[arg(short = 'n', long, value_name = "N")]
+    #[arg(value_parser = number(0..=JournalRequest::MAX_LINES))]
     pub(crate) lines: Option<u32>,
     /// Print lines of the last 10min, "1h 30min" or the like.
     #[arg(short = 'S', long, value_name = "SPAN", value_parser = parse_timespan)]

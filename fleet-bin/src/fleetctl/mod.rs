@@ -2,14 +2,15 @@
 //!
 //! | step | modules |
 //! |---|---|
-//! | parse the command line | `spelling` (fleet v1), `args`, `…_args`, `numbers`, `help`, `settings` |
+//! | parse the command line | `spelling`, `args`, `…_args`, `numbers`, `help`, `settings` |
 //! | authenticate to the daemon and verify it | `credentials` |
 //! | resolve unit arguments | `names`, `ranges`, `select` |
 //! | read local unit files | `local`, `findings` |
 //! | query the cluster, or open its store | `session`, `import_target`, `offline` |
 //! | connect through ssh | `ssh`, `tunnel` |
 //! | limit and batch requests | `concurrent`, `poll`, `machine_cache` |
-//! | decide (pure) | `resolve`, `manifest_diff`, `wait`, `wait_state`, `diagnosis`, `rebalance_status` |
+//! | decide what to do (pure) | `resolve`, `manifest_diff`, `wait`, `wait_state` |
+//! | find problems (pure) | `diagnosis`, `rebalance_status` |
 //! | run commands | `commands`, `follow` |
 //! | print results | `output`, `colour`, `report`, `preview`, `columns`, `table`, `format` |
 //! | sanitize foreign text | `sanitize` |

@@ -48,9 +48,7 @@ fn is_stuck(state: &UnitStateEntity) -> bool {
 }
 
 fn remedy(unit: &str) -> String {
-    format!(
-        "fix the unit (see \"fleetctl logs {unit}\"), or cancel with \"fleetctl rebalance --stop\""
-    )
+    format!("see \"fleetctl logs {unit}\", or cancel with \"fleetctl rebalance --stop\"")
 }
 
 #[cfg(test)]

@@ -6,6 +6,9 @@ use clap::{Arg, ArgAction, Command};
 
 use super::error::Exit;
 
+/// Widest line of text, in columns.
+const MAX_COLUMNS: usize = 100;
+
 /// Returns the section: exit codes, global options, then each command.
 pub(crate) fn reference(mut command: Command) -> String {
     command.build();
@@ -29,7 +32,7 @@ fn command_section(text: &mut String, command: &Command) {
     let usage = command.clone().render_usage().to_string();
     let usage = usage.trim_start_matches("Usage: ");
     let about = command.get_long_about().or(command.get_about());
-    let about = about.map(ToString::to_string).unwrap_or_default();
+    let about = wrapped(&about.map(ToString::to_string).unwrap_or_default());
     let name = command.get_display_name().unwrap_or_default().replace('-', " ");
     let name = command.get_bin_name().map_or(name, str::to_owned);
     line(text, &format!("\n### `{name}`\n\n{about}\n\n```text\n{usage}\n```"));
@@ -39,6 +42,32 @@ fn command_section(text: &mut String, command: &Command) {
         arguments(text, own.into_iter());
     }
     command.get_subcommands().for_each(|command| command_section(text, command));
+}
+
+/// Wraps the lines of a text.
+fn wrapped(text: &str) -> String {
+    let mut wrapped = String::new();
+    for (number, line) in text.lines().enumerate() {
+        wrapped.push_str(if number > 0 { "\n" } else { "" });
+        let mut width = 0;
+        for word in line.split(' ') {
+            let length = word.chars().count();
+            match width {
+                0 => {}
+                _ if width + 1 + length > MAX_COLUMNS => {
+                    wrapped.push('\n');
+                    width = 0;
+                }
+                _ => {
+                    wrapped.push(' ');
+                    width += 1;
+                }
+            }
+            wrapped.push_str(word);
+            width += length;
+        }
+    }
+    wrapped
 }
 
 /// Whether the argument gets a row in the tables. Hidden arguments and `--help` get none.

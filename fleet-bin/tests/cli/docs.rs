@@ -74,12 +74,12 @@ const BEGIN: &str = "## Reference\n";
 #[tokio::test]
 async fn documentation_matches_the_generated_reference() {
     let printed = alone("reference").await.ok().stdout;
-    let path = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/fleetctl.md"));
+    let path = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/reference/fleetctl.md"));
     let document = std::fs::read_to_string(path).unwrap();
     let at = document.find(BEGIN).expect("the document has a reference");
     assert!(
         document[at..] == printed,
-        "docs/fleetctl.md is out of date: replace its section \"## Reference\" by the output of \
-         \"fleetctl reference\""
+        "docs/reference/fleetctl.md is out of date: replace its section \"## Reference\" by \
+         the output of \"fleetctl reference\""
     );
 }

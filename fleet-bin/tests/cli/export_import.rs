@@ -61,7 +61,7 @@ async fn import_prints_a_summary_and_is_repeatable() {
     let plain = |text: String| {
         let text = text.replace(&of(env!("CARGO_PKG_VERSION")), &of("VERSION"));
         let text = text.replace(&format!("revision {revision} "), "revision N ");
-        text.replace(": read", ":\n  read")
+        text.replace("; read", ";\n  read")
     };
     let dry = to.run("import --dry-run cluster.jsonl").await.ok();
     insta::assert_snapshot!(plain(dry.stdout), @"
@@ -77,14 +77,16 @@ async fn import_prints_a_summary_and_is_repeatable() {
     cluster.jsonl: an export by fleet VERSION at revision N of lineage test
     units: 2 created, 0 replaced, 0 unchanged
     placements: 2 left to the engine: the daemon's engine chooses the machines
-    content sha256 4dca5a2b1ee07b6f9a348bb664ff9a75b27e317c8e48e95cc9e0ad6527bff978; read back and verified
+    content sha256 4dca5a2b1ee07b6f9a348bb664ff9a75b27e317c8e48e95cc9e0ad6527bff978;
+      read back and verified
     ");
     assert_eq!(to.desired("web.service").await, "launched");
     let again = to.run("import cluster.jsonl").await.ok();
     insta::assert_snapshot!(plain(again.stdout), @"
     cluster.jsonl: an export by fleet VERSION at revision N of lineage test
     units: 0 created, 0 replaced, 2 unchanged
-    content sha256 4dca5a2b1ee07b6f9a348bb664ff9a75b27e317c8e48e95cc9e0ad6527bff978; read back and verified
+    content sha256 4dca5a2b1ee07b6f9a348bb664ff9a75b27e317c8e48e95cc9e0ad6527bff978;
+      read back and verified
     ");
     let name = to.run("import -o name cluster.jsonl").await.ok();
     assert_eq!(name.stdout, "cluster.jsonl\n");

@@ -241,7 +241,7 @@ async fn doctor_prints_stuck_rebalancing() {
     problem: bad.service failed on m1/10.0.0.1: exit-code, exited with status 3
        help: see "fleetctl logs bad.service"; "fleetctl start bad.service" tries again
     problem: rebalancing waits for bad.service on m1/10.0.0.1: it is failed (failed)
-       help: fix the unit (see "fleetctl logs bad.service"), or cancel with "fleetctl rebalance --stop"
+       help: see "fleetctl logs bad.service", or cancel with "fleetctl rebalance --stop"
     warning: fleetctl has version VERSION, and fleetd 1.2.3
        help: install both from one release: they may be incompatible
     "#);
@@ -254,7 +254,7 @@ async fn doctor_prints_unreachable_daemon() {
     insta::assert_snapshot!(run, @r#"
     exit 1
     problem: no fleetd answers at unix:///none/f.sock: No such file or directory (os error 2)
-       help: start one ("systemctl start fleet", "fleetd dev"), or set its address with --endpoint URL
+       help: start one ("systemctl start fleet", "fleetd dev"), or set --endpoint URL
     ---
     1 problem, 0 warnings
     "#);

@@ -53,7 +53,7 @@ async fn dry_run_prints_moves_and_changes_nothing() {
         "order": {
           "atOnce": 1,
           "gain": 0,
-          "minAvailable": 0,
+          "keepUp": 0,
           "most": 1,
           "moved": 0
         }
@@ -61,7 +61,8 @@ async fn dry_run_prints_moves_and_changes_nothing() {
     ]
     "#);
     let output = cluster.run("rebalance --dry-run --gain 3").await.ok().stdout;
-    let reason = "nothing to do: the machines have 0 to 4 units, and no allowed move would improve the balance\n";
+    let reason = "nothing to do: the machines have 0 to 4 units, and no allowed move \
+                  would improve the balance\n";
     assert_eq!(output, reason);
     assert!(!is_rebalancing(&cluster));
 }

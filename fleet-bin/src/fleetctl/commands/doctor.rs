@@ -59,8 +59,8 @@ async fn cluster_diagnoses(context: &Context) -> Result<Vec<Diagnosis>, CliError
 
 fn daemon_problem(error: &CliError) -> Diagnosis {
     let message = format!("{error}: {}", error.nearest_cause());
-    let remedy = "start one (\"systemctl start fleet\", \"fleetd dev\"), or set its \
-                  address with --endpoint URL";
+    let remedy = "start one (\"systemctl start fleet\", \"fleetd dev\"), or set \
+                  --endpoint URL";
     Diagnosis::problem("fleetd", message, remedy)
 }
 
