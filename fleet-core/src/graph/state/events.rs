@@ -66,7 +66,7 @@ impl InitState {
             (_, EventKind::MainExited(exit)) => self.on_exit(at, exit, now),
             (_, EventKind::Extend(more)) => return self.extend(at, now.after(more)),
             (_, EventKind::AllGone) if self.running_definition(at).has_main() => {
-                self.on_main_lost(at, now)
+                self.on_main_lost(at, now);
             }
             (_, EventKind::AllGone) => self.forget_processes(at),
             (

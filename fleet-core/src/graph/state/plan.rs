@@ -88,7 +88,7 @@ impl InitState {
         match observed.phase {
             Phase::Starting => self.fail(at, FailureCause::StartTimeout, now),
             Phase::Active(_) if self.exceeds_runtime(at, now) => {
-                self.fail(at, FailureCause::RuntimeMax, now)
+                self.fail(at, FailureCause::RuntimeMax, now);
             }
             Phase::Active(_) => self.end_reload(at, false, now),
             Phase::Stopping if observed.killed => {

@@ -171,10 +171,10 @@ impl InitState {
             Some(StopOutcome::Inactive(_)) | None => self.enter_inactive(at, now),
             Some(StopOutcome::Failed(cause)) => self.enter_failed(at, cause, now),
             Some(StopOutcome::SelfInitiated) => {
-                self.enter_failed(at, FailureCause::Exit(Exit::Unknown), now)
+                self.enter_failed(at, FailureCause::Exit(Exit::Unknown), now);
             }
             Some(StopOutcome::Completed(exit)) => {
-                self.enter_completed(at, now, |it| it.schedule(None, exit, now))
+                self.enter_completed(at, now, |it| it.schedule(None, exit, now));
             }
             Some(StopOutcome::Skipped) => self.enter_completed(at, now, |_| {}),
         }

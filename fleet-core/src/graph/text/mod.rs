@@ -2,7 +2,7 @@
 //!
 //! A unit file consists of *stanzas*. A stanza begins with `unit: NAME`. Each line below it holds a
 //! key, a colon and a value. The value of a list or a command may continue in indented lines. Lines
-//! that begin with `#` are comments. `docs/init.md` lists all keys.
+//! that begin with `#` are comments. `docs/reference/init-files.md` lists all keys.
 //!
 //! ```text
 //! unit: web

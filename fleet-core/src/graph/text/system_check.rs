@@ -49,7 +49,7 @@ impl<'a> SystemCheck<'a> {
             // Reported already, with a position.
             GraphError::DuplicateUnit { .. } | GraphError::NothingProvided { .. } => {}
             GraphError::DuplicateProvider { target, units } => {
-                self.repeated_provider(target, units)
+                self.repeated_provider(target, units);
             }
             GraphError::NotProvided { unit, kind, target, near } => {
                 self.not_provided(unit, *kind, target, near.as_ref());
@@ -62,7 +62,7 @@ impl<'a> SystemCheck<'a> {
                 self.at_goal(Code::BadGoal, message, "choose another goal, or unmask it");
             }
             GraphError::NothingMasked { target, near } => {
-                self.nothing_masked(target, near.as_ref())
+                self.nothing_masked(target, near.as_ref());
             }
             GraphError::TooMany { .. } => {
                 self.add(0, Code::TooLarge, Span::default(), error.to_string(), "remove some");

@@ -102,11 +102,11 @@ fn table() -> String {
 
 #[test]
 fn every_option_is_documented() {
-    let page = include_str!("../../../../docs/init.md");
+    let page = include_str!("../../../../docs/reference/systemd-options.md");
     let (_, rest) = page.split_once("<!-- options: begin -->\n").expect("the table begins");
     let (output, _) = rest.split_once("<!-- options: end -->").expect("the table ends");
     let table = table();
-    assert!(output == table, "write this into docs/init.md:\n{table}");
+    assert!(output == table, "write this into docs/reference/systemd-options.md:\n{table}");
 }
 
 #[test]

@@ -384,7 +384,7 @@ fn files_that_cannot_run_are_refused() {
         ("a.service", "[Unit]\nDescription=x\n", "there is nothing to run"),
         ("a.target", "", "an empty file masks the unit"),
         ("a.target", "[Unit]\nConditionHost=a\n", "it has conditions"),
-        ("a.target", run, "stands in [Service], which means nothing in a .target unit"),
+        ("a.target", run, "is in [Service], which has no meaning in a .target unit"),
     ] {
         let refusals = compiled(unit, text).expect_err("it is refused");
         assert!(refusals.to_string().contains(problem), "{refusals}");

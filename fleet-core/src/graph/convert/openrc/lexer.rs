@@ -221,7 +221,7 @@ impl<'a> Lexer<'a> {
                 }
                 '"' => self.double(&mut Vec::new()),
                 '<' if !is_arithmetic && self.chars.peek() == Some(&'<') => {
-                    self.mark_unknown(self.line)
+                    self.mark_unknown(self.line);
                 }
                 '(' => depth += 1,
                 ')' => depth -= 1,

@@ -146,7 +146,7 @@ impl Script {
             ("depend", false) => self.mark_unknown(line),
             // The last of several definitions counts.
             ("depend", true) if self.unknown_from.is_none_or(|lost| line < lost) => {
-                self.depend.clear()
+                self.depend.clear();
             }
             (_, true) => {}
             (_, false) => self.other_lines.push(line),

@@ -100,7 +100,7 @@ mod tests {
 
     #[test]
     fn every_key_is_unique_and_documented() {
-        let page = include_str!("../../../../../docs/init.md");
+        let page = include_str!("../../../../../docs/reference/init-files.md");
         let mut seen = BTreeSet::new();
         for key in all() {
             assert!(seen.insert(key.name), "{} is there twice", key.name);
