@@ -170,8 +170,8 @@ fn shortest_cycle_through(units: &[InitUnit], first: usize) -> Option<usize> {
             }
         }
     }
-    let tangle = all.filter(|&it| ways[first][it].is_some() && ways[it][first].is_some());
-    tangle.filter_map(|it| ways[it][it]).min()
+    let component = all.filter(|&it| ways[first][it].is_some() && ways[it][first].is_some());
+    component.filter_map(|it| ways[it][it]).min()
 }
 
 proptest! {

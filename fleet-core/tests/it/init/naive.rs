@@ -79,7 +79,7 @@ impl Naive {
             }
             Phase::Stopping if self.twin.seen[name].killed => {
                 let exit = self.twin.seen[name].exit;
-                let anew =
+                let restarts =
                     self.twin.seen[name].restart_requested || self.twin.definition_changed(name);
                 self.over(name, Phase::Failed);
                 let attempts = self.twin.seen[name].attempts + 1;
@@ -94,7 +94,7 @@ impl Naive {
                 (seen.attempts, seen.failures) = (attempts, failures);
                 seen.gave_up = again && limited;
                 seen.retry_at = (again && !limited).then(|| now.after(policy.delay_of(attempts)));
-                if anew {
+                if restarts {
                     (seen.attempts, seen.failures, seen.starts) = (0, 0, StartRateLimit::default());
                     (seen.gave_up, seen.retry_at) = (false, Some(now));
                 }

@@ -167,8 +167,8 @@ proptest! {
             let Some(run) = asked.last_start(name) else { continue };
             let otherwise = run.definition.needs_restart_for(&twin.units[name]);
             prop_assert!(!otherwise, "{name} is {phase} with its old definition");
-            let anew = asked.renewed.get(name).is_none_or(|before| run.incarnation > *before);
-            prop_assert!(anew, "{name} is {phase} and was not restarted");
+            let restarts = asked.renewed.get(name).is_none_or(|before| run.incarnation > *before);
+            prop_assert!(restarts, "{name} is {phase} and was not restarted");
         }
     }
 }

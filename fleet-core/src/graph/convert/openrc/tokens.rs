@@ -65,7 +65,7 @@ pub(super) fn plain(word: &[Piece]) -> Option<String> {
 mod tests {
     use super::*;
 
-    /// Words with `|` between them, variables in `<>`, `?` for what nobody knows.
+    /// Words with `|` between them, variables in `<>`, `?` for unknown pieces.
     fn output(text: &str) -> String {
         let piece = |piece: &Piece| match piece {
             Piece::Text(text) => text.clone(),
