@@ -57,7 +57,8 @@ pub enum Interrupted<E> {
 /// let mut lines = Vec::new();
 /// let mut merged = merge_journals(opening, Duration::from_secs(3));
 /// while let Some((journal, line)) = merged.next().await {
-///     lines.push(format!("{journal}: {}", line.map_or("interrupted".to_owned(), |line| line.text)));
+///     let text = line.map_or("interrupted".to_owned(), |line| line.text);
+///     lines.push(format!("{journal}: {text}"));
 /// }
 /// assert_eq!(lines, ["web: started", "db: query", "web: done", "db: interrupted"]);
 /// # }

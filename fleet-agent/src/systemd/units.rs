@@ -155,8 +155,8 @@ impl UnitTable {
         self.lock().units.get(unit).map_or(0, |entry| entry.signals)
     }
 
-    /// Applies a response. The change gets whether no signal came since the count `signals`, since a
-    /// signal may be newer. Returns whether a known unit has changed.
+    /// Applies a response. Passes to the change whether any signal came since the count
+    /// `signals`, because a signal may be newer. Returns whether a known unit has changed.
     pub(crate) fn on_answer(
         &self,
         unit: &UnitName,

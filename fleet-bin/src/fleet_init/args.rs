@@ -20,6 +20,7 @@ use crate::fleetd::config::native;
 #[command(
     name = "fleet-init",
     version,
+    max_term_width = 80,
     after_help = "Exit codes: 0 done, 1 failed or files are wrong, 2 wrong command line."
 )]
 pub(crate) struct Cli {
@@ -41,7 +42,7 @@ pub(crate) enum Command {
     ///
     /// A wave waits only for the waves before it.
     Plan(PlanArgs),
-    /// Run the units of files, or those of this machine's fleetd, until output to end.
+    /// Run units of files, or of this machine's fleetd, until stopped.
     ///
     /// From files it runs what the goal needs. HUP reads them again.
     ///
@@ -58,7 +59,7 @@ pub(crate) enum Command {
     ///
     /// It holds until the next choice or a reboot.
     SetTarget(SetTargetArgs),
-    /// Read the files again, or make a unit reload its own configuration.
+    /// Read the files again, or have a unit reload its configuration.
     ///
     /// If anything is wrong in the files, nothing changes. A unit reloads by its exec-reload or
     /// reload-signal; status shows the result.
@@ -71,7 +72,7 @@ pub(crate) enum Command {
     ///
     /// For example: fleet-init graph DIR -o svg > units.svg
     Graph(GraphArgs),
-    /// Convert units of another init to stanzas, and report what is lost.
+    /// Convert units of another init to stanzas, and report losses.
     ///
     /// Stanzas go to standard output, losses to standard error. Scripts are read, never run. For
     /// example: fleet-init convert --from openrc /etc/init.d > converted.unit

@@ -63,7 +63,8 @@ pub(super) fn request_if_running<T>(
 
 fn in_runtime<T>(work: impl Future<Output = Result<T, CliError>>) -> Result<T, CliError> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    let runtime = runtime.map_err(|error| CliError::failed("cannot begin").because(error))?;
+    let runtime = runtime
+        .map_err(|error| CliError::failed("cannot start the async runtime").because(error))?;
     runtime.block_on(work)
 }
 
@@ -90,7 +91,7 @@ fn unreachable(error: ConnectionError) -> CliError {
         let error = CliError::failed(format!("permission denied for the fleet-init at {place}"));
         return error.help("run as its user or as root, or name another socket with --socket");
     }
-    let error = CliError::failed("cannot reach a fleet-init").because(error);
+    let error = CliError::failed("cannot reach fleet-init").because(error);
     error.help("start one with `fleet-init run`, or name its socket with --socket")
 }
 

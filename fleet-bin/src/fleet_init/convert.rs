@@ -53,7 +53,7 @@ pub(super) fn run(args: &ConvertArgs) -> Result<(), CliError> {
 fn tell(converted: &Conversion, skipped: &[PathBuf], format: Format) -> Result<(), CliError> {
     let mut to = io::stderr();
     for other in skipped {
-        let text = "skipped: neither its name nor its first line is that of such a unit";
+        let text = "skipped: not a unit file by its name or first line";
         let _unread = writeln!(to, "{}: {text}", other.display()).is_err();
     }
     let mut output = Output::on_stdout(format);
@@ -160,8 +160,8 @@ impl Found {
             true => "the unit is left out: the link is broken",
             false => "the unit is left out: not a file",
         };
-        let help = "hand in the file that is meant; if it has another name, its stanza provides \
-                    this one, too";
+        let help =
+            "pass the unit file itself; write its other names into `provides:` of the stanza";
         self.losses.push(loss(path, message, help));
         Ok(())
     }

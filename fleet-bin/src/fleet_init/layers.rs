@@ -154,14 +154,14 @@ mod tests {
     }
 
     #[test]
-    fn arrows_lead_to_the_right_and_cross_little() {
+    fn arrows_point_right_and_rarely_cross() {
         for (nodes, text, expected) in [
             (0, "", ""),
             (2, "", "0.0 0.1"),
             (3, "0>1 1>2", "0.0 1.0 2.0"),
             // The longer path determines the column, and the shorter one passes by.
             (3, "0>1 1>2 0>2", "0.0 1.0 2.0 : 1.1"),
-            // Crossed at first.
+            // These cross before sorting.
             (4, "0>3 1>2", "0.0 0.1 1.1 1.0"),
             // An arrow that does not order determines no column and may form a cycle.
             (3, "0>1 1~0 2~0", "0.0 1.0 0.1"),
@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn no_two_are_in_one_place_and_arrows_that_order_lead_to_the_right() {
+    fn spots_are_distinct_and_ordering_arrows_point_right() {
         // Each node has arrows to some of the later ones.
         let pairs = (0..60).flat_map(|from| (from + 1..60).map(move |to| (from, to)));
         let some = pairs.filter(|(from, to)| (from * 7 + to * 13) % 11 == 0);
@@ -186,10 +186,10 @@ mod tests {
         let layers = layers(60, &arrows);
         let all: Vec<Spot> =
             layers.nodes.iter().chain(layers.bends.iter().flatten()).copied().collect();
-        let mut once: Vec<_> = all.iter().map(|it| (it.column, it.row)).collect();
-        once.sort_unstable();
-        once.dedup();
-        assert_eq!(once.len(), all.len());
+        let mut distinct: Vec<_> = all.iter().map(|it| (it.column, it.row)).collect();
+        distinct.sort_unstable();
+        distinct.dedup();
+        assert_eq!(distinct.len(), all.len());
         assert_eq!(layers.rows.iter().sum::<usize>(), all.len());
         for arrow in arrows {
             assert!(layers.nodes[arrow.from].column < layers.nodes[arrow.to].column);

@@ -19,23 +19,23 @@ mod tests {
 
     use rustix::process::{Resource, Rlimit, Signal, setrlimit};
 
-    const IN_A_PROCESS_OF_ITS_OWN: &str = "FLEET_TEST_DEFECT";
+    const CHILD_MARKER: &str = "FLEET_TEST_PANIC";
 
     #[test]
     fn a_panic_of_any_thread_ends_the_program() {
-        if std::env::var_os(IN_A_PROCESS_OF_ITS_OWN).is_some() {
+        if std::env::var_os(CHILD_MARKER).is_some() {
             // Avoids a core dump.
             let none = Rlimit { current: Some(0), maximum: Some(0) };
-            setrlimit(Resource::Core, none).expect("less may be had");
+            setrlimit(Resource::Core, none).expect("limits can be lowered");
             super::abort_on_panic();
-            let part = std::thread::spawn(|| panic!("a defect, for the test"));
-            drop(part.join());
+            let thread = std::thread::spawn(|| panic!("a panic of the test"));
+            drop(thread.join());
             return;
         }
-        let program = std::env::current_exe().expect("it has a path");
+        let program = std::env::current_exe().expect("path of the test program");
         let name = "a_panic_of_any_thread_ends_the_program";
-        let output = Command::new(program).arg(name).env(IN_A_PROCESS_OF_ITS_OWN, "1").output();
-        let status = output.expect("it can be run").status;
+        let output = Command::new(program).arg(name).env(CHILD_MARKER, "1").output();
+        let status = output.expect("the test program can be run").status;
         assert_eq!(status.signal(), Some(Signal::ABORT.as_raw()), "{status}");
     }
 }

@@ -162,15 +162,15 @@ mod tests {
         let none = |_: &str| None;
         let home = |name: &str| (name == "HOME").then(|| PathBuf::from("/h"));
         let all = |name: &str| Some(Path::new("/x").join(name));
-        let places = |root, environment: Environment<'_>| {
+        let defaults = |root, environment: Environment<'_>| {
             let both = [default_socket(root, environment), default_state_dir(root, environment)];
             both.map(|path| path.display().to_string())
         };
-        assert_eq!(places(true, &none), ["/run/fleet/init.sock", "/var/lib/fleet-init"]);
+        assert_eq!(defaults(true, &none), ["/run/fleet/init.sock", "/var/lib/fleet-init"]);
         let state = "/h/.local/state/fleet-init";
-        assert_eq!(places(false, &home), [&format!("{state}/init.sock"), state]);
+        assert_eq!(defaults(false, &home), [&format!("{state}/init.sock"), state]);
         let expected = ["/x/XDG_RUNTIME_DIR/fleet/init.sock", "/x/XDG_STATE_HOME/fleet-init"];
-        assert_eq!(places(false, &all), expected);
+        assert_eq!(defaults(false, &all), expected);
     }
 
     #[test]
@@ -183,23 +183,23 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn an_abandoned_socket_is_replaced_and_a_used_one_kept() {
+    async fn abandoned_socket_is_replaced_and_used_one_kept() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("a/s");
-        drop(std::os::unix::net::UnixListener::bind(folder.path().join("left")).unwrap());
-        let left = listen(&folder.path().join("left")).await.unwrap();
-        drop(left);
-        assert!(!folder.path().join("left").exists(), "its file is left");
-        let door = listen(&path).await.unwrap();
+        drop(std::os::unix::net::UnixListener::bind(folder.path().join("abandoned")).unwrap());
+        let replaced = listen(&folder.path().join("abandoned")).await.unwrap();
+        drop(replaced);
+        assert!(!folder.path().join("abandoned").exists(), "the socket file was not removed");
+        let listener = listen(&path).await.unwrap();
         let mode = std::fs::metadata(&path).unwrap().permissions().mode();
         assert_eq!(mode & 0o777, 0o600);
         let error = listen(&path).await.err().unwrap().to_string();
         assert!(error.contains("already listens at"), "{error}");
-        assert!(path.exists(), "the other file is kept");
-        drop(door);
+        assert!(path.exists(), "the other file was removed");
+        drop(listener);
     }
 
-    /// Regression: a fleet-init output to end right after a crash could not start, and killed its
+    /// Regression: a fleet-init stopped right after a crash could not start, and killed its
     /// units.
     #[tokio::test]
     async fn a_socket_about_to_close_is_awaited() {
@@ -207,11 +207,11 @@ mod tests {
         let path = folder.path().join("s");
         let before = UnixListener::bind(&path).unwrap();
         let next = async { listen(&path).await.map(drop).map_err(|error| error.to_string()) };
-        let leaves = async {
+        let closing = async {
             before.accept().await.unwrap();
             drop(before);
         };
-        assert_eq!(tokio::join!(next, leaves).0, Ok(()));
+        assert_eq!(tokio::join!(next, closing).0, Ok(()));
         let own = i32::try_from(std::process::id()).unwrap();
         assert!(close_timeout(Some(i32::MAX)) > close_timeout(Some(own)));
     }
@@ -222,21 +222,21 @@ mod tests {
         let path = folder.path().join("precious");
         std::fs::write(&path, "words").unwrap();
         let error = listen(&path).await.err().unwrap().parts().0;
-        assert!(error.contains("is no socket"), "{error}");
+        assert!(error.contains("is not a socket"), "{error}");
         assert_eq!(std::fs::read_to_string(&path).unwrap(), "words");
         let link = folder.path().join("link");
         std::os::unix::fs::symlink(&path, &link).unwrap();
-        assert!(listen(&link).await.is_err() && link.is_symlink(), "nor is a link to it");
+        assert!(listen(&link).await.is_err() && link.is_symlink(), "a link to a file is kept, too");
     }
 
     #[tokio::test]
     async fn a_file_that_replaced_the_socket_is_kept() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("s");
-        let door = listen(&path).await.unwrap();
+        let listener = listen(&path).await.unwrap();
         std::fs::remove_file(&path).unwrap();
         std::fs::write(&path, "words").unwrap();
-        drop(door);
-        assert!(path.exists(), "the other file is kept");
+        drop(listener);
+        assert!(path.exists(), "the other file was removed");
     }
 }

@@ -42,7 +42,7 @@ pub(super) fn is_needed(reap: bool) -> bool {
     !is_watched && (reap || rustix::process::getpid().is_init())
 }
 
-/// Runs this program again with the arguments until it exits or is output to end. `directory` holds
+/// Runs this program again with the arguments until it exits or is told to end. `directory` holds
 /// its state.
 pub(super) fn run(args: &[OsString], directory: &Path) -> Result<ExitCode, CliError> {
     let cannot = |error: io::Error| CliError::failed("cannot act as process 1").because(error);
@@ -57,8 +57,8 @@ pub(super) fn run(args: &[OsString], directory: &Path) -> Result<ExitCode, CliEr
 async fn watch(args: &[OsString], directory: &Path) -> io::Result<ExitCode> {
     let mut children = signal(SignalKind::child())?;
     let mut signals = Vec::new();
-    for (kind, what) in FORWARDED {
-        signals.push((signal(kind)?, what));
+    for (kind, forwarded) in FORWARDED {
+        signals.push((signal(kind)?, forwarded));
     }
     let clock = SystemClock::start();
     let supervisor = Some(spawn_supervisor(args)?);
@@ -73,7 +73,7 @@ async fn watch(args: &[OsString], directory: &Path) -> io::Result<ExitCode> {
         };
         tokio::select! {
             _ = children.recv() => {}
-            what = next(&mut signals) => pid1.take(what),
+            forwarded = next(&mut signals) => pid1.take(forwarded),
             () = wake => {}
         }
         if let Some(status) = reap(pid1.supervisor)?
@@ -97,7 +97,7 @@ struct Pid1 {
     /// `None` once reaped, since the PID may be reused.
     supervisor: Option<Pid>,
     is_stopping: bool,
-    /// Signals to send once the supervisor catches_forwarded to all forwarded signals.
+    /// Signals to send once the supervisor catches all forwarded signals.
     pending: Vec<Signal>,
     /// Time of the next restart.
     due: Option<Timestamp>,
@@ -106,9 +106,9 @@ struct Pid1 {
 impl Pid1 {
     /// Takes a signal to forward. If a restart is due, it happens at once: the units still run and
     /// must be stopped.
-    fn take(&mut self, what: Signal) {
-        self.pending.push(what);
-        if what != Signal::HUP {
+    fn take(&mut self, signal: Signal) {
+        self.pending.push(signal);
+        if signal != Signal::HUP {
             self.is_stopping = true;
             self.due = self.due.map(|_| Timestamp::from_millis(0));
         }
@@ -119,7 +119,7 @@ impl Pid1 {
         let Some(supervisor) = self.supervisor.filter(|_| !self.pending.is_empty()) else { return };
         if catches_forwarded(supervisor) {
             // If it has just exited, `on_exit` handles that.
-            self.pending.retain(|what| kill_process(supervisor, *what).is_err());
+            self.pending.retain(|signal| kill_process(supervisor, *signal).is_err());
         }
     }
 
@@ -156,8 +156,8 @@ impl Pid1 {
 
     /// Records the result of a start. Its failure, for example for lack of memory, may be
     /// temporary, and ending this process would end all units.
-    fn on_spawn(&mut self, on_spawn: io::Result<Pid>, now: Timestamp) {
-        match on_spawn {
+    fn on_spawn(&mut self, spawned: io::Result<Pid>, now: Timestamp) {
+        match spawned {
             Ok(supervisor) => self.supervisor = Some(supervisor),
             Err(error) => {
                 tracing::error!(%error, "cannot start the supervisor; will retry");
@@ -198,11 +198,11 @@ fn spawn_supervisor(args: &[OsString]) -> io::Result<Pid> {
 
 /// Returns the next signal to forward.
 async fn next(signals: &mut [(unix::Signal, Signal)]) -> Signal {
-    let waits = signals.iter_mut().map(|(signal, what)| {
-        let what = *what;
+    let waits = signals.iter_mut().map(|(signal, forwarded)| {
+        let forwarded = *forwarded;
         Box::pin(async move {
             signal.recv().await;
-            what
+            forwarded
         })
     });
     futures_util::future::select_all(waits).await.0
@@ -236,11 +236,13 @@ mod tests {
         u64::from_str_radix(ignored.trim(), 16).unwrap() & 1 != 0
     }
 
-    /// Regression: a supervisor output to end as soon as it caught TERM sometimes kept running.
+    /// Regression: a supervisor stopped as soon as it caught TERM sometimes kept running.
     #[test]
     fn signals_wait_until_the_last_handler_is_installed() {
-        let hears = !ignores_hangups();
-        for (traps, is_ready) in [("TERM", false), ("TERM INT QUIT", false), ("TERM HUP", hears)] {
+        let traps_hangups = !ignores_hangups();
+        for (traps, is_ready) in
+            [("TERM", false), ("TERM INT QUIT", false), ("TERM HUP", traps_hangups)]
+        {
             let mut shell = Command::new("/bin/sh");
             shell.args(["-c", &format!("trap : {traps}; echo; read line")]);
             shell.stdin(Stdio::piped()).stdout(Stdio::piped());

@@ -62,8 +62,8 @@ fn of_running(
         Err(error) => Err(error.into_error()),
     })?;
     let socket = paths::socket(args.socket.socket.as_deref());
-    let nobody = || format!("no fleet-init listens at {}", socket.display());
-    Ok(Some(found.unwrap_or_else(|| Err(nobody()))))
+    let not_running = || format!("no fleet-init listens at {}", socket.display());
+    Ok(Some(found.unwrap_or_else(|| Err(not_running()))))
 }
 
 /// The files as sent in the request, if they have no errors.

@@ -121,7 +121,7 @@ impl PlanText<'_> {
         }
     }
 
-    /// Describes a unit missing_text an action; `None` for an inactive, unneeded unit.
+    /// Describes a unit without an action; `None` for an inactive, unneeded unit.
     fn why_unchanged(
         &self,
         it: &UnitPreview,
@@ -236,7 +236,7 @@ mod tests {
         assert_eq!(output.collect::<Vec<_>>(), expected);
     }
 
-    /// Regression: a dependent of an active, degraded unit was described as doing missing_text it.
+    /// Regression: a dependent of an active, degraded unit was described as running without it.
     #[test]
     fn a_degraded_dependency_is_not_described_as_missing() {
         let source = "unit: goal\ntype: virtual\nprovides: goal\nwaits-for: web, db\n\
@@ -269,9 +269,9 @@ mod tests {
                 "once" => EventKind::MainExited(Exit::Status(0)),
                 _ => EventKind::Skipped,
             };
-            for what in [end, EventKind::AllGone] {
+            for kind in [end, EventKind::AllGone] {
                 let (unit, incarnation) = (action.unit.clone(), action.incarnation);
-                system.on_event(&UnitEvent { unit, incarnation, kind: what }, now);
+                system.on_event(&UnitEvent { unit, incarnation, kind }, now);
                 system.next_actions(now);
             }
         }

@@ -126,10 +126,8 @@ impl FilesServer {
         };
         let files = files.transpose().map_err(|error| of(&error))?;
         let files = files.map(|read| (read.graph, read.settings));
-        let tried = self
-            .supervisor
-            .dry_run(InitDryRun { files, goal: goal.clone(), extra_targets: extra_targets })
-            .await;
+        let tried =
+            self.supervisor.dry_run(InitDryRun { files, goal: goal.clone(), extra_targets }).await;
         let tried = tried.map_err(|error| match is_own && wants {
             true => invalid_targets(&error, goal.as_ref()),
             false => of(&cannot_replace(error)),
@@ -161,7 +159,7 @@ impl FilesServer {
                 self.send_targets(response).await?;
             }
             Request::Plan { files, goal, extra_targets } => {
-                self.plan(files, goal, &extra_targets, response).await?
+                self.plan(files, goal, &extra_targets, response).await?;
             }
             Request::ReloadUnit { unit } => {
                 let target = self.target_of(&unit).await?;

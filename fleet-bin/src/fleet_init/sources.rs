@@ -1,8 +1,8 @@
 //! The files of a fleet-init, and the definitions last accepted from them.
 //!
-//! The accepted definitions are path in the state directory until the units have ended. A
-//! fleet-init that crashes while its files are invalid restarts with them, so that a mistake in a
-//! file does not stop running units.
+//! The accepted definitions stay in the state directory until the units have ended. A fleet-init
+//! that crashes while its files are invalid restarts with them, so that a mistake in a file does
+//! not stop running units.
 
 use std::fs;
 use std::path::PathBuf;
@@ -127,10 +127,10 @@ impl Sources {
     pub(super) fn store(&self, accepted: &Definitions) {
         let accepted = self.of(accepted.files.iter().map(SourceFile::of).collect());
         let aside = self.path().with_extension("new");
-        let path = serde_json::to_vec(&accepted).map_err(Into::into);
-        let path = path.and_then(|text| fs::write(&aside, text));
-        if let Err(error) = path.and_then(|()| fs::rename(aside, self.path())) {
-            tracing::warn!(%error, "cannot store the accepted definitions for a restart after a crash");
+        let written = serde_json::to_vec(&accepted).map_err(Into::into);
+        let written = written.and_then(|text| fs::write(&aside, text));
+        if let Err(error) = written.and_then(|()| fs::rename(aside, self.path())) {
+            tracing::warn!(%error, "cannot store the accepted definitions");
         }
     }
 
@@ -180,14 +180,14 @@ mod tests {
         let path = home.path().join("a.unit");
         let target = |name| Some(Target::new(name).unwrap());
         fs::write(&path, "unit: a\ntype: virtual\nprovides: a, b\n").unwrap();
-        let origin = |path: &Path, goal| {
+        let sources = |path: &Path, goal| {
             Sources::new(&[path.to_owned()], goal, home.path().to_owned()).unwrap()
         };
-        let ours = origin(&path, target("a"));
+        let ours = sources(&path, target("a"));
         ours.store(&ours.read().unwrap());
         assert!(ours.accepted().is_some_and(|accepted| accepted.graph.units().count() == 1));
-        assert!(origin(&path, target("b")).accepted().is_none(), "another goal");
-        assert!(origin(home.path(), target("a")).accepted().is_none(), "other files");
+        assert!(sources(&path, target("b")).accepted().is_none(), "another goal");
+        assert!(sources(home.path(), target("a")).accepted().is_none(), "other files");
         ours.forget();
         assert!(ours.accepted().is_none() && fs::read_dir(home.path()).unwrap().count() == 1);
     }

@@ -147,7 +147,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_state_has_a_word_and_its_reason() {
+    fn every_state_has_a_text_and_a_reason() {
         let now = Timestamp::from_millis(1000);
         let target = |name: &str| Target::new(name).unwrap();
         let doomed = vec![(target("a"), BlockedBy::Failed), (target("b"), BlockedBy::Missing)];
@@ -173,7 +173,7 @@ mod tests {
         insta::assert_snapshot!(output.collect::<String>(), @"
         disabled
         waiting: for a, b
-        waiting: a failed, b is not there
+        waiting: a failed, b is missing
         waiting
         exited
         stopping: its dependency a is no longer active

@@ -11,7 +11,7 @@ use crate::fleetctl::table::{cell, painted};
 /// chain would be as wide as the chain is long.
 const DEEPEST: usize = 40;
 
-/// Cells shown extra_targets each unit, by unit name.
+/// Cells shown beside each unit, by unit name.
 pub(super) type Beside<'a> = &'a dyn Fn(&str) -> Vec<String>;
 
 /// Returns the trees of the goal and the extra targets, then the units that are not needed.
@@ -167,7 +167,7 @@ mod tests {
         }
     }
 
-    /// Regression: a dependent of an active, degraded unit was described as doing without it.
+    /// Regression: a dependent of an active, degraded unit was described as running without it.
     #[test]
     fn a_degraded_dependency_is_not_described_as_missing() {
         let head = StatusHeader { goal: Some("home".into()), ..StatusHeader::default() };
@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn a_goal_stands_above_what_it_needs_and_what_nobody_needs_below() {
+    fn tree_puts_the_goal_first_and_unneeded_units_last() {
         let head = StatusHeader { goal: Some("home".into()), ..StatusHeader::default() };
         let running =
             Unit { main_pid: Some(7), milliseconds: Some(61_000), ..unit("dns", "running", &[]) };
@@ -216,8 +216,9 @@ mod tests {
         old→→→→→disabled→→-→-→-
         ");
     }
+
     #[test]
-    fn a_long_chain_goes_on_in_a_tree_of_its_own() {
+    fn long_chain_continues_in_its_own_tree() {
         let name = |at: usize| format!("u{at}");
         let link = |at: usize| match at {
             99 => unit(&name(at), "running", &[]),
@@ -227,8 +228,8 @@ mod tests {
         let units: Vec<Unit> = (0..100).map(link).collect();
         let shown = tree(&head, &units, Colour::Off);
         let rows: Vec<&str> = shown.lines().map(|row| row.split('\t').next().unwrap()).collect();
-        let starts_anew: Vec<&&str> = rows.iter().filter(|row| row.starts_with('u')).collect();
-        assert_eq!(starts_anew, [&"u0", &"u40", &"u80"]);
+        let roots: Vec<&&str> = rows.iter().filter(|row| row.starts_with('u')).collect();
+        assert_eq!(roots, [&"u0", &"u40", &"u80"]);
         let lead = |depth: usize| format!("{}└─", "  ".repeat(depth - 1));
         assert_eq!(rows[41], format!("{}u40 (depends-on) (see below)", lead(40)));
         assert_eq!(rows.last(), Some(&format!("{}u99 (depends-on)", lead(19)).as_str()));

@@ -87,7 +87,10 @@ fn dev() -> Command {
                 .long("data-dir")
                 .value_name("DIR")
                 .value_parser(value_parser!(PathBuf))
-                .help("Directory for the cluster's files [default: fleet/dev in your state directory]"),
+                .help(
+                    "Directory for the cluster's files \
+                     [default: fleet/dev in your state directory]",
+                ),
         )
         .arg(
             Arg::new("units")

@@ -125,7 +125,8 @@ fn temp_folder_in(beside: &Path) -> io::Result<(TempDir, File)> {
             && entry.file_type().is_ok_and(|kind| kind.is_dir())
             && File::open(entry.path()).is_ok_and(|folder| folder.try_lock().is_ok());
         if is_stale && let Err(error) = std::fs::remove_dir_all(entry.path()) {
-            tracing::warn!(folder = %entry.path().display(), %error, "cannot remove a stale directory");
+            let folder = entry.path();
+            tracing::warn!(folder = %folder.display(), %error, "cannot remove a stale directory");
         }
     }
     let folder = tempfile::Builder::new().prefix(TEMP_PREFIX).tempdir_in(beside)?;

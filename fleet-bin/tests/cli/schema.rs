@@ -106,7 +106,7 @@ async fn json_fields_match_the_documentation() {
         assert!(!found.is_empty(), "{line}: {run}");
     }
     let undocumented = undocumented(&all);
-    assert!(undocumented.is_empty(), "not in docs/fleetctl.md: {undocumented:?}");
+    assert!(undocumented.is_empty(), "not in docs/reference/fleetctl.md: {undocumented:?}");
     // The fields of events depend on concurrent changes.
     all.remove("events");
     let lines = all.iter().map(|(command, fields)| {
@@ -118,7 +118,7 @@ async fn json_fields_match_the_documentation() {
 
 /// Returns the outermost fields that the documentation lacks in the row of their command.
 fn undocumented(all: &BTreeMap<String, BTreeSet<String>>) -> Vec<String> {
-    let path = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/fleetctl.md"));
+    let path = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/reference/fleetctl.md"));
     let document = std::fs::read_to_string(path).unwrap();
     let json = document.split("\n## JSON\n").nth(1).expect("a chapter about JSON");
     let json = json.split("\n## ").next().unwrap();

@@ -6,7 +6,7 @@ use std::os::unix::net::UnixStream;
 
 use crate::daemon::Cluster;
 
-const DOCUMENT: &str = include_str!("../../../docs/metrics.md");
+const DOCUMENT: &str = include_str!("../../../docs/reference/metrics.md");
 
 /// Returns the type of each documented metric, by its name without `_total`.
 fn documented() -> BTreeMap<&'static str, &'static str> {

@@ -1,7 +1,7 @@
-//! The house rules, as tests: what a machine can check is not left to a reader.
+//! The house rules as tests.
 //!
-//! One `#[test]` per rule, in the file of its subject under `rules`; a failure lists each place and
-//! what to do about it. The reasons are in CONTRIBUTING.md. Run with `cargo tidy`.
+//! Each rule is one `#[test]` in the file of its subject under `rules`. A failure lists every place
+//! and the remedy. CONTRIBUTING.md has the reasons. Run with `cargo tidy`.
 
 mod report;
 mod rules;

@@ -1,4 +1,4 @@
-//! What a rule found, and how it is told.
+//! Findings of a rule and how a failing test prints them.
 
 use std::fmt;
 
@@ -7,7 +7,7 @@ use std::fmt;
 pub(crate) struct Finding {
     /// Relative to the top of the checkout.
     pub(crate) path: String,
-    /// 1-based; 0 where the whole file or folder is meant.
+    /// 1-based; 0 for a whole file or folder.
     pub(crate) line: usize,
     pub(crate) what: String,
 }
@@ -31,20 +31,20 @@ impl fmt::Display for Finding {
     }
 }
 
-/// A file that may break one rule, and why.
+/// A file that may break one rule, with the reason.
 pub(crate) struct Exception {
     pub(crate) path: &'static str,
     pub(crate) reason: &'static str,
 }
 
-/// Fails the test with every finding and the remedy, unless there is none.
-pub(crate) fn settle(findings: Vec<Finding>, remedy: &str) {
-    settle_except(findings, &[], remedy);
+/// Fails the test with all findings and the remedy, unless there are none.
+pub(crate) fn fail_on(findings: Vec<Finding>, remedy: &str) {
+    fail_on_except(findings, &[], remedy);
 }
 
-/// Like [`settle`], but forgives the files of `exceptions`; an exception that forgives nothing is
-/// itself a finding, so that the list can only shrink.
-pub(crate) fn settle_except(findings: Vec<Finding>, exceptions: &[Exception], remedy: &str) {
+/// Like [`fail_on`], but exempts the files of `exceptions`. An unused exception is itself a
+/// finding, so the list can only shrink.
+pub(crate) fn fail_on_except(findings: Vec<Finding>, exceptions: &[Exception], remedy: &str) {
     let mut left: Vec<Finding> = exceptions
         .iter()
         .filter(|exception| !findings.iter().any(|finding| finding.path == exception.path))
@@ -72,14 +72,14 @@ mod tests {
     const ONE: &[Exception] = &[Exception { path: "a.rs", reason: "because" }];
 
     #[test]
-    fn an_exception_forgives_its_own_file_only() {
-        settle_except(vec![Finding::at("a.rs", 1, "x")], ONE, "none");
+    fn an_exception_covers_its_own_file_only() {
+        fail_on_except(vec![Finding::at("a.rs", 1, "x")], ONE, "none");
         let other = vec![Finding::at("a.rs", 1, "x"), Finding::at("b.rs", 1, "x")];
-        assert!(catch_unwind(|| settle_except(other, ONE, "none")).is_err());
+        assert!(catch_unwind(|| fail_on_except(other, ONE, "none")).is_err());
     }
 
     #[test]
-    fn an_exception_that_forgives_nothing_is_a_finding() {
-        assert!(catch_unwind(|| settle_except(Vec::new(), ONE, "none")).is_err());
+    fn an_unused_exception_is_a_finding() {
+        assert!(catch_unwind(|| fail_on_except(Vec::new(), ONE, "none")).is_err());
     }
 }

@@ -1,12 +1,13 @@
 //! The rules, by subject.
 
+mod build_paths;
 mod clock;
+mod dependencies;
 mod documents;
-mod edges;
 mod invariants;
 mod leftovers;
+mod module_tree;
+mod prose;
 mod purity;
-mod reached;
 mod seams;
 mod shape;
-mod words;

@@ -1,4 +1,4 @@
-//! Just enough of Rust's grammar to ask where code, functions and test modules are.
+//! A minimal reader of Rust source: finds code, functions and test modules.
 
 mod mask;
 mod spans;
@@ -7,7 +7,7 @@ use std::ops::RangeInclusive;
 
 pub(crate) use spans::Function;
 
-/// The text of a Rust file, taken apart.
+/// A Rust file, split into code and everything else.
 pub(crate) struct Source {
     text: String,
     code: String,
@@ -23,13 +23,13 @@ impl Source {
         Self { text: text.to_owned(), code, functions, test_modules }
     }
 
-    /// The file as it stands.
+    /// The whole text of the file.
     pub(crate) fn text(&self) -> &str {
         &self.text
     }
 
-    /// The file with every comment, string and character literal blanked out, so that a search
-    /// finds code alone. Lines and columns are those of the file.
+    /// The file with comments, strings and character literals blanked out, so that a search finds
+    /// code alone. Lines and columns match the file.
     pub(crate) fn code(&self) -> &str {
         &self.code
     }
@@ -50,7 +50,7 @@ impl Source {
         around.max_by_key(|function| *function.lines.start())
     }
 
-    /// Whether a line belongs to an item that exists under `cfg(test)` alone.
+    /// Whether a line belongs to an item under `cfg(test)`.
     pub(crate) fn in_test_module(&self, line: usize) -> bool {
         self.test_modules.iter().any(|lines| lines.contains(&line))
     }
@@ -61,7 +61,7 @@ pub(crate) fn mentions(line: &str, path: &str) -> bool {
     positions(line, path).next().is_some()
 }
 
-/// Where `path` occurs in `code` as whole words, in bytes.
+/// Byte offsets of `path` in `code`, as whole words.
 pub(crate) fn positions<'a>(code: &'a str, path: &'a str) -> impl Iterator<Item = usize> + 'a {
     code.match_indices(path).map(|(at, _)| at).filter(move |&at| {
         let before = code[..at].chars().next_back();
@@ -70,8 +70,8 @@ pub(crate) fn positions<'a>(code: &'a str, path: &'a str) -> impl Iterator<Item 
     })
 }
 
-/// Every name that the code takes from right under `parent`, with its line: from `parent::name`,
-/// and from `parent::{name, other::{…}}` the names `name` and `other`.
+/// Every name that the code uses directly under `parent`, with its line. `parent::name` gives
+/// `name`; `parent::{name, other::{…}}` gives `name` and `other`.
 pub(crate) fn names_under(code: &str, parent: &str) -> Vec<(usize, String)> {
     let mut names = Vec::new();
     for at in positions(code, parent) {
@@ -83,7 +83,7 @@ pub(crate) fn names_under(code: &str, parent: &str) -> Vec<(usize, String)> {
     names
 }
 
-/// The first name of a path, or of each path of a group in braces.
+/// The first name of a path, or of each path in a braced group.
 fn first_segments(path: &str) -> Vec<String> {
     let word = |text: &str| {
         let text = text.trim_start().chars();
@@ -109,7 +109,7 @@ pub(crate) fn line_of(code: &str, at: usize) -> usize {
     1 + code[..at].matches('\n').count()
 }
 
-/// Whether a character may stand inside an identifier.
+/// Whether a character may occur inside an identifier.
 pub(crate) fn is_word(c: char) -> bool {
     c == '_' || c.is_alphanumeric()
 }

@@ -1,4 +1,4 @@
-//! The files of the project: those that git knows, or would know after `git add`.
+//! The files of the project: everything that git tracks or would track after `git add`.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -7,27 +7,27 @@ use std::{fs, io};
 
 use crate::rust::Source;
 
-/// The pure crates: see `docs/architecture.md`.
+/// The pure crates: see `docs/explain/architecture.md`.
 pub(crate) const PURE: [&str; 3] = ["fleet-unitfile", "fleet-core", "fleet-scheduler"];
 
 /// One file, read once.
 pub(crate) struct File {
     /// Relative to the top of the checkout, with `/` between the parts.
     pub(crate) path: String,
-    /// Without what is not UTF-8, which no rule looks at.
+    /// Lossy: invalid UTF-8 is replaced, since no rule looks at it.
     pub(crate) text: String,
 }
 
-/// One Rust file, with its code told apart from its comments and strings.
+/// One Rust file, with its code separated from comments and strings.
 pub(crate) struct RustFile {
     pub(crate) path: String,
     pub(crate) source: Source,
 }
 
 impl RustFile {
-    /// Whether the file is a program or a test of its own: not part of what is shipped.
-    pub(crate) fn is_aside(&self) -> bool {
-        is_aside(&self.path)
+    /// Whether the file is a test, an example or a benchmark, and not shipped.
+    pub(crate) fn is_auxiliary(&self) -> bool {
+        is_auxiliary(&self.path)
     }
 
     /// Whether this line runs only under test.
@@ -47,23 +47,23 @@ static RUST: LazyLock<Vec<RustFile>> = LazyLock::new(|| {
     rust.map(|file| RustFile { path: file.path.clone(), source: Source::new(&file.text) }).collect()
 });
 
-/// Every file, in the order of their paths.
+/// Every file, sorted by path.
 pub(crate) fn files() -> &'static [File] {
     &FILES
 }
 
-/// Every Rust file, in the order of their paths.
+/// Every Rust file, sorted by path.
 pub(crate) fn rust_files() -> &'static [RustFile] {
     &RUST
 }
 
-/// The file of this path.
+/// Returns the file at this path.
 pub(crate) fn file(path: &str) -> Option<&'static File> {
     let found = FILES.binary_search_by(|file| file.path.as_str().cmp(path)).ok()?;
     Some(&FILES[found])
 }
 
-/// The top of the checkout.
+/// The top folder of the checkout.
 pub(crate) fn top() -> PathBuf {
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
     here.parent().expect("a crate lies in a folder of the workspace").to_owned()
@@ -74,8 +74,8 @@ pub(crate) fn has_extension(path: &str, extension: &str) -> bool {
     Path::new(path).extension().is_some_and(|found| found == extension)
 }
 
-/// Whether the path is that of a test, an example or a benchmark.
-fn is_aside(path: &str) -> bool {
+/// Whether the path belongs to a test, an example or a benchmark.
+fn is_auxiliary(path: &str) -> bool {
     let folders = ["/tests/", "/benches/", "/examples/"];
     path.starts_with("examples/")
         || folders.iter().any(|folder| path.contains(folder))
@@ -86,7 +86,7 @@ fn is_test_file(path: &str) -> bool {
     path.contains("/tests/") || path.ends_with("/tests.rs")
 }
 
-/// The paths of all files: from git, or from a walk where this is no checkout (a source archive).
+/// Lists all files: from git, or by a walk outside a checkout (a source archive).
 fn names() -> Vec<String> {
     let git = Command::new("git")
         .args(["ls-files", "-z", "--cached", "--others", "--exclude-standard"])
@@ -119,25 +119,25 @@ fn walk(top: &Path) -> io::Result<Vec<String>> {
     Ok(found)
 }
 
-/// Nothing where a file that git remembers was deleted a moment ago.
+/// Returns `None` for a file that git still lists but that was just deleted.
 fn read(path: String) -> Option<File> {
     let bytes = fs::read(top().join(&path)).ok()?;
     Some(File { path, text: String::from_utf8_lossy(&bytes).into_owned() })
 }
 
 #[test]
-fn tests_examples_and_benchmarks_are_aside() {
+fn tests_examples_and_benchmarks_are_auxiliary() {
     for path in ["fleet-core/tests/it/main.rs", "fleet-core/src/plan/tests.rs", "examples/src/a.rs"]
     {
-        assert!(is_aside(path), "{path}");
+        assert!(is_auxiliary(path), "{path}");
     }
     for path in ["fleet-core/src/testing.rs", "fleet-core/src/lib.rs"] {
-        assert!(!is_aside(path), "{path}");
+        assert!(!is_auxiliary(path), "{path}");
     }
 }
 
 #[test]
-fn a_walk_finds_what_git_would() {
+fn a_walk_finds_the_files_that_git_lists() {
     let walked = walk(&top()).expect("the folders of the project can be read");
     for name in ["Cargo.toml", "fleet-bin/tests/tidy/tree.rs"] {
         assert!(walked.iter().any(|found| found == name), "{name}");

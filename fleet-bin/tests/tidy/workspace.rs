@@ -1,4 +1,4 @@
-//! What cargo knows about the workspace: crates, their dependencies and their targets.
+//! Cargo's view of the workspace: crates, dependencies and targets.
 
 use std::sync::LazyLock;
 
@@ -12,12 +12,12 @@ static METADATA: LazyLock<Metadata> = LazyLock::new(|| {
     command.expect("cargo can describe the workspace that it builds")
 });
 
-/// The members of the workspace, with the dependencies that they declare.
+/// The members of the workspace with their declared dependencies.
 pub(crate) fn metadata() -> &'static Metadata {
     &METADATA
 }
 
-/// Every target of every member, with the path of its root below the top of the checkout.
+/// Every target of every member, with the path of its root file relative to the checkout.
 pub(crate) fn targets() -> impl Iterator<Item = (&'static Target, String)> {
     let all = metadata().packages.iter().flat_map(|package| &package.targets);
     all.filter_map(|target| {

@@ -3,7 +3,7 @@
 use fleet_core::{FleetOption, Requirements, Strictness};
 use fleet_unitfile::UnitFile;
 
-const PAGE: &str = include_str!("../../../docs/unit-options.md");
+const PAGE: &str = include_str!("../../../docs/reference/unit-options.md");
 
 /// Returns the code blocks with unit file text.
 fn examples() -> Vec<&'static str> {

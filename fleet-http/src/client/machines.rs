@@ -49,7 +49,7 @@ impl Client {
         min_available: u32,
         dry_run: bool,
     ) -> Result<DrainReport, ClientError> {
-        let query = Query::new().with("minAvailable", Some(&min_available.to_string()));
+        let query = Query::new().with("keepUp", Some(&min_available.to_string()));
         let query = query.with("dryRun", dry_run.then_some("1"));
         let path = format!("{}/drain{query}", path(id));
         let body = self.caller.send_empty(Method::POST, &path).await?;

@@ -37,7 +37,7 @@ impl Client {
         let query = Query::new()
             .with("atOnce", Some(&at_once.to_string()))
             .with("gain", Some(&gain.to_string()))
-            .with("minAvailable", Some(&min_available.to_string()))
+            .with("keepUp", Some(&min_available.to_string()))
             .with("most", most.map(|most| most.to_string()).as_deref())
             .with("dryRun", dry_run.then_some("1"));
         let body = self.caller.send_empty(Method::POST, &format!("rebalance{query}")).await?;

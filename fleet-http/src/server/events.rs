@@ -42,7 +42,10 @@ const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
     tag = "cluster",
     params(
         ("since" = Option<String>, Query, description = "ID of the last received event"),
-        ("Last-Event-ID" = Option<String>, Header, description = "ID of the last received event, as browsers send it"),
+        (
+            "Last-Event-ID" = Option<String>, Header,
+            description = "ID of the last received event, as browsers send it",
+        ),
         ("unit" = Option<String>, Query, description = "Only events of this unit"),
         ("machine" = Option<String>, Query, description = "Only events of this machine"),
         ("template" = Option<String>, Query, description = "Only instances of this template"),

@@ -90,7 +90,7 @@ pub(super) async fn uncordon(
         path::Machine,
         DryRun,
         (
-            "minAvailable" = Option<u32>, Query,
+            "keepUp" = Option<u32>, Query,
             description = "Minimum number of instances of each template that must stay up",
         ),
     ),
@@ -104,7 +104,7 @@ pub(super) async fn drain(
     Name(id): Name,
     params: Params,
 ) -> Result<Json<DrainReport>, Failure> {
-    let (min_available, is_dry) = (number(&params, "minAvailable")?, params.dry_run()?);
+    let (min_available, is_dry) = (number(&params, "keepUp")?, params.dry_run()?);
     let snapshot = api.view()?;
     let intent = Intent::Drained { min_available };
     let machine = present_machine(&snapshot, &id)?.clone().with_intent(intent);

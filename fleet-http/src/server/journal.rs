@@ -57,13 +57,13 @@ pub(super) const MAX_MACHINES: usize = 256;
         ),
         (
             "timestamps" = Option<bool>, Query,
-            description = "Whether each line begins with its timestamp and a space. The timestamp is \
-                in milliseconds since 1970 by the machine's clock, or - if unknown",
+            description = "Whether each line begins with its timestamp and a space. The timestamp \
+                is in milliseconds since 1970 by the machine's clock, or - if unknown",
         ),
         (
             "cursors" = Option<bool>, Query,
-            description = "Whether each line begins with its cursor and a space, before the timestamp. \
-                The cursor is - if unknown",
+            description = "Whether each line begins with its cursor and a space, before the \
+                timestamp. The cursor is - if unknown",
         ),
         (
             "after" = Option<Vec<String>>, Query,
@@ -71,7 +71,10 @@ pub(super) const MAX_MACHINES: usize = 256;
         ),
     ),
     responses(
-        (status = 200, body = String, content_type = "text/plain", description = "Lines of the journal"),
+        (
+            status = 200, body = String, content_type = "text/plain",
+            description = "Lines of the journal",
+        ),
         Failures,
     ),
 )]
@@ -112,7 +115,10 @@ fn until_shutdown(lines: JournalStream, shutdown: Option<Extension<Shutdown>>) -
         tokio::select! {
             biased;
             line = lines.next() => Some((line?, Some((lines, closed)))),
-            () = &mut closed => Some((Err(JournalError::Failed("the daemon is shutting down".into())), None)),
+            () = &mut closed => {
+                let error = JournalError::Failed("the daemon is shutting down".into());
+                Some((Err(error), None))
+            }
         }
     };
     stream::unfold(Some((lines, closed)), next).boxed()

@@ -213,7 +213,8 @@ impl JournalSource {
             // The daemon would recognize its own machine, so the URL is wrong.
             Err(ClientError::Api { status: 501, .. }) => {
                 let why = format!(
-                    "the daemon at {url} is that of another machine: correct public_url on {machine}"
+                    "the daemon at {url} is that of another machine: correct public_url on \
+                     {machine}"
                 );
                 Err(unreachable(machine, why))
             }

@@ -11,7 +11,9 @@ use crate::ServerTls;
 /// Resource limits for each client or listener.
 ///
 /// ```
-/// let limits = fleet_http::ServerLimits { connections: 100, ..fleet_http::ServerLimits::default() };
+/// use fleet_http::ServerLimits;
+///
+/// let limits = ServerLimits { connections: 100, ..ServerLimits::default() };
 /// assert_eq!(limits.body_size, 8 << 20);
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -12,7 +12,8 @@ use std::str::FromStr;
 ///
 /// let listen: ListenAddress = "unix:///run/fleet.sock".parse()?;
 /// assert_eq!(listen, ListenAddress::Unix("/run/fleet.sock".into()));
-/// assert_eq!("tcp://localhost:4285".parse::<ListenAddress>()?.to_string(), "tcp://127.0.0.1:4285");
+/// let listen: ListenAddress = "tcp://localhost:4285".parse()?;
+/// assert_eq!(listen.to_string(), "tcp://127.0.0.1:4285");
 /// # Ok::<(), fleet_http::ListenParseError>(())
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]

@@ -44,8 +44,8 @@ pub enum ListenError {
     PathTooLong(ListenAddress),
     /// Other hosts can reach the address, but it does not use TLS.
     #[error(
-        "{0} can be reached from other hosts, but does not use TLS: use https:// with a certificate \
-         and its key, a loopback address such as tcp://127.0.0.1:4285, or a unix socket"
+        "{0} can be reached from other hosts, but does not use TLS: use https:// with a \
+         certificate and its key, a loopback address such as tcp://127.0.0.1:4285, or a unix socket"
     )]
     NotLoopback(ListenAddress),
     /// The address uses TLS, but no certificate is configured.

@@ -30,7 +30,10 @@ use crate::wire::{PutUnit, decode_put};
     params(
         path::UnitName,
         DryRun,
-        ("If-Match" = Option<String>, Header, description = "Entity tag; the write fails if the unit was modified since"),
+        (
+            "If-Match" = Option<String>, Header,
+            description = "Entity tag; the write fails if the unit was modified since",
+        ),
         (
             "If-None-Match" = Option<String>, Header,
             description = "With *, the write fails if the unit exists",

@@ -44,7 +44,7 @@ use crate::wire::RebalanceReport;
             description = "Required gain of a move, in units; 0 by default",
         ),
         (
-            "minAvailable" = Option<u32>, Query,
+            "keepUp" = Option<u32>, Query,
             description = "Minimum number of instances of each template that must stay up",
         ),
     ),
@@ -132,7 +132,7 @@ fn terms(params: &Params) -> Result<RebalanceLimits, Failure> {
     Ok(RebalanceLimits {
         max_in_flight: at_once.unwrap_or(usual.max_in_flight),
         gain: number(params, "gain", 0..=u32::MAX)?.unwrap_or(usual.gain),
-        min_available: number(params, "minAvailable", 0..=u32::MAX)?.unwrap_or(usual.min_available),
+        min_available: number(params, "keepUp", 0..=u32::MAX)?.unwrap_or(usual.min_available),
         max_moves: number(params, "most", 1..=u32::MAX)?,
     })
 }

@@ -72,7 +72,8 @@ fn wait_for_drain(snapshot: &Snapshot, index: &mut Index) -> Option<Wait> {
 }
 
 fn is_instance_of(unit: &UnitName, held: &HoldReason) -> bool {
-    matches!(held, HoldReason::MinAvailable { template, .. } if unit.template().as_ref() == Some(template))
+    let HoldReason::MinAvailable { template, .. } = held else { return false };
+    unit.template().as_ref() == Some(template)
 }
 
 /// Returns the instances that must come up before the first of these moves.
@@ -143,7 +144,8 @@ fn no_move_reason(order: &Rebalancing, machines: &[MachineLoad]) -> String {
             format!("each machine has {most} units")
         }
         (Some(least), Some(most)) if machines.len() > 1 => format!(
-            "the machines have {least} to {most} units, and no allowed move would improve the balance"
+            "the machines have {least} to {most} units, and no allowed move would improve the \
+             balance"
         ),
         _ => "there is no other machine".to_owned(),
     }

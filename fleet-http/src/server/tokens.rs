@@ -174,7 +174,8 @@ mod tests {
             ("\nshort\n", "line 2 is not a valid token: a token has 16 to 512 characters, not 5: "),
             (
                 "a-token with a space\n",
-                "line 1 is not a valid token: a token consists of letters, digits and \"-._~+/=\", not ' '",
+                "line 1 is not a valid token: a token consists of letters, digits and \"-._~+/=\", \
+                 not ' '",
             ),
             ("sha256:12\n", "line 1 is not a valid hash: write sha256: and 64 hexadecimal digits"),
         ];

@@ -79,7 +79,10 @@ pub(super) async fn list(
     tag = "units",
     params(
         path::UnitName,
-        ("If-None-Match" = Option<String>, Header, description = "Entity tags of earlier responses"),
+        (
+            "If-None-Match" = Option<String>, Header,
+            description = "Entity tags of earlier responses",
+        ),
     ),
     responses(
         (status = 200, body = UnitEntity, description = "The unit with its source"),
@@ -146,7 +149,10 @@ pub(super) fn show_unit(
     params(
         path::UnitName,
         DryRun,
-        ("If-Match" = Option<String>, Header, description = "Entity tag; the write fails if the unit was modified since"),
+        (
+            "If-Match" = Option<String>, Header,
+            description = "Entity tag; the write fails if the unit was modified since",
+        ),
     ),
     responses(
         DryRunResult,

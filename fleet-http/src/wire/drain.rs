@@ -14,6 +14,7 @@ pub struct DrainReport {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub held: Vec<HeldUnit>,
     /// Minimum number of instances of each template that must stay up.
+    #[serde(rename = "keepUp")]
     pub min_available: u32,
     /// Units that are still running although they are no longer placed there.
     #[serde(skip_serializing_if = "Vec::is_empty")]

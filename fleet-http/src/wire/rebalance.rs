@@ -50,6 +50,7 @@ pub struct RebalanceOrder {
     /// destination has after it.
     pub gain: u32,
     /// Minimum number of instances of each template that must stay up.
+    #[serde(rename = "keepUp")]
     pub min_available: u32,
     /// Maximum number of moves in total; unlimited if absent.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -83,7 +83,7 @@ pub struct MachineIntent {
     /// `cordoned` or `drained`.
     pub intent: String,
     /// Minimum number of instances of each template that must stay up during a drain.
-    #[serde(default, rename = "minAvailable", skip_serializing_if = "Option::is_none")]
+    #[serde(default, rename = "keepUp", skip_serializing_if = "Option::is_none")]
     pub min_available: Option<u32>,
     /// The machine's ID.
     #[serde(rename = "machineID")]
@@ -131,7 +131,7 @@ pub(crate) enum DecodeError {
     Change { index: usize, cause: MetadataChangeError },
     #[error("intents[{index}]: {cause}")]
     Machine { index: usize, cause: MachineIdError },
-    #[error("intents[{index}]: write \"cordoned\", or \"drained\" with minAvailable")]
+    #[error("intents[{index}]: write \"cordoned\", or \"drained\" with keepUp")]
     Intent { index: usize },
 }
 

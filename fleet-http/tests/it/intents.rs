@@ -41,14 +41,14 @@ async fn drain_reports_moves_held_and_global_units() {
     let expected = concat!(
         r#"{"global":["all.service"],"held":[{"reason":"1 instance of web@.service is up and "#,
         r#"1 must stay up","unit":"web@2.service"}],"leaving":["gone.service"],"#,
-        r#""machineID":"m1","minAvailable":1,"moves":[{"to":"m2","unit":"web@1.service"}]}"#,
+        r#""machineID":"m1","keepUp":1,"moves":[{"to":"m2","unit":"web@1.service"}]}"#,
     );
-    let preview = post(&server, "m1/drain?minAvailable=1&dryRun=1").await;
+    let preview = post(&server, "m1/drain?keepUp=1&dryRun=1").await;
     assert_eq!(preview.json().to_string(), expected);
     let machine = server.get("/fleet/v1/machines/m1").await.json();
     assert_eq!(machine.get("cordoned"), None, "nothing was changed");
     assert_eq!(server.get("/fleet/v1/machines/m1/drain").await.status, 404);
-    let drained = post(&server, "m1/drain?minAvailable=1").await;
+    let drained = post(&server, "m1/drain?keepUp=1").await;
     assert_eq!(drained.json().to_string(), expected);
     assert_eq!(server.get("/fleet/v1/machines/m1/drain").await.json().to_string(), expected);
 }
@@ -61,11 +61,7 @@ async fn invalid_requests_are_refused() {
     for (path, status, message) in [
         ("m2/cordon", 404, absent),
         ("m2/drain", 404, absent),
-        (
-            "m1/drain?minAvailable=two",
-            400,
-            "invalid value of minAvailable: \"two\" is not a number such as 2",
-        ),
+        ("m1/drain?keepUp=two", 400, "invalid value of keepUp: \"two\" is not a number such as 2"),
         ("m1/drain?dryRun=perhaps", 400, "invalid value of dryRun: \"perhaps\" is neither 1 nor 0"),
         ("m1", 405, "only GET supported against this resource"),
     ] {

@@ -58,7 +58,7 @@ const PREVIEW: &str = concat!(
     r#"{"machines":[{"after":3,"machineID":"m1","units":5},"#,
     r#"{"after":3,"machineID":"m2","units":1}],"moves":["#,
     r#"{"from":"m1","to":"m2","unit":"a.service"},{"from":"m1","to":"m2","unit":"b.service"}],"#,
-    r#""order":{"atOnce":2,"gain":0,"minAvailable":0,"moved":0}}"#,
+    r#""order":{"atOnce":2,"gain":0,"keepUp":0,"moved":0}}"#,
 );
 
 #[tokio::test]
@@ -138,7 +138,7 @@ async fn waits_and_stuck_are_reported() {
     for (active, stuck) in [(ActiveState::Activating, None), (ActiveState::Failed, Some(true))] {
         last.systemd.active = active;
         server.publish(&two, last.clone()).await;
-        let report = post(&server, "?minAvailable=3&dryRun=1").await.json();
+        let report = post(&server, "?keepUp=3&dryRun=1").await.json();
         let waits = format!(
             "too few instances are up; w@4.service is not up on m2: it is {active} (running)"
         );
@@ -159,7 +159,7 @@ async fn waits_and_stuck_are_reported() {
     }
     last.systemd.active = ActiveState::Active;
     server.publish(&two, last).await;
-    let report = post(&server, "?minAvailable=3&dryRun=1").await.json();
+    let report = post(&server, "?keepUp=3&dryRun=1").await.json();
     assert_eq!((report["moves"].as_array().unwrap().len(), report.get("waits")), (1, None));
 }
 
@@ -171,10 +171,7 @@ async fn invalid_parameters_are_refused() {
         ("?atOnce=101", "invalid value of atOnce: \"101\" is not a number from 1 to 100"),
         ("?most=0", "invalid value of most: \"0\" is not a number from 1 to 4294967295"),
         ("?gain=-1", "invalid value of gain: \"-1\" is not a number from 0 to 4294967295"),
-        (
-            "?minAvailable=two",
-            "invalid value of minAvailable: \"two\" is not a number from 0 to 4294967295",
-        ),
+        ("?keepUp=two", "invalid value of keepUp: \"two\" is not a number from 0 to 4294967295"),
         ("?dryRun=perhaps", "invalid value of dryRun: \"perhaps\" is neither 1 nor 0"),
     ] {
         let response = post(&server, query).await;

@@ -33,7 +33,10 @@ async fn unplaced_unit_has_a_reason() {
     assert_eq!(listed["units"][0]["reasonDetail"], fetched["reasonDetail"]);
     // The refusals' texts are not fixed here, only their places.
     for refusal in fetched["reasonDetail"]["refusals"].as_array_mut().unwrap() {
-        assert!(refusal["text"].as_str().is_some_and(|text| text.contains("requires")), "{refusal}");
+        assert!(
+            refusal["text"].as_str().is_some_and(|text| text.contains("requires")),
+            "{refusal}"
+        );
         refusal["text"] = "...".into();
     }
     insta::assert_snapshot!(format!("{:#}", fetched["reasonDetail"]));

@@ -1,8 +1,8 @@
 //! A naive planner that follows the placement specification as plainly as possible.
 //!
-//! Each file implements a section of `docs/placement.md` step by step. It loops over all units and
-//! machines, caches nothing, and shares only the types of fleet-core with the planner. It is meant
-//! for small clusters: to verify the planner, and to be read beside the specification.
+//! Each file implements a section of `docs/explain/placement.md` step by step. It loops over all
+//! units and machines, caches nothing, and shares only the types of fleet-core with the planner. It
+//! is meant for small clusters: to verify the planner, and to be read beside the specification.
 
 mod affinity;
 mod assign;

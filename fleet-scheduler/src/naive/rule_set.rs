@@ -11,7 +11,7 @@ use super::{DrainClause, EvictionGroup, LeaveClause, TargetClause};
 use super::{affinity, drain, eviction_group, order, rebalance, replace};
 use crate::HoldReason;
 
-/// The clauses of `docs/placement.md` that the naive planner follows.
+/// The clauses of `docs/explain/placement.md` that the naive planner follows.
 ///
 /// [`RuleSet::default`] is the specification as written. With one clause exchanged, the planner has
 /// a known defect, which a test that compares plans should find.

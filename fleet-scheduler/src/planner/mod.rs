@@ -1,6 +1,6 @@
 //! The planner: finds the changes that bring an index in line with the wanted units.
 //!
-//! It follows `docs/placement.md` section by section: [`keep`] finds the units that stay,
+//! It follows `docs/explain/placement.md` section by section: [`keep`] finds the units that stay,
 //! [`assign`] the machines for the others, and [`replace`] the moves that replacements need.
 //! [`steps`] and [`reasons`] produce the plan.
 

@@ -42,7 +42,7 @@ pub(super) enum Line {
     Intent {
         machine: String,
         intent: String,
-        #[serde(default, rename = "minAvailable", skip_serializing_if = "Option::is_none")]
+        #[serde(default, rename = "keepUp", skip_serializing_if = "Option::is_none")]
         min_available: Option<u32>,
     },
     Unit {
@@ -245,7 +245,7 @@ fn parse_intent(intent: &str, min_available: Option<u32>) -> Result<Intent, Stri
     match (intent, min_available) {
         ("cordoned", None) => Ok(Intent::Cordoned),
         ("drained", Some(min_available)) => Ok(Intent::Drained { min_available }),
-        _ => Err("intent: expected \"cordoned\", or \"drained\" with minAvailable".to_owned()),
+        _ => Err("intent: expected \"cordoned\", or \"drained\" with keepUp".to_owned()),
     }
 }
 

@@ -97,7 +97,8 @@ fn codes_are_ordered_and_well_formed() {
 #[test]
 #[expect(clippy::disallowed_methods, reason = "tests may read files; the crate itself may not")]
 fn code_reference_lists_all_codes() {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/unitfile-codes.md");
+    let path =
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/reference/unit-file-findings.md");
     let text = std::fs::read_to_string(path).unwrap();
     let listed: Vec<&str> = text.lines().filter(|line| line.starts_with("| `U")).collect();
     let expected: Vec<String> = FindingCode::ALL

@@ -90,7 +90,7 @@ impl RunDriver {
     fn on_message(&mut self, message: &ReceivedMessage) {
         if !self.is_accepted_sender(message.sender) {
             let sender = message.sender;
-            tracing::debug!(unit = %self.unit, sender, "message from a process that may not send any");
+            tracing::debug!(unit = %self.unit, sender, "message from an unauthorised process");
             return self.on_rejected_message(message);
         }
         if message.notice.is_ready && self.spec.kind == ServiceType::ForegroundNotified {

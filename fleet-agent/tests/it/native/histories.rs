@@ -7,7 +7,7 @@ use fleet_agent::ServiceManager;
 use crate::histories::{Case, cases, run_all};
 use crate::support::Bench;
 
-const DOCUMENT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/init.md");
+const DOCUMENT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/reference/systemd-options.md");
 
 // Holds: G-30
 #[tokio::test]

@@ -201,7 +201,7 @@ async fn readiness_at_the_deadline_is_too_late() {
 
 /// Blocks until a process has exited and the time has passed, so that the supervisor handles both
 /// in one turn.
-fn block_until_exit(pid: u32, span: Duration) {
+fn wait_blocking_until_exit(pid: u32, span: Duration) {
     let from = Instant::now();
     while runs(pid) || from.elapsed() < span {
         std::thread::sleep(Duration::from_millis(5));
@@ -223,7 +223,7 @@ async fn exit_wins_over_simultaneous_readiness() {
         let begun = stand.wait_for("a", |unit| unit.main_pid.is_some()).await;
         let pid = begun.main_pid.expect("it was looked for");
         signal(pid, "KILL");
-        block_until_exit(pid, WAIT);
+        wait_blocking_until_exit(pid, WAIT);
         stand.wait_for("a", with_cause(FailureCause::Exit(Exit::Signal(9)))).await;
         assert!(!up.exists(), "it was taken for ready");
         assert!(stand.supervisor.reset_failed(&target("a")).await.expect("it answers"));

@@ -143,12 +143,11 @@ async fn unsupported_unit_fails_alone_with_a_reason() {
     stand.clean_up().await;
 }
 
-// Holds: T-6, T-7, T-9, T-15, T-20, X-9
-#[tokio::test]
-async fn each_end_has_its_cause() {
+/// Stanzas of units that end in one way each.
+fn stanzas_with_ends() -> String {
     let sleeper = "ready-grep: never\nexec-start: /bin/sleep 1000\nstart-timeout: 20ms";
     let background = format!("pidfile: /nowhere/pid\n{}", stanza_with_steps("exit 3"));
-    let stanzas = [
+    [
         unit("early", "foreground-notified", &stanza_with_steps("exit 0")),
         // A successful exit before readiness is a failure, too.
         unit(
@@ -185,12 +184,18 @@ async fn each_end_has_its_cause() {
             "foreground-notified",
             &format!("watchdog: 20ms\n{}", stanza_with_steps("say READY=1|sleep")),
         ),
-    ];
+    ]
+    .concat()
+}
+
+// Holds: T-6, T-7, T-9, T-15, T-20, X-9
+#[tokio::test]
+async fn each_end_has_its_cause() {
     let names = [
         ["early", "late", "good", "bad", "good-early", "bad-early"].as_slice(),
         &["promise", "lack", "lack-before", "command", "script", "assert", "unmet", "dog"],
     ];
-    let stand = Stand::new(&(stanzas.concat() + &all_of(&names.concat())), "all").await;
+    let stand = Stand::new(&(stanzas_with_ends() + &all_of(&names.concat())), "all").await;
     for (name, cause) in [
         ("early", FailureCause::Exit(Exit::Status(0))),
         ("promise", FailureCause::Protocol),

@@ -174,8 +174,8 @@ async fn unit_with_slower_stop_than_declared_is_refused() {
     let now = cluster.history.now();
     let problem = now.state("s.service", "m0").and_then(|state| state.problem.clone());
     let expected = "s.service: OnPartition=stop requires a stop within 8s, the limit by its file \
-                    or by default, and this machine allows 16s: set TimeoutStopSec= in the unit's file, \
-                    or check the machine for a drop-in or DefaultTimeoutStopSec=";
+                    or by default, and this machine allows 16s: set TimeoutStopSec= in the unit's \
+                    file, or check the machine for a drop-in or DefaultTimeoutStopSec=";
     assert_eq!(problem.as_deref(), Some(expected));
     cluster.hosts[0].fake().set_stop_timeout(&name("s.service"), STOP_LIMIT);
     cluster.wait(Duration::from_secs(60)).await;

@@ -322,3 +322,22 @@ fn flags_override_environment_and_file() {
     assert_eq!(config.verbosity, 2);
     assert_eq!(config.data_dir, Path::new("/one"));
 }
+
+#[cfg(feature = "etcd")]
+#[test]
+fn reference_lists_all_keys() {
+    let mut table = String::from("| key | value | meaning |\n|---|---|---|\n");
+    for key in KEYS {
+        let live = if RELOADABLE.contains(&key.name) { " (*live*)" } else { "" };
+        let meaning = match key.status {
+            KeyStatus::Used => key.help.to_owned(),
+            KeyStatus::Obsolete(why) => format!("{}: {why}", key.help),
+        };
+        let row = format!("| `{}`{live} | `{}` | {meaning} |\n", key.name, key.value);
+        table.push_str(&row.replace("|warn`", "\\|warn`"));
+    }
+    let page = include_str!("../../../../docs/reference/fleetd.md");
+    let (_, rest) = page.split_once("<!-- keys: begin -->\n").expect("the table begins");
+    let (written, _) = rest.split_once("<!-- keys: end -->").expect("the table ends");
+    assert!(written == table, "write this into docs/reference/fleetd.md:\n{table}");
+}

@@ -1,23 +1,23 @@
-//! Time enters by one door in each crate that needs one, and no test waits for it to pass.
+//! One module per crate may read the real clock, and no test waits for time to pass.
 
-use crate::report::{Exception, Finding, settle, settle_except};
+use crate::report::{Exception, Finding, fail_on, fail_on_except};
 use crate::rust::{Source, names_under};
 use crate::tree::rust_files;
 
-/// The modules that own the real clock; nobody else looks at it.
+/// The modules that own the real clock. All other code takes the time as an argument.
 const OWNERS: &[Exception] = &[
     Exception { path: "fleet-agent/src/clock.rs", reason: "it is the clock of every loop" },
     Exception {
         path: "fleet-http/src/clock.rs",
-        reason: "requests, calls of the store and pauses of a stream are measured",
+        reason: "it measures requests, store calls and stream pauses",
     },
     Exception {
         path: "fleet-store/src/clock.rs",
-        reason: "a store without a server measures the leases itself, one with a server its calls",
+        reason: "a store without a server times leases; a store client times its calls",
     },
 ];
 
-/// What reads the clock or waits on it: the last two parts of its path.
+/// Functions that read the clock or wait on it: the last two parts of their paths.
 const READS: [(&str, &str); 7] = [
     ("Instant", "now"),
     ("SystemTime", "now"),
@@ -29,16 +29,16 @@ const READS: [(&str, &str); 7] = [
 ];
 
 #[test]
-fn the_real_clock_has_one_owner() {
-    let shipped = rust_files().iter().filter(|file| !file.is_aside());
+fn only_owners_read_the_real_clock() {
+    let shipped = rust_files().iter().filter(|file| !file.is_auxiliary());
     let findings = shipped.flat_map(|file| {
         let found = reads(&file.path, &file.source).into_iter();
         found.filter(|finding| !file.in_test(finding.line))
     });
-    settle_except(
+    fail_on_except(
         findings.collect(),
         OWNERS,
-        "take the time as an argument, or the clock from whoever starts the loop",
+        "take the time as an argument, or take a clock from the caller that starts the loop",
     );
 }
 
@@ -48,7 +48,7 @@ fn tests_wait_for_conditions() {
         let found = sleeps(&file.path, &file.source).into_iter();
         found.filter(|finding| file.in_test(finding.line))
     });
-    settle(
+    fail_on(
         findings.collect(),
         "wait for the condition with a deadline, in a helper whose name starts with `wait`, and \
          name the sleep by its path",
@@ -64,7 +64,7 @@ fn reads(path: &str, source: &Source) -> Vec<Finding> {
     found.collect()
 }
 
-/// A sleep between two looks at a condition is no wait for time to pass.
+/// A sleep between two checks of a condition does not count.
 fn sleeps(path: &str, source: &Source) -> Vec<Finding> {
     let polls = |line| source.function_at(line).is_some_and(|f| f.name.starts_with("wait"));
     let mut found = reads(path, source);

@@ -1,10 +1,18 @@
-//! What the documents point at exists.
+//! Links, paths and types that the documents name exist.
 
-use crate::report::{Finding, settle};
+use crate::report::{Finding, fail_on};
 use crate::rust::mentions;
 use crate::tree::{File, file, files, has_extension, rust_files, top};
 
-const GLOSSARY: &str = "docs/glossary.md";
+const GLOSSARY: &str = "docs/reference/glossary.md";
+
+/// The glossary holds only what fleet itself adds to the field's vocabulary.
+const MAX_TERMS: usize = 60;
+
+/// The page with the table of deciding files, and the heading above that table.
+const ARCHITECTURE: &str = "docs/explain/architecture.md";
+const DECISIONS: &str = "## Where is X decided?";
+const MIN_DECISIONS: usize = 20;
 
 #[test]
 fn relative_links_resolve() {
@@ -14,7 +22,7 @@ fn relative_links_resolve() {
         let broken = links.filter(|(_, target)| !resolves(document, target));
         broken.map(|(line, target)| Finding::at(&document.path, line, format!("`{target}`")))
     });
-    settle(findings.collect(), "point the link at what exists");
+    fail_on(findings.collect(), "point the link at what exists");
 }
 
 #[test]
@@ -22,7 +30,7 @@ fn every_crate_has_a_readme() {
     let manifests = files().iter().filter(|file| file.path.ends_with("Cargo.toml"));
     let readmes = manifests.map(|file| file.path.replace("Cargo.toml", "README.md"));
     let missing = readmes.filter(|path| file(path).is_none());
-    settle(
+    fail_on(
         missing.map(|path| Finding::whole(&path, "is missing")).collect(),
         "say what the crate is for, with an example that compiles",
     );
@@ -32,10 +40,11 @@ fn every_crate_has_a_readme() {
 fn the_glossary_is_in_order() {
     let terms = terms();
     assert!(!terms.is_empty(), "{GLOSSARY} has no terms");
+    assert!(terms.len() <= MAX_TERMS, "{GLOSSARY} has {} of at most {MAX_TERMS}", terms.len());
     let pairs = terms.iter().zip(terms.iter().skip(1));
     let wrong = pairs.filter(|(a, b)| a.name.to_lowercase() >= b.name.to_lowercase());
     let findings = wrong.map(|(_, later)| Finding::at(GLOSSARY, later.line, later.name));
-    settle(findings.collect(), "sort the terms, and keep one of two that are the same");
+    fail_on(findings.collect(), "sort the terms, and keep one of two that are the same");
 }
 
 #[test]
@@ -45,7 +54,34 @@ fn the_glossary_names_types_that_exist() {
         let unknown = types.filter(|name| !is_public(name));
         unknown.map(move |name| Finding::at(GLOSSARY, term.line, name)).collect::<Vec<_>>()
     });
-    settle(unknown.collect(), "use the name of a public type, or write a dash");
+    fail_on(unknown.collect(), "use the name of a public type, or write a dash");
+}
+
+#[test]
+fn every_decision_names_existing_files() {
+    let text = file(ARCHITECTURE).map_or("", |file| file.text.as_str());
+    let rows = decisions(text);
+    assert!(rows.len() >= MIN_DECISIONS, "{ARCHITECTURE}: {} rows", rows.len());
+    let findings = rows.into_iter().flat_map(|(line, paths)| {
+        let wrong: Vec<String> = match paths.as_slice() {
+            [] => vec!["names no file".to_owned()],
+            paths => paths.iter().filter(|path| file(path).is_none()).cloned().collect(),
+        };
+        wrong.into_iter().map(move |what| Finding::at(ARCHITECTURE, line, what))
+    });
+    fail_on(findings.collect(), "name the files that decide it, as they are called now");
+}
+
+/// The rows of the table of deciding files: the line, and the paths in its backticks.
+fn decisions(text: &str) -> Vec<(usize, Vec<String>)> {
+    let lines = (1..).zip(text.lines()).skip_while(|(_, line)| *line != DECISIONS).skip(1);
+    let section = lines.take_while(|(_, line)| !line.starts_with("## "));
+    let rows = section.filter(|(_, line)| line.starts_with("| ")).skip(1);
+    rows.map(|(line, row)| {
+        let quoted = row.split('`').skip(1).step_by(2);
+        (line, quoted.filter(|path| has_extension(path, "rs")).map(str::to_owned).collect())
+    })
+    .collect()
 }
 
 /// A row of the glossary's table.
@@ -65,7 +101,7 @@ fn terms() -> Vec<Term> {
     rows.collect()
 }
 
-/// Whether a list of what is public, in some crate or in the model of the init, has this name.
+/// Whether a crate root or a `mod.rs` of the init model exports this name.
 fn is_public(name: &str) -> bool {
     let is_list = |path: &str| {
         let in_graph = path.contains("/src/graph/") && path.ends_with("/mod.rs");
@@ -77,7 +113,7 @@ fn is_public(name: &str) -> bool {
 
 fn resolves(document: &File, target: &str) -> bool {
     let outside = target.contains("://") || target.starts_with("mailto:");
-    // A README that is a crate's doc may link to an item: rustdoc checks those.
+    // Links to items occur in a README that is a crate doc; rustdoc checks those.
     if outside || target.starts_with('#') || target.contains("::") {
         return true;
     }
@@ -109,6 +145,13 @@ fn line_links(text: &str) -> impl Iterator<Item = String> {
         targets.push(target.trim().to_owned());
     }
     targets.into_iter()
+}
+
+#[test]
+fn decision_rows_are_read() {
+    let table = "| what | where |\n|---|---|\n| `C=` | `a/b.rs` |\n";
+    let text = format!("| `x.rs` |\n{DECISIONS}\n\n{table}## End\n| `e.rs` |\n");
+    assert_eq!(decisions(&text), [(6, vec!["a/b.rs".to_owned()])]);
 }
 
 #[test]

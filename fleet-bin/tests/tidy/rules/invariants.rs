@@ -1,114 +1,116 @@
-//! `docs/invariants.md` names each invariant once, `docs/old-defects.md` each defect, and both
-//! name tests that exist.
+//! Every documented invariant and v1 defect has a test that names it in a `// Holds: I-8` comment.
 //!
-//! A row says which tests hold it as a path in backticks and then the names of tests in that file,
-//! in backticks too; or it says that no test does yet.
+//! `scripts/invariants` lists the tests of each.
 
-use crate::report::{Finding, settle};
-use crate::rust::positions;
-use crate::tree::{file, has_extension};
+use std::collections::BTreeMap;
 
-/// The documents, with the marks of their tables and how many rows each has: what holds of a
-/// cluster, of an init, of the events of its units, of edge cases and of what a killed one leaves,
-/// and what version 1 got wrong.
+use crate::report::{Finding, fail_on};
+use crate::tree::{file, rust_files};
+
+/// The documents, with the prefix and number of rows of each of their tables: the cluster, the
+/// init, its event table, edge cases, recovery after a crash; and the defects of fleet v1.
 const DOCUMENTS: [(&str, &[(&str, usize)]); 2] = [
-    ("docs/invariants.md", &[("I-", 26), ("G-", 31), ("T-", 25), ("X-", 29), ("R-", 14)]),
-    ("docs/old-defects.md", &[("D-", 44)]),
+    ("docs/reference/invariants.md", &[("I-", 26), ("G-", 31), ("T-", 25), ("X-", 29), ("R-", 14)]),
+    ("docs/reference/v1-defects.md", &[("D-", 44)]),
 ];
 
-/// What a row without tests has to say.
-const UNHELD: &str = "Not yet held by a test";
+const MARK: &str = "// Holds: ";
 
 #[test]
 fn every_invariant_and_defect_has_its_row() {
     for (document, tables) in DOCUMENTS {
-        let rows = rows(document);
-        let ids: Vec<&str> = rows.iter().map(|row| row.id).collect();
-        let of_table = |(mark, count): &(&str, usize)| {
-            (1..=*count).map(|number| format!("{mark}{number}")).collect::<Vec<_>>()
-        };
-        let expected: Vec<String> = tables.iter().flat_map(of_table).collect();
-        assert_eq!(ids, expected, "{document} lists each once, in order");
+        let text = file(document).map_or("", |file| file.text.as_str());
+        let expected: Vec<String> = tables.iter().flat_map(|table| ids(*table)).collect();
+        assert_eq!(rows(text), expected, "{document} lists each once, in order");
     }
 }
 
 #[test]
-fn every_named_test_exists() {
-    let rows = DOCUMENTS.iter().flat_map(|(document, _)| rows(document));
-    let findings = rows.flat_map(|row| check(&row, has_function)).collect();
-    settle(
-        findings,
-        "name a test that exists, or say \"Not yet held by a test\" and what is missing",
+fn every_invariant_and_defect_has_a_test() {
+    let held = held();
+    let tables = DOCUMENTS.iter().flat_map(|(document, tables)| {
+        tables.iter().flat_map(|table| ids(*table)).map(move |id| (*document, id))
+    });
+    let unheld = tables.filter(|(_, id)| !held.contains_key(id.as_str()));
+    fail_on(
+        unheld
+            .map(|(document, id)| Finding::whole(document, format!("{id} has no test")))
+            .collect(),
+        "write a test of it, with the comment `// Holds: ID` above its attributes",
     );
 }
 
-/// A row of the table.
-struct Row<'a> {
-    document: &'a str,
-    line: usize,
-    id: &'a str,
-    held_by: &'a str,
-}
-
-fn rows(document: &'static str) -> Vec<Row<'static>> {
-    let text = file(document).map_or("", |file| file.text.as_str());
-    (1..).zip(text.lines()).filter_map(|(line, text)| row(document, line, text)).collect()
-}
-
-fn row<'a>(document: &'a str, line: usize, text: &'a str) -> Option<Row<'a>> {
-    let cells = text.strip_prefix("| ")?;
-    let (id, _) = cells.split_once(" |")?;
-    let (mark, number) = id.split_at_checked("I-".len())?;
-    let is_known =
-        DOCUMENTS.iter().flat_map(|(_, tables)| *tables).any(|(known, _)| *known == mark);
-    if !is_known || number.parse::<usize>().is_err() {
-        return None;
-    }
-    let held_by = cells.trim_end_matches(['|', ' ']).rsplit(" | ").next()?;
-    Some(Row { document, line, id, held_by })
-}
-
-fn check(row: &Row<'_>, exists: impl Fn(&str, &str) -> bool) -> Vec<Finding> {
-    let mut path = "";
-    let mut tests = 0;
+#[test]
+fn every_mark_names_documented_rows_and_a_test() {
+    let known: Vec<String> =
+        DOCUMENTS.iter().flat_map(|(_, tables)| tables.iter().flat_map(|t| ids(*t))).collect();
     let mut findings = Vec::new();
-    for quoted in row.held_by.split('`').skip(1).step_by(2) {
-        if has_extension(quoted, "rs") {
-            path = quoted;
-            continue;
-        }
-        tests += 1;
-        if !exists(path, quoted) {
-            let what = format!("{}: no test `{quoted}` in `{path}`", row.id);
-            findings.push(Finding::at(row.document, row.line, what));
+    for file in rust_files() {
+        for mark in marks(file.source.text()) {
+            for id in mark.ids.iter().filter(|id| !known.iter().any(|known| known == *id)) {
+                let what = format!("`{id}` is not documented");
+                findings.push(Finding::at(&file.path, mark.line, what));
+            }
+            if !mark.is_above_a_function {
+                findings.push(Finding::at(&file.path, mark.line, "no function follows"));
+            }
         }
     }
-    if tests == 0 && !row.held_by.starts_with(UNHELD) {
-        findings.push(Finding::at(row.document, row.line, format!("{}: names no test", row.id)));
-    }
-    findings
+    fail_on(findings, "name rows of docs/reference, directly above a test's attributes");
 }
 
-fn has_function(path: &str, name: &str) -> bool {
-    let definition = format!("fn {name}");
-    file(path).is_some_and(|file| positions(&file.text, &definition).next().is_some())
+fn ids((prefix, count): (&str, usize)) -> impl Iterator<Item = String> {
+    (1..=count).map(move |number| format!("{prefix}{number}"))
+}
+
+/// The ids of a document's rows, in order.
+fn rows(text: &str) -> Vec<&str> {
+    let cells = text.lines().filter_map(|line| line.strip_prefix("| ")?.split_once(" |"));
+    let is_id = |id: &&str| {
+        id.split_once('-')
+            .is_some_and(|(prefix, number)| prefix.len() == 1 && number.parse::<usize>().is_ok())
+    };
+    cells.map(|(id, _)| id).filter(is_id).collect()
+}
+
+/// A `// Holds: …` comment.
+struct Mark<'a> {
+    line: usize,
+    ids: Vec<&'a str>,
+    is_above_a_function: bool,
+}
+
+fn marks(text: &str) -> Vec<Mark<'_>> {
+    let lines: Vec<&str> = text.lines().map(str::trim).collect();
+    let found = lines.iter().enumerate().filter_map(|(at, line)| {
+        let ids = line.strip_prefix(MARK)?.split(", ").collect();
+        let mut below = lines[at + 1..].iter().skip_while(|line| line.starts_with('#'));
+        let is_above_a_function = below.next().is_some_and(|line| line.contains("fn "));
+        Some(Mark { line: at + 1, ids, is_above_a_function })
+    });
+    found.collect()
+}
+
+/// The number of tests that hold each id.
+fn held() -> BTreeMap<&'static str, usize> {
+    let mut held = BTreeMap::new();
+    for mark in rust_files().iter().flat_map(|file| marks(file.source.text())) {
+        for id in mark.ids {
+            *held.entry(id).or_default() += 1;
+        }
+    }
+    held
 }
 
 #[test]
-fn a_row_is_held_to_its_word() {
-    let table = [
-        ("`a.rs` `yes`", 0),
-        ("`a.rs` `yes`, `no`", 1),
-        ("`b.rs` `yes`", 1),
-        ("by luck", 1),
-        ("`a.rs`", 1),
-        ("Not yet held by a test: a thing is missing", 0),
-    ];
-    for (held_by, findings) in table {
-        let text = format!("| I-7 | what `holds` | {held_by} |");
-        let row = row("a.md", 1, &text).expect("a row of an invariant");
-        assert_eq!((row.id, row.held_by), ("I-7", held_by));
-        let exists = |path: &str, name: &str| (path, name) == ("a.rs", "yes");
-        assert_eq!(check(&row, exists).len(), findings, "{held_by}");
-    }
+fn marks_and_rows_are_read() {
+    let text = "    // Holds: I-1, G-2\n    #[test]\n    fn a() {}\n// Holds: X-3\nlet x = 1;\n";
+    let found = marks(text);
+    let found: Vec<_> =
+        found.iter().map(|m| (m.line, m.ids.as_slice(), m.is_above_a_function)).collect();
+    assert_eq!(found, [(1, ["I-1", "G-2"].as_slice(), true), (4, ["X-3"].as_slice(), false)]);
+    assert_eq!(
+        rows("| id | kind |\n|---|---|\n| I-1 | S |\n| S | x |\n| D-12 | y |\n"),
+        ["I-1", "D-12"]
+    );
 }

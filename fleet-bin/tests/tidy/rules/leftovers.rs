@@ -1,18 +1,18 @@
-//! Nothing is left over from the making: no stub, no debug print, no test that does not run.
+//! No stubs, debug prints or disabled tests are left in the tree.
 
-use crate::report::{Finding, settle};
+use crate::report::{Finding, fail_on};
 use crate::rust::{Source, positions};
 use crate::tree::rust_files;
 
-/// Never right in a finished file.
+/// Macros that no finished file contains.
 const STUBS: [&str; 3] = ["dbg!", "todo!", "unimplemented!"];
 
-/// A library speaks through its results; only a program prints.
+/// Macros that only a program may use: a library returns results.
 const PRINTS: [&str; 4] = ["println!", "eprintln!", "print!", "eprint!"];
 
 #[test]
 fn no_stub_is_left() {
-    settle(over_all(|_| true, &STUBS), "write what belongs there, or take the whole thing out");
+    fail_on(over_all(|_| true, &STUBS), "implement it, or remove the whole item");
 }
 
 #[test]
@@ -23,16 +23,16 @@ fn libraries_do_not_print() {
     };
     let mut findings = over_all(in_library, &PRINTS);
     findings.retain(|finding| !is_test(&finding.path, finding.line));
-    settle(findings, "return it, or record it with `tracing`");
+    fail_on(findings, "return it, or record it with `tracing`");
 }
 
-/// What a test that needs a program says when it is ignored where that may be missing.
-const RUN_ELSEWHERE: &str = ": run by scripts/test\"";
+/// The end of the reason with which a test is ignored because it needs a program.
+const RUN_BY_SCRIPT: &str = ": run by scripts/test\"";
 
 #[test]
 fn every_test_runs() {
     let findings = rust_files().iter().flat_map(|file| ignored(&file.path, &file.source));
-    settle(
+    fail_on(
         findings.collect(),
         "make the test run everywhere: give it what it needs, or a fake of it; where only the real \
          program will do, say `#[ignore = \"needs PROGRAM: run by scripts/test\"]`",
@@ -61,11 +61,11 @@ fn calls(code: &str, name: &str) -> bool {
     positions(code, bare).any(|at| code[at..].starts_with(name))
 }
 
-/// Ignored tests but those that `scripts/test` runs by itself: what they need, no test can bring.
+/// Ignored tests except those that `scripts/test` runs.
 fn ignored(path: &str, source: &Source) -> Vec<Finding> {
     let lines = source.code_lines().zip(source.text().lines());
     let ignored = lines
-        .filter(|((_, code), text)| code.contains("#[ignore") && !text.contains(RUN_ELSEWHERE));
+        .filter(|((_, code), text)| code.contains("#[ignore") && !text.contains(RUN_BY_SCRIPT));
     ignored.map(|((line, _), _)| Finding::at(path, line, "an ignored test")).collect()
 }
 

@@ -1,6 +1,6 @@
-//! Only one place picks a store and a service manager together.
+//! Only `wire_up` picks both a store and a service manager.
 
-use crate::report::{Finding, settle};
+use crate::report::{Finding, fail_on};
 use crate::rust::{Source, mentions};
 use crate::tree::rust_files;
 
@@ -8,17 +8,17 @@ const STORES: [&str; 3] = ["MemoryStore", "EmbeddedStore", "EtcdStore"];
 const SERVICE_MANAGERS: [&str; 3] = ["NativeManager", "FakeManager", "SystemdManager"];
 
 #[test]
-fn one_place_picks_the_implementations() {
+fn one_module_picks_the_implementations() {
     let wires = |path: &str| path.starts_with("fleet-bin/src/") && path.ends_with("/wire_up.rs");
-    let shipped = rust_files().iter().filter(|file| !file.is_aside() && !wires(&file.path));
+    let shipped = rust_files().iter().filter(|file| !file.is_auxiliary() && !wires(&file.path));
     let picking = shipped.filter(|file| picks_both(&file.source, |line| file.in_test(line)));
     let what = "names a store and a service manager";
     let findings = picking.map(|file| Finding::whole(&file.path, what));
-    settle(findings.collect(), "take them as `dyn Store` and `dyn ServiceManager` from `wire_up`");
+    fail_on(findings.collect(), "take them as `dyn Store` and `dyn ServiceManager` from `wire_up`");
 }
 
 #[test]
-fn the_names_are_those_of_the_code() {
+fn the_listed_backends_exist() {
     let defined = |name: &str| {
         let definition = format!("struct {name}");
         let mut files = rust_files().iter();
@@ -27,7 +27,7 @@ fn the_names_are_those_of_the_code() {
     let names = STORES.iter().chain(&SERVICE_MANAGERS);
     let gone = names.filter(|name| !defined(name));
     let findings = gone.map(|name| Finding::whole(file!(), format!("no `struct {name}`")));
-    settle(findings.collect(), "name the backend as the code does");
+    fail_on(findings.collect(), "name the backend as the code does");
 }
 
 fn picks_both(source: &Source, in_test: impl Fn(usize) -> bool) -> bool {
@@ -39,7 +39,7 @@ fn picks_both(source: &Source, in_test: impl Fn(usize) -> bool) -> bool {
 }
 
 #[test]
-fn a_second_place_is_found() {
+fn a_second_module_is_found() {
     let both = Source::new("use a::MemoryStore;\nuse b::NativeManager;\n");
     assert!(picks_both(&both, |_| false));
     assert!(!picks_both(&both, |line| line == 2));

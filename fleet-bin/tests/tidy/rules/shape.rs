@@ -1,6 +1,6 @@
-//! The measure of files, functions and lines, and the doc that each file opens with.
+//! Limits on the length of files, functions and lines, and the `//!` doc that opens each file.
 
-use crate::report::{Exception, Finding, settle, settle_except};
+use crate::report::{Exception, Finding, fail_on, fail_on_except};
 use crate::rust::Source;
 use crate::tree::rust_files;
 
@@ -8,34 +8,33 @@ const MOST_COLUMNS: usize = 100;
 const MOST_FILE_LINES: usize = 500;
 const MOST_FUNCTION_LINES: usize = 70;
 
-/// Files that are longer than they should be. The list may only become shorter.
+/// Files over the limit. The list may only shrink.
 const LONG_FILES: &[Exception] = &[];
 
 #[test]
 fn every_file_opens_with_its_doc() {
-    settle(
+    fail_on(
         over_all(opens_without_doc),
-        "say in a `//!` line at the very top what the module is for, and why it is there",
+        "open the file with a `//!` line that says what the module is for and why it exists",
     );
 }
 
 #[test]
 fn lines_fit() {
-    settle(over_all(long_lines), "break the line; rustfmt leaves long strings and comments to you");
-}
-
-#[test]
-fn files_are_short() {
-    settle_except(
-        over_all(long_file),
-        LONG_FILES,
-        "find the two purposes that the file has, and give each its own",
+    fail_on(
+        over_all(long_lines),
+        "break the line; rustfmt leaves long strings and comments to you",
     );
 }
 
 #[test]
+fn files_are_short() {
+    fail_on_except(over_all(long_file), LONG_FILES, "split the file by topic");
+}
+
+#[test]
 fn functions_are_short() {
-    settle(over_all(long_functions), "name a step of the function and take it out");
+    fail_on(over_all(long_functions), "extract a step of the function and name it");
 }
 
 fn over_all(rule: fn(&str, &Source) -> Vec<Finding>) -> Vec<Finding> {
@@ -43,7 +42,7 @@ fn over_all(rule: fn(&str, &Source) -> Vec<Finding>) -> Vec<Finding> {
 }
 
 fn opens_without_doc(path: &str, source: &Source) -> Vec<Finding> {
-    // The root of a crate may have its README as its doc.
+    // The root of a crate may use its README as its doc.
     let openings = ["//! ", "#![doc = include_str!("];
     if openings.iter().any(|opening| source.text().starts_with(opening)) {
         return Vec::new();
@@ -82,7 +81,7 @@ fn long_functions(path: &str, source: &Source) -> Vec<Finding> {
 }
 
 #[test]
-fn what_is_too_long_or_undocumented_is_found() {
+fn long_or_undocumented_files_are_found() {
     let long = |text: String, rule: fn(&str, &Source) -> Vec<Finding>| {
         rule("a.rs", &Source::new(&text)).len()
     };

@@ -1,6 +1,6 @@
 //! Blanks out comments, strings and characters.
 
-/// `text` with every comment and literal of text replaced by blanks; line ends stay.
+/// Replaces every comment and text literal by blanks, keeping line ends.
 pub(super) fn code_only(text: &str) -> String {
     let mut code = String::with_capacity(text.len());
     let mut rest = text;
@@ -18,7 +18,7 @@ pub(super) fn code_only(text: &str) -> String {
     code
 }
 
-/// The bytes that `rest` opens with and that are no code; 0 where it opens with code.
+/// The number of bytes of comment or literal at the start of `rest`; 0 if it starts with code.
 fn hidden_length(rest: &str, after_word: bool) -> usize {
     if rest.starts_with("//") {
         return rest.find('\n').unwrap_or(rest.len());
@@ -37,7 +37,7 @@ fn hidden_length(rest: &str, after_word: bool) -> usize {
     }
 }
 
-/// The letters that may stand before a quote: `b"…"`, `c"…"`, `r"…"`, `br"…"`, `cr"…"`, `b'…'`.
+/// The length of the letters before a quote: `b"…"`, `c"…"`, `r"…"`, `br"…"`, `cr"…"`, `b'…'`.
 fn literal_prefix(rest: &str) -> usize {
     ["br", "cr", "b", "c", "r"].iter().find(|p| rest.starts_with(**p)).map_or(0, |p| p.len())
 }
@@ -71,7 +71,7 @@ fn string(body: &str) -> usize {
     body.len()
 }
 
-/// Nothing for a raw identifier such as `r#type`.
+/// `None` for a raw identifier such as `r#type`.
 fn raw_string(body: &str) -> Option<usize> {
     let hashes = body.bytes().take_while(|&b| b == b'#').count();
     let text = body[hashes..].strip_prefix('"')?;
@@ -80,7 +80,7 @@ fn raw_string(body: &str) -> Option<usize> {
     Some(hashes + 1 + length)
 }
 
-/// Nothing for a lifetime such as `'a`.
+/// `None` for a lifetime such as `'a`.
 fn character(body: &str) -> Option<usize> {
     let mut chars = body.char_indices().skip(1);
     let (_, first) = chars.next()?;

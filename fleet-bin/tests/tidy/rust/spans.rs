@@ -1,4 +1,4 @@
-//! Finds functions and test modules by matching brackets in code that [`super::mask`] has cleaned.
+//! Finds functions and test modules by matching brackets in code cleaned by [`super::mask`].
 
 use std::ops::RangeInclusive;
 
@@ -7,16 +7,16 @@ use super::{is_word, line_of, positions};
 /// A function with a body.
 pub(crate) struct Function {
     pub(crate) name: String,
-    /// From the line of `fn` to that of the closing brace.
+    /// From the line of `fn` to the line of the closing brace.
     pub(crate) lines: RangeInclusive<usize>,
 }
 
-/// Every function with a body, in the order of the file.
+/// Every function with a body, in file order.
 pub(super) fn functions(code: &str) -> Vec<Function> {
     positions(code, "fn").filter_map(|at| function(code, at)).collect()
 }
 
-/// The lines of each item under a `#[cfg(…)]` that speaks of `test`.
+/// The lines of each item under a `#[cfg(…)]` that mentions `test`.
 pub(super) fn test_modules(code: &str) -> Vec<RangeInclusive<usize>> {
     let found = code.match_indices("#[cfg(").filter_map(|(at, open)| {
         let inside = at + open.len();
@@ -38,7 +38,7 @@ fn function(code: &str, at: usize) -> Option<Function> {
     is_item.then(|| Function { name, lines: line_of(code, at)..=line_of(code, end) })
 }
 
-/// Where the item that starts at `from` ends: at its closing brace, or at its semicolon.
+/// The offset of the end of the item that starts at `from`: its closing brace or semicolon.
 fn item_end(code: &str, from: usize) -> usize {
     let mut depth = 0_usize;
     for (at, b) in code.bytes().enumerate().skip(from) {

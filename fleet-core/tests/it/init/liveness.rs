@@ -179,7 +179,7 @@ proptest! {
         }
     }
 
-    /// ActiveUnit every unit that has to stop is gone, the final state depends neither on the order of
+    /// Once every unit that has to stop is gone, the final state depends neither on the order of
     /// events nor on `max_starting`. Before that it may: while a unit waits for its turn to stop,
     /// its dependency may return, or the unit may exit.
     // Holds: G-16

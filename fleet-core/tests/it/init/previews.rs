@@ -239,11 +239,12 @@ proptest! {
         }
         let preview = system.clone().preview(now);
         let wrong = |order| {
-            let in_random_order = RandomOrder { system: system.clone(), now, order, done: BTreeMap::new() };
+            let (system, done) = (system.clone(), BTreeMap::new());
+            let in_random_order = RandomOrder { system, now, order, done };
             difference_from_preview(&preview, &in_random_order.run())
         };
         let Some(otherwise) = wrong(order) else { return Ok(()) };
-        // Any of the stopping units may be first. SingleUnit that ends by itself and restarts counts as
+        // Any of the stopping units may be first. A unit that ends by itself and restarts counts as
         // completed or failed for a waiting unit at that time.
         let stopping = system.observation().units.into_values();
         let stopping: Vec<_> = stopping.filter(|seen| seen.phase == Phase::Stopping).collect();

@@ -32,9 +32,9 @@ pub(super) enum Move {
     Goal(Option<Index>, Option<Index>),
     /// The mask is replaced.
     Mask(Option<Index>),
-    /// SingleUnit extra target is added or removed.
+    /// One extra target is added or removed.
     Want(Index, bool),
-    /// SingleUnit target is masked or unmasked.
+    /// One target is masked or unmasked.
     MaskOne(Index, bool),
     /// `max_starting` changes.
     Room(Option<u32>),
@@ -50,9 +50,9 @@ pub(super) enum Move {
 #[derive(Debug, Clone)]
 pub(super) enum Edit {
     Nothing,
-    /// SingleUnit unit gets other commands.
+    /// One unit gets other commands.
     Runs(Index),
-    /// SingleUnit unit gets another description, restart policy or timeout.
+    /// One unit gets another description, restart policy or timeout.
     Live(Index, u8),
     Remove(Index),
     /// A target moves to another unit.

@@ -38,10 +38,10 @@ fn every_stanza_code_has_a_test_case() {
 
 #[test]
 fn every_code_is_documented() {
-    let page = include_str!("../../../../docs/init.md");
+    let page = include_str!("../../../../docs/reference/init-files.md");
     for code in Code::ALL {
         let row = format!("| {code} | {} |", code.meaning());
-        assert!(page.contains(&row), "write into docs/init.md: {row}");
+        assert!(page.contains(&row), "write into docs/reference/init-files.md: {row}");
     }
 }
 

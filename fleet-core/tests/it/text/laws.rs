@@ -172,7 +172,7 @@ pub(super) fn check_places(
 
 /// Returns the keys in the tables of the init page. A unit test checks that the page has every key.
 fn documented_keys() -> BTreeSet<&'static str> {
-    let page = include_str!("../../../../docs/init.md");
+    let page = include_str!("../../../../docs/reference/init-files.md");
     let (_, rest) = page.split_once("\n### Keys of a stanza\n").expect("the tables begin");
     let (tables, _) = rest.split_once("\n### ").expect("the tables end");
     let cells = tables.lines().filter_map(|line| line.strip_prefix("| ")?.split(" | ").next());

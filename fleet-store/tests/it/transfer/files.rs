@@ -14,7 +14,7 @@ async fn export_is_readable_lines() {
     {"kind":"header","format":"fleet-export","version":2,"fleet":"VERSION",
       "lineage":"first","revision":11,"epochs":11,"units":3}
     {"kind":"metadata","machine":"m-2","key":"rack","value":"7"}
-    {"kind":"intent","machine":"m-2","intent":"drained","minAvailable":2}
+    {"kind":"intent","machine":"m-2","intent":"drained","keepUp":2}
     {"kind":"intent","machine":"m-3","intent":"cordoned"}
     {"kind":"unit","unit":"db.service",
       "hash":"8072333359afeb9ecbbc303892fcb4c32e4f42f8","desired":"loaded","generation":0,
@@ -100,7 +100,7 @@ async fn damaged_file_is_refused_with_its_location() {
     with a state of its own: the export cannot be used: line 7: desired: unknown state
       "perhaps": write "inactive", "loaded" or "launched"
     with an intent of its own: the export cannot be used: line 4: intent: expected
-      "cordoned", or "drained" with minAvailable
+      "cordoned", or "drained" with keepUp
     with a machine changed: the export cannot be used: line 8: the checksum does not
       match the lines above: the file was changed
     with a line twice: the export cannot be used: line 2: there is a second header

@@ -1,4 +1,4 @@
-//! ScriptedUnit unit with its planner and its run, in simulated time.
+//! A scripted unit with its planner and its run, in simulated time.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
