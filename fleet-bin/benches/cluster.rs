@@ -1,8 +1,8 @@
-//! How fast a cluster on one machine is, from a PUT to a running process, and what it costs.
+//! Measures speed and cost of a cluster on one machine, from a PUT to a running process.
 //!
-//! `cargo bench -p fleet-bin --bench cluster` starts the release daemon in a directory of its own,
-//! and prints one JSON line for each figure. Beside each stands, in the same run, what the machine
-//! takes for the same work without fleet: spawning the processes, or doing nothing.
+//! `cargo bench -p fleet-bin --bench cluster` starts the release daemon in its own directory and
+//! prints one JSON line per figure. Each line also has the cost of the same work without fleet,
+//! from the same run: spawning the processes, or doing nothing.
 
 use std::fs;
 use std::io::Write as _;
@@ -16,26 +16,26 @@ use fleet_http::{Client, Endpoint, PutOutcome, StateFilter, UnitUpload};
 use fleet_unitfile::{UnitFile, UnitName};
 use rustix::process::{Pid, Signal, kill_process};
 
-/// How many single units are measured.
+/// Number of single units measured.
 const SINGLES: usize = 40;
 
-/// How many units the busy cluster has.
+/// Number of units started at once.
 const UNITS: usize = 300;
 
-/// How many units the listed cluster has.
+/// Number of units during the list measurement.
 const LISTED: usize = 1000;
 
-/// How long the idle daemon is watched.
+/// Duration of the idle measurement.
 const IDLE: Duration = Duration::from_secs(10);
 
 #[tokio::main]
 async fn main() {
-    // cargo also builds this to test that it builds; then there is nothing to measure.
+    // `cargo test` runs this only to check that it builds.
     if std::env::args().any(|arg| arg == "--test") {
         return;
     }
     let home = tempfile::tempdir().expect("a directory for the cluster");
-    let daemon = Daemon::start(home.path()); // dropped before its directory is
+    let daemon = Daemon::start(home.path()); // dropped before its directory
     let endpoint = format!("unix://{}", home.path().join("fleet.sock").display());
     let client = Client::new(&endpoint.parse::<Endpoint>().expect("the endpoint is a URL"));
     wait_ready(&client).await;
@@ -45,7 +45,7 @@ async fn main() {
     listing(&client).await;
 }
 
-/// A daemon that ends, with all its units, when the benchmark does, however that ends.
+/// A daemon that ends with all its units when it is dropped, even by a panic.
 struct Daemon(Child);
 
 impl Daemon {
@@ -58,9 +58,9 @@ impl Daemon {
 
 impl Drop for Daemon {
     fn drop(&mut self) {
-        let told = kill_process(Pid::from_child(&self.0), Signal::INT);
+        let signalled = kill_process(Pid::from_child(&self.0), Signal::INT);
         let ended = self.0.wait();
-        assert!(told.is_ok() && ended.is_ok_and(|status| status.success()) || panicking());
+        assert!(signalled.is_ok() && ended.is_ok_and(|status| status.success()) || panicking());
     }
 }
 
@@ -70,7 +70,7 @@ async fn wait_ready(client: &Client) {
     }
 }
 
-/// PUT to `running` of one unit, beside spawning its process.
+/// Measures the time from PUT to `running` of one unit, and the spawn of its process.
 async fn put_to_running(client: &Client) {
     let mut times = Vec::new();
     for number in 0..SINGLES {
@@ -88,7 +88,7 @@ async fn put_to_running(client: &Client) {
     report("put_to_running_p95_ms", millis(times[SINGLES * 95 / 100]), millis(floor));
 }
 
-/// Units PUT one after the other, until all run, beside spawning as many processes.
+/// Measures the time until sequentially PUT units all run, and the spawn of as many processes.
 async fn many_units(client: &Client) {
     let begin = Instant::now();
     for number in 0..UNITS {
@@ -101,9 +101,9 @@ async fn many_units(client: &Client) {
     report("put_300_units_s", took.as_secs_f64(), spawn_all(UNITS).as_secs_f64());
 }
 
-/// What the daemon costs when nothing happens.
+/// Measures the idle daemon.
 async fn idle(daemon: u32) {
-    tokio::time::sleep(Duration::from_secs(2)).await; // let it come to rest
+    tokio::time::sleep(Duration::from_secs(2)).await; // settles first
     let before = cpu_seconds(daemon);
     tokio::time::sleep(IDLE).await;
     let share = (cpu_seconds(daemon) - before) / IDLE.as_secs_f64() * 100.0;
@@ -111,7 +111,7 @@ async fn idle(daemon: u32) {
     report("idle_rss_mb", resident_mb(daemon), resident_mb(std::process::id()));
 }
 
-/// All pages of `GET /units`.
+/// Measures reading all pages of `GET /units`.
 async fn listing(client: &Client) {
     for number in 0..LISTED - UNITS - SINGLES {
         put(client, &name("listed", number), TargetState::Inactive).await;
@@ -125,14 +125,15 @@ async fn listing(client: &Client) {
     }
     times.sort();
     let begin = Instant::now();
-    client.version().await.expect("the daemon answers");
+    client.version().await.expect("the daemon responds");
     report("list_1000_units_median_ms", millis(times[times.len() / 2]), millis(begin.elapsed()));
 }
 
 async fn put(client: &Client, name: &UnitName, desired: TargetState) {
-    let file = UnitFile::parse("[Service]\nExecStart=/bin/sleep infinity\n").expect("it is valid");
+    let file = UnitFile::parse("[Service]\nExecStart=/bin/sleep infinity\n")
+        .expect("the unit file is valid");
     let upload = UnitUpload { file, desired: Some(desired), create_only: true };
-    let outcome = client.put_unit(name, &upload).await.expect("the daemon takes the unit");
+    let outcome = client.put_unit(name, &upload).await.expect("the daemon accepts the unit");
     assert_eq!(outcome, PutOutcome::Created);
 }
 
@@ -148,33 +149,34 @@ async fn running(client: &Client, prefix: &str) -> usize {
     ours.filter(|state| state.systemd_sub_state == "running").count()
 }
 
-/// How long the same processes take without fleet.
+/// Returns the time to spawn the same processes without fleet.
 fn spawn_all(count: usize) -> Duration {
     let begin = Instant::now();
-    let spawn = |_| Command::new("/bin/sleep").arg("infinity").spawn().expect("sleep is there");
+    let spawn = |_| Command::new("/bin/sleep").arg("infinity").spawn().expect("sleep is installed");
     let mut children: Vec<Child> = (0..count).map(spawn).collect();
     let took = begin.elapsed();
     for child in &mut children {
-        child.kill().and_then(|()| child.wait()).expect("the child is ours");
+        child.kill().and_then(|()| child.wait()).expect("a child of this process");
     }
     took
 }
 
 fn name(stem: &str, number: usize) -> UnitName {
-    UnitName::parse(&format!("{stem}-{number}.service")).expect("it is a name")
+    UnitName::parse(&format!("{stem}-{number}.service")).expect("the name is valid")
 }
 
-/// Processor time used so far, of a machine with 100 ticks to the second, as Linux has.
+/// Returns the CPU time that a process has used. USER_HZ is 100 on Linux.
 fn cpu_seconds(pid: u32) -> f64 {
-    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).expect("the process is there");
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).expect("the process exists");
     let fields: Vec<&str> = stat.rsplit(") ").next().unwrap_or_default().split(' ').collect();
     let ticks = |index: usize| fields[index].parse::<f64>().expect("a number of ticks");
     (ticks(11) + ticks(12)) / 100.0
 }
 
 fn resident_mb(pid: u32) -> f64 {
-    let status = fs::read_to_string(format!("/proc/{pid}/status")).expect("the process is there");
-    let line = status.lines().find(|line| line.starts_with("VmRSS:")).expect("it has memory");
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).expect("the process exists");
+    let line =
+        status.lines().find(|line| line.starts_with("VmRSS:")).expect("the status has VmRSS");
     let kib = line.split_whitespace().nth(1).and_then(|kib| kib.parse::<f64>().ok());
     kib.expect("a number of KiB") / 1024.0
 }
@@ -187,7 +189,7 @@ fn report(figure: &str, value: f64, without_fleet: f64) {
     let line = serde_json::json!({
         "figure": figure, "value": round(value), "without_fleet": round(without_fleet),
     });
-    // A reader who has seen enough is no reason to stop halfway.
+    // A closed standard output must not end the benchmark.
     let _unread = writeln!(std::io::stdout(), "{line}").is_err();
 }
 

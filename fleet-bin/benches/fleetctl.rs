@@ -1,9 +1,9 @@
-//! How long `fleetctl` takes from its start to its last line, in a cluster of a thousand units.
+//! Measures the run time of `fleetctl` commands in a cluster of a thousand units.
 //!
-//! `cargo bench -p fleet-bin --bench fleetctl` starts the release daemon in a directory of its own,
-//! and prints one JSON line for each command: the median and the least of the times, and the time
-//! of the processor that one run takes. Beside them stand, in the same run, what the machine takes
-//! to run a program that does nothing, and what the requests of `list-units` take without one.
+//! `cargo bench -p fleet-bin --bench fleetctl` starts the release daemon in its own directory and
+//! prints one JSON line per command: the median and minimum time, and the CPU time of one run. For
+//! comparison it also measures a program that does nothing, and the requests of `list-units`
+//! without a program.
 
 use std::fs;
 use std::io::Write as _;
@@ -17,14 +17,14 @@ use fleet_http::{Client, Endpoint, StateFilter, UnitUpload};
 use fleet_unitfile::UnitFile;
 use rustix::process::{Pid, Signal, kill_process};
 
-/// How many units the cluster has. They are loaded, and not started: the processes of so many would
-/// be measured as well.
+/// Number of units. They are loaded but not started, since their processes would disturb the
+/// measurement.
 const UNITS: usize = 1000;
 
-/// How often each command is run.
+/// Number of runs of each command.
 const RUNS: usize = 40;
 
-/// What is run: lists of all units, then what is about one.
+/// Measured commands: lists of all units, then commands about one unit.
 const COMMANDS: [&str; 12] = [
     "version",
     "list-units",
@@ -42,12 +42,12 @@ const COMMANDS: [&str; 12] = [
 
 #[tokio::main]
 async fn main() {
-    // cargo also builds this to test that it builds; then there is nothing to measure.
+    // `cargo test` runs this only to check that it builds.
     if std::env::args().any(|arg| arg == "--test") {
         return;
     }
     let home = tempfile::tempdir().expect("a directory for the cluster");
-    let daemon = Daemon::start(home.path()); // dropped before its directory is
+    let daemon = Daemon::start(home.path()); // dropped before its directory
     let endpoint = format!("unix://{}", home.path().join("fleet.sock").display());
     let at: Endpoint = endpoint.parse().expect("the endpoint is a URL");
     fill(&Client::new(&at)).await;
@@ -63,7 +63,7 @@ async fn main() {
     drop(daemon);
 }
 
-/// A daemon that ends, with all its units, when the benchmark does, however that ends.
+/// A daemon that ends with all its units when it is dropped, even by a panic.
 struct Daemon(Child);
 
 impl Daemon {
@@ -76,13 +76,13 @@ impl Daemon {
 
 impl Drop for Daemon {
     fn drop(&mut self) {
-        let told = kill_process(Pid::from_child(&self.0), Signal::INT);
+        let signalled = kill_process(Pid::from_child(&self.0), Signal::INT);
         let ended = self.0.wait();
-        assert!(told.is_ok() && ended.is_ok_and(|status| status.success()) || panicking());
+        assert!(signalled.is_ok() && ended.is_ok_and(|status| status.success()) || panicking());
     }
 }
 
-/// Has all units loaded.
+/// Loads all units.
 async fn fill(client: &Client) {
     while client.machines().await.map_or(0, |machines| machines.len()) < 3 {
         tokio::task::yield_now().await;
@@ -90,10 +90,10 @@ async fn fill(client: &Client) {
     for number in 0..UNITS {
         let text =
             format!("[Unit]\nDescription=Number {number}\n[Service]\nExecStart=/bin/sleep 1d\n");
-        let file = UnitFile::parse(text).expect("it is valid");
+        let file = UnitFile::parse(text).expect("the unit file is valid");
         let upload = UnitUpload { file, desired: Some(TargetState::Loaded), create_only: true };
-        let name = format!("u{number}.service").parse().expect("it is a name");
-        client.put_unit(&name, &upload).await.expect("the daemon takes the unit");
+        let name = format!("u{number}.service").parse().expect("the name is valid");
+        client.put_unit(&name, &upload).await.expect("the daemon accepts the unit");
     }
     let states = async || client.states(&StateFilter::default()).await.map_or(0, |it| it.len());
     while states().await < UNITS {
@@ -101,8 +101,8 @@ async fn fill(client: &Client) {
     }
 }
 
-/// Runs a program over and over.
-fn program(what: &str, program: impl Fn() -> Command) {
+/// Measures a program that is run repeatedly.
+fn program(figure: &str, program: impl Fn() -> Command) {
     let mut times = Vec::new();
     let before = used_by_children();
     for _ in 0..RUNS {
@@ -110,39 +110,40 @@ fn program(what: &str, program: impl Fn() -> Command) {
         program().stdin(Stdio::null()).output().expect("the program runs");
         times.push(begin.elapsed());
     }
-    report(what, times, Some((used_by_children() - before) * 1000.0 / RUNS as f64));
+    report(figure, times, Some((used_by_children() - before) * 1000.0 / RUNS as f64));
 }
 
-/// What `list-units` asks, by a client that runs already, over new connections.
+/// Measures the requests of `list-units` in this process, over new connections.
 async fn requests(at: &Endpoint) {
     let mut times = Vec::new();
     for _ in 0..RUNS {
         let (client, all) = (Client::new(at), StateFilter::default());
         let begin = Instant::now();
-        let asked = futures_util::try_join!(client.units(), client.states(&all), client.machines());
+        let responses =
+            futures_util::try_join!(client.units(), client.states(&all), client.machines());
         times.push(begin.elapsed());
-        asked.expect("the daemon answers");
+        responses.expect("the daemon responds");
     }
     report("the requests of list-units", times, None);
 }
 
-/// Seconds of the processor that this process's children had that have ended, of a machine with 100
-/// ticks to the second, as Linux has. The daemon goes on, and is not among them.
+/// Returns the CPU time of this process's reaped children, in seconds. The daemon still runs, so it
+/// is not included. USER_HZ is 100 on Linux.
 fn used_by_children() -> f64 {
-    let stat = fs::read_to_string("/proc/self/stat").expect("this process is there");
+    let stat = fs::read_to_string("/proc/self/stat").expect("/proc is mounted");
     let fields: Vec<&str> = stat.rsplit(") ").next().unwrap_or_default().split(' ').collect();
     let ticks = |index: usize| fields[index].parse::<f64>().expect("a number of ticks");
     (ticks(13) + ticks(14)) / 100.0
 }
 
-fn report(what: &str, mut times: Vec<Duration>, used: Option<f64>) {
+fn report(figure: &str, mut times: Vec<Duration>, used: Option<f64>) {
     times.sort();
     let millis = |time: Duration| round(time.as_secs_f64() * 1000.0);
     let line = serde_json::json!({
-        "figure": what, "median_ms": millis(times[times.len() / 2]), "least_ms": millis(times[0]),
+        "figure": figure, "median_ms": millis(times[times.len() / 2]), "least_ms": millis(times[0]),
         "processor_ms": used.map(round),
     });
-    // A reader who has seen enough is no reason to stop halfway.
+    // A closed standard output must not end the benchmark.
     let _unread = writeln!(std::io::stdout(), "{line}").is_err();
 }
 

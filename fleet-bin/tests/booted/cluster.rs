@@ -1,19 +1,19 @@
-//! A cluster: `fleetd` as a service on three machines, and etcd on a fourth.
+//! A cluster with `fleetd` as a service on three machines and etcd on a fourth.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Output;
 
 use crate::kit::{Kit, bounded};
-use crate::look::told;
+use crate::observe::output_text;
 
-/// The machines on which units run.
+/// Machines that run units.
 pub(crate) const MACHINES: [&str; 3] = ["m1", "m2", "m3"];
 
-/// The machine that etcd runs on.
+/// Machine that runs etcd.
 pub(crate) const STORE: &str = "store";
 
-/// What comes with the programs.
+/// Folder of the service files and other installed files.
 const DIST: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/dist");
 
 /// A unit that runs until it is stopped.
@@ -22,7 +22,7 @@ pub(crate) const SLEEP: &str = "[Service]\nExecStart=/bin/sleep infinity\n";
 const ADDRESSES: [(&str, &str); 4] =
     [(STORE, "10.77.0.10"), ("m1", "10.77.0.11"), ("m2", "10.77.0.12"), ("m3", "10.77.0.13")];
 
-/// Has etcd run in the store's machine, as a service that is there again after a boot.
+/// Script that runs etcd as a service of the store's machine. Its data survives a reboot.
 const START_ETCD: &str = "
 cat >/etc/systemd/system/etcd.service <<END
 [Service]
@@ -36,7 +36,7 @@ END
 systemctl daemon-reload
 systemctl start etcd.service";
 
-/// Puts everything where the Debian package puts it, and has it run.
+/// Script that installs and starts fleet like the Debian package.
 const INSTALL: &str = "
 cd /srv/share
 ln -sf /srv/share/fleetd /srv/share/fleetctl /usr/bin/
@@ -55,15 +55,15 @@ fi
 systemctl daemon-reload
 systemctl -q enable --now fleet.socket fleet.service";
 
-/// Three machines and their etcd; on the third, `fleetd` runs in the sandbox for it.
+/// Three machines and their etcd. On the third, `fleetd` runs with `sandbox.conf`.
 pub(crate) struct Cluster {
     pub(crate) kit: Kit,
-    /// The machine ids, in the order of the machines.
+    /// Machine IDs in the order of [`MACHINES`].
     ids: Vec<String>,
 }
 
 impl Cluster {
-    /// Boots a cluster whose machines count as present for `ttl` after their last sign of life.
+    /// Boots a cluster. `ttl` is the lifetime of presence and leader leases.
     pub(crate) fn boot(ttl: &str) -> Self {
         let mut cluster = Self { kit: Kit::new(), ids: Vec::new() };
         cluster.kit.up(&ADDRESSES);
@@ -81,12 +81,13 @@ impl Cluster {
         cluster
     }
 
+    /// Copies programs, service files and configurations into the shared folder.
     fn fill_share(&self, ttl: &str) {
         for program in [env!("CARGO_BIN_EXE_fleetd"), env!("CARGO_BIN_EXE_fleetctl")] {
             let name = Path::new(program).file_name().expect("a program has a name");
             fs::copy(program, self.kit.share(&name.to_string_lossy())).unwrap();
         }
-        for folder in ["dist", "units", "seen"] {
+        for folder in ["dist", "units", "results"] {
             fs::create_dir(self.kit.share(folder)).unwrap();
         }
         for file in fs::read_dir(DIST).unwrap().map(Result::unwrap) {
@@ -104,14 +105,13 @@ impl Cluster {
         }
     }
 
-    /// A machine's id.
+    /// Returns a machine's ID.
     pub(crate) fn id(&self, machine: &str) -> &str {
-        let at =
-            MACHINES.iter().position(|name| *name == machine).expect("there is such a machine");
+        let at = MACHINES.iter().position(|name| *name == machine).expect("the machine exists");
         &self.ids[at]
     }
 
-    /// The name of the machine with this id.
+    /// Returns the name of the machine with this ID.
     pub(crate) fn name_of(&self, id: &str) -> Option<&'static str> {
         let at = self.ids.iter().position(|other| other == id)?;
         Some(MACHINES[at])
@@ -130,21 +130,26 @@ impl Cluster {
         fleetctl.current_dir(self.kit.share("units")).args(args).output().unwrap()
     }
 
-    /// Runs `fleetctl`, which has to succeed; returns what it printed.
+    /// Runs `fleetctl`, which must succeed. Returns its standard output.
     pub(crate) fn succeed(&self, args: &[&str]) -> String {
         let output = self.fleetctl(args);
-        assert!(output.status.success(), "fleetctl {args:?}: {}", told(&output));
+        assert!(output.status.success(), "fleetctl {args:?}: {}", output_text(&output));
         String::from_utf8(output.stdout).unwrap()
     }
 
-    /// Runs `fleetctl`, which has to fail with this status; returns what it said of it.
+    /// Runs `fleetctl`, which must fail with this status. Returns all its output.
     pub(crate) fn refused(&self, status: i32, args: &[&str]) -> String {
         let output = self.fleetctl(args);
-        assert_eq!(output.status.code(), Some(status), "fleetctl {args:?}: {}", told(&output));
-        told(&output)
+        assert_eq!(
+            output.status.code(),
+            Some(status),
+            "fleetctl {args:?}: {}",
+            output_text(&output)
+        );
+        output_text(&output)
     }
 
-    /// Writes a unit file, and returns its path.
+    /// Writes a unit file. Returns its path.
     pub(crate) fn write(&self, unit: &str, text: &str) -> PathBuf {
         let path = self.kit.share("units").join(unit);
         fs::write(&path, text).unwrap();
@@ -157,9 +162,9 @@ impl Cluster {
         self.succeed(&["start", unit]);
     }
 
-    /// What units have written into a file of the shared folder `seen`.
-    pub(crate) fn seen(&self, name: &str) -> String {
-        fs::read_to_string(self.kit.share("seen").join(name)).unwrap_or_default()
+    /// Returns the contents of a file that units have written to the shared folder `results`.
+    pub(crate) fn result_file(&self, name: &str) -> String {
+        fs::read_to_string(self.kit.share("results").join(name)).unwrap_or_default()
     }
 }
 
@@ -168,14 +173,17 @@ impl Drop for Cluster {
         if std::thread::panicking() {
             for machine in MACHINES {
                 let script = "journalctl --no-pager --lines 40 -u fleet.service";
-                tell(&format!("--- {machine}: {}", told(&self.kit.try_exec(machine, script))));
+                print_line(&format!(
+                    "--- {machine}: {}",
+                    output_text(&self.kit.try_exec(machine, script))
+                ));
             }
         }
     }
 }
 
-/// Writes a line past what is kept of a test.
-pub(crate) fn tell(text: &str) {
+/// Writes a line to standard error that the test harness does not capture.
+pub(crate) fn print_line(text: &str) {
     use std::io::Write as _;
     writeln!(std::io::stderr(), "{text}").expect("a test can write to its standard error");
 }

@@ -1,7 +1,7 @@
-//! How fast a cluster is, and what it costs, beside systemd alone. Nothing of it is asserted.
+//! Measures speed and cost of a cluster, compared with plain systemd, without asserting limits.
 //!
-//! The machines share the clock of this one's kernel, so when a unit came up is what the systemd
-//! of its machine has written down, and not when somebody noticed.
+//! The machines share the kernel's clock, so the start time of a unit is the timestamp recorded by
+//! its machine's systemd.
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -13,46 +13,46 @@ use fleet_http::{Client, Endpoint, UnitUpload};
 use fleet_unitfile::UnitFile;
 use rustix::time::{ClockId, clock_gettime};
 
-use crate::cluster::{Cluster, MACHINES, SLEEP, STORE, tell};
-use crate::look::{wait_for, wait_while};
+use crate::cluster::{Cluster, MACHINES, SLEEP, STORE, print_line};
+use crate::observe::{wait_for, wait_while};
 
-/// How many times many units are measured.
+/// Number of measurements of many units.
 const ROUNDS: usize = if IN_DEVELOPMENT { 1 } else { 3 };
 
-/// How many units are many.
+/// Number of units started at once.
 const MANY: usize = if IN_DEVELOPMENT { 60 } else { 600 };
 
-/// How many units a machine has when nothing happens: half as many.
-const AT_REST: usize = MANY / 2;
+/// Units per machine during the idle measurement.
+const IDLE_UNITS: usize = MANY / 2;
 
-/// The figures that count are those of a release. Of others it is enough that there are any.
+/// Whether this is a development build, whose figures are not representative.
 const IN_DEVELOPMENT: bool = cfg!(debug_assertions);
 
-/// How many single units are measured.
+/// Number of single units measured.
 const SINGLES: usize = 20;
 
-/// How long the daemons are watched while nothing happens.
+/// Duration of the idle measurement.
 const REST: Duration = Duration::from_secs(20);
 
-/// How long a leader gives machines to come back after it has lost sight of the cluster, and more.
+/// Longer than the time that a new leader waits for machines to return.
 const SETTLED: Duration = Duration::from_secs(20);
 
 #[tokio::test]
 #[ignore = "boots machines: run by scripts/test"]
 async fn figures() {
     if IN_DEVELOPMENT {
-        figure("built for development, with fewer units: --release makes the figures that count");
+        figure("development build with fewer units: use --release for representative figures");
     }
     let cluster = Cluster::boot("30s");
-    one_unit(&cluster).await;
-    many_units(&cluster);
-    at_rest(&cluster);
+    measure_single_units(&cluster).await;
+    measure_many_units(&cluster);
+    measure_idle_daemons(&cluster);
     drop(cluster);
-    a_dead_machine(&Cluster::boot("5s"));
+    measure_machine_loss(&Cluster::boot("5s"));
 }
 
 fn figure(text: &str) {
-    tell(&format!("figure: {text}"));
+    print_line(&format!("figure: {text}"));
 }
 
 fn now() -> Duration {
@@ -65,7 +65,7 @@ fn median<T: Ord + Copy>(mut all: Vec<T>) -> T {
     all[all.len() / 2]
 }
 
-/// When the units of these machines came up that match and are up.
+/// Returns the start times of the active units of these machines that match a pattern.
 fn came_up(cluster: &Cluster, on: &[&str], pattern: &str) -> Vec<(String, Duration)> {
     let properties = "Id,ActiveState,ActiveEnterTimestampMonotonic";
     let script = format!("systemctl show -p {properties} '{pattern}'");
@@ -73,43 +73,51 @@ fn came_up(cluster: &Cluster, on: &[&str], pattern: &str) -> Vec<(String, Durati
     let blocks = shown.iter().flat_map(|shown| shown.split("\n\n"));
     let up = blocks.filter(|block| block.contains("ActiveState=active"));
     up.map(|block| {
-        let of = |name| block.lines().find_map(|line| line.strip_prefix(name)).expect("it is told");
-        let at = of("ActiveEnterTimestampMonotonic=").parse().expect("it is a number");
+        let of = |name| {
+            block
+                .lines()
+                .find_map(|line| line.strip_prefix(name))
+                .expect("systemd prints the property")
+        };
+        let at = of("ActiveEnterTimestampMonotonic=").parse().expect("a number");
         (of("Id=").to_owned(), Duration::from_micros(at))
     })
     .collect()
 }
 
-/// From a moment until the last of so many units was up.
+/// Returns the time from `begin` until the last of `units` was up.
 fn until_all_up(cluster: &Cluster, pattern: &str, units: usize, begin: Duration) -> Duration {
     let up = came_up(cluster, &MACHINES, pattern);
-    assert_eq!(up.len(), units, "{pattern} are up");
+    assert_eq!(up.len(), units, "number of {pattern} that are up");
     up.into_iter().map(|(_, at)| at).max().expect("there are units").saturating_sub(begin)
 }
 
-async fn one_unit(cluster: &Cluster) {
+async fn measure_single_units(cluster: &Cluster) {
     let socket = format!("unix://{}", cluster.kit.share("m1.sock").display());
     let client = Client::new(&socket.parse::<Endpoint>().expect("the endpoint is a URL"));
-    let file = UnitFile::parse(SLEEP).expect("it is well formed");
+    let file = UnitFile::parse(SLEEP).expect("the unit file is valid");
     let desired = Some(TargetState::Launched);
     let upload = UnitUpload { file, desired, create_only: true };
     let mut begins = Vec::new();
     for number in 0..SINGLES {
         let unit = format!("one-{number}.service");
         begins.push((unit.clone(), now()));
-        client.put_unit(&unit.parse().expect("it is a name"), &upload).await.expect("it is taken");
-        cluster.wait_one(&unit);
+        client
+            .put_unit(&unit.parse().expect("the name is valid"), &upload)
+            .await
+            .expect("the unit is accepted");
+        cluster.wait_single_machine(&unit);
     }
     let up: BTreeMap<_, _> = came_up(cluster, &MACHINES, "one-*").into_iter().collect();
     let ours = begins.iter().map(|(unit, begin)| up[unit].saturating_sub(*begin)).collect();
-    let (ours, floor) = (median(ours), one_by_systemctl(cluster));
+    let (ours, floor) = (median(ours), single_start_by_systemctl(cluster));
     figure(&format!("one unit, PUT to running, median of {SINGLES}: {ours:.1?}"));
     figure(&format!("one unit, systemctl start, median of {SINGLES}: {floor:.1?}"));
     destroy(cluster, &begins.into_iter().map(|(unit, _)| unit).collect::<Vec<_>>());
 }
 
-/// How long `systemctl start` takes for a unit that is new.
-fn one_by_systemctl(cluster: &Cluster) -> Duration {
+/// Returns the median time of `systemctl start` for a new unit.
+fn single_start_by_systemctl(cluster: &Cluster) -> Duration {
     let script = format!(
         "cd /run/systemd/system; for i in $(seq {SINGLES}); do
          begin=$(date +%s%N); printf '{}' >floor-$i.service; systemctl start floor-$i.service
@@ -117,23 +125,24 @@ fn one_by_systemctl(cluster: &Cluster) -> Duration {
          systemctl stop 'floor-*'; rm floor-*",
         SLEEP.escape_default()
     );
-    let told = cluster.kit.exec("m1", &script);
-    let nanos = told.lines().map(|line| line.parse().expect("it is a number of nanoseconds"));
+    let printed = cluster.kit.exec("m1", &script);
+    let nanos = printed.lines().map(|line| line.parse().expect("a number of nanoseconds"));
     Duration::from_nanos(median(nanos.collect()))
 }
 
-fn many_units(cluster: &Cluster) {
+fn measure_many_units(cluster: &Cluster) {
     let (mut percents, mut of_processors) = (Vec::new(), Vec::new());
     for round in 0..ROUNDS {
-        let floor = many_by_systemctl(cluster, round);
+        let floor = many_starts_by_systemctl(cluster, round);
         let names: Vec<_> = (0..MANY).map(|it| format!("many-{round}-{it}.service")).collect();
         let before = spent(cluster);
-        let (begin, told) = start(cluster, &names, SLEEP);
+        let (begin, returned) = start(cluster, &names, SLEEP);
         let spent = spent(cluster).saturating_sub(before);
         let took = until_all_up(cluster, &format!("many-{round}-*"), MANY, begin);
         figure(&format!(
-            "{MANY} units, PUT to all running: {took:.2?} (fleetctl told so after {told:.2?}), \
-             {spent:.2?} of processors; by systemctl on each machine: {:.2?}, {:.2?} of processors",
+            "{MANY} units, PUT to all running: {took:.2?} (fleetctl returned after \
+             {returned:.2?}), {spent:.2?} of CPU time; by systemctl on each machine: {:.2?}, \
+             {:.2?} of CPU time",
             floor.took, floor.spent
         ));
         percents.push(percent(took, floor.took));
@@ -144,8 +153,8 @@ fn many_units(cluster: &Cluster) {
     }
     let (time, processors) = (median(percents), median(of_processors));
     figure(&format!(
-        "{MANY} units, of what systemctl takes, median of {ROUNDS}: {time} % of the time, \
-         {processors} % of the time of processors, which other programs do not change as much"
+        "{MANY} units relative to systemctl, median of {ROUNDS}: {time} % of the time, \
+         {processors} % of the CPU time, which other programs affect less"
     ));
 }
 
@@ -153,30 +162,30 @@ fn percent(took: Duration, floor: Duration) -> u128 {
     took.as_millis() * 100 / floor.as_millis().max(1)
 }
 
-/// What something took until the last unit was up, and of all processors together.
+/// Time until the last unit was up, and the CPU time of all machines.
 struct Cost {
     took: Duration,
     spent: Duration,
 }
 
-/// How much of the processors the machines have had, the store among them, and what was run here.
+/// Returns the CPU time of all machines, including the store, and of this process's children.
 fn spent(cluster: &Cluster) -> Duration {
     let script = "sed -n 's/^usage_usec //p' /sys/fs/cgroup/cpu.stat";
-    let of = |machine| cluster.kit.exec(machine, script).parse::<u64>().expect("it is a number");
+    let of = |machine| cluster.kit.exec(machine, script).parse::<u64>().expect("a number");
     let machines: u64 = MACHINES.into_iter().chain([STORE]).map(of).sum();
     Duration::from_micros(machines) + spent_by_children()
 }
 
 fn spent_by_children() -> Duration {
-    let stat = std::fs::read_to_string("/proc/self/stat").expect("a process can look at itself");
-    // The name before them may have spaces, too.
+    let stat = std::fs::read_to_string("/proc/self/stat").expect("/proc/self/stat can be read");
+    // The process name before these fields may contain spaces.
     let fields = stat.rsplit(')').next().unwrap_or_default().split_whitespace();
-    let ticks = fields.skip(13).take(2).map(|it| it.parse::<u64>().expect("it is a number"));
-    // Linux counts hundredths of a second for programs.
+    let ticks = fields.skip(13).take(2).map(|it| it.parse::<u64>().expect("a number"));
+    // USER_HZ is 100 on Linux.
     Duration::from_millis(ticks.sum::<u64>() * 10)
 }
 
-/// Starts units with `fleetctl`: when that began, and how long it took to say that all are up.
+/// Starts units with `fleetctl`. Returns when that began, and when `fleetctl` reported success.
 fn start(cluster: &Cluster, names: &[String], text: &str) -> (Duration, Duration) {
     for name in names {
         cluster.write(name, text);
@@ -192,8 +201,8 @@ fn destroy(cluster: &Cluster, names: &[String]) {
     cluster.succeed(&args);
 }
 
-/// What `systemctl start` takes for a third of the units on each machine, on all at once.
-fn many_by_systemctl(cluster: &Cluster, round: usize) -> Cost {
+/// Measures `systemctl start` of a third of the units on each machine, concurrently.
+fn many_starts_by_systemctl(cluster: &Cluster, round: usize) -> Cost {
     let names = format!("$(printf 'floor-{round}-%s.service ' $(seq {}))", MANY / MACHINES.len());
     let write = format!(
         "cd /run/systemd/system; for i in {names}; do printf '{}' >$i; done",
@@ -216,30 +225,31 @@ fn on_all(cluster: &Cluster, script: &str) {
     });
 }
 
-/// What a daemon costs when nothing happens.
-fn at_rest(cluster: &Cluster) {
+/// Measures memory and CPU time of idle daemons.
+fn measure_idle_daemons(cluster: &Cluster) {
     for machine in MACHINES {
-        let more = AT_REST - MANY / MACHINES.len();
+        let more = IDLE_UNITS - MANY / MACHINES.len();
         let names: Vec<_> = (0..more).map(|it| format!("rest-{machine}-{it}.service")).collect();
         let text = format!("{SLEEP}[X-Fleet]\nMachineMetadata=name={machine}\n");
         start(cluster, &names, &text);
     }
-    wait_while("the daemons come to rest", REST / 4, || true);
+    wait_while("the daemons become idle", REST / 4, || true);
     let (begin, before) = (now(), MACHINES.map(|machine| processor_time(cluster, machine)));
-    wait_while("the daemons are at rest", REST, || true);
+    wait_while("the daemons are idle", REST, || true);
     let (took, after) = (now() - begin, MACHINES.map(|machine| processor_time(cluster, machine)));
-    let mut text = format!("at rest, {AT_REST} units on each machine:");
+    let mut text = format!("idle, {IDLE_UNITS} units on each machine:");
     for ((machine, before), after) in MACHINES.iter().zip(before).zip(after) {
         let percent = (after - before).as_secs_f64() / took.as_secs_f64() * 100.0;
         let memory = memory(cluster, machine);
-        write!(text, " {machine} {memory}, {percent:.2} % of a core;").expect("text takes text");
+        write!(text, " {machine} {memory}, {percent:.2} % of a core;")
+            .expect("writing to a String cannot fail");
     }
     figure(text.trim_end_matches(';'));
 }
 
 fn processor_time(cluster: &Cluster, machine: &str) -> Duration {
     let script = "sed -n 's/^usage_usec //p' /sys/fs/cgroup/system.slice/fleet.service/cpu.stat";
-    Duration::from_micros(cluster.kit.exec(machine, script).parse().expect("it is a number"))
+    Duration::from_micros(cluster.kit.exec(machine, script).parse().expect("a number"))
 }
 
 fn memory(cluster: &Cluster, machine: &str) -> String {
@@ -247,11 +257,11 @@ fn memory(cluster: &Cluster, machine: &str) -> String {
     cluster.kit.exec(machine, &format!("awk '/^VmRSS:/ {{ print $2, $3 }}' /proc/{pid}/status"))
 }
 
-/// How long its units are down after the cluster gave a machine up that does not lead.
-fn a_dead_machine(cluster: &Cluster) {
+/// Measures the downtime of the units of a lost machine that is not the leader.
+fn measure_machine_loss(cluster: &Cluster) {
     let names: Vec<_> = (0..99).map(|number| format!("moving-{number}.service")).collect();
     start(cluster, &names, SLEEP);
-    wait_while("the leader is long enough there to give nobody more time", SETTLED, || true);
+    wait_while("the leader no longer waits for machines to return", SETTLED, || true);
     let leads = "journalctl -u fleet.service | grep -q ' leading '";
     let (other, dead) = match cluster.kit.try_exec("m2", leads).status.success() {
         true => ("m2", "m3"),
@@ -259,17 +269,17 @@ fn a_dead_machine(cluster: &Cluster) {
     };
     let there = cluster.runs_on(dead, "moving-*").len();
     cluster.kit.run(&["crash", dead]);
-    // Its lease ended between two looks. The earlier one counts.
+    // Its lease ended between two checks. The earlier one counts.
     let earlier = Cell::new(now());
-    wait_for("it is given up", || {
-        let look = now();
+    wait_for("the machine is considered lost", || {
+        let checked = now();
         let is_gone = cluster.present() == ["m1", other];
         if !is_gone {
-            earlier.set(look);
+            earlier.set(checked);
         }
         is_gone.then_some(())
     });
-    let up = wait_for("all run elsewhere", || {
+    let up = wait_for("all units run elsewhere", || {
         let up = came_up(cluster, &["m1", other], "moving-*");
         (up.len() == names.len()).then_some(up)
     });

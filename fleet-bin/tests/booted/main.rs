@@ -1,11 +1,11 @@
-//! Clusters of three machines, each with a systemd of its own, that share a real etcd.
+//! Tests of clusters: three booted machines with their own systemd, and a real etcd.
 //!
-//! A test binary by itself, because it boots machines. Each test is a *story*: it boots a cluster,
-//! has it do something with `fleetctl`, lets something befall it, and looks at what its machines
-//! do. `scripts/test` runs it where that can be done.
+//! This is a separate test binary because it boots machines. Each scenario boots a cluster, runs
+//! `fleetctl`, injects failures, and checks the units on all machines. `scripts/test` runs them if
+//! the host can boot machines.
 
 mod cluster;
 mod figures;
 mod kit;
-mod look;
-mod stories;
+mod observe;
+mod scenarios;

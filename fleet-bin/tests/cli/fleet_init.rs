@@ -1,13 +1,13 @@
-//! The real `fleet-init` over files.
+//! Runs the `fleet-init` program on files.
 
-mod others;
+mod convert;
 mod refusals;
 
 use std::fmt::Write as _;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-/// A folder with a system that is sound, and one with all kinds of mistakes.
+/// Creates a folder with a valid system (`home`) and an invalid one (`bad`).
 fn folder() -> tempfile::TempDir {
     let folder = tempfile::tempdir().unwrap();
     let example = Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples/home");
@@ -29,23 +29,23 @@ fn folder() -> tempfile::TempDir {
     folder
 }
 
-/// The exit code, standard output, and standard error after a rule.
+/// Runs a command line. Returns the exit code, standard output, and standard error after `---`.
 fn run(folder: &Path, line: &str) -> String {
     let mut command = Command::new(env!("CARGO_BIN_EXE_fleet-init"));
     command.args(line.split(' ').filter(|arg| !arg.is_empty()));
-    // What may run on this computer is not asked.
-    command.env_clear().env("FLEET_INIT_SOCKET", "nobody");
+    // Keeps a fleet-init of this computer out of the test.
+    command.env_clear().env("FLEET_INIT_SOCKET", "no-socket");
     let output = command.current_dir(folder).stdin(Stdio::null()).output().unwrap();
-    let mut told = format!("exit {}\n", output.status.code().unwrap_or(-1));
-    told += &String::from_utf8(output.stdout).unwrap().replace('\t', "→");
+    let mut printed = format!("exit {}\n", output.status.code().unwrap_or(-1));
+    printed += &String::from_utf8(output.stdout).unwrap().replace('\t', "→");
     if !output.stderr.is_empty() {
-        write!(told, "---\n{}", String::from_utf8(output.stderr).unwrap()).unwrap();
+        write!(printed, "---\n{}", String::from_utf8(output.stderr).unwrap()).unwrap();
     }
-    told
+    printed
 }
 
 #[test]
-fn a_sound_system_is_checked() {
+fn check_accepts_valid_units() {
     let folder = folder();
     std::fs::write(folder.path().join("a.unit"), "unit: a\ntype: virtual\nprovides: a\n").unwrap();
     insta::assert_snapshot!(run(folder.path(), "check a.unit"), @"
@@ -59,32 +59,32 @@ fn a_sound_system_is_checked() {
     ---
     ok: 1 unit
     ");
-    // Its programs are not here, which is only a warning.
-    let told = run(folder.path(), "check home");
-    assert!(told.starts_with("exit 0\nhome/home.unit:3:7: warning: "), "{told}");
-    assert!(told.contains("`/usr/bin/maddy` is not an executable file here [W05]"), "{told}");
-    assert!(told.ends_with("ok: 7 units\n"), "{told}");
-    assert!(told.contains("home/README: skipped"), "{told}");
-    assert!(!told.contains(".hidden"), "{told}");
+    // A missing program is only a warning.
+    let printed = run(folder.path(), "check home");
+    assert!(printed.starts_with("exit 0\nhome/home.unit:3:7: warning: "), "{printed}");
+    assert!(printed.contains("`/usr/bin/maddy` is not an executable file here [W05]"), "{printed}");
+    assert!(printed.ends_with("ok: 7 units\n"), "{printed}");
+    assert!(printed.contains("home/README: skipped"), "{printed}");
+    assert!(!printed.contains(".hidden"), "{printed}");
 }
 
 #[test]
-fn a_unit_file_of_systemd_is_told_apart() {
+fn check_refuses_systemd_unit_file() {
     let folder = folder();
     std::fs::write(folder.path().join("web.service"), "[Service]\nExecStart=/bin/true\n").unwrap();
     insta::assert_snapshot!(run(folder.path(), "check web.service"), @"
     exit 2
     ---
-    fleet-init: web.service is a unit file of systemd, and not of fleet-init
-    help: `fleet-init convert --from systemd web.service` writes it as stanzas
+    fleet-init: web.service is a systemd unit file, not one of fleet-init
+    help: convert it with `fleet-init convert --from systemd web.service`
     help: check it for a fleet cluster, which runs it as it is, with `fleetctl verify`
     ");
-    let told = run(folder.path(), "check .");
-    assert!(told.contains("web.service: skipped: a systemd unit file"), "{told}");
+    let printed = run(folder.path(), "check .");
+    assert!(printed.contains("web.service: skipped: a systemd unit file"), "{printed}");
 }
 
 #[test]
-fn what_runs_is_asked_for_in_one_way() {
+fn invalid_commands_fail_before_starting_anything() {
     let folder = folder();
     for wrong in [
         "run",
@@ -94,23 +94,23 @@ fn what_runs_is_asked_for_in_one_way() {
         "logs -n x a",
         "logs --since x a",
     ] {
-        let told = run(folder.path(), wrong);
-        assert!(told.starts_with("exit 2\n"), "{wrong}: {told}");
+        let printed = run(folder.path(), wrong);
+        assert!(printed.starts_with("exit 2\n"), "{wrong}: {printed}");
     }
-    let told = run(folder.path(), "status --socket s");
-    insta::assert_snapshot!(told, @"
+    let printed = run(folder.path(), "status --socket s");
+    insta::assert_snapshot!(printed, @"
     exit 1
     ---
-    fleet-init: cannot reach a fleet-init: cannot connect to s: No such file or directory (os error 2)
+    fleet-init: cannot reach fleet-init: cannot connect to s: No such file or directory (os error 2)
     help: start one with `fleet-init run`, or name its socket with --socket
     ");
-    let told = run(folder.path(), "run bad --state-dir d --socket s");
-    assert!(told.starts_with("exit 1\n") && told.contains("bad/db.unit:5:1"), "{told}");
-    assert!(!folder.path().join("d").exists(), "nothing was begun");
+    let printed = run(folder.path(), "run bad --state-dir d --socket s");
+    assert!(printed.starts_with("exit 1\n") && printed.contains("bad/db.unit:5:1"), "{printed}");
+    assert!(!folder.path().join("d").exists(), "no state directory was created");
 }
 
 #[test]
-fn all_that_is_wrong_is_told_at_once() {
+fn check_reports_all_errors_at_once() {
     let folder = folder();
     insta::assert_snapshot!(run(folder.path(), "check bad"), @"
     exit 1
@@ -167,7 +167,7 @@ fn all_that_is_wrong_is_told_at_once() {
 }
 
 #[test]
-fn a_plan_says_what_starts_in_which_wave_and_for_whom() {
+fn plan_prints_actions_by_wave_with_reasons() {
     let folder = folder();
     insta::assert_snapshot!("a_plan", run(folder.path(), "plan home"));
     insta::assert_snapshot!(run(folder.path(), "plan home --goal imapd -o name"), @"
@@ -178,7 +178,7 @@ fn a_plan_says_what_starts_in_which_wave_and_for_whom() {
     network-online
     maddy
     ---
-    planned from nothing: no fleet-init listens at nobody
+    planned from nothing: no fleet-init listens at no-socket
     for imapd: 5 would be started
     ");
     let json = run(folder.path(), "plan home --goal dns -o json");
@@ -221,7 +221,7 @@ fn a_plan_says_what_starts_in_which_wave_and_for_whom() {
       }
     ]
     ---
-    planned from nothing: no fleet-init listens at nobody
+    planned from nothing: no fleet-init listens at no-socket
     for dns: 2 would be started
     "#);
     std::fs::write(folder.path().join("home/init.conf"), "goal: irc-bot\nmask: ircd, dns\n")
@@ -230,7 +230,7 @@ fn a_plan_says_what_starts_in_which_wave_and_for_whom() {
 }
 
 #[test]
-fn a_plan_needs_a_goal_and_sound_files() {
+fn plan_needs_a_goal_and_valid_files() {
     let folder = folder();
     insta::assert_snapshot!(run(folder.path(), "plan home/home.unit"), @"
     exit 2
@@ -271,7 +271,7 @@ fn a_plan_needs_a_goal_and_sound_files() {
 }
 
 #[test]
-fn a_graph_is_drawn_for_graphviz() {
+fn graph_prints_dot() {
     let folder = folder();
     insta::assert_snapshot!(run(folder.path(), "graph home --goal imapd"), @r#"
     exit 0
@@ -298,39 +298,39 @@ fn a_graph_is_drawn_for_graphviz() {
     "#);
 }
 
-/// What is masked was drawn as if it were needed.
+/// Regression: masked units were drawn as if they were needed.
 #[test]
-fn what_is_masked_is_grey_in_a_graph() {
+fn graph_draws_masked_units_grey() {
     let folder = folder();
     let text = "goal: irc-bot\nmask: ircd\n";
     std::fs::write(folder.path().join("home/init.conf"), text).unwrap();
-    let told = run(folder.path(), "graph home");
+    let printed = run(folder.path(), "graph home");
     let node =
-        |unit: &str| told.lines().find(|it| it.starts_with(&format!("  \"{unit}\" ["))).unwrap();
-    assert!(node("inspircd").contains("grey"), "{told}");
-    assert!(!node("irc-bot").contains("grey"), "{told}");
+        |unit: &str| printed.lines().find(|it| it.starts_with(&format!("  \"{unit}\" ["))).unwrap();
+    assert!(node("inspircd").contains("grey"), "{printed}");
+    assert!(!node("irc-bot").contains("grey"), "{printed}");
 }
 
 #[test]
-fn the_help_names_the_commands_and_the_exit_codes() {
+fn help_lists_commands_and_exit_codes() {
     insta::assert_snapshot!(run(folder().path(), ""), @"
     exit 0
-    Run the units that a goal needs, and no others
+    Run exactly the units that a goal needs
 
     Usage: fleet-init [COMMAND]
 
     Commands:
-      check         Check files, and say all that is wrong in them
-      plan          Say what would start, stop and restart, in which order, and why
-      run           Run units until told to end: those of files, or those of this machine's fleetd
-      status        Show the units of a fleet-init that runs
-      logs          Show what a unit of a fleet-init that runs has written
-      set-target    Choose another goal for a fleet-init that runs
-      reload        Have a fleet-init that runs read its files again, or a unit its own configuration
-      restart       Restart a unit that is starting or active
-      reset-failed  Forget that a unit failed or completed, so that it starts again at once if it is needed
-      graph         Draw the units and their dependencies, as SVG or for dot of Graphviz
-      convert       Turn units of another init into stanzas, and say what is lost
+      check         Check files and report everything that is wrong
+      plan          Show what would start, stop and restart, in which order, and why
+      run           Run units of files, or of this machine's fleetd, until stopped
+      status        Show the units of a running fleet-init
+      logs          Show what a unit has written
+      set-target    Choose another goal
+      reload        Read the files again, or have a unit reload its configuration
+      restart       Restart a starting or active unit
+      reset-failed  Retry a failed or completed unit at once, if it is needed
+      graph         Draw the units and their dependencies, as SVG or for Graphviz
+      convert       Convert units of another init to stanzas, and report losses
       help          Print this message or the help of the given subcommand(s)
 
     Options:
@@ -339,30 +339,51 @@ fn the_help_names_the_commands_and_the_exit_codes() {
 
     Exit codes: 0 done, 1 failed or files are wrong, 2 wrong command line.
     ");
+    for command in [
+        "check",
+        "plan",
+        "run",
+        "status",
+        "logs",
+        "set-target",
+        "reload",
+        "restart",
+        "reset-failed",
+        "graph",
+        "convert",
+    ] {
+        let help = run(folder().path(), &format!("{command} --help"));
+        for line in help.lines() {
+            assert!(line.chars().count() <= 80, "{command}: more than 80 columns: {line}");
+        }
+    }
 }
 
 #[test]
-fn files_are_there_once_and_pipes_are_none() {
+fn repeated_paths_count_once_and_pipes_are_refused() {
     let folder = folder();
     let text = "unit: a\ntype: virtual\nprovides: a\n";
     std::fs::write(folder.path().join("a.unit"), text).unwrap();
     for paths in ["a.unit ./a.unit", "home home/ ./home home/home.unit", "a.unit home/../a.unit"] {
-        let told = run(folder.path(), &format!("check {paths}"));
-        assert!(told.starts_with("exit 0\n"), "{told}");
-        assert!(told.ends_with("ok: 1 unit\n") || told.ends_with("ok: 7 units\n"), "{told}");
+        let printed = run(folder.path(), &format!("check {paths}"));
+        assert!(printed.starts_with("exit 0\n"), "{printed}");
+        assert!(
+            printed.ends_with("ok: 1 unit\n") || printed.ends_with("ok: 7 units\n"),
+            "{printed}"
+        );
     }
     let made = Command::new("mkfifo").arg(folder.path().join("pipe.unit")).status().unwrap();
     assert!(made.success());
     insta::assert_snapshot!(run(folder.path(), "check pipe.unit"), @"
     exit 1
     ---
-    fleet-init: pipe.unit is a pipe and no file
+    fleet-init: pipe.unit is a pipe, not a file
     help: name a file, or /dev/stdin
     ");
 }
 
 #[test]
-fn a_small_system_is_drawn() {
+fn graph_draws_a_small_system_as_svg() {
     let folder = tempfile::tempdir().unwrap();
     let stanza = |name: &str, more: &str| format!("unit: {name}\ntype: virtual\n{more}");
     let source = stanza("web", "provides: web, http\ndepends-on: db\nwaits-for: dns\npulls: log\n")
@@ -370,15 +391,15 @@ fn a_small_system_is_drawn() {
         + &stanza("dns", "provides: dns\nafter: disk\npulls: web\n")
         + &stanza("disk", "provides: disk\n")
         + &stanza("log", "provides: log\nwaits-for: disk\n")
-        + &stanza("alone", "provides: a-very-long-name-of-a-target-that-nobody-needs\n");
+        + &stanza("alone", "provides: a-very-long-name-of-a-target-without-dependents\n");
     std::fs::write(folder.path().join("a.unit"), source).unwrap();
-    let told = run(folder.path(), "graph a.unit -o svg --goal web");
-    insta::assert_snapshot!("a_small_system_as_svg", told);
-    assert_eq!(run(folder.path(), "graph a.unit -o svg --goal web"), told);
+    let printed = run(folder.path(), "graph a.unit -o svg --goal web");
+    insta::assert_snapshot!("a_small_system_as_svg", printed);
+    assert_eq!(run(folder.path(), "graph a.unit -o svg --goal web"), printed);
 }
 
 #[test]
-fn sixty_units_are_drawn_apart_and_thousands_are_refused() {
+fn graph_separates_sixty_units_and_refuses_thousands() {
     let folder = tempfile::tempdir().unwrap();
     let stanza = |at: usize| {
         let text = format!("unit: u{at}\ntype: virtual\nprovides: u{at}\n");
@@ -390,20 +411,24 @@ fn sixty_units_are_drawn_apart_and_thousands_are_refused() {
         std::fs::write(folder.path().join("a.unit"), source).unwrap();
     };
     write(60);
-    let told = run(folder.path(), "graph a.unit -o svg");
-    let boxes = told
+    let printed = run(folder.path(), "graph a.unit -o svg");
+    let boxes = printed
         .lines()
         .filter_map(|line| line.split_once("<rect class=\"unit\" ")?.1.split_once(" width"));
     let mut places: Vec<&str> = boxes.map(|(place, _)| place).collect();
     places.sort_unstable();
     places.dedup();
-    assert_eq!(places.len(), 60, "{told}");
-    assert_eq!(told.matches("<path class=\"edge waits-for\"").count(), 5 + 54 * 2 + 1, "{told}");
+    assert_eq!(places.len(), 60, "{printed}");
+    assert_eq!(
+        printed.matches("<path class=\"edge waits-for\"").count(),
+        5 + 54 * 2 + 1,
+        "{printed}"
+    );
     write(5001);
     insta::assert_snapshot!(run(folder.path(), "graph a.unit -o svg"), @"
     exit 1
     ---
-    fleet-init: there are more than 5000 units or dependencies, which no picture shows
+    fleet-init: more than 5000 units or dependencies cannot be drawn
     help: draw fewer files, or use -o dot and a layout program
     ");
 }

@@ -7,7 +7,7 @@ use std::process::{Command, Output, Stdio};
 use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair, KeyUsagePurpose};
 use rustix::process::Signal;
 
-use crate::daemon::{told, wait_for};
+use crate::daemon::{output_text, wait_for};
 use crate::run::Machine;
 
 /// Writes `ca.pem`, and `node.pem` and `node.key` for this host, signed by that CA.
@@ -64,13 +64,13 @@ fn port_accepts_only_current_tokens() {
     let endpoint = add_protected_port(&machine);
     machine.start();
     let accepted = list_machines(&machine, &endpoint, first);
-    assert!(accepted.status.success(), "{}", told(&accepted));
+    assert!(accepted.status.success(), "{}", output_text(&accepted));
     let refused = list_machines(&machine, &endpoint, second);
-    assert_eq!(refused.status.code(), Some(1), "{}", told(&refused));
-    assert!(told(&refused).contains("--token-file"), "{}", told(&refused));
+    assert_eq!(refused.status.code(), Some(1), "{}", output_text(&refused));
+    assert!(output_text(&refused).contains("--token-file"), "{}", output_text(&refused));
     let mut untrusting = Command::new(env!("CARGO_BIN_EXE_fleetctl"));
     let untrusting = untrusting.args(["--endpoint", &endpoint, "list-machines"]).output().unwrap();
-    assert!(told(&untrusting).contains("--ca-file"), "{}", told(&untrusting));
+    assert!(output_text(&untrusting).contains("--ca-file"), "{}", output_text(&untrusting));
     write_secret(&machine.path("tokens"), second);
     machine.signal(Signal::HUP);
     wait_for("the new token is accepted", || {
@@ -91,7 +91,7 @@ fn unprotected_port_is_refused_at_startup() {
         for flag in ["check-config", "--config"] {
             let mut fleetd = Command::new(env!("CARGO_BIN_EXE_fleetd"));
             let output = fleetd.arg(flag).arg(&path).stdin(Stdio::null()).output().unwrap();
-            assert_eq!(output.status.code(), Some(2), "{}", told(&output));
+            assert_eq!(output.status.code(), Some(2), "{}", output_text(&output));
             errors.push(String::from_utf8_lossy(&output.stderr).into_owned());
         }
         assert_eq!(errors[0], errors[1]);

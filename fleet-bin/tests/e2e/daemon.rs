@@ -96,7 +96,7 @@ impl Cluster {
         args: &[S],
     ) -> String {
         let output = self.fleetctl(args);
-        assert!(output.status.success(), "fleetctl {args:?}: {}", told(&output));
+        assert!(output.status.success(), "fleetctl {args:?}: {}", output_text(&output));
         String::from_utf8(output.stdout).unwrap()
     }
 
@@ -186,7 +186,7 @@ pub(crate) fn is_alive(pid: Pid) -> bool {
 }
 
 /// What a program printed, for a failure's message.
-pub(crate) fn told(output: &Output) -> String {
+pub(crate) fn output_text(output: &Output) -> String {
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     format!("{}\n{}{}", output.status, text(&output.stdout), text(&output.stderr))
 }

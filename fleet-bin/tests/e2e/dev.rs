@@ -8,7 +8,7 @@ use std::process::{Command, Stdio};
 
 use rustix::process::Signal;
 
-use crate::daemon::{Cluster, is_alive, main_pid, told};
+use crate::daemon::{Cluster, is_alive, main_pid, output_text};
 
 const SLEEPER: &str = "[Service]\nExecStart=/bin/sleep infinity\n";
 
@@ -71,7 +71,7 @@ fn unplaceable_unit_fails_start_with_its_reason() {
     let path = cluster.write("lost.service", unit);
     let output = cluster.fleetctl(&["start".as_ref(), path.as_os_str()]);
     let errors = String::from_utf8_lossy(&output.stderr);
-    assert_eq!(output.status.code(), Some(1), "{}", told(&output));
+    assert_eq!(output.status.code(), Some(1), "{}", output_text(&output));
     assert!(
         errors.contains("zone=mars") && errors.contains("MachineMetadata refuses 3"),
         "{errors}"
@@ -180,7 +180,7 @@ fn printed_example_commands_work() {
     let steps: Vec<&str> = after.lines().take_while(|line| line.starts_with("  ")).collect();
     let script = format!("set -e\n{}", steps.join("\n")).replace("journal -f", "journal");
     let output = Command::new("sh").args(["-c", &script]).stdin(Stdio::null()).output().unwrap();
-    assert!(output.status.success(), "{script}\n{}", told(&output));
+    assert!(output.status.success(), "{script}\n{}", output_text(&output));
     assert!(script.contains("status sleeper.service"), "{script}");
 }
 

@@ -12,7 +12,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::daemon::{is_alive, main_pid, told, wait_for};
+use crate::daemon::{is_alive, main_pid, output_text, wait_for};
 
 /// One etcd server and two machines, which are stopped, with their units, on drop.
 struct Cluster {
@@ -118,7 +118,7 @@ impl Cluster {
 
     fn launch_text(&self, number: usize, unit: &str, text: &str) {
         let started = self.try_launch(number, unit, text);
-        assert!(started.status.success(), "{}", told(&started));
+        assert!(started.status.success(), "{}", output_text(&started));
     }
 
     fn try_launch(&self, number: usize, unit: &str, text: &str) -> Output {

@@ -7,12 +7,13 @@ use std::time::Duration;
 use fleet_agent::wall_time;
 use fleet_core::{Epoch, MachineId, TargetState};
 use fleet_store::{
-    EmbeddedStore, ExpectUnit, Layout, Lineage, NewUnit, Place, PlacementWrites, Registry, Store,
+    EmbeddedStore, ExpectUnit, Layout, Lineage, NewUnit, PlacementWrites, Registry, SetPlacement,
+    Store,
 };
 use fleet_unitfile::UnitFile;
 use serde_json::Value;
 
-use crate::daemon::{told, wait_for};
+use crate::daemon::{output_text, wait_for};
 use crate::run::{Machine, UNIT};
 
 /// Runs what works on the store of a daemon that does not run.
@@ -32,7 +33,7 @@ fn run_one_after_the_other(machine: &mut Machine, contents: &[u32]) {
         let path = machine.path(UNIT);
         std::fs::write(&path, file(*seconds)).unwrap();
         let started = machine.fleetctl(&["start", "--replace", path.to_str().unwrap()]);
-        assert!(started.status.success(), "{}", told(&started));
+        assert!(started.status.success(), "{}", output_text(&started));
         wait_until_it_sleeps(machine, *seconds);
     }
     machine.end();
@@ -75,7 +76,7 @@ fn a_machine_follows_a_store_that_was_restored() {
 /// The new store's revisions are lower than those that the machine remembers of the old one.
 // Holds: I-2
 #[test]
-fn a_machine_follows_a_store_that_was_made_anew() {
+fn machine_follows_a_recreated_store() {
     let mut machine = Machine::new();
     run_one_after_the_other(&mut machine, &[1001, 1002, 1003]);
     machine.start();
@@ -84,28 +85,28 @@ fn a_machine_follows_a_store_that_was_made_anew() {
     machine.end();
     let path = machine.path("data/store.redb");
     std::fs::remove_file(&path).unwrap();
-    block_on(make_anew(&path, id));
+    block_on(recreate_store(&path, id));
     machine.start();
     wait_until_it_sleeps(&machine, 1004);
 }
 
 /// A store in which the unit, with another content, is on this machine.
-async fn make_anew(path: &Path, machine: MachineId) {
+async fn recreate_store(path: &Path, machine: MachineId) {
     let store = Arc::new(open(path).await);
     let registry = Registry::new(store.clone() as Arc<dyn Store>, Layout::DEFAULT_PREFIX);
     let lineage: Lineage = "second".parse().unwrap();
     let beginning = wall_time().as_millis() * 1000;
-    registry.lineage(&lineage.beginning_at(beginning)).await.unwrap();
+    registry.lineage(&lineage.with_epoch_base(beginning)).await.unwrap();
     let file = UnitFile::parse(file(1004)).unwrap();
     let unit = NewUnit { name: UNIT.parse().unwrap(), file, desired: TargetState::Launched };
     registry.put_unit(unit, ExpectUnit::Absent).await.unwrap();
     let ttl = Duration::from_secs(60);
     let leader = registry.campaign(&machine, ttl).await.unwrap().unwrap();
     let epoch = Epoch(leader.elected().0);
-    let place = Place { unit: UNIT.parse().unwrap(), machine, epoch, was: None };
-    let writes = PlacementWrites { place: vec![place], ..PlacementWrites::default() };
+    let place = SetPlacement { unit: UNIT.parse().unwrap(), machine, epoch, previous: None };
+    let writes = PlacementWrites { set: vec![place], ..PlacementWrites::default() };
     leader.commit(&writes).await.unwrap();
     leader.resign().await.unwrap();
     drop(registry);
-    Arc::into_inner(store).expect("nobody else has it").close().await;
+    Arc::into_inner(store).expect("no other reference").close().await;
 }

@@ -8,14 +8,14 @@ use std::process::Output;
 use rustix::process::Pid;
 use serde_json::Value;
 
-use crate::daemon::{is_alive, main_pid, told, wait_for};
+use crate::daemon::{is_alive, main_pid, output_text, wait_for};
 use crate::run::{Machine, UNIT};
 
 impl Machine {
     /// Runs fleetctl, asserts its success, and returns its output.
     fn succeed(&self, args: &[&str]) -> String {
         let output = self.fleetctl(args);
-        assert!(output.status.success(), "fleetctl {args:?}: {}", told(&output));
+        assert!(output.status.success(), "fleetctl {args:?}: {}", output_text(&output));
         String::from_utf8(output.stdout).unwrap()
     }
 
@@ -44,7 +44,7 @@ impl Machine {
 
 fn report(output: &Output) -> Value {
     let reports: Vec<Value> = serde_json::from_slice(&output.stdout).unwrap_or_default();
-    reports.into_iter().next().unwrap_or_else(|| panic!("no report: {}", told(output)))
+    reports.into_iter().next().unwrap_or_else(|| panic!("no report: {}", output_text(output)))
 }
 
 /// Returns the lines of an export about units.
@@ -64,14 +64,14 @@ fn lost_store_is_restored_from_an_export_without_restarts() {
     let file = machine.export("backup", &[]);
     let busy = machine.import(&[&file, "--config", &machine.config()]);
     let errors = String::from_utf8_lossy(&busy.stderr);
-    assert!(busy.status.code() == Some(1) && errors.contains("in use"), "{}", told(&busy));
+    assert!(busy.status.code() == Some(1) && errors.contains("in use"), "{}", output_text(&busy));
 
     machine.end();
     let offline = machine.export("offline", &["--config", &machine.config()]);
     assert_eq!(units(&offline), units(&file));
     std::fs::remove_file(machine.path("data/store.redb")).unwrap();
     let dry = machine.import(&[&file, "--dry-run", "--config", &machine.config()]);
-    assert_eq!(report(&dry)["kept"], 1, "{}", told(&dry));
+    assert_eq!(report(&dry)["kept"], 1, "{}", output_text(&dry));
     assert!(!machine.path("data/store.redb").exists(), "a dry run must not create a store");
     let imported = machine.import(&[&file, "--config", &machine.config()]);
     let imported = report(&imported);

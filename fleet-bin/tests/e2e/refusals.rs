@@ -1,6 +1,6 @@
 //! Refused commands: each has a clear error, and changes nothing.
 
-use crate::daemon::{Cluster, told};
+use crate::daemon::{Cluster, output_text};
 
 /// A unit file with the parts that its error must contain.
 struct Case {
@@ -40,7 +40,7 @@ fn invalid_unit_files_are_refused_without_changes() {
         for command in ["submit", "load", "start"] {
             let output = cluster.fleetctl(&[command.as_ref(), path.as_os_str()]);
             let errors = String::from_utf8_lossy(&output.stderr);
-            assert!(matches!(output.status.code(), Some(1 | 2)), "{}", told(&output));
+            assert!(matches!(output.status.code(), Some(1 | 2)), "{}", output_text(&output));
             for expected in case.expected {
                 assert!(errors.contains(expected), "{} lacks {expected}: {errors}", case.file);
             }
@@ -55,7 +55,7 @@ fn one_broken_file_fails_the_whole_command() {
     let sound = cluster.write("sound.service", "[Service]\nExecStart=/bin/true\n");
     let broken = cluster.write("broken.service", "[Service\n");
     let output = cluster.fleetctl(&["submit".as_ref(), sound.as_os_str(), broken.as_os_str()]);
-    assert_eq!(output.status.code(), Some(1), "{}", told(&output));
+    assert_eq!(output.status.code(), Some(1), "{}", output_text(&output));
     assert!(cluster.units().is_empty());
 }
 
@@ -67,8 +67,12 @@ fn different_content_of_a_known_unit_is_refused() {
     cluster.succeed(&["submit".as_ref(), path.as_os_str()]);
     cluster.write("taken.service", "[Service]\nExecStart=/bin/sleep 2000\n");
     let output = cluster.fleetctl(&["submit".as_ref(), path.as_os_str()]);
-    assert_eq!(output.status.code(), Some(1), "{}", told(&output));
-    assert!(String::from_utf8_lossy(&output.stderr).contains("--replace"), "{}", told(&output));
+    assert_eq!(output.status.code(), Some(1), "{}", output_text(&output));
+    assert!(
+        String::from_utf8_lossy(&output.stderr).contains("--replace"),
+        "{}",
+        output_text(&output)
+    );
     assert_eq!(cluster.succeed(&["cat", "taken.service"]), first);
 }
 
@@ -82,7 +86,7 @@ fn machine_of_cycle_is_printed() {
     cluster.succeed(&["submit".as_ref(), one.as_os_str()]);
     let output = cluster.fleetctl(&["submit".as_ref(), two.as_os_str()]);
     let errors = String::from_utf8_lossy(&output.stderr);
-    assert_eq!(output.status.code(), Some(1), "{}", told(&output));
+    assert_eq!(output.status.code(), Some(1), "{}", output_text(&output));
     assert!(errors.contains("two.service -> one.service -> two.service"), "{errors}");
     assert_eq!(cluster.units(), ["one.service"]);
 }
@@ -93,8 +97,12 @@ fn unsupported_unit_does_not_affect_others() {
     let forking = cluster.write("old.service", "[Service]\nType=forking\nExecStart=/bin/true\n");
     let sound = cluster.write("sound.service", "[Service]\nExecStart=/bin/sleep infinity\n");
     let output = cluster.fleetctl(&["start".as_ref(), forking.as_os_str()]);
-    assert_eq!(output.status.code(), Some(1), "{}", told(&output));
-    assert!(String::from_utf8_lossy(&output.stderr).contains("forking"), "{}", told(&output));
+    assert_eq!(output.status.code(), Some(1), "{}", output_text(&output));
+    assert!(
+        String::from_utf8_lossy(&output.stderr).contains("forking"),
+        "{}",
+        output_text(&output)
+    );
     cluster.succeed(&["start".as_ref(), sound.as_os_str()]);
 }
 
@@ -105,7 +113,7 @@ fn usage_errors_exit_with_2() {
         [&["no-such-command"][..], &["start", "--no-such-flag"], &["-o", "yaml", "list-units"]]
     {
         let output = cluster.fleetctl(args);
-        assert_eq!(output.status.code(), Some(2), "{args:?}: {}", told(&output));
+        assert_eq!(output.status.code(), Some(2), "{args:?}: {}", output_text(&output));
     }
 }
 
@@ -125,7 +133,7 @@ fn dev_starts_nothing_if_a_unit_file_is_wrong() {
         let mut fleetd = std::process::Command::new(env!("CARGO_BIN_EXE_fleetd"));
         fleetd.args(["dev", "--data-dir"]).arg(home.path().join("data")).args(files);
         let output = fleetd.output().unwrap();
-        assert_eq!(output.status.code(), Some(2), "{}", told(&output));
+        assert_eq!(output.status.code(), Some(2), "{}", output_text(&output));
         let errors = String::from_utf8_lossy(&output.stderr);
         assert!(errors.contains("nothing was started") && errors.contains(expected), "{errors}");
         assert!(!home.path().join("data").exists(), "the data folder was created");

@@ -7,7 +7,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::daemon::{is_alive, main_pid, told, wait_for};
+use crate::daemon::{is_alive, main_pid, output_text, wait_for};
 
 /// The unit that the machine runs.
 pub(crate) const UNIT: &str = "steady.service";
@@ -64,7 +64,7 @@ impl Machine {
         let unit = self.path(UNIT);
         std::fs::write(&unit, "[Service]\nExecStart=/bin/sleep infinity\n").unwrap();
         let started = self.fleetctl(&["start", unit.to_str().unwrap()]);
-        assert!(started.status.success(), "{}", told(&started));
+        assert!(started.status.success(), "{}", output_text(&started));
         self.row().expect("the unit is active")
     }
 
@@ -123,7 +123,7 @@ fn stopped_daemon_adopts_running_units() {
     let after = wait_for("the unit is reported again", || machine.row());
     assert_eq!(after["mainPID"], before["mainPID"], "the unit was restarted");
     let destroyed = machine.fleetctl(&["destroy", UNIT]);
-    assert!(destroyed.status.success(), "{}", told(&destroyed));
+    assert!(destroyed.status.success(), "{}", output_text(&destroyed));
     wait_for("its process has ended", || (!is_alive(main_pid(&before))).then_some(()));
     machine.end();
 }
@@ -149,7 +149,7 @@ fn ignored_options_are_logged_per_unit_file() {
         let text = format!("{unit_section}[Service]\nExecStart=/bin/sleep infinity\n{options}\n");
         std::fs::write(&unit, text).unwrap();
         let applied = machine.fleetctl(&["apply", unit.to_str().unwrap()]);
-        assert!(applied.status.success(), "{}", told(&applied));
+        assert!(applied.status.success(), "{}", output_text(&applied));
     };
     run("[Unit]\nAfter=gone.service\n", &["PrivateTmp=yes"]);
     run("[Unit]\nAfter=gone.service\n", &["PrivateTmp=yes", "ProtectHome=yes"]);
@@ -174,7 +174,7 @@ fn second_daemon_on_same_data_dir_is_refused() {
     let other = machine.path("other.conf");
     std::fs::write(&other, config.replace("fleet.sock", "other.sock")).unwrap();
     let second = fleetd(&["--config".as_ref(), &other]);
-    assert_eq!(second.status.code(), Some(1), "{}", told(&second));
+    assert_eq!(second.status.code(), Some(1), "{}", output_text(&second));
     let errors = String::from_utf8_lossy(&second.stderr);
     assert!(errors.contains("store.redb") && errors.contains("in use"), "{errors}");
     machine.end();
@@ -212,13 +212,13 @@ fn invalid_configuration_is_refused_with_position() {
     std::fs::write(&path, "# fleet\nagent_tll = \"30s\"\n").unwrap();
     for args in [&["check-config".as_ref(), path.as_path()], &["--config".as_ref(), &*path]] {
         let refused = fleetd(args);
-        assert_eq!(refused.status.code(), Some(2), "{}", told(&refused));
+        assert_eq!(refused.status.code(), Some(2), "{}", output_text(&refused));
         let errors = String::from_utf8_lossy(&refused.stderr);
         assert!(errors.contains("fleet.conf:2:1") && errors.contains("\"agent_ttl\""), "{errors}");
     }
     std::fs::write(&path, "agent_ttl=30s\nmetadata=rack=7\n").unwrap();
     let checked = fleetd(&["check-config".as_ref(), &path]);
-    assert!(checked.status.success(), "{}", told(&checked));
+    assert!(checked.status.success(), "{}", output_text(&checked));
 }
 
 fn fleetd(args: &[&Path]) -> Output {
@@ -239,7 +239,7 @@ fn tracking_and_retry_are_reported() {
     std::fs::write(&unit, text).unwrap();
     machine.fleetctl(&["start", "--no-block", unit.to_str().unwrap()]);
     let status = wait_for("the unit waits for its retry", || {
-        let status = told(&machine.fleetctl(&["status", UNIT]));
+        let status = output_text(&machine.fleetctl(&["status", UNIT]));
         status.contains("Retry: in 59min").then_some(status)
     });
     assert!(status.contains(&format!("Tracking: {tracking}\n")), "{status}\n{tracking}");

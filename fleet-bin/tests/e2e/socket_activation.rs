@@ -7,7 +7,7 @@ use std::process::{Command, Output};
 
 use rustix::net::{AddressFamily, SocketType, bind, socket};
 
-use crate::daemon::told;
+use crate::daemon::output_text;
 
 /// Passes the standard input of the shell as the first activated socket.
 const ACTIVATE: &str = "exec 3<&0 </dev/null; LISTEN_PID=$$ LISTEN_FDS=1 exec \"$0\" \"$@\"";
@@ -40,7 +40,7 @@ fn unsuitable_socket_is_refused() {
     ];
     for (socket, expected) in cases {
         let output = fleetd_with(socket);
-        assert_eq!(output.status.code(), Some(2), "{expected}: {}", told(&output));
-        assert!(told(&output).contains(expected), "{expected}: {}", told(&output));
+        assert_eq!(output.status.code(), Some(2), "{expected}: {}", output_text(&output));
+        assert!(output_text(&output).contains(expected), "{expected}: {}", output_text(&output));
     }
 }

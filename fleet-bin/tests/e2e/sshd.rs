@@ -11,7 +11,7 @@ use std::process::{Child, Command, Output, Stdio};
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 
-use crate::daemon::{Cluster, told, wait_for};
+use crate::daemon::{Cluster, output_text, wait_for};
 
 /// Runs root's sshd in mounts of its own, which leave the machine untouched: an empty `/run`, and a
 /// root account with a known shell and home.
@@ -73,7 +73,7 @@ impl Sshd {
     /// Runs `fleetctl`, and asserts its success.
     fn succeed(&self, cluster: &Cluster, args: &[&str]) -> String {
         let output = self.fleetctl(cluster, args);
-        assert!(output.status.success(), "{args:?}: {}\n{}", told(&output), self.log());
+        assert!(output.status.success(), "{args:?}: {}\n{}", output_text(&output), self.log());
         String::from_utf8(output.stdout).unwrap()
     }
 }
@@ -157,7 +157,7 @@ fn real_sshd_serves_tunnels_and_shells() {
     }
 
     let shell = sshd.fleetctl(&cluster, &["ssh", "--ssh-port", &port, "talker", "exit", "7"]);
-    assert_eq!(shell.status.code(), Some(7), "{}\n{}", told(&shell), sshd.log());
+    assert_eq!(shell.status.code(), Some(7), "{}\n{}", output_text(&shell), sshd.log());
     let unknown = format!("nobody@{host}");
     let refused = sshd.fleetctl(&cluster, &["--tunnel", &unknown, "list-units"]);
     let errors = String::from_utf8_lossy(&refused.stderr);

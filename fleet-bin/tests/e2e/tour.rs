@@ -4,7 +4,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
-use crate::daemon::told;
+use crate::daemon::output_text;
 
 const TOUR: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../examples/tour.sh");
 
@@ -18,7 +18,7 @@ fn tour(fleetctl: &Path, home: &Path) -> Output {
 fn tour_matches_the_documentation() {
     let home = tempfile::tempdir().unwrap();
     let output = tour(Path::new(env!("CARGO_BIN_EXE_fleetctl")), home.path());
-    assert!(output.status.success(), "{}", told(&output));
+    assert!(output.status.success(), "{}", output_text(&output));
     let shown = String::from_utf8_lossy(&output.stdout);
     assert!(shown.ends_with("all results are as documented\n"), "{shown}");
     // Without systemd, the tour omits sockets only.
@@ -40,7 +40,7 @@ fn tour_detects_deviations() {
     std::fs::write(&broken, script).unwrap();
     std::fs::set_permissions(&broken, std::fs::Permissions::from_mode(0o755)).unwrap();
     let output = tour(&broken, home.path());
-    assert_eq!(output.status.code(), Some(1), "{}", told(&output));
+    assert_eq!(output.status.code(), Some(1), "{}", output_text(&output));
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(said.contains("tour: app.service is on the first and the third"), "{said}");
 }

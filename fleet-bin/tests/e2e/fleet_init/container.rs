@@ -6,14 +6,14 @@ use std::process::{Command, Stdio};
 
 use rustix::process::{Pid, Signal, kill_process};
 
-use super::files::{start_of, start_through, succeed, wait_state};
+use super::files::{start_of, start_wrapped, succeed, wait_state};
 use super::{Init, children};
 use crate::daemon::{is_alive, wait_for};
 
-/// What makes a container of it that has nothing but process ids of its own.
-const THROUGH: &[&str] = &["unshare", "-fp", "--mount-proc", "--kill-child"];
+/// Runs fleet-init as process 1 of a PID namespace.
+const WRAPPER: &[&str] = &["unshare", "-fp", "--mount-proc", "--kill-child"];
 
-/// What is run once before the other may start, and then never again by itself.
+/// A service that depends on a oneshot unit, and another target.
 const ONCE: &str = "\
 unit: svc
 type: foreground-supervised
@@ -34,9 +34,9 @@ provides: other
 waits-for: svc
 ";
 
-/// The first process of the container: what unshare is sent it passes on to nobody.
-fn first(init: &Init) -> Pid {
-    wait_for("it has begun", || children(init.pid()).first().map(|it| it.0))
+/// Returns process 1 of the container. `unshare` does not forward signals to it.
+fn pid1(init: &Init) -> Pid {
+    wait_for("the container has started", || children(init.pid()).first().map(|it| it.0))
 }
 
 fn end(init: &Init) {
@@ -44,139 +44,139 @@ fn end(init: &Init) {
 }
 
 fn end_by(init: &Init, signal: Signal) {
-    let first = first(init);
-    kill_process(first, signal).unwrap();
-    wait_for("its socket is gone", || (!init.socket().exists()).then_some(()));
-    wait_for("the namespace is gone", || (!is_alive(first)).then_some(()));
+    let pid1 = pid1(init);
+    kill_process(pid1, signal).unwrap();
+    wait_for("the socket is removed", || (!init.socket().exists()).then_some(()));
+    wait_for("process 1 has exited", || (!is_alive(pid1)).then_some(()));
 }
 
 #[test]
 #[ignore = "needs unshare: run by scripts/test"]
-fn it_can_be_the_first_process_of_a_container() {
-    let init = Init::start_with(THROUGH, &["--fleet"]);
+fn fleet_init_runs_as_pid1_of_a_container() {
+    let init = Init::start_with(WRAPPER, &["--fleet"]);
     init.run("unit.service", "ExecStart=/bin/sleep infinity");
-    let (_, status) = init.ask(&["status", "-o", "json"]);
+    let (_, status) = init.client(&["status", "-o", "json"]);
     assert!(status.contains("\"active\": \"active\""), "{status}");
     end(&init);
 }
 
 #[test]
 #[ignore = "needs unshare: run by scripts/test"]
-fn units_of_files_are_told_and_end_in_order_in_a_container() {
-    let init = start_through(THROUGH);
+fn units_reload_and_stop_in_order_in_a_container() {
+    let init = start_wrapped(WRAPPER);
     wait_state(&init, "db", "running");
     wait_state(&init, "web", "running");
     wait_state(&init, "bad", "failed");
-    // A signal to read the files again reaches the one that runs the units.
+    // Process 1 forwards HUP to the supervisor.
     std::fs::write(init.home.path().join("units/init.conf"), "goal: extra\n").unwrap();
-    kill_process(first(&init), Signal::HUP).unwrap();
+    kill_process(pid1(&init), Signal::HUP).unwrap();
     wait_state(&init, "extra", "running");
     succeed(&init, &["set-target", "web"]);
     wait_state(&init, "web", "running");
     std::fs::remove_file(init.home.path().join("ended")).unwrap();
     end(&init);
     let ended = std::fs::read_to_string(init.home.path().join("ended")).unwrap();
-    assert_eq!(ended, "web\ndb\n", "dependents go first");
+    assert_eq!(ended, "web\ndb\n", "dependents must stop first");
 }
 
-/// Their parents have ended before them, so that nobody but the first process can wait for them.
+/// Their parents have exited, so only process 1 can reap them.
 #[test]
 #[ignore = "needs unshare: run by scripts/test"]
-fn orphans_in_a_container_do_not_stay_as_zombies() {
-    let init = Init::start_with(THROUGH, &["--fleet"]);
+fn orphans_in_a_container_are_reaped() {
+    let init = Init::start_with(WRAPPER, &["--fleet"]);
     let gate = init.home.path().join("gate");
     let orphan = format!("until [ -e {} ]; do sleep 0.01; done", gate.display());
     let orphans = format!("(setsid sh -c \"{orphan}\" &); ").repeat(3);
     init.run("unit.service", &format!("ExecStart=/bin/sh -c '{orphans}exec sleep infinity'"));
-    let first = first(&init);
-    // Beside them there is the one that runs the units.
+    let pid1 = pid1(&init);
+    // The fourth child is the supervisor.
     let alive = |found: &[(Pid, bool)]| found.iter().all(|(_, is_zombie)| !is_zombie);
-    wait_for("the orphans are its own", || {
-        let found = children(first);
+    wait_for("process 1 adopts the orphans", || {
+        let found = children(pid1);
         (found.len() == 4 && alive(&found)).then_some(())
     });
     std::fs::write(gate, "").unwrap();
-    wait_for("all orphans are reaped", || (children(first).len() == 1).then_some(()));
+    wait_for("all orphans are reaped", || (children(pid1).len() == 1).then_some(()));
     end(&init);
 }
 
 #[test]
-fn what_units_leave_behind_ends_with_the_init_that_adopts_it() {
+fn leftover_processes_end_with_the_subreaper() {
     let mut init = Init::start_with(&[], &["--fleet", "--reap"]);
-    let told = init.home.path().join("told");
+    let file = init.home.path().join("pid");
     let script =
-        format!("setsid sleep infinity & echo $$! >{}; exec sleep infinity", told.display());
+        format!("setsid sleep infinity & echo $$! >{}; exec sleep infinity", file.display());
     init.run("unit.service", &format!("KillMode=process\nExecStart=/bin/sh -c '{script}'"));
-    let left = wait_for("it tells of another process", || {
-        let text = std::fs::read_to_string(&told).ok()?;
+    let leftover = wait_for("the unit writes the PID of its child", || {
+        let text = std::fs::read_to_string(&file).ok()?;
         Pid::from_raw(text.strip_suffix('\n')?.parse().ok()?)
     });
-    let group = group_of(left);
+    let group = group_of(leftover);
     init.signal(Signal::TERM);
     assert!(init.wait().success());
-    assert!(!is_alive(left), "the stop of the unit leaves it, and the end does not");
+    assert!(!is_alive(leftover), "a process that the unit's stop leaves must end with fleet-init");
     let base = group.as_deref().and_then(Path::parent);
-    assert!(base.is_none_or(|base| !base.exists()), "nor its control group: {group:?}");
+    assert!(base.is_none_or(|base| !base.exists()), "control groups remain: {group:?}");
 }
 
-/// The control group of a unit's process, if units have any here.
+/// Returns the control group of a unit's process, if fleet-init can create any here.
 fn group_of(process: Pid) -> Option<PathBuf> {
     let text = std::fs::read_to_string(format!("/proc/{}/cgroup", process.as_raw_nonzero()));
-    let text = text.expect("it runs");
+    let text = text.expect("the process exists");
     let group = text.lines().find_map(|line| line.strip_prefix("0::/"))?;
-    // Beside groups of the first version they are in a directory of their own.
-    let mut places = ["/sys/fs/cgroup", "/sys/fs/cgroup/unified"].map(Path::new).into_iter();
-    let group = places.find_map(|place| Some(place.join(group)).filter(|found| found.exists()));
+    // With cgroup v1, the v2 hierarchy may be mounted in a subdirectory.
+    let mut roots = ["/sys/fs/cgroup", "/sys/fs/cgroup/unified"].map(Path::new).into_iter();
+    let group = roots.find_map(|root| Some(root.join(group)).filter(|found| found.exists()));
     group.filter(|group| group.to_string_lossy().contains("fleet-"))
 }
 
 #[test]
 #[ignore = "needs unshare: run by scripts/test"]
-fn each_signal_that_asks_for_the_end_reaches_the_units_of_a_container() {
+fn each_stop_signal_ends_a_container() {
     for signal in [Signal::QUIT, Signal::INT] {
-        let init = Init::start_with(THROUGH, &["--fleet"]);
+        let init = Init::start_with(WRAPPER, &["--fleet"]);
         init.run("unit.service", "ExecStart=/bin/sleep infinity");
         end_by(&init, signal);
     }
 }
 
-/// What it reads there of its processes would be about others, and it could not be ended.
+/// Its `/proc` would describe other processes.
 #[test]
 #[ignore = "needs unshare: run by scripts/test"]
-fn one_with_the_proc_of_another_namespace_refuses_and_says_what_to_do() {
+fn proc_of_another_namespace_is_refused() {
     let home = tempfile::tempdir().unwrap();
     let mut command = Command::new("unshare");
     command.args(["-fp", "--kill-child", env!("CARGO_BIN_EXE_fleet-init"), "run", "--fleet"]);
     command.arg("--socket").arg(home.path().join("s"));
     command.arg("--state-dir").arg(home.path().join("state"));
     let program = RefCell::new(command.stderr(Stdio::piped()).spawn().unwrap());
-    let ended = wait_for("it has ended, or listens", || {
+    let ended = wait_for("fleet-init has ended or listens", || {
         let ended = program.borrow_mut().try_wait().unwrap().map(Some);
         ended.or_else(|| home.path().join("s").exists().then_some(None))
     });
-    // One that listens is to be gone with the test.
+    // A listening fleet-init must end with the test.
     let mut program = program.into_inner();
     program.kill().unwrap();
     let output = program.wait_with_output().unwrap();
-    let told = String::from_utf8(output.stderr).unwrap();
-    assert_eq!(ended.and_then(|status| status.code()), Some(1), "{told}");
-    assert!(told.contains("mount -t proc proc /proc"), "{told}");
+    let printed = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(ended.and_then(|status| status.code()), Some(1), "{printed}");
+    assert!(printed.contains("mount -t proc proc /proc"), "{printed}");
 }
 
 #[test]
 #[ignore = "needs unshare: run by scripts/test"]
-fn a_container_that_was_killed_and_started_again_begins_with_nothing() {
-    let mut init = start_of(ONCE, "svc", THROUGH, &[]);
+fn killed_container_restarts_from_scratch() {
+    let mut init = start_of(ONCE, "svc", WRAPPER, &[]);
     wait_state(&init, "svc", "running");
     succeed(&init, &["set-target", "other"]);
     wait_state(&init, "other", "running");
-    kill_process(first(&init), Signal::KILL).unwrap();
+    kill_process(pid1(&init), Signal::KILL).unwrap();
     init.wait();
     init.start_again();
     wait_state(&init, "svc", "running");
     wait_state(&init, "setup", "exited");
     wait_state(&init, "other", "disabled");
     let setups = std::fs::read_to_string(init.home.path().join("setups")).unwrap();
-    assert_eq!(setups, "set up\nset up\n", "it is as after a boot");
+    assert_eq!(setups, "set up\nset up\n", "setup must run again, as after a boot");
     end(&init);
 }

@@ -1,4 +1,4 @@
-//! `fleet-init run DIR`: units of files, by their goal.
+//! `fleet-init run DIR`: units of files and their goal.
 
 use std::time::{Duration, SystemTime};
 
@@ -8,7 +8,7 @@ use serde_json::Value;
 use super::Init;
 use crate::daemon::{is_alive, wait_for};
 
-/// A goal with a service, what that needs, one that fails, and a unit that nobody needs.
+/// A goal, its services, a failing oneshot unit, and an unneeded unit.
 pub(super) const UNITS: &str = "\
 unit: all
 type: virtual
@@ -44,19 +44,19 @@ exec-start: /bin/sleep 100000
 ";
 
 pub(super) fn start() -> Init {
-    start_through(&[])
+    start_wrapped(&[])
 }
 
-/// The same, run by another program.
-pub(super) fn start_through(through: &'static [&'static str]) -> Init {
-    start_of(UNITS, "all", through, &[])
+/// Like [`start`], run by another command.
+pub(super) fn start_wrapped(wrapper: &'static [&'static str]) -> Init {
+    start_of(UNITS, "all", wrapper, &[])
 }
 
-/// A fleet-init that runs these units, whose HOME is its directory, with more arguments.
+/// Starts a fleet-init with these units and arguments. `HOME` in the units is its directory.
 pub(super) fn start_of(
     units: &str,
     goal: &str,
-    through: &'static [&'static str],
+    wrapper: &'static [&'static str],
     more: &[&str],
 ) -> Init {
     let home = tempfile::tempdir().unwrap();
@@ -66,22 +66,24 @@ pub(super) fn start_of(
     std::fs::write(folder.join("all.unit"), text).unwrap();
     std::fs::write(folder.join("init.conf"), format!("goal: {goal}\n")).unwrap();
     let folder = folder.display().to_string();
-    Init::start_in(home, through, &[&[folder.as_str()], more].concat())
+    Init::start_in(home, wrapper, &[&[folder.as_str()], more].concat())
 }
 
+/// Runs a client command that must succeed. Returns all its output.
 pub(super) fn succeed(init: &Init, args: &[&str]) -> String {
-    let (status, told) = init.ask(args);
-    assert!(status.success(), "{args:?}: {told}");
-    told
+    let (status, printed) = init.client(args);
+    assert!(status.success(), "{args:?}: {printed}");
+    printed
 }
 
+/// Returns the status of a unit.
 pub(super) fn unit(init: &Init, name: &str) -> Value {
     let output = init.output(&["status", "-o", "json"]);
     let all: Vec<Value> = serde_json::from_slice(&output.stdout).unwrap();
-    all.into_iter().find(|unit| unit["unit"] == name).expect("there is such a unit")
+    all.into_iter().find(|unit| unit["unit"] == name).expect("the unit is listed")
 }
 
-/// Waits until a unit is in a state, and returns its process, if it has one.
+/// Waits until a unit is in a state. Returns its main process, if there is one.
 pub(super) fn wait_state(init: &Init, name: &str, state: &str) -> Option<Pid> {
     let found = wait_for(&format!("{name} is {state}"), || {
         Some(unit(init, name)).filter(|unit| unit["state"] == state)
@@ -90,17 +92,17 @@ pub(super) fn wait_state(init: &Init, name: &str, state: &str) -> Option<Pid> {
 }
 
 #[test]
-fn a_goal_is_run_shown_and_changed() {
+fn goal_is_started_shown_and_changed() {
     let init = start();
     let db = wait_state(&init, "db", "running").unwrap();
     let web = wait_state(&init, "web", "running").unwrap();
     wait_state(&init, "bad", "failed");
     wait_state(&init, "all", "running");
     wait_state(&init, "extra", "disabled");
-    let told = succeed(&init, &["status"]);
+    let printed = succeed(&init, &["status"]);
     for shown in ["└─web (waits-for)", "  └─db (depends-on)", "retry in 59min", "degraded"]
     {
-        assert!(told.contains(shown), "{shown}: {told}");
+        assert!(printed.contains(shown), "{shown}: {printed}");
     }
     assert!(succeed(&init, &["logs", "db"]).contains("\ndb is up\n"));
     succeed(&init, &["reset-failed", "bad"]);
@@ -108,31 +110,33 @@ fn a_goal_is_run_shown_and_changed() {
     succeed(&init, &["set-target", "web", "--with", "extra"]);
     wait_state(&init, "extra", "running");
     wait_state(&init, "bad", "disabled");
-    assert!(is_alive(db) && is_alive(web), "what is needed still is not disturbed");
-    for wrong in [&["set-target", "nobody"][..], &["reset-failed", "nobody"], &["logs", "nobody"]] {
-        let (status, told) = init.ask(wrong);
-        assert_eq!(status.code(), Some(1), "{told}");
-        assert!(told.contains("nobody"), "{told}");
+    assert!(is_alive(db) && is_alive(web), "units that are still needed were disturbed");
+    for wrong in
+        [&["set-target", "unknown"][..], &["reset-failed", "unknown"], &["logs", "unknown"]]
+    {
+        let (status, printed) = init.client(wrong);
+        assert_eq!(status.code(), Some(1), "{printed}");
+        assert!(printed.contains("unknown"), "{printed}");
     }
     for wrong in [&["set-target", "extar"][..], &["reset-failed", "extar"], &["logs", "extar"]] {
-        let (status, told) = init.ask(wrong);
-        assert_eq!(status.code(), Some(1), "{told}");
-        assert!(told.contains("did you mean extra"), "{told}");
+        let (status, printed) = init.client(wrong);
+        assert_eq!(status.code(), Some(1), "{printed}");
+        assert!(printed.contains("did you mean extra"), "{printed}");
     }
-    assert_eq!(init.ask(&["set-target"]).0.code(), Some(2));
+    assert_eq!(init.client(&["set-target"]).0.code(), Some(2));
 }
 
 #[test]
-fn files_are_read_again_as_a_whole_or_not_at_all() {
+fn reload_is_all_or_nothing() {
     let init = start();
     let web = wait_state(&init, "web", "running").unwrap();
     let path = init.home.path().join("units/more.unit");
     std::fs::write(&path, "unit: more\ntype: virtual\nprovides: more\nwaits-for: nothing\n")
         .unwrap();
-    let (status, told) = init.ask(&["reload"]);
-    assert_eq!(status.code(), Some(1), "{told}");
-    assert!(told.contains("more.unit:4:") && told.contains("nothing"), "{told}");
-    assert!(!succeed(&init, &["status"]).contains("more"), "nothing has changed");
+    let (status, printed) = init.client(&["reload"]);
+    assert_eq!(status.code(), Some(1), "{printed}");
+    assert!(printed.contains("more.unit:4:") && printed.contains("nothing"), "{printed}");
+    assert!(!succeed(&init, &["status"]).contains("more"), "an invalid file was loaded");
 
     std::fs::write(&path, "unit: more\ntype: virtual\nprovides: more\nwaits-for: extra\n").unwrap();
     succeed(&init, &["reload"]);
@@ -140,35 +144,35 @@ fn files_are_read_again_as_a_whole_or_not_at_all() {
     std::fs::write(init.home.path().join("units/init.conf"), "goal: more\n").unwrap();
     init.signal(Signal::HUP);
     wait_state(&init, "more", "running");
-    wait_for("what is not needed any more ends", || (!is_alive(web)).then_some(()));
+    wait_for("the unneeded unit stops", || (!is_alive(web)).then_some(()));
 }
 
 #[test]
-fn one_that_has_no_place_to_listen_at_begins_nothing() {
+fn occupied_socket_prevents_any_start() {
     let init = start();
     wait_state(&init, "web", "running");
     let (units, state) = (init.home.path().join("units"), init.home.path().join("other"));
     let (units, state) = (units.display().to_string(), state.display().to_string());
-    let (status, told) = init.ask(&["run", &units, "--state-dir", &state]);
-    assert_eq!(status.code(), Some(1), "{told}");
-    assert!(told.contains("already listens at"), "{told}");
-    assert!(!std::path::Path::new(&state).exists(), "units were begun that nobody sees to");
+    let (status, printed) = init.client(&["run", &units, "--state-dir", &state]);
+    assert_eq!(status.code(), Some(1), "{printed}");
+    assert!(printed.contains("already listens at"), "{printed}");
+    assert!(!std::path::Path::new(&state).exists(), "units were started without a socket");
     succeed(&init, &["status"]);
 }
 
 #[test]
-fn files_without_a_goal_end_nothing() {
+fn reload_without_a_goal_stops_nothing() {
     let init = start();
     let web = wait_state(&init, "web", "running").unwrap();
     std::fs::write(init.home.path().join("units/init.conf"), "").unwrap();
-    let (status, told) = init.ask(&["reload"]);
-    assert_eq!(status.code(), Some(1), "{told}");
-    assert!(told.contains("there is no goal to run"), "{told}");
+    let (status, printed) = init.client(&["reload"]);
+    assert_eq!(status.code(), Some(1), "{printed}");
+    assert!(printed.contains("there is no goal to run"), "{printed}");
     assert_eq!(wait_state(&init, "web", "running"), Some(web));
 }
 
 #[test]
-fn units_of_files_outlive_a_kill_and_end_in_order() {
+fn units_survive_sigkill_and_stop_in_order() {
     let mut init = start();
     let db = wait_state(&init, "db", "running").unwrap();
     let web = wait_state(&init, "web", "running").unwrap();
@@ -184,11 +188,11 @@ fn units_of_files_outlive_a_kill_and_end_in_order() {
     assert!(!succeed(&init, &["logs", "db", "--since", "1h"]).contains("db is up"));
     assert_eq!(wait_state(&init, "web", "running"), Some(web));
     assert_eq!(wait_state(&init, "db", "running"), Some(db));
-    wait_state(&init, "bad", "disabled"); // the goal that was chosen holds
+    wait_state(&init, "bad", "disabled"); // set-target's choice was kept
 
     init.signal(Signal::TERM);
     assert!(init.wait().success());
     assert!(!is_alive(db) && !is_alive(web));
     let ended = std::fs::read_to_string(init.home.path().join("ended")).unwrap();
-    assert_eq!(ended, "web\ndb\n", "dependents go first");
+    assert_eq!(ended, "web\ndb\n", "dependents must stop first");
 }

@@ -1,4 +1,4 @@
-//! What programs read of `fleet-init`: the shape of each document that it prints.
+//! Structure of the JSON documents that `fleet-init` prints.
 
 use fleet_agent::ServiceManager as _;
 use fleet_core::Epoch;
@@ -8,16 +8,17 @@ use serde_json::{Value, json};
 
 use super::Init;
 use super::files::{start, succeed, wait_state};
-use crate::daemon::{told, wait_for};
+use crate::daemon::{output_text, wait_for};
 
+/// Returns the JSON document that a client command prints.
 fn document(init: &Init, args: &[&str]) -> Value {
     let output = init.output(&[args, &["-o", "json"]].concat());
-    assert!(output.status.success(), "{args:?}: {}", told(&output));
+    assert!(output.status.success(), "{args:?}: {}", output_text(&output));
     serde_json::from_slice(&output.stdout).unwrap()
 }
 
 #[test]
-fn what_is_changed_and_written_can_be_read_by_programs() {
+fn commands_print_json_results() {
     let init = start();
     wait_state(&init, "db", "running");
     wait_state(&init, "bad", "failed");
@@ -28,13 +29,13 @@ fn what_is_changed_and_written_can_be_read_by_programs() {
     wait_state(&init, "extra", "running");
     let lines = document(&init, &["logs", "db", "-n", "1"]);
     assert_eq!(lines, json!([{ "unit": "db", "line": "db is up" }]));
-    let (status, told) = init.ask(&["logs", "db", "-f", "-o", "json"]);
-    assert_eq!(status.code(), Some(2), "{told}");
-    assert!(told.contains("-o jsonl"), "{told}");
+    let (status, printed) = init.client(&["logs", "db", "-f", "-o", "json"]);
+    assert_eq!(status.code(), Some(2), "{printed}");
+    assert!(printed.contains("-o jsonl"), "{printed}");
 }
 
 #[test]
-fn a_graph_can_be_read_by_programs() {
+fn graph_prints_json() {
     let init = start();
     let units = init.home.path().join("units").display().to_string();
     let output = init.output(&["graph", &units, "--goal", "web", "-o", "json"]);
@@ -54,13 +55,13 @@ fn a_graph_can_be_read_by_programs() {
 }
 
 #[test]
-fn units_of_fleetd_are_shown_as_a_tree_with_reasons() {
+fn status_of_fleetd_units_is_a_tree_with_reasons() {
     let init = Init::start();
     let load = async |manager: &dyn fleet_agent::ServiceManager, unit: &str, text: &str| {
         let file = UnitFile::parse(text).unwrap();
         manager.load(&UnitName::parse(unit).unwrap(), &file, Epoch(1)).await.unwrap();
     };
-    init.order(async |manager| {
+    init.with_manager(async |manager| {
         load(&*manager, "db.service", "[Service]\nExecStart=/bin/sleep 100000\n").await;
         let web = "[Unit]\nWants=db.service cache.service\nAfter=db.service cache.service\n\
                    [Service]\nExecStart=/bin/sleep 100000\n";
@@ -71,8 +72,8 @@ fn units_of_fleetd_are_shown_as_a_tree_with_reasons() {
         load(&*manager, "at.timer", "[Timer]\nOnActiveSec=1h\nUnit=off.service\n").await;
         manager.start(&UnitName::parse("web.service").unwrap(), Generation(1)).await.unwrap();
     });
-    let told = wait_for("the cache waits for its next attempt", || {
-        Some(succeed(&init, &["status"])).filter(|told| told.contains("retry in 59min"))
+    let printed = wait_for("the cache waits for its retry", || {
+        Some(succeed(&init, &["status"])).filter(|printed| printed.contains("retry in 59min"))
     });
     for shown in [
         "web.service\t",
@@ -83,9 +84,12 @@ fn units_of_fleetd_are_shown_as_a_tree_with_reasons() {
         "without cache.service",
         "at.timer",
     ] {
-        assert!(told.contains(shown), "{shown}: {told}");
+        assert!(printed.contains(shown), "{shown}: {printed}");
     }
-    assert!(told.contains("processes are found") || told.contains("are not found"), "{told}");
+    assert!(
+        printed.contains("processes are tracked") || printed.contains("are not tracked"),
+        "{printed}"
+    );
     let all = document(&init, &["status"]);
     let all = all.as_array().unwrap();
     let cache = all.iter().find(|it| it["unit"] == "cache.service").unwrap();
@@ -93,5 +97,5 @@ fn units_of_fleetd_are_shown_as_a_tree_with_reasons() {
     assert!(cache["retryInMilliseconds"].as_u64().unwrap() > 3_000_000, "{cache:#}");
     assert!(cache["milliseconds"].is_u64(), "{cache:#}");
     let off = all.iter().find(|it| it["unit"] == "off.service").unwrap();
-    assert_eq!(off["milliseconds"], Value::Null, "it never ran: {off:#}");
+    assert_eq!(off["milliseconds"], Value::Null, "the unit never ran: {off:#}");
 }

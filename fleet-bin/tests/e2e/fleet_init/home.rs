@@ -1,5 +1,4 @@
-//! The example of the init's files, a home server, with programs that stand in for its own, as
-//! somebody runs it who has read its page.
+//! The home server of `examples/home`, with substitutes for its programs.
 
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
@@ -10,7 +9,7 @@ use crate::daemon::{is_alive, wait_for};
 
 const UNITS: &str = include_str!("../../../../examples/home/home.unit");
 
-/// The units of the example, of which each tells when its start begins.
+/// Starts the units of the example. Each appends its name to a file when it starts.
 fn start(goal: &str, ircd: &str) -> Init {
     let home = tempfile::tempdir().unwrap();
     let order = home.path().join("order").display().to_string();
@@ -27,7 +26,7 @@ fn start(goal: &str, ircd: &str) -> Init {
             let begins = format!("exec-start-pre: /bin/sh -c 'echo {name} >>{order}'");
             format!("{begins}\nexec-start: {}\nrestart: never", of(name))
         } else if name == "maddy" && line == "type: foreground-notified" {
-            // What says READY=1 takes a program that not every machine has.
+            // A READY=1 notification needs a program that not every machine has.
             "type: foreground-supervised".to_owned()
         } else {
             line.to_owned()
@@ -43,17 +42,17 @@ fn start(goal: &str, ircd: &str) -> Init {
 }
 
 fn running(init: &Init, name: &str) -> Pid {
-    wait_state(init, name, "running").expect("it has a process")
+    wait_state(init, name, "running").expect("the unit has a main process")
 }
 
 fn wait_degraded(init: &Init, name: &str, by: &[&str]) -> Value {
-    wait_for(&format!("{name} does without {by:?}"), || {
+    wait_for(&format!("{name} is degraded by {by:?}"), || {
         Some(unit(init, name)).filter(|unit| unit["degradedBy"] == serde_json::json!(by))
     })
 }
 
 #[test]
-fn the_home_server_starts_in_waves_and_goes_on_without_the_names_of_hosts() {
+fn home_server_starts_in_waves_and_survives_dns_loss() {
     let init = start("irc-bot", "/bin/sleep 100000");
     let bot = running(&init, "irc-bot");
     let order = std::fs::read_to_string(init.home.path().join("order")).unwrap();
@@ -70,7 +69,7 @@ fn the_home_server_starts_in_waves_and_goes_on_without_the_names_of_hosts() {
     wait_state(&init, "unbound", "failed");
     wait_state(&init, "network-online", "waiting");
     wait_degraded(&init, "maddy", &["network-online"]);
-    // The daemon that it waits for is degraded, too.
+    // Its dependency ircd is degraded, too.
     wait_degraded(&init, "irc-bot", &["ircd", "network-online"]);
     let shown = succeed(&init, &["status"]);
     assert!(shown.contains("running, degraded") && shown.contains("SIGKILL"), "{shown}");
@@ -82,7 +81,7 @@ fn the_home_server_starts_in_waves_and_goes_on_without_the_names_of_hosts() {
 }
 
 #[test]
-fn the_bot_of_the_home_server_starts_although_the_irc_daemon_fails() {
+fn bot_starts_although_the_irc_daemon_fails() {
     let init = start("irc-bot", "/bin/false");
     let bot = running(&init, "irc-bot");
     wait_state(&init, "inspircd", "failed");

@@ -1,4 +1,4 @@
-//! `fleet-init plan` beside one that runs: what it says is what then happens.
+//! `fleet-init plan` compared with a running fleet-init, and the actions that follow.
 
 use std::fs::File;
 use std::process::Command;
@@ -6,16 +6,16 @@ use std::process::Command;
 use serde_json::Value;
 
 use super::Init;
-use super::files::{start, start_through, succeed, wait_state};
+use super::files::{start, start_wrapped, succeed, wait_state};
 use crate::daemon::{is_alive, wait_for};
 
-/// Runs a program whose standard input never ends, and never has anything.
-const WITHOUT_END: &str = "it=$(mktemp -u) && mkfifo $it && exec <>$it && rm $it && exec \"$@\"";
+/// Script that runs a program with an empty standard input that never ends.
+const ENDLESS_STDIN: &str = "it=$(mktemp -u) && mkfifo $it && exec <>$it && rm $it && exec \"$@\"";
 
-/// What would be done, a line for each unit that is named, and why.
+/// Returns the planned actions with waves and reasons, one line per unit.
 fn planned(init: &Init, args: &[&str]) -> String {
     let output = init.output(&[args, &["-o", "json"]].concat());
-    assert!(output.status.success(), "{}", crate::daemon::told(&output));
+    assert!(output.status.success(), "{}", crate::daemon::output_text(&output));
     let rows: Vec<Value> = serde_json::from_slice(&output.stdout).unwrap();
     let line = |row: &Value| {
         let text = |key: &str| row[key].as_str().unwrap().to_owned();
@@ -32,17 +32,20 @@ fn edit(init: &Init, change: impl FnOnce(String) -> String) {
 }
 
 #[test]
-fn a_plan_of_its_own_files_says_what_a_reload_does() {
+fn plan_without_arguments_predicts_reload() {
     let init = start();
     let db = wait_state(&init, "db", "running").unwrap();
     let web = wait_state(&init, "web", "running").unwrap();
     wait_state(&init, "bad", "failed");
-    let told = succeed(&init, &["plan"]);
+    let printed = succeed(&init, &["plan"]);
     assert!(
-        told.contains("compared with the running units\nfor all: nothing would change"),
-        "{told}"
+        printed.contains("compared with the running units\nfor all: nothing would change"),
+        "{printed}"
     );
-    assert!(told.contains("failed: its main process ended with status 1; retry in"), "{told}");
+    assert!(
+        printed.contains("failed: its main process ended with status 1; retry in"),
+        "{printed}"
+    );
 
     edit(&init, |text| {
         let text = text.replace("waits-for: web, bad", "waits-for: web, extra");
@@ -53,30 +56,30 @@ fn a_plan_of_its_own_files_says_what_a_reload_does() {
     start extra null 1: needed by all (waits-for)
     restart web 1 4: its dependency db is no longer active
     restart db 2 3: its definition has changed (exec-start)
-    stay all null null: it is the goal; what is new is taken as it runs (waits-for)
+    stay all null null: it is the goal; applies without a restart: waits-for
     ");
-    assert!(is_alive(db) && is_alive(web), "it is no more than said");
+    assert!(is_alive(db) && is_alive(web), "plan disturbed a unit");
     wait_state(&init, "extra", "disabled");
 
     succeed(&init, &["reload"]);
-    wait_for("they are started anew", || (!is_alive(db) && !is_alive(web)).then_some(()));
+    wait_for("both units restart", || (!is_alive(db) && !is_alive(web)).then_some(()));
     wait_state(&init, "extra", "running");
     wait_state(&init, "web", "running");
     wait_state(&init, "bad", "disabled");
-    let told = succeed(&init, &["plan"]);
-    assert!(told.contains("nothing would change"), "{told}");
+    let printed = succeed(&init, &["plan"]);
+    assert!(printed.contains("nothing would change"), "{printed}");
 }
 
 #[test]
-fn a_plan_for_a_goal_says_what_set_target_does() {
+fn plan_for_a_goal_predicts_set_target() {
     let init = start();
     let db = wait_state(&init, "db", "running").unwrap();
     wait_state(&init, "web", "running").unwrap();
     wait_state(&init, "all", "running");
-    // The files are not read again by set-target, so what is in them now is not looked at.
+    // `set-target` does not read the files again, so this edit has no effect.
     edit(&init, |text| text.replace("sleep", "no-such-program"));
-    let told = planned(&init, &["plan", "--goal", "extra", "--with", "sql"]);
-    insta::assert_snapshot!(told, @"
+    let printed = planned(&init, &["plan", "--goal", "extra", "--with", "sql"]);
+    insta::assert_snapshot!(printed, @"
     stop all 1 null: nothing needs it
     start extra null 1: it is the goal
     stop web 2 null: nothing needs it
@@ -86,13 +89,13 @@ fn a_plan_for_a_goal_says_what_set_target_does() {
     wait_state(&init, "extra", "running");
     wait_state(&init, "web", "disabled");
     assert!(is_alive(db));
-    let (status, told) = init.ask(&["plan", "--goal", "nobody"]);
-    assert_eq!(status.code(), Some(1), "{told}");
-    assert!(told.contains("no unit provides the goal nobody"), "{told}");
+    let (status, printed) = init.client(&["plan", "--goal", "unknown"]);
+    assert_eq!(status.code(), Some(1), "{printed}");
+    assert!(printed.contains("no unit provides the goal unknown"), "{printed}");
 }
 
 #[test]
-fn a_plan_of_other_files_says_what_they_would_make_of_what_runs() {
+fn plan_of_other_files_compares_with_running_units() {
     let init = start();
     wait_state(&init, "web", "running").unwrap();
     wait_state(&init, "all", "running");
@@ -108,20 +111,20 @@ fn a_plan_of_other_files_says_what_they_would_make_of_what_runs() {
     stop web 2 null: it is no longer in a file
     stop db 3 null: it is no longer in a file
     ");
-    let told = planned(&init, &["plan", &other, "--goal", "old", "--from-nothing"]);
-    insta::assert_snapshot!(told, @"start old null 1: it is the goal");
-    let (status, told) = init.ask(&["plan", &other]);
-    assert_eq!(status.code(), Some(1), "{told}");
-    assert!(told.contains("there is no goal to run"), "{told}");
+    let printed = planned(&init, &["plan", &other, "--goal", "old", "--from-nothing"]);
+    insta::assert_snapshot!(printed, @"start old null 1: it is the goal");
+    let (status, printed) = init.client(&["plan", &other]);
+    assert_eq!(status.code(), Some(1), "{printed}");
+    assert!(printed.contains("there is no goal to run"), "{printed}");
     std::fs::write(init.home.path().join("units/more.unit"), "unit: x\ntype: y\n").unwrap();
-    let (status, told) = init.ask(&["plan"]);
-    assert_eq!(status.code(), Some(1), "{told}");
-    assert!(told.contains("more.unit:2:7"), "{told}");
+    let (status, printed) = init.client(&["plan"]);
+    assert_eq!(status.code(), Some(1), "{printed}");
+    assert!(printed.contains("more.unit:2:7"), "{printed}");
 }
 
 // Holds: X-1
 #[test]
-fn a_plan_of_other_files_is_for_the_goal_that_it_was_started_for() {
+fn plan_of_other_files_uses_the_goal_of_the_start() {
     let home = tempfile::tempdir().unwrap();
     let files = ["now", "then"].map(|name| home.path().join(format!("{name}.unit")));
     let text = "unit: a\ntype: virtual\nprovides: a\n";
@@ -130,30 +133,30 @@ fn a_plan_of_other_files_is_for_the_goal_that_it_was_started_for() {
     let [now, then] = files.map(|file| file.display().to_string());
     let init = Init::start_in(home, &[], &[&now, "--goal", "a"]);
     wait_state(&init, "a", "running");
-    let told = planned(&init, &["plan", &then]);
-    insta::assert_snapshot!(told, @"stay a null null: it is the goal");
-    let told = planned(&init, &["plan", &then, "--goal", "b"]);
-    insta::assert_snapshot!(told, @"
+    let printed = planned(&init, &["plan", &then]);
+    insta::assert_snapshot!(printed, @"stay a null null: it is the goal");
+    let printed = planned(&init, &["plan", &then, "--goal", "b"]);
+    insta::assert_snapshot!(printed, @"
     stop a 1 null: nothing needs it
     start b null 1: it is the goal
     ");
 }
 
 #[test]
-fn one_that_runs_for_fleetd_has_no_goal_to_plan_for() {
+fn plan_without_files_is_refused_for_fleetd_units() {
     let init = Init::start();
     let file = init.home.path().join("a.unit");
     std::fs::write(&file, "unit: a\ntype: virtual\nprovides: a\n").unwrap();
-    let told = succeed(&init, &["plan", &file.display().to_string(), "--goal", "a"]);
-    assert!(told.contains("planned from nothing: the fleet-init at"), "{told}");
-    let (status, told) = init.ask(&["plan"]);
-    assert_eq!(status.code(), Some(1), "{told}");
-    assert!(told.contains("runs the units of fleetd"), "{told}");
+    let printed = succeed(&init, &["plan", &file.display().to_string(), "--goal", "a"]);
+    assert!(printed.contains("planned from nothing: the fleet-init at"), "{printed}");
+    let (status, printed) = init.client(&["plan"]);
+    assert_eq!(status.code(), Some(1), "{printed}");
+    assert!(printed.contains("runs the units of fleetd"), "{printed}");
 }
 
 #[test]
-fn what_the_client_alone_can_read_is_planned_and_holds_nobody_up() {
-    let init = start_through(&["sh", "-c", WITHOUT_END, "sh"]);
+fn plan_reads_stdin_in_the_client() {
+    let init = start_wrapped(&["sh", "-c", ENDLESS_STDIN, "sh"]);
     wait_state(&init, "web", "running").unwrap();
     let path = init.home.path().join("given");
     std::fs::write(&path, "unit: given\ntype: virtual\nprovides: given\n").unwrap();
@@ -162,12 +165,12 @@ fn what_the_client_alone_can_read_is_planned_and_holds_nobody_up() {
         command.args(["plan", "/dev/stdin", "--goal", "given"]);
         command.env("FLEET_INIT_SOCKET", init.socket()).stdin(File::open(&path).unwrap());
         let output = command.output().unwrap();
-        let told = crate::daemon::told(&output);
+        let printed = crate::daemon::output_text(&output);
         assert!(
-            output.status.success() && told.contains("compared with the running units"),
-            "{told}"
+            output.status.success() && printed.contains("compared with the running units"),
+            "{printed}"
         );
-        assert!(String::from_utf8(output.stdout).unwrap().contains("given"), "{told}");
+        assert!(String::from_utf8(output.stdout).unwrap().contains("given"), "{printed}");
     }
     wait_state(&init, "web", "running").unwrap();
 }

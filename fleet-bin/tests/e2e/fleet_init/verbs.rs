@@ -1,4 +1,4 @@
-//! What is asked of one that runs units of files, and the words for what it does not do.
+//! Client commands for a fleet-init that runs units of files, and their refusals.
 
 use rustix::process::Signal;
 use serde_json::{Value, json};
@@ -7,7 +7,7 @@ use super::Init;
 use super::files::{start, start_of, succeed, wait_state};
 use crate::daemon::{is_alive, wait_for};
 
-/// A unit that reads its configuration again, one that does not, and one that is stubborn.
+/// A unit with a reload command, one without, and one that ignores TERM.
 const UNITS: &str = "\
 unit: all
 type: virtual
@@ -38,24 +38,24 @@ fn read(init: &Init, file: &str) -> String {
 }
 
 #[test]
-fn a_unit_of_files_is_reloaded_and_started_anew() {
+fn unit_is_reloaded_and_restarted() {
     let mut init = start_of(UNITS, "all", &[], &["--stop-limit", "100ms"]);
     let web = wait_state(&init, "web", "running").unwrap();
     wait_state(&init, "plain", "running");
     let output = init.output(&["reload", "pages", "-o", "json"]);
-    let told: Value = serde_json::from_slice(&output.stdout).unwrap();
-    assert_eq!(told, json!([{ "unit": "pages", "reloads": true }]));
-    wait_for("it has reloaded", || (read(&init, "reloads") == "again\n").then_some(()));
-    assert_eq!(wait_state(&init, "web", "running"), Some(web), "it runs on");
+    let printed: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(printed, json!([{ "unit": "pages", "reloads": true }]));
+    wait_for("the unit has reloaded", || (read(&init, "reloads") == "again\n").then_some(()));
+    assert_eq!(wait_state(&init, "web", "running"), Some(web), "the unit was restarted");
     for (wrong, why) in [("plain", "has no reload command"), ("wbe", "did you mean web?")] {
-        let (status, told) = init.ask(&["reload", wrong]);
-        assert!(status.code() == Some(1) && told.contains(why), "{wrong}: {told}");
+        let (status, printed) = init.client(&["reload", wrong]);
+        assert!(status.code() == Some(1) && printed.contains(why), "{wrong}: {printed}");
     }
 
     let output = init.output(&["restart", "web", "-o", "json"]);
-    let told: Value = serde_json::from_slice(&output.stdout).unwrap();
-    assert_eq!(told, json!([{ "unit": "web", "restarted": true }]));
-    wait_for("it is started anew", || (!is_alive(web)).then_some(()));
+    let printed: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(printed, json!([{ "unit": "web", "restarted": true }]));
+    wait_for("the unit restarts", || (!is_alive(web)).then_some(()));
     wait_state(&init, "web", "running");
     succeed(&init, &["set-target", "plain"]);
     wait_state(&init, "web", "disabled");
@@ -65,14 +65,16 @@ fn a_unit_of_files_is_reloaded_and_started_anew() {
 }
 
 #[test]
-fn the_end_says_which_units_it_waits_for_and_kills() {
+fn shutdown_logs_units_it_waits_for_and_kills() {
     let mut init = start_of(UNITS, "all", &[], &[]);
     wait_state(&init, "stubborn", "running");
-    // Only then does it not mind the signal.
-    wait_for("it has begun", || init.ask(&["logs", "stubborn"]).1.contains("begun").then_some(()));
+    // From then on it ignores TERM.
+    wait_for("the unit has started", || {
+        init.client(&["logs", "stubborn"]).1.contains("begun").then_some(())
+    });
     init.signal(Signal::TERM);
     let waits = "waiting for units to stop units=\"stubborn\"";
-    wait_for("it says what it waits for", || read(&init, "log").contains(waits).then_some(()));
+    wait_for("the log names the unit", || read(&init, "log").contains(waits).then_some(()));
     init.signal(Signal::TERM);
     assert!(init.wait().success());
     let log = read(&init, "log");
@@ -81,36 +83,37 @@ fn the_end_says_which_units_it_waits_for_and_kills() {
 }
 
 #[test]
-fn a_log_is_found_by_a_target_and_a_virtual_unit_has_none() {
+fn logs_accept_targets_and_refuse_virtual_units() {
     let init = start();
-    wait_for("it has begun", || {
-        let (status, told) = init.ask(&["logs", "sql"]);
-        (status.success() && told.contains("db is up")).then_some(())
+    wait_for("the unit has written its line", || {
+        let (status, printed) = init.client(&["logs", "sql"]);
+        (status.success() && printed.contains("db is up")).then_some(())
     });
-    let (status, told) = init.ask(&["logs", "all"]);
-    assert_eq!(status.code(), Some(1), "{told}");
-    assert!(told.contains("all is virtual") && !told.contains("did you mean"), "{told}");
+    let (status, printed) = init.client(&["logs", "all"]);
+    assert_eq!(status.code(), Some(1), "{printed}");
+    assert!(printed.contains("all is virtual") && !printed.contains("did you mean"), "{printed}");
 }
 
 #[test]
-fn a_missing_extra_target_is_not_called_the_goal() {
+fn missing_extra_target_is_reported_as_such() {
     let init = start();
     for verb in [&["set-target", "web"][..], &["plan", "--goal", "web"]] {
-        let (status, told) = init.ask(&[verb, &["--with", "extar"]].concat());
-        assert_eq!(status.code(), Some(1), "{told}");
-        assert!(told.contains("no unit provides the extra target extar"), "{told}");
-        assert!(told.contains("did you mean extra?"), "{told}");
+        let (status, printed) = init.client(&[verb, &["--with", "extar"]].concat());
+        assert_eq!(status.code(), Some(1), "{printed}");
+        assert!(printed.contains("no unit provides the extra target extar"), "{printed}");
+        assert!(printed.contains("did you mean extra?"), "{printed}");
     }
 }
 
 #[test]
-fn who_has_the_place_already_is_named() {
+fn occupied_paths_name_the_owning_process() {
     let init = start();
     let path = |name: &str| init.home.path().join(name).display().to_string();
     let (units, state, other) = (path("units"), path("state"), path("other"));
     let ours = format!("process {} ", init.pid().as_raw_nonzero());
-    let (_, told) = init.ask(&["run", &units, "--state-dir", &other]);
-    assert!(told.contains(&format!("{ours}listens at")), "{told}");
-    let (_, told) = init.ask(&["run", &units, "--state-dir", &state, "--socket", &path("s2")]);
-    assert!(told.contains(&format!("{ours}runs units from there")), "{told}");
+    let (_, printed) = init.client(&["run", &units, "--state-dir", &other]);
+    assert!(printed.contains(&format!("{ours}already listens at")), "{printed}");
+    let (_, printed) =
+        init.client(&["run", &units, "--state-dir", &state, "--socket", &path("s2")]);
+    assert!(printed.contains(&format!("{ours}already runs units from there")), "{printed}");
 }

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use super::{report, units};
-use crate::daemon::{main_pid, told, wait_for};
+use crate::daemon::{main_pid, output_text, wait_for};
 use crate::run::Machine;
 
 /// An etcd that also has the keyspace of version 2. It ends with the test.
@@ -103,18 +103,18 @@ fn etcd_takes_a_cluster_over_and_gives_it_back_and_no_unit_notices() {
 
     choose_store(&machine, Some(&etcd));
     let imported = machine.import(&[&embedded, "--config", &machine.config()]);
-    assert_eq!(report(&imported)["kept"], 1, "{}", told(&imported));
+    assert_eq!(report(&imported)["kept"], 1, "{}", output_text(&imported));
     machine.start();
     machine.wait_undisturbed(pid);
     let beside = machine.import(&[&embedded, "--config", &machine.config()]);
-    assert_eq!(report(&beside)["same"], 1, "{}", told(&beside));
+    assert_eq!(report(&beside)["same"], 1, "{}", output_text(&beside));
     let back = machine.export("etcd", &["--config", &machine.config()]);
     assert_eq!(units(&back), units(&embedded));
     machine.end();
 
     choose_store(&machine, None);
     let imported = machine.import(&[&back, "--config", &machine.config()]);
-    assert_eq!(report(&imported)["kept"], 1, "{}", told(&imported));
+    assert_eq!(report(&imported)["kept"], 1, "{}", output_text(&imported));
     machine.start();
     machine.wait_undisturbed(pid);
 }

@@ -1,4 +1,4 @@
-//! What a unit writes on one machine is read by way of another.
+//! Journals that are read through another machine's daemon.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -7,19 +7,19 @@ use std::time::{Duration, SystemTime};
 use fleet_http::{Client, JournalOptions};
 use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair, KeyUsagePurpose};
 
-use crate::cluster::{Cluster, MACHINES, tell};
-use crate::look::{DEADLINE, wait_for};
+use crate::cluster::{Cluster, MACHINES, print_line};
+use crate::observe::{DEADLINE, wait_for};
 
-/// How many lines are waited for.
+/// Number of lines to measure.
 const LINES: usize = 30;
 
-/// Writes the moment of each line, in nanoseconds, and now and then a line.
+/// Writes a line every 0.7 s: its timestamp in nanoseconds.
 const TALKER: &str = "[Service]\nExecStart=/bin/sh -c 'while :; do date +%%s%%N; sleep 0.7; done'\n\
      [X-Fleet]\nMachineMetadata=name=m2\n";
 
-/// Has daemons listen to others by TLS, which know them by a token.
+/// Script that makes a daemon listen with TLS and authenticate others by a token.
 const OPEN: &str = "
-cat /srv/share/doors.conf /srv/share/$(hostname).conf >/etc/fleet/fleet.conf
+cat /srv/share/tls.conf /srv/share/$(hostname).conf >/etc/fleet/fleet.conf
 echo 'ListenStream=0.0.0.0:4285' >>/etc/systemd/system/fleet.socket.d/share.conf
 systemctl stop fleet.socket fleet.service
 systemctl daemon-reload
@@ -27,46 +27,51 @@ systemctl start fleet.socket fleet.service";
 
 #[tokio::test]
 #[ignore = "boots machines: run by scripts/test"]
-async fn a_line_of_another_machine_is_shown_as_it_comes() {
+async fn journal_of_another_machine_is_followed_live() {
     let cluster = Cluster::boot("30s");
-    make_doors(&cluster);
+    write_tls_config(&cluster);
     for machine in MACHINES {
         cluster.kit.exec(machine, OPEN);
     }
     cluster.wait_present(&MACHINES);
     cluster.start("talker.service", TALKER);
-    wait_for("the first machine has the lines of the second", || {
-        let told = cluster.fleetctl(&["journal", "-n", "1", "talker.service"]);
-        (told.status.success() && !told.stdout.is_empty()).then_some(())
+    wait_for("the first machine returns lines of the second", || {
+        let printed = cluster.fleetctl(&["journal", "-n", "1", "talker.service"]);
+        (printed.status.success() && !printed.stdout.is_empty()).then_some(())
     });
     let mut late = follow(&cluster).await;
     late.sort_unstable();
     let (median, longest) = (late[late.len() / 2], late[late.len() - 1]);
-    tell(&format!(
-        "figure: a line of a real journal, by way of another machine: median {median:.1?}, \
-         longest {longest:.1?} of {LINES} (at most 100 ms are wanted)"
+    print_line(&format!(
+        "figure: delay of a journal line through another machine: median {median:.1?}, \
+         longest {longest:.1?} of {LINES} lines (target: at most 100 ms)"
     ));
 }
 
-/// How long after it was written each line came.
+/// Follows the journal. Returns the delay of each line.
 async fn follow(cluster: &Cluster) -> Vec<Duration> {
     let socket = format!("unix://{}", cluster.kit.share("m1.sock").display());
     let client = Client::new(&socket.parse().expect("the endpoint is a URL"));
     let options = JournalOptions { lines: Some(0), follow: true, ..JournalOptions::default() };
-    let unit = "talker.service".parse().expect("it is a name");
-    let mut journal = client.journal(&unit, &options).await.expect("it has a journal");
+    let unit = "talker.service".parse().expect("the name is valid");
+    let mut journal = client.journal(&unit, &options).await.expect("the journal can be opened");
     let mut late = Vec::new();
     for _ in 0..LINES {
         let line = tokio::time::timeout(DEADLINE, journal.next_line()).await;
-        let line = line.expect("a line comes").expect("it can be read").expect("there are more");
-        let now = SystemTime::UNIX_EPOCH.elapsed().expect("it is long past");
-        late.push(now.saturating_sub(Duration::from_nanos(line.parse().expect("a moment"))));
+        let line =
+            line.expect("a line in time").expect("a readable journal").expect("a further line");
+        let now = SystemTime::UNIX_EPOCH.elapsed().expect("the clock is after 1970");
+        late.push(
+            now.saturating_sub(Duration::from_nanos(
+                line.parse().expect("the line is a timestamp"),
+            )),
+        );
     }
     late
 }
 
-/// Writes a certificate for all machines, a token, and the keys that name them.
-fn make_doors(cluster: &Cluster) {
+/// Writes a certificate for all machines, a token, and the configuration that names these files.
+fn write_tls_config(cluster: &Cluster) {
     let mut params = CertificateParams::new(Vec::new()).unwrap();
     params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
     params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::DigitalSignature];
@@ -88,5 +93,5 @@ fn make_doors(cluster: &Cluster) {
         fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
         config += &format!("{key} = \"/srv/share/{key}\"\n");
     }
-    fs::write(cluster.kit.share("doors.conf"), config).unwrap();
+    fs::write(cluster.kit.share("tls.conf"), config).unwrap();
 }

@@ -1,19 +1,19 @@
-//! Machines crash, are cut off, and come back.
+//! Crashes, partitions and returns of machines.
 
 use std::collections::BTreeSet;
 
 use crate::cluster::{Cluster, MACHINES, SLEEP, STORE};
-use crate::look::wait_for;
+use crate::observe::wait_for;
 
-/// How long a silent machine counts as present in these stories.
+/// Lifetime of presence leases in these scenarios.
 const TTL: &str = "5s";
 
-/// The names of `count` instances of a template.
+/// Returns the names of `count` instances of a template.
 fn instances(template: &str, count: usize) -> Vec<String> {
     (0..count).map(|number| format!("{template}@{number}.service")).collect()
 }
 
-/// Writes a template, and starts instances of it.
+/// Writes a template and starts `count` instances of it.
 fn start_instances(cluster: &Cluster, template: &str, text: &str, count: usize) -> Vec<String> {
     cluster.write(&format!("{template}@.service"), text);
     let names = instances(template, count);
@@ -22,9 +22,9 @@ fn start_instances(cluster: &Cluster, template: &str, text: &str, count: usize) 
     names
 }
 
-/// Waits until each unit is active on one machine, and on none that is not among these.
+/// Waits until each unit is active on exactly one of these machines.
 fn wait_spread(cluster: &Cluster, names: &[String], machines: &[&str]) {
-    wait_for(&format!("all are active on {machines:?}"), || {
+    wait_for(&format!("all units are active on {machines:?}"), || {
         let rows = cluster.listed("list-units");
         let good = names.iter().all(|name| {
             let mut of = rows.iter().filter(|row| row["unit"] == **name);
@@ -39,7 +39,7 @@ fn wait_spread(cluster: &Cluster, names: &[String], machines: &[&str]) {
 
 #[test]
 #[ignore = "boots machines: run by scripts/test"]
-fn a_machine_that_crashes_is_replaced_and_taken_in_again() {
+fn crashed_machine_loses_its_units_and_rejoins() {
     let cluster = Cluster::boot(TTL);
     let moving = start_instances(&cluster, "moving", SLEEP, 9);
     cluster.start("global.service", &format!("{SLEEP}[X-Fleet]\nGlobal=true\n"));
@@ -55,7 +55,7 @@ fn a_machine_that_crashes_is_replaced_and_taken_in_again() {
     for machine in ["m1", "m3"] {
         let after = cluster.runs_on(machine, "moving@*");
         for ((_, unit), run) in before.iter().filter(|((on, _), _)| *on == machine) {
-            assert_eq!(after.get(unit), Some(run), "who was elsewhere is not disturbed");
+            assert_eq!(after.get(unit), Some(run), "a unit of another machine was disturbed");
         }
     }
 
@@ -64,7 +64,7 @@ fn a_machine_that_crashes_is_replaced_and_taken_in_again() {
     cluster.wait_exactly("global.service", &MACHINES);
     cluster.wait_exactly("bound.service", &["m2"]);
     let back = cluster.runs_on("m2", "moving@*");
-    assert!(back.values().all(|run| run.active != "active"), "who has moved stays: {back:?}");
+    assert!(back.values().all(|run| run.active != "active"), "a moved unit must stay: {back:?}");
     let new = format!("{SLEEP}[X-Fleet]\nMachineMetadata=name=m2\n");
     cluster.start("new.service", &new);
     cluster.wait_exactly("new.service", &["m2"]);
@@ -72,14 +72,14 @@ fn a_machine_that_crashes_is_replaced_and_taken_in_again() {
 
 #[test]
 #[ignore = "boots machines: run by scripts/test"]
-fn a_cluster_that_loses_its_power_runs_what_it_ran() {
+fn cluster_runs_the_same_units_after_power_loss() {
     let cluster = Cluster::boot(TTL);
     let names = start_instances(&cluster, "steady", SLEEP, 6);
     for machine in MACHINES.into_iter().chain([STORE]) {
         cluster.kit.run(&["crash", machine]);
     }
-    // The store comes last. Machines may find each other missing, but no unit is lost, and none
-    // runs twice.
+    // The store boots last. Machines may consider each other lost, but every unit must run exactly
+    // once.
     std::thread::scope(|scope| {
         for machine in MACHINES {
             let kit = &cluster.kit;
@@ -90,7 +90,7 @@ fn a_cluster_that_loses_its_power_runs_what_it_ran() {
     cluster.kit.exec(STORE, "systemctl start etcd.service");
     cluster.wait_present(&MACHINES);
     wait_spread(&cluster, &names, &MACHINES);
-    wait_for("each runs once", || {
+    wait_for("each unit runs once", || {
         let mut runs = cluster.runs("steady@*");
         runs.retain(|_, run| run.active == "active");
         let units: BTreeSet<_> = runs.keys().map(|(_, unit)| unit).collect();
@@ -98,16 +98,16 @@ fn a_cluster_that_loses_its_power_runs_what_it_ran() {
     });
 }
 
-/// A unit that writes down where it begins and ends.
+/// Returns a unit that records the machine of each start and stop.
 fn noting(rules: &str) -> String {
-    let write = |word| format!("/bin/sh -c 'echo {word} %H >>/srv/share/seen/%p'");
+    let write = |word| format!("/bin/sh -c 'echo {word} %H >>/srv/share/results/%p'");
     let (begin, end) = (write("begin"), write("end"));
     format!("{SLEEP}TimeoutStopSec=1\nExecStartPre={begin}\nExecStopPost={end}\n[X-Fleet]\n{rules}")
 }
 
 #[test]
 #[ignore = "boots machines: run by scripts/test"]
-fn a_machine_is_cut_off_and_healed() {
+fn partitioned_machine_follows_on_partition_and_rejoins() {
     let cluster = Cluster::boot(TTL);
     let (first, second) = (cluster.id("m1"), cluster.id("m3"));
     cluster.succeed(&["machine", "cordon", first]);
@@ -120,26 +120,26 @@ fn a_machine_is_cut_off_and_healed() {
     let before = cluster.runs_on("m2", "*e*.service");
 
     cluster.kit.run(&["cut", "m2"]);
-    wait_for("what must not run twice ends on the machine that is cut off", || {
+    wait_for("the OnPartition=stop unit ends on the isolated machine", || {
         (cluster.show("m2", "stop.service", "ActiveState") == "inactive").then_some(())
     });
     cluster.wait_present(&["m1", "m3"]);
-    let kept = wait_for("who may run twice runs elsewhere", || {
+    let kept = wait_for("the OnPartition=keep unit also runs elsewhere", || {
         cluster.active_on("keep.service").first().copied().filter(|machine| *machine != "m2")
     });
     assert_eq!(cluster.runs_on("m2", "keep.service")["keep.service"], before["keep.service"]);
-    let stopped = wait_for("who must not runs elsewhere, now that it has ended", || {
+    let stopped = wait_for("the OnPartition=stop unit runs elsewhere", || {
         cluster.active_on("stop.service").first().copied().filter(|machine| *machine != "m2")
     });
-    let story = format!("begin m2\nend m2\nbegin {stopped}\n");
-    assert_eq!(cluster.seen("stop"), story);
+    let expected = format!("begin m2\nend m2\nbegin {stopped}\n");
+    assert_eq!(cluster.result_file("stop"), expected);
 
     cluster.kit.run(&["heal", "m2"]);
     cluster.wait_present(&MACHINES);
     cluster.wait_exactly("keep.service", &[kept]);
     cluster.wait_exactly("stop.service", &[stopped]);
     cluster.wait_exactly("bound.service", &["m2"]);
-    assert_eq!(cluster.seen("keep"), format!("begin m2\nbegin {kept}\nend m2\n"));
-    assert_eq!(cluster.seen("stop"), story, "it did not run twice");
-    assert_eq!(cluster.seen("bound"), "begin m2\n", "whose machine it is was not disturbed");
+    assert_eq!(cluster.result_file("keep"), format!("begin m2\nbegin {kept}\nend m2\n"));
+    assert_eq!(cluster.result_file("stop"), expected, "the unit ran twice");
+    assert_eq!(cluster.result_file("bound"), "begin m2\n", "the bound unit was disturbed");
 }

@@ -1,29 +1,29 @@
-//! Units of the types that few people use, those that a machine cannot run among them.
+//! Rarely used unit types, including types that a machine cannot run.
 
 use crate::cluster::Cluster;
-use crate::look::wait_for;
+use crate::observe::wait_for;
 
-/// systemd runs these anywhere.
+/// Units that systemd can run on any machine.
 const RUN: [(&str, &str); 2] = [
     ("srv-mounted.mount", "[Mount]\nWhat=tmpfs\nType=tmpfs\nWhere=/srv/mounted\n"),
     ("own.slice", "[Slice]\nTasksMax=100\n"),
 ];
 
-/// A systemd that takes its machine for a container knows no swaps, whatever its kernel has; and
-/// nobody can start a device.
+/// Units that cannot run. systemd does not support swap units in a container, and a device unit
+/// cannot be started.
 const CANNOT_RUN: [(&str, &str); 2] = [
     ("srv-none.swap", "[Swap]\nWhat=/srv/none\n"),
-    ("dev-none.device", "[Unit]\nDescription=it never comes\n"),
+    ("dev-none.device", "[Unit]\nDescription=absent device\n"),
 ];
 
 // Holds: D-12
 #[test]
 #[ignore = "boots machines: run by scripts/test"]
-fn units_of_rare_types_run_or_are_shown_as_what_a_machine_cannot_run() {
+fn rare_unit_types_run_or_are_reported_as_unsupported() {
     let cluster = Cluster::boot("30s");
     for (unit, text) in RUN {
         cluster.start(unit, text);
-        let machine = cluster.wait_one(unit);
+        let machine = cluster.wait_single_machine(unit);
         assert_eq!(cluster.show(machine, unit, "ActiveState"), "active", "{unit}");
     }
     for (unit, text) in CANNOT_RUN {
@@ -31,11 +31,11 @@ fn units_of_rare_types_run_or_are_shown_as_what_a_machine_cannot_run() {
         cluster.succeed(&["load", unit]);
         let rows = cluster.rows(unit);
         assert_eq!((rows.len(), &rows[0]["load"]), (1, &"loaded".into()), "{unit}: {rows:?}");
-        let said = cluster.refused(1, &["start", unit]);
-        assert!(said.contains("this machine cannot run units of its type"), "{said}");
+        let printed = cluster.refused(1, &["start", unit]);
+        assert!(printed.contains("this machine cannot run units of its type"), "{printed}");
         let status = cluster.refused(3, &["status", unit]);
         assert!(status.contains("this machine cannot run units of its type"), "{status}");
-        wait_for(&format!("{unit} is shown as inactive"), || {
+        wait_for(&format!("{unit} is listed as inactive"), || {
             let rows = cluster.rows(unit);
             rows.iter().any(|row| row["active"] == "inactive").then_some(())
         });

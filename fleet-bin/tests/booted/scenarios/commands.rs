@@ -1,31 +1,31 @@
-//! Every verb of `fleetctl`, on units of every type that people use.
+//! Commands of `fleetctl` on units of the common types.
 
 use std::fs;
 
 use serde_json::Value;
 
 use crate::cluster::{Cluster, MACHINES, SLEEP};
-use crate::look::wait_for;
+use crate::observe::wait_for;
 
 const TASK: &str = "[Service]\nType=oneshot\nRemainAfterExit=yes\n";
 
-/// Units that start others, each with what tells that it is up.
+/// Units that trigger others: name, text, and the sub state in which each is up.
 const STARTERS: [(&str, &str, &str); 4] = [
     ("poke.socket", "[Socket]\nListenFIFO=/run/poke\n", "listening"),
     ("tick.timer", "[Timer]\nOnActiveSec=1ms\nAccuracySec=1ms\n", "running"),
     ("watch.path", "[Path]\nPathExists=/run/watched\n", "waiting"),
-    ("group.target", "# They come and go together.\n[Unit]\nWants=group.service\n", "active"),
+    ("group.target", "# Both start and stop together.\n[Unit]\nWants=group.service\n", "active"),
 ];
 
-/// What they start, and whether that is so without anybody's doing.
+/// Triggered units: name, text, and whether they start without an external event.
 const STARTED: [(&str, &str, bool); 4] = [
-    ("poke.service", "ExecStart=/bin/sh -c 'read line </run/poke; echo said $line'\n", false),
+    ("poke.service", "ExecStart=/bin/sh -c 'read line </run/poke; echo printed $line'\n", false),
     ("tick.service", "ExecStart=/bin/echo tick\n", true),
     ("watch.service", "ExecStart=/bin/echo seen\n", false),
     ("group.service", "ExecStart=/bin/echo together\n", true),
 ];
 
-/// Writes all files; returns the names that are not of templates.
+/// Writes all files. Returns the names of the units that are not templates.
 fn write_all(cluster: &Cluster) -> Vec<&'static str> {
     for (unit, text, _) in STARTED {
         cluster.write(unit, &format!("{TASK}{text}"));
@@ -40,18 +40,18 @@ fn write_all(cluster: &Cluster) -> Vec<&'static str> {
     started.chain(STARTERS.map(|(unit, ..)| unit)).chain(["work@1.service"]).collect()
 }
 
-/// A verb and what it is about.
+/// Joins a command with its units.
 fn with<'a>(verb: &[&'a str], units: &[&'a str]) -> Vec<&'a str> {
     [verb, units].concat()
 }
 
 #[test]
 #[ignore = "boots machines: run by scripts/test"]
-fn every_verb_works_on_units_of_every_type() {
+fn commands_work_on_units_of_every_type() {
     let cluster = Cluster::boot("30s");
     let units = write_all(&cluster);
     let starters = with(&STARTERS.map(|(unit, ..)| unit), &["work@1.service"]);
-    files_are_checked_and_handed_over(&cluster, &units);
+    check_submitted_files(&cluster, &units);
     cluster.succeed(&with(&["load"], &units));
     for unit in &units {
         let rows = cluster.rows(unit);
@@ -59,13 +59,13 @@ fn every_verb_works_on_units_of_every_type() {
         assert_eq!((&rows[0]["load"], &rows[0]["active"]), (&"loaded".into(), &"inactive".into()));
     }
     cluster.succeed(&with(&["start"], &starters));
-    what_was_started_starts_the_rest(&cluster);
-    units_are_shown(&cluster, &units);
-    units_are_restarted_stopped_and_forgotten(&cluster, &units, &starters);
-    what_was_exported_comes_back(&cluster, &units);
+    check_triggered_units(&cluster);
+    check_status_and_journals(&cluster, &units);
+    check_restart_stop_and_destroy(&cluster, &units, &starters);
+    check_import(&cluster, &units);
 }
 
-fn files_are_checked_and_handed_over(cluster: &Cluster, units: &[&str]) {
+fn check_submitted_files(cluster: &Cluster, units: &[&str]) {
     let files: Vec<_> = units.iter().filter(|unit| !unit.contains('@')).copied().collect();
     cluster.succeed(&with(&["verify", "work@.service"], &files));
     cluster.write("wrong.service", "[Service]\nExecStrat=/bin/true\n");
@@ -78,58 +78,60 @@ fn files_are_checked_and_handed_over(cluster: &Cluster, units: &[&str]) {
         let text = fs::read_to_string(path).unwrap();
         assert_eq!(cluster.succeed(&["cat", unit]), text, "{unit}");
     }
-    assert_eq!(cluster.listed("list-units"), [Value::Null; 0], "nothing is on a machine");
+    assert_eq!(cluster.listed("list-units"), [Value::Null; 0], "a unit is on a machine");
     cluster.refused(1, &["start", "work@.service"]);
 }
 
-fn what_was_started_starts_the_rest(cluster: &Cluster) {
+fn check_triggered_units(cluster: &Cluster) {
     for (unit, _, sub) in STARTERS {
         wait_for(&format!("{unit} is {sub}"), || {
             let rows = cluster.rows(unit);
             rows.iter().any(|row| row["active"] == "active" && row["sub"] == sub).then_some(())
         });
     }
-    let machine_of = |unit| cluster.wait_one(unit);
+    let machine_of = |unit| cluster.wait_single_machine(unit);
     cluster.kit.exec(machine_of("watch.path"), "touch /run/watched");
     cluster.kit.exec(machine_of("poke.socket"), "echo hello >/run/poke");
     for (unit, ..) in STARTED {
-        cluster.wait_one(unit);
+        cluster.wait_single_machine(unit);
     }
 }
 
-fn units_are_shown(cluster: &Cluster, units: &[&str]) {
+fn check_status_and_journals(cluster: &Cluster, units: &[&str]) {
     for unit in units {
         let shown = cluster.succeed(&["status", unit]);
         assert!(shown.contains(unit) && shown.contains("active"), "{shown}");
     }
     for (unit, line) in [
         ("work@1.service", "1 works"),
-        ("poke.service", "said hello"),
+        ("poke.service", "printed hello"),
         ("tick.service", "tick"),
         ("group.service", "together"),
     ] {
         wait_for(&format!("the journal of {unit} has its line"), || {
             // A daemon reads the journal of its own machine.
-            let journal = cluster.fleetctl_by(cluster.wait_one(unit), &["journal", unit]);
+            let journal =
+                cluster.fleetctl_by(cluster.wait_single_machine(unit), &["journal", unit]);
             String::from_utf8_lossy(&journal.stdout).contains(line).then_some(())
         });
     }
-    cluster.succeed(&["export", "../seen/export.jsonl"]);
-    let exported = cluster.seen("export.jsonl");
+    cluster.succeed(&["export", "../results/export.jsonl"]);
+    let exported = cluster.result_file("export.jsonl");
     for unit in units {
         assert!(exported.contains(&format!("\"{unit}\"")), "{unit} was not exported");
     }
 }
 
-fn units_are_restarted_stopped_and_forgotten(cluster: &Cluster, units: &[&str], starters: &[&str]) {
-    // systemd refuses a socket whose service runs: what it did before is not taken for success.
-    let said = cluster.refused(1, &["restart", "poke.socket"]);
-    assert!(said.contains("systemd refuses it"), "{said}");
+fn check_restart_stop_and_destroy(cluster: &Cluster, units: &[&str], starters: &[&str]) {
+    // systemd refuses to start a socket while its service runs. The earlier start must not count
+    // as success.
+    let printed = cluster.refused(1, &["restart", "poke.socket"]);
+    assert!(printed.contains("systemd refuses it"), "{printed}");
     for unit in starters.iter().filter(|unit| **unit != "poke.socket") {
         let runs = || cluster.runs(unit).into_values().find(|run| run.active == "active");
-        let before = runs().expect("it runs");
+        let before = runs().expect("the unit is active");
         cluster.succeed(&["restart", unit]);
-        let after = runs().expect("it runs again");
+        let after = runs().expect("the unit is active again");
         assert_ne!(after.invocation, before.invocation, "{unit} was not restarted");
     }
     cluster.succeed(&with(&["stop"], starters));
@@ -138,28 +140,28 @@ fn units_are_restarted_stopped_and_forgotten(cluster: &Cluster, units: &[&str], 
         cluster.refused(3, &["status", unit]);
     }
     cluster.succeed(&with(&["unload"], units));
-    assert_eq!(cluster.listed("list-units"), [Value::Null; 0], "nothing is on a machine");
+    assert_eq!(cluster.listed("list-units"), [Value::Null; 0], "a unit is on a machine");
     for unit in units {
         cluster.wait_exactly(unit, &[]);
     }
     cluster.succeed(&with(&["destroy", "work@.service"], units));
     cluster.refused(4, &["status", "work@1.service"]);
     cluster.refused(1, &["cat", "work@1.service"]);
-    assert_eq!(cluster.listed("list-unit-files"), [Value::Null; 0], "nothing is left");
+    assert_eq!(cluster.listed("list-unit-files"), [Value::Null; 0], "unit files remain");
 }
 
-fn what_was_exported_comes_back(cluster: &Cluster, units: &[&str]) {
-    cluster.succeed(&["import", "../seen/export.jsonl"]);
+fn check_import(cluster: &Cluster, units: &[&str]) {
+    cluster.succeed(&["import", "../results/export.jsonl"]);
     let listed = cluster.listed("list-unit-files");
-    assert_eq!(listed.len(), units.len() + 1, "with the template: {listed:?}");
-    cluster.wait_one("work@1.service");
-    cluster.wait_one("tick.service");
+    assert_eq!(listed.len(), units.len() + 1, "units and their template: {listed:?}");
+    cluster.wait_single_machine("work@1.service");
+    cluster.wait_single_machine("tick.service");
     cluster.succeed(&with(&["destroy", "work@.service"], units));
 }
 
 #[test]
 #[ignore = "boots machines: run by scripts/test"]
-fn machines_are_cordoned_drained_and_let_in_again() {
+fn machines_are_cordoned_drained_and_uncordoned() {
     let cluster = Cluster::boot("30s");
     let machines = cluster.listed("list-machines");
     for (machine, row) in MACHINES.iter().zip(&machines) {
@@ -173,10 +175,10 @@ fn machines_are_cordoned_drained_and_let_in_again() {
     cluster.succeed(&with(&["start"], first));
     cluster.start("global.service", &format!("{SLEEP}[X-Fleet]\nGlobal=true\n"));
     let on = || cluster.runs_on("m2", "many@*").len();
-    assert_eq!(on(), 2, "a third of them");
+    assert_eq!(on(), 2, "a third of the units");
     cluster.succeed(&["machine", "cordon", &drained]);
     cluster.succeed(&with(&["start"], &names[6..]));
-    assert_eq!(on(), 2, "it takes no more");
+    assert_eq!(on(), 2, "a cordoned machine took a unit");
     let shown = cluster.succeed(&["machine", "show", &drained]);
     assert!(shown.contains("cordoned") && shown.contains("many@"), "{shown}");
 

@@ -1,15 +1,15 @@
-//! Daemons end, in every way, and their units notice nothing.
+//! Ends of daemons, which must not disturb their units.
 
 use std::collections::BTreeMap;
 
 use crate::cluster::{Cluster, MACHINES, SLEEP};
-use crate::look::wait_for;
+use crate::observe::wait_for;
 
-/// Ends the daemon of a machine, and waits until another one does its work.
+/// Ends a machine's daemon with a script, and waits until its successor is ready.
 fn replace(cluster: &Cluster, machine: &str, script: &str) {
     let before = cluster.show(machine, "fleet.service", "MainPID");
     cluster.kit.exec(machine, script);
-    wait_for("another daemon is ready", || {
+    wait_for("the next daemon is ready", || {
         let runs = cluster.runs_on(machine, "fleet.service");
         let now = runs.get("fleet.service")?;
         (now.main_pid != before && now.active == "active").then_some(())
@@ -19,7 +19,7 @@ fn replace(cluster: &Cluster, machine: &str, script: &str) {
 // Holds: I-9
 #[test]
 #[ignore = "boots machines: run by scripts/test"]
-fn a_daemon_that_is_killed_or_ended_restarts_no_unit() {
+fn replaced_daemons_restart_no_unit() {
     let cluster = Cluster::boot("30s");
     let crashing = "[Unit]\nStartLimitIntervalSec=0\n[Service]\nRestart=always\nRestartSec=100ms\n\
                     ExecStart=/bin/sh -c '[ -e /run/kept-up ] && exec sleep infinity; \
@@ -31,7 +31,7 @@ fn a_daemon_that_is_killed_or_ended_restarts_no_unit() {
     cluster.start("kept-global.service", &format!("{SLEEP}[X-Fleet]\nGlobal=true\n"));
     cluster.write("kept-crashed.service", crashing);
     cluster.succeed(&["start", "--no-block", "kept-crashed.service"]);
-    wait_for("it runs the second time", || {
+    wait_for("the crashing unit has been restarted once", || {
         let runs = cluster.runs("kept-crashed.service");
         runs.values().any(|run| run.restarts == "1" && run.active == "active").then_some(())
     });
@@ -56,23 +56,23 @@ fn a_daemon_that_is_killed_or_ended_restarts_no_unit() {
         }
     });
     cluster.wait_present(&MACHINES);
-    // What follows orders has looked at all that was there.
+    // Once a later unit runs everywhere, each agent has examined its units.
     cluster.start("later.service", &format!("{SLEEP}[X-Fleet]\nGlobal=true\n"));
-    assert_eq!(running(), before, "all three at once");
+    assert_eq!(running(), before, "all three daemons at once");
     cluster.succeed(&["restart", "kept@3.service"]);
-    assert_ne!(running(), before, "who is asked for a restart does it");
+    assert_ne!(running(), before, "a restart must replace the run");
     cluster.succeed(&["destroy", "kept-global.service", "kept-crashed.service"]);
-    assert_eq!(running().len(), 9, "what was taken back can be ended");
+    assert_eq!(running().len(), 9, "adopted units must be stoppable");
 }
 
 #[test]
 #[ignore = "boots machines: run by scripts/test"]
-fn a_reload_takes_new_metadata() {
+fn reload_applies_new_metadata() {
     let cluster = Cluster::boot("30s");
-    let asking = |rules: &str| format!("{SLEEP}[X-Fleet]\n{rules}\n");
-    cluster.start("steady.service", &asking("MachineMetadata=name=m2"));
-    cluster.start("named.service", &asking("Global=true\nMachineMetadataExpr=exists name"));
-    cluster.write("racked.service", &asking("MachineMetadata=rack=7"));
+    let with_rules = |rules: &str| format!("{SLEEP}[X-Fleet]\n{rules}\n");
+    cluster.start("steady.service", &with_rules("MachineMetadata=name=m2"));
+    cluster.start("named.service", &with_rules("Global=true\nMachineMetadataExpr=exists name"));
+    cluster.write("racked.service", &with_rules("MachineMetadata=rack=7"));
     cluster.refused(1, &["start", "racked.service"]);
     let steady = cluster.runs("steady.service");
     let daemon = cluster.show("m2", "fleet.service", "MainPID");
@@ -83,11 +83,11 @@ fn a_reload_takes_new_metadata() {
     cluster.kit.exec("m3", script);
     cluster.wait_exactly("named.service", &["m1", "m2"]);
     cluster.kit.exec("m3", "echo 'name \"m3\"' >>/etc/fleet/fleet.conf; systemctl reload fleet");
-    wait_for("a bad file is told of", || {
+    wait_for("the invalid file is reported", || {
         let status = cluster.show("m3", "fleet.service", "StatusText");
         (status.contains("not reloaded") && status.contains("fleet.conf:")).then_some(())
     });
     assert_eq!(cluster.present(), MACHINES);
-    assert_eq!(cluster.runs("steady.service"), steady, "no unit was disturbed");
-    assert_eq!(cluster.show("m2", "fleet.service", "MainPID"), daemon, "nor a daemon");
+    assert_eq!(cluster.runs("steady.service"), steady, "a unit was disturbed");
+    assert_eq!(cluster.show("m2", "fleet.service", "MainPID"), daemon, "the daemon was restarted");
 }

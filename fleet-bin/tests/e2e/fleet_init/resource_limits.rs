@@ -1,4 +1,4 @@
-//! A fleet-init that runs units of files, in straits: without memory or files, and at its end.
+//! fleet-init with units of files, short of memory or open files, and while it shuts down.
 
 use std::process::{Command, Stdio};
 
@@ -14,25 +14,29 @@ use crate::daemon::{is_alive, wait_for};
 
 // Holds: X-26
 #[test]
-fn one_without_memory_refuses_or_ends_and_no_unit_ends_with_it() {
+fn memory_shortage_ends_no_unit() {
     let mut init = start();
     let units = ["db", "web"].map(|name| wait_state(&init, name, "running").unwrap());
-    // From now on it gets no more than it has.
+    // From now on it can allocate no more memory.
     for kind in [Resource::As, Resource::Data] {
         let none = Rlimit { current: Some(1), maximum: None };
         prlimit(Some(init.pid()), kind, none).unwrap();
     }
     let many = init.home.path().join("units/many.unit");
-    let one = |number| format!("unit: u{number}\ntype: virtual\nprovides: u{number}\n");
-    std::fs::write(&many, (0..20_000).map(one).collect::<String>()).unwrap();
+    let stanza = |number| format!("unit: u{number}\ntype: virtual\nprovides: u{number}\n");
+    std::fs::write(&many, (0..20_000).map(stanza).collect::<String>()).unwrap();
     init.signal(Signal::HUP);
     let log = init.home.path().join("log");
-    let refuses = || std::fs::read_to_string(&log).unwrap().contains("runs on with the units");
-    wait_for("it refuses or has ended", || (refuses() || !is_alive(init.pid())).then_some(()));
-    let (answers, told) = init.ask(&["status"]);
-    assert!(!answers.success() || told.contains("  └─db (depends-on)\trunning"), "{told}");
+    let refuses = || {
+        std::fs::read_to_string(&log).unwrap().contains("cannot reload; keeps the previous units")
+    };
+    wait_for("fleet-init refuses the files or has ended", || {
+        (refuses() || !is_alive(init.pid())).then_some(())
+    });
+    let (status, printed) = init.client(&["status"]);
+    assert!(!status.success() || printed.contains("  └─db (depends-on)\trunning"), "{printed}");
     assert!(units.into_iter().all(is_alive), "a unit ended");
-    // Without memory it may have ended by now.
+    // It may have ended already for lack of memory.
     let _ended = kill_process(init.pid(), Signal::KILL);
     assert!(!init.wait().success());
     std::fs::remove_file(many).unwrap();
@@ -42,7 +46,7 @@ fn one_without_memory_refuses_or_ends_and_no_unit_ends_with_it() {
 }
 
 #[test]
-fn files_that_never_come_keep_nobody_from_the_end() {
+fn endless_input_does_not_block_termination() {
     let home = tempfile::tempdir().unwrap();
     let mut command = Command::new(env!("CARGO_BIN_EXE_fleet-init"));
     command.args(["run", "/dev/stdin", "--goal", "all", "--socket"]).arg(home.path().join("s"));
@@ -50,22 +54,22 @@ fn files_that_never_come_keep_nobody_from_the_end() {
     command.stdin(Stdio::piped()).stderr(Stdio::piped());
     let init = command.spawn().unwrap();
     let pid = Pid::from_child(&init);
-    wait_for("it hears signals", || {
+    wait_for("the TERM handler is installed", || {
         let status = std::fs::read_to_string(format!("/proc/{}/status", init.id())).unwrap();
         let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:")).unwrap();
         let caught = u64::from_str_radix(caught.trim(), 16).unwrap();
         (caught & (1 << (Signal::TERM.as_raw() - 1)) != 0).then_some(())
     });
     kill_process(pid, Signal::TERM).unwrap();
-    wait_for("it ends", || (!is_alive(pid)).then_some(()));
+    wait_for("fleet-init ends", || (!is_alive(pid)).then_some(()));
     let output = init.wait_with_output().unwrap();
     assert_eq!(output.status.code(), Some(1), "{output:?}");
-    assert!(String::from_utf8_lossy(&output.stderr).contains("told to end"), "{output:?}");
+    assert!(String::from_utf8_lossy(&output.stderr).contains("stopped by a signal"), "{output:?}");
 }
 
 // Holds: X-28
 #[test]
-fn files_that_are_read_again_at_its_end_start_nothing() {
+fn reload_during_shutdown_starts_nothing() {
     let home = tempfile::tempdir().unwrap();
     let path = |name: &str| home.path().join(name).display().to_string();
     let (file, begun) = (path("all.unit"), path("begun"));
@@ -79,41 +83,45 @@ fn files_that_are_read_again_at_its_end_start_nothing() {
     std::fs::write(&file, &text).unwrap();
     let mut init = Init::start_in(home, &[], &[&file, "--goal", "all"]);
     let [quick, slow] = ["quick", "slow"].map(|name| wait_state(&init, name, "running").unwrap());
-    wait_for("it has begun", || {
+    wait_for("the unit has started", || {
         std::fs::metadata(&begun).is_ok_and(|it| it.len() > 0).then_some(())
     });
     init.signal(Signal::TERM);
-    wait_for("one ends at once", || (!is_alive(quick)).then_some(()));
+    wait_for("the quick unit stops", || (!is_alive(quick)).then_some(()));
     std::fs::write(&file, text.replace("quick >>", "new >>")).unwrap();
     init.signal(Signal::HUP);
-    assert_eq!(init.ask(&["reload"]).0.code(), Some(1), "nobody can ask it any more");
-    assert!(is_alive(slow), "it takes its time");
+    assert_eq!(
+        init.client(&["reload"]).0.code(),
+        Some(1),
+        "the socket accepts requests during shutdown"
+    );
+    assert!(is_alive(slow), "the slow unit was killed before the second TERM");
     init.signal(Signal::TERM);
-    assert!(init.wait().success(), "all is ended");
+    assert!(init.wait().success(), "fleet-init failed");
     assert_eq!(std::fs::read_to_string(begun).unwrap(), "quick\n");
 }
 
-/// More units than a process may have files open that was started with so few.
+/// Number of units, which is more than the limit of open files in these tests.
 const MANY: usize = 100;
 
-/// A fleet-init of so many units, each of which writes down its soft limit of open files.
-fn start_many(through: &'static [&'static str]) -> Init {
+/// Starts a fleet-init with [`MANY`] units that write down their soft limit of open files.
+fn start_many(wrapper: &'static [&'static str]) -> Init {
     let home = tempfile::tempdir().unwrap();
     let path = |name: &str| home.path().join(name).display().to_string();
     let (file, limits) = (path("all.unit"), path("limits"));
     let names: Vec<String> = (0..MANY).map(|number| format!("u{number}")).collect();
-    let one = |name: &String| {
+    let stanza = |name: &String| {
         format!(
             "unit: {name}\ntype: foreground-supervised\nprovides: {name}\n\
              exec-start: /bin/sh -c 'ulimit -Sn >>{limits}; exec sleep 100000'\n"
         )
     };
     let all = format!("unit: all\ntype: virtual\nprovides: all\nwaits-for: {}\n", names.join(", "));
-    std::fs::write(&file, all + &names.iter().map(one).collect::<String>()).unwrap();
-    Init::start_in(home, through, &[&file, "--goal", "all"])
+    std::fs::write(&file, all + &names.iter().map(stanza).collect::<String>()).unwrap();
+    Init::start_in(home, wrapper, &[&file, "--goal", "all"])
 }
 
-/// The states of all of these units, with the processes of those that have one.
+/// Returns the state and main process of each of the [`MANY`] units.
 fn states(init: &Init) -> Vec<(Value, Option<Pid>)> {
     let output = init.output(&["status", "-o", "json"]);
     let all: Vec<Value> = serde_json::from_slice(&output.stdout).unwrap();
@@ -123,41 +131,47 @@ fn states(init: &Init) -> Vec<(Value, Option<Pid>)> {
 }
 
 #[test]
-fn as_many_units_run_as_the_hard_limit_of_files_allows_and_have_the_soft_one() {
-    let through = &["sh", "-c", "ulimit -Hn 4096; ulimit -Sn 64; exec \"$@\"", "sh"];
-    let mut init = start_many(through);
+fn hard_file_limit_is_used_and_soft_limit_is_passed_on() {
+    let wrapper = &["sh", "-c", "ulimit -Hn 4096; ulimit -Sn 64; exec \"$@\"", "sh"];
+    let mut init = start_many(wrapper);
     let limits = init.home.path().join("limits");
-    wait_for("all have said their limit", || {
-        let said = std::fs::read_to_string(&limits).unwrap_or_default();
-        (said.lines().count() == MANY).then_some(())
+    wait_for("all units have written their limit", || {
+        let written = std::fs::read_to_string(&limits).unwrap_or_default();
+        (written.lines().count() == MANY).then_some(())
     });
-    let said = std::fs::read_to_string(limits).unwrap();
-    assert!(said.lines().all(|it| it == "64"), "{said}");
+    let written = std::fs::read_to_string(limits).unwrap();
+    assert!(written.lines().all(|it| it == "64"), "{written}");
     let units = states(&init);
     assert!(units.iter().all(|(state, pid)| state == "running" && pid.is_some()), "{units:?}");
     init.signal(Signal::TERM);
-    assert!(init.wait().success(), "all is ended");
-    assert!(!units.into_iter().any(|(_, pid)| pid.is_some_and(is_alive)), "a unit is left");
+    assert!(init.wait().success(), "fleet-init failed");
+    assert!(
+        !units.into_iter().any(|(_, pid)| pid.is_some_and(is_alive)),
+        "a unit is still running"
+    );
 }
 
 #[test]
-fn one_with_few_files_runs_what_it_can_answers_and_ends_that() {
-    let through = &["sh", "-c", "ulimit -n 64; exec \"$@\"", "sh"];
-    let mut init = start_many(through);
+fn few_files_limit_the_units_but_not_status_and_stop() {
+    let wrapper = &["sh", "-c", "ulimit -n 64; exec \"$@\"", "sh"];
+    let mut init = start_many(wrapper);
     let of = |units: &[(Value, Option<Pid>)], state: &str| {
         units.iter().filter(|(it, _)| it == state).count()
     };
-    let units = wait_for("each runs or has failed", || {
+    let units = wait_for("each unit runs or has failed", || {
         let units = states(&init);
         (of(&units, "running") + of(&units, "failed") == MANY).then_some(units)
     });
-    let (runs, failed) = (of(&units, "running"), of(&units, "failed"));
-    assert!(runs > 0 && failed > 0, "{runs} run, {failed} have failed");
-    let (status, told) = init.ask(&["status"]);
-    assert!(status.success() && told.contains("retry in"), "{told}");
+    let (running, failed) = (of(&units, "running"), of(&units, "failed"));
+    assert!(running > 0 && failed > 0, "{running} running, {failed} failed");
+    let (status, printed) = init.client(&["status"]);
+    assert!(status.success() && printed.contains("retry in"), "{printed}");
     init.signal(Signal::TERM);
-    assert!(init.wait().success(), "all is ended");
-    assert!(!units.into_iter().any(|(_, pid)| pid.is_some_and(is_alive)), "a unit is left");
+    assert!(init.wait().success(), "fleet-init failed");
+    assert!(
+        !units.into_iter().any(|(_, pid)| pid.is_some_and(is_alive)),
+        "a unit is still running"
+    );
     let log = std::fs::read_to_string(init.home.path().join("log")).unwrap();
     assert!(!log.contains("cannot accept a connection"), "{log}");
     assert!(log.matches("cannot stop a process").count() <= 1, "{log}");
@@ -165,18 +179,18 @@ fn one_with_few_files_runs_what_it_can_answers_and_ends_that() {
 
 // Holds: R-14
 #[test]
-fn one_that_may_open_too_few_files_for_what_runs_refuses_to_begin_and_loses_nothing() {
+fn low_file_limit_refuses_to_adopt_units() {
     let mut init = start_many(&[]);
     let all_run = |units: &[(Value, Option<Pid>)]| {
         units.iter().all(|(state, pid)| state == "running" && pid.is_some())
     };
-    let all_up = |init: &Init| {
-        wait_for("all run", || {
+    let wait_all = |init: &Init| {
+        wait_for("all units run", || {
             let units = states(init);
             all_run(&units).then_some(units)
         })
     };
-    let before = all_up(&init);
+    let before = wait_all(&init);
     init.signal(Signal::KILL);
     init.wait();
     let path = |name: &str| init.home.path().join(name);
@@ -184,62 +198,64 @@ fn one_that_may_open_too_few_files_for_what_runs_refuses_to_begin_and_loses_noth
     command.args(["-c", "ulimit -n 64; exec \"$@\"", "sh", env!("CARGO_BIN_EXE_fleet-init")]);
     command.arg("run").arg(path("all.unit")).args(["--goal", "all", "--socket"]).arg(path("s"));
     let output = command.arg("--state-dir").arg(path("state")).output().unwrap();
-    let told = String::from_utf8_lossy(&output.stderr);
-    assert_eq!(output.status.code(), Some(1), "{told}");
-    assert!(told.contains("too few are left of the 64 files"), "{told}");
+    let printed = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{printed}");
+    assert!(printed.contains("too few are left of the 64 files"), "{printed}");
     init.start_again();
-    assert_eq!(all_up(&init), before, "what ran runs on");
+    assert_eq!(wait_all(&init), before, "units were disturbed");
     init.signal(Signal::TERM);
-    assert!(init.wait().success(), "all is ended");
+    assert!(init.wait().success(), "fleet-init failed");
 }
 
-/// As over a login, where that is a unit.
+/// For example, a fleet-init started from a login that is itself a unit.
 #[test]
-fn one_that_was_begun_by_a_unit_of_its_own_does_not_end_with_it() {
+fn fleet_init_survives_the_unit_that_started_it() {
     let home = tempfile::tempdir().unwrap();
     let path = |name: &str| home.path().join(name).display().to_string();
     let (file, script, gate, begun) = (path("all.unit"), path("login"), path("gate"), path("pid"));
     let (program, socket, state) = (env!("CARGO_BIN_EXE_fleet-init"), path("s"), path("state"));
-    let again = format!(
+    let login_script = format!(
         "until test -e {gate}; do sleep 0.01; done\n\
          {program} run {file} --goal all --socket {socket} --state-dir {state} &\n\
          echo $! >{begun}.new; mv {begun}.new {begun}; wait\n"
     );
-    std::fs::write(&script, again).unwrap();
-    let one = |name: &str, command: &str| {
+    std::fs::write(&script, login_script).unwrap();
+    let stanza = |name: &str, command: &str| {
         format!(
             "unit: {name}\ntype: foreground-supervised\nprovides: {name}\nexec-start: {command}\n"
         )
     };
-    let other = one("other", "/bin/sleep 100000");
+    let other = stanza("other", "/bin/sleep 100000");
     let all =
         |names: &str| format!("unit: all\ntype: virtual\nprovides: all\nwaits-for: {names}\n");
-    let login = one("login", &format!("/bin/sh {script}"));
+    let login = stanza("login", &format!("/bin/sh {script}"));
     std::fs::write(&file, all("login, other") + &other + &login).unwrap();
     let mut init = Init::start_in(home, &[], &[&file, "--goal", "all"]);
     let [login, before] = ["login", "other"].map(|it| wait_state(&init, it, "running").unwrap());
     init.signal(Signal::KILL);
     init.wait();
     std::fs::write(gate, "").unwrap();
-    wait_for("the next one answers", || init.ask(&["status"]).0.success().then_some(()));
+    wait_for("the next fleet-init responds", || init.client(&["status"]).0.success().then_some(()));
     let next = std::fs::read_to_string(begun).unwrap().trim().parse().ok();
     let next = next.and_then(Pid::from_raw).unwrap();
     assert_eq!(wait_state(&init, "login", "running"), Some(login));
     std::fs::write(&file, all("other") + &other).unwrap();
-    assert!(init.ask(&["reload"]).0.success());
-    wait_for("the unit that has begun it ends", || (!is_alive(login)).then_some(()));
-    wait_for("nothing is left of it", || {
-        let (status, told) = init.ask(&["status"]);
-        (status.success() && !told.contains("login")).then_some(())
+    assert!(init.client(&["reload"]).0.success());
+    wait_for("the unit that started it stops", || (!is_alive(login)).then_some(()));
+    wait_for("the removed unit is forgotten", || {
+        let (status, printed) = init.client(&["status"]);
+        (status.success() && !printed.contains("login")).then_some(())
     });
-    assert_eq!(wait_state(&init, "other", "running"), Some(before), "it runs on");
+    assert_eq!(wait_state(&init, "other", "running"), Some(before), "the other unit was disturbed");
     kill_process(next, Signal::TERM).unwrap();
-    wait_for("all is ended", || (!is_alive(next) && !is_alive(before)).then_some(()));
+    wait_for("fleet-init and its unit have ended", || {
+        (!is_alive(next) && !is_alive(before)).then_some(())
+    });
 }
 
-/// While it has none, no run of its unit is under way, whose end could not be seen to.
+/// The triggered unit has no run while files are exhausted, so no end of a run is missed.
 #[test]
-fn a_timer_of_the_calendar_that_could_open_no_file_goes_on_when_it_can() {
+fn calendar_timer_recovers_from_file_exhaustion() {
     let init = Init::start();
     let path = |name: &str| init.home.path().join(name);
     let (gate, ran, log) = (path("gate"), path("ran"), path("log"));
@@ -250,7 +266,7 @@ fn a_timer_of_the_calendar_that_could_open_no_file_goes_on_when_it_can() {
         ran.display()
     );
     let timer = "[Timer]\nOnCalendar=*:*:* UTC\n".to_owned();
-    init.order(async |manager| {
+    init.with_manager(async |manager| {
         for (name, text) in [("a.service", service), ("a.timer", timer)] {
             let (name, file) = (UnitName::parse(name).unwrap(), UnitFile::parse(text).unwrap());
             manager.load(&name, &file, Epoch(1)).await.unwrap();
@@ -259,11 +275,11 @@ fn a_timer_of_the_calendar_that_could_open_no_file_goes_on_when_it_can() {
     });
     let none = Rlimit { current: Some(0), maximum: getrlimit(Resource::Nofile).maximum };
     let before = prlimit(Some(init.pid()), Resource::Nofile, none).unwrap();
-    wait_for("it cannot wait for its next moment", || {
+    wait_for("the timer cannot be armed", || {
         let log = std::fs::read_to_string(&log).unwrap();
         log.contains("cannot set an alarm").then_some(())
     });
     std::fs::write(gate, "").unwrap();
     prlimit(Some(init.pid()), Resource::Nofile, before).unwrap();
-    wait_for("it elapses", || ran.exists().then_some(()));
+    wait_for("the timer elapses", || ran.exists().then_some(()));
 }

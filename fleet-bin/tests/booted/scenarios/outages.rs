@@ -1,14 +1,15 @@
-//! etcd is away for two minutes.
+//! An etcd outage of two minutes.
 
 use std::time::Duration;
 
 use crate::cluster::{Cluster, MACHINES, SLEEP, STORE};
-use crate::look::wait_while;
+use crate::observe::wait_while;
 
-/// How long it is away: for several leases.
+/// Duration of the outage, which is longer than several leases.
 const OUTAGE: Duration = Duration::from_secs(120);
 
-fn no_unit_ends_while_etcd_is_away(leave: &str, come_back: &str) {
+/// Checks that no unit is disturbed while etcd is unavailable.
+fn check_etcd_outage(stop: &str, resume: &str) {
     let cluster = Cluster::boot("15s");
     cluster.write("steady@.service", SLEEP);
     let names: Vec<_> = (0..9).map(|number| format!("steady@{number}.service")).collect();
@@ -17,33 +18,33 @@ fn no_unit_ends_while_etcd_is_away(leave: &str, come_back: &str) {
     cluster.start("steady-global.service", &format!("{SLEEP}[X-Fleet]\nGlobal=true\n"));
     let before = cluster.runs("steady*");
     assert_eq!(before.len(), 9 + 3);
-    cluster.kit.exec(STORE, leave);
-    wait_while("all units run as they did", OUTAGE, || cluster.runs("steady*") == before);
+    cluster.kit.exec(STORE, stop);
+    wait_while("no unit is disturbed", OUTAGE, || cluster.runs("steady*") == before);
     cluster.write("late.service", SLEEP);
     cluster.refused(1, &["submit", "late.service"]);
-    cluster.kit.exec(STORE, come_back);
+    cluster.kit.exec(STORE, resume);
     cluster.wait_present(&MACHINES);
 
-    // Orders are carried out again, on each machine, and nobody was moved meanwhile. An etcd that
-    // has hung may end the leases of all machines first, so that each has to join again.
+    // Requests work again on each machine, and no unit has moved. An etcd that has hung may first
+    // end the leases of all machines, which then join again.
     cluster.write("after-global.service", &format!("{SLEEP}[X-Fleet]\nGlobal=true\n"));
     cluster.succeed(&["start", "--no-block", "after-global.service", "late.service"]);
     cluster.wait_exactly("after-global.service", &MACHINES);
-    cluster.wait_one("late.service");
-    assert_eq!(cluster.runs("steady*"), before, "no unit was disturbed");
+    cluster.wait_single_machine("late.service");
+    assert_eq!(cluster.runs("steady*"), before, "a unit was disturbed");
     cluster.succeed(&["destroy", "steady@0.service"]);
     cluster.wait_exactly("steady@0.service", &[]);
 }
 
 #[test]
 #[ignore = "boots machines: run by scripts/test"]
-fn no_unit_ends_while_etcd_is_stopped() {
-    no_unit_ends_while_etcd_is_away("systemctl stop etcd", "systemctl start etcd");
+fn units_survive_a_stopped_etcd() {
+    check_etcd_outage("systemctl stop etcd", "systemctl start etcd");
 }
 
 #[test]
 #[ignore = "boots machines: run by scripts/test"]
-fn no_unit_ends_while_etcd_hangs() {
-    let tell = |signal| format!("systemctl kill --signal={signal} etcd");
-    no_unit_ends_while_etcd_is_away(&tell("STOP"), &tell("CONT"));
+fn units_survive_a_hung_etcd() {
+    let send = |signal| format!("systemctl kill --signal={signal} etcd");
+    check_etcd_outage(&send("STOP"), &send("CONT"));
 }

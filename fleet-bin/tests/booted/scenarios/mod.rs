@@ -1,5 +1,6 @@
-//! What is told to clusters, a test each.
+//! Scenarios, one test each.
 
+mod commands;
 mod daemons;
 mod failures;
 mod journals;
@@ -8,4 +9,3 @@ mod outages;
 mod rules;
 mod types;
 mod units;
-mod verbs;

@@ -1,9 +1,9 @@
-//! Units of other inits as stanzas.
+//! `fleet-init convert`: units of other inits as stanzas.
 
 use super::run;
 
-/// A folder with units of other inits.
-fn others() -> tempfile::TempDir {
+/// Creates a folder with units of other inits.
+fn foreign_units() -> tempfile::TempDir {
     let folder = tempfile::tempdir().unwrap();
     for (path, text) in [
         ("s/web.service", "[Service]\nExecStart=/bin/sh -c :\nProtectHome=yes\n"),
@@ -23,10 +23,10 @@ fn others() -> tempfile::TempDir {
 }
 
 #[test]
-fn units_of_other_inits_become_stanzas() {
-    let folder = others();
-    let told = run(folder.path(), "convert --from systemd s").replace(": the nat", ":\nthe nat");
-    insta::assert_snapshot!(told, @"
+fn convert_prints_stanzas() {
+    let folder = foreign_units();
+    let printed = run(folder.path(), "convert --from systemd s").replace(": the nat", ":\nthe nat");
+    insta::assert_snapshot!(printed, @"
     exit 3
     # from s/web.service
     unit: web.service
@@ -43,7 +43,7 @@ fn units_of_other_inits_become_stanzas() {
     restart-limit: 5 in 10s
     ignore-sigpipe: yes
     ---
-    s/README: skipped: neither its name nor its first line is that of such a unit
+    s/README: skipped: not a unit file by its name or first line
     s/web.service:3:1: loss: Service.ProtectHome is not supported:
     the native supervisor cannot confine processes in this way
     help: remove the option, set it to a neutral value, or run the unit under systemd
@@ -61,15 +61,16 @@ fn units_of_other_inits_become_stanzas() {
     exec-start: /bin/sh
     restart: never
     ---
-    o/functions.sh: skipped: neither its name nor its first line is that of such a unit
+    o/functions.sh: skipped: not a unit file by its name or first line
     ");
 }
 
 #[test]
-fn units_of_other_inits_become_json() {
-    let folder = others();
-    let told = run(folder.path(), "convert --from sysv y -o json").replace("\\n", "\n          ");
-    insta::assert_snapshot!(told, @r#"
+fn convert_prints_json() {
+    let folder = foreign_units();
+    let printed =
+        run(folder.path(), "convert --from sysv y -o json").replace("\\n", "\n          ");
+    insta::assert_snapshot!(printed, @r#"
     exit 0
     [
       {
@@ -104,7 +105,7 @@ fn units_of_other_inits_become_json() {
       }
     ]
     ---
-    y/web~: skipped: neither its name nor its first line is that of such a unit
+    y/web~: skipped: not a unit file by its name or first line
     "#);
     insta::assert_snapshot!(run(folder.path(), "convert --from upstart y"), @"
     exit 2
@@ -116,13 +117,14 @@ fn units_of_other_inits_become_json() {
     ");
 }
 
-/// What is lost is data with the rest, and ends the program in the same way in each form.
+/// Losses are records in machine formats. The exit code is the same in every format.
 #[test]
-fn what_is_lost_is_told_in_every_form() {
-    let folder = others();
-    let told = run(folder.path(), "convert --from systemd s/web.service -o jsonl");
-    let told = told.replace("\\n", "\n").replace(",\"", ",\n\"").replace(": the nat", ":\nthe nat");
-    insta::assert_snapshot!(told, @r#"
+fn losses_are_reported_in_every_format() {
+    let folder = foreign_units();
+    let printed = run(folder.path(), "convert --from systemd s/web.service -o jsonl");
+    let printed =
+        printed.replace("\\n", "\n").replace(",\"", ",\n\"").replace(": the nat", ":\nthe nat");
+    insta::assert_snapshot!(printed, @r#"
     exit 3
     {"from":"from s/web.service",
     "kind":"stanza",
@@ -157,8 +159,8 @@ fn what_is_lost_is_told_in_every_form() {
     ---
     fleet-init: there are 2 losses
     "#);
-    let told = run(folder.path(), "convert --from systemd s/web.service -o name");
-    insta::assert_snapshot!(told.replace(": the nat", ":\nthe nat"), @"
+    let printed = run(folder.path(), "convert --from systemd s/web.service -o name");
+    insta::assert_snapshot!(printed.replace(": the nat", ":\nthe nat"), @"
     exit 3
     web.service
     ---
@@ -173,63 +175,63 @@ fn what_is_lost_is_told_in_every_form() {
     exit 0
     web
     ");
-    let told = run(folder.path(), "convert --from openrc nowhere -o json");
-    assert!(told.starts_with("exit 1\n---\n"), "{told}");
+    let printed = run(folder.path(), "convert --from openrc nowhere -o json");
+    assert!(printed.starts_with("exit 1\n---\n"), "{printed}");
 }
 
 #[test]
-fn what_is_converted_can_be_checked() {
-    let folder = others();
+fn converted_units_pass_check() {
+    let folder = foreign_units();
     for (from, path, expected) in [
         ("systemd", "s/web.service", "exit 3\n"),
         ("openrc", "o/web", "exit 0\n"),
         ("sysv", "y/web", "exit 0\n"),
     ] {
-        let told = run(folder.path(), &format!("convert --from {from} {path}"));
-        assert!(told.starts_with(expected), "{told}");
-        let text = told.split("---").next().unwrap().split_once('\n').unwrap().1;
+        let printed = run(folder.path(), &format!("convert --from {from} {path}"));
+        assert!(printed.starts_with(expected), "{printed}");
+        let text = printed.split("---").next().unwrap().split_once('\n').unwrap().1;
         std::fs::write(folder.path().join("a.unit"), text).unwrap();
-        let told = run(folder.path(), "check a.unit");
-        assert!(told.starts_with("exit 0\n") && told.ends_with("ok: 1 unit\n"), "{told}");
+        let printed = run(folder.path(), "check a.unit");
+        assert!(printed.starts_with("exit 0\n") && printed.ends_with("ok: 1 unit\n"), "{printed}");
     }
 }
 
-/// Whoever names a file is told of its drop-ins, as whoever names its directory is.
+/// A unit file given by name has the same drop-ins as in its directory.
 #[test]
-fn drop_ins_beside_a_file_are_told() {
+fn drop_ins_beside_a_file_are_reported() {
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join("a-web.service"), "[Service]\nExecStart=/bin/w\n").unwrap();
     for name in ["a-web.service", "a-.service", "service", "other.service", "b-.service"] {
         std::fs::create_dir(folder.path().join(format!("{name}.d"))).unwrap();
     }
-    let told = run(folder.path(), "convert --from systemd a-web.service");
-    let losses = told.lines().filter(|line| line.contains("loss: "));
+    let printed = run(folder.path(), "convert --from systemd a-web.service");
+    let losses = printed.lines().filter(|line| line.contains("loss: "));
     let losses: Vec<_> = losses.map(|line| line.split(':').next().unwrap()).collect();
-    assert_eq!(losses, ["a-.service.d", "a-web.service.d", "service.d"], "{told}");
-    assert!(told.starts_with("exit 3\n"), "{told}");
-    // A directory has those of units that are elsewhere, too.
+    assert_eq!(losses, ["a-.service.d", "a-web.service.d", "service.d"], "{printed}");
+    assert!(printed.starts_with("exit 3\n"), "{printed}");
+    // A directory may also hold drop-ins of units in other directories.
     for name in ["b-.service.d", "service.d"] {
         std::fs::create_dir_all(folder.path().join("more").join(name)).unwrap();
     }
-    let told = run(folder.path(), "convert --from systemd more");
+    let printed = run(folder.path(), "convert --from systemd more");
     for name in ["b-.service.d", "service.d"] {
-        assert!(told.contains(&format!("more/{name}:1:1: loss: ")), "{told}");
+        assert!(printed.contains(&format!("more/{name}:1:1: loss: ")), "{printed}");
     }
 }
 
-/// What is added to a template is added to each unit of it.
+/// A template's drop-ins apply to each of its instances.
 #[test]
-fn drop_ins_of_a_template_are_told_of_its_units() {
+fn drop_ins_of_a_template_are_reported_for_instances() {
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join("tty@one.service"), "[Service]\nExecStart=/bin/t\n").unwrap();
     std::fs::create_dir(folder.path().join("tty@.service.d")).unwrap();
-    let told = run(folder.path(), "convert --from systemd tty@one.service");
-    assert!(told.contains("tty@.service.d:1:1: loss: "), "{told}");
+    let printed = run(folder.path(), "convert --from systemd tty@one.service");
+    assert!(printed.contains("tty@.service.d:1:1: loss: "), "{printed}");
 }
 
-/// What `systemctl enable` leaves for an `Alias=` is no second daemon.
+/// A link that `systemctl enable` creates for `Alias=` is not a second unit.
 #[test]
-fn a_link_to_a_unit_file_is_another_name_of_its_unit() {
+fn link_to_a_unit_file_is_an_alias() {
     let folder = tempfile::tempdir().unwrap();
     let path = |name: &str| folder.path().join(name);
     for directory in ["etc", "lib"] {
@@ -250,17 +252,21 @@ fn a_link_to_a_unit_file_is_another_name_of_its_unit() {
         ("etc", "rsyslog.service, syslog.service"),
         ("etc lib/log.service", "rsyslog.service, log.service, syslog.service"),
     ] {
-        let told = run(folder.path(), &format!("convert --from systemd {paths}"));
-        assert!(told.starts_with("exit 0\n"), "{told}");
-        assert_eq!(told.matches("exec-start: /bin/l\n").count(), 1, "{told}");
-        assert!(told.contains(&format!("provides: {provides}\n")), "{told}");
-        assert_eq!(told.contains("exec-start: /bin/tty one\n"), paths.contains("etc"), "{told}");
+        let printed = run(folder.path(), &format!("convert --from systemd {paths}"));
+        assert!(printed.starts_with("exit 0\n"), "{printed}");
+        assert_eq!(printed.matches("exec-start: /bin/l\n").count(), 1, "{printed}");
+        assert!(printed.contains(&format!("provides: {provides}\n")), "{printed}");
+        assert_eq!(
+            printed.contains("exec-start: /bin/tty one\n"),
+            paths.contains("etc"),
+            "{printed}"
+        );
     }
 }
 
-/// A directory is one thing, however often and by whatever path it is come by.
+/// A drop-in directory that is reached by several paths counts once.
 #[test]
-fn drop_ins_are_told_once() {
+fn drop_ins_are_reported_once() {
     let folder = tempfile::tempdir().unwrap();
     let within = folder.path().join("a");
     std::fs::create_dir(&within).unwrap();
@@ -274,17 +280,17 @@ fn drop_ins_are_told_once() {
         format!("a/foo-bar.service ./a/foo-bar.service {whole}"),
         "a/foo-link.service a/foo-bar.service".to_owned(),
     ] {
-        let told = run(folder.path(), &format!("convert --from systemd {paths}"));
-        let losses = told.lines().filter_map(|line| line.split_once(":1:1: loss: "));
+        let printed = run(folder.path(), &format!("convert --from systemd {paths}"));
+        let losses = printed.lines().filter_map(|line| line.split_once(":1:1: loss: "));
         let losses: Vec<_> = losses.map(|(file, _)| file.to_owned()).collect();
         let expected = ["foo-.service.d", "foo-bar.service.d", "service.d"];
-        assert_eq!(losses, expected.map(|name| format!("a/{name}")), "{told}");
+        assert_eq!(losses, expected.map(|name| format!("a/{name}")), "{printed}");
     }
 }
 
-/// The unit that such a name stands for would run under systemd, or is kept from it.
+/// Under systemd such a name masks a unit or stands for one that may run.
 #[test]
-fn names_that_lead_to_no_file_are_lost_aloud() {
+fn names_without_a_readable_file_are_losses() {
     let folder = tempfile::tempdir().unwrap();
     for (link, to) in [
         ("s/a.service", "/dev/null"),
@@ -302,19 +308,19 @@ fn names_that_lead_to_no_file_are_lost_aloud() {
     insta::assert_snapshot!(run(folder.path(), "convert --from systemd s"), @"
     exit 3
     ---
-    s/README: skipped: neither its name nor its first line is that of such a unit
+    s/README: skipped: not a unit file by its name or first line
     s/a.service:1:1: loss: the unit is left out: an empty file masks the unit
     help: write a unit into it
     s/b.service:1:1: loss: the unit is left out: the link is broken
-    help: hand in the file that is meant; if it has another name, its stanza provides this one, too
+    help: pass the unit file itself; write its other names into `provides:` of the stanza
     s/c.service:1:1: loss: the unit is left out: the link is broken
-    help: hand in the file that is meant; if it has another name, its stanza provides this one, too
+    help: pass the unit file itself; write its other names into `provides:` of the stanza
     s/d.service:1:1: loss: the unit is left out: the link is broken
-    help: hand in the file that is meant; if it has another name, its stanza provides this one, too
+    help: pass the unit file itself; write its other names into `provides:` of the stanza
     s/e.service:1:1: loss: the unit is left out: not a file
-    help: hand in the file that is meant; if it has another name, its stanza provides this one, too
+    help: pass the unit file itself; write its other names into `provides:` of the stanza
     fleet-init: there are 5 losses
     ");
-    let told = run(folder.path(), "convert --from systemd s -o jsonl");
-    assert_eq!(told.matches("\"kind\":\"loss\"").count(), 5, "{told}");
+    let printed = run(folder.path(), "convert --from systemd s -o jsonl");
+    assert_eq!(printed.matches("\"kind\":\"loss\"").count(), 5, "{printed}");
 }

@@ -1,4 +1,4 @@
-//! What a story looks at, and how it waits.
+//! Observation of a cluster, and waiting for conditions.
 
 use std::collections::BTreeMap;
 use std::process::Output;
@@ -8,13 +8,13 @@ use serde_json::Value;
 
 use crate::cluster::{Cluster, MACHINES};
 
-/// How long a story waits for what must happen at all.
+/// Longest time to wait for a condition.
 pub(crate) const DEADLINE: Duration = Duration::from_secs(90);
 
-/// How long to leave a condition alone between two looks.
+/// Interval between checks of a condition.
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// A run of a unit, as the machine's systemd tells of it. Another run has another identity.
+/// A run of a unit, as reported by the machine's systemd. Each run has its own invocation ID.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Run {
     pub(crate) active: String,
@@ -24,20 +24,20 @@ pub(crate) struct Run {
 }
 
 impl Cluster {
-    /// The rows of `list-units` that are about one unit; none while the machine that is asked
-    /// does not answer.
+    /// Returns the rows of `list-units` for one unit; none while the first machine does not
+    /// respond.
     pub(crate) fn rows(&self, unit: &str) -> Vec<Value> {
         let mut rows = self.listed("list-units");
         rows.retain(|row| row["unit"] == unit);
         rows
     }
 
-    /// All rows of a list.
+    /// Returns all rows of a list command.
     pub(crate) fn listed(&self, list: &str) -> Vec<Value> {
         serde_json::from_slice(&self.fleetctl(&[list, "-o", "json"]).stdout).unwrap_or_default()
     }
 
-    /// The names of the machines on which the unit is active, as the cluster shows it.
+    /// Returns the machines on which the unit is active, as listed by the cluster.
     pub(crate) fn active_on(&self, unit: &str) -> Vec<&'static str> {
         let mut on: Vec<_> = self
             .rows(unit)
@@ -49,7 +49,7 @@ impl Cluster {
         on
     }
 
-    /// Waits until the unit is active on this many machines, and returns their names.
+    /// Waits until the unit is active on this many machines. Returns their names.
     pub(crate) fn wait_active(&self, unit: &str, machines: usize) -> Vec<&'static str> {
         wait_for(&format!("{unit} is active on {machines} machines"), || {
             let on = self.active_on(unit);
@@ -57,13 +57,13 @@ impl Cluster {
         })
     }
 
-    /// Waits until the cluster shows that the unit is active on one machine, and on which.
-    pub(crate) fn wait_one(&self, unit: &str) -> &'static str {
+    /// Waits until the cluster lists the unit as active on one machine. Returns its name.
+    pub(crate) fn wait_single_machine(&self, unit: &str) -> &'static str {
         self.wait_active(unit, 1)[0]
     }
 
-    /// Waits until the unit is active on these machines and no other, for the cluster as well as
-    /// for the systemd of each machine.
+    /// Waits until the unit is active on exactly these machines, according to the cluster and to
+    /// each machine's systemd.
     pub(crate) fn wait_exactly(&self, unit: &str, machines: &[&str]) {
         wait_for(&format!("{unit} is active on {machines:?} alone"), || {
             let mut runs = self.runs(unit);
@@ -73,7 +73,7 @@ impl Cluster {
         });
     }
 
-    /// The names of the machines that are present.
+    /// Returns the names of the present machines.
     pub(crate) fn present(&self) -> Vec<&'static str> {
         let rows = self.listed("list-machines");
         let names = rows.iter().filter_map(|row| self.name_of(row["machine"].as_str()?));
@@ -82,26 +82,26 @@ impl Cluster {
         names
     }
 
-    /// Waits until these machines are present, and no other.
+    /// Waits until exactly these machines are present.
     pub(crate) fn wait_present(&self, machines: &[&str]) {
         wait_for(&format!("{machines:?} are present"), || {
             (self.present() == machines).then_some(())
         });
     }
 
-    /// A property of a unit, as a machine's systemd tells it.
+    /// Returns a unit's property from a machine's systemd.
     pub(crate) fn show(&self, machine: &str, unit: &str, property: &str) -> String {
         self.kit.exec(machine, &format!("systemctl show --value -p {property} '{unit}'"))
     }
 
-    /// The runs of all units on a machine that match a pattern of systemd's.
+    /// Returns the runs of a machine's units that match a systemd pattern.
     pub(crate) fn runs_on(&self, machine: &str, pattern: &str) -> BTreeMap<String, Run> {
         let properties = "Id,ActiveState,MainPID,NRestarts,InvocationID";
         let shown = self.kit.exec(machine, &format!("systemctl show -p {properties} '{pattern}'"));
         shown.split("\n\n").filter(|block| !block.is_empty()).map(run).collect()
     }
 
-    /// The runs on all machines, by machine and unit.
+    /// Returns the runs on all machines, by machine and unit.
     pub(crate) fn runs(&self, pattern: &str) -> BTreeMap<(&'static str, String), Run> {
         let on = |machine: &'static str| {
             let runs = self.runs_on(machine, pattern).into_iter();
@@ -125,29 +125,29 @@ fn run(block: &str) -> (String, Run) {
     (of("Id"), run)
 }
 
-/// Waits until `condition` gives something.
+/// Waits until `condition` returns a value.
 pub(crate) fn wait_for<T>(what: &str, condition: impl Fn() -> Option<T>) -> T {
     let deadline = Instant::now() + DEADLINE;
     loop {
         if let Some(value) = condition() {
             return value;
         }
-        assert!(Instant::now() < deadline, "waited in vain until {what}");
+        assert!(Instant::now() < deadline, "timeout while waiting for: {what}");
         std::thread::sleep(PAUSE);
     }
 }
 
-/// Waits for a while in which something has to stay as it is.
-pub(crate) fn wait_while(what: &str, long: Duration, so: impl Fn() -> bool) {
-    let end = Instant::now() + long;
+/// Checks each second of a period that a condition stays true.
+pub(crate) fn wait_while(what: &str, period: Duration, holds: impl Fn() -> bool) {
+    let end = Instant::now() + period;
     while Instant::now() < end {
-        assert!(so(), "no longer: {what}");
+        assert!(holds(), "no longer: {what}");
         std::thread::sleep(Duration::from_secs(1));
     }
 }
 
-/// What a program printed, for a failure's message.
-pub(crate) fn told(output: &Output) -> String {
+/// Formats a program's status and output for a failure message.
+pub(crate) fn output_text(output: &Output) -> String {
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     format!("{}\n{}{}", output.status, text(&output.stdout), text(&output.stderr))
 }
