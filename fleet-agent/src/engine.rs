@@ -94,11 +94,11 @@ impl Engine {
         self.heartbeat.clone()
     }
 
-    /// Limits its campaigns to the time in which this agent holds the candidate's presence.
+    /// Lets the engine campaign only while this agent holds the candidate's presence.
     ///
-    /// A leadership of the same candidate counts as one of an earlier process and is taken over. Of
-    /// two machines with one identity, the refused one must not campaign: they would depose each
-    /// other again and again.
+    /// An engine takes over a leadership of its own candidate, since it counts as one of an earlier
+    /// process. Of two machines with one identity, one is refused a presence and must not campaign.
+    /// Otherwise they would depose each other again and again.
     #[must_use]
     pub fn with_presence_of(self, agent: &Agent) -> Self {
         Self { presence: Some(agent.presence()), ..self }

@@ -5,7 +5,8 @@ use fleet_core::{MachineId, Revision};
 use fleet_store::{MachineProgress, Mirror, Progress};
 use tokio::sync::watch;
 
-/// Waits for changes that a decision could depend on. Reported unit states and reasons are none.
+/// Waits for changes that a decision could depend on. Changes of reported unit states and of
+/// reasons do not count.
 #[derive(Debug)]
 pub(crate) struct ClusterChanges {
     progress: watch::Receiver<Progress>,

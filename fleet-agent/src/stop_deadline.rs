@@ -9,8 +9,9 @@ use fleet_core::Unit;
 /// Hardware clocks are a hundred times better; the rest is for virtual machines.
 const DRIFT: u32 = 100;
 
-/// Allowance for the agent, from the instant at which it has to stop a unit until its service
-/// manager has the call, and for a process from SIGKILL until it is gone.
+/// Allowance for two delays together. The agent may take a while from the instant at which it has
+/// to stop a unit until its service manager has the call. A process may take a while from SIGKILL
+/// until it is gone.
 const MARGIN: Duration = Duration::from_secs(5);
 
 /// Returns how long after the end of a machine's lease, or a later instant, the unit must have

@@ -119,7 +119,8 @@ impl Heartbeat {
         }))
     }
 
-    /// Runs `work` as a busy period, which has to end. Dropping the future ends it too.
+    /// Runs `work` as a busy period. If the period lasts longer than [`MAX_BUSY`], the watchdog
+    /// reports the loop. Dropping the future also ends the period.
     pub async fn busy<F: Future>(&self, work: F) -> F::Output {
         let _turn = BusyGuard::begin(&self.0);
         work.await

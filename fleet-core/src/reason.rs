@@ -70,7 +70,8 @@ pub enum Reason {
         group: Vec<UnitName>,
         /// Number of machines that are present.
         machines: u32,
-        /// The refusals, each of the first unit of the group that the machine refused.
+        /// The refusals. Each machine counts once, with the refusal of the first unit of the group
+        /// that it refused.
         tallies: Vec<Tally>,
         /// The machine that comes nearest to accepting the group, if the planner determined it.
         nearest: Option<NearestMachine>,

@@ -118,8 +118,8 @@ impl WatchSender {
         sent
     }
 
-    /// Sends changes, waiting for free capacity. For backends whose server retains changes for a
-    /// slow reader. Returns `false` if the reader is gone or cut off.
+    /// Sends changes, and waits while there is no free capacity. This is for backends whose server
+    /// retains changes for a slow reader. Returns `false` if the reader is gone or cut off.
     #[must_use = "a watch that was cut off is to be dropped"]
     pub async fn send(&mut self, changes: Changes) -> bool {
         match &self.sender {

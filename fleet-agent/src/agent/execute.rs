@@ -49,11 +49,11 @@ impl StartPermit {
 /// Whether the service manager has to re-read its files, and when.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Reload {
-    /// All files have been read.
+    /// No: it has read all files.
     Done,
-    /// Before the next start: the previous daemon may not have reloaded.
+    /// Before the next start, because the previous daemon may not have reloaded.
     BeforeStart,
-    /// With the next batch, even an empty one: files were removed, or a reload failed.
+    /// With the next batch, even an empty one, because files were removed or a reload failed.
     Required,
 }
 

@@ -166,7 +166,8 @@ impl Publisher {
         }
     }
 
-    /// Returns when to publish next; `None` if there is nothing to publish, or no presence.
+    /// Returns when to publish next. `None` if there is nothing to publish, or if the machine has
+    /// no presence.
     fn next(&self, states: &PublishedStates) -> Option<Timestamp> {
         self.presence.borrow().as_ref().and_then(|_| states.next())
     }

@@ -61,7 +61,8 @@ impl RejoinGrace {
         &self.units
     }
 
-    /// Returns when a unit must no longer be left alone; never returns if there is none.
+    /// Returns once one of the units must no longer be left alone, or the mirror has ended. Never
+    /// returns if there are no units to leave alone.
     pub(crate) async fn changed(&mut self, mirror: &Mirror) {
         loop {
             if self.units.is_empty() {
@@ -77,7 +78,8 @@ impl RejoinGrace {
         }
     }
 
-    /// Returns when to look again without a change; `None` if there are no such units.
+    /// Returns the end of the grace period, when the units have to be evaluated again even if
+    /// nothing has changed. `None` if there are no units to leave alone.
     pub(crate) fn until(&self) -> Option<Timestamp> {
         self.until
     }

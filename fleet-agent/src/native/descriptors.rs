@@ -1,4 +1,4 @@
-//! The limit of open files of this process, of which each unit takes some.
+//! The limit on files that this process may have open. Each unit uses up some of it.
 
 use std::io;
 use std::os::fd::AsRawFd as _;
@@ -10,7 +10,8 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 /// Soft limit before it was raised.
 static INITIAL_SOFT_LIMIT: OnceLock<Option<u64>> = OnceLock::new();
 
-/// Share of the open files that is reserved, and its bounds. Units are not started with fewer left.
+/// The reserve of open files: one part in `SHARE` of the limit, within these bounds. No unit is
+/// started with fewer left.
 const SHARE: u64 = 8;
 const MIN_RESERVE: u64 = 16;
 const MAX_RESERVE: u64 = 128;
@@ -52,7 +53,7 @@ pub(crate) fn check_descriptors_left(units: usize) -> io::Result<()> {
     shortage(2).map_or(Ok(()), |why| Err(io::Error::other(message(why))))
 }
 
-/// Returns why descriptors are short, if this part of the reserve is not free.
+/// Returns why descriptors are short, if the reserve divided by `part` is not free.
 fn shortage(part: u64) -> Option<String> {
     let most = getrlimit(Resource::Nofile).current?;
     let free = most.saturating_sub((most / SHARE).clamp(MIN_RESERVE, MAX_RESERVE) / part);

@@ -112,8 +112,9 @@ impl LogState {
         Ok(end)
     }
 
-    /// Logs a warning, once per log, since a unit may do it repeatedly. The warning does not go to
-    /// the unit's own log: if the unit does not append, the line would interfere with its writes.
+    /// Warns that another program has truncated the log. Does so once per log, because a unit may
+    /// truncate its log repeatedly. The warning does not go to the unit's own log: if the unit does
+    /// not append, the line would interfere with its writes.
     fn warn_emptied(&mut self, path: &Path) {
         if !std::mem::replace(&mut self.was_emptied, true) {
             let log = path.display();

@@ -47,7 +47,7 @@ pub(crate) struct RunDriver {
     group: Option<Group>,
     /// Leaders of the process groups that the run has created and that may have members.
     leaders: Vec<ProcessId>,
-    /// Latest requested state that `service` knows.
+    /// Latest requested state that has reached `service`.
     requested: RequestedState,
     /// Whether a run has begun.
     has_run: bool,
@@ -159,7 +159,8 @@ impl RunDriver {
         }
     }
 
-    /// Sets the requested state that `service` knows. It is stored together with its effect.
+    /// Sets the requested state that has reached `service`. The record of the run stores it
+    /// together with its effect.
     pub(crate) fn set_requested(&mut self, requested: RequestedState) {
         self.requested = requested;
     }

@@ -36,7 +36,8 @@ pub async fn serve(
     serve_with(listener, Arc::new(ServiceManagerHandler::new(manager)), program, clock).await;
 }
 
-/// Handles calls to a service manager; to be called by a [`RequestHandler`] with more requests.
+/// Handles calls to a service manager. A [`RequestHandler`] that also serves other requests passes
+/// these calls on to it.
 pub struct ServiceManagerHandler {
     manager: Arc<dyn ServiceManager>,
 }

@@ -43,8 +43,8 @@ impl ResponseSender {
         self.enqueue(encode_item(self.id, item)).await;
     }
 
-    /// Sends the texts of lines as they come, batched by what is available. Each item is a list of
-    /// lines. The first one may be empty; it confirms that there is a journal.
+    /// Sends the texts of lines as they come. Each item is a list of the lines that are available
+    /// at the time. The first list may be empty; it confirms that there is a journal.
     ///
     /// # Errors
     ///

@@ -19,7 +19,8 @@ impl ExternalStopDetector {
         self.job = is_up.then(|| job.to_owned());
     }
 
-    /// Records that a job of the unit is over. Returns whether it stopped the unit for others.
+    /// Records that a job of the unit is over. Returns whether that job was requested by others
+    /// than fleet and stopped the unit.
     pub(crate) fn on_job_end(&mut self, job: &str, is_ours: bool, is_down: bool) -> bool {
         let came = self.job.take_if(|came| came.as_str() == job).is_some();
         let stops = came && !is_ours && is_down;

@@ -65,8 +65,8 @@ pub(crate) async fn refresh_unit(
     Ok(states)
 }
 
-/// Returns the states of a unit, queried together with others, and the unit's signal count before
-/// the query.
+/// Queries the states of a unit, with one call for all units that are queried at the same time.
+/// Also returns the unit's signal count before the query.
 async fn states(
     context: &ManagerContext,
     bus: &Bus,

@@ -98,7 +98,7 @@ impl Goal {
         }
     }
 
-    /// Whether the unit is to be on a machine, or as a global unit on all eligible machines.
+    /// Whether this goal expects the unit on a machine, or a global unit on all eligible machines.
     pub(crate) const fn expects_placement(self) -> bool {
         !matches!(self, Self::Stopped | Self::Unplaced | Self::Gone)
     }

@@ -60,9 +60,10 @@ pub enum DelayGrowth {
 pub enum RestartLimit {
     /// No limit.
     None,
-    /// Stops after more than this many failures. A success or a long active time resets the count.
+    /// No further restart after more than this many failures. A success or a long active time
+    /// resets the count.
     Failures(u32),
-    /// Stops when more starts than this would fall into the interval, as `StartLimitBurst=` and
+    /// No restart if more starts than this would fall into the interval, as `StartLimitBurst=` and
     /// `StartLimitIntervalSec=` do.
     Starts {
         /// Maximum number of starts.

@@ -124,8 +124,8 @@ fn until_shutdown(lines: JournalStream, shutdown: Option<Extension<Shutdown>>) -
     stream::unfold(Some((lines, closed)), next).boxed()
 }
 
-/// Encodes a line. An error ends the connection, so it first yields to let the connection send the
-/// preceding lines.
+/// Encodes a line. An error ends the connection. So before this returns an error, it yields to let
+/// the connection send the preceding lines.
 async fn encode_line(
     line: Result<JournalEntry, JournalError>,
     prefix: LinePrefix,

@@ -22,8 +22,8 @@ pub struct RebalanceReport {
     /// Units that have left their machine and are not up on the destination yet.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub under_way: Vec<PendingMove>,
-    /// Reason that no remaining move can start now, as text. Empty if only the pending moves are in
-    /// the way.
+    /// Reason why no remaining move can start now, as text. Empty if the moves only wait for the
+    /// units under way.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub waits: String,
     /// Whether the rebalancing waits only for what has failed or cannot happen without

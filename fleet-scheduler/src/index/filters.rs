@@ -46,8 +46,8 @@ impl Filters {
     /// The filter that every machine passes.
     pub(crate) const ALL: FilterNo = FilterNo(0);
 
-    /// Maximum number of candidates that are evaluated on demand. It applies only if there are more
-    /// than twice as many machines.
+    /// Maximum number of candidates that are evaluated on demand, without cached verdicts. Half the
+    /// number of machines is the maximum if that is lower.
     const FEW: usize = 32;
 
     /// Maximum number of filters with cached verdicts. Each takes one byte per machine and is

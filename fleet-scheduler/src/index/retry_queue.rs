@@ -13,7 +13,8 @@ pub(crate) struct WaitingGroup {
     /// The units, in the order in which they are assigned.
     pub(crate) members: Vec<UnitNo>,
     /// Whether the group replaces others and the arrival of a unit on any machine may help it. If
-    /// several units have to leave, an arrival may send the first of them elsewhere.
+    /// several units have to leave for the group, an arrival may change where the first of them
+    /// goes.
     pub(crate) helped_by_any_arrival: bool,
 }
 

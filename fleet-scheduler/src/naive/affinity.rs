@@ -68,8 +68,8 @@ fn ties(state: &PlacementState<'_>) -> Ties {
         .collect()
 }
 
-/// Returns the waiting units that a unit names. A pattern names the first waiting unit that it
-/// matches, unless a matching unit is on a machine already.
+/// Returns the waiting units that a unit names in `MachineOf=`. A pattern stands for the first
+/// waiting unit that it matches, or for none if a matching unit is on a machine already.
 pub(super) fn named(
     state: &PlacementState<'_>,
     name: &UnitName,

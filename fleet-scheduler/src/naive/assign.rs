@@ -56,8 +56,9 @@ pub(super) fn with_group<'a>(
     Ok(state)
 }
 
-/// Returns the state with a unit assigned to a machine after the units that it replaces have moved,
-/// or the refusing rule. `arrived` lists the units of its group that have just come.
+/// Assigns a unit to a machine, after the units that it replaces there have moved away. Returns the
+/// new state, or the rule that refuses the unit. `arrived` lists the units of its group that were
+/// assigned to the machine just before.
 pub(super) fn with_unit<'a>(
     state: &PlacementState<'a>,
     unit: &Unit,

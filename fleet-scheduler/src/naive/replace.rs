@@ -31,8 +31,8 @@ pub(super) fn leaving(
     heads.flat_map(|head| (state.rule_set.displaced_group)(state, head, machine)).collect()
 }
 
-/// Returns the state in which all units that a unit replaces have left a machine, or `None` if one
-/// of them cannot move.
+/// Returns the state in which all units that a unit replaces on a machine have left that machine.
+/// `None` if one of them cannot move.
 pub(super) fn make_room<'a>(
     state: &PlacementState<'a>,
     by: &Unit,
@@ -69,7 +69,8 @@ fn moved_away<'a>(
     others.find_map(|machine| with_displaced(&without, group.clone(), machine))
 }
 
-/// Unreadable units, and units of the group that has just come, do not move.
+/// Whether a unit must stay where it is: it is unreadable, or it belongs to the group that has just
+/// come.
 pub(super) fn is_immovable(
     state: &PlacementState<'_>,
     name: &UnitName,

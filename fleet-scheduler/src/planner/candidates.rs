@@ -82,8 +82,8 @@ impl Index {
         }
     }
 
-    /// Returns a key that is lowest for the nearest machine: the least loaded, then the first by
-    /// ID.
+    /// Returns a key for choosing the nearest of several refusing machines. It is lowest for the
+    /// least loaded machine and, among equally loaded ones, for the first by ID.
     fn nearness(&self, machine: MachineNo) -> (u32, u32) {
         let slot = &self.machines.slots[machine];
         (slot.occupancy.load(), slot.label)

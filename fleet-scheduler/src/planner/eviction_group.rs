@@ -156,8 +156,8 @@ impl Index {
         group.iter().any(|unit| !replaces::replaced(self, *unit, machine).is_empty())
     }
 
-    /// Returns the class of a group of one unit that every machine treats like the rest of its
-    /// class.
+    /// Returns the class of a group of one untied unit; every machine treats that unit like the
+    /// rest of its class. `None` for all other groups.
     pub(super) fn group_class(&self, group: &[UnitNo]) -> Option<ClassNo> {
         let [unit] = group else { return None };
         (!self.is_tied(*unit)).then(|| self.units.slots[*unit].class)

@@ -197,8 +197,8 @@ impl Index {
             && wants.is_some_and(|wants| wants.reschedule != Reschedule::Never)
     }
 
-    /// Returns the class of a group of one unit that every machine treats like the rest of its
-    /// class, if the class has no preferences.
+    /// Returns the class of a group of one untied unit, if only load decides which machine its
+    /// units prefer. `None` for all other groups.
     fn plain_class(&self, group: &[UnitNo]) -> Option<ClassNo> {
         let class = self.group_class(group)?;
         let wants = &self.classes.slots[class].requirements;

@@ -70,8 +70,8 @@ impl Index {
         Ok(())
     }
 
-    /// Moves a unit with its displaced group to another machine that passes every rule and where
-    /// none of them replaces another unit. On failure, changes nothing.
+    /// Moves a unit with its displaced group to another machine. All of them must pass every rule
+    /// there, and none of them may replace another unit there. On failure, changes nothing.
     fn move_away(&mut self, head: UnitNo, from: MachineNo, by: UnitNo, beside: &[UnitNo]) -> bool {
         let group = self.displaced_group(head, from);
         if group.iter().any(|unit| !self.is_single(*unit) || beside.contains(unit)) {
@@ -137,9 +137,9 @@ impl Index {
         true
     }
 
-    /// Returns a unit together with the units on its machine that would lack a peer without it. The
-    /// unit comes first. The others follow in rounds, each sorted by name, after the units that
-    /// they lack.
+    /// Returns a unit together with the units on its machine that would lack a peer without it,
+    /// directly or through others. The unit comes first. Then come the units that lack it, then
+    /// those that lack one of these, and so on. Each of these rounds is sorted by name.
     fn displaced_group(&self, head: UnitNo, machine: MachineNo) -> Vec<UnitNo> {
         let occupancy = &self.machines.slots[machine].occupancy;
         let mut group = vec![head];
@@ -203,7 +203,7 @@ impl Index {
         moved
     }
 
-    /// Returns the units that may replace a unit on their own machine, sorted by name.
+    /// Returns the units that may replace another unit on the same machine, sorted by name.
     fn side_by_side_replacers(&self) -> Vec<UnitNo> {
         let there = |machine: &MachineNo| &self.machines.slots[*machine].occupancy.units;
         let replaces = |unit: &&UnitNo| !self.class(**unit).replaces.is_empty();

@@ -65,8 +65,8 @@ impl BlockerSearch<'_> {
         });
     }
 
-    /// Visits units in the order of their names until every machine has a blocker. Visits at most
-    /// as many units as are on these machines.
+    /// Visits units in the order of their names, and records the first blocker of each machine.
+    /// Ends once every machine has one, or after as many units as there are on these machines.
     fn among(
         &mut self,
         units: impl Iterator<Item = UnitNo>,

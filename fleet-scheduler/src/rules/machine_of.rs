@@ -33,7 +33,8 @@ fn is_there(query: &PlacementQuery<'_>, peer: PeerRef) -> bool {
     })
 }
 
-/// Whether a peer of a unit is part of an occupancy. `is_on` answers for named units.
+/// Whether a peer of a unit is on the machine with this occupancy. `is_on` tells whether a given
+/// unit is on that machine.
 pub(crate) fn is_at(
     index: &Index,
     unit: UnitNo,

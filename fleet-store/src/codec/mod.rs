@@ -101,8 +101,8 @@ pub(crate) use record::{
 };
 pub(crate) use state::{decode_state, encode_state};
 
-/// A wire type with a field `v`. Types that are read 100,000 times borrow their strings from the
-/// input.
+/// A wire type with a field `v`. Types of which 100,000 values may be read borrow their strings
+/// from the input.
 trait Wire {
     /// The only format that is read and written.
     const FORMAT: u32;

@@ -102,8 +102,8 @@ impl Endpoint {
         Ok(())
     }
 
-    /// Authenticates again before the next call. For errors of expired tokens that the library does
-    /// not recognize.
+    /// Makes the next call authenticate again. This is needed when a token has expired and the
+    /// library does not recognize the error for that.
     pub(super) async fn forget_token(&self) {
         *self.authenticated.lock().await = false;
     }

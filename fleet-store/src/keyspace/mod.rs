@@ -264,14 +264,15 @@ impl Keyspace {
         }
     }
 
-    /// Creates the next revision from deletions, unless there are none.
+    /// Creates the next revision from deletions. `None` if there are no deletions.
     fn delete_all(&mut self, changes: Vec<KeyChange>) -> Option<Changes> {
         let changes = self.record_revision(changes)?;
         self.write(&changes);
         Some(changes)
     }
 
-    /// Records the next revision with these changes, which are in key order, unless there are none.
+    /// Records the next revision with these changes, which are in key order. Without changes,
+    /// records nothing and returns `None`.
     fn record_revision(&mut self, changes: Vec<KeyChange>) -> Option<Changes> {
         if changes.is_empty() {
             return None;

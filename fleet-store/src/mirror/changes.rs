@@ -171,8 +171,9 @@ impl DeltaLog {
         }
     }
 
-    /// Records the changes at `revision` after revisions that were not observed. If the log already
-    /// has that revision with another state, all earlier revisions become unknown.
+    /// Records the changes from the newest known revision to `revision` in one step, because the
+    /// revisions between them were not observed. If the log already has `revision` with another
+    /// state, the changes since any revision so far become unknown.
     pub(super) fn jump(&mut self, revision: Revision, changes: ChangeSet) {
         let from = self.newest;
         if revision > from {

@@ -52,8 +52,9 @@ impl RequirementsCache {
         Ok(self.intern(text(file), parsed.requirements))
     }
 
-    /// Shares equal requirements. Texts alone do not suffice: the same text may differ in meaning
-    /// between units.
+    /// Returns the requirements known for this text if they are equal to these, and otherwise makes
+    /// these the known ones. The comparison is necessary, because the same text may differ in
+    /// meaning between units.
     fn intern(&mut self, text: String, requirements: Requirements) -> Arc<Requirements> {
         if let Some(known) = self.known.get(&text).filter(|known| ***known == requirements) {
             return known.clone();

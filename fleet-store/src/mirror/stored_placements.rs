@@ -45,8 +45,8 @@ pub(super) struct PlacementMove {
 }
 
 impl StoredPlacements {
-    /// Applies a stored placement. For an unreadable one, the placement known from the snapshot or
-    /// from `known` remains.
+    /// Applies a stored placement. If it is unreadable, its last readable version is kept, as known
+    /// here or else from the snapshot `known`.
     pub(super) fn put(
         &mut self,
         snapshot: &mut Snapshot,
@@ -143,7 +143,8 @@ impl StoredPlacements {
         true
     }
 
-    /// Removes and returns all placements of a unit that were readable at some time.
+    /// Removes and returns all placements of a unit that are readable, or were so at an earlier
+    /// time.
     fn readable(&mut self, snapshot: &Snapshot, unit: &UnitName) -> BTreeMap<MachineId, Epoch> {
         let mut all = self.others.remove(unit).unwrap_or_default();
         let counting = snapshot.placement(unit.as_str());

@@ -194,7 +194,8 @@ impl Leadership {
     ///
     /// # Errors
     ///
-    /// [`RegistryError::Deposed`] when it has ended. [`RegistryError::Store`] leaves that open.
+    /// [`RegistryError::Deposed`] when the leadership has ended. [`RegistryError::Store`] does not
+    /// tell whether it has.
     pub async fn renew(&self) -> Result<(), RegistryError> {
         match self.registry.store.renew(self.lease).await {
             Err(StoreError::LeaseLost(_)) => Err(RegistryError::Deposed { term: self.term }),

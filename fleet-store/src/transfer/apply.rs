@@ -80,7 +80,9 @@ async fn keep_placements(
     kept
 }
 
-/// From the election on no other writer places units, so the state read now is decisive.
+/// Adds the missing units with their placements. If the cluster has units of its own, adds none and
+/// returns that as the reason. No other writer places units after the election, so the cluster as
+/// read here is decisive.
 async fn lead(
     registry: &Registry,
     plan: &ImportPlan,

@@ -93,8 +93,8 @@ impl Range {
         Some(Self { first, last: goes_on.then_some(first + length), step: goes_on.then_some(step) })
     }
 
-    /// Returns `true` if the whole range is within the bounds. A step without a last number must
-    /// lead to one.
+    /// Returns `true` if the whole range is within the bounds. If it has a step but no last number,
+    /// the number one step after the first must be within the bounds too.
     pub(super) fn is_within(&self, least: u32, most: u32) -> bool {
         let end = self.last.or(self.step.map(|step| self.first.saturating_add(step)));
         least <= self.first && self.first <= most && end.is_none_or(|end| end <= most)

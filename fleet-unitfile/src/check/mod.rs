@@ -195,7 +195,8 @@ impl<'a> Checker<'a> {
     }
 }
 
-/// Returns options that take one value and are set again, with the offset of the earlier one.
+/// Returns each option that takes one value and was already set, with the offset of the setting
+/// before it. An empty value undoes the settings before it.
 fn repeated_options(file: &UnitFile) -> impl Iterator<Item = (usize, OptionView<'_>)> {
     let mut seen: BTreeMap<(&str, &str), usize> = BTreeMap::new();
     file.options().filter_map(move |option| {

@@ -99,7 +99,8 @@ pub(super) fn path(value: &str) -> Option<ValueError> {
     })
 }
 
-/// Checks a path after the marks of a condition: a bar, then an exclamation mark, without blanks.
+/// Checks the path of a condition. Marks may precede it, without blanks: a bar, then an exclamation
+/// mark.
 pub(super) fn path_test(value: &str) -> Option<ValueError> {
     let marked = value.strip_prefix('|').unwrap_or(value);
     path(marked.strip_prefix('!').unwrap_or(marked))

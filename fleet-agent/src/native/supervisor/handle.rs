@@ -195,10 +195,11 @@ impl InitSupervisor {
         .await?
     }
 
-    /// Clears the failed or completed state of the unit of a target, so that the unit starts at
-    /// once if it is needed. A unit that could not be recovered from an earlier supervisor counts
-    /// as gone from then on; if it is no longer in the graph, `target` is its name. Returns whether
-    /// there was anything to clear.
+    /// Clears the failed or completed state of the unit that provides a target. The unit then
+    /// starts at once if it is needed. Returns whether there was anything to clear.
+    ///
+    /// A unit that could not be recovered from an earlier supervisor counts as gone after this
+    /// call. If such a unit is no longer in the graph, `target` has to be its name.
     ///
     /// # Errors
     ///

@@ -37,7 +37,7 @@ pub(super) struct RunHandle {
 }
 
 impl SupervisedUnit {
-    /// Creates the state of a unit that has not run yet, with an empty log if it has none.
+    /// Creates the state of a unit that has not run yet. Creates an empty log if the unit has none.
     pub(super) fn new(context: &ManagerContext, unit: &Name) -> io::Result<Self> {
         let directory = context.storage(unit.as_str());
         let log = context.open_log(directory.log())?;
@@ -53,9 +53,11 @@ impl SupervisedUnit {
         })
     }
 
-    /// Records that a requested state is applied, or has no effect: with the current run, or with
-    /// the last one. If the unit is inactive although it should run, the result of its last run is
-    /// cleared.
+    /// Records a requested state once it is applied, or if it has no effect. The current run
+    /// records it; without a current run, the stored record of the last run does.
+    ///
+    /// `is_off` tells that the unit is inactive. If it should run nevertheless, the record of the
+    /// last run loses its result.
     pub(super) fn record_applied(&mut self, requested: RequestedState, is_off: bool) {
         if std::mem::replace(&mut self.applied, requested) == requested {
             return;
@@ -82,7 +84,8 @@ impl SupervisedUnit {
         }
     }
 
-    /// Writes the applied state to the record of the last run.
+    /// Writes the applied state to the record of the last run. Clears the result in that record if
+    /// the unit is inactive although it should run.
     pub(super) fn write_applied(&self, requested: RequestedState, is_off: bool) {
         let run = self.directory.read_run().map(Option::unwrap_or_default);
         let noted = run.and_then(|mut run| {
@@ -104,8 +107,9 @@ impl SupervisedUnit {
         }
     }
 
-    /// Writes the definition that the unit is started from, so that a later daemon can stop the
-    /// unit by it whatever the graph then says. Settings that a stanza cannot express are left out.
+    /// Writes the definition that the unit is started from. A later daemon can stop the unit by
+    /// this definition, whatever the graph then says. Settings that a stanza cannot express are
+    /// left out.
     pub(super) fn write_definition(&mut self, unit: &Arc<InitUnit>) -> io::Result<()> {
         if self.written.as_ref() == Some(unit) {
             return Ok(());

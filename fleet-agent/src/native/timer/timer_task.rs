@@ -157,7 +157,7 @@ impl TimerTask {
         self.change(unit, |entry, cx| entry.machine.on_start(last, entry.unit_state, cx));
     }
 
-    /// Returns the next elapse. None comes during a shutdown: the starts would be refused, and
+    /// Returns the next elapse. During a shutdown there is none: starts would be refused, and
     /// persistent timers would count as elapsed.
     fn due(&self) -> NextElapse {
         if self.context.shutdown.has_begun() { NextElapse::default() } else { self.queue.first() }

@@ -16,8 +16,8 @@ use crate::fleetctl::rebalance_args::RebalanceArgs;
 /// Pause between two polls.
 const PAUSE: Duration = Duration::from_millis(500);
 
-/// Time after which a stuck rebalancing ends the wait. Observed states lag behind changes, but less
-/// than this.
+/// Time for which a rebalancing has to be stuck before the wait for it ends. Observed states lag
+/// behind changes by less than this.
 const STUCK_AFTER: Duration = Duration::from_secs(2);
 
 impl Record for RebalanceReport {

@@ -185,8 +185,8 @@ impl InitState {
 
 impl InitUnit {
     /// Returns whether this exit of the main process is a success. A oneshot that was killed by a
-    /// signal did not finish its work. Every known exit is a success if failures of all start
-    /// commands are ignored.
+    /// signal did not finish its work. If the failures of all start commands are ignored, every
+    /// known exit is a success.
     #[must_use]
     pub fn is_success(&self, exit: Exit) -> bool {
         let is_oneshot = matches!(self.kind, ServiceType::Oneshot { .. });

@@ -95,17 +95,17 @@ impl InitState {
     ///
     /// # Errors
     ///
-    /// Returns the error of the goal in the settings.
+    /// Returns an error if no unit provides the goal in the settings, or if that unit is masked.
     pub fn new(graph: Graph, settings: &Settings) -> Result<Self, GraphError> {
         Self::restore(graph, settings, Observation::default())
     }
 
-    /// Restores an observed state. Units that run and are not in the graph are stopped. Extra
-    /// targets count as far as units provide them.
+    /// Restores the state of an init from an observation. Stops units that run and are not in the
+    /// graph. An extra target has no effect while no unit provides it.
     ///
     /// # Errors
     ///
-    /// Returns the error of the goal in the settings.
+    /// Returns an error if no unit provides the goal in the settings, or if that unit is masked.
     pub fn restore(
         graph: Graph,
         settings: &Settings,

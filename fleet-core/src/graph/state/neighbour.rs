@@ -72,9 +72,9 @@ impl NeighbourView {
         (self.stopping, self.must_stop)
     }
 
-    /// Returns whether this unit, as a dependent, has to be gone before its dependency stops. A
-    /// starting or active unit with `depends-on` has to stop too if its dependency must, so it is
-    /// covered by `must_stop`.
+    /// Returns whether this unit, as a dependent, has to be gone before its dependency stops. If
+    /// the dependency must stop, a starting or active unit with `depends-on` must stop too. Its own
+    /// `must_stop` covers that case.
     pub(super) fn delays_stop_of(self, kind: EdgeKind) -> bool {
         kind.orders() && (self.must_stop || self.stopping)
     }

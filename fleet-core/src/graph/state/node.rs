@@ -170,13 +170,14 @@ impl Counts {
         self.unready = recount(self.unready, before.unready, after.unready);
     }
 
-    /// Replaces whether one dependent has to stop first.
+    /// Updates the number of dependents that have to stop first, after that has changed for one.
     pub(super) fn replace_dependent_to_stop(&mut self, before: bool, after: bool) {
         self.dependents_to_stop = recount(self.dependents_to_stop, before, after);
     }
 }
 
-/// Replaces one summand. It was counted before it is removed, so the count cannot underflow.
+/// Returns the number of items with a property, after it has changed for one item from `before` to
+/// `after`. An item with the property is part of `count`, so the subtraction cannot underflow.
 fn recount(count: u32, before: bool, after: bool) -> u32 {
     count + u32::from(after) - u32::from(before)
 }

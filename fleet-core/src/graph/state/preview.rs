@@ -161,8 +161,8 @@ impl Simulation {
         progressed
     }
 
-    /// Carries out all actions. Starts are carried out only in a round without stops, for the same
-    /// reason.
+    /// Carries out all actions. `ends` tells that units stop in this round; a start then finishes
+    /// in a later round, for the reason given at [`finish_stops`](Self::finish_stops).
     fn carry_out(&mut self, actions: &[UnitAction], ends: bool) {
         for action in actions {
             let Some(at) = self.state.find(&action.unit) else { continue };

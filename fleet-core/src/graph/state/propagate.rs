@@ -43,7 +43,8 @@ impl InitState {
         self.update_queues(at);
     }
 
-    /// Counts the changed effect of a dependency on a unit. For a unit that is not inactive, only
+    /// Updates the counts of a unit after the effect of one of its dependencies has changed. Then
+    /// marks the unit for evaluation if the change matters. For a unit that is not inactive, only
     /// the loss of a dependency matters.
     fn count(&mut self, at: u32, (before, after): (DependencyEffect, DependencyEffect)) {
         let node = self.node_mut(at);

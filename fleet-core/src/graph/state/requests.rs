@@ -232,8 +232,9 @@ impl InitState {
         runs
     }
 
-    /// Requests a reload of the unit of a target; it begins once a reload in progress has ended. A
-    /// unit whose main process exited reloads by its commands.
+    /// Requests a reload of the unit that provides a target. The reload begins once a reload in
+    /// progress has ended. After the main process has exited, a unit can reload only by its
+    /// commands, not by a signal.
     ///
     /// # Errors
     ///

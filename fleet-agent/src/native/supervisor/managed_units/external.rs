@@ -122,7 +122,8 @@ impl Supervisor {
     }
 }
 
-/// Waits until an external unit is up, and represents it until it is stopped.
+/// Stands for the run of an external unit. Reports when the unit is up, and reports its end when
+/// asked to stop it.
 struct ExternalWatch {
     external: External,
     clock: Arc<dyn Clock>,
