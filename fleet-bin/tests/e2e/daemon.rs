@@ -1,4 +1,4 @@
-//! A `fleetd dev` of a test's own, and `fleetctl` pointed at it.
+//! A `fleetd dev` in its own directory, and `fleetctl` for it.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -9,28 +9,28 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use tempfile::TempDir;
 
-/// How long a test waits for a condition before it fails; far longer than any should take.
-const PATIENCE: Duration = Duration::from_secs(30);
+/// Longest time to wait for a condition, far longer than any should take.
+const DEADLINE: Duration = Duration::from_secs(30);
 
 /// A row of `fleetctl list-units -o json`.
 pub(crate) type Row = Value;
 
-/// A cluster in a directory of its own. Its end ends the daemon and all units.
+/// A cluster in its own directory. Dropping it stops the daemon and all units.
 pub(crate) struct Cluster {
     home: TempDir,
     daemon: Option<Child>,
     machines: u16,
-    /// How many files the daemon may open, if that is not for others to say.
+    /// Limit of open files for the daemon; `None` for the inherited one.
     files: Option<u32>,
 }
 
 impl Cluster {
-    /// A cluster of three machines that launches these unit files.
+    /// Starts a cluster of three machines that launches these unit files.
     pub(crate) fn start(units: &[&Path]) -> Self {
         Self::begin(None, units)
     }
 
-    /// The same without units, and with a daemon that may open no more than so many files.
+    /// Starts a cluster without units, whose daemon has this limit of open files.
     pub(crate) fn start_with_files(files: u32) -> Self {
         Self::begin(Some(files), &[])
     }
@@ -42,7 +42,7 @@ impl Cluster {
         cluster
     }
 
-    /// Starts the daemon, again if it ran before, and waits until it answers.
+    /// Starts the daemon, and waits until all machines are present.
     pub(crate) fn start_daemon(&mut self, units: &[&Path]) {
         let log = fs::File::create(self.path("fleetd.log")).unwrap();
         let limit = self.files.map_or_else(String::new, |files| format!("ulimit -n {files};"));
@@ -58,19 +58,19 @@ impl Cluster {
             .spawn()
             .unwrap();
         self.daemon = Some(daemon);
-        self.wait_for("all machines are there", |cluster| {
+        self.wait_for("all machines are present", |cluster| {
             let listed = cluster.fleetctl(&["list-machines", "-o", "json"]);
             let machines: Value = serde_json::from_slice(&listed.stdout).ok()?;
             (machines.as_array()?.len() == usize::from(cluster.machines)).then_some(())
         });
     }
 
-    /// The path of a file in the cluster's directory.
+    /// Returns the path of a file in the cluster's directory.
     pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.home.path().join(name)
     }
 
-    /// Writes a unit file and returns where it is.
+    /// Writes a file. Returns its path.
     pub(crate) fn write(&self, name: &str, text: &str) -> PathBuf {
         let path = self.path(name);
         fs::write(&path, text).unwrap();
@@ -82,7 +82,7 @@ impl Cluster {
         self.fleetctl_command(args).output().unwrap()
     }
 
-    /// A fleetctl against the cluster, for a test to run as it likes.
+    /// Returns a fleetctl command for the cluster.
     pub(crate) fn fleetctl_command<S: AsRef<std::ffi::OsStr>>(&self, args: &[S]) -> Command {
         let endpoint = format!("unix://{}", self.path("data/fleet.sock").display());
         let mut command = Command::new(env!("CARGO_BIN_EXE_fleetctl"));
@@ -90,7 +90,7 @@ impl Cluster {
         command
     }
 
-    /// Runs fleetctl and demands that it succeeds; returns what it printed.
+    /// Runs fleetctl, which must succeed. Returns its standard output.
     pub(crate) fn succeed<S: AsRef<std::ffi::OsStr> + std::fmt::Debug>(
         &self,
         args: &[S],
@@ -100,49 +100,49 @@ impl Cluster {
         String::from_utf8(output.stdout).unwrap()
     }
 
-    /// The rows of `list-units` that are about one unit.
+    /// Returns the rows of `list-units` for one unit.
     pub(crate) fn rows(&self, unit: &str) -> Vec<Row> {
         let all: Vec<Row> =
             serde_json::from_str(&self.succeed(&["list-units", "-o", "json"])).unwrap();
         all.into_iter().filter(|row| row["unit"] == unit).collect()
     }
 
-    /// The names of all units that the cluster knows.
+    /// Returns the names of all units of the cluster.
     pub(crate) fn units(&self) -> Vec<String> {
         let listed = self.succeed(&["list-unit-files", "-o", "name"]);
         listed.lines().map(str::to_owned).collect()
     }
 
-    /// Waits until one row of the unit is active, and returns it.
+    /// Waits until one row of the unit is active. Returns the row.
     pub(crate) fn wait_active(&self, unit: &str) -> Row {
         self.wait_for(&format!("{unit} is active"), |cluster| {
             cluster.rows(unit).into_iter().find(|row| row["active"] == "active")
         })
     }
 
-    /// Waits until `condition` gives something.
+    /// Waits until `condition` returns a value.
     pub(crate) fn wait_for<T>(&self, what: &str, condition: impl Fn(&Self) -> Option<T>) -> T {
         wait_for(what, || condition(self))
     }
 
-    /// The process that is the daemon.
+    /// Returns the daemon's process ID.
     pub(crate) fn daemon_id(&self) -> u32 {
-        self.daemon.as_ref().expect("the daemon runs").id()
+        self.daemon.as_ref().expect("the daemon is running").id()
     }
 
     /// Sends the daemon a signal.
     pub(crate) fn signal_daemon(&self, signal: Signal) {
-        let daemon = self.daemon.as_ref().expect("the daemon runs");
+        let daemon = self.daemon.as_ref().expect("the daemon is running");
         kill_process(Pid::from_child(daemon), signal).unwrap();
     }
 
-    /// Ends the daemon with a signal and returns how it ended.
+    /// Ends the daemon with a signal. Returns its exit status.
     pub(crate) fn end_daemon(&mut self, signal: Signal) -> ExitStatus {
         self.signal_daemon(signal);
-        self.daemon.take().expect("the daemon runs").wait().unwrap()
+        self.daemon.take().expect("the daemon is running").wait().unwrap()
     }
 
-    /// What the daemon has printed.
+    /// Returns the daemon's output.
     pub(crate) fn log(&self) -> String {
         fs::read_to_string(self.path("fleetd.log")).unwrap_or_default()
     }
@@ -151,7 +151,8 @@ impl Cluster {
 impl Drop for Cluster {
     fn drop(&mut self) {
         if self.daemon.is_none() {
-            self.start_daemon(&[]); // what a killed daemon left behind is ended by another
+            // Adopts the units of a killed daemon, in order to stop them.
+            self.start_daemon(&[]);
         }
         let status = self.end_daemon(Signal::INT);
         if !std::thread::panicking() {
@@ -160,32 +161,32 @@ impl Drop for Cluster {
     }
 }
 
-/// Waits until `condition` gives something.
+/// Waits until `condition` returns a value.
 pub(crate) fn wait_for<T>(what: &str, condition: impl Fn() -> Option<T>) -> T {
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + DEADLINE;
     loop {
         if let Some(value) = condition() {
             return value;
         }
-        assert!(Instant::now() < deadline, "waited in vain until {what}");
+        assert!(Instant::now() < deadline, "timeout while waiting for: {what}");
         std::thread::yield_now();
     }
 }
 
-/// The process that is a unit.
+/// Returns the main process of a unit.
 pub(crate) fn main_pid(row: &Row) -> Pid {
-    let pid = row["mainPID"].as_i64().expect("a running unit has a process");
+    let pid = row["mainPID"].as_i64().expect("a main process");
     Pid::from_raw(pid.try_into().unwrap()).unwrap()
 }
 
-/// Whether a process runs; one that ended and waits for its parent to notice does not.
+/// Whether a process runs. A zombie does not.
 pub(crate) fn is_alive(pid: Pid) -> bool {
     let stat = fs::read_to_string(format!("/proc/{}/stat", pid.as_raw_nonzero()));
     let after_name = |stat: String| stat.rsplit(") ").next().map(str::to_owned);
     stat.ok().and_then(after_name).is_some_and(|rest| !rest.starts_with('Z'))
 }
 
-/// What a program printed, for a failure's message.
+/// Formats a program's status and output for a failure message.
 pub(crate) fn output_text(output: &Output) -> String {
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     format!("{}\n{}{}", output.status, text(&output.stdout), text(&output.stderr))

@@ -50,8 +50,8 @@ fn example_units_run_as_required() {
     assert_eq!(apart.len(), 3, "workers conflict, yet share a machine: {workers:?}");
 
     assert_eq!(machine("web-announce.service"), machine("web.service"));
-    let answer = cluster.wait_for("the web server answers", |_| get(port));
-    assert!(answer.starts_with("HTTP/1.0 200"), "{answer}");
+    let response = cluster.wait_for("the web server responds", |_| get(port));
+    assert!(response.starts_with("HTTP/1.0 200"), "{response}");
 
     cluster.wait_for("the heartbeat is on every machine", |cluster| {
         let rows = cluster.rows("heartbeat.service");
@@ -208,7 +208,7 @@ fn second_ctrl_c_does_not_wait_for_units() {
     let pid = main_pid(&cluster.wait_active("stubborn.service"));
 
     cluster.signal_daemon(Signal::INT);
-    cluster.wait_for("it waits for the unit", |cluster| {
+    cluster.wait_for("the daemon waits for the unit", |cluster| {
         cluster.log().contains("Stopping all units").then_some(())
     });
     assert_eq!(cluster.end_daemon(Signal::INT).code(), Some(1));

@@ -1,4 +1,4 @@
-//! A machine whose cluster gets another store: a restored one, or one that was made anew.
+//! A machine whose cluster gets another store: a restored or a new one.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use serde_json::Value;
 use crate::daemon::{output_text, wait_for};
 use crate::run::{Machine, UNIT};
 
-/// Runs what works on the store of a daemon that does not run.
+/// Runs work on the store of a stopped daemon.
 fn block_on<T>(work: impl Future<Output = T>) -> T {
     tokio::runtime::Runtime::new().unwrap().block_on(work)
 }
@@ -25,23 +25,22 @@ fn file(seconds: u32) -> String {
     format!("[Service]\nExecStart=/bin/sleep {seconds}\n")
 }
 
-/// A machine that runs the unit, sleeping so long, and then another content of it, so that it
-/// remembers more than one order.
-fn run_one_after_the_other(machine: &mut Machine, contents: &[u32]) {
+/// Runs each content of the unit in turn, so that the machine records several placements.
+fn run_contents(machine: &mut Machine, contents: &[u32]) {
     machine.start();
     for seconds in contents {
         let path = machine.path(UNIT);
         std::fs::write(&path, file(*seconds)).unwrap();
         let started = machine.fleetctl(&["start", "--replace", path.to_str().unwrap()]);
         assert!(started.status.success(), "{}", output_text(&started));
-        wait_until_it_sleeps(machine, *seconds);
+        wait_until_sleeping(machine, *seconds);
     }
     machine.end();
 }
 
-/// Returns what is shown of the unit then. What a daemon showed before it was started again goes
-/// before the same comes anew, so another look might find nothing.
-fn wait_until_it_sleeps(machine: &Machine, seconds: u32) -> Value {
+/// Waits until the unit sleeps for `seconds`. Returns its row from the same check, since a
+/// restarted daemon first removes the row of its predecessor.
+fn wait_until_sleeping(machine: &Machine, seconds: u32) -> Value {
     wait_for(&format!("the unit sleeps for {seconds} seconds"), || {
         let row = machine.row()?;
         let pid = row["mainPID"].as_i64()?;
@@ -56,21 +55,21 @@ async fn open(path: &Path) -> EmbeddedStore {
 
 // Holds: I-2
 #[test]
-fn a_machine_follows_a_store_that_was_restored() {
+fn machine_follows_a_restored_store() {
     let mut machine = Machine::new();
     let (store, backup) = (machine.path("data/store.redb"), machine.path("backup"));
-    run_one_after_the_other(&mut machine, &[1001]);
+    run_contents(&mut machine, &[1001]);
     block_on(async {
         let store = open(&store).await;
         store.backup(&backup).await.unwrap();
         store.close().await;
     });
-    run_one_after_the_other(&mut machine, &[1002, 1003]);
+    run_contents(&mut machine, &[1002, 1003]);
     std::fs::remove_file(&store).unwrap();
     let second: Lineage = "second".parse().unwrap();
     block_on(EmbeddedStore::restore(&backup, &store, &Layout::default(), &second)).unwrap();
     machine.start();
-    wait_until_it_sleeps(&machine, 1001);
+    wait_until_sleeping(&machine, 1001);
 }
 
 /// The new store's revisions are lower than those that the machine remembers of the old one.
@@ -78,25 +77,25 @@ fn a_machine_follows_a_store_that_was_restored() {
 #[test]
 fn machine_follows_a_recreated_store() {
     let mut machine = Machine::new();
-    run_one_after_the_other(&mut machine, &[1001, 1002, 1003]);
+    run_contents(&mut machine, &[1001, 1002, 1003]);
     machine.start();
-    let row = wait_until_it_sleeps(&machine, 1003);
+    let row = wait_until_sleeping(&machine, 1003);
     let id = row["machine"].as_str().unwrap().parse().unwrap();
     machine.end();
     let path = machine.path("data/store.redb");
     std::fs::remove_file(&path).unwrap();
     block_on(recreate_store(&path, id));
     machine.start();
-    wait_until_it_sleeps(&machine, 1004);
+    wait_until_sleeping(&machine, 1004);
 }
 
-/// A store in which the unit, with another content, is on this machine.
+/// Creates a store that places the unit, with another content, on this machine.
 async fn recreate_store(path: &Path, machine: MachineId) {
     let store = Arc::new(open(path).await);
     let registry = Registry::new(store.clone() as Arc<dyn Store>, Layout::DEFAULT_PREFIX);
     let lineage: Lineage = "second".parse().unwrap();
-    let beginning = wall_time().as_millis() * 1000;
-    registry.lineage(&lineage.with_epoch_base(beginning)).await.unwrap();
+    let epoch_base = wall_time().as_millis() * 1000;
+    registry.lineage(&lineage.with_epoch_base(epoch_base)).await.unwrap();
     let file = UnitFile::parse(file(1004)).unwrap();
     let unit = NewUnit { name: UNIT.parse().unwrap(), file, desired: TargetState::Launched };
     registry.put_unit(unit, ExpectUnit::Absent).await.unwrap();

@@ -1,4 +1,4 @@
-//! The two real programs, end to end: unit files in, processes out.
+//! End-to-end tests of the programs: from unit files to processes.
 
 mod authentication;
 mod crash;

@@ -37,7 +37,7 @@ impl Machine {
     /// Waits until the daemon reports the unit as active, and asserts that its process has not
     /// changed.
     fn wait_undisturbed(&self, pid: Pid) {
-        let row = wait_for("the unit is shown again", || self.row());
+        let row = wait_for("the unit is listed again", || self.row());
         assert_eq!(main_pid(&row), pid, "the unit was restarted");
     }
 }
@@ -81,12 +81,13 @@ fn lost_store_is_restored_from_an_export_without_restarts() {
     machine.start();
     machine.wait_undisturbed(restarted);
     assert_eq!(units(&machine.export("after", &[])), units(&file));
-    // Orders from now on must be newer than those that the machine remembers.
+    // New requests must be newer than the generations that the machine has recorded.
     machine.succeed(&["restart", UNIT]);
-    let again =
-        wait_for("it was restarted", || machine.row().filter(|row| main_pid(row) != restarted));
+    let again = wait_for("the unit has restarted", || {
+        machine.row().filter(|row| main_pid(row) != restarted)
+    });
     machine.succeed(&["destroy", UNIT]);
-    wait_for("its process has ended", || (!is_alive(main_pid(&again))).then_some(()));
+    wait_for("the process has ended", || (!is_alive(main_pid(&again))).then_some(()));
     machine.end();
 }
 
@@ -100,7 +101,7 @@ fn running_cluster_imports_and_places_units() {
     let imported = target.import(&[&file]);
     let first = report(&imported);
     assert_eq!((&first["created"], &first["left"]), (&1.into(), &1.into()), "{first}");
-    wait_for("it runs there, too", || target.row());
+    wait_for("the unit also runs on the target", || target.row());
     let second = report(&target.import(&[&file]));
     assert_eq!((&second["created"], &second["same"]), (&0.into(), &1.into()), "{second}");
     assert_eq!(second["content"], first["content"]);

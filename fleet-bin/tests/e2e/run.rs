@@ -124,7 +124,7 @@ fn stopped_daemon_adopts_running_units() {
     assert_eq!(after["mainPID"], before["mainPID"], "the unit was restarted");
     let destroyed = machine.fleetctl(&["destroy", UNIT]);
     assert!(destroyed.status.success(), "{}", output_text(&destroyed));
-    wait_for("its process has ended", || (!is_alive(main_pid(&before))).then_some(()));
+    wait_for("the process has ended", || (!is_alive(main_pid(&before))).then_some(()));
     machine.end();
 }
 

@@ -45,14 +45,14 @@ impl Sshd {
         server.args(["-D", "-e", "-f"]).arg(at.join("sshd_config"));
         let server = server.stdin(Stdio::null()).stderr(log).spawn().expect("there is sshd");
         let sshd = Self { folder, port, server };
-        sshd.wait_answers();
+        sshd.wait_ready();
         sshd
     }
 
     /// Waits for sshd. If it does not respond, panics with its log.
-    fn wait_answers(&self) {
-        let answers = || TcpStream::connect(("127.0.0.1", self.port)).ok();
-        let wait = || wait_for("sshd answers", answers);
+    fn wait_ready(&self) {
+        let responds = || TcpStream::connect(("127.0.0.1", self.port)).ok();
+        let wait = || wait_for("sshd responds", responds);
         if catch_unwind(AssertUnwindSafe(wait)).is_err() {
             panic!("sshd does not answer:\n{}", self.log());
         }

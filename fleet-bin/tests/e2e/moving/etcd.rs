@@ -1,4 +1,4 @@
-//! From the embedded store into a real etcd and back, and out of the keys of a fleet v1.
+//! Migrations between the embedded store and a real etcd, and from the keys of fleet v1.
 
 use std::fs::File;
 use std::io::{Read as _, Write as _};
@@ -14,7 +14,7 @@ use super::{report, units};
 use crate::daemon::{main_pid, output_text, wait_for};
 use crate::run::Machine;
 
-/// An etcd that also has the keyspace of version 2. It ends with the test.
+/// An etcd with the v2 API enabled. It is stopped on drop.
 struct Etcd {
     port: u16,
     server: Child,
@@ -28,27 +28,31 @@ impl Etcd {
         let home = tempfile::tempdir().unwrap();
         let server = serve(home.path(), port, peer);
         let etcd = Self { port, server, _home: home };
-        wait_for("etcd answers", || etcd.ask("GET", "/v2/keys/", "").map(drop));
+        wait_for("etcd responds", || etcd.request("GET", "/v2/keys/", "").map(drop));
         etcd
     }
 
-    /// Asks by HTTP/1.0, so that the answer ends with the connection.
-    fn ask(&self, method: &str, path: &str, body: &str) -> Option<String> {
-        let mut to = TcpStream::connect(("127.0.0.1", self.port)).ok()?;
+    /// Sends a request by HTTP/1.0, so that the response ends with the connection. Returns the
+    /// body of a successful response.
+    fn request(&self, method: &str, path: &str, body: &str) -> Option<String> {
+        let mut stream = TcpStream::connect(("127.0.0.1", self.port)).ok()?;
         let (length, form) = (body.len(), "application/x-www-form-urlencoded");
         let head = format!("Content-Type: {form}\r\nContent-Length: {length}\r\n\r\n");
-        to.write_all(format!("{method} {path} HTTP/1.0\r\n{head}{body}").as_bytes()).ok()?;
-        let mut answer = String::new();
-        to.read_to_string(&mut answer).ok()?;
-        let (head, body) = answer.split_once("\r\n\r\n")?;
+        stream.write_all(format!("{method} {path} HTTP/1.0\r\n{head}{body}").as_bytes()).ok()?;
+        let mut response = String::new();
+        stream.read_to_string(&mut response).ok()?;
+        let (head, body) = response.split_once("\r\n\r\n")?;
         (head.contains(" 200 ") || head.contains(" 201 ")).then(|| body.to_owned())
     }
 
-    /// Sets a key of the keyspace of version 2.
+    /// Sets a key through the v2 API.
     fn set(&self, key: &str, value: &str) {
         let escaped: String = value.bytes().map(|byte| format!("%{byte:02X}")).collect();
         let path = format!("/v2/keys/_coreos.com/fleet/{key}");
-        assert!(self.ask("PUT", &path, &format!("value={escaped}")).is_some(), "cannot set {key}");
+        assert!(
+            self.request("PUT", &path, &format!("value={escaped}")).is_some(),
+            "cannot set {key}"
+        );
     }
 }
 
@@ -77,7 +81,7 @@ fn serve(home: &Path, port: u16, peer: u16) -> Child {
     started.expect("etcd is installed")
 }
 
-/// Has the machine's next daemon keep its cluster in etcd, or in its own file again.
+/// Configures the machine's next daemon to use this etcd, or the embedded store.
 fn choose_store(machine: &Machine, etcd: Option<&Etcd>) {
     let config = std::fs::read_to_string(machine.config()).unwrap();
     let rest = config.lines().filter(|line| !line.starts_with("store") && !line.contains("etcd"));
@@ -93,7 +97,7 @@ fn choose_store(machine: &Machine, etcd: Option<&Etcd>) {
 
 #[test]
 #[ignore = "needs etcd: run by scripts/test"]
-fn etcd_takes_a_cluster_over_and_gives_it_back_and_no_unit_notices() {
+fn migration_to_etcd_and_back_disturbs_no_unit() {
     let etcd = Etcd::start();
     let mut machine = Machine::new();
     let pid = main_pid(&machine.start_with_unit());
@@ -106,8 +110,8 @@ fn etcd_takes_a_cluster_over_and_gives_it_back_and_no_unit_notices() {
     assert_eq!(report(&imported)["kept"], 1, "{}", output_text(&imported));
     machine.start();
     machine.wait_undisturbed(pid);
-    let beside = machine.import(&[&embedded, "--config", &machine.config()]);
-    assert_eq!(report(&beside)["same"], 1, "{}", output_text(&beside));
+    let repeated = machine.import(&[&embedded, "--config", &machine.config()]);
+    assert_eq!(report(&repeated)["same"], 1, "{}", output_text(&repeated));
     let back = machine.export("etcd", &["--config", &machine.config()]);
     assert_eq!(units(&back), units(&embedded));
     machine.end();
@@ -121,7 +125,7 @@ fn etcd_takes_a_cluster_over_and_gives_it_back_and_no_unit_notices() {
 
 #[test]
 #[ignore = "needs etcd: run by scripts/test"]
-fn the_keys_of_a_fleet_v1_in_a_real_etcd_are_imported() {
+fn fleet_v1_keys_of_a_real_etcd_are_imported() {
     let etcd = Etcd::start();
     let text = "[Service]\nExecStart=/bin/sleep infinity\n";
     let hash = UnitFile::parse(text).unwrap().hash().to_string();
@@ -134,7 +138,7 @@ fn the_keys_of_a_fleet_v1_in_a_real_etcd_are_imported() {
     etcd.set("job/steady.service/target", "gone");
     etcd.set(&format!("unit/{hash}"), &content);
     etcd.set("engine/version", "1");
-    let dump = etcd.ask("GET", "/v2/keys/_coreos.com/fleet?recursive=true", "").unwrap();
+    let dump = etcd.request("GET", "/v2/keys/_coreos.com/fleet?recursive=true", "").unwrap();
 
     let mut machine = Machine::new();
     machine.start();
