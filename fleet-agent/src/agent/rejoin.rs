@@ -21,8 +21,8 @@ const GRACE: Duration = Duration::from_secs(15);
 /// Units that the machine had when it rejoined, and that have not been placed since.
 #[derive(Debug)]
 pub(crate) struct RejoinGrace {
-    /// All changes of the cluster, since decisions on these units may concern no machine, or
-    /// another one.
+    /// Waits for all changes of the cluster, since decisions on these units may concern no machine,
+    /// or another one.
     changes: ClusterChanges,
     joined: Revision,
     until: Option<Timestamp>,

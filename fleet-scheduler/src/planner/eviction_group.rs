@@ -75,8 +75,8 @@ impl Index {
         order
     }
 
-    /// Takes a group off its machine. Adds the units that then lack a peer because other global
-    /// units fit there. Returns all units that left.
+    /// Takes a group off its machine. Other global units may then fit there, which may leave
+    /// further units without a peer. Adds such units to the group, and returns all units that left.
     pub(super) fn detach_group(
         &mut self,
         mut group: Vec<UnitNo>,

@@ -7,9 +7,10 @@ use crate::index::{Index, LeaveReason, MachineNo, PeerRef, UnitNo};
 use crate::rules::{Denial, PlacementQuery, machine_of, replaces};
 
 impl Index {
-    /// Assigns a unit to a machine and moves away the units that it replaces there. Units in
-    /// `beside` have just come and must not move again. On error, changes nothing. Adds the number
-    /// of displaced groups that moved to `displaced`.
+    /// Assigns a unit to a machine and moves away the units that it replaces there. `beside` lists
+    /// units that have just been assigned to the machine and must not move again. Increases
+    /// `displaced` by the number of displaced groups that it has tried to move. On error, assigns
+    /// and moves nothing.
     pub(super) fn try_assign(
         &mut self,
         unit: UnitNo,
@@ -41,7 +42,7 @@ impl Index {
         result
     }
 
-    /// Returns the units that leave a machine together with these, without duplicates.
+    /// Returns the units that leave a machine together with the replaced units, without duplicates.
     pub(super) fn leaving(&self, replaced: &[UnitNo], machine: MachineNo) -> Vec<UnitNo> {
         let displaced = replaced.iter().flat_map(|head| self.displaced_group(*head, machine));
         let mut leaving: Vec<UnitNo> = displaced.collect();

@@ -20,8 +20,8 @@ use crate::RemovePlacement;
 pub(super) struct StoredPlacements {
     /// All placements other than the one that counts.
     others: BTreeMap<UnitName, BTreeMap<MachineId, Epoch>>,
-    /// Unreadable placements. Each is a fault of its unit, so the unit does not appear to have
-    /// none.
+    /// Unreadable placements. Each counts as a fault of its unit, so that the unit does not appear
+    /// to have no placement.
     unreadable: BTreeMap<UnitName, BTreeMap<MachineId, Fault>>,
     /// Last write of placements by a leader, if any.
     last_write: Option<Revision>,
@@ -152,8 +152,8 @@ impl StoredPlacements {
         all
     }
 
-    /// Shows the placement that counts in the snapshot, and keeps the others. An unreadable
-    /// placement can only remain the one that counts.
+    /// Shows in the snapshot the placement that counts, and keeps the others here. An unreadable
+    /// placement counts only if it counted before it became unreadable.
     fn recount(
         &mut self,
         snapshot: &mut Snapshot,

@@ -33,11 +33,11 @@ pub(super) struct Node {
 /// Dependencies on targets without a provider.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct MissingTargets {
-    /// Whether there is one by `depends-on`.
+    /// Whether a target of a `depends-on` dependency has no provider.
     pub(super) depends_on: bool,
-    /// Whether there is one by `depends-on` or `depends-ms`.
+    /// Whether a target of a `depends-on` or `depends-ms` dependency has no provider.
     pub(super) hard: bool,
-    /// Whether there is one by any requiring kind.
+    /// Whether a target of a dependency of any requiring kind has no provider.
     pub(super) any: bool,
 }
 

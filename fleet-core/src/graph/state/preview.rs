@@ -34,7 +34,7 @@ pub struct UnitPreview {
 /// for. `max_starting` is not considered.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum PlannedAction {
-    /// None: the unit stays as it is.
+    /// No action: the unit stays as it is.
     Unchanged,
     /// Started in this step.
     Start(usize),

@@ -30,8 +30,8 @@ impl InitState {
     ///
     /// # Errors
     ///
-    /// Returns the error of a target, and changes nothing. An extra target may be masked; its unit
-    /// then does not start.
+    /// Returns an error if no unit provides one of the targets, or if the unit of the goal is
+    /// masked. Changes nothing then. An extra target may be masked; its unit then does not start.
     pub fn set_goal(
         &mut self,
         goal: Option<Target>,
@@ -85,7 +85,7 @@ impl InitState {
         Ok(())
     }
 
-    /// Removes one extra target, in the same way.
+    /// Removes one extra target. The cost is as for [`add_extra_target`](Self::add_extra_target).
     pub fn remove_extra_target(&mut self, target: &Target, now: Timestamp) {
         if self.extra_targets.remove(target) {
             self.demand_changed(self.provider(target), now, |demand| demand.wanted -= 1);
@@ -110,7 +110,7 @@ impl InitState {
         Ok(())
     }
 
-    /// Removes one target from the mask, in the same way.
+    /// Removes one target from the mask. The cost is as for [`mask`](Self::mask).
     pub fn unmask(&mut self, target: &Target, now: Timestamp) {
         if self.mask.remove(target) {
             self.demand_changed(self.provider(target), now, |demand| demand.masks -= 1);
@@ -141,7 +141,8 @@ impl InitState {
     ///
     /// # Errors
     ///
-    /// Returns the error of the goal in the new graph and mask, and changes nothing.
+    /// Returns an error if no unit of the new graph provides the goal, or if that unit is masked.
+    /// Changes nothing then.
     pub fn reload_with(
         &mut self,
         mut graph: Graph,
@@ -257,8 +258,8 @@ impl InitState {
         Ok(())
     }
 
-    /// Applies a change of the requested targets as a whole. The results of units that were not
-    /// needed before, or are not needed now, expire; becoming needed again does not keep a result.
+    /// Applies a change of the requested targets as a whole. A result expires if its unit is not
+    /// needed before or after the change. So a unit that is needed again loses its old result.
     fn requests_changed(&mut self, now: Timestamp) {
         let mut expiring_results: Vec<u32> = self.queues.expiring_results.iter().copied().collect();
         self.recompute_demand();
@@ -267,7 +268,8 @@ impl InitState {
         self.propagate();
     }
 
-    /// Applies a change of one unit's demand. Without a provider only results expire.
+    /// Applies a change of one unit's demand. If no unit provides the target, the only effect is
+    /// that results expire.
     fn demand_changed(
         &mut self,
         at: Option<u32>,
@@ -284,8 +286,8 @@ impl InitState {
         self.propagate();
     }
 
-    /// Applies a changed definition to a unit. A running unit is compared with it when the nodes
-    /// are rebuilt.
+    /// Applies a changed definition to a unit. Whether a running unit has to restart is decided
+    /// later, when the nodes are rebuilt.
     fn apply_definition_change(&mut self, at: u32, now: Timestamp) {
         if self.is_at_rest(at) {
             self.forget_result(at, now);

@@ -122,8 +122,8 @@ impl Supervisor {
     }
 }
 
-/// Stands for the run of an external unit. Reports when the unit is up, and reports its end when
-/// asked to stop it.
+/// Task of a started stand-in. Reports that it is ready once the external unit is up, and that it
+/// has ended when asked to stop it.
 struct ExternalWatch {
     external: External,
     clock: Arc<dyn Clock>,
