@@ -19,7 +19,7 @@ pub(super) fn run(args: &CheckArgs) -> Result<(), CliError> {
         output.record(finding, &with_excerpt(finding, excerpt))?;
     }
     output.finish()?;
-    tell(&read);
+    print_summary(&read);
     let errors = findings.iter().filter(|(it, _)| it.severity == Severity::Error).count();
     match errors {
         0 => Ok(()),
@@ -36,7 +36,7 @@ fn with_excerpt(finding: &Finding, excerpt: &str) -> String {
 }
 
 /// Reports on standard error which files were read and skipped.
-fn tell(read: &Files) {
+fn print_summary(read: &Files) {
     let mut to = io::stderr();
     for other in &read.skipped {
         let name = other.display();

@@ -21,24 +21,24 @@ use crate::fleetctl::output::{Output, Record};
 
 /// Runs the command.
 pub(super) fn run(args: &ConvertArgs) -> Result<(), CliError> {
-    let mut found = Found::default();
+    let mut scan = PathScan::default();
     for path in &args.paths {
         if path.is_dir() {
-            found.read_directory(path, args.from)?;
+            scan.read_directory(path, args.from)?;
         } else {
-            found.read(path, args.from)?;
+            scan.read(path, args.from)?;
         }
     }
-    let sources = found.take_sources()?;
+    let sources = scan.take_sources()?;
     let origin = match args.from {
         From::Systemd => InitSystem::Systemd,
         From::Openrc => InitSystem::Openrc,
         From::Sysv => InitSystem::Sysv,
     };
     let mut converted = convert_with(origin, sources, &machine_specifiers());
-    converted.notes.extend(found.losses);
-    converted.notes.extend(found.drop_ins.values().map(|path| drop_in(path)));
-    tell(&converted, &found.skipped, args.output)?;
+    converted.notes.extend(scan.losses);
+    converted.notes.extend(scan.drop_ins.values().map(|path| drop_in(path)));
+    print(&converted, &scan.skipped, args.output)?;
     let losses = converted.notes.iter().filter(|it| it.severity == NoteSeverity::Loss).count();
     let lossy = match losses {
         0 => return Ok(()),
@@ -50,7 +50,7 @@ pub(super) fn run(args: &ConvertArgs) -> Result<(), CliError> {
 
 /// Prints the stanzas. Losses are records among them in machine formats, and otherwise go to
 /// standard error: the standard output of the table format is a file of stanzas.
-fn tell(converted: &Conversion, skipped: &[PathBuf], format: Format) -> Result<(), CliError> {
+fn print(converted: &Conversion, skipped: &[PathBuf], format: Format) -> Result<(), CliError> {
     let mut to = io::stderr();
     for other in skipped {
         let text = "skipped: not a unit file by its name or first line";
@@ -76,9 +76,9 @@ fn tell(converted: &Conversion, skipped: &[PathBuf], format: Format) -> Result<(
     output.document(text.as_bytes())
 }
 
-/// Files from the given paths.
+/// Files found below the given paths.
 #[derive(Default)]
-struct Found {
+struct PathScan {
     sources: Vec<SourceFile>,
     /// Links that give systemd units further names, with the unit's file.
     links: Vec<(String, PathBuf)>,
@@ -90,7 +90,7 @@ struct Found {
     drop_ins: BTreeMap<PathBuf, PathBuf>,
 }
 
-impl Found {
+impl PathScan {
     fn read(&mut self, path: &Path, from: From) -> Result<(), CliError> {
         if from == From::Systemd {
             drop_ins_beside(path).into_iter().for_each(|path| self.add_drop_in(path));

@@ -104,8 +104,8 @@ fn draw(graph: &Graph, goal: Option<&Target>, needed: Option<&BTreeSet<&Name>>) 
     text + "}\n"
 }
 
-fn line(text: &mut String, what: &str) {
-    writeln!(text, "  {what};").expect("writing to a String cannot fail");
+fn line(text: &mut String, statement: &str) {
+    writeln!(text, "  {statement};").expect("writing to a String cannot fail");
 }
 
 fn style(kind: EdgeKind) -> &'static str {

@@ -26,7 +26,7 @@ pub(super) fn run(args: &PlanArgs) -> Result<(), CliError> {
         Some(given) => given.with_skipped(error),
         None => error,
     })?;
-    tell(&output, &goals, &rows);
+    print_summary(&output, &goals, &rows);
     let cells: Vec<Vec<String>> = rows.iter().map(cells).collect();
     let table = layout(&["action", "wave", "unit", "type", "after", "why"], true, &cells);
     Output::on_stdout(args.output).list(&rows, &table)
@@ -97,14 +97,14 @@ fn from_nothing(args: &PlanArgs, given: Option<&Files>) -> Result<Plan, CliError
     let now = Timestamp::from_millis(0);
     let settings = Settings { goal: goal.clone(), ..read.sources.settings().clone() };
     let system = InitState::restore(graph.clone(), &settings, Observation::default());
-    let cannot = |flaw| CliError::usage("cannot plan for it").because(flaw);
+    let cannot = |error| CliError::usage("cannot plan for this goal").because(error);
     let mut system = system.map_err(cannot)?;
     system.set_goal(goal, args.with.iter().cloned().collect(), now).map_err(cannot)?;
     Ok(plan_text::describe_plan(None, system, now))
 }
 
 /// Reports on standard error what was planned.
-fn tell(what: &str, goals: &Targets, rows: &[PlannedUnit]) {
+fn print_summary(basis: &str, goals: &Targets, rows: &[PlannedUnit]) {
     let words = [("restart", "restarted"), ("stop", "stopped"), ("start", "started")];
     let counted = words.into_iter().filter_map(|(action, word)| {
         let count = rows.iter().filter(|row| row.action == action).count();
@@ -118,7 +118,7 @@ fn tell(what: &str, goals: &Targets, rows: &[PlannedUnit]) {
         [] => String::new(),
         extra_targets => format!(" and {}", extra_targets.join(", ")),
     };
-    let text = format!("{what}\nfor {goal}{extra_targets}: {counted}");
+    let text = format!("{basis}\nfor {goal}{extra_targets}: {counted}");
     let _unread = writeln!(io::stderr(), "{text}").is_err();
 }
 

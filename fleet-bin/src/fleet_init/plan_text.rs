@@ -128,15 +128,15 @@ impl PlanText<'_> {
         unit: &InitUnit,
         row: &PlannedUnit,
     ) -> Option<(&'static str, String)> {
-        let what = self.preview.after.status(&it.unit)?.state;
+        let state = self.preview.after.status(&it.unit)?.state;
         let is_asked_for = !row.needed_by.is_empty() || self.is_goal(unit);
-        match what {
+        match state {
             DerivedState::Masked if is_asked_for => Some(("wait", "it is masked".to_owned())),
             DerivedState::Disabled | DerivedState::Masked => None,
             DerivedState::Waiting(_) | DerivedState::Failed { .. } | DerivedState::Completed(_)
                 if self.needed.contains(&it.unit) =>
             {
-                let (state, reason) = status_text::state_text(&what, self.now);
+                let (state, reason) = status_text::state_text(&state, self.now);
                 let reason = reason.map_or_else(String::new, |reason| format!(": {reason}"));
                 Some(("wait", format!("{state}{reason}")))
             }
@@ -198,8 +198,8 @@ impl PlanText<'_> {
     }
 }
 
-fn text(what: impl ToString) -> String {
-    what.to_string()
+fn text(value: impl ToString) -> String {
+    value.to_string()
 }
 
 #[cfg(test)]

@@ -16,11 +16,11 @@ pub(super) fn run(args: &StatusArgs) -> Result<(), CliError> {
         Err(NoResponse::RunsForFleet) => fleet::status(init, args.output).await,
         Err(NoResponse::Because(error)) => Err(error),
         Ok((head, units)) if head.fleet => {
-            tell(&head);
+            print_header(&head);
             fleet::tree(init, args.output, &head, units).await
         }
         Ok((head, units)) => {
-            tell(&head);
+            print_header(&head);
             let mut output = Output::on_stdout(args.output);
             let tree = match args.output {
                 Format::Table => tree::tree(&head, &units, output.colour()),
@@ -44,7 +44,7 @@ async fn of_files(init: &InitClient) -> Result<(StatusHeader, Vec<Unit>), NoResp
 }
 
 /// Reports on standard error what does not concern a single unit.
-fn tell(head: &StatusHeader) {
+fn print_header(head: &StatusHeader) {
     let mut to = io::stderr();
     let tracking = match &head.weak {
         None => "processes are tracked by control groups".to_owned(),

@@ -30,7 +30,7 @@ pub(super) fn reload(args: &ReloadArgs) -> Result<(), CliError> {
 
 /// Runs `restart`.
 pub(super) fn restart(args: &UnitArgs) -> Result<(), CliError> {
-    let restarted = whether(args, Request::Restart { unit: args.unit.clone() })?;
+    let restarted = unit_action(args, Request::Restart { unit: args.unit.clone() })?;
     if !restarted {
         let text = "is neither starting nor active";
         let _unread = writeln!(io::stderr(), "{} {text}", args.unit).is_err();
@@ -39,15 +39,15 @@ pub(super) fn restart(args: &UnitArgs) -> Result<(), CliError> {
 }
 
 /// Sends a change and prints the new targets.
-fn change(socket: &SocketArgs, what: Request, format: Format) -> Result<(), CliError> {
-    let items = request(socket, async |init| init.all(what).await)?;
+fn change(socket: &SocketArgs, action: Request, format: Format) -> Result<(), CliError> {
+    let items = request(socket, async |init| init.all(action).await)?;
     let goals = items.into_iter().next().map(read::<Targets>).transpose()?;
     one(&goals.unwrap_or_default(), format)
 }
 
 /// Runs `reset-failed`.
 pub(super) fn reset_failed(args: &UnitArgs) -> Result<(), CliError> {
-    let reset = whether(args, Request::ResetFailed { unit: args.unit.clone() })?;
+    let reset = unit_action(args, Request::ResetFailed { unit: args.unit.clone() })?;
     if !reset {
         let _unread =
             writeln!(io::stderr(), "{} has neither failed nor completed", args.unit).is_err();
@@ -55,9 +55,9 @@ pub(super) fn reset_failed(args: &UnitArgs) -> Result<(), CliError> {
     one(&ResetFailed { unit: &args.unit, reset }, args.output)
 }
 
-/// Sends an action for a unit and prints whether it had an effect.
-fn whether(args: &UnitArgs, what: Request) -> Result<bool, CliError> {
-    let items = request(&args.socket, async |init| init.all(what).await)?;
+/// Sends an action for a unit. Returns whether it had an effect.
+fn unit_action(args: &UnitArgs, action: Request) -> Result<bool, CliError> {
+    let items = request(&args.socket, async |init| init.all(action).await)?;
     Ok(items.into_iter().next().map(read::<bool>).transpose()?.unwrap_or(true))
 }
 
