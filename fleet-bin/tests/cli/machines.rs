@@ -121,7 +121,7 @@ async fn drain_prints_json_and_the_rest_after_a_timeout() {
           }
         ],
         "machineID": "m1",
-        "minAvailable": 1,
+        "keepUp": 1,
         "moves": [
           {
             "to": "282f949fc0de4711",

@@ -40,8 +40,8 @@ async fn drain_reports_moves_held_and_global_units() {
     }
     let expected = concat!(
         r#"{"global":["all.service"],"held":[{"reason":"1 instance of web@.service is up and "#,
-        r#"1 must stay up","unit":"web@2.service"}],"leaving":["gone.service"],"#,
-        r#""machineID":"m1","keepUp":1,"moves":[{"to":"m2","unit":"web@1.service"}]}"#,
+        r#"1 must stay up","unit":"web@2.service"}],"keepUp":1,"leaving":["gone.service"],"#,
+        r#""machineID":"m1","moves":[{"to":"m2","unit":"web@1.service"}]}"#,
     );
     let preview = post(&server, "m1/drain?keepUp=1&dryRun=1").await;
     assert_eq!(preview.json().to_string(), expected);

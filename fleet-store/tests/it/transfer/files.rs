@@ -27,7 +27,7 @@ async fn export_is_readable_lines() {
       "generation":4,"machine":"m-1","source":"[Service]\nExecStart=/bin/web\n"}
     {"kind":"end","units":3,"metadata":1,"intents":2,"faults":0,
       "content":"747432ceaf88a87e475d2f98b2cedf0f27b39c62670de1be418d807c5cd2ab9b",
-      "sha256":"29a26b95d0a3c99448e8854cab2cc4c644b4570912f487e1edf71801c817bc81"}
+      "sha256":"9348d54b9730f42f58c6ff320f95e17cc658da464357aab934d22eaefb964cf4"}
     "#);
 }
 
