@@ -2,14 +2,14 @@
 //!
 //! | stored state | process | result |
 //! |---|---|---|
-//! | process with its start time | runs, same start time | watched, although not a child |
-//! | process with its start time | gone | ended unobserved, or the pid file names its successor |
-//! | a process was being spawned | one with the run's invocation ID | adopted as that process |
-//! | a process was being spawned | none | ended unobserved |
+//! | process with its start time | the process runs, with the same start time | the process is watched, although it is not a child |
+//! | process with its start time | the process is gone | the process ended unobserved, or the pid file names its successor |
+//! | a process was being spawned | a process carries the run's invocation ID | this process is adopted as the spawned one |
+//! | a process was being spawned | no process carries this ID | the process ended unobserved |
 //!
-//! The exit status of a process that ended unobserved is unknown. It counts as a failure, so the
-//! restart policy of the unit applies. After a reboot there is nothing to adopt: no process runs,
-//! and no unit is known.
+//! The exit status of a process that ended unobserved is unknown. This counts as a failure, so the
+//! restart policy of the unit applies. After a reboot there is nothing to adopt, because no process
+//! of a unit runs and no unit is known.
 
 use std::io;
 use std::sync::Arc;
@@ -31,8 +31,8 @@ use super::run_machine::ServiceRun;
 use super::run_state::ProcessId;
 use super::unit_directory::{RunRecord, UnitDirectory};
 
-/// Returns a definition for a unit whose file cannot be run any more. A run of the unit can be
-/// stopped by it, and nothing else.
+/// Returns a definition for a unit whose file cannot be run any more. This definition can only be
+/// used to stop a run of the unit.
 pub(crate) fn stop_only_definition(name: Name) -> InitUnit {
     InitUnit {
         provides: vec![Target::from(&name)],
@@ -113,12 +113,16 @@ fn successor(spec: &InitUnit, run: &RunRecord) -> io::Result<Option<(ProcessId, 
     Ok(named.zip(watched))
 }
 
-/// Finds the process that was being spawned: a process group leader in the control group of the
-/// run, or with its invocation ID, that is not known yet.
+/// Finds the process that was being spawned when the daemon ended.
 ///
-/// `SYSTEMD_EXEC_PID` marks the process that the service manager has spawned itself. If no process
-/// carries it, the first one without it is chosen; the others are its children. A process that
-/// carries the ID of another one is never chosen: that other one may have ended.
+/// It is a process group leader that is not known yet. It either carries the invocation ID of the
+/// run, or carries no invocation ID and is in the control group of the run.
+///
+/// The service manager sets `SYSTEMD_EXEC_PID` to the pid of each process that it spawns, and the
+/// children of that process inherit the variable. The leader with its own pid in the variable is
+/// therefore chosen. If no leader has its own pid there, the earliest one without the variable is
+/// chosen, since the others are its children. A process with the pid of another process in the
+/// variable is never chosen, since it is only a descendant of that process, which may have ended.
 fn find_spawning(run: &RunRecord, inside: &[u32], all: &[ProcessInfo]) -> Option<ProcessId> {
     let known = [run.run_state.main, run.run_state.control];
     // A nested service manager gives its units other invocation IDs.

@@ -1,6 +1,6 @@
-//! Limits and nice levels as close to the requested value as permitted, like systemd.
+//! Sets limits and nice levels as close to the requested value as permitted, like systemd.
 //!
-//! All of this runs in the child, so it only makes system calls.
+//! All code of this module runs in the child before the exec, so it only makes system calls.
 
 use rustix::io::{Errno, Result};
 use rustix::process::{

@@ -1,10 +1,11 @@
 //! Handles file systems that do not respond, for example a mount whose server is gone.
 //!
-//! A process that uses a file there blocks in the kernel, which cannot be avoided, but others must
-//! not wait for it. A blocked runtime thread would delay all unit tasks that it has, so it hands
-//! these to another thread first. That switch costs nothing compared with a remote file access, but
-//! much compared with a process start. So it is only done for units that use files outside of the
-//! system's own directories: if these do not respond, nothing works.
+//! A process that uses a file on such a file system blocks in the kernel. That cannot be avoided,
+//! but the tasks of other units must not wait for it. A blocked runtime thread would delay every
+//! unit task in its queue. So the thread first moves these tasks to another thread. The move costs
+//! little compared with a remote file access, but much compared with a process start. So it is only
+//! done for units that use files outside of the system's own directories. If the system's own
+//! directories do not respond, nothing works anyway.
 
 use std::path::Path;
 
@@ -18,8 +19,8 @@ const LOCAL_DIRECTORIES: [&str; 12] = [
     "/sys", "/usr",
 ];
 
-/// Runs `work`, which may block for a long time if `may_block`. In that case other tasks of the
-/// thread are moved first.
+/// Runs `work`. If `may_block` is set, `work` may block for a long time, so the other tasks of the
+/// thread are moved to another thread first.
 pub(crate) fn block_in_place_if<T>(may_block: bool, work: impl FnOnce() -> T) -> T {
     let has_others = || {
         let flavor = Handle::try_current().map(|runtime| runtime.runtime_flavor());

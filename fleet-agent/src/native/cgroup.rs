@@ -1,8 +1,8 @@
 //! Control groups (cgroup v2), one per run of a unit.
 //!
 //! A process and all its descendants stay in their control group, and the kernel kills all of them
-//! at once. The groups are created below that of the daemon. Root may do that, and other users may
-//! if the group was delegated to them:
+//! at once. The groups are created below the group of the daemon. Root may create groups there.
+//! Other users may do so if that group was delegated to them:
 //!
 //! ```text
 //! the daemon's own group / fleet-DEVICE-INODE of its directory / UNIT.INVOCATION
@@ -28,7 +28,8 @@ use crate::async_fd::register;
 /// Controllers that limit the groups, as far as they are available.
 const CONTROLLERS: [&str; 4] = ["cpu", "io", "memory", "pids"];
 
-/// Depth to which a unit's own groups are traversed. The kernel has no limit, but a stack has.
+/// Depth to which the groups that a unit has created below its own are traversed. The kernel does
+/// not limit the depth, but the stack of this process does.
 const MAX_DEPTH: usize = 16;
 
 /// Attempts to create a group that is removed concurrently.
@@ -42,9 +43,10 @@ pub(crate) struct Groups {
 }
 
 /// Removes the empty control groups that an [`InitSupervisor`](crate::InitSupervisor) or a
-/// [`NativeManager`](crate::NativeManager) of that directory has created below that of this
-/// process. Both do so themselves, except for groups with processes that units left behind. This
-/// function is for programs that kill those.
+/// [`NativeManager`](crate::NativeManager) of that directory has created below the group of this
+/// process. Both remove their empty groups themselves, but cannot remove groups with processes that
+/// units left behind. This function is for programs that kill these processes and then remove the
+/// groups.
 pub fn remove_empty_cgroups(directory: &Path) {
     // Without groups, or without the directory, there is nothing to remove.
     if let Ok(own) = own_group()
@@ -60,7 +62,8 @@ pub fn remove_empty_cgroups(directory: &Path) {
 pub(crate) struct Group(PathBuf);
 
 impl Groups {
-    /// Finds the place for a manager's groups; the error is a reason for people.
+    /// Finds the parent group for the control groups of a manager. The error is a message that
+    /// explains to people why control groups cannot be used.
     pub(crate) fn find(directory: &Path) -> Result<Self, String> {
         let own = own_group()?;
         let unusable = |what: &str| format!("the control group {} {what}", own.display());
@@ -90,8 +93,9 @@ impl Groups {
         &self.controllers
     }
 
-    /// Enables the available controllers for the groups, as far as that is allowed. The kernel
-    /// refuses it if other processes are in the daemon's own group.
+    /// Enables the available controllers for the groups, as far as that is allowed, and returns the
+    /// enabled ones. The kernel refuses a controller if other processes are in the daemon's own
+    /// group.
     fn delegate_from(&self, own: &Path) -> BTreeSet<String> {
         let there = fs::read_to_string(own.join("cgroup.controllers")).unwrap_or_default();
         let there = there.split_whitespace().filter(|name| CONTROLLERS.contains(name));
@@ -103,7 +107,8 @@ impl Groups {
         there.filter(hand_down).map(str::to_owned).collect()
     }
 
-    /// Returns the group for a run of a unit. It is created when the first process enters it.
+    /// Returns the group for a run of a unit. The group is created in the file system when the
+    /// first process enters it.
     pub(crate) fn for_run(&self, unit: &str, invocation: &str) -> Group {
         // With the invocation ID it must not exceed the length of a file name.
         let unit: String = unit.chars().take(200).collect();
@@ -152,7 +157,8 @@ impl Group {
         }
     }
 
-    /// Opens the list of its processes. A process that writes `0` to it enters the group.
+    /// Opens the process list of the group. A process that writes `0` to this list enters the
+    /// group.
     pub(crate) fn list(&self) -> io::Result<File> {
         OpenOptions::new().write(true).open(self.0.join("cgroup.procs"))
     }
@@ -179,8 +185,8 @@ impl Group {
         Ok(members)
     }
 
-    /// Whether a process is in it or below it, or was until it ended. The list of processes leaves
-    /// out zombies.
+    /// Returns whether a process is in the group or in one below it. A zombie counts as a member of
+    /// the group in which it ended, although the process list of the group omits zombies.
     pub(crate) fn contained(&self, pid: u32) -> io::Result<bool> {
         let group = match fs::read_to_string(format!("/proc/{pid}/cgroup")) {
             Err(error) if is_no_process(&error) => return Ok(false),

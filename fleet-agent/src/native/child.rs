@@ -1,9 +1,10 @@
 //! Setup of a child process before it executes its program.
 //!
-//! This is one of the modules of the service manager with unsafe code: the compiler cannot check
-//! the code that runs in a copy of a single thread. That code must not take locks or allocate,
-//! since another thread may have held a lock at the time of the copy. Everything that needs either
-//! is prepared in the parent, and the child only makes system calls.
+//! This module is one of those of the service manager with unsafe code. It is unsafe because the
+//! compiler cannot check code that runs in a process with a copy of a single thread. This code must
+//! not take locks or allocate, since another thread may have held a lock at the time of the copy.
+//! So the parent prepares everything that needs locks or allocations, and the child only makes
+//! system calls.
 
 use std::ffi::CString;
 use std::fs::File;
@@ -22,7 +23,8 @@ use super::program::Program;
 /// Highest signal number of the kernel.
 const LAST_SIGNAL: libc::c_int = 64;
 
-/// Setup in the child, in this order: steps that need privileges come before these are dropped.
+/// Setup in the child. The fields are applied in this order, because steps that need privileges
+/// must come before these privileges are dropped.
 #[derive(Debug, Default)]
 pub(crate) struct ChildSetup {
     /// Process list of the control group to enter.
@@ -103,9 +105,9 @@ impl ChildSetup {
     }
 }
 
-/// Resets the disposition of each signal to the default. Ignored signals would stay ignored in the
-/// program: `nohup` and shells ignore some, and so do we. `SIGPIPE` may be left ignored for the
-/// program.
+/// Resets the disposition of each signal to the default. Otherwise signals that are ignored in this
+/// process would stay ignored in the program. `nohup` and shells ignore some signals, and so does
+/// this daemon. With `but_sigpipe`, `SIGPIPE` is ignored in the program.
 fn reset_signals(but_sigpipe: bool) {
     let none = std::ptr::null_mut::<u64>();
     for signal in 1..=LAST_SIGNAL {
@@ -122,8 +124,8 @@ fn reset_signals(but_sigpipe: bool) {
     }
 }
 
-/// Without permission the score stays as it is, as in systemd: in a container it is never
-/// permitted.
+/// Writes the OOM score of the child. Without permission the score stays as it is, as with systemd.
+/// In a container the change is never permitted.
 fn write_score(score: &str) -> rustix::io::Result<()> {
     let flags = OFlags::WRONLY | OFlags::CLOEXEC;
     let file = rustix::fs::open(c"/proc/self/oom_score_adj", flags, Mode::empty());
@@ -158,8 +160,8 @@ impl Credentials {
     }
 }
 
-/// Converts a unit's limits to the kernel's. A soft limit without a hard one sets both. `files`
-/// applies unless the unit sets a limit of its own.
+/// Converts the limits of a unit to those of the kernel. A soft limit without a hard limit sets
+/// both. `files` is the limit of open files for a unit that sets none itself.
 pub(crate) fn limits(limits: &Rlimits, files: Option<Rlimit>) -> Vec<(Resource, Rlimit)> {
     let limit = |&(current, maximum): &(Option<u64>, Option<u64>)| Rlimit { current, maximum };
     let known = |name: &str| RESOURCES.iter().find(|it| it.0 == name).map(|it| it.1);

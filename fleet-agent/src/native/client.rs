@@ -1,8 +1,8 @@
-//! Calls to a native service manager. The calls for one unit run in order, and are stored before
-//! they take effect.
+//! Calls to a native service manager. The calls for one unit run in order, and each is stored
+//! before it takes effect.
 //!
-//! A caller may go away at any time. A call that has started is completed nevertheless, so that the
-//! stored state matches what took effect.
+//! A caller may stop waiting at any time. A call that has started is completed nevertheless, so
+//! that the stored state matches the state in effect.
 
 use std::collections::BTreeMap;
 use std::future::{Future, ready};
@@ -24,8 +24,8 @@ use super::supervisor::managed_units::{
 use super::unit_directory::{RequestedState, UnitDirectory};
 use crate::{ManagedUnit, ServiceError, UnitDetails};
 
-/// Maximum number of concurrent writes by calls for services. Each takes a thread, and all share
-/// one disk.
+/// Maximum number of concurrent writes by calls for services. Each write takes a thread, and all
+/// writes share one disk.
 const MAX_WRITERS: usize = 8;
 
 /// Request for a loaded unit.
@@ -34,8 +34,8 @@ pub(super) enum UnitRequest {
     Start(Generation),
     Restart(Generation),
     Stop,
-    /// Start because a timer has elapsed, with the ID of the elapse. It does not change whether
-    /// fleet has launched the unit.
+    /// Start because a timer has elapsed. The value is the ID of this elapse. The start does not
+    /// change whether fleet has launched the unit.
     Trigger(u64),
 }
 
@@ -174,8 +174,8 @@ impl SupervisorClient {
         self.request_after(ready(Ok(())), unit, request, directory).await
     }
 
-    /// As [`request`](Self::request), once `first` has succeeded. `first` runs under the lock of
-    /// the unit too, so that no later call overtakes this one.
+    /// Runs `first`, and then does the same as [`request`](Self::request) if `first` has succeeded.
+    /// The lock of the unit is held for both, so that no later call overtakes this one.
     pub(super) async fn request_after(
         self: &Arc<Self>,
         first: impl Future<Output = CallResult> + Send + 'static,
@@ -214,8 +214,8 @@ impl SupervisorClient {
         }
     }
 
-    /// Stops all units at once, and waits for them. They stay loaded, and none starts again.
-    /// Returns whether the stored state of every unit says so.
+    /// Stops all units at once, and waits for them. The units stay loaded, and none of them starts
+    /// again. Returns the result of each stop, and whether every unit is stored as stopped.
     pub(super) async fn stop_all(
         self: &Arc<Self>,
     ) -> Result<(Vec<CallResult>, bool), ServiceError> {
@@ -230,8 +230,9 @@ impl SupervisorClient {
         Ok((crashed, written.into_iter().all(|is_written| is_written)))
     }
 
-    /// Stores that a unit should not run, after all earlier calls for it have stored theirs, such
-    /// as a start that came too late.
+    /// Stores that a unit should not run, after all earlier calls for the unit have stored their
+    /// requested state. Such a call may be a start that came too late. Returns whether the state
+    /// was stored.
     async fn write_stopped(self: &Arc<Self>, unit: &UnitName) -> bool {
         let directory = self.context.directory(unit.as_str());
         let action = "store that a unit is stopped";
@@ -306,8 +307,8 @@ impl SupervisorClient {
         .await
     }
 
-    /// Runs `work` once all earlier calls for the unit have taken effect. Runs to completion even
-    /// if the caller goes away.
+    /// Runs `work` once all earlier calls for the unit have taken effect. `work` runs to completion
+    /// even if the caller stops waiting.
     async fn with_unit_lock<T, F>(
         self: &Arc<Self>,
         unit: &UnitName,
@@ -354,7 +355,8 @@ impl SupervisorClient {
     }
 }
 
-/// Lock of one call. Dropping it removes the lock of the unit if no other call waits for it.
+/// Lock that one call holds on its unit. Dropping it removes the unit's entry from the lock table
+/// if no other call waits for the unit.
 struct UnitLock {
     client: Arc<SupervisorClient>,
     unit: UnitName,
@@ -371,7 +373,8 @@ impl Drop for UnitLock {
     }
 }
 
-/// Works on the directory of a unit outside the async runtime, since the disk may be slow.
+/// Runs `work` on the directory of a unit in a blocking thread outside the async runtime, since the
+/// disk may be slow.
 pub(super) async fn write(
     directory: &UnitDirectory,
     action: &str,

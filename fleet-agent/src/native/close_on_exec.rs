@@ -4,13 +4,13 @@ use std::io;
 
 use nix::libc;
 
-/// Marks every descriptor as close-on-exec, except stdin, stdout and stderr, including those
-/// inherited from the parent process. Otherwise all units would inherit them, whichever user they
-/// run as. This is for programs, not for libraries.
+/// Marks every descriptor except stdin, stdout and stderr as close-on-exec, including descriptors
+/// inherited from the parent process. Otherwise all units would inherit these descriptors,
+/// whichever user the units run as. This function is for programs, not for libraries.
 ///
 /// # Errors
 ///
-/// The kernel does not support it: it needs 5.11 or later.
+/// The kernel does not support the call. Version 5.11 or later is required.
 pub fn set_cloexec_on_all() -> io::Result<()> {
     let (first, last): (libc::c_uint, libc::c_uint) = (3, libc::c_uint::MAX);
     // SAFETY: the arguments are plain numbers. It changes a flag of descriptors that only matters

@@ -1,4 +1,5 @@
-//! Compiles a unit file into what the supervisor runs, or reports the lines that prevent it.
+//! Compiles a unit file into the definition that the supervisor runs, or reports the lines that
+//! prevent this.
 
 use fleet_core::graph::systemd::{self, UnitRefusals};
 use fleet_unitfile::{UnitFile, UnitName};

@@ -10,7 +10,8 @@ use nix::unistd::{Uid, User};
 /// First user ID that does not belong to the system.
 const FIRST_REGULAR_UID: u32 = 1000;
 
-/// Checks whether a unit may start. The error holds the reason, and whether it is a failure.
+/// Checks whether a unit may start. The error holds the reason why it may not, and whether this
+/// counts as a failure.
 pub(crate) fn check_conditions(conditions: &[Condition]) -> Result<(), (String, bool)> {
     match Condition::judge(conditions, holds) {
         ConditionResult::Start => Ok(()),

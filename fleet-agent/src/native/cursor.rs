@@ -1,9 +1,9 @@
-//! Pure: cursors of log lines. They stay valid after a cut or rotation, and across daemons that
-//! count offsets from another base.
+//! Pure: cursors of log lines. A cursor stays valid after a cut or rotation of the log. It also
+//! stays valid for a later daemon that counts offsets from another base.
 //!
-//! The offset alone is exact while the base stays the same. A hash of the preceding bytes verifies
-//! it. The bytes are searched for only if the offset is beyond the end, so that the base must have
-//! changed.
+//! While the base stays the same, the offset of a cursor is exact. A hash of the bytes before the
+//! cursor verifies the offset. If the offset is beyond the end of the log, the base must have
+//! changed. Only then are the hashed bytes searched for in the log.
 
 use std::fmt;
 use std::str::FromStr;
@@ -28,9 +28,9 @@ impl LogCursor {
         Self { offset, length: known.len(), hash: hash(known) }
     }
 
-    /// Returns the length of the part of a text, which begins at offset `begin`, that precedes the
-    /// cursor. `None` if it is not found or ambiguous: a reported gap is better than silently
-    /// skipped lines.
+    /// Returns the length of the part of `text` before the cursor. `text` begins at offset `begin`.
+    /// Returns `None` if the position of the cursor is not found or ambiguous, because a reported
+    /// gap is better than silently skipped lines.
     pub(crate) fn find(&self, text: &[u8], begin: u64) -> Option<usize> {
         // Anything before the beginning was dropped, even if it looks the same.
         let at = usize::try_from(self.offset.checked_sub(begin)?).unwrap_or(usize::MAX);
@@ -75,8 +75,8 @@ impl FromStr for LogCursor {
     }
 }
 
-/// FNV-1a: the reader may be another version of this program, so all versions must use the same
-/// hash.
+/// Computes the FNV-1a hash. The reader may be another version of this program, so all versions
+/// must use the same hash.
 fn hash(bytes: &[u8]) -> u64 {
     bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, &byte| {
         (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
@@ -151,8 +151,8 @@ mod tests {
             }
         }
 
-        /// Distinct lines are found by the preceding text, wherever they have moved, if the base
-        /// has changed and the old offset is beyond the end.
+        /// If the base has changed and the old offset is beyond the end, a cursor at a distinct
+        /// line is found by the preceding text, wherever that text has moved.
         #[test]
         fn cut_does_not_move_cursor(
             numbers in proptest::collection::btree_set(0..10_000_u32, 1..60),

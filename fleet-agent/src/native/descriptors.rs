@@ -1,4 +1,4 @@
-//! The limit on files that this process may have open. Each unit uses up some of it.
+//! The limit on the files that this process may have open. Each running unit needs some open files.
 
 use std::io;
 use std::os::fd::AsRawFd as _;
@@ -10,15 +10,15 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 /// Soft limit before it was raised.
 static INITIAL_SOFT_LIMIT: OnceLock<Option<u64>> = OnceLock::new();
 
-/// The reserve of open files: one part in `SHARE` of the limit, within these bounds. No unit is
-/// started with fewer left.
+/// The reserve of open files is one part in `SHARE` of the limit, within the bounds below. No unit
+/// is started if fewer files can still be opened.
 const SHARE: u64 = 8;
 const MIN_RESERVE: u64 = 16;
 const MAX_RESERVE: u64 = 128;
 
 /// Raises this process's soft limit of open files to the hard limit. Units are started with the
-/// original soft limit: some programs do worse with a higher one, and others can raise it
-/// themselves. This is for programs, not for libraries.
+/// original soft limit, because some programs perform worse with a higher limit. Programs that need
+/// a higher one can raise it themselves. This function is for programs, not for libraries.
 ///
 /// # Errors
 ///
@@ -31,29 +31,31 @@ pub fn raise_file_limit() -> io::Result<()> {
     Ok(())
 }
 
-/// Returns the limit for units without one of their own; `None` if they should inherit it.
+/// Returns the limit of open files for units that do not set one. Returns `None` if these units
+/// should inherit the limit of this process.
 pub(crate) fn unit_nofile_limit() -> Option<Rlimit> {
     let found = *INITIAL_SOFT_LIMIT.get()?;
     let maximum = getrlimit(Resource::Nofile).maximum;
     Some(Rlimit { current: found.into_iter().chain(maximum).min(), maximum })
 }
 
-/// Returns why no unit may be started with so few descriptors left: stopping units needs some, and
-/// so do status requests.
+/// Returns the reason why no unit may be started, if too few descriptors are left. The remaining
+/// descriptors are reserved for stopping units and for status requests.
 pub(crate) fn descriptor_shortage() -> Option<String> {
     shortage(1)
 }
 
-/// Refuses to recover more units if too few descriptors are left. No request could be answered, and
-/// no unit could be stopped. Half of the reserve is enough, since the other half may have been in
-/// use when the units were left.
+/// Refuses to recover more units if too few descriptors are left. With fewer descriptors, no
+/// request could be answered and no unit could be stopped. Half of the reserve is enough, since the
+/// earlier daemon may have used the other half when it left the units.
 pub(crate) fn check_descriptors_left(units: usize) -> io::Result<()> {
     let message =
         |why| format!("only {units} units could be recovered, and more are running: {why}");
     shortage(2).map_or(Ok(()), |why| Err(io::Error::other(message(why))))
 }
 
-/// Returns why descriptors are short, if the reserve divided by `part` is not free.
+/// Returns a message about the lack of descriptors, if fewer than the reserve divided by `part` are
+/// free.
 fn shortage(part: u64) -> Option<String> {
     let most = getrlimit(Resource::Nofile).current?;
     let free = most.saturating_sub((most / SHARE).clamp(MIN_RESERVE, MAX_RESERVE) / part);

@@ -22,7 +22,7 @@ const MAX_BYTES: u64 = 1024 * 1024;
 pub(crate) const SEARCH_PATH: [&str; 6] =
     ["/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin"];
 
-/// Collects the environment of one process; each source overrides the ones before it.
+/// Collects the environment of one process. Each source overrides the sources before it.
 ///
 /// | order | source |
 /// |---|---|

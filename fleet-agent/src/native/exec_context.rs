@@ -26,7 +26,8 @@ pub(crate) struct ExecContext {
     /// Its `argv[0]`.
     pub(crate) name: String,
     pub(crate) arguments: Vec<String>,
-    /// Its own pid is not known yet, so the variable is only a placeholder.
+    /// Environment of the process. Its own pid is not known yet, so the value of `SYSTEMD_EXEC_PID`
+    /// is only a placeholder.
     pub(crate) environment: BTreeMap<String, String>,
     /// Files for stdout and stderr; `None` inherits ours.
     pub(crate) outputs: [Option<File>; 2],
@@ -34,8 +35,8 @@ pub(crate) struct ExecContext {
 }
 
 impl ExecContext {
-    /// Starts it inside the control group of this directory. If the system does not support that,
-    /// it is moved there with the group's process list.
+    /// Starts the process inside the control group of this directory. If the system does not
+    /// support that, the process is moved into the group with the process list that `list` opens.
     pub(crate) fn start_in_cgroup(
         mut self,
         group: &File,

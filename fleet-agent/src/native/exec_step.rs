@@ -1,4 +1,4 @@
-//! The steps between the spawn and the exec of a process, and their errors.
+//! The steps between the spawn and the exec of a process, and the errors of these steps.
 
 use std::io;
 
@@ -43,7 +43,8 @@ pub(crate) struct SpawnError {
     pub(crate) error: io::Error,
 }
 
-/// The same in the child, which can neither allocate nor return more than a number.
+/// The error of a failed step as the child reports it. The child can neither allocate nor return
+/// more than a number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct StepError(pub(crate) ExecStep, pub(crate) Errno);
 

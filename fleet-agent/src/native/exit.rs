@@ -1,8 +1,9 @@
-//! Exit status of a process that is not our child.
+//! Exit status of a process that is not a child of this daemon.
 //!
-//! A child is waited for. For other processes the kernel only reports that they have ended. Since
-//! version 6.15 a pidfd also has the exit status, once the parent has reaped the process. A process
-//! that became our child later, because this daemon is a subreaper, is waited for like any other.
+//! The daemon waits for its children and so gets their exit status. For other processes the kernel
+//! only reports that they have ended. Since version 6.15 a pidfd also provides the exit status,
+//! once the parent has reaped the process. This daemon is a subreaper, so a process may become its
+//! child later. The daemon waits for such a process like for any other child.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -44,8 +45,8 @@ pub(crate) fn exit_of(process: impl AsFd) -> PidfdExit {
     }
 }
 
-/// Reads the exit of a process. `WouldBlock` means that it runs, or that its parent has not reaped
-/// it yet.
+/// Reads the exit of a process. `WouldBlock` means that the process still runs, or that its parent
+/// has not reaped it yet.
 pub(crate) fn read_exit(process: &OwnedFd) -> io::Result<ProcessExit> {
     match exit_of(process) {
         PidfdExit::Exited(end) => Ok(end),

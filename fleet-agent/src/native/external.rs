@@ -1,4 +1,4 @@
-//! External units, which are not run by this service manager, and the probes for them.
+//! External units, which this service manager does not run, and the probes for these units.
 
 use std::path::PathBuf;
 use std::str::FromStr;
@@ -17,10 +17,12 @@ const POLL_INTERVAL: Duration = Duration::from_secs(1);
 /// Timeout for a connection to a TCP address.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// An external unit, which is not run by this service manager, and the condition for its being up.
+/// An external unit, which this service manager does not run, with the condition under which the
+/// unit is up.
 ///
-/// It is written `up`, `path:FILE` or `tcp:HOST:PORT`. While a unit waits for it, a path or address
-/// is probed once a second. Once up, it counts as up for as long as it is needed.
+/// The text form is `up`, `path:FILE` or `tcp:HOST:PORT`. While a unit waits for the external unit,
+/// its path or address is probed once a second. Once a probe succeeds, the external unit counts as
+/// up for as long as it is needed.
 ///
 /// ```
 /// use fleet_agent::External;
@@ -87,7 +89,8 @@ impl External {
     }
 }
 
-/// Compiles a stand-in for an external unit in the graph. Its commands are never run.
+/// Compiles the stand-in for an external unit in the graph. The commands of the stand-in are never
+/// run.
 pub(crate) fn stand_in(unit: &UnitName) -> CompiledUnit {
     let text = "[Unit]\nDefaultDependencies=no\n[Service]\nType=notify\nTimeoutSec=infinity\n\
                 ExecStart=/bin/false\n";

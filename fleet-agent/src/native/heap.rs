@@ -1,13 +1,14 @@
-//! Memory settings for long-running programs with temporary peaks.
+//! Memory settings for long-running programs with temporary peaks of memory use.
 //!
-//! Both functions are for programs, not for libraries. Without glibc they do nothing.
+//! Both functions of this module are for programs, not for libraries. Without glibc they do
+//! nothing.
 
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
 use nix::libc;
 
-/// Makes all threads created from now on share one malloc arena, at the price of contention. By
-/// default glibc creates an arena for each of some threads, and memory freed by one thread is
-/// hardly ever reused by another.
+/// Makes all threads created from now on share one malloc arena, so that they may wait for each
+/// other. By default glibc creates several arenas, each for some of the threads. Memory freed by a
+/// thread of one arena is hardly ever reused by threads of another arena.
 pub fn use_single_malloc_arena() {
     #[cfg(all(target_os = "linux", target_env = "gnu"))]
     // SAFETY: it takes the allocator's own locks, and sets a number.

@@ -59,8 +59,8 @@ const NO_SHELLS: [&str; 8] = [
 const NOBODY_USER: &str = "nobody";
 
 impl User {
-    /// Returns the variables about the user. Home and shell are left out if systemd treats the
-    /// account's values as missing.
+    /// Returns the environment variables about the user. `HOME` or `SHELL` is left out if systemd
+    /// treats this value of the account as missing.
     pub(crate) fn variables(&self) -> impl Iterator<Item = (String, String)> + use<> {
         let is_user = self.name != NOBODY_USER;
         let (home, shell) = (Path::new(&self.home), Path::new(&self.shell));
@@ -103,7 +103,7 @@ pub(crate) enum UnknownAccount {
     Group(String),
 }
 
-/// Looks up the user and groups of a unit in the machine's current accounts.
+/// Looks up the user and groups of a unit in the current accounts of the machine.
 pub(crate) fn look_up(exec_env: &ExecEnvironment) -> Result<Identity, UnknownAccount> {
     let mut identity = Identity::default();
     if let Some(name) = &exec_env.user {
@@ -127,8 +127,9 @@ pub(crate) fn look_up(exec_env: &ExecEnvironment) -> Result<Identity, UnknownAcc
     Ok(identity)
 }
 
-/// Returns the supplementary groups of a process: those of its user, and those of the unit. Only
-/// root can set them, so other users keep theirs.
+/// Returns the supplementary groups of a process, which are those of its user and those that the
+/// unit names. Only root can set supplementary groups, so units of other users keep the groups of
+/// the daemon.
 fn groups(
     exec_env: &ExecEnvironment,
     identity: &Identity,

@@ -15,7 +15,8 @@ use crate::{Journal, JournalLine, JournalQuery, ServiceError, wall_time};
 /// Longer lines are split into pieces of this many bytes.
 const MAX_LINE: usize = 64 * 1024;
 
-/// Starts to send the lines of a log. Ends with the reader or with the log.
+/// Starts to send the lines of a log to a reader. Sending ends when the reader is dropped or the
+/// log is removed.
 pub(crate) fn read(log: &Arc<Log>, query: JournalQuery) -> io::Result<Journal> {
     begin(log, query.follow, move |log| {
         let (text, end) = log.tail(query.lines, query.since)?;
@@ -134,8 +135,8 @@ impl LogFollower {
         }
     }
 
-    /// Sends a gap after lines were discarded before they were read. Returns whether the reader is
-    /// there.
+    /// Sends a gap line to the reader, because lines were discarded before they could be read.
+    /// Returns whether the reader still exists.
     async fn skip(&mut self) -> bool {
         self.last_read.clear();
         let half = self.lines.take_partial();
@@ -160,8 +161,8 @@ impl LogFollower {
         read.map_err(io::Error::other)?.map(Some)
     }
 
-    /// Sends the lines of a text that ends at an offset. `written_by` gives the time of a line by
-    /// the offset of its end. Returns whether the reader is there.
+    /// Sends the lines of `text`, which ends at the log offset `end`. `written_by` returns the time
+    /// of a line for the offset of its end. Returns whether the reader still exists.
     async fn send(
         &mut self,
         text: &[u8],
@@ -193,7 +194,8 @@ struct Lines {
 }
 
 impl Lines {
-    /// Returns the completed lines, each with the offset of its end in the text.
+    /// Adds `text` to the partial line. Returns the completed lines, each with the offset of its
+    /// end in `text`.
     fn take(&mut self, text: &[u8]) -> Vec<(u64, String)> {
         let (mut lines, mut end) = (Vec::new(), 0);
         for piece in text.split_inclusive(|&byte| byte == b'\n') {

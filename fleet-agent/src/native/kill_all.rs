@@ -17,8 +17,8 @@ use super::signals::{CONT, Sig};
 /// Wait before a retry, if a process could not be opened.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// Limit on immediate repetitions of the list of a control group, if processes on it have ended
-/// already.
+/// Limit on immediate repeated reads of the process list of a control group. A read is repeated if
+/// a listed process has already ended.
 const MAX_LISTS: usize = 100;
 
 /// The processes to signal.
@@ -32,10 +32,11 @@ pub(crate) enum SignalTargets {
     Run { invocation: String, leaders: Vec<ProcessId> },
 }
 
-/// Sends the signals once to each process, including ones that appear later, and returns when none
-/// is left. Without a signal it only waits.
+/// Sends the signals once to each process, including processes that appear later. Returns when no
+/// process is left. If `signals` is empty, this function only waits for the processes to end.
 ///
-/// It waits without polling, and without a timeout: the caller has one.
+/// The function waits without polling and without a timeout of its own, because the caller sets
+/// one.
 pub(crate) async fn kill_all(
     context: Arc<ManagerContext>,
     targets: SignalTargets,
@@ -57,7 +58,8 @@ pub(crate) async fn kill_all(
 }
 
 impl SignalTargets {
-    /// Signals the current processes and waits for their end; `true` if there are none.
+    /// Signals the current processes and waits for their end. Returns `true` if there are no
+    /// processes left.
     async fn round(
         &self,
         context: &ManagerContext,
@@ -103,8 +105,8 @@ impl SignalTargets {
 }
 
 /// Returns the running processes of a list. A process that ended before it was read may have
-/// started another, which is on the next list. So lists are read until no new pid fails to be read.
-/// A pid that fails twice is hidden.
+/// started another process, which is on the next list. So lists are read until every pid that
+/// cannot be read has failed before. A pid that fails twice belongs to a hidden process.
 fn running_processes(
     mut list: impl FnMut() -> io::Result<Vec<u32>>,
     mut look: impl FnMut(u32) -> io::Result<Option<ProcessId>>,
@@ -130,8 +132,8 @@ fn running_processes(
     }
 }
 
-/// Calls `one` for each process, also after an error, so that a process without permission does not
-/// protect others. Returns the first error, if there is one.
+/// Calls `one` for each process. An error does not end the loop, so that a process without
+/// permission does not protect the processes after it. Returns the first error, if there is one.
 fn for_each_process<T>(
     all: &[ProcessId],
     mut one: impl FnMut(ProcessId) -> io::Result<Option<T>>,
@@ -171,7 +173,7 @@ async fn signal_and_wait(
 mod tests {
     use super::*;
 
-    /// Runs the function with scripted lists, and with the pids that can be read.
+    /// Runs `running_processes` with the scripted lists. Only the pids in `seen` can be read.
     fn running(lists: &[&[u32]], seen: &[u32]) -> Vec<u32> {
         let mut lists = lists.iter();
         let list = || Ok(lists.next().expect("there is one").to_vec());

@@ -1,5 +1,6 @@
-//! Moves the supervisor out of its own units' control groups. Otherwise it would end with the unit
-//! that started it, and would create the groups of all other units below that.
+//! Moves the supervisor out of the control groups of its own units. Otherwise it would be killed
+//! together with the unit that started it, and would create the groups of all other units below the
+//! group of that unit.
 
 use std::fs;
 use std::io;
@@ -7,12 +8,12 @@ use std::path::{Path, PathBuf};
 
 use super::{Groups, own_group};
 
-/// Moves this process out of a control group of that directory's units, if it is in one. The target
-/// is the group above those of the units.
+/// Moves this process out of the control groups of that directory's units, if it is in one of them.
+/// The process moves to the group that contains the groups of the units.
 ///
 /// # Errors
 ///
-/// The process may not leave the group; the error says how to start it instead.
+/// The process may not leave its group. The error message says how to start the process instead.
 pub(crate) fn leave_units(directory: &Path) -> io::Result<()> {
     // Without control groups there is none to leave.
     let Ok(own) = own_group() else { return Ok(()) };
@@ -28,8 +29,9 @@ pub(crate) fn leave_units(directory: &Path) -> io::Result<()> {
     })
 }
 
-/// Returns the parent of the units' groups, if this process is in one of them. A supervisor that
-/// stayed in its unit's group has created its own groups below it, so the outermost one counts.
+/// Returns the group that contains the manager's groups, if this process is in one of its unit
+/// groups. A supervisor that stayed in the group of its unit has created further groups below that
+/// group. So the outermost match is used.
 fn outside_of(groups: &Path, own: &Path) -> Option<PathBuf> {
     let of_units = own.ancestors().filter(|group| group.file_name() == groups.file_name());
     of_units.last()?.parent().map(Path::to_owned)

@@ -7,7 +7,8 @@ enum ParseState {
     Name,
     /// Before a value, or right after a closing quote in it.
     BeforeValue,
-    /// In an unquoted value, or after a quoted part. Quotes are ordinary characters there.
+    /// In an unquoted value, or after an unquoted part that follows a quoted part. Quotes are
+    /// ordinary characters here.
     Value,
     Escape,
     InSingle,
@@ -27,9 +28,9 @@ struct EnvFileParser {
     variables: Vec<(String, String)>,
 }
 
-/// Parses an environment file: `NAME=value` lines, comments with `#` and `;`, quoted values that
-/// may span lines, and backslash escapes. Quotes are special only at the start of a value, or right
-/// after another quoted part. Lines without an assignment are skipped.
+/// Parses an environment file of `NAME=value` lines. It may contain comments with `#` and `;`,
+/// quoted values that span lines, and backslash escapes. Quotes are special only at the start of a
+/// value, or right after another quoted part. Lines without an assignment are skipped.
 pub(crate) fn parse_file(text: &str) -> Vec<(String, String)> {
     let mut reader = EnvFileParser {
         at: ParseState::Outside,

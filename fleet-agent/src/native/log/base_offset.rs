@@ -1,5 +1,5 @@
-//! The log offset at which a file begins. It is stored next to the file before a cut, so that
-//! offsets keep their meaning.
+//! The log offset at which the file of a log begins. It is stored in a second file before each cut,
+//! so that log offsets keep their meaning.
 
 use std::ffi::OsString;
 use std::io;
@@ -30,7 +30,8 @@ impl BaseOffset {
         })
     }
 
-    /// Returns the value after a cut of this size. It is stored, so the cut may follow.
+    /// Returns the base offset after a cut of `cut` bytes. The new value is stored on return, so
+    /// the cut may follow.
     pub(super) fn advance(self, path: &Path, cut: u64) -> io::Result<Self> {
         let renewed = Self { base: self.base + cut };
         match write_atomic(&offset_file(path), format!("{}\n", renewed.base).as_bytes(), false) {
@@ -42,8 +43,8 @@ impl BaseOffset {
 }
 
 impl BaseOffset {
-    /// Returns the value after the file was truncated or replaced by another program; `end` is the
-    /// last seen end offset.
+    /// Returns the base offset after another program has truncated or replaced the file. `end` is
+    /// the last known end offset.
     pub(super) fn continue_at(self, path: &Path, end: u64) -> Self {
         let next = Self { base: end.max(self.base) };
         match self.advance(path, next.base - self.base) {

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use fleet_core::Timestamp;
 
-/// Shortest and longest poll interval. A log can exceed its limit by the writes of one interval:
-/// nothing reports that a unit begins to write much in between.
+/// Shortest and longest poll interval. A log can exceed its limit by the writes of one interval,
+/// because nothing reports that a unit starts to write much between two polls.
 const SHORTEST: Duration = Duration::from_millis(2);
 const LONGEST: Duration = Duration::from_millis(100);
 
@@ -23,8 +23,8 @@ impl PollInterval {
         Self { pause: SHORTEST, rests: now }
     }
 
-    /// Returns when the look after one at `now` is due. The longest intervals are aligned, so that
-    /// many logs cause one wakeup.
+    /// Returns the time of the next poll, for a poll at `now`. Polls with the longest interval are
+    /// aligned, so that many logs cause only one wakeup.
     pub(super) fn due(&self, now: Timestamp) -> Timestamp {
         let due = now.after(self.pause);
         let beyond = due.as_millis() % to_millis(LONGEST);
@@ -36,15 +36,16 @@ impl PollInterval {
         self.rests = now;
     }
 
-    /// The log is written again. Occasional writers get longer and longer intervals; after a long
-    /// silence the interval is short.
+    /// Adjusts the interval when the log is written again after a pause in polling. For an
+    /// occasional writer the interval doubles each time. After a long pause the interval is the
+    /// shortest one.
     pub(super) fn on_written(&mut self, now: Timestamp) {
         let rested = now.since(self.rests);
         self.pause = if rested >= LONGEST { SHORTEST } else { self.slower() };
     }
 
-    /// Sets the interval so that about a quarter of the limit would be written in it, at the rate
-    /// of the last one. It at most doubles.
+    /// Sets the next interval so that a quarter of the limit would be written in it at the rate of
+    /// the last interval. The interval at most doubles.
     pub(super) fn on_growth(&mut self, grown: u64, limit: u64) {
         let nanos = self.pause.as_nanos() * u128::from(limit / 4) / u128::from(grown.max(1));
         let pause = Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX));

@@ -3,7 +3,8 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 
-/// Offset up to which a log has been read. Everything after it is kept until this is dropped.
+/// Offset up to which a log has been read. Everything after this offset is kept until the lock is
+/// dropped.
 #[derive(Debug)]
 pub(crate) struct ReadLock(Arc<ReadOffset>);
 

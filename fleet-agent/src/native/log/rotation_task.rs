@@ -1,10 +1,11 @@
 //! Watches logs for writes, and keeps them within their limits.
 //!
-//! inotify reports the first write to a log, and no others. From then on the log is polled for as
-//! long as it grows, and then the inotify watch is set again. A unit that writes constantly thus
-//! wakes the daemon ten times a second, or more often only while it writes much. All such units
-//! together wake it no more often, and idle ones do not at all. A write stays unseen for at most
-//! one poll interval, which bounds how far a log can exceed its limit.
+//! For each log, inotify reports the first write and no further ones. After that write the log is
+//! polled for as long as it grows. Then the inotify watch is set again. A unit that writes
+//! constantly thus wakes the daemon ten times a second, and more often only while it writes much.
+//! Several such units cause no more wakeups than one, because their polls are aligned. Idle units
+//! do not wake the daemon at all. A write is noticed after at most one poll interval, so the writes
+//! of one interval bound how far a log can exceed its limit.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -59,8 +60,9 @@ struct TrackedLog {
 }
 
 impl TrackedLog {
-    /// The file was moved or removed. The next run creates it again. The current run has the old
-    /// file open, wherever it is, and only a search of all processes could find and bound it.
+    /// Counts a check at which the file was missing, because it was moved or removed, and warns at
+    /// the second one. The next run creates the file again. The current run still has the old file
+    /// open. Only a search of all processes could find and limit that file.
     fn on_missed(&mut self) {
         self.missed = self.missed.saturating_add(1);
         // At the first look the unit may just be being unloaded.
@@ -221,7 +223,8 @@ async fn look(log: &Weak<Log>) -> io::Result<u64> {
     Ok(end)
 }
 
-/// Returns the watch descriptors of written logs; `None` among them stands for all. Cancel-safe.
+/// Returns the watch descriptors of written logs. A `None` among them stands for all logs.
+/// Cancel-safe.
 async fn next_written(inotify_fd: Option<&AsyncFd<OwnedFd>>) -> io::Result<Vec<Option<i32>>> {
     let Some(inotify_fd) = inotify_fd else { return std::future::pending().await };
     let mut room = [const { MaybeUninit::uninit() }; 4096];
