@@ -1,9 +1,9 @@
-//! Pure: no I/O, no clock. Holds the units of absent machines in place while the machine may be
-//! back soon, or may still run them.
+//! Keeps the units of absent machines placed there while the machine may be back soon, or may still
+//! run the units. Pure: no I/O, no clock.
 //!
-//! The planner sees a held unit as one that must not be placed elsewhere, as with
-//! `Reschedule=never`. So everything else is planned from the actual placements, and stays valid
-//! without the held units.
+//! The planner treats a held unit as a unit with `Reschedule=never`: the unit must not be placed
+//! elsewhere. So all other units are planned from the actual placements, and their plan stays valid
+//! without steps for the held units.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -18,19 +18,20 @@ use fleet_unitfile::UnitName;
 
 use crate::stop_deadline::stop_deadline;
 
-/// How long after its mirror has become current an engine waits for absent machines.
+/// How long an engine waits for absent machines after its mirror has become current.
 ///
-/// If a store was out of reach for longer than the leases last, all machines have lost their
-/// presence and rejoin one by one. The first one back must not be given the units of all others.
-/// The value covers a machine that tries to join every ten seconds, with some margin.
+/// If the store was out of reach for longer than the leases last, all machines have lost their
+/// presence and rejoin one by one. The first machine to rejoin must not be given the units of all
+/// other machines. The value covers a machine that tries to join every ten seconds, with some
+/// margin.
 const GRACE: Duration = Duration::from_secs(15);
 
 /// Units of absent machines, as of the last look.
 #[derive(Debug)]
 pub(crate) struct AbsentMachines {
     presence_ttl: Duration,
-    /// Machines with placements but no presence, and the time since which that is known. Their
-    /// leases ended before it.
+    /// Machines with placements but no presence, each with the time at which this engine noticed
+    /// the absence. The machine's lease ended before that time.
     since: BTreeMap<MachineId, Timestamp>,
     held: BTreeMap<UnitName, Reason>,
     /// When the hold on one of these units ends.
@@ -58,7 +59,7 @@ impl AbsentMachines {
         Self { presence_ttl, since, held, next_look: None, gaps: 0 }
     }
 
-    /// Returns the delta for the planner, with every held unit pinned to its machine.
+    /// Returns the delta for the planner, in which every held unit is pinned to its machine.
     pub(crate) fn hold(&mut self, delta: &Delta, status: MirrorStatus) -> Delta {
         let concerns_missing = self.update_absent(delta, status);
         if concerns_missing || self.next_look.is_some_and(|next_look| next_look <= status.now) {
@@ -71,13 +72,15 @@ impl AbsentMachines {
         self.with_held(delta, BTreeSet::new())
     }
 
-    /// Returns when to look again without a change, because the hold on a unit ends.
+    /// Returns when to evaluate the holds again even if nothing has changed, because the hold on a
+    /// unit ends then.
     pub(crate) fn next_look(&self) -> Option<Timestamp> {
         self.next_look
     }
 
-    /// Sets the reasons of held units. Keeps the placements of units that may still run, wanted or
-    /// not: without their placement they could be started elsewhere right after.
+    /// Sets the reasons of held units. Keeps the placements of units that may still run, even if
+    /// the units are no longer wanted. Without its placement, such a unit could be started
+    /// elsewhere while it still runs.
     pub(crate) fn explain(&self, plan: &mut Plan) {
         let may_run =
             |unit: &UnitName| matches!(self.held.get(unit), Some(Reason::MayStillRun { .. }));
@@ -153,14 +156,16 @@ impl AbsentMachines {
         self.since.retain(|machine, _| snapshot.placements_on(machine).next().is_some());
     }
 
-    /// Returns how long after its machine was lost a unit must have ended there. The outer `None`
-    /// means that it does not stop on a partition, the inner one that its stop has no limit.
+    /// Returns how long after the loss of its machine a unit may still run on that machine. The
+    /// outer `None` means that the unit does not stop on a partition. The inner `None` means that
+    /// the stop has no time limit.
     fn limit(&self, unit: &Unit) -> Option<Option<Duration>> {
         let stops = unit.requirements.on_partition == OnPartition::Stop;
         stops.then(|| stop_deadline(unit, self.presence_ttl))
     }
 
-    /// Returns the delta with all held units; `changed` are those whose hold has begun or ended.
+    /// Returns the delta with all held units pinned. `changed` names the units whose hold has begun
+    /// or ended.
     fn with_held(&self, delta: &Delta, changed: BTreeSet<UnitName>) -> Delta {
         if self.held.is_empty() && changed.is_empty() {
             return delta.clone();

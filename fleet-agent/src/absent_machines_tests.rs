@@ -28,7 +28,7 @@ fn seconds(seconds: u64) -> Timestamp {
     Timestamp::from_millis(seconds * 1000)
 }
 
-/// An engine and its view of the cluster. Its mirror has been current for long.
+/// An engine and its view of the cluster. The engine's mirror has been current for a long time.
 struct Leader {
     snapshot: Snapshot,
     changes: ChangeSet,
@@ -81,7 +81,7 @@ impl Leader {
         self.snapshot.place(name(unit), id(machine), Epoch(1));
     }
 
-    /// Plans at that time and applies the plan. Returns one step or reason per line.
+    /// Plans at the time `now` and applies the plan. Returns one step or reason per line.
     fn plan_at(&mut self, now: u64) -> String {
         self.snapshot.revision = self.snapshot.revision.next();
         let changes = Some(std::mem::take(&mut self.changes));
@@ -102,7 +102,7 @@ impl Leader {
         steps.chain(reasons).collect::<Vec<_>>().join("\n")
     }
 
-    /// The mirror has lost its store and has been current again since that time.
+    /// Simulates a mirror that has lost its store and has become current again at the time `now`.
     fn gap(&mut self, now: u64) {
         self.gaps += 1;
         self.current_since = seconds(now);
@@ -261,8 +261,8 @@ fn capacity_of_held_units_is_not_given_away() {
     assert_eq!(used, ["new.service"], "one core takes one of them");
 }
 
-/// Regression: all moves were withheld, so a unit stayed where it could not, and a new conflicting
-/// unit was placed there all the same.
+/// Regression: all moves were withheld, so a unit stayed on a machine that it no longer fitted. A
+/// new unit that conflicts with it was nevertheless placed on the same machine.
 #[test]
 fn held_units_still_exclude_conflicting_units() {
     let mut leader = Leader::new();

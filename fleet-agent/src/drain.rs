@@ -22,8 +22,8 @@ impl DrainProgress {
         self.change(snapshot, &machines);
     }
 
-    /// Reads the machines that may have changed. To be called on every change of the index, even if
-    /// no machine changed.
+    /// Reads the machines that may have changed. Must be called on every change of the index, even
+    /// if no machine has changed.
     pub(crate) fn change(&mut self, snapshot: &Snapshot, machines: &BTreeSet<MachineId>) {
         self.last = None;
         for id in machines {
@@ -36,8 +36,9 @@ impl DrainProgress {
         }
     }
 
-    /// Returns the plan for emptying them; `None` if they are empty. The cost depends on the units
-    /// on them and, if a minimum of instances has to be up, on all placed units.
+    /// Returns the plan for emptying the machines; `None` if they are empty. The cost depends on
+    /// the number of units on them. If a minimum number of instances has to be up, the cost depends
+    /// on the number of all placed units.
     pub(crate) fn plan(&mut self, snapshot: &Snapshot, index: &mut Index) -> Option<&DrainPlan> {
         let machines = self.machines.iter().filter_map(|id| snapshot.machine(id.as_str()));
         let drain = Drain::from_intents(snapshot, machines.map(AsRef::as_ref))?;
@@ -50,7 +51,8 @@ impl DrainProgress {
     }
 }
 
-/// Whether some units wait for others to be up, so reported unit states matter.
+/// Returns whether some units wait until others are up. In that case the plan depends on reported
+/// unit states.
 pub(crate) fn waits_for_reports(plan: &DrainPlan) -> bool {
     plan.held.values().any(|held| matches!(held, HoldReason::MinAvailable { .. }))
 }

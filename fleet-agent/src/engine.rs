@@ -28,13 +28,14 @@ const RETRY: Duration = Duration::from_secs(1);
 
 /// How long to wait for the mirror to show a write.
 ///
-/// A plan made earlier rests on the previous state, and the store refuses it. So the wait only
-/// saves work. It has a limit because several clusters may share a store, and revisions count the
-/// writes of all. If a response ever carried a revision of another cluster, this mirror would reach
-/// it only with its own next change, which may be a day away.
+/// A plan that is made before the mirror shows the write is based on the previous state, and the
+/// store refuses it. So the wait only saves work. The wait is limited because several clusters may
+/// share a store, and revisions count the writes of all these clusters. If a response ever carried
+/// a revision of another cluster, this mirror would reach that revision only with its own next
+/// change. That change may be a day away.
 const VISIBILITY_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Shortest interval between two checks whether enough units are up to continue a drain.
+/// Minimum interval between two checks whether enough units are up to continue a drain.
 const REPORT_INTERVAL: Duration = Duration::from_millis(100);
 
 /// Dependencies and settings of an engine.
@@ -74,8 +75,8 @@ struct WakeReason {
 /// Reason why a term is over.
 enum TermEnd {
     Deposed,
-    /// The last write has an unknown outcome, or may still happen. Only a new term rules that out,
-    /// and then shows the outcome.
+    /// The outcome of the last write is unknown, and the write may still take effect. Only a new
+    /// term rules out a late effect, and then shows the outcome.
     Doubt,
     Shutdown,
 }
@@ -96,9 +97,10 @@ impl Engine {
 
     /// Lets the engine campaign only while this agent holds the candidate's presence.
     ///
-    /// An engine takes over a leadership of its own candidate, since it counts as one of an earlier
-    /// process. Of two machines with one identity, one is refused a presence and must not campaign.
-    /// Otherwise they would depose each other again and again.
+    /// An engine takes over an existing leadership of its own candidate, because it assumes that an
+    /// earlier process held it. If two machines have the same identity, one of them is refused a
+    /// presence, and that one must not campaign. Otherwise the two would depose each other again
+    /// and again.
     #[must_use]
     pub fn with_presence_of(self, agent: &Agent) -> Self {
         Self { presence: Some(agent.presence()), ..self }
@@ -110,7 +112,7 @@ impl Engine {
         Self { observer, ..self }
     }
 
-    /// Runs until shutdown. A leader then resigns, so that another can lead at once.
+    /// Runs until shutdown. A leader then resigns, so that another engine can lead at once.
     pub async fn run(self, mut shutdown: Shutdown) {
         let EngineConfig { candidate, ttl, registry, clock, .. } = &self.config;
         loop {
@@ -153,8 +155,9 @@ impl Engine {
         }
     }
 
-    /// Waits until a campaign makes sense; `false` if it never will again. An engine without a
-    /// current view could not decide anything. One that sees another leader need not ask the store.
+    /// Waits until a campaign makes sense. Returns `false` if no campaign will make sense any more.
+    /// An engine without a current view could not decide anything. An engine that sees another
+    /// leader need not ask the store.
     async fn wait_to_campaign(&self) -> bool {
         let EngineConfig { candidate, mirror, .. } = &self.config;
         let Some(mut presence) = self.presence.clone() else {
@@ -195,8 +198,8 @@ impl Engine {
         end
     }
 
-    /// Plans whenever there is something new to decide on. Cancel-safe: a write in progress is
-    /// atomic, and cannot take effect once the term is over.
+    /// Plans whenever something new is to be decided. Cancel-safe, because a write in progress is
+    /// atomic and cannot take effect once the term is over.
     async fn run_term(&self, leadership: &Leadership) -> TermEnd {
         // A leader must see all decisions of earlier leaders before it decides.
         if self.config.mirror.wait_for(leadership.elected()).await.is_err() {
@@ -230,9 +233,9 @@ impl Engine {
         }
     }
 
-    /// Plans once from a certain view, writes the plan, and waits until the mirror shows it.
-    /// Machines are drained when nothing else is to be done, and units are rebalanced when no drain
-    /// has anything to do. Returns when to plan again without a change.
+    /// Plans once from a current view, writes the plan, and waits until the mirror shows it.
+    /// Machines are drained only if nothing else is to be done. Units are rebalanced only if no
+    /// drain has anything to do. Returns when to plan again even if nothing has changed.
     async fn pass(
         &self,
         leadership: &Leadership,
@@ -289,8 +292,9 @@ impl Engine {
         Ok(reason)
     }
 
-    /// Waits until machines may have reported something after this revision; forever if it is
-    /// `None`. Other writes make revisions too; the minimum wait bounds useless passes.
+    /// Waits until machines may have reported something after this revision. Waits forever if the
+    /// revision is `None`. Other writes create revisions too, so a minimum wait limits the number
+    /// of useless passes.
     async fn wait_report(&self, after: Option<Revision>) {
         let Some(after) = after else {
             return std::future::pending().await;
@@ -302,8 +306,8 @@ impl Engine {
         }
     }
 
-    /// Waits for a limited time until the mirror shows a write; after that, its change wakes the
-    /// loop.
+    /// Waits for a limited time until the mirror shows a write. If the write appears later, that
+    /// change wakes the loop.
     async fn wait_visible(&self, revision: Revision) {
         tokio::select! {
             biased;
@@ -323,7 +327,8 @@ impl Engine {
     }
 }
 
-/// Resigns, if this is the last handle, so that another engine can lead at once.
+/// Resigns so that another engine can lead at once. Does nothing if other handles of the leadership
+/// still exist.
 async fn resign(leadership: Arc<Leadership>) {
     let Some(leadership) = Arc::into_inner(leadership) else {
         return;

@@ -1,12 +1,12 @@
-//! Wakes the loops: an engine for changes that a decision could depend on, an agent for changes
-//! that concern its machine.
+//! Wakes the loops. An engine is woken by changes that a decision could depend on, and an agent by
+//! changes that concern its machine.
 
 use fleet_core::{MachineId, Revision};
 use fleet_store::{MachineProgress, Mirror, Progress};
 use tokio::sync::watch;
 
-/// Waits for changes that a decision could depend on. Changes of reported unit states and of
-/// reasons do not count.
+/// Waits for changes that a decision could depend on. Ignores changes of reported unit states and
+/// of reasons.
 #[derive(Debug)]
 pub(crate) struct ClusterChanges {
     progress: watch::Receiver<Progress>,
@@ -19,7 +19,7 @@ impl ClusterChanges {
         Self { progress: mirror.subscribe(), last: (Revision::ZERO, false) }
     }
 
-    /// Returns once there is something new to decide on, or the mirror becomes current or stops
+    /// Returns `true` once something new is to be decided, or the mirror becomes current or stops
     /// being current. Returns `false` when the mirror has ended.
     pub(crate) async fn next(&mut self) -> bool {
         let updates = |progress: &Progress| (progress.scheduling_revision, progress.is_current);
@@ -34,8 +34,8 @@ impl ClusterChanges {
     }
 }
 
-/// Waits for changes that concern one machine. Changes elsewhere in a large cluster do not even
-/// wake its task.
+/// Waits for changes that concern one machine. Other changes do not even wake the waiting task,
+/// which matters in a large cluster.
 #[derive(Debug)]
 pub(crate) struct MachineChanges {
     concern: watch::Receiver<MachineProgress>,

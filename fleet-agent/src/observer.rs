@@ -7,7 +7,7 @@ use std::time::Duration;
 use fleet_scheduler::Step;
 use fleet_store::RegistryError;
 
-/// Observes an engine, for example to count its work. The engine calls these methods inline, so
+/// Observes an engine, for example to count its work. The engine calls these methods directly, so
 /// they must not block.
 pub trait EngineObserver: Send + Sync + 'static {
     /// Called when the engine becomes the leader, or stops being it.
@@ -15,13 +15,14 @@ pub trait EngineObserver: Send + Sync + 'static {
         let _unheard = leads;
     }
 
-    /// Called when the engine tried to write these steps; `written` is whether it succeeded.
+    /// Called when the engine has tried to write these steps. `written` is `true` if the write
+    /// succeeded.
     fn on_steps(&self, steps: &[Step], written: bool) {
         let _unheard = (steps, written);
     }
 
-    /// Called after each planning pass, with its duration by the engine's clock and its error, if
-    /// it failed.
+    /// Called after each planning pass. `took` is the duration by the engine's clock, and `error`
+    /// is the error of a failed pass.
     fn on_pass(&self, took: Duration, error: Option<&RegistryError>) {
         let _unheard = (took, error);
     }
@@ -44,13 +45,15 @@ struct Counts {
 }
 
 impl AgentMetrics {
-    /// Number of tasks that failed: units that could not be loaded, started, stopped or unloaded.
+    /// Returns the number of tasks that failed. A failed task is one whose unit could not be
+    /// loaded, started, stopped or unloaded.
     #[must_use]
     pub fn failures(&self) -> u64 {
         self.0.failures.load(Ordering::Relaxed)
     }
 
-    /// Number of failed tasks that are retried: all but units that were started and failed.
+    /// Returns the number of failed tasks that are retried. A task is not retried if its unit was
+    /// started and failed.
     #[must_use]
     pub fn retries(&self) -> u64 {
         self.0.retries.load(Ordering::Relaxed)

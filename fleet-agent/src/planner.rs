@@ -13,9 +13,9 @@ use crate::rebalance::{NextStep, RebalanceProgress};
 
 /// Index of the cluster with its plan, both of the last snapshot.
 ///
-/// The engine's own writes come back with the deltas like all others. If they were put into the
-/// index at once, the index would be ahead of the mirror. A write that the mirror then never sees,
-/// because it lost the store meanwhile, would stay in the index.
+/// The engine's own writes reach the index through the deltas, like all other writes. If the index
+/// applied them at once, it would be ahead of the mirror. A mirror that loses the store may never
+/// see such a write, and the write would then stay in the index.
 #[derive(Debug)]
 pub struct Planner {
     index: Index,
@@ -46,11 +46,11 @@ impl Planner {
         self.plan.based_on
     }
 
-    /// Applies a delta. Returns the same as [`plan`](fleet_scheduler::plan()) of the snapshot,
-    /// including the reasons of all units without a machine. The cost depends on the size of the
-    /// delta and on the number of waiting units.
+    /// Applies a delta. Returns the same plan as [`plan`](fleet_scheduler::plan()) for the
+    /// snapshot, including the reasons of all units without a machine. The cost depends on the size
+    /// of the delta and on the number of waiting units.
     ///
-    /// The delta must start at the revision that was the [last](Self::revision).
+    /// The delta must start at the [last](Self::revision) revision.
     pub fn follow(&mut self, delta: &Delta) -> &Plan {
         let snapshot = &*delta.snapshot;
         match &delta.changes {
@@ -64,14 +64,15 @@ impl Planner {
         &self.plan
     }
 
-    /// Returns the next steps, besides the [plan](Self::follow), for emptying the machines that are
-    /// being drained; `None` if they are empty. The snapshot must be the last one.
+    /// Returns the next steps for emptying the machines that are being drained, in addition to the
+    /// [plan](Self::follow). Returns `None` if these machines are empty. The snapshot must be the
+    /// last one.
     pub fn drain(&mut self, snapshot: &Snapshot) -> Option<&DrainPlan> {
         self.drain.plan(snapshot, &mut self.index)
     }
 
-    /// Returns the next step of the requested rebalance, if nothing else is to be done; `None` if
-    /// none is requested. The snapshot must be the last one.
+    /// Returns the next step of the requested rebalance; `None` if no rebalance is requested. Must
+    /// be called only if nothing else is to be done, with the last snapshot.
     pub(crate) fn rebalance(&mut self, snapshot: &Snapshot) -> Option<NextStep> {
         self.rebalance.plan(snapshot, &mut self.index)
     }
@@ -119,8 +120,9 @@ impl Planner {
         }
     }
 
-    /// Returns the reasons of all waiting units. A waiting unit that was not tried again had a
-    /// reason before, but that may be outdated: it counts machines and names the units on them.
+    /// Returns the reasons of all waiting units. If the planner has not tried a waiting unit again,
+    /// its previous reason may be outdated, because a reason counts machines and names the units on
+    /// them.
     fn unplaced(
         &mut self,
         tried: BTreeMap<UnitName, Arc<Reason>>,

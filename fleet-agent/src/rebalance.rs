@@ -11,7 +11,8 @@ use fleet_scheduler::{Index, Rebalance, Step, StepAction, StepCause};
 pub(crate) struct RebalanceProgress {
     /// Last plan; valid until the index changes.
     last: Option<(Rebalance, Vec<Step>)>,
-    /// Whether units would move once units that may come up are up, cached in the same way.
+    /// Whether units would move if all units that may come up were up. Valid until the index
+    /// changes, like `last`.
     later: Option<(Rebalance, bool)>,
 }
 
@@ -32,8 +33,8 @@ impl RebalanceProgress {
         (self.last, self.later) = (None, None);
     }
 
-    /// Returns the next step of the requested rebalance; `None` if none is requested. The index
-    /// must have nothing else to do.
+    /// Returns the next step of the requested rebalance; `None` if no rebalance is requested. Must
+    /// be called only when the index has nothing else to do.
     pub(crate) fn plan(&mut self, snapshot: &Snapshot, index: &mut Index) -> Option<NextStep> {
         let seen = snapshot.rebalancing.clone()?;
         let request = Rebalance::from_order(snapshot)?;
@@ -46,8 +47,8 @@ impl RebalanceProgress {
         })
     }
 
-    /// Whether units are only held back because others, which may come up, are down. An instance
-    /// that happens to restart must not end the rebalance.
+    /// Returns whether all remaining moves are held back only because other units are down, and
+    /// these units may come up. An instance that happens to restart must not end the rebalance.
     fn may_move_later(
         &mut self,
         request: &Rebalance,

@@ -11,8 +11,8 @@ use tokio::sync::watch;
 use super::desired_state::{DesiredState, is_fenced};
 use super::state::AgentState;
 
-/// Least interval between two writes, except for urgent ones. The checkpoint has all units of the
-/// machine, and these change in bursts.
+/// Minimum interval between two writes, except for urgent writes. Each write contains all units of
+/// the machine, and units change in bursts.
 const WRITE_INTERVAL: Duration = Duration::from_secs(1);
 
 /// The last desired state, with its persisted copy.
@@ -43,10 +43,11 @@ impl Checkpoint {
         self.publish_fenced(self.persisted.fenced.clone());
     }
 
-    /// Records the desired units of the machine; undecided units keep their previous state.
+    /// Records the desired units of the machine. Undecided units keep their previous state.
     ///
-    /// A new fenced unit is persisted at once, before it may be started. Everything else can be
-    /// [persisted](Self::persist) when it delays nothing.
+    /// A new fenced unit is persisted immediately, because it must be on disk before it may be
+    /// started. All other changes are persisted later by [`persist`](Self::persist), when the write
+    /// delays nothing.
     pub(crate) async fn update(
         &mut self,
         desired: &BTreeMap<UnitName, DesiredUnit>,
@@ -86,7 +87,8 @@ impl Checkpoint {
         }
     }
 
-    /// Persists the pending state if the interval has passed. Returns when that will be otherwise.
+    /// Persists the pending state if the write interval has passed. Otherwise returns when the
+    /// interval will have passed.
     pub(crate) async fn persist_when_due(&mut self, now: Timestamp) -> Option<Timestamp> {
         if self.pending.is_some() && now >= self.next_write {
             self.persist().await;

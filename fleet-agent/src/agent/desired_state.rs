@@ -1,7 +1,8 @@
 //! The last known desired state of a machine, persisted.
 //!
-//! A daemon that begins without the store reads it. After a boot it says which units to run. While
-//! units run, it says which of them must not run while the cluster is out of reach.
+//! A daemon that starts without contact to the store reads this state. After a boot, the state says
+//! which units to run. While units run, the state says which of them must not run while the cluster
+//! is out of reach.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -74,15 +75,15 @@ enum Source {
     Bytes(Vec<u8>),
 }
 
-/// Whether the unit must not run on a machine that has been out of touch with the cluster for too
-/// long.
+/// Returns whether the unit must not run on a machine that has been out of touch with the cluster
+/// for too long.
 pub(crate) fn is_fenced(unit: &Unit) -> bool {
     unit.requirements.on_partition == OnPartition::Stop
 }
 
 impl DesiredState {
-    /// Reads the stored state of the machine; empty if there is none that can be used. The reason
-    /// is logged.
+    /// Reads the stored state of the machine. If there is no usable state, logs the reason and
+    /// returns an empty state.
     pub(crate) async fn read(state: &dyn AgentState, machine: &MachineId) -> Self {
         let read = match state.read(StateKey::DesiredState).await {
             Ok(None) => return Self::default(),

@@ -1,10 +1,10 @@
-//! Pure: no I/O, no clock. The at-most-one rule for starting units with `OnPartition=stop`.
+//! The at-most-one rule for starting units with `OnPartition=stop`. Pure: no I/O, no clock.
 //!
 //! A machine publishes a unit's state before it starts the unit, and removes the state after the
 //! unit has ended. The store orders all published states. So if two machines were given the same
-//! unit, the later publisher sees the other's state, and waits. A state that vanishes together with
-//! its machine's presence does not show that the unit has ended. In that case the deadline counts
-//! by which the machine must have stopped it.
+//! unit, the later publisher sees the other machine's state, and waits. A state that vanishes
+//! together with its machine's presence does not show that the unit has ended. In that case this
+//! machine waits until the deadline by which the other machine must have stopped the unit.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -28,8 +28,8 @@ pub(crate) struct Exclusivity {
 #[derive(Debug)]
 struct PreviousHost {
     machine: MachineId,
-    /// Its presence has been renewed as a new one since its state was first seen. If the state
-    /// vanishes after that, the unit need not have ended.
+    /// Whether the machine may have lost its presence and joined again since its state was first
+    /// seen. If the state vanishes after such a rejoin, the unit need not have ended.
     rejoined: bool,
     /// When its state had vanished together with its presence.
     lost: Option<Timestamp>,
@@ -48,7 +48,8 @@ pub(crate) struct PresenceWindow {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Observation<'a> {
     pub(crate) snapshot: &'a Snapshot,
-    /// Machines that may have changed since the previous evaluation; `None` if that is not known.
+    /// Machines that may have changed since the previous evaluation. `None` if the changed machines
+    /// are not known.
     pub(crate) machines: Option<&'a BTreeSet<MachineId>>,
     pub(crate) gaps: u64,
     pub(crate) now: Timestamp,
@@ -64,7 +65,7 @@ pub(crate) enum Blocked {
     NotPublished,
     /// Another machine has published that the unit may run there.
     Elsewhere(MachineId),
-    /// A lost machine may run the unit until that time; `None` if there is no known limit.
+    /// A lost machine may run the unit until this time. `None` means that no time limit is known.
     MayRun(MachineId, Option<Timestamp>),
 }
 
@@ -87,7 +88,7 @@ impl Exclusivity {
         self.others.retain(|unit, _| keep(unit));
     }
 
-    /// Returns why the unit must not be started here; `None` if it may be.
+    /// Returns why the unit must not be started on this machine; `None` if the unit may be started.
     pub(crate) fn blocked_by(&mut self, unit: &Unit, look: Observation<'_>) -> Option<Blocked> {
         let Some(window) = look.window.filter(|window| look.now < window.until) else {
             return Some(Blocked::CutOff);

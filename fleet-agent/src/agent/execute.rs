@@ -14,10 +14,10 @@ use super::desired_state::is_fenced;
 use super::exclusivity::{Blocked, PresenceWindow};
 use crate::{Clock, ServiceError, ServiceManager};
 
-/// Runs the tasks of a unit in order, and different units concurrently.
+/// Runs the tasks of one unit in order, and the tasks of different units concurrently.
 ///
-/// A unit with tasks in progress is *busy* and gets no others until they have ended. So there is at
-/// most one chain of tasks per unit, and a unit that hangs in its stop delays no other.
+/// A unit with tasks in progress is *busy* and gets no new tasks until these have ended. So each
+/// unit has at most one chain of tasks, and a unit whose stop hangs delays no other unit.
 pub(crate) struct Executor {
     manager: Arc<dyn ServiceManager>,
     chains: JoinSet<Outcome>,
@@ -34,8 +34,8 @@ pub(crate) struct StartPermit {
 }
 
 impl StartPermit {
-    /// Refuses a fenced unit outside the presence window. There is no await between this check and
-    /// the start, so the fence cannot pass in between.
+    /// Refuses to start a fenced unit outside the presence window. The caller does not await
+    /// between this check and the start, so the fence cannot pass in between.
     fn check(&self, unit: &Unit) -> Result<(), ServiceError> {
         let now = self.clock.now();
         let stands = self.window.borrow().is_some_and(|window| now < window.until);
@@ -53,7 +53,8 @@ enum Reload {
     Done,
     /// Before the next start, because the previous daemon may not have reloaded.
     BeforeStart,
-    /// With the next batch, even an empty one, because files were removed or a reload failed.
+    /// The service manager must re-read its files with the next batch, even if that batch is empty,
+    /// because files were removed or a reload failed.
     Required,
 }
 
@@ -75,10 +76,10 @@ impl Executor {
         self.busy.contains(unit)
     }
 
-    /// Loads units, reloads once, and starts the other tasks in the background.
+    /// Loads units, reloads once, and starts the remaining tasks in the background.
     ///
-    /// Returns the units that have already failed; the others come from [`next`](Self::next). No
-    /// task may concern a busy unit.
+    /// Returns the units whose tasks have already ended. The results of the remaining units come
+    /// from [`next`](Self::next). No task may concern a busy unit.
     pub(crate) async fn execute(&mut self, tasks: Vec<Task>) -> Vec<Outcome> {
         let mut chains: BTreeMap<UnitName, Vec<Task>> = BTreeMap::new();
         let mut loads = Vec::new();
@@ -206,7 +207,8 @@ async fn run_chain(
 }
 
 /// Refuses to start a unit with `OnPartition=stop` whose stop may take longer on this machine than
-/// its file says. The cluster relies on that time before it starts the unit elsewhere.
+/// its file allows. The cluster waits only for the time in the file before it starts the unit
+/// elsewhere.
 async fn refuse_slow_stop(manager: &dyn ServiceManager, unit: &Unit) -> Result<(), ServiceError> {
     let Some(promised) = unit.max_stop_duration().filter(|_| is_fenced(unit)) else {
         return Ok(());

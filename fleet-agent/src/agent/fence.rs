@@ -1,9 +1,9 @@
-//! Stops units with `OnPartition=stop` before the cluster may count them as ended.
+//! Stops units with `OnPartition=stop` before the cluster may assume that they have ended.
 //!
-//! The *fence* is the time up to which the machine is certainly present, by its own clock: one
-//! lease duration after the last successful renewal was sent. After the fence none of these units
-//! runs here, until a renewal succeeds again. The fence is persisted for the next daemon. An
-//! unknown fence counts as passed.
+//! The *fence* is the time up to which the machine is certainly present, by the machine's own
+//! clock. It lies one lease duration after the time at which the last successful renewal was sent.
+//! After the fence, none of these units runs on this machine until a renewal succeeds again. The
+//! fence is persisted for the next daemon. An unknown fence is treated as passed.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -23,15 +23,15 @@ use crate::{Clock, Heartbeat, ServiceError, ServiceManager, Shutdown};
 /// Wait before a failed stop is retried.
 const RETRY: Duration = Duration::from_secs(1);
 
-/// Stops fenced units once the fence has passed. It is a separate task, so that nothing else the
-/// agent waits for can delay it.
+/// Stops fenced units once the fence has passed. This is a separate task, so that no other wait of
+/// the agent can delay the stops.
 pub(crate) struct FenceTask {
     pub(crate) machine: MachineId,
     pub(crate) manager: Arc<dyn ServiceManager>,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) state: Arc<dyn AgentState>,
-    /// The presence window; `None` until this daemon has joined, and then the persisted fence
-    /// applies.
+    /// The presence window. `None` until this daemon has joined the cluster; until then the
+    /// persisted fence applies.
     pub(crate) window: watch::Receiver<Option<PresenceWindow>>,
     /// Fenced units that the machine may have.
     pub(crate) units: watch::Receiver<Arc<BTreeSet<UnitName>>>,
@@ -40,8 +40,8 @@ pub(crate) struct FenceTask {
     pub(crate) heartbeat: Heartbeat,
 }
 
-/// Units that the fence is stopping. A call about one of them waits for its stop, so calls about
-/// other units should be made first.
+/// Units that the fence task is stopping. A call about one of these units waits until its stop is
+/// over, so make calls about other units first.
 #[derive(Debug, Default)]
 pub(crate) struct StoppingUnits {
     units: Mutex<BTreeSet<UnitName>>,
@@ -62,7 +62,7 @@ impl StoppingUnits {
         self.lock().contains(unit)
     }
 
-    /// Returns when a stop has succeeded or failed: the unit may have to be started again.
+    /// Returns when a stop has succeeded or failed, because the unit may have to be started again.
     pub(crate) async fn ended(&self) {
         self.ended.notified().await;
     }

@@ -146,7 +146,7 @@ impl Agent {
         self.machine.send_replace(machine);
     }
 
-    /// Whether the machine is present in the cluster, as far as the agent knows.
+    /// Returns whether the machine is present in the cluster, as far as the agent knows.
     #[must_use]
     pub fn is_present(&self) -> bool {
         self.presence.borrow().is_some()
@@ -174,8 +174,8 @@ impl Agent {
         let _present = self.presence.wait_for(Option::is_some).await.is_ok();
     }
 
-    /// Returns when one of the agent's tasks has ended unexpectedly, with its result. The remaining
-    /// tasks do only part of an agent's work.
+    /// Returns when one of the agent's tasks has ended unexpectedly, with the result of that task.
+    /// The remaining tasks do only part of an agent's work.
     pub async fn broken(&mut self) -> Result<(), JoinError> {
         match self.tasks.join_next().await {
             Some(result) => result,

@@ -18,9 +18,9 @@ use crate::{Clock, Drift, Heartbeat, ManagedUnit, ServiceError, ServiceManager, 
 /// Wait before a failed publication is retried.
 const RETRY: Duration = Duration::from_secs(1);
 
-/// Shortest and longest pause after a publication. Changes come in bursts, and each publication
+/// Minimum and maximum pause after a publication. Changes come in bursts, and each publication
 /// costs the store a commit and every mirror an update. So the first changes of a burst are
-/// published at once, and later ones in growing batches.
+/// published at once, and later changes in growing batches.
 const PAUSE: (Duration, Duration) = (Duration::from_millis(25), Duration::from_millis(250));
 
 /// Writes each unit's state when it changes, under the machine's presence.
@@ -38,7 +38,8 @@ pub(crate) struct Publisher {
 /// States that have been published, and units to look at again.
 #[derive(Default)]
 struct PublishedStates {
-    /// Last published state of each unit; `None` after a failed write, which may have succeeded.
+    /// Last published state of each unit. `None` after a failed write, because the write may have
+    /// succeeded nevertheless.
     published: BTreeMap<UnitName, Option<UnitState>>,
     dirty: BTreeSet<UnitName>,
     /// Units whose state could not be read, to be read again later.
@@ -61,8 +62,8 @@ impl PublishedStates {
         (!self.dirty.is_empty()).then_some(self.due).or(retry_at)
     }
 
-    /// Pauses after a publication: twice as long as before if changes were already waiting, and at
-    /// least as long as the publication took.
+    /// Sets the pause after a publication. The pause is twice as long as the last one if changes
+    /// were already waiting, and at least as long as the publication took.
     fn pause(&mut self, begin: Timestamp, end: Timestamp) {
         let is_swarm = begin.since(self.due) < PAUSE.0;
         let pause = if is_swarm { self.pause * 2 } else { PAUSE.0 };
@@ -103,8 +104,8 @@ impl Publisher {
         }
     }
 
-    /// Marks changed units for publication. Clears the start error of a unit that is active now: it
-    /// may no longer be by the next publication.
+    /// Marks changed units for publication. Clears the start error of a unit that is active now,
+    /// because the unit may already be inactive again at the next publication.
     async fn mark_units(&self, states: &mut PublishedStates, units: BTreeSet<UnitName>) {
         for unit in &units {
             let has_failed = |problem: UnitError| problem.start_failed;
@@ -143,8 +144,8 @@ impl Publisher {
         }
     }
 
-    /// Starts over under a new presence: published states belong to the presence that published
-    /// them.
+    /// Publishes all states again under a new presence, because published states belong to the
+    /// presence under which they were published.
     async fn start_over(&self, states: &mut PublishedStates) {
         states.published.clear();
         states.due = Timestamp::default();
@@ -152,8 +153,8 @@ impl Publisher {
         self.mark_all(states).await;
     }
 
-    /// Marks all units. A failed listing is retried, since an unchanged unit would otherwise never
-    /// be published.
+    /// Marks all units for publication. A failed listing of the units is retried later, because a
+    /// unit that never changes would otherwise never be published.
     async fn mark_all(&self, states: &mut PublishedStates) {
         let listed = self.manager.list().await;
         states.unlisted = listed.is_err();
@@ -166,8 +167,8 @@ impl Publisher {
         }
     }
 
-    /// Returns when to publish next. `None` if there is nothing to publish, or if the machine has
-    /// no presence.
+    /// Returns when to publish next. Returns `None` if nothing is to be published, or if the
+    /// machine has no presence.
     fn next(&self, states: &PublishedStates) -> Option<Timestamp> {
         self.presence.borrow().as_ref().and_then(|_| states.next())
     }
@@ -214,7 +215,8 @@ impl Publisher {
         Ok(unreadable)
     }
 
-    /// Returns the state to publish for a unit; `None` if this machine has nothing to do with it.
+    /// Returns the state to publish for a unit. Returns `None` if this machine neither knows the
+    /// unit nor has an error for it.
     async fn state(&self, unit: &UnitName) -> Result<Option<UnitState>, ServiceError> {
         let Some(managed) = self.manager.get(unit).await? else {
             return Ok(self.errors.get(unit).map(|problem| self.not_loaded(unit, problem)));

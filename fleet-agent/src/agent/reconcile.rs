@@ -24,7 +24,8 @@ use crate::mirror_changes::MachineChanges;
 use crate::{ChangeReceiver, Clock, Heartbeat, ServiceManager, Shutdown};
 
 /// How long a daemon waits for a complete view of the cluster before it starts its machine's last
-/// known units. It covers a network that comes up after a boot, and a leader election of the store.
+/// known units. The delay covers a network that comes up only after a boot, and a leader election
+/// of the store.
 const BLIND_START_DELAY: Duration = Duration::from_secs(60);
 
 /// Dependencies and settings of a reconciler.
@@ -57,7 +58,7 @@ pub(crate) struct Reconciler {
     manager: Arc<dyn ServiceManager>,
     clock: Arc<dyn Clock>,
     tasks: TaskTracker,
-    /// Revision up to which nothing is left to do here; `None` if that is not certain.
+    /// Revision up to which this machine has nothing left to do. `None` if that is not certain.
     covered: Option<Revision>,
     /// Last known desired state of the machine.
     checkpoint: Checkpoint,
@@ -67,7 +68,8 @@ pub(crate) struct Reconciler {
     rejoin: RejoinGrace,
     stopping: Arc<StoppingUnits>,
     heartbeat: Heartbeat,
-    /// When this daemon starts the last known units, unless it sees the cluster first.
+    /// When this daemon starts the last known units, if it has had no current view of the cluster
+    /// by then.
     blind_start_at: Option<Timestamp>,
 }
 
@@ -147,8 +149,8 @@ impl Reconciler {
         concern.is_current && self.covered.is_some_and(|covered| concern.revision <= covered)
     }
 
-    /// Whether one of the units is gone without a task of this agent: a call of the previous daemon
-    /// may have finished only now. Other changes need no action.
+    /// Returns whether one of the units is gone although this agent has no task for it. A call of
+    /// the previous daemon may have removed the unit only now. Other changes need no action.
     async fn has_lost_unit(&self, units: &BTreeSet<UnitName>) -> bool {
         for unit in units.iter().filter(|unit| !self.tasks.is_busy(unit)) {
             if matches!(self.manager.get(unit).await, Ok(None)) {
@@ -187,9 +189,9 @@ impl Reconciler {
         self.tasks.due(now).into_iter().chain(looks.into_iter().flatten()).min()
     }
 
-    /// Starts the last known units if this daemon has had no complete view for too long. They may
-    /// no longer be wanted, so nothing is stopped for them. Units that must not run while the
-    /// cluster is out of reach are not started.
+    /// Starts the last known units if this daemon has had no complete view for too long. Stops
+    /// nothing, because the last known units may no longer be wanted. Does not start units that
+    /// must not run while the cluster is out of reach.
     async fn pass_blind(&mut self) -> Option<Timestamp> {
         let from = self.blind_start_at?;
         let now = self.clock.now();
@@ -213,8 +215,8 @@ impl Reconciler {
         }
     }
 
-    /// Processes the result of a unit's tasks. Returns whether nothing more is left to do for it,
-    /// so that many ends of starts cause no full passes.
+    /// Processes the result of a unit's tasks. Returns whether nothing is left to do for the unit.
+    /// In that case no full pass is needed, which matters when many starts end.
     async fn is_settled(&mut self, outcome: Outcome) -> bool {
         let Some(wanted) = self.tasks.on_outcome(outcome) else { return false };
         let name = &wanted.unit.name;

@@ -1,8 +1,9 @@
 //! Grace period in which unplaced units keep running after their machine has rejoined.
 //!
-//! A unit that no other machine takes loses its placement when its machine is lost. Once the
-//! machine is back, it may see the cluster before the leader places the unit again. It must not
-//! stop the unit just to start it again. A unit that is placed elsewhere is stopped at once.
+//! When a machine is lost, a unit that no other machine can take loses its placement. Once the
+//! machine is back, it may see the cluster before the leader places the unit again. The machine
+//! must not stop the unit in the meantime, only to start it again. A unit that is placed elsewhere
+//! is stopped at once.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -14,15 +15,15 @@ use fleet_unitfile::UnitName;
 use super::desired_state::is_fenced;
 use crate::mirror_changes::ClusterChanges;
 
-/// How long a leader may take to see that a machine is back: an instant, unless a leader has to be
-/// elected first.
+/// How long a leader may take to see that a machine is back. The leader sees it almost at once,
+/// unless a leader has to be elected first.
 const GRACE: Duration = Duration::from_secs(15);
 
 /// Units that the machine had when it rejoined, and that have not been placed since.
 #[derive(Debug)]
 pub(crate) struct RejoinGrace {
-    /// Waits for all changes of the cluster, since decisions on these units may concern no machine,
-    /// or another one.
+    /// Waits for all changes of the cluster, because a decision on these units may concern another
+    /// machine or no machine.
     changes: ClusterChanges,
     joined: Revision,
     until: Option<Timestamp>,
@@ -61,8 +62,8 @@ impl RejoinGrace {
         &self.units
     }
 
-    /// Returns once one of the units must no longer be left alone, or the mirror has ended. Never
-    /// returns if there are no units to leave alone.
+    /// Returns once one of the units must no longer be left alone, or once the mirror has ended.
+    /// Never returns if no units are to be left alone.
     pub(crate) async fn changed(&mut self, mirror: &Mirror) {
         loop {
             if self.units.is_empty() {
@@ -79,7 +80,7 @@ impl RejoinGrace {
     }
 
     /// Returns the end of the grace period, when the units have to be evaluated again even if
-    /// nothing has changed. `None` if there are no units to leave alone.
+    /// nothing has changed. Returns `None` if no units are to be left alone.
     pub(crate) fn until(&self) -> Option<Timestamp> {
         self.until
     }

@@ -83,8 +83,8 @@ impl StartGate {
         StartView { snapshot: snapshot.clone(), machines, gaps: mirror.resyncs(), now, window }
     }
 
-    /// Limits units that must not be started yet to being loaded. Returns when to look again
-    /// without a change.
+    /// Lowers the desired state of units that must not be started yet to loaded. Returns when to
+    /// evaluate them again even if nothing has changed.
     pub(crate) fn hold_back(
         &mut self,
         desired: &mut BTreeMap<UnitName, DesiredUnit>,
@@ -120,7 +120,7 @@ impl StartGate {
         waiting.values().filter_map(|(_, blocked)| blocked.until()).min()
     }
 
-    /// Returns when something has changed for a blocked unit; never returns if none is blocked.
+    /// Returns when something has changed for a blocked unit. Never returns if no unit is blocked.
     pub(crate) async fn changed(&mut self, mirror: &Mirror, clock: &dyn Clock) {
         loop {
             if self.waiting.is_empty() {

@@ -13,7 +13,7 @@ use crate::atomic_file::write_atomic;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum StateKey {
-    /// The last known desired state of the machine. It stays useful after a reboot.
+    /// The last known desired state of the machine. It is still useful after a reboot.
     DesiredState,
     /// The time up to which the machine is certainly present. It is meaningless after a reboot.
     Fence,
@@ -22,18 +22,18 @@ pub enum StateKey {
 /// Storage of an agent's state. Writes are atomic.
 #[async_trait]
 pub trait AgentState: Send + Sync + 'static {
-    /// Returns the last written content; `None` if there is none.
+    /// Returns the content that was last written; `None` if nothing was written.
     ///
     /// # Errors
     ///
     /// The stored content cannot be read.
     async fn read(&self, key: StateKey) -> io::Result<Option<Vec<u8>>>;
 
-    /// Replaces an entry. The desired state is durable once this has returned.
+    /// Replaces the content of an entry. Once this has returned, a new desired state is durable.
     ///
     /// # Errors
     ///
-    /// The content cannot be written; the previous one is kept then.
+    /// The content cannot be written. The previous content is kept then.
     async fn write(&self, key: StateKey, content: Vec<u8>) -> io::Result<()>;
 }
 
@@ -45,9 +45,9 @@ pub struct DiskState {
 }
 
 impl DiskState {
-    /// Creates a store in these directories, which exist and which no other agent uses.
-    /// `until_boot` holds the state that is meaningless after a reboot. It may be cleared by one
-    /// and should be in memory: it is written three times per lease duration.
+    /// Creates a store in these directories, which must exist and which no other agent uses.
+    /// `until_boot` holds the state that is meaningless after a reboot. A reboot may clear this
+    /// directory. It should be in memory, because it is written three times per lease duration.
     #[must_use]
     pub fn new(lasting: impl Into<PathBuf>, until_boot: impl Into<PathBuf>) -> Self {
         Self { lasting: lasting.into(), until_boot: until_boot.into() }
@@ -91,7 +91,7 @@ async fn run_blocking<T: Send + 'static>(
     }
 }
 
-/// State that is lost with the process, for machines that are lost with it.
+/// State that is lost with the process. It serves machines that are lost with the process too.
 #[derive(Debug, Default)]
 pub struct MemoryState {
     notes: Mutex<BTreeMap<StateKey, Vec<u8>>>,

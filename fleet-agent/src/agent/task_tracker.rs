@@ -13,7 +13,7 @@ use super::unit_errors::{OrderId, UnitError, UnitErrors, chain};
 use crate::backoff::{Backoff, BackoffLimits};
 use crate::{Clock, ServiceError};
 
-/// A failed task is retried after a second, then with doubling waits of up to one minute.
+/// A failed task is retried after one second, then after waits that double up to one minute.
 pub(crate) const RETRY: BackoffLimits =
     BackoffLimits { first: Duration::from_secs(1), max: Duration::from_secs(60) };
 
@@ -21,7 +21,8 @@ pub(crate) const RETRY: BackoffLimits =
 pub(crate) type DesiredUnits = BTreeMap<UnitName, DesiredUnit>;
 pub(crate) type KnownUnits = BTreeMap<UnitName, KnownUnit>;
 
-/// A unit and the order under which its tasks run; `None` if it is not wanted at all.
+/// A unit and the order under which its tasks run. The order is `None` if the unit is not wanted at
+/// all.
 type TaskKey = (UnitName, Option<OrderId>);
 
 /// Tasks of one machine: in progress, failed and waiting.
@@ -33,7 +34,7 @@ pub(crate) struct TaskTracker {
     stopping: Arc<StoppingUnits>,
     /// Failures by unit and order; a new order is tried at once.
     backoff: Backoff<TaskKey>,
-    /// Attempts that wait for another unit to be loaded, and are retried when one is.
+    /// Attempts that wait for another unit to be loaded. They are retried when any unit is loaded.
     waiting: BTreeSet<TaskKey>,
     /// Desired state for which each busy unit's tasks were started.
     in_progress: BTreeMap<UnitName, Option<DesiredUnit>>,
@@ -50,8 +51,9 @@ impl TaskTracker {
         Self { clock, errors, executor, stopping, backoff, waiting, in_progress: BTreeMap::new() }
     }
 
-    /// Starts the tasks that lead from `known` to `desired`, as far as `allowed` lets them through.
-    /// Returns when to look again because more may be possible then.
+    /// Starts the tasks that lead from `known` to `desired`, limited to the tasks that `allowed`
+    /// returns. Returns the time `now` if waiting attempts have become possible and have to be
+    /// evaluated again.
     pub(crate) async fn run_tasks(
         &mut self,
         desired: &DesiredUnits,
@@ -74,9 +76,9 @@ impl TaskTracker {
         (!freed.is_empty()).then_some(now)
     }
 
-    /// Drops outdated failures. A failure counts while its order still stands. It is reported as
-    /// long as something is left to do for the order. A failed start leaves nothing to do, but
-    /// stays reported.
+    /// Drops outdated failures. A retry delay applies only while the order that failed is still the
+    /// unit's order. A failure is reported as long as tasks remain to be done for that order. A
+    /// failed start leaves no tasks, but is reported nevertheless.
     pub(crate) fn forget_old_failures(&mut self, desired: &DesiredUnits, known: &KnownUnits) {
         let tasks = converge(desired, known);
         let with_tasks: BTreeSet<&UnitName> = tasks.iter().filter_map(Task::unit).collect();
@@ -107,14 +109,14 @@ impl TaskTracker {
         self.executor.is_busy(unit)
     }
 
-    /// Waits for a unit's tasks to end; forever if none are in progress. The result has to be
-    /// passed to [`on_outcome`](Self::on_outcome).
+    /// Waits until a unit's tasks have ended. Waits forever if no tasks are in progress. The caller
+    /// has to pass the result to [`on_outcome`](Self::on_outcome).
     pub(crate) async fn next(&mut self) -> Outcome {
         self.executor.next().await
     }
 
-    /// Processes the result of a unit's tasks. Returns their desired state if all of them
-    /// succeeded.
+    /// Processes the result of a unit's tasks. If all tasks succeeded, returns the desired state
+    /// for which they were started.
     pub(crate) fn on_outcome(&mut self, Outcome { unit, result }: Outcome) -> Option<DesiredUnit> {
         let wanted = self.in_progress.remove(&unit).flatten();
         if wanted.is_none() {
@@ -150,7 +152,7 @@ impl TaskTracker {
         }
     }
 
-    /// Returns the units to leave alone for now: busy ones, and ones that failed recently.
+    /// Returns the units that must not get tasks yet: busy units, and units that failed recently.
     fn held_back(
         &self,
         desired: &DesiredUnits,

@@ -33,7 +33,7 @@ pub(crate) struct UnitError {
     pub(crate) text: String,
     /// Whether the unit's own file is at fault.
     pub(crate) bad_setting: bool,
-    /// Whether the unit was started and did not become active; its state has the details.
+    /// Whether the unit was started and did not become active. The details are in the unit's state.
     pub(crate) start_failed: bool,
     /// Whether nothing has failed, and the order only waits.
     pub(crate) waiting: bool,
@@ -78,8 +78,8 @@ impl UnitErrors {
         self.lock().get(unit).cloned()
     }
 
-    /// Returns the error to publish for a unit in this state. A failed start is dropped once the
-    /// unit is active: it does not explain a later end.
+    /// Returns the error to publish for a unit in this state. The error of a failed start is
+    /// dropped once the unit is active, because it would not explain a later end of the unit.
     pub(crate) fn reportable(&self, unit: &UnitName, active: ActiveState) -> Option<UnitError> {
         let problem = self.get(unit)?;
         let is_up = matches!(active, ActiveState::Active | ActiveState::Reloading);

@@ -1,8 +1,8 @@
 //! Checks that the mirror eventually shows this machine's writes.
 //!
-//! All actions of an agent follow from its mirror, and a mirror whose task hangs looks like a
-//! cluster without changes. So each accepted write has to appear in the mirror, as long as the
-//! mirror says that it is current.
+//! All actions of an agent follow from its mirror. A mirror whose task hangs cannot be
+//! distinguished from a cluster without changes. So each accepted write has to appear in the
+//! mirror, as long as the mirror reports that it is current.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use tokio::sync::watch;
 
 use crate::{Heartbeat, Shutdown};
 
-/// Starts a busy period for each write, which ends when the mirror shows the write.
+/// Starts a busy period for each write. The period ends when the mirror shows the write.
 pub(crate) struct WriteVisibilityCheck {
     pub(crate) mirror: Mirror,
     pub(crate) presence: watch::Receiver<Option<Arc<Presence>>>,
