@@ -21,8 +21,8 @@ pub(super) struct Adjacency {
     rank: Vec<u32>,
 }
 
-/// Links of all nodes in one vector (compressed sparse rows). The links of a node lie between its
-/// start and that of the next node.
+/// Links of all nodes in one vector (compressed sparse rows). `starts` holds the index of each
+/// node's first link. The links of a node end where those of the next node begin.
 #[derive(Debug, Clone, Default)]
 struct SparseRows {
     starts: Vec<u32>,
@@ -30,10 +30,10 @@ struct SparseRows {
 }
 
 impl Adjacency {
-    /// Builds the lists for this many nodes. Of several edges between two nodes only the strongest
-    /// is kept.
+    /// Builds the adjacency of `nodes` nodes. If several edges connect the same two nodes, only the
+    /// strongest edge is kept.
     ///
-    /// Nodes in a cycle, and nodes that depend on one, are missing from `order`.
+    /// Nodes in a cycle, and nodes that depend on such a node, are missing from `order`.
     pub(super) fn new(nodes: usize, mut edges: Vec<Edge>) -> Self {
         keep_strongest(&mut edges);
         let dependencies =
@@ -126,8 +126,8 @@ impl SparseRows {
     }
 }
 
-/// Keeps one edge between each pair of nodes. An edge that only requires and an edge that only
-/// orders together make a `waits-for` edge.
+/// Keeps only the strongest edge between each pair of nodes. A `pulls` edge and an `after` edge
+/// between the same nodes become one `waits-for` edge.
 fn keep_strongest(edges: &mut Vec<Edge>) {
     edges.sort_unstable_by_key(|&(from, kind, to)| (from, to, kind));
     edges.dedup_by(|later, kept| {

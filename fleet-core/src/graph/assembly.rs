@@ -7,8 +7,8 @@ use super::adjacency::{Adjacency, Edge, number};
 use super::cycle::{components, shortest_cycle};
 use super::{EdgeKind, Graph, GraphError, InitUnit, Name, Settings, Target, validity};
 
-/// Maximum number of errors for which a similar target name is searched: each search compares all
-/// targets.
+/// Maximum number of errors that get a suggestion of a similar target name. The number is limited
+/// because each search compares the name with all targets.
 const MAX_SEARCHES: usize = 20;
 
 /// A graph under construction.
@@ -55,8 +55,9 @@ impl Assembly {
         (graph, self.errors)
     }
 
-    /// Collects the units by name. In lenient mode all units that share a name are left out. In
-    /// strict mode one of them stays, so that the other errors of the set can be found.
+    /// Sorts the units by name and reports names that several units share. In lenient mode all
+    /// units with a shared name are left out. In strict mode one of them is kept, so that the
+    /// remaining errors of the set can be found.
     fn collect_units(&mut self, mut units: Vec<Arc<InitUnit>>) {
         self.bound("units", units.len(), Graph::MAX_UNITS);
         units.truncate(Graph::MAX_UNITS);
@@ -102,7 +103,8 @@ impl Assembly {
         });
     }
 
-    /// Returns the provider of each target. The settings decide where several units provide it.
+    /// Returns the provider of each target. If several units provide a target, the settings choose
+    /// one of them.
     fn providers(&mut self, settings: &Settings) -> BTreeMap<Target, u32> {
         let mut claims: BTreeMap<&Target, Vec<u32>> = BTreeMap::new();
         for (at, unit) in (0..).zip(&self.units) {

@@ -7,9 +7,10 @@ use super::adjacency::{Adjacency, Link};
 use super::assembly::Assembly;
 use super::{EdgeKind, GraphError, InitUnit, Name, Settings, Target};
 
-/// Valid units: every target has one provider, and no unit waits for itself through others.
+/// Graph of valid units. Every target has one provider, and no unit waits for itself, even
+/// indirectly.
 ///
-/// The order in which units are passed does not matter.
+/// The graph does not depend on the order in which the units are passed.
 #[derive(Debug, Clone, Default)]
 pub struct Graph {
     /// Sorted by name; a unit's number is its index.
@@ -30,7 +31,7 @@ impl Graph {
     ///
     /// # Errors
     ///
-    /// Returns every error in the units and settings. No graph is built then.
+    /// Returns every error in the units and the settings. With any error, no graph is built.
     pub fn strict(
         units: impl IntoIterator<Item: Into<Arc<InitUnit>>>,
         settings: &Settings,
@@ -39,12 +40,13 @@ impl Graph {
         if errors.is_empty() { Ok(graph) } else { Err(errors) }
     }
 
-    /// Builds a graph of the valid units, and returns it with the errors of the others.
+    /// Builds a graph of the valid units. Returns it together with the errors of the units that are
+    /// not valid.
     ///
     /// Units with errors of their own are left out, as are all units of a cycle. If several units
-    /// provide a target, the unit named like the target stays, or else the first by name. A unit
-    /// with a missing dependency stays in the graph. It never starts if it requires that
-    /// dependency.
+    /// provide a target, the unit with the name of the target is kept. Without such a unit, the
+    /// first unit by name is kept. A unit with a missing dependency stays in the graph, but never
+    /// starts if it requires that dependency.
     pub fn lenient(
         units: impl IntoIterator<Item: Into<Arc<InitUnit>>>,
         settings: &Settings,
@@ -63,8 +65,8 @@ impl Graph {
         self.find(name).map(|at| &self.units[at as usize])
     }
 
-    /// Replaces units that are equal to those of an earlier graph by these. A running unit keeps
-    /// the definition that it was started from, so sharing avoids a second copy.
+    /// Replaces each unit that equals a unit of the `earlier` graph by that unit. A running unit
+    /// keeps the definition that it was started from, so sharing avoids a second copy in memory.
     pub fn share_unchanged(&mut self, earlier: &Self) {
         for unit in &mut self.units {
             if let Some(same) = earlier.unit(&unit.name).filter(|it| *it == unit) {
@@ -73,8 +75,8 @@ impl Graph {
         }
     }
 
-    /// Returns whether the graph shares all units with `other` and its targets have the same
-    /// providers.
+    /// Returns whether both graphs share all units in memory and each target has the same provider
+    /// in both.
     pub(super) fn is_same_as(&self, other: &Self) -> bool {
         let mut units = self.units.iter().zip(&other.units);
         self.units.len() == other.units.len()
@@ -88,13 +90,13 @@ impl Graph {
         self.providers.get(target).map(|&at| &self.units[at as usize])
     }
 
-    /// Returns the units that a unit depends on, by name, each with the strongest kind.
+    /// Returns the dependencies of a unit, sorted by name, each with its strongest edge kind.
     #[must_use]
     pub fn dependencies(&self, name: &Name) -> Vec<(EdgeKind, &Arc<InitUnit>)> {
         self.find(name).map(|at| self.named(self.adjacency.dependencies(at))).unwrap_or_default()
     }
 
-    /// Returns the units that depend on a unit, by name, each with the strongest kind.
+    /// Returns the dependents of a unit, sorted by name, each with its strongest edge kind.
     #[must_use]
     pub fn dependents(&self, name: &Name) -> Vec<(EdgeKind, &Arc<InitUnit>)> {
         self.find(name).map(|at| self.named(self.adjacency.dependents(at))).unwrap_or_default()

@@ -5,13 +5,14 @@ use fleet_unitfile::expand_variables;
 /// One command line. No shell interprets it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Command {
-    /// Program: a path, or for units from systemd also a name to search for. Variables are not
-    /// expanded in it.
+    /// Path of the program. In units from systemd it may also be a name without a path, which is
+    /// then searched for. Variables in it are not expanded.
     pub program: String,
-    /// Value of `argv[0]` if it is not the path (`@`). Variables are expanded in it.
+    /// Value of `argv[0]` if it differs from the path of the program (prefix `@`). Variables in it
+    /// are expanded.
     pub name: Option<String>,
-    /// Arguments. `$NAME` as a whole word, `${NAME}` and `$$` are expanded at execution as in
-    /// systemd.
+    /// Arguments of the program. At execution `$NAME` as a whole word, `${NAME}` and `$$` are
+    /// expanded as in systemd.
     pub arguments: Vec<String>,
     /// Whether a failure counts as success (`-`).
     pub ignore_failure: bool,

@@ -9,8 +9,8 @@ pub struct Condition {
     pub negated: bool,
     /// Whether one such condition that holds is enough (`|`).
     pub any: bool,
-    /// Whether the unit fails if the condition does not hold; otherwise its start is skipped
-    /// (`Assert…=`).
+    /// Whether the unit fails if the condition does not hold (`Assert…=`). If this is false, the
+    /// start is only skipped.
     pub assert: bool,
 }
 
@@ -25,11 +25,12 @@ pub enum ConditionTest {
     FileNotEmpty(String),
     /// The path is an executable file.
     FileIsExecutable(String),
-    /// The machine id equals the text, or the host name matches it as a pattern.
+    /// The text equals the machine id, or is a pattern that matches the host name.
     Host(String),
     /// The kernel command line contains this word, or an assignment to this name.
     KernelCommandLine(String),
-    /// The supervisor runs as this user, by name or number. `@system` stands for all system users.
+    /// The supervisor runs as this user, given by name or number. `@system` matches every system
+    /// user.
     User(String),
 }
 
@@ -45,10 +46,11 @@ pub enum ConditionResult<'a> {
 }
 
 impl Condition {
-    /// Evaluates conditions; `holds` evaluates a single test.
+    /// Evaluates the conditions of a unit. `holds` evaluates a single test.
     ///
-    /// Assertions are evaluated last, as in systemd. Every condition must hold. If some are marked
-    /// `any`, at least one of these must hold. The result names the first condition that does not.
+    /// Assertions are evaluated after all other conditions, as in systemd. Every condition that is
+    /// not marked `any` must hold. Of the conditions that are marked `any`, at least one must hold.
+    /// The result names the first condition that does not hold.
     pub fn judge<'a>(
         all: &'a [Self],
         holds: impl Fn(&ConditionTest) -> bool,

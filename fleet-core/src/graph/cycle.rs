@@ -6,16 +6,16 @@ use super::adjacency::{Adjacency, Link, number};
 use super::{DependencyCycle, EdgeKind, InitUnit};
 use std::sync::Arc;
 
-/// Budget of edge visits in search of the shortest cycle of a component. Once it is used up, no
-/// further start node is tried and the shortest cycle found so far is used. The first start node
-/// always finds one.
+/// Maximum number of edges that the search for the shortest cycle of a component visits. Once it is
+/// reached, no further start node is tried, and the shortest cycle found so far is used. The search
+/// from the first start node always finds a cycle.
 const MAX_VISITS: usize = 10_000_000;
 
-/// Nodes of a cycle, each with the kind of its edge to the next.
+/// Nodes of a cycle, each with the kind of its edge to the next node.
 type Steps = Vec<(u32, EdgeKind)>;
 
-/// Returns the strongly connected components along ordering edges. A single node is included only
-/// if it has an edge to itself.
+/// Returns the strongly connected components along ordering edges. A component of a single node is
+/// included only if that node has an edge to itself.
 pub(super) fn components(adjacency: &Adjacency) -> Vec<Vec<u32>> {
     if adjacency.is_acyclic() {
         return Vec::new();
@@ -58,8 +58,8 @@ pub(super) fn shortest_cycle(
     DependencyCycle { steps: named.collect() }
 }
 
-/// Returns the shortest cycle through `start` with at most `most` steps, if there is one. Subtracts
-/// the visited edges from `visits`.
+/// Returns the shortest cycle through `start` that has at most `most` steps, if there is one.
+/// Subtracts the number of visited edges from `visits`.
 fn cycle_from(
     adjacency: &Adjacency,
     component: &[u32],
@@ -105,8 +105,8 @@ fn walk_back(start: u32, reached: impl Fn(u32) -> Option<(u32, EdgeKind, usize)>
     steps
 }
 
-/// Tarjan's algorithm with an explicit stack: chains of units can be longer than a thread's stack
-/// allows.
+/// Tarjan's algorithm with an explicit stack. Recursion could overflow the thread's stack, because
+/// chains of units can be very long.
 struct TarjanSearch<'a> {
     adjacency: &'a Adjacency,
     counts: fn(EdgeKind) -> bool,

@@ -10,7 +10,8 @@ pub struct StatusReport {
     pub state: DerivedState,
     /// Whether the goal or an extra target needs the unit.
     pub needed: bool,
-    /// Whether the unit is active although a dependency does not work. For display only.
+    /// Whether the unit is active although one of its dependencies does not work. The flag is only
+    /// displayed and affects no decision.
     pub degraded: bool,
     /// Time of the last change of phase.
     pub since: Timestamp,
@@ -68,7 +69,8 @@ pub enum Retry {
 pub enum WaitReason {
     /// Waiting for these targets, sorted by name.
     Dependencies(Vec<Target>),
-    /// Blocked by these targets, sorted by name: they failed, cannot start, or do not exist.
+    /// Blocked by these targets, sorted by name. Each of them has failed, cannot start, or does not
+    /// exist.
     Blocked(Vec<(Target, BlockedBy)>),
     /// Waiting for a start slot, because `max_starting` units are starting.
     Slot,

@@ -12,10 +12,11 @@ pub enum EdgeKind {
     DependsMs,
     /// The unit starts once the dependency is active, has failed, or can never start.
     WaitsFor,
-    /// The dependency is needed too, without any order. Only units from systemd use this kind.
+    /// If the unit is needed, the dependency is needed too. Neither waits for the other. Only units
+    /// from systemd use this kind.
     Pulls,
-    /// If another unit needs the dependency, this unit starts after it, as with `waits-for`. Only
-    /// units from systemd use this kind.
+    /// The unit does not make the dependency needed. If another unit needs the dependency, this
+    /// unit starts after it, as with `waits-for`. Only units from systemd use this kind.
     After,
 }
 
@@ -42,8 +43,8 @@ impl EdgeKind {
         self != Self::After
     }
 
-    /// Returns whether starts and stops are ordered along the edge. Cycles of such edges are not
-    /// allowed.
+    /// Returns whether the edge orders the starts and stops of its two units. Cycles of ordering
+    /// edges are not allowed.
     #[must_use]
     pub fn orders(self) -> bool {
         self != Self::Pulls

@@ -37,7 +37,8 @@ pub enum GraphError {
         /// The units, sorted by name.
         units: Vec<Name>,
     },
-    /// The unit chosen to provide a target does not provide it, or does not exist.
+    /// The settings choose this unit to provide the target, but the unit does not provide it or
+    /// does not exist.
     #[error("the alternative {unit} does not provide {target}")]
     NoAlternative {
         /// The target.
@@ -128,7 +129,8 @@ pub enum SettingConflict {
     DelaysCrossed,
 }
 
-/// The shortest cycle of units that wait for one another, starting at the smallest name.
+/// The shortest cycle of units that wait for one another. It starts at the unit whose name sorts
+/// first.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct DependencyCycle {
     /// Each unit with the kind of its dependency on the next. The last unit depends on the first.
@@ -136,7 +138,8 @@ pub struct DependencyCycle {
 }
 
 impl GraphError {
-    /// Returns the units concerned, sorted by name. Empty for an error in the settings.
+    /// Returns the units that the error concerns, sorted by name. The list is empty for an error in
+    /// the settings.
     #[must_use]
     pub fn units(&self) -> Vec<&Name> {
         match self {

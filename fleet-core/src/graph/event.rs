@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use super::{Exit, FailureCause, InitUnit, Name, StopReason};
 
-/// Number of one start of a unit. No two starts of one init state share a number, so events of an
-/// earlier start are recognized as stale.
+/// Number of one start of a unit. Within one init state no two starts have the same number, so
+/// events of an earlier start can be recognized as stale.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Incarnation(pub u64);
 
@@ -20,7 +20,8 @@ pub struct UnitAction {
     pub incarnation: Incarnation,
     /// The kind of action.
     pub kind: ActionKind,
-    /// Definition that the incarnation runs or is to run. The graph may have a newer one.
+    /// Definition that the incarnation runs or will run. The graph may contain a newer definition
+    /// of the unit.
     pub definition: Arc<InitUnit>,
 }
 
@@ -29,13 +30,13 @@ pub struct UnitAction {
 pub enum ActionKind {
     /// Kill all remaining processes at once with the final signal.
     Kill,
-    /// Stop the unit as its definition says. If its processes are gone already, only the commands
-    /// that follow a stop remain.
+    /// Stop the unit as its definition specifies. If its processes have already exited, only the
+    /// commands that follow a stop are run.
     Stop {
         /// Why the unit stops.
         reason: StopReason,
-        /// Whether the unit was active. A unit that was not active is signalled; its stop commands
-        /// are not run.
+        /// Whether the unit was active. If it was not, it gets the stop signals, but its stop
+        /// commands are not run.
         was_active: bool,
     },
     /// Reload the unit's configuration.
@@ -55,13 +56,13 @@ pub struct UnitEvent {
     pub kind: EventKind,
 }
 
-/// Kind of an event. Every incarnation ends with [`AllGone`](Self::AllGone), even if it could not
-/// be started.
+/// Kind of an event. [`AllGone`](Self::AllGone) ends every incarnation, even one that could not be
+/// started.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum EventKind {
-    /// The unit is ready. Depending on its type it notified, was executed, stayed alive long
-    /// enough, wrote the readiness line, left its PID file, or its script succeeded. For a
-    /// reloading unit: the reload is complete.
+    /// The unit is ready, or its reload is complete if it was reloading. Depending on its type, the
+    /// unit sent a notification, was executed, stayed alive long enough, wrote the readiness line
+    /// or left its PID file. For a scripted unit, the start script succeeded.
     Ready,
     /// The unit failed in a way other than the exit of its main process.
     Failed(FailureCause),
@@ -76,9 +77,10 @@ pub enum EventKind {
     },
     /// The unit announced that it stops.
     Stopping,
-    /// The main process exited. For a oneshot: its last command, or the one that failed.
+    /// The main process exited. The main process of a oneshot is its last command, or the command
+    /// that failed.
     MainExited(Exit),
-    /// The unit asked for this much more time, counted from now, for its current operation.
+    /// The unit asked to extend the deadline of its current operation to this long from now.
     Extend(Duration),
     /// No process is left, and the incarnation starts no more.
     AllGone,

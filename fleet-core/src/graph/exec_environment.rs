@@ -27,7 +27,8 @@ pub struct ExecEnvironment {
     pub ignore_sigpipe: bool,
     /// Nice level, from -20 (highest priority) to 19.
     pub nice: Option<i32>,
-    /// OOM score adjustment, from -1000 to 1000; processes with a high value are killed first.
+    /// OOM score adjustment, from -1000 to 1000. The kernel kills processes with a high value
+    /// first.
     pub oom_score_adjust: Option<i32>,
     /// Kernel limits of each process.
     pub limits: Rlimits,
@@ -85,12 +86,12 @@ pub enum ExecOutput {
     Truncate(String),
 }
 
-/// Soft and hard kernel limits, by the lower-case names of `setrlimit` (`nofile`). `None` means no
-/// limit.
+/// Soft and hard resource limits of the kernel. The keys are the lower-case names of `setrlimit`,
+/// such as `nofile`. `None` means no limit.
 pub type Rlimits = BTreeMap<&'static str, (Option<u64>, Option<u64>)>;
 
-/// Limits for all processes of a unit together. They need cgroup v2; without it a unit that sets
-/// one is refused.
+/// Limits that apply to all processes of a unit together. They need cgroup v2. Without cgroup v2 a
+/// unit that sets such a limit is refused.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ResourceLimits {
     /// Maximum memory in bytes; beyond it processes are killed.

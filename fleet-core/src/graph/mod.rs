@@ -1,8 +1,8 @@
 //! Model of an init whose unit states are computed from the dependency graph.
 //!
-//! An [`InitUnit`] provides *targets*. It depends on targets of other units by [`EdgeKind`]s. One
-//! target is the *goal*: the set of needed units follows from it alone. No command starts or stops
-//! a single unit.
+//! An [`InitUnit`] provides *targets* and depends on targets of other units. The kind of each
+//! dependency is an [`EdgeKind`]. One target is the *goal*, and the set of needed units follows
+//! from the goal alone. No command starts or stops a single unit.
 
 mod adjacency;
 mod assembly;

@@ -7,14 +7,16 @@ use std::sync::Arc;
 /// Maximum length of a name, in bytes.
 const MAX_LENGTH: usize = 255;
 
-/// Name of a unit. The planner uses it only to break ties; dependencies name [`Target`]s.
+/// Name of a unit. Dependencies name a [`Target`], not a unit. The planner uses unit names only to
+/// break ties.
 ///
 /// A name has 1 to 255 characters: ASCII letters, digits and `_-.@:\`. Every systemd unit name is a
 /// valid name.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Name(Arc<str>);
 
-/// Something that one unit provides and other units depend on. Its syntax is that of a [`Name`].
+/// Something that one unit provides and that other units can depend on. It has the syntax of a
+/// [`Name`].
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Target(Arc<str>);
 
@@ -40,11 +42,11 @@ pub enum InvalidName {
 macro_rules! name_type {
     ($type:ident) => {
         impl $type {
-            /// Checks the text and makes a name of it.
+            /// Creates a name from a text.
             ///
             /// # Errors
             ///
-            /// Returns the first rule that the text breaks.
+            /// Returns the first syntax rule that the text violates.
             pub fn new(text: &str) -> Result<Self, InvalidName> {
                 check(text).map(|()| Self(text.into()))
             }

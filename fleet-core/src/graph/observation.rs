@@ -9,11 +9,13 @@ use super::{
 };
 use crate::Timestamp;
 
-/// Observed state of all units. Together with the graph and the settings it determines everything:
-/// an [`InitState`](super::InitState) restored from it continues where the previous one stopped.
+/// Observed state of all units. Together with the graph and the settings, it determines the whole
+/// state of the init. An [`InitState`](super::InitState) restored from it continues where the
+/// previous one stopped.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Observation {
-    /// Observed state of each unit that ever started or failed. All others are inactive.
+    /// Observed state of each unit that ever started or failed. Units without an entry are
+    /// inactive.
     pub units: BTreeMap<Name, ObservedUnit>,
     /// Targets requested in addition to the goal.
     pub extra_targets: BTreeSet<Target>,
@@ -32,14 +34,15 @@ pub struct ObservedUnit {
     pub incarnation: Option<Incarnation>,
     /// Definition that the last start used.
     pub definition: Option<Arc<InitUnit>>,
-    /// Whether processes may be left. The unit does not start again before they are gone.
+    /// Whether processes of the unit may still exist. The unit does not start again before they
+    /// have exited.
     pub processes: bool,
     /// Time since which the unit is active; set while it is.
     pub active_since: Option<Timestamp>,
     /// Whether the main process exited successfully while the unit stays active.
     pub exited: bool,
-    /// Exit of the main process, kept until all processes are gone. The restart policy uses it,
-    /// whether it was the cause of a failure or not.
+    /// Exit of the main process, kept until all processes of the unit have exited. The restart
+    /// policy uses it even if the unit failed for another reason.
     pub exit: Option<Exit>,
     /// Phase that follows the current stop.
     pub outcome: Option<StopOutcome>,
@@ -49,7 +52,7 @@ pub struct ObservedUnit {
     pub deadline: Option<Timestamp>,
     /// Cause of the last failure, kept until the unit is active again.
     pub cause: Option<FailureCause>,
-    /// Number of unrequested exits in a row, without a long active time in between.
+    /// Number of consecutive unrequested exits without a long active time between them.
     pub attempts: u32,
     /// Number of failures among them since the last success.
     pub failures: u32,
@@ -77,9 +80,10 @@ pub struct StartRateLimit {
 }
 
 impl Observation {
-    /// Adds virtual units, which leave no record of their own. A virtual unit is taken to be active
-    /// if a unit that depends on it was found starting or active: otherwise that unit would have
-    /// had to stop. `is_found` selects the found units. Entries that exist already are not changed.
+    /// Adds the virtual units, which leave no record of their own. A virtual unit is assumed to be
+    /// active if a unit with a `depends-on` edge to it was found starting or active. Without the
+    /// virtual unit, that dependent would have been stopped. `is_found` selects the units that were
+    /// found. Existing entries are not changed.
     pub fn add_virtual(&mut self, graph: &Graph, now: Timestamp, is_found: impl Fn(&Name) -> bool) {
         let runs = |seen: &ObservedUnit| seen.phase == Phase::Starting || seen.phase.is_active();
         let found = self.units.iter().filter(|(name, seen)| is_found(name) && runs(seen));

@@ -6,8 +6,8 @@ use super::note::Report;
 use crate::graph::text::{OmittedKey, print, read_stanzas};
 use crate::graph::{Command, EdgeKind, InitUnit, Name, Restart, ServiceType, Target, Timeouts};
 
-/// Stop timeout of a script, whose stop here lasts until no process is left. Without a timeout one
-/// remaining process would block the shutdown of the whole init.
+/// Stop timeout of a unit that calls a script. Here a stop lasts until no process of the unit is
+/// left. Without a timeout, a single remaining process would block the shutdown of the whole init.
 const SCRIPT_STOP_TIMEOUT: Duration = Duration::from_secs(5 * 60);
 
 /// A unit with the dependencies declared in its file.
@@ -44,7 +44,7 @@ impl Draft {
     }
 }
 
-/// Returns the unit name of a file. Reports a file whose name is no valid unit name.
+/// Returns the unit name that a file has. Reports the file if its name is not a valid unit name.
 pub(super) fn name_of(file: usize, report: &mut Report<'_>) -> Option<Name> {
     let path = report.path(file);
     let name = path.rsplit('/').next().unwrap_or_default();
@@ -58,7 +58,8 @@ pub(super) fn name_of(file: usize, report: &mut Report<'_>) -> Option<Name> {
     }
 }
 
-/// Makes a unit call a script. The original init waits for the script without a limit.
+/// Makes a unit call a script. The start gets no timeout, because the original init also waits for
+/// the script without a limit.
 pub(super) fn call_script(
     unit: &mut InitUnit,
     file: usize,
@@ -73,8 +74,8 @@ pub(super) fn call_script(
     report.remark((file, 1), message, help);
 }
 
-/// Returns the unit as its stanza describes it, or `None` if no stanza can. Reports omitted
-/// settings at the positions that `position` returns.
+/// Returns the unit that is read back from the printed stanza, or `None` if no stanza can describe
+/// the unit. Reports each omitted setting at the position that `position` returns for it.
 pub(super) fn as_stanza(
     unit: &InitUnit,
     file: usize,

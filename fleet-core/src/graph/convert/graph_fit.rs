@@ -1,4 +1,5 @@
-//! Fits the converted units into a valid graph; removes and reports what does not fit.
+//! Fits the converted units into a valid graph. Dependencies and units that do not fit are removed
+//! and reported.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,8 +9,8 @@ use crate::graph::{
     DependencyCycle, EdgeKind, Graph, GraphError, InitUnit, Name, Settings, Target,
 };
 
-/// Maximum number of rounds that break one edge per cycle. After it all edges of a cycle are
-/// removed.
+/// Maximum number of rounds in which only one edge per cycle is removed. In later rounds all edges
+/// of a cycle are removed.
 const MAX_ROUNDS: usize = 100;
 
 /// Turns declared dependencies into edges of a valid graph.
@@ -49,7 +50,8 @@ struct Fitter<'r, 'a> {
 }
 
 impl Fitter<'_, '_> {
-    /// Leaves each target to one provider: the unit of the same name, or else the first by name.
+    /// Leaves one provider for each target: the unit with the name of the target or, without such a
+    /// unit, the first by name.
     fn assign_targets(&mut self) {
         let mut claims: BTreeMap<Target, BTreeSet<Name>> = BTreeMap::new();
         for unit in self.drafts.iter().map(|draft| &draft.unit) {
@@ -124,7 +126,8 @@ impl Fitter<'_, '_> {
         changed
     }
 
-    /// Removes the order from the weakest dependency of a cycle, or from all of them.
+    /// Removes the order from the weakest dependency of a cycle, or from all its dependencies if
+    /// `all` is set.
     fn break_cycle(&mut self, cycle: &DependencyCycle, all: bool) -> bool {
         let steps = cycle.steps.iter().enumerate();
         let weakest = steps.clone().max_by_key(|(at, (_, kind))| (*kind, *at));

@@ -20,8 +20,9 @@ const MANUAL_REMEDY: &str = "write an equivalent into the stanza, if it is neede
 /// Specifiers whose values differ between machines.
 const MACHINE_SPECIFIERS: [char; 4] = ['H', 'l', 'm', 'v'];
 
-/// Options that define what is run, as which user and where. If such a value cannot be honoured the
-/// unit would be a different one. systemd itself ignores most other invalid values.
+/// Options that define the commands of a unit, their user and their directory. A unit is left out
+/// if such an option cannot be honoured, because without the option it would be a different unit.
+/// Most other invalid values are ignored by systemd, too.
 const ESSENTIAL: [&str; 12] = [
     "ExecCondition",
     "ExecStart",
@@ -197,8 +198,9 @@ fn capital(word: &str) -> String {
     chars.next().map(|first| first.to_ascii_uppercase()).into_iter().chain(chars).collect()
 }
 
-/// Compiles the unit without unsupported options and invalid values. The unit is left out if such a
-/// value defines what is run, or if it lacks something as a whole: anything else would be a guess.
+/// Compiles a unit without its unsupported options and invalid values. A unit is left out if one of
+/// these defines the commands, or if the unit as a whole is refused, because any result would be a
+/// guess.
 fn accepted(
     file: usize,
     name: &UnitName,

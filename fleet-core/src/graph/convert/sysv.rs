@@ -85,8 +85,9 @@ const KNOWN: [&str; 12] = [
     "x-stop-after",
 ];
 
-/// Returns the fields between the two marks. Only a description continues, in lines that begin with
-/// a tab or two blanks and are no known fields. Other lines become fields without a name.
+/// Returns the fields between the begin mark and the end mark of the header. Only a description may
+/// continue on further lines, which begin with a tab or two blanks and are not known fields. All
+/// other lines that are not fields become fields without a name.
 fn header(text: &str) -> Header {
     let inside = text.lines().enumerate().skip_while(|(_, line)| line.trim_end() != BEGIN).skip(1);
     // Without an end mark, commands of the script are not taken for fields.
@@ -202,7 +203,8 @@ impl Reader<'_, '_> {
         targets
     }
 
-    /// Units stop in the reverse order of their starts. A stop order that deviates from it is lost.
+    /// Reports dependencies that order only the stop. Units stop in the reverse order of their
+    /// starts, so a different stop order is lost.
     fn stops(&mut self, header: &Header) {
         let stops = header.iter().filter(|(key, _)| {
             ["required-stop", "should-stop", "x-stop-after"].contains(&key.as_str())
@@ -228,7 +230,7 @@ impl Reader<'_, '_> {
 /// Prefix of the targets of system facilities.
 const FACILITY: &str = "facility-";
 
-/// Returns a virtual unit for each facility that is used and that no script provides.
+/// Returns a virtual unit for each facility that a unit depends on and no script provides.
 fn facilities(drafts: &[Draft], report: &mut Report<'_>) -> Vec<Draft> {
     let mut named: BTreeMap<&Target, (usize, usize)> = BTreeMap::new();
     for draft in drafts {

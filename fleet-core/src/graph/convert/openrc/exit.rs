@@ -39,9 +39,9 @@ impl ServiceConverter<'_, '_> {
         Ok(())
     }
 
-    /// Returns the restart limit of supervise-daemon. It counts restarts, so one more start is
-    /// allowed. Without a period it counts all failures ever; the default maximum does not exist in
-    /// old versions.
+    /// Returns the restart limit of supervise-daemon. supervise-daemon counts restarts and a unit's
+    /// limit counts starts, so the unit gets one start more. Without a period supervise-daemon
+    /// counts all failures ever. Old versions have no default maximum.
     fn limit(&mut self) -> Result<RestartLimit, UnknownReason> {
         let (most, period) = (self.number("respawn_max")?, self.number("respawn_period")?);
         let within = period.filter(|period| *period > 0).map(Duration::from_secs);
@@ -79,8 +79,8 @@ impl ServiceConverter<'_, '_> {
     }
 }
 
-/// Parses `TERM/30/KILL/5` into signal and seconds; the kill that ends it is implied here. A plain
-/// number is only the seconds.
+/// Parses `TERM/30/KILL/5` into the first signal and the seconds. The final kill need not be
+/// returned, because every stop here ends with it. A plain number is only the number of seconds.
 fn retry(text: &str) -> Option<(Option<Signal>, u64)> {
     if let Ok(seconds) = text.parse() {
         return Some((None, seconds));

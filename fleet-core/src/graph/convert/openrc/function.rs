@@ -8,8 +8,9 @@ pub(super) struct Function {
     pub(super) depth: usize,
 }
 
-/// Returns the name of a function that begins in these words, and whether it is defined
-/// unconditionally in standard syntax: as the first word and without the keyword `function`.
+/// Returns the name of the function whose definition begins in these words, and whether the
+/// definition is unconditional and standard. It is if the name is the first word, without the
+/// keyword `function` before it.
 pub(super) fn beginning(texts: &[Option<String>]) -> Option<(&str, bool)> {
     (0..texts.len()).find_map(|at| {
         let (first, second) = (text(texts, at)?, text(texts, at + 1));
@@ -23,7 +24,7 @@ pub(super) fn beginning(texts: &[Option<String>]) -> Option<(&str, bool)> {
     })
 }
 
-/// Returns the numbers of conditions, loops and groups that a command opens and closes.
+/// Returns how many conditions, loops and groups a command opens, and how many it closes.
 pub(super) fn groups(texts: &[Option<String>]) -> (usize, usize) {
     let (mut opened, mut ended) = (0, 0);
     for at in 0..texts.len() {

@@ -196,7 +196,8 @@ impl<'a> Lexer<'a> {
         text
     }
 
-    /// Skips `$(…)`. If it is nested too deeply, only a shell can find its end.
+    /// Skips a command substitution `$(…)`. If it is nested too deeply, its end is unknown, because
+    /// only a shell can find it.
     fn substitution(&mut self) {
         if self.depth == MAX_DEPTH {
             return self.mark_unknown(self.line);

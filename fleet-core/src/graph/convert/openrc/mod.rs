@@ -1,8 +1,8 @@
 //! Converts service scripts of OpenRC.
 //!
 //! A script that only sets variables is converted to an equivalent unit. A script with functions
-//! that start or stop the service needs OpenRC, so its unit calls the script. In both cases the
-//! dependencies of `depend` become edges.
+//! that start or stop the service needs OpenRC, so the converted unit calls the script. In both
+//! cases the dependencies that the function `depend` declares become edges.
 
 mod depend;
 mod exit;

@@ -1,4 +1,4 @@
-//! Contents of a service script, as far as they are known without a shell.
+//! Contents of a service script, as far as they can be determined without a shell.
 
 use std::collections::BTreeMap;
 
@@ -6,7 +6,8 @@ use super::function::{Function, beginning, groups};
 use super::tokens::{MAX_DEPTH, Piece, Token, plain, tokens, tokens_until_unknown};
 use crate::graph::text::MAX_FILE_SIZE;
 
-/// Budget of expanded bytes, because nested variables could double the text with every line.
+/// Maximum number of bytes that variable expansion may add. It is limited because nested variables
+/// could double the text with every line.
 const MOST_PUT_IN: usize = MAX_FILE_SIZE;
 
 /// Contents of a script.
@@ -139,7 +140,8 @@ impl Script {
         None
     }
 
-    /// Begins a function, which may be defined only under a condition or by some shells.
+    /// Records the beginning of a function. `always` is false if the function is defined only under
+    /// a condition or only by some shells.
     fn begin(&mut self, name: &str, line: usize, always: bool) {
         self.functions.insert(name.to_owned(), line);
         match (name, always) {
@@ -224,8 +226,8 @@ impl Script {
         }
     }
 
-    /// Returns a default, which may contain others. If it is nested too deeply, only a shell can
-    /// evaluate it.
+    /// Returns the expansion of a default value, which may contain further defaults. If the
+    /// defaults are nested too deeply, the value is unknown, because only a shell can evaluate it.
     fn default_of(&mut self, text: &str, line: usize) -> Value {
         if self.depth == MAX_DEPTH {
             return Value::Unknown;
@@ -245,8 +247,8 @@ impl Script {
     }
 }
 
-/// Returns all commands of a text, and the line from which they are unreliable. The `{` of a
-/// function may be on the line of its name or below.
+/// Returns all commands of a text, and the line from which they are unreliable. The `{` that opens
+/// a function may be on the line of the function's name or on a later line.
 fn commands(text: &str) -> (Vec<Command>, Option<usize>) {
     let mut commands: Vec<Command> = Vec::new();
     let mut open: Option<Command> = None;

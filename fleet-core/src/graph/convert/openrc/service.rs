@@ -13,8 +13,7 @@ use crate::graph::{
 const STEP_FUNCTIONS: [&str; 6] =
     ["start", "start_post", "start_pre", "stop", "stop_post", "stop_pre"];
 
-/// Variables that OpenRC uses and the conversion does not, including those that confine the
-/// service.
+/// Variables that OpenRC uses and the conversion ignores. Some of them confine the service.
 const UNSUPPORTED: [&str; 27] = [
     "SSD_IONICELEVEL",
     "SSD_STARTWAIT",
@@ -52,7 +51,8 @@ const STARTER_VARIABLES: [&str; 4] =
 /// Reason why the commands of a script are unknown: line and description.
 pub(super) type UnknownReason = (usize, String);
 
-/// Returns the unit of a script, from its variables or as a call of the script.
+/// Returns the unit of a script. The unit is built from the script's variables if that is possible,
+/// and otherwise calls the script.
 pub(super) fn unit(
     name: Name,
     script: &mut Script,
@@ -91,7 +91,7 @@ pub(super) struct ServiceConverter<'r, 'a> {
 }
 
 impl ServiceConverter<'_, '_> {
-    /// Returns the reason why the commands of the script are unknown, if there is one.
+    /// Returns why the commands of the script are unknown, or `None` if they are known.
     fn unknown_reason(&self) -> Option<UnknownReason> {
         if let Some(line) = self.script.unknown_from {
             let why = "only a shell can evaluate the script from here on";
@@ -209,7 +209,8 @@ impl ServiceConverter<'_, '_> {
         Ok(())
     }
 
-    /// Sets nice level and OOM score, whose variables the starter sees only if they are exported.
+    /// Sets the nice level and the OOM score adjustment. OpenRC applies their variables only if
+    /// they are exported, because otherwise the starter does not see them.
     fn priorities(&mut self) -> Result<(), UnknownReason> {
         for name in STARTER_VARIABLES {
             let exported = self.script.exported.iter().any(|it| it == name);

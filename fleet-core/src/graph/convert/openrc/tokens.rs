@@ -32,7 +32,8 @@ pub(super) enum Token {
     Word(Vec<Piece>),
     /// A newline or semicolon, which ends a command.
     End,
-    /// `&&`, `|`, a redirection and the like: the command is more than its words.
+    /// An operator such as `&&` or `|`, or a redirection. The command consists of more than its
+    /// words.
     Operator,
 }
 
@@ -41,8 +42,8 @@ pub(super) fn tokens(text: &str) -> Vec<(usize, Token)> {
     tokens_until_unknown(text).0
 }
 
-/// Returns the tokens and the line from which they are unreliable. There a quote has no end, or a
-/// here-document begins, whose lines are no commands.
+/// Returns the tokens of a text, and the line from which they are unreliable, if there is one. On
+/// that line a quote is never closed, or a here-document begins, whose lines are not commands.
 pub(super) fn tokens_until_unknown(text: &str) -> (Vec<(usize, Token)>, Option<usize>) {
     let mut lexer = Lexer::new(text);
     let mut tokens = Vec::new();

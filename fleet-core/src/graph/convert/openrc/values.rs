@@ -46,7 +46,8 @@ impl ServiceConverter<'_, '_> {
         words.map(|words| Some((line, words))).ok_or_else(|| unknown_value(line, name))
     }
 
-    /// Splits a variable into words, as a shell does in a second pass. `None` if there are none.
+    /// Splits the value of a variable into words, as a shell does when it evaluates an expanded
+    /// text. Returns `None` if there are no words.
     pub(super) fn split_words(&self, name: &str) -> Result<Option<(usize, Words)>, UnknownReason> {
         let Some((line, value)) = self.script.value(name) else { return Ok(None) };
         let Value::Text(text) = value else { return Err(unknown_value(line, name)) };
@@ -62,7 +63,8 @@ impl ServiceConverter<'_, '_> {
         Ok(Some((line, words)).filter(|(_, words)| !words.is_empty()))
     }
 
-    /// Converts a word to a command argument of a stanza. Its variables may be set in conf.d.
+    /// Converts a word to a command argument of a stanza. Variables in the word are kept, because a
+    /// conf.d file may set them.
     fn argument(&mut self, word: &[Piece], line: usize) -> Option<String> {
         let mut text = String::new();
         for piece in word {
