@@ -23,23 +23,25 @@ pub struct Drain {
     /// The machines to empty. Machines that are not present are skipped.
     pub machines: BTreeSet<MachineId>,
     /// Number of instances of a template that must stay up while units move for the drain. 0 sets
-    /// no minimum. A template with no more instances than this is never moved.
+    /// no minimum. If a template has no more instances than this number, none of its instances is
+    /// moved.
     pub min_available: u32,
     /// Maximum number of units that one plan moves away. A group of units that can only move
-    /// together may exceed it, but then nothing else moves.
+    /// together may exceed the maximum, but then nothing else moves.
     pub max_moves: u32,
-    /// Units that are placed but not up. A moved unit is not up either, so list moved units here
-    /// until they run.
+    /// Units that are placed but not up. A unit that was moved is not up until it runs on its new
+    /// machine, so list it here until then.
     pub down: BTreeSet<UnitName>,
 }
 
 /// The steps to take now to empty machines, and the units that have to wait.
 ///
-/// The machines hold no more single units once there are neither steps nor held units.
+/// When there are neither steps nor held units, the machines hold no single units any more.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DrainPlan {
-    /// The plan to carry out: the changes that would be needed anyway if the machines were
-    /// cordoned, and the moves away from them. Its reasons hold before these moves.
+    /// The plan to carry out. It contains the changes that would be needed anyway if the machines
+    /// were cordoned, and the moves away from these machines. The plan's reasons describe the state
+    /// before these moves.
     pub plan: Plan,
     /// The units that stay on these machines for now, each with its reason.
     pub held: BTreeMap<UnitName, HoldReason>,
@@ -49,12 +51,13 @@ pub struct DrainPlan {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum HoldReason {
-    /// Too few instances of a template would be up. It is the template of the unit, of a unit that
-    /// would have to move with it, or of a unit that would have to make room.
+    /// Too few instances of a template would be up. The template is that of the unit, of a unit
+    /// that would have to move with it, or of a unit that would have to make room.
     MinAvailable {
         /// The template.
         template: UnitName,
-        /// Number of its instances that are up, without those that this plan moves already.
+        /// Number of instances of the template that are up, without those that this plan moves
+        /// already.
         up: u32,
         /// Number of instances that must stay up.
         min_available: u32,
@@ -64,11 +67,10 @@ pub enum HoldReason {
         /// That maximum.
         max_moves: u32,
     },
-    /// The record of this unit cannot be read. It is the held unit itself or one that must be on
-    /// the same machine.
+    /// The record of this unit cannot be read. The unit is the held unit itself or one that must be
+    /// on the same machine.
     Unreadable(UnitName),
-    /// No other machine takes the unit, or not together with the units that must be on the same
-    /// machine.
+    /// No other machine accepts the unit together with the units that must be on the same machine.
     NowhereElse(Arc<Reason>),
 }
 
@@ -81,11 +83,11 @@ impl Drain {
     }
 
     /// Creates the drain of those `machines` that have a drain intent and at least one placed unit.
-    /// Returns `None` if there are none. Other machines of the snapshot are ignored.
+    /// Returns `None` if no machine has both. Other machines of the snapshot are ignored.
     ///
-    /// One plan empties all machines, so the highest minimum counts. A unit counts as up if its
-    /// machine reports it as active. Reported states are read only if there is a minimum; the cost
-    /// is proportional to the number of placements.
+    /// One plan empties all machines, so it uses the highest minimum of all drain intents. A unit
+    /// counts as up if its machine reports it as active. The reported states are read only if the
+    /// minimum is not 0. The cost is proportional to the number of placements.
     pub fn from_intents<'a>(
         snapshot: &Snapshot,
         machines: impl IntoIterator<Item = &'a Machine>,

@@ -21,19 +21,20 @@ type Verdicts = Vec<(MachineNo, PlacementVerdict)>;
 pub struct Explanation {
     /// The unit.
     pub unit: UnitName,
-    /// The units that `MachineOf=` ties to this one, itself included, in the order of their names.
+    /// The units that `MachineOf=` ties to this unit, and the unit itself, in the order of their
+    /// names.
     pub group: Vec<UnitName>,
     /// The verdict of every present machine, in the order of the machine IDs.
     pub machines: Vec<(MachineId, PlacementVerdict)>,
-    /// Reason for which the unit has no machine. It is set if every machine refuses the unit, or if
-    /// the unit waits for its own machine to return.
+    /// Reason for which the unit has no machine. The field is set if every machine refuses the
+    /// unit, or if the unit waits for its own machine to return.
     pub reason: Option<Reason>,
 }
 
 /// The verdict of one machine on one unit.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum PlacementVerdict {
-    /// The unit is on the machine and may stay. A global unit is part of the machine's share.
+    /// The unit is on the machine and may stay. A global unit is there if it fits on the machine.
     Here,
     /// The machine would take the unit.
     Eligible {
@@ -51,20 +52,20 @@ enum QuickVerdict {
     Unclear,
 }
 
-/// Explains on which machine a unit is, which other machines would take it, and why the rest
-/// refuse.
+/// Explains on which machine a unit is, which other machines would accept it, and why the remaining
+/// machines refuse it.
 ///
 /// All other units are assumed to stay on their machines, except those that a plan would remove. A
-/// unit that is not wanted is explained as if it were. Returns `None` if the unit is unknown or its
-/// record cannot be read, since its requirements are then unknown.
+/// unit that is not wanted is explained as if it were wanted. Returns `None` if the unit is unknown
+/// or its record cannot be read, because its requirements are then unknown.
 #[must_use]
 pub fn explain(snapshot: &Snapshot, unit: &UnitName) -> Option<Explanation> {
     Index::load(Policy::default(), snapshot).explain(unit)
 }
 
 impl Index {
-    /// Explains on which machine a unit is, which other machines would take it, and why the rest
-    /// refuse; see [`explain`](crate::explain()).
+    /// Explains on which machine a unit is, which other machines would accept it, and why the
+    /// remaining machines refuse it; see [`explain`](crate::explain()).
     pub fn explain(&mut self, unit: &UnitName) -> Option<Explanation> {
         self.rewind();
         let number = self.units.find(unit.as_str())?;
@@ -195,8 +196,9 @@ impl Index {
         denials
     }
 
-    /// Returns the known result of every machine without tentative assignments: its denial of the
-    /// first unit of a group, unless that unit would replace others there.
+    /// Returns for every machine the verdict that is known without a tentative assignment. A
+    /// machine refuses the group if it denies the group's first unit. The verdict is unclear if
+    /// that unit would replace units there.
     fn quick_verdicts(&self, group: &[UnitNo]) -> Vec<(MachineNo, QuickVerdict)> {
         let Some(first) = group.first().copied() else { return Vec::new() };
         let replaces = |machine| !replaces::replaced(self, first, machine).is_empty();
@@ -216,8 +218,8 @@ impl Index {
         denials.into_iter().map(quick).collect()
     }
 
-    /// Returns the units that `MachineOf=` ties to this one, directly or through others. A global
-    /// unit ties no units together.
+    /// Returns the units that `MachineOf=` ties to this unit, directly or through other units. A
+    /// global unit does not tie units together.
     fn tied_names(&self, unit: UnitNo) -> Vec<UnitName> {
         let mut all = BTreeSet::from([unit]);
         let mut next = vec![unit];

@@ -16,7 +16,8 @@ struct OtherUnits<'a> {
     unit: &'a UnitName,
 }
 
-/// Returns all refusals by custom rules of a unit that has come to a machine.
+/// Returns the refusals of a unit by all custom rules, for a unit that the plan brought to a
+/// machine.
 pub(super) fn refusals(
     policy: &Policy,
     (before, after): (&Snapshot, &Snapshot),

@@ -1,8 +1,8 @@
 //! The plan linter: applies a plan to a snapshot and looks for broken rules.
 //!
-//! It shares no code with the planner: [`rules`] implements every rule a second time, on the
-//! snapshots alone. It is slower than the planner, and meant for tests, simulations and debug
-//! builds.
+//! It shares no code with the planner, because [`rules`] implements every rule a second time, on
+//! the snapshots alone. The linter is slower than the planner, and meant for tests, simulations and
+//! debug builds.
 
 mod custom;
 mod rules;
@@ -30,19 +30,21 @@ pub enum Violation {
         /// The revision of the snapshot.
         snapshot: Revision,
     },
-    /// A step does not match the unit's placement. It places a placed unit, moves or removes a unit
-    /// from a machine where it is not, or moves it to its own machine.
+    /// A step does not match the placement of its unit. The step places a unit that has a
+    /// placement, moves or removes a unit from a machine where it is not placed, or moves a unit to
+    /// its own machine.
     WrongStart(Step),
     /// The unit has more than one step.
     SeveralSteps(UnitName),
-    /// A step places a unit that must not have a placement. Or it removes a unit that is unreadable
-    /// or waits for its machine to return.
+    /// A step places a unit that must not have a placement, or removes a unit that must keep its
+    /// placement. A unit keeps its placement if its record is unreadable, or if it waits for its
+    /// machine to return.
     MustNotMove(UnitName),
     /// The unit has a placement after the plan and must not have one.
     MustNotBePlaced(UnitName),
-    /// The unit is placed after the plan on a machine that is not present.
+    /// After the plan, the unit is placed on a machine that is not present.
     NoSuchMachine(UnitName, MachineId),
-    /// The machine of a placed unit does not pass a rule after the plan.
+    /// After the plan, the machine of a placed unit does not pass a rule.
     Broken {
         /// The unit.
         unit: UnitName,
@@ -57,11 +59,11 @@ pub enum Violation {
     NeedlessReason(UnitName),
 }
 
-/// Returns all violations of a plan for a snapshot; empty if the plan is correct.
+/// Returns all violations of a plan for a snapshot. The result is empty if the plan is correct.
 ///
 /// The plan of a long-lived [`Index`](crate::Index) lists only the reasons of units that it had to
-/// try. Add all [`reasons`](crate::Index::reasons) of the index first, or units without a reason
-/// are reported.
+/// try. Add all [`reasons`](crate::Index::reasons) of the index before the check. Otherwise, units
+/// without a reason are reported.
 #[must_use]
 pub fn check(snapshot: &Snapshot, plan: &Plan) -> Vec<Violation> {
     check_with(&Policy::default(), snapshot, plan)
@@ -121,7 +123,7 @@ fn check_steps(snapshot: &Snapshot, plan: &Plan, found: &mut Vec<Violation>) {
     }
 }
 
-/// Returns the unit of a name, if the plan has to find a machine for it.
+/// Returns the unit with a name, if the plan has to find a machine for that unit.
 fn placeable<'a>(snapshot: &'a Snapshot, name: &UnitName) -> Option<&'a Unit> {
     let unit = snapshot.unit(name.as_str())?;
     (unit.is_wanted() && !unit.is_global()).then_some(unit)
@@ -135,7 +137,8 @@ fn is_stranded(snapshot: &Snapshot, name: &UnitName) -> bool {
     never && placement.is_some_and(|it| snapshot.machine(it.machine.as_str()).is_none())
 }
 
-/// Checks that every wanted unit has either a machine or a reason, and that no other unit has one.
+/// Checks that every wanted unit has either a machine or a reason, and that no unwanted unit has
+/// one.
 fn check_reasons(before: &Snapshot, after: &Snapshot, plan: &Plan, found: &mut Vec<Violation>) {
     // A unit that waits for its own machine is placed there, and needs a reason as well.
     let has_machine =

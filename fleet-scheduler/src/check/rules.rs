@@ -157,9 +157,9 @@ impl<'a> PlannedMachine<'a> {
         })
     }
 
-    /// Returns the refusal if the unit shares the machine with a unit that it replaces. It is
-    /// allowed if both were placed there before, because no other machine may have accepted the
-    /// other.
+    /// Returns a refusal if the unit shares the machine with a unit that it replaces. There is no
+    /// refusal if both units were placed there before, because perhaps no other machine accepted
+    /// the replaced unit.
     fn replaced(&self, unit: &Unit) -> Option<Refusal> {
         let was_here = |name| was_on(self.before, name, &self.machine.id);
         let names = |wants: &Requirements, name| wants.replaces.iter().any(|p| p.matches(name));

@@ -21,7 +21,7 @@ pub(crate) enum PeerState {
 /// The waiting units that are tied to one unit, split into groups.
 #[derive(Debug, Default)]
 pub(crate) struct Component {
-    /// The groups; the units of each in the order in which they are assigned.
+    /// The groups. Each group lists its units in the order in which they are assigned.
     pub(crate) groups: Vec<Vec<UnitNo>>,
     /// The units with an unsatisfiable `MachineOf=`.
     pub(crate) unsatisfiable: Vec<UnitNo>,
@@ -80,8 +80,8 @@ impl Index {
         alike.filter(|(name, _)| slot.covers(name)).map(|(_, unit)| unit)
     }
 
-    /// Returns the members of a pattern that some `MachineOf=` has: the matching units that have a
-    /// class.
+    /// Returns the members of a pattern that occurs in a `MachineOf=`. The members are the matching
+    /// units that have a class.
     pub(crate) fn members(&self, pattern: PatternNo) -> impl Iterator<Item = UnitNo> {
         let members = self.patterns.slots[pattern].members.iter();
         members.flat_map(|members| members.values().copied())
@@ -96,8 +96,8 @@ impl Index {
         })
     }
 
-    /// Returns a superset of the units that name this one: it includes every unit with a matching
-    /// pattern.
+    /// Returns the units that may name this one in `MachineOf=`. The result may include too many
+    /// units, because it includes every unit with a matching pattern.
     pub(crate) fn possible_followers(&self, unit: UnitNo) -> impl Iterator<Item = UnitNo> {
         let slot = &self.units.slots[unit];
         let class = slot.class.some();
@@ -106,7 +106,7 @@ impl Index {
         slot.followers().iter().chain(by_pattern).copied().filter(move |other| *other != unit)
     }
 
-    /// Returns the groups of the waiting units that are tied to a waiting unit.
+    /// Returns the groups that the waiting units form that are tied to a given waiting unit.
     pub(crate) fn component(&self, unit: UnitNo) -> Component {
         let all = self.tied_units(unit);
         if let [alone] = all[..] {
@@ -125,8 +125,7 @@ impl Index {
         self.split_tied(all)
     }
 
-    /// Returns all waiting units that this one is tied to, directly or through others, itself
-    /// included.
+    /// Returns this unit and all waiting units that it is tied to, directly or through other units.
     fn tied_units(&self, unit: UnitNo) -> Vec<UnitNo> {
         let mut all = vec![unit];
         let mut visited: Lookup<UnitNo, ()> = Lookup::default();
@@ -169,8 +168,8 @@ impl Index {
         split(&all, &order, &named, &naming)
     }
 
-    /// Returns the shortest cycle of `MachineOf=` through a waiting unit, or `None` if there is
-    /// none of at most `most` units.
+    /// Returns the shortest cycle of `MachineOf=` through a waiting unit. Returns `None` if there
+    /// is no cycle of at most `most` units.
     pub(crate) fn shortest_cycle(&self, unit: UnitNo, most: usize) -> Option<Vec<UnitNo>> {
         let mut came_from: Lookup<UnitNo, UnitNo> = Lookup::default();
         let mut queue = std::collections::VecDeque::from([(unit, 1)]);
@@ -202,8 +201,9 @@ fn path(came_from: &Lookup<UnitNo, UnitNo>, from: UnitNo, to: UnitNo) -> Vec<Uni
     path
 }
 
-/// Returns a topological order: each unit after those that it names, then by number. Unsatisfiable
-/// units, and units that name one outside the order, are left out.
+/// Returns a topological order. Each unit follows the units that it names; units are otherwise
+/// ordered by number. Unsatisfiable units are left out, and so are units that name a unit outside
+/// the order.
 fn topological_order(
     named: &[Vec<usize>],
     naming: &[Vec<usize>],

@@ -1,4 +1,4 @@
-//! Tests: the state that an index keeps for its next plan is bounded, even if no plan is made.
+//! Tests that the state that an index keeps for its next plan is bounded, even if no plan is made.
 
 use fleet_core::{Epoch, Machine, Requirements};
 use fleet_unitfile::UnitName;

@@ -1,4 +1,5 @@
-//! Change logs: the machines that have changed, for readers that catch up on demand.
+//! Change logs: lists of the machines that have changed. A reader catches up with a log when it
+//! needs to.
 
 use super::slots::MachineNo;
 
@@ -21,8 +22,8 @@ impl ChangeLog {
         self.machines.len()
     }
 
-    /// Records a change of one of `machines` machines. If the log exceeds twice that number plus
-    /// 1024 entries, its older half is discarded.
+    /// Records a change of a machine, where `machines` is the number of all machines. If the log
+    /// exceeds twice that number plus 1024 entries, its older half is discarded.
     pub(crate) fn push(&mut self, machine: MachineNo, machines: usize) {
         if self.machines.len() > 2 * machines + 1024 {
             let older = self.machines.len() / 2;
@@ -44,7 +45,8 @@ impl ChangeLog {
         self.machines.clear();
     }
 
-    /// Returns the machines that changed after a position, or `None` if that part is discarded.
+    /// Returns the machines that changed after a position, or `None` if that part of the log has
+    /// been discarded.
     pub(crate) fn since(&self, point: u64) -> Option<&[MachineNo]> {
         let at = usize::try_from(point.checked_sub(self.discarded)?).ok()?;
         self.machines.get(at.min(self.machines.len())..)

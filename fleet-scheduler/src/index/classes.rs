@@ -1,5 +1,5 @@
 //! Equivalence classes: units with equal requirements and equal matching patterns. Every machine
-//! treats the units of a class alike, except for their ties to other units.
+//! treats the units of a class alike, except for the ties of these units to other units.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{BuildHasher, Hash, Hasher};
@@ -18,8 +18,8 @@ pub(crate) static NOTHING: LazyLock<Arc<Requirements>> = LazyLock::new(Arc::defa
 /// An equivalence class of units.
 #[derive(Debug, Default)]
 pub(crate) struct EquivalenceClass {
-    /// The requirements of its units. `MachineOf=` and other options outside the class key may
-    /// differ.
+    /// The requirements of the units of the class. `MachineOf=` and other options that are not part
+    /// of the class key may differ between these units.
     pub(crate) requirements: Arc<Requirements>,
     /// Its only unit, if custom rules may distinguish any two units.
     pub(crate) owner: Option<UnitName>,
@@ -39,18 +39,20 @@ pub(crate) struct EquivalenceClass {
     pub(crate) users: u32,
     /// The order in which its units try machines, once it is needed.
     pub(crate) order: OrderNo,
-    /// A private order without the machines that refuse the class until a unit leaves them.
+    /// An order of this class alone. It lacks the machines that refuse the class until a unit
+    /// leaves them.
     pub(crate) private_order: OrderNo,
     /// Number of machines tried in vain while the class had no private order.
     pub(crate) skips: usize,
-    /// Position in the log of lifts at which every machine was known to refuse the class. Machines
-    /// logged later are the exceptions.
+    /// Position in the change log `MachineOrders::lifts` at which every machine was known to refuse
+    /// the class. Machines that were logged later may accept it.
     pub(crate) refused: Option<u64>,
     /// Whether the refusals of the class have been counted before.
     pub(crate) was_counted: bool,
     /// Its units that every machine refuses.
     pub(crate) parked: BTreeMap<UnitName, UnitNo>,
-    /// The round in which one of the parked units was woken and has not been refused since.
+    /// The round in which one of the parked units was queued again, if that unit has not been
+    /// refused since.
     pub(crate) awake: u64,
     /// Value of [`MachineOrders::facts_version`](super::MachineOrders::facts_version) at which the
     /// class filter or a cordon excluded every machine.
@@ -64,7 +66,7 @@ pub(crate) struct Classes {
     table: HashTable<ClassNo>,
     /// The classes that have parked units.
     pub(crate) parked: BTreeSet<ClassNo>,
-    /// Those of them that the departure of a unit from a machine may help.
+    /// The classes with parked units that may find a machine after a unit has left one.
     retryable: BTreeSet<ClassNo>,
     /// The version of the machine facts at which `retryable` was computed.
     facts: u64,
@@ -124,8 +126,8 @@ impl Classes {
         self.slots.remove(number)
     }
 
-    /// Records that a class has parked units. `facts` is the version of the machines that refused
-    /// them.
+    /// Records that a class has parked units. `facts` is the `facts_version` of the machines that
+    /// refused these units.
     pub(crate) fn park(&mut self, number: ClassNo, facts: u64) {
         self.parked.insert(number);
         if self.slots[number].filtered_out == Some(facts) {
@@ -141,13 +143,14 @@ impl Classes {
         self.retryable.remove(&number);
     }
 
-    /// Returns the classes with parked units that the departure of a unit from a machine may help.
+    /// Returns the classes with parked units that may find a machine after a unit has left one.
     pub(crate) fn retryable(&self) -> impl Iterator<Item = ClassNo> {
         self.retryable.iter().copied()
     }
 
-    /// Updates the retryable classes after machines have changed. A class stays excluded only if it
-    /// was filtered out before and `still_refused` holds for it.
+    /// Updates the retryable classes after machines have changed. A class stays excluded only if
+    /// the filter or a cordon excluded every machine before, and `still_refused` is true for the
+    /// class.
     pub(crate) fn refresh_retryable(
         &mut self,
         facts: u64,

@@ -1,5 +1,6 @@
-//! Filters: the requirements that concern a machine alone. A filter is evaluated once per machine
-//! for all units with equal requirements, unless only few machines can pass.
+//! Filters: the requirements that depend on the machine alone. A filter is evaluated once per
+//! machine for all units with equal requirements. If only few machines can pass, it is evaluated on
+//! demand instead.
 
 use std::collections::BTreeSet;
 use std::hash::{BuildHasher, Hash};
@@ -46,12 +47,13 @@ impl Filters {
     /// The filter that every machine passes.
     pub(crate) const ALL: FilterNo = FilterNo(0);
 
-    /// Maximum number of candidates that are evaluated on demand, without cached verdicts. Half the
-    /// number of machines is the maximum if that is lower.
+    /// Maximum number of candidate machines for which a filter is evaluated on demand, without
+    /// cached verdicts. Half the number of all machines is the maximum if that is lower.
     const FEW: usize = 32;
 
-    /// Maximum number of filters with cached verdicts. Each takes one byte per machine and is
-    /// evaluated again when a machine changes. Further filters are evaluated on demand.
+    /// Maximum number of filters with cached verdicts. Each of these filters takes one byte per
+    /// machine and is evaluated again when a machine changes. Further filters are evaluated on
+    /// demand.
     const MAX_CACHED: usize = 1024;
 
     pub(crate) fn new() -> Self {
@@ -88,8 +90,9 @@ impl Filters {
         number
     }
 
-    /// Caches the verdicts of a filter on all machines, unless only few can pass. The number of
-    /// candidates may have grown since the filter was created.
+    /// Caches the verdicts of a filter on all machines, unless only few machines can pass. The
+    /// check is made here because the number of candidates may have grown since the filter was
+    /// created.
     pub(crate) fn cache_verdicts(&mut self, number: FilterNo, machines: &Machines) {
         if number == Self::ALL
             || self.slots[number].verdicts.is_some()
@@ -104,7 +107,7 @@ impl Filters {
         self.cached.insert(number);
     }
 
-    /// Returns a superset of the machines that pass a filter, if there are few.
+    /// Returns the machines that may pass a filter, if there are few. Some of them may fail it.
     pub(crate) fn few_candidates(
         &self,
         number: FilterNo,

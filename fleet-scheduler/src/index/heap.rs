@@ -1,7 +1,7 @@
 //! A binary heap of machines with known positions, so that any machine can be moved or removed.
 //!
-//! A key ends with the machine's number, so the key alone is the entry. Positions are stored
-//! outside the heap, because a machine is in at most one of several heaps.
+//! A key ends with the machine's number, so the heap stores only keys. Positions are stored outside
+//! the heap, because a machine is in at most one of several heaps.
 
 use super::lookup::Lookup;
 use super::slots::MachineNo;
@@ -90,7 +90,8 @@ impl Heap {
         &self.0
     }
 
-    /// Returns the lowest key that is not left out. Efficient if few keys are left out.
+    /// Returns the lowest key that `is_left_out` does not exclude. The search is efficient if few
+    /// keys are excluded.
     pub(super) fn first_except(&self, is_left_out: impl Fn(u128) -> bool) -> Option<u128> {
         let mut open = vec![0];
         let mut first = None;
@@ -155,7 +156,8 @@ impl Heap {
         positions.set(key, at);
     }
 
-    /// A sinking key usually belongs near the bottom, so it is not compared on the way down.
+    /// Moves a key down to its place. The key first goes to the bottom without any comparison and
+    /// then up again, because it usually belongs near the bottom.
     fn sift_down(&mut self, mut at: usize, positions: &mut HeapPositions) {
         let (key, length) = (self.0[at], self.0.len());
         loop {

@@ -28,8 +28,8 @@ impl Index {
         patterns.into_iter().for_each(|pattern| self.patterns.release(pattern));
     }
 
-    /// Adds all patterns before any unit has a class, because a later pattern has to be compared
-    /// with all names. Returns the patterns to release once the units use them.
+    /// Adds all patterns before any unit has a class, because a pattern added later would have to
+    /// be compared with all names. Returns the patterns to release once the units use them.
     fn read_patterns(&mut self, snapshot: &Snapshot) -> Vec<PatternNo> {
         let mut held = Vec::new();
         for unit in snapshot.units().filter(|unit| unit.is_wanted()) {

@@ -54,7 +54,8 @@ impl Machines {
         self.ids.get(id).copied()
     }
 
-    /// Returns the number of an ID, assigning one if needed, and whether all labels changed.
+    /// Returns the number of an ID, and whether the labels of all machines changed. An ID without a
+    /// number gets one.
     pub(crate) fn intern(&mut self, id: &MachineId) -> (MachineNo, bool) {
         if let Some(machine) = self.ids.get(id) {
             return (*machine, false);
@@ -82,7 +83,7 @@ impl Machines {
         self.label_all();
     }
 
-    /// Returns a label between those of the neighbours of an ID, if there is one left.
+    /// Returns a label between those of the neighbours of an ID, if a free label is left there.
     fn label_between(&self, id: &MachineId) -> Option<u32> {
         use std::ops::Bound::{Excluded, Unbounded};
         let label = |machine: &MachineNo| self.slots[*machine].label;

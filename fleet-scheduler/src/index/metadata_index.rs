@@ -1,7 +1,7 @@
-//! An inverted index: the machines by the values of the metadata keys that filters use.
+//! An inverted index: lists the machines by the values of the metadata keys that filters use.
 //!
-//! If every unit requires its own host, there are as many filters as units, and each matches one
-//! machine. The index finds it without evaluating the filter on the others.
+//! If every unit requires its own host, there are as many filters as units, and each filter matches
+//! one machine. The index finds that machine without evaluating the filter on the others.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -67,8 +67,8 @@ impl MetadataIndex {
         }
     }
 
-    /// Returns a superset of the machines that satisfy the requirements, if there are at most
-    /// `most`.
+    /// Returns machines that may satisfy the requirements, if there are at most `most` of them. All
+    /// other machines fail the requirements.
     pub(super) fn few_candidates(
         &self,
         wanted: &RequiredMetadata,
@@ -103,7 +103,8 @@ impl KeyIndex {
         }
     }
 
-    /// Returns the machines with each of these values. No machine has two of them.
+    /// Returns, for each of these values, the machines that have it. No machine has two of these
+    /// values.
     fn with(&self, values: &BTreeSet<String>) -> impl Iterator<Item = &BTreeSet<MachineNo>> {
         values.iter().filter_map(|value| self.by_value.get(value))
     }

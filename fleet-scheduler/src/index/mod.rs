@@ -100,8 +100,8 @@ pub struct Index {
     pub(crate) globals: BTreeMap<UnitName, UnitNo>,
     /// The machines on which one unit may replace another.
     pub(crate) replacement_machines: BTreeSet<MachineNo>,
-    /// Units that should leave for a replacer and that no other machine accepted, with the position
-    /// in the log of lifts at that time.
+    /// Units that should leave for a replacer but that no other machine accepted. The value is the
+    /// position in the change log `MachineOrders::lifts` at the time of the attempt.
     pub(crate) stuck: BTreeMap<UnitNo, u64>,
     /// The placements to remove.
     pub(crate) unwanted: BTreeMap<UnitName, UnitNo>,
@@ -119,7 +119,8 @@ pub struct Index {
     pub(crate) unsatisfiable: BTreeSet<UnitNo>,
     /// The units with `Reschedule=never` and an absent machine.
     pub(crate) stranded: BTreeSet<UnitNo>,
-    /// The position in the log of lifts up to which waiting units have been woken.
+    /// The position in the change log `MachineOrders::lifts` up to which waiting units have been
+    /// queued again.
     pub(crate) lifts_seen: u64,
     /// Whether anything has changed since the last applied plan.
     pub(crate) touched: bool,
@@ -200,7 +201,8 @@ impl Index {
         self.upsert(unit, kind, Some(requirements), wanted);
     }
 
-    /// Removes a unit, readable or not. Its placement stays until it is removed separately.
+    /// Removes a unit, whether its record is readable or not. The unit's placement stays until it
+    /// is removed separately.
     pub fn remove_unit(&mut self, unit: &str) {
         self.rewind();
         if let Some(unit) = self.units.find(unit) {
@@ -267,7 +269,7 @@ impl Index {
         }
     }
 
-    /// Returns the plan that would follow some changes. The index keeps its state.
+    /// Returns the plan that would follow some changes. The changes are not kept in the index.
     ///
     /// ```
     /// use fleet_core::Machine;

@@ -7,7 +7,7 @@ use super::classes::EquivalenceClass;
 use super::lookup::Lookup;
 use super::slots::{PatternNo, UnitNo};
 
-/// The units of one machine. It does not refer to the machine, because planning also builds
+/// The units of one machine. The type does not refer to the machine, because planning also builds
 /// tentative occupancies.
 #[derive(Debug, Default)]
 pub(crate) struct Occupancy {
@@ -20,7 +20,7 @@ pub(crate) struct Occupancy {
     /// Number of units that name others in `MachineOf=`.
     pub(crate) tied: u32,
     used: ResourceSum,
-    /// Number of patterns that are both in a `Replaces=` of a unit here and matched by a unit here.
+    /// Number of patterns that a unit here has in its `Replaces=` and that match a unit here.
     replacement_patterns: u32,
 }
 
@@ -50,8 +50,9 @@ impl PatternCounts {
     const NONE: Self =
         Self { matching: 0, conflicting: 0, replacers: 0, self_replacing: 0, limit: NO_LIMIT };
 
-    /// Whether this pattern may let one unit here replace another. If all matching units have the
-    /// pattern themselves and no other unit has it, they do not replace each other.
+    /// Returns whether this pattern may let one unit here replace another. If exactly the matching
+    /// units have the pattern in `Replaces=`, they name each other, and therefore do not replace
+    /// each other.
     fn may_replace(self) -> bool {
         let alike = self.self_replacing == self.matching && self.self_replacing == self.replacers;
         self.matching > 0 && self.replacers > 0 && !alike
@@ -71,7 +72,7 @@ impl ResourceSum {
         }
     }
 
-    /// Returns the first resource of which the sum exceeds the offer, with the sum.
+    /// Returns the first resource with a sum that exceeds the offer, and that sum.
     pub(crate) fn first_over(&self, offered: &Resources) -> Option<(Resource, u128)> {
         let sums = Resource::ALL.into_iter().zip(self.0);
         sums.into_iter().find(|(resource, sum)| *sum > u128::from(offered[*resource]))
@@ -137,8 +138,9 @@ impl Occupancy {
         }
     }
 
-    /// Subtracts a unit that has left its list. `others` returns the smallest limit of the
-    /// remaining instances of its template; it is called only if needed.
+    /// Subtracts a unit that has already been removed from the list of units. `others` returns the
+    /// smallest limit of the remaining instances of the unit's template; it is called only if
+    /// needed.
     pub(crate) fn remove(
         &mut self,
         class: &EquivalenceClass,

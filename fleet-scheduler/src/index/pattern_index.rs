@@ -1,8 +1,9 @@
 //! The pattern index: finds the patterns that may match a name.
 //!
-//! A pattern has literal pieces between its wildcards: `web-*-1.service` has one at its start and
-//! one at its end. A matching name contains all of them, so a pattern is filed under one. The piece
-//! with the fewest other patterns is chosen, because many patterns may start or end alike.
+//! A pattern has literal pieces between its wildcards. For example, `web-*-1.service` has one piece
+//! at its start and one at its end. A matching name contains all of these pieces, so the index
+//! stores a pattern under one of them. It chooses the piece with the fewest other patterns, because
+//! many patterns may start or end alike.
 
 use std::collections::BTreeMap;
 
@@ -70,7 +71,8 @@ impl PatternIndex {
         self.table_mut(key.position).remove(key.text(pattern), number);
     }
 
-    /// Returns the patterns with keys that occur in a name. Some may occur twice.
+    /// Returns the patterns with keys that occur in a name. Some patterns may occur twice in the
+    /// result.
     pub(super) fn candidates(&self, name: &str) -> Vec<PatternNo> {
         let mut found = Vec::new();
         // Unit names are ASCII, so every length is a character boundary.
@@ -139,8 +141,8 @@ impl LiteralTable {
     }
 }
 
-/// Returns the possible keys of a pattern: the pieces at its start and end and the longest one
-/// inside, without empty ones. A pattern without wildcards has only a start.
+/// Returns the possible keys of a pattern: the pieces at its start and end and the longest piece
+/// inside. Empty pieces are left out. A pattern without wildcards has only a piece at its start.
 fn literal_keys(pattern: &str) -> Vec<LiteralKey> {
     let pieces = pieces(pattern);
     let (first, last) = (pieces[0], pieces[pieces.len() - 1]);
@@ -173,8 +175,8 @@ fn pieces(pattern: &str) -> Vec<(usize, usize)> {
     pieces
 }
 
-/// Returns the length of the character class that starts a text. A bracket right after the opening
-/// one belongs to the class.
+/// Returns the length of the character class at the start of a text. A closing bracket right after
+/// the opening one belongs to the class.
 fn class_length(text: &str) -> usize {
     let inner = text[1..].strip_prefix(['!', '^']).unwrap_or(&text[1..]);
     let first = inner.chars().next().map_or(0, char::len_utf8);

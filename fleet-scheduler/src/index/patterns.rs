@@ -1,8 +1,8 @@
-//! Patterns over unit names. Each is compared with a name once; after that, only numbers are
-//! compared.
+//! Patterns over unit names. Each pattern is compared with a name once; after that, only numbers
+//! are compared.
 //!
 //! A name is compared only with the patterns that have a [key](super::pattern_index) contained in
-//! it. A new pattern is compared only with the names that share its literal prefix.
+//! the name. A new pattern is compared only with the names that share its literal prefix.
 
 use std::collections::BTreeMap;
 
@@ -27,7 +27,8 @@ pub(crate) struct PatternSlot {
     users: u32,
     /// Number of classes with units that it matches.
     classes: u32,
-    /// Number of matching units that are on a machine, with global units counted once per machine.
+    /// Number of matching units that are on a machine. A global unit is counted once for each
+    /// machine that it is on.
     pub(crate) assigned: u32,
     /// The units that have it in `MachineOf=`.
     pub(crate) followers: Vec<UnitNo>,
@@ -94,7 +95,7 @@ impl PatternSlot {
 }
 
 impl Patterns {
-    /// Returns the number of a pattern after adding a user, and whether the pattern is new.
+    /// Adds a user to a pattern. Returns the number of the pattern, and whether the pattern is new.
     pub(crate) fn acquire(&mut self, pattern: &Pattern) -> (PatternNo, bool) {
         if let Some(number) = self.acquire_known(pattern.as_str()) {
             return (number, false);

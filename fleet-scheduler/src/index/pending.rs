@@ -19,9 +19,9 @@ pub(crate) struct PendingPlan {
 }
 
 impl Index {
-    /// Applies a plan, as if each of its steps were observed. New placements get this epoch.
+    /// Applies a plan, as if each of its steps were observed. New placements get the given epoch.
     ///
-    /// It is nearly free directly after the [`plan`](Self::plan) was made.
+    /// The call costs almost nothing directly after the [`plan`](Self::plan) was made.
     pub fn apply(&mut self, plan: &Plan, epoch: Epoch) {
         let pending = self.pending.take();
         if let Some(pending) = pending {

@@ -3,9 +3,11 @@
 //!
 //! An order contains the machines that pass a filter, in buckets of equal score. The machines of a
 //! bucket satisfy the same preferences and have the same values of the spread keys. The score of a
-//! bucket therefore changes as a whole, and the ranking decides within it. A machine that got worse
-//! is corrected when it reaches the top; one that got better is recorded in a [`ChangeLog`].
-//! Templates share an order. Each has its own instance counts per value.
+//! bucket therefore changes as a whole, and the ranking orders the machines within it.
+//!
+//! A machine that got worse is corrected when it reaches the top. A machine that got better is
+//! recorded in a [`ChangeLog`]. Templates share an order, but each template has its own instance
+//! counts per value.
 
 mod machine_order;
 mod spread_key;
@@ -127,7 +129,7 @@ impl RankContext<'_> {
     }
 
     /// Returns a number that is lower the earlier a machine ranks. `template` is the template of
-    /// the new unit, if its instances count.
+    /// the new unit, if the number of its instances affects the rank.
     pub(crate) fn key(&self, template: PatternNo, machine: MachineNo) -> u128 {
         let slot = &self.machines.slots[machine];
         let load = slot.occupancy.load();

@@ -1,8 +1,8 @@
-//! Refusal counts of classes that fit nowhere, cached between plans.
+//! Refusal counts of classes with units that no machine accepts, cached between plans.
 //!
-//! Units that fit nowhere may arrive in a stream, and each needs a reason that counts all machines.
-//! A machine refuses a class for the same rule until the machine changes. After the first count,
-//! only the changed machines are checked again.
+//! Units that no machine accepts may arrive in a stream, and each needs a reason that counts all
+//! machines. A machine refuses a class for the same rule until the machine changes. After the first
+//! count, only the changed machines are therefore checked again.
 
 use std::collections::BTreeMap;
 
@@ -14,15 +14,17 @@ use super::slots::{ClassNo, MachineNo, UnitNo};
 use super::{Index, Machines};
 use crate::rules::{Denial, PlacementQuery};
 
-/// The rule that stands for any filter by which a machine that is not cordoned is excluded.
+/// The rule that is recorded for a machine that is excluded by a filter and is not cordoned,
+/// whichever filter that is.
 pub(crate) const FILTERED: Rule = Rule::MachineMetadata;
 
-/// Summary of the refusals of a unit or group, by the rank of the refusing rule.
+/// Summary of the refusals of a unit or group, by the rank of the rule that refuses it.
 #[derive(Debug)]
 pub(crate) struct RefusalSummary<R> {
-    /// For each rule, the number of machines that refuse by it first, and the first of them by ID.
+    /// For each rule, the number of machines that refuse by this rule first, and the machine with
+    /// the lowest ID among them.
     pub(crate) tallies: BTreeMap<R, (u32, MachineNo)>,
-    /// Of the machines with the latest rule, the least loaded, then the first by ID.
+    /// Of the machines with the latest rule, the least loaded one, then the one with the lowest ID.
     pub(crate) nearest: Option<(R, u32, MachineNo)>,
 }
 
@@ -73,11 +75,12 @@ impl<R: Ord + Copy> RefusalSummary<R> {
 }
 
 impl RefusalCountsCache {
-    /// Maximum number of cached counts. Their cost is proportional to the number of machines.
+    /// Maximum number of cached counts. The cost of each count is proportional to the number of
+    /// machines.
     const MAX_CACHED: usize = 16;
 
     /// Records a change of a machine. After too many changes the cache is cleared, because checking
-    /// all machines again is cheaper.
+    /// all machines again is then cheaper.
     pub(super) fn note_change(&mut self, machine: MachineNo, machines: usize) {
         if self.all.is_empty() && self.by_filter.is_none() {
             return;
@@ -125,7 +128,8 @@ impl RefusalCountsCache {
 }
 
 impl RefusalCounts {
-    /// Records the refusal of a machine, or `None` if it accepts the class or is not present.
+    /// Records the rule by which a machine refuses the class. The rule is `None` if the machine
+    /// accepts the class or is not present.
     fn set(&mut self, machine: MachineNo, answer: Option<Rule>, machines: &Machines) {
         if self.rules.len() <= machine.at() {
             self.rules.resize(machine.at() + 1, None);
@@ -156,8 +160,8 @@ impl RefusalCounts {
         self.groups.get(&rule).map_or(0, |group| group.by_id.keys().len())
     }
 
-    /// Returns the first machine by ID that refuses by a rule, and the nearest one, without those
-    /// in `aside`.
+    /// Returns two of the machines that refuse by a rule: the one with the lowest ID, and the
+    /// nearest one. Machines in `aside` are ignored.
     pub(crate) fn first_and_nearest(
         &self,
         rule: Rule,
@@ -182,8 +186,9 @@ impl RefusalCounts {
 }
 
 impl Index {
-    /// Returns the refusals of a waiting, untied unit, if its class is counted for the second time.
-    /// Most classes are counted only once, and then a direct count is cheaper.
+    /// Returns the refusals of a waiting, untied unit from the cache, if the refusals of its class
+    /// have been counted before. Most classes are counted only once, so a direct count is cheaper
+    /// the first time.
     pub(crate) fn cached_refusals(&mut self, unit: UnitNo) -> Option<RefusalSummary<Rule>> {
         let number = self.units.slots[unit].class;
         let class = &mut self.classes.slots[number];
@@ -200,7 +205,7 @@ impl Index {
     }
 
     /// Returns the refusal counts for units with a filter that no machine passes. Cordoned machines
-    /// count as such. For the others, the caller knows the actual rule.
+    /// are counted under the cordon rule. The caller knows the actual rule of the other machines.
     pub(crate) fn filter_refusal_counts(&mut self) -> &RefusalCounts {
         let counts = self.refusal_cache.by_filter.take();
         let is_cordoned = |machine| self.machines.slots[machine].machine().cordoned;

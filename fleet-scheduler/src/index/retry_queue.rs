@@ -1,7 +1,7 @@
 //! The retry queue: the units to try again.
 //!
-//! A unit that every machine refuses is parked, and tried again only after a change that may have
-//! lifted a refusal. Superfluous attempts cost time; a missed attempt would be a bug.
+//! A unit that every machine refuses is parked. It is tried again only after a change that may make
+//! a machine accept it. A superfluous attempt costs time; a missed attempt would be a bug.
 
 use super::lookup::Lookup;
 use super::units::{UnitKind, WaitState};
@@ -12,9 +12,9 @@ use super::{Index, UnitNo};
 pub(crate) struct WaitingGroup {
     /// The units, in the order in which they are assigned.
     pub(crate) members: Vec<UnitNo>,
-    /// Whether the group replaces others and the arrival of a unit on any machine may help it. If
-    /// several units have to leave for the group, an arrival may change where the first of them
-    /// goes.
+    /// Whether the group replaces others, and may find a machine after a unit has come to any
+    /// machine. If several units have to leave for the group, the new unit may change where the
+    /// first of them goes.
     pub(crate) helped_by_any_arrival: bool,
 }
 
@@ -23,8 +23,8 @@ pub(crate) struct WaitingGroup {
 #[derive(Debug, Default)]
 pub(crate) struct RetryQueue {
     units: Vec<UnitNo>,
-    /// Whether a unit number is queued. The number may have been reused for another unit, which is
-    /// harmless.
+    /// Whether a unit number is queued. A queued number may since have been reused for another
+    /// unit, which is harmless.
     is_there: Vec<bool>,
 }
 
@@ -105,7 +105,7 @@ impl Index {
         }
     }
 
-    /// Ends the waiting of a unit. Queues the units that waited together with it.
+    /// Records that a unit no longer waits. Queues the units that waited together with it.
     pub(crate) fn forget_waiting(&mut self, unit: UnitNo) {
         self.wake(unit);
         if self.units.slots[unit].wait == WaitState::Stranded {

@@ -1,4 +1,4 @@
-//! Numbered slots: items are found by small numbers, which are reused.
+//! Numbered slots: items are found by small numbers, and a free number is reused.
 //!
 //! The number of an item depends on the history of an index, so numbers must not influence any
 //! visible result.
@@ -84,7 +84,7 @@ number! {
 
 optional! { MachineNo PatternNo ClassNo OrderNo }
 
-/// Items of one kind by their numbers. A free number holds the default value.
+/// Items of one kind, stored by their numbers. A free number has the default value.
 #[derive(Debug, Default)]
 pub(crate) struct Slots<N, T> {
     slots: Vec<T>,

@@ -1,5 +1,5 @@
-//! The undo log: assigns units to machines and takes them off, so that everything can be rolled
-//! back.
+//! The undo log: assigns units to machines, removes them from machines, and records each change so
+//! that it can be rolled back.
 
 use std::sync::Arc;
 
@@ -175,7 +175,7 @@ impl Index {
         }
     }
 
-    /// Records that a machine may accept units that it refused, and may rank better.
+    /// Records that a machine may now accept units that it refused before, and may rank better.
     pub(super) fn note_lift(&mut self, machine: MachineNo) {
         self.orders.lifts.push(machine, self.machines.slots.len());
         self.note_better_rank(machine);

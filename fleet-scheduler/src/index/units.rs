@@ -18,9 +18,10 @@ pub(crate) enum UnitKind {
     Inactive,
     /// A wanted unit that runs on one machine, chosen by the plan.
     Single,
-    /// A wanted unit that runs on every machine where it fits. It is never placed.
+    /// A wanted unit that runs on every machine where it fits. It never has a placement.
     Global,
-    /// A unit with an unreadable record. If placed, it stays there and has no requirements.
+    /// A unit with an unreadable record. If it is placed, it stays on its machine, and it has no
+    /// requirements.
     Unreadable,
 }
 
@@ -40,7 +41,8 @@ pub(crate) enum WaitState {
     Tied,
     /// Its `MachineOf=` cannot be satisfied.
     Unsatisfiable,
-    /// It has `Reschedule=never` and its machine is not present. It does not wait for another one.
+    /// The unit has `Reschedule=never` and its machine is not present. It does not wait for another
+    /// machine.
     Stranded,
 }
 
@@ -56,7 +58,8 @@ pub(crate) enum PeerRef {
 /// The ties of a unit to others.
 #[derive(Debug, Default)]
 pub(crate) struct Affinity {
-    /// The peers of its `MachineOf=`, in the order written. Empty unless it is a single unit.
+    /// The peers of its `MachineOf=`, in the order written. The list is empty unless the unit is a
+    /// single unit.
     pub(crate) peers: Vec<PeerRef>,
     /// The units that name it in `MachineOf=`, once per mention.
     pub(crate) followers: Vec<UnitNo>,

@@ -1,4 +1,4 @@
-//! Updates of units: adds a unit to its class and to its peers, and removes it.
+//! Updates of units: adds a unit to its class and to its peers, and removes a unit from both.
 
 use std::sync::Arc;
 
@@ -96,8 +96,9 @@ impl Index {
         }
     }
 
-    /// Records that a unit's `MachineOf=` has a pattern. If it is the first, the matching units
-    /// become tied, and must not stay parked with others of their class.
+    /// Records that a unit's `MachineOf=` has a pattern. If the unit is the first one with this
+    /// pattern, the matching units become tied, and must not stay parked with others of their
+    /// class.
     fn add_follower(&mut self, pattern: PatternNo, unit: UnitNo) {
         let slot = &self.patterns.slots[pattern];
         if slot.members.is_none() {
@@ -160,8 +161,8 @@ impl Index {
         }
     }
 
-    /// Returns the number of a pattern after adding a user. A new pattern is compared with all
-    /// names.
+    /// Adds a user to a pattern and returns the pattern's number. A new pattern is compared with
+    /// all names.
     fn acquire(&mut self, pattern: &Pattern) -> PatternNo {
         let (number, is_new) = self.patterns.acquire(pattern);
         if is_new {
@@ -174,7 +175,7 @@ impl Index {
         number
     }
 
-    /// Moves a unit to the class that it belongs to after a new pattern.
+    /// Moves a unit to the class that it belongs to once a new pattern exists.
     fn reclassify(&mut self, unit: UnitNo) {
         let old = self.units.slots[unit].class;
         if old == ClassNo::NONE {
@@ -241,7 +242,8 @@ impl Index {
         }
     }
 
-    /// Returns the pattern for the template of a unit, if the instances are to be counted.
+    /// Returns the number of the pattern that stands for a unit's template, if the instances of the
+    /// template are to be counted.
     fn acquire_template(
         &mut self,
         name: &UnitName,
@@ -324,7 +326,8 @@ impl Index {
         }
     }
 
-    /// Removes a class, and perhaps its template, from the users of a machine order.
+    /// Removes a class from the users of a machine order. If a template is given, the order also
+    /// forgets the instance counts of that template.
     fn release_order(&mut self, order: OrderNo, template: PatternNo) {
         let Some(order) = order.some() else { return };
         if let Some(template) = template.some() {

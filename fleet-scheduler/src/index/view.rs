@@ -1,4 +1,4 @@
-//! Queries of an index without a plan, and the view that custom rules and scores get.
+//! Queries of an index that need no plan, and the view for custom rules and scores.
 
 use fleet_core::{Machine, MachineId, Resources};
 use fleet_unitfile::UnitName;
@@ -9,7 +9,7 @@ use crate::change::{ClusterChange, UnitSpec};
 use crate::policy::Candidate;
 use crate::view::ViewSource;
 
-/// An index as custom rules and scores see it, without some units that are about to leave.
+/// The view of an index for custom rules and scores. It lacks some units that are about to leave.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct IndexView<'a> {
     pub(crate) index: &'a Index,

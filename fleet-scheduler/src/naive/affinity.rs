@@ -9,7 +9,7 @@ use super::state::{PlacementState, requirements};
 /// Each waiting unit with the waiting units that it names.
 type Ties = BTreeMap<UnitName, BTreeSet<UnitName>>;
 
-/// Returns the waiting groups, in the order of the first name in each. The units of a group are in
+/// Returns the waiting groups, ordered by the first name in each group. The units of a group are in
 /// assignment order.
 pub(super) fn groups(state: &PlacementState<'_>) -> Vec<Vec<UnitName>> {
     let unsatisfiable = unsatisfiable(state);
@@ -42,8 +42,8 @@ pub(super) fn unsatisfiable(state: &PlacementState<'_>) -> BTreeSet<UnitName> {
     }
 }
 
-/// Whether a unit names one that is unknown, inactive or a template, or has a pattern without
-/// match.
+/// Returns whether some peer of a unit's `MachineOf=` matches no unit. A named unit is no match if
+/// it is unknown, inactive or a template.
 fn names_no_unit(state: &PlacementState<'_>, name: &UnitName) -> bool {
     let peers = &requirements(state.cluster, name).machine_of;
     peers.iter().any(|peer| state.peer_candidates(name, peer).is_empty())
@@ -69,7 +69,8 @@ fn ties(state: &PlacementState<'_>) -> Ties {
 }
 
 /// Returns the waiting units that a unit names in `MachineOf=`. A pattern stands for the first
-/// waiting unit that it matches, or for none if a matching unit is on a machine already.
+/// waiting unit that it matches. If a matching unit is on a machine already, the pattern stands for
+/// no waiting unit.
 pub(super) fn named(
     state: &PlacementState<'_>,
     name: &UnitName,

@@ -20,8 +20,8 @@ pub(super) fn assign_all(mut state: PlacementState<'_>) -> PlacementState<'_> {
     }
 }
 
-/// Returns the state after placing the first group that some machine accepts on the first such
-/// machine.
+/// Returns the state after placing one group: the first group that some machine accepts, on the
+/// first machine that accepts it.
 fn next_group_placed<'a>(state: &PlacementState<'a>) -> Option<PlacementState<'a>> {
     groups(state).iter().find_map(|group| {
         let first = single(state.cluster, group.first()?)?;
@@ -41,7 +41,7 @@ pub(super) struct GroupRefusal {
 /// A rule; for a custom rule with its index in the policy.
 pub(super) type RuleIndex = (Rule, usize);
 
-/// Returns the state with the units of a group assigned to a machine one after the other.
+/// Returns the state after assigning the units of a group to a machine one after the other.
 pub(super) fn with_group<'a>(
     state: &PlacementState<'a>,
     group: &[UnitName],
@@ -57,8 +57,8 @@ pub(super) fn with_group<'a>(
 }
 
 /// Assigns a unit to a machine, after the units that it replaces there have moved away. Returns the
-/// new state, or the rule that refuses the unit. `arrived` lists the units of its group that were
-/// assigned to the machine just before.
+/// new state, or the rule that refuses the unit. `arrived` lists the units of the same group that
+/// were assigned to the machine just before.
 pub(super) fn with_unit<'a>(
     state: &PlacementState<'a>,
     unit: &Unit,

@@ -41,7 +41,8 @@ impl ViewSource for WithoutLeaving<'_> {
     }
 }
 
-/// Returns the first custom rule that refuses a unit, once the units that it replaces have left.
+/// Returns the first custom rule that refuses a unit on a machine from which the units that it
+/// replaces have left.
 pub(super) fn refusal(
     state: &PlacementState<'_>,
     unit: &Unit,

@@ -108,7 +108,8 @@ impl DrainRun<'_> {
         units.collect()
     }
 
-    /// Moves the group of a unit to another machine, or returns the reason to hold it back.
+    /// Moves the eviction group of a unit to another machine, or returns the reason to hold the
+    /// unit back.
     fn evict(&mut self, unit: &UnitName, machine: &Machine) -> Result<(), StayReason> {
         let state = &self.state;
         let units = (state.rule_set.eviction_group)(state, unit.clone(), machine);
@@ -188,7 +189,8 @@ pub(super) fn max_moves(group: &EvictionGroup<'_, '_>) -> Option<HoldReason> {
         .then_some(HoldReason::MaxMoves { max_moves: most })
 }
 
-/// Clause 5: too few instances would be up because of units that make room.
+/// Clause 5: returns a reason if too few instances would be up because units make room for the
+/// group.
 pub(super) fn displaced(
     group: &EvictionGroup<'_, '_>,
     gone: &BTreeSet<UnitName>,

@@ -1,5 +1,5 @@
-//! The common part of sections 5 and 6: eviction groups, running instances, and the move of a group
-//! to another machine.
+//! The common part of sections 5 and 6 of the specification: eviction groups, running instances,
+//! and the move of a group to another machine.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -25,12 +25,13 @@ pub struct EvictionGroup<'g, 'a> {
     pub min_available: u32,
     /// The units that are placed and not up.
     pub down: &'g BTreeSet<UnitName>,
-    /// The units that have been moved for the drain or for balance, or have made room.
+    /// The units that were moved for the drain or for balance, or that have made room for moved
+    /// units.
     pub moved: &'g BTreeSet<UnitName>,
     /// Number of units that groups have moved so far.
     pub moved_count: usize,
-    /// Maximum number of units that groups may move: the plan's maximum for a drain, the budget for
-    /// balance.
+    /// Maximum number of units that groups may move. For a drain this is the plan's maximum, for
+    /// balance the budget.
     pub max_moves: u32,
     /// Maximum size of a group that moves for balance.
     pub max_group_size: u32,
@@ -40,7 +41,7 @@ pub struct EvictionGroup<'g, 'a> {
 
 impl EvictionGroup<'_, '_> {
     /// Returns a reason if these units may not leave because too few instances of a template would
-    /// be up.
+    /// then be up.
     #[must_use]
     pub fn hold_reason(&self, leaving: &BTreeSet<UnitName>) -> Option<HoldReason> {
         let up = self.up();
@@ -57,8 +58,8 @@ impl EvictionGroup<'_, '_> {
         })
     }
 
-    /// Returns the units that are up: single units on a present machine, not listed as down, and
-    /// not moved by this plan.
+    /// Returns the units that are up: single units on a present machine that are not listed as down
+    /// and were not moved by this plan.
     fn up(&self) -> BTreeSet<UnitName> {
         let cluster = self.before.cluster;
         let at_home = self.before.placements.iter().filter(|(name, at)| {
@@ -82,9 +83,9 @@ fn per_template<'a>(names: impl Iterator<Item = &'a UnitName>) -> BTreeMap<UnitN
     counts
 }
 
-/// Returns the eviction group of a unit. It includes the units on its machine that a member names.
-/// It also includes the units that would lack a peer if the group were gone and the global units
-/// were recomputed.
+/// Returns the eviction group of a unit. The group includes the units on the same machine that a
+/// member names. It also includes the units that would lack a peer if the group left and the global
+/// units were recomputed.
 pub(super) fn eviction_group(
     state: &PlacementState<'_>,
     head: UnitName,
@@ -126,8 +127,8 @@ pub(super) fn without<'a>(
     state
 }
 
-/// Returns each unit after those that it names, otherwise sorted by name; a cycle starts with its
-/// first name.
+/// Returns the units in an order in which each follows the units that it names. Units are otherwise
+/// sorted by name, and a cycle starts with its first name.
 pub(super) fn in_order(state: &PlacementState<'_>, units: &BTreeSet<UnitName>) -> Vec<UnitName> {
     let mut left = units.clone();
     let mut order = Vec::new();
@@ -140,8 +141,9 @@ pub(super) fn in_order(state: &PlacementState<'_>, units: &BTreeSet<UnitName>) -
     order
 }
 
-/// Returns the state with the whole group assigned to a machine, in rounds. Each round assigns the
-/// units that the machine accepts, in the order of the group.
+/// Returns the state after the whole group was assigned to a machine, in rounds. Each round goes
+/// through the remaining units in the order of the group and assigns those that the machine
+/// accepts.
 pub(super) fn with_units<'a>(
     state: &PlacementState<'a>,
     units: &[UnitName],

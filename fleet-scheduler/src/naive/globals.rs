@@ -8,8 +8,8 @@ use fleet_unitfile::UnitName;
 use super::RuleSet;
 use super::rules::RuleQuery;
 
-/// Returns the global units that fit on a machine. They are added by name; each must pass the rules
-/// together with the placed units and the earlier global units.
+/// Returns the global units that fit on a machine. They are added in the order of their names. Each
+/// must pass the rules together with the placed units and the earlier global units.
 pub(super) fn fit_in(
     rule_set: &RuleSet,
     cluster: &Snapshot,

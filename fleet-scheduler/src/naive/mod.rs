@@ -1,8 +1,9 @@
 //! A naive planner that follows the placement specification as plainly as possible.
 //!
-//! Each file implements a section of `docs/explain/placement.md` step by step. It loops over all
-//! units and machines, caches nothing, and shares only the types of fleet-core with the planner. It
-//! is meant for small clusters: to verify the planner, and to be read beside the specification.
+//! Each file implements a section of `docs/explain/placement.md` step by step. The naive planner
+//! loops over all units and machines, caches nothing, and shares only the types of fleet-core with
+//! the real planner. It is meant for small clusters: to verify the real planner, and to be read
+//! beside the specification.
 
 mod affinity;
 mod assign;
@@ -77,8 +78,8 @@ pub fn kept_placements(cluster: &Snapshot) -> BTreeMap<UnitName, MachineId> {
     keep::keep(&RuleSet::default(), cluster)
 }
 
-/// Returns the global units that fit on a machine together with the units placed there, without
-/// checking that these may stay.
+/// Returns the global units that fit on a machine together with the units placed there. The
+/// function does not check that the placed units may stay.
 #[must_use]
 pub fn globals_on(cluster: &Snapshot, machine: &Machine) -> BTreeSet<UnitName> {
     let here = cluster.placements().filter(|(_, placement)| placement.machine == machine.id);
@@ -98,8 +99,8 @@ fn start<'a>(
     PlacementState { rule_set, cluster, policy, placements: keep::keep(rule_set, cluster) }
 }
 
-/// Returns the placements on absent machines that are never removed: those of unreadable units and
-/// of units with `Reschedule=never`.
+/// Returns the placements on absent machines that are never removed. These are the placements of
+/// unreadable units and of units with `Reschedule=never`.
 fn out_of_reach(rule_set: &RuleSet, cluster: &Snapshot) -> BTreeMap<UnitName, MachineId> {
     let gone = cluster.placements().filter(|(_, placement)| {
         let machine = placement.machine.as_str();

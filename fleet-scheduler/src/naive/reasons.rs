@@ -27,11 +27,11 @@ impl fmt::Display for WrongReason {
 }
 
 /// Checks the reason of a unit without a machine, in a cluster that needs no further steps. A
-/// reason without a nearest machine may still be correct.
+/// reason that names no nearest machine may still be correct.
 ///
 /// # Errors
 ///
-/// Returns the first statement of the reason that does not hold.
+/// Returns the first statement of the reason that is not true.
 pub fn check_reason(
     cluster: &Snapshot,
     policy: &Policy,
@@ -59,8 +59,8 @@ pub fn check_reason(
     }
 }
 
-/// Returns the first unit of a waiting unit's group that a machine refuses, and the rule. Returns
-/// `None` if the machine accepts the group.
+/// Returns the first unit of a waiting unit's group that a machine refuses, and the rule that
+/// refuses it. Returns `None` if the machine accepts the group.
 #[must_use]
 pub fn first_refusal(
     cluster: &Snapshot,
@@ -100,8 +100,8 @@ impl ReasonCheck<'_> {
         self.ensure(present && stranded, "it does not wait for that machine to return")
     }
 
-    /// Checks that a peer matches no unit that takes part. `inactive` tells whether it matches a
-    /// known unit.
+    /// Checks that a peer matches no unit that takes part. `inactive` must be true if the peer
+    /// matches a known unit, and false otherwise.
     fn names_no_unit(&self, peer: &Peer, inactive: bool) -> Result<(), WrongReason> {
         self.ensure(self.peers().contains(peer), "it does not name that peer")?;
         self.ensure(
@@ -227,8 +227,8 @@ impl ReasonCheck<'_> {
     }
 }
 
-/// Returns the machine with the refusal by the latest rule; among several the least loaded, then
-/// the one with the lowest ID.
+/// Returns the machine that refuses by the latest rule. Of several such machines it returns the
+/// least loaded one, then the one with the lowest ID.
 fn nearest_of(
     state: &PlacementState<'_>,
     refusals: &BTreeMap<MachineId, GroupRefusal>,

@@ -92,7 +92,8 @@ impl MachineOrder {
         self.buckets.iter().map(|bucket| bucket.heap.keys().len()).sum()
     }
 
-    /// Counts an instance of a template that has come to a machine or left it.
+    /// Updates the instance counts after an instance of a template has come to a machine or left
+    /// it.
     pub(crate) fn count(&mut self, template: PatternNo, machine: MachineNo, change: i64) {
         let Some(tally) = self.instance_counts.get_mut(&template) else { return };
         for (spread, counts) in self.spread.iter().zip(tally) {
@@ -274,8 +275,8 @@ impl MachineOrder {
         keys.into_iter().map(|(_, key)| machine_of(key)).collect()
     }
 
-    /// Returns the negated score and the rank of a machine for instances of a template, lower
-    /// first. The machine need not be part of the order.
+    /// Returns the negated score and the rank of a machine for instances of a template. Lower keys
+    /// come first. The machine need not be part of the order.
     pub(crate) fn sort_key(
         &self,
         machine: MachineNo,
@@ -302,8 +303,8 @@ impl MachineOrder {
         weighed.map(|((spread, counts), value)| spread.weight * counts[value as usize]).sum()
     }
 
-    /// Returns the actual key of the first machine of a bucket, after moving down those that got
-    /// worse.
+    /// Moves down the machines of a bucket that got worse. Returns the key of the machine that is
+    /// then first.
     fn current_top(&mut self, bucket: usize, context: RankContext<'_>) -> Option<u128> {
         let heap = &mut self.buckets[bucket].heap;
         loop {
