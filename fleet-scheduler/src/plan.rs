@@ -27,7 +27,7 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// Whether the plan has no steps.
+    /// Returns whether the plan has no steps.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.steps.is_empty()

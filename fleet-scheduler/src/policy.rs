@@ -33,22 +33,22 @@ pub enum Ranking {
 pub struct Policy {
     /// Order of preference among machines of equal score.
     pub ranking: Ranking,
-    /// Custom rules. They are checked after all built-in rules, in this order, for units that come
+    /// Custom rules. They are checked in this order, after all built-in rules, for units that come
     /// to a machine. They slow planning down, because units with equal requirements can no longer
     /// be treated alike.
     pub rules: Vec<Arc<dyn HardRule>>,
-    /// Custom scores, added to those of `Prefer=` and `Spread=`. They are computed for every pair
-    /// of unit and machine.
+    /// Custom scores. They are added to the scores of `Prefer=` and `Spread=`, and computed for
+    /// every pair of unit and machine.
     pub scores: Vec<Arc<dyn Score>>,
 }
 
 impl Policy {
-    /// Whether custom rules or scores may distinguish units with equal requirements.
+    /// Returns whether custom rules or scores may distinguish units with equal requirements.
     pub(crate) fn is_custom(&self) -> bool {
         !(self.rules.is_empty() && self.scores.is_empty())
     }
 
-    /// Whether some custom rule must be checked again after any change of the cluster.
+    /// Returns whether some custom rule must be checked again after any change of the cluster.
     pub(crate) fn retries_on_any_change(&self) -> bool {
         self.rules.iter().any(|rule| rule.retry_on() == RetryOn::AnyChange)
     }
@@ -63,7 +63,7 @@ pub struct Candidate<'a> {
     pub requirements: &'a Requirements,
 }
 
-/// The changes after which a rule may accept a unit that it refused on a machine.
+/// The changes after which a rule may accept a unit that it refused on a machine before.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RetryOn {
     /// None, as long as the unit's requirements stay the same.

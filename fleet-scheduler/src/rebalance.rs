@@ -19,14 +19,14 @@ use crate::drain::down;
 pub struct Rebalance {
     /// Maximum number of units that one plan moves.
     pub budget: u32,
-    /// Maximum number of units in a group that moves together, if it is bounded beyond the budget.
-    /// Such a group is in flight as a whole.
+    /// Maximum number of units in a group that moves together. `None` sets no limit other than the
+    /// budget. All units of a group are in flight at the same time.
     pub max_group_size: Option<u32>,
-    /// Additional difference in load that a move requires. The source before the move must have at
-    /// least `gain + 1` more units than the target after it. With 0, the loads of plain units end
-    /// up at most one apart; with 3, at most four.
+    /// Additional difference in load that a move requires. Before the move, the source must have at
+    /// least `gain + 1` more units than the target has after it. With a gain of 0, the loads of
+    /// plain units end up at most one apart; with 3, at most four.
     pub gain: u32,
-    /// Number of instances of a template that must stay up, as for a
+    /// Number of instances of a template that must stay up, with the same meaning as for a
     /// [`Drain`](crate::Drain::min_available).
     pub min_available: u32,
     /// Units that are placed but not up, as for a [`Drain`](crate::Drain::down).
@@ -40,17 +40,17 @@ impl Rebalance {
         Self { budget, ..Self::default() }
     }
 
-    /// Returns the moves allowed now by the cluster's rebalance order, or `None` if there is no
-    /// order. Reported unit states are read only if there is a minimum; the cost is proportional to
-    /// the number of placements.
+    /// Returns the moves that the cluster's rebalance order allows now, or `None` if there is no
+    /// order. Reported unit states are read only if the order sets a minimum of available
+    /// instances. The cost is proportional to the number of placements.
     #[must_use]
     pub fn from_order(snapshot: &Snapshot) -> Option<Self> {
         let order = snapshot.rebalancing.as_ref()?;
         Some(Self { budget: order.moves_allowed(snapshot), ..Self::remaining(snapshot)? })
     }
 
-    /// Returns all remaining moves of the cluster's rebalance order, as if they could be in flight
-    /// together. Returns `None` if there is no order.
+    /// Returns all remaining moves of the cluster's rebalance order, as if all of them could be in
+    /// flight at the same time. Returns `None` if there is no order.
     #[must_use]
     pub fn remaining(snapshot: &Snapshot) -> Option<Self> {
         let order = snapshot.rebalancing.as_ref()?;
@@ -65,9 +65,9 @@ impl Rebalance {
         })
     }
 
-    /// Returns the same request as if every unit that may still come up were up. Returns `None` if
-    /// no such unit exists. If this request moves units and the actual one does not, the order
-    /// waits for units to come up.
+    /// Returns the same request under the assumption that every unit that may still come up is up.
+    /// Returns `None` if no unit may still come up. If this request moves units and the actual
+    /// request does not, the order is waiting for units to come up.
     #[must_use]
     pub fn assuming_recovery(&self, snapshot: &Snapshot) -> Option<Self> {
         let down = self.down.iter().filter(|unit| !may_come_up(snapshot, unit));
@@ -76,8 +76,8 @@ impl Rebalance {
     }
 }
 
-/// Whether a placed unit that is not up is launched and has not finished. A failed unit may be
-/// restarted or repaired.
+/// Returns whether a placed unit that is not up may still come up. It may if its target state is
+/// launched and it has not finished. A failed unit may be restarted or repaired.
 fn may_come_up(snapshot: &Snapshot, unit: &UnitName) -> bool {
     let name = unit.as_str();
     let is_launched = snapshot.unit(name).is_some_and(|it| it.desired == TargetState::Launched);

@@ -11,27 +11,28 @@ use crate::rules::{NOTHING, RuleSubject, conflicts, metadata, metadata_expr};
 /// The units that the agent of one machine must run.
 #[derive(Debug, Clone, Default)]
 pub struct Share {
-    /// The units that belong on the machine. Wanted units placed there have the epoch of their
-    /// placement; wanted global units that fit have epoch zero.
+    /// The units that belong on the machine, each with an epoch. A wanted unit placed there has the
+    /// epoch of its placement. A wanted global unit that fits has epoch zero.
     pub units: BTreeMap<UnitName, (Arc<Unit>, Epoch)>,
     /// The wanted global units that the machine refuses, each with the refusal.
     pub refused: BTreeMap<UnitName, Refusal>,
     /// The units for which the snapshot does not say whether they belong on the machine. If they
-    /// are already there, leave them alone.
+    /// already run there, leave them alone.
     ///
-    /// These are unreadable units that are placed there or nowhere. If the machine is not present,
-    /// all wanted global units are added, because its metadata is unknown.
+    /// An unreadable unit is listed if it is placed there or has no placement. If the machine is
+    /// not present, all wanted global units are listed as well, because the machine's metadata is
+    /// unknown.
     pub undecided: BTreeSet<UnitName>,
 }
 
 /// Returns the units that the agent of a machine must run.
 ///
-/// Placed units are accepted as they are; the engine is responsible for them. Global units are
-/// added in the order of their names. Each needs matching metadata and must not conflict with a
-/// unit that is already part of the share. No other rules apply to global units.
+/// Placed units are accepted without a check, because the engine is responsible for them. Global
+/// units are added in the order of their names. Each needs matching metadata and must not conflict
+/// with a unit that is already part of the share. No other rules apply to global units.
 ///
-/// The cost depends on the units placed on the machine, the global units and the unreadable units,
-/// not on the size of the cluster.
+/// The cost depends on the number of units placed on the machine, of global units and of unreadable
+/// units, not on the size of the cluster.
 #[must_use]
 pub fn share(snapshot: &Snapshot, machine: &MachineId) -> Share {
     let mut share = Share { undecided: unreadable(snapshot, machine), ..Share::default() };

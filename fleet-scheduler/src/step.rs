@@ -41,7 +41,7 @@ pub enum StepAction {
 
 /// The cause of a step: the event that made the unit leave its machine.
 ///
-/// The cause holds at the time when the unit leaves. It may no longer hold after the plan. For
+/// The cause is true at the time when the unit leaves. It may no longer be true after the plan. For
 /// example, a unit leaves because a peer of its [`MachineOf`] is missing. The peer may then return
 /// to the machine, while the unit finds no room there.
 ///

@@ -7,10 +7,10 @@ use fleet_unitfile::UnitName;
 
 use crate::policy::Candidate;
 
-/// A cluster at the point of the plan at which a unit would come to a machine.
+/// The view of a cluster at the point of the plan at which a unit would come to a machine.
 ///
-/// For a rule, the units that the new unit replaces, and those that leave with them, are already
-/// gone. Scores are computed before any of them leaves.
+/// For a rule, the units that the new unit replaces have already left, and so have the units that
+/// leave with them. Scores are computed before any of these units leaves.
 #[derive(Debug, Clone, Copy)]
 pub struct View<'a> {
     source: &'a dyn ViewSource,

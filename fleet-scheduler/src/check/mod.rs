@@ -129,7 +129,7 @@ fn placeable<'a>(snapshot: &'a Snapshot, name: &UnitName) -> Option<&'a Unit> {
     (unit.is_wanted() && !unit.is_global()).then_some(unit)
 }
 
-/// Whether a unit waits for its own machine to return.
+/// Returns whether a unit waits for its own machine to return.
 fn is_stranded(snapshot: &Snapshot, name: &UnitName) -> bool {
     let unit = placeable(snapshot, name);
     let never = unit.is_some_and(|unit| unit.requirements.reschedule == Reschedule::Never);

@@ -53,7 +53,7 @@ impl<'a> PlannedMachine<'a> {
         self.present
     }
 
-    /// Whether a single or unreadable unit is there.
+    /// Returns whether a single or unreadable unit is there.
     pub(super) fn has_placed(&self, unit: &UnitName) -> bool {
         self.placed.contains(unit)
     }

@@ -28,13 +28,13 @@ pub(crate) struct Component {
 }
 
 impl Index {
-    /// Whether `MachineOf=` ties the unit to others.
+    /// Returns whether `MachineOf=` ties the unit to others.
     pub(crate) fn is_tied(&self, unit: UnitNo) -> bool {
         let slot = &self.units.slots[unit];
         !slot.peers().is_empty() || !slot.followers().is_empty() || self.matches_peer_pattern(unit)
     }
 
-    /// Whether a pattern of some `MachineOf=` matches the unit.
+    /// Returns whether a pattern of some `MachineOf=` matches the unit.
     fn matches_peer_pattern(&self, unit: UnitNo) -> bool {
         let Some(class) = self.units.slots[unit].class.some() else { return false };
         let mut matched = self.classes.slots[class].matched.iter();

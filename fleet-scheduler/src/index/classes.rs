@@ -178,13 +178,13 @@ impl EquivalenceClass {
         ClassKey { wants: &self.requirements, owner, matched }
     }
 
-    /// Whether any of these patterns matches its units.
+    /// Returns whether any of these patterns matches its units.
     pub(crate) fn matches_any(&self, patterns: &[PatternNo]) -> bool {
         patterns.iter().any(|pattern| self.matched.binary_search(pattern).is_ok())
     }
 }
 
-/// Whether no rule or score looks at these requirements, `MachineOf=` aside.
+/// Returns whether no rule or score looks at these requirements, `MachineOf=` aside.
 fn asks_for_nothing(wants: &Requirements) -> bool {
     wants.machine_id.is_none()
         && wants.metadata.is_empty()

@@ -100,12 +100,12 @@ impl Occupancy {
         self.counts.get(&pattern).copied().unwrap_or(PatternCounts::NONE)
     }
 
-    /// Whether no pattern involves any unit here.
+    /// Returns whether no pattern involves any unit here.
     pub(crate) fn has_no_patterns(&self) -> bool {
         self.counts.is_empty()
     }
 
-    /// Whether a unit here may replace another one here; `false` is certain.
+    /// Returns whether a unit here may replace another one here; `false` is certain.
     pub(crate) fn may_replace(&self) -> bool {
         self.replacement_patterns > 0
     }

@@ -80,7 +80,7 @@ impl PatternSlot {
         &self.pattern().as_str()[..self.literal]
     }
 
-    /// Whether the pattern matches a name.
+    /// Returns whether the pattern matches a name.
     pub(crate) fn covers(&self, name: &UnitName) -> bool {
         let (text, name_text) = (self.pattern().as_str(), name.as_str());
         match self.shape {
@@ -153,7 +153,7 @@ impl Patterns {
         found
     }
 
-    /// Whether there are no patterns.
+    /// Returns whether there are no patterns.
     pub(crate) fn is_empty(&self) -> bool {
         self.index.is_empty()
     }

@@ -41,7 +41,7 @@ impl Index {
         }
     }
 
-    /// Whether the steps are those that the index has just made.
+    /// Returns whether the steps are those that the index has just made.
     fn matches_steps(&self, units: &[UnitNo], steps: &[Step]) -> bool {
         let is_taken = |(unit, step): (&UnitNo, &Step)| {
             let slot = &self.units.slots[*unit];

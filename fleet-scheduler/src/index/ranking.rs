@@ -119,7 +119,7 @@ impl MachineOrders {
 }
 
 impl RankContext<'_> {
-    /// Whether a machine is present, not cordoned, and passes a filter.
+    /// Returns whether a machine is present, not cordoned, and passes a filter.
     pub(crate) fn takes(&self, filter: FilterNo, machine: MachineNo) -> bool {
         let facts = &self.machines.slots[machine].facts;
         facts.as_ref().is_some_and(|facts| {

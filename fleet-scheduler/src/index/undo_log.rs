@@ -89,7 +89,7 @@ impl Index {
         &self.log[start.0..]
     }
 
-    /// Whether a unit, global or not, is on a machine.
+    /// Returns whether a unit, global or not, is on a machine.
     pub(crate) fn is_on(&self, unit: UnitNo, machine: MachineNo) -> bool {
         let slot = &self.units.slots[unit];
         match slot.kind {

@@ -117,7 +117,7 @@ impl UnitSlot {
         self.affinity.as_ref().map_or(&[], |affinity| &affinity.followers)
     }
 
-    /// Whether it needs a machine and has none.
+    /// Returns whether it needs a machine and has none.
     pub(crate) fn is_waiting(&self) -> bool {
         self.kind == UnitKind::Single
             && self.machine == MachineNo::NONE

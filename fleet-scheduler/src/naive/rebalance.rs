@@ -17,7 +17,8 @@ use crate::{Policy, Ranking, Rebalance};
 /// A clause that a group must pass to leave its machine.
 pub type LeaveClause = fn(&EvictionGroup<'_, '_>) -> bool;
 
-/// A clause that the target machine must pass. It gets the state with the group on that machine.
+/// A clause that the target machine must pass. The last argument is the state with the group on
+/// that machine.
 pub type TargetClause = fn(&EvictionGroup<'_, '_>, &Machine, &PlacementState<'_>) -> bool;
 
 /// Returns the placements that [`Index::rebalance`](crate::Index::rebalance) must lead to.
@@ -69,7 +70,8 @@ impl RebalanceRun<'_> {
         }
     }
 
-    /// Moves the group of the first unit by name that can move. Returns whether there is one.
+    /// Moves the eviction group of the first unit by name that can move. Returns whether a group
+    /// was moved.
     fn move_one_from(&mut self, machine: &Machine) -> bool {
         let units = self.state.placed_on(machine).into_iter();
         let units: Vec<UnitName> = units.filter(|unit| !self.stuck.contains(unit)).collect();
@@ -112,7 +114,7 @@ impl RebalanceRun<'_> {
     }
 }
 
-/// Returns the state with the group on the first suitable machine that accepts it.
+/// Returns the state in which the group is on the first suitable machine that accepts it.
 fn relocated<'a>(group: &EvictionGroup<'_, 'a>) -> Option<PlacementState<'a>> {
     let state = group.without;
     let first = single(state.cluster, group.units.first()?)?;
@@ -125,7 +127,8 @@ fn relocated<'a>(group: &EvictionGroup<'_, 'a>) -> Option<PlacementState<'a>> {
     })
 }
 
-/// No unit of it is unreadable, has `Reschedule=never`, or was moved by the plan already.
+/// Returns whether no unit of the group is unreadable, has `Reschedule=never`, or was already moved
+/// by the plan.
 pub(super) fn movable(group: &EvictionGroup<'_, '_>) -> bool {
     let cluster = group.before.cluster;
     group.units.iter().all(|name| {

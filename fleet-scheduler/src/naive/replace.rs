@@ -21,7 +21,8 @@ pub(super) fn replaced(
     present
 }
 
-/// Returns the units on a machine that a unit replaces, with their displaced groups.
+/// Returns the units that leave a machine for a unit: those that it replaces there, with their
+/// displaced groups.
 pub(super) fn leaving(
     state: &PlacementState<'_>,
     by: &Unit,
@@ -32,7 +33,7 @@ pub(super) fn leaving(
 }
 
 /// Returns the state in which all units that a unit replaces on a machine have left that machine.
-/// `None` if one of them cannot move.
+/// Returns `None` if one of them cannot move.
 pub(super) fn make_room<'a>(
     state: &PlacementState<'a>,
     by: &Unit,
@@ -48,8 +49,8 @@ pub(super) fn make_room<'a>(
     Some(state)
 }
 
-/// Returns the state in which a unit and its displaced group have moved to the first other machine
-/// that accepts the whole group.
+/// Returns the state in which a unit and its displaced group have moved to another machine: the
+/// first one that accepts the whole group.
 fn moved_away<'a>(
     state: &PlacementState<'a>,
     head: &UnitName,
@@ -69,8 +70,8 @@ fn moved_away<'a>(
     others.find_map(|machine| with_displaced(&without, group.clone(), machine))
 }
 
-/// Whether a unit must stay where it is: it is unreadable, or it belongs to the group that has just
-/// come.
+/// Returns whether a unit must stay on its machine. It must stay if it is unreadable or belongs to
+/// the group that has just come there.
 pub(super) fn is_immovable(
     state: &PlacementState<'_>,
     name: &UnitName,
@@ -79,8 +80,8 @@ pub(super) fn is_immovable(
     is_unreadable(state.cluster, name) || arrived.contains(name)
 }
 
-/// Returns a unit with the units on its machine that would lack a peer of their `MachineOf=` if the
-/// group were gone.
+/// Returns the displaced group of a unit: the unit itself, and the units on its machine that would
+/// lack a peer of their `MachineOf=` if the group left.
 pub(super) fn displaced_group(
     state: &PlacementState<'_>,
     head: UnitName,
@@ -99,8 +100,8 @@ pub(super) fn displaced_group(
     }
 }
 
-/// Returns the state with a whole displaced group assigned to a machine where it replaces no unit,
-/// in any order that the machine accepts.
+/// Returns the state after a whole displaced group was assigned to a machine where it replaces no
+/// unit. The units are assigned in any order that the machine accepts.
 fn with_displaced<'a>(
     state: &PlacementState<'a>,
     group: BTreeSet<UnitName>,
@@ -125,8 +126,9 @@ fn with_displaced<'a>(
     Some(state)
 }
 
-/// Returns the state in which replaced units have moved away from their replacers, where possible,
-/// or `None` if none moved. Replacers that are themselves to leave come last.
+/// Returns the state in which replaced units have moved away from their replacers, where possible.
+/// Returns `None` if no unit moved. Replacers that must themselves leave for another unit come
+/// last.
 pub(super) fn separate_replaced<'a>(before: &PlacementState<'a>) -> Option<PlacementState<'a>> {
     let mut state = before.clone();
     for only_staying in [true, false] {
@@ -144,7 +146,7 @@ pub(super) fn separate_replaced<'a>(before: &PlacementState<'a>) -> Option<Place
     (state.placements != before.placements).then_some(state)
 }
 
-/// Whether a unit shares a machine with one that replaces it.
+/// Returns whether a unit shares a machine with one that replaces it.
 fn is_to_leave(state: &PlacementState<'_>, name: &UnitName, machine: &Machine) -> bool {
     let present = state.placed_on(machine);
     present.iter().any(|other| replaces(state.cluster, other, name))

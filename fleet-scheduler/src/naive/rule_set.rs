@@ -13,8 +13,8 @@ use crate::HoldReason;
 
 /// The clauses of `docs/explain/placement.md` that the naive planner follows.
 ///
-/// [`RuleSet::default`] is the specification as written. With one clause exchanged, the planner has
-/// a known defect, which a test that compares plans should find.
+/// [`RuleSet::default`] is the specification as written. If a test replaces one clause, the naive
+/// planner has a known defect. A test that compares plans should then find this defect.
 ///
 /// ```
 /// use fleet_core::{Machine, Rule, Snapshot};
@@ -28,11 +28,11 @@ use crate::HoldReason;
 /// ```
 #[derive(Debug, Clone)]
 pub struct RuleSet {
-    /// The hard rules, in the order in which they are checked for a unit that comes.
+    /// The hard rules, in the order in which they are checked for a unit that comes to a machine.
     pub rules: Vec<(Rule, RuleFn)>,
     /// The rules that a placed unit must pass independently of other units.
     pub lasting_rules: Vec<Rule>,
-    /// The rules that a placed unit must pass among the units kept before it.
+    /// The rules that a placed unit must pass together with the units that were kept before it.
     pub retention_rules: Vec<Rule>,
     /// The rules that apply to global units.
     pub global_rules: Vec<Rule>,
@@ -43,20 +43,20 @@ pub struct RuleSet {
     /// Returns the waiting units, of the given set, that a waiting unit names.
     pub waiting_peers:
         fn(&PlacementState<'_>, &UnitName, &BTreeSet<UnitName>) -> BTreeSet<UnitName>,
-    /// Returns all machines in the order in which they are tried for a unit.
+    /// Returns all machines in the order in which a unit tries them.
     pub machine_order: for<'a> fn(&PlacementState<'a>, &Unit) -> Vec<&'a Machine>,
-    /// Returns a unit on a machine with the units that have to move with it.
+    /// Returns a unit on a machine, together with the units that have to move with it.
     pub displaced_group: fn(&PlacementState<'_>, UnitName, &Machine) -> BTreeSet<UnitName>,
     /// Whether a unit may not move away. The given units have just come.
     pub is_immovable: fn(&PlacementState<'_>, &UnitName, &[UnitName]) -> bool,
-    /// Returns a unit on a machine with the units that leave it together for a drain or for
-    /// balance.
+    /// Returns a unit on a machine, together with the units that leave it at the same time for a
+    /// drain or for balance.
     pub eviction_group: fn(&PlacementState<'_>, UnitName, &Machine) -> BTreeSet<UnitName>,
-    /// The clauses that may hold a group back from a drain before a machine is sought, in this
-    /// order.
+    /// The clauses that may hold a group back from a drain. They are checked in this order, before
+    /// the search for another machine.
     pub drain_clauses: Vec<(&'static str, DrainClause)>,
-    /// The clause that may hold it back because of all units that would leave, including those that
-    /// make room.
+    /// The clause that may hold back a group because of all units that would leave their machines.
+    /// These include the units that make room for the group.
     pub displacement_clause: fn(&EvictionGroup<'_, '_>, &BTreeSet<UnitName>) -> Option<HoldReason>,
     /// The clauses that a group must pass to leave its machine for balance.
     pub leave_clauses: Vec<(&'static str, LeaveClause)>,

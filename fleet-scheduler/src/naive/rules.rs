@@ -79,14 +79,14 @@ pub(super) fn reserve(q: RuleQuery<'_>) -> bool {
     exceeds(|it| it.cpu) || exceeds(|it| it.memory) || exceeds(|it| it.disk)
 }
 
-/// The first half of `Replaces`: whether a unit on the machine replaces this one. The other half is
-/// found by trying, in [`replace`](super::replace).
+/// Returns whether a unit on the machine replaces this one. This is the first half of `Replaces`.
+/// The planner checks the other half by trying the move, in [`replace`](super::replace).
 pub(super) fn is_replaced(q: RuleQuery<'_>) -> bool {
     q.present.iter().any(|other| replaces(q.cluster, other, &q.unit.name))
 }
 
-/// Whether one unit replaces another: its `Replaces=` names the other one, and the reverse does not
-/// hold.
+/// Returns whether one unit replaces another. It does if its `Replaces=` names the other unit, and
+/// the other unit's `Replaces=` does not name it.
 pub(super) fn replaces(cluster: &Snapshot, one: &UnitName, other: &UnitName) -> bool {
     let names = |one: &UnitName, other: &UnitName| {
         requirements(cluster, one).replaces.iter().any(|pattern| pattern.matches(other))

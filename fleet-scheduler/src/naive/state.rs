@@ -28,7 +28,8 @@ pub struct PlacementState<'a> {
 }
 
 impl PlacementState<'_> {
-    /// Returns all units on a machine: single, unreadable, and the global units that fit.
+    /// Returns all units on a machine: the single and unreadable units there, and the global units
+    /// that fit.
     #[must_use]
     pub fn units_on(&self, machine: &Machine) -> BTreeSet<UnitName> {
         let mut present = self.placed_on(machine);
@@ -43,7 +44,7 @@ impl PlacementState<'_> {
         here.map(|(name, _)| name.clone()).collect()
     }
 
-    /// Whether the unit is on any machine, possibly as a global unit.
+    /// Returns whether the unit is on any machine, possibly as a global unit.
     #[must_use]
     pub fn is_anywhere(&self, name: &UnitName) -> bool {
         self.cluster.machines().any(|machine| self.units_on(machine).contains(name))
@@ -59,8 +60,8 @@ impl PlacementState<'_> {
         singles(self.cluster).filter(waits).map(|unit| unit.name.clone()).collect()
     }
 
-    /// Returns the participating units, other than `from`, that a peer of its `MachineOf=` can
-    /// mean.
+    /// Returns the participating units that a peer of the `MachineOf=` of `from` can mean. The unit
+    /// `from` is left out.
     #[must_use]
     pub fn peer_candidates(&self, from: &UnitName, peer: &Peer) -> BTreeSet<UnitName> {
         let wanted = self.cluster.units().filter(|unit| unit.is_wanted());
@@ -90,7 +91,7 @@ pub(super) fn single<'a>(cluster: &'a Snapshot, name: &UnitName) -> Option<&'a U
     singles(cluster).find(|unit| unit.name == *name)
 }
 
-/// Whether the unit's record cannot be read.
+/// Returns whether the unit's record cannot be read.
 pub(super) fn is_unreadable(cluster: &Snapshot, name: &UnitName) -> bool {
     cluster.fault(name.as_str()).is_some()
 }
@@ -100,13 +101,13 @@ pub(super) fn requirements<'a>(cluster: &'a Snapshot, name: &UnitName) -> &'a Re
     cluster.unit(name.as_str()).map_or(&NOTHING, |unit| &unit.requirements)
 }
 
-/// Whether the unit keeps its placement on a machine that is not present.
+/// Returns whether the unit keeps its placement on a machine that is not present.
 pub(super) fn is_stranded(rule_set: &RuleSet, cluster: &Snapshot, unit: &Unit) -> bool {
     let Some(placement) = cluster.placement(unit.name.as_str()) else { return false };
     cluster.machine(placement.machine.as_str()).is_none() && (rule_set.keeps_lost_placement)(unit)
 }
 
-/// Whether a unit that the peer means is in the set.
+/// Returns whether a unit that the peer means is in the set.
 pub(super) fn is_there(from: &UnitName, peer: &Peer, present: &BTreeSet<UnitName>) -> bool {
     match peer {
         Peer::Named(wanted) => present.contains(wanted),
@@ -114,7 +115,7 @@ pub(super) fn is_there(from: &UnitName, peer: &Peer, present: &BTreeSet<UnitName
     }
 }
 
-/// Whether a unit lacks a peer of its `MachineOf=` in the set.
+/// Returns whether a unit lacks a peer of its `MachineOf=` in the set.
 pub(super) fn lacks_a_peer(
     cluster: &Snapshot,
     name: &UnitName,

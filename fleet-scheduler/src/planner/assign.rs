@@ -4,12 +4,12 @@ use super::queue::AttemptQueue;
 use crate::index::{Index, LogPosition, MachineNo, UnitKind, UnitNo, WaitState};
 use crate::rules::{Denial, PlacementQuery, machine_of};
 
-/// Number of machines to try one by one before all machines are ranked at once.
+/// Number of machines that are tried one by one before all machines are ranked at once.
 pub(super) const MAX_PROBES: usize = 32;
 
 impl Index {
-    /// Places every unit that fits, then separates replaced units from their replacers, until
-    /// neither changes anything.
+    /// Places every unit that fits, then separates replaced units from their replacers. Repeats
+    /// both until nothing changes.
     pub(super) fn place_and_separate(&mut self, queue: &mut AttemptQueue) {
         self.classes.round += 1; // No class has been woken in this round.
         self.wake_sensitive_groups();
@@ -94,8 +94,9 @@ impl Index {
         self.park_group(group, sensitive, any_change || displaced > 1 || !self.globals.is_empty());
     }
 
-    /// Places a group on the first machine that accepts it. Raises `displaced` to the highest
-    /// number of displaced groups that had to move on any tried machine.
+    /// Places a group on the first machine that accepts it. For each tried machine, the function
+    /// notes the number of displaced groups that had to move. It raises `displaced` to the highest
+    /// of these numbers.
     fn place_group(&mut self, group: &[UnitNo], displaced: &mut usize) -> bool {
         let Some(first) = group.first().copied() else { return false };
         match self.required_machine(group) {
@@ -122,7 +123,8 @@ impl Index {
             .is_some()
     }
 
-    /// Returns the only machine that can accept a group, if its units determine one.
+    /// Returns the only machine that can accept a group, if the units of the group require a
+    /// particular one.
     pub(super) fn required_machine(
         &self,
         group: &[UnitNo],
@@ -140,8 +142,8 @@ impl Index {
         Ok(found)
     }
 
-    /// Assigns a group to a machine. On refusal, changes nothing and returns the refused unit and
-    /// the denial.
+    /// Assigns a group to a machine. If the machine refuses a unit, the function changes nothing
+    /// and returns that unit and the denial.
     pub(crate) fn try_assign_all(
         &mut self,
         group: &[UnitNo],
@@ -167,7 +169,7 @@ impl Index {
         PlacementQuery::new(self, unit, machine).denial()
     }
 
-    /// Whether the unit is a single unit, which may be moved.
+    /// Returns whether the unit is a single unit, which may be moved.
     pub(super) fn is_single(&self, unit: UnitNo) -> bool {
         self.units.slots[unit].kind == UnitKind::Single
     }

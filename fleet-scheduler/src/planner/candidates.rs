@@ -1,5 +1,5 @@
-//! Units that only few machines can accept, because of `MachineID=` or the required metadata. Only
-//! these machines are checked; the refusals of the others are known without asking.
+//! Placement of units that only few machines can accept, because of `MachineID=` or the required
+//! metadata. Only these machines are checked, because it is already known why the others refuse.
 
 use std::cmp::Reverse;
 
@@ -23,9 +23,8 @@ struct RefusalGroup {
 }
 
 impl Index {
-    /// Searches the candidates of a unit that has no group, if its filter admits only few machines.
-    /// Returns the best machine that accepts the unit, if any. No machine order has to be
-    /// maintained for these units.
+    /// Searches the candidates of a unit without a group, if its filter admits only few machines.
+    /// Returns the best machine that accepts the unit, if any. These units need no machine order.
     pub(super) fn find_among_few(&mut self, unit: UnitNo) -> Option<Option<MachineNo>> {
         let number = self.units.slots[unit].class;
         let class = &self.classes.slots[number];
@@ -54,8 +53,8 @@ impl Index {
         Some(found)
     }
 
-    /// Summarizes the refusals for a unit that has no group and replaces no other unit, if only few
-    /// machines can accept it.
+    /// Summarizes the refusals of a unit that has no group and replaces no other unit, if only few
+    /// machines can accept this unit.
     pub(super) fn count_refusals_of_few(&mut self, unit: UnitNo) -> Option<RefusalSummary<Rank>> {
         let class = self.units.slots[unit].class;
         let few = self.few_candidates_of(class)?;
@@ -82,8 +81,9 @@ impl Index {
         }
     }
 
-    /// Returns a key for choosing the nearest of several refusing machines. It is lowest for the
-    /// least loaded machine and, among equally loaded ones, for the first by ID.
+    /// Returns a key for the choice of the nearest of several refusing machines. The key is lowest
+    /// for the least loaded machine and, among equally loaded machines, for the one with the lowest
+    /// ID.
     fn nearness(&self, machine: MachineNo) -> (u32, u32) {
         let slot = &self.machines.slots[machine];
         (slot.occupancy.load(), slot.label)

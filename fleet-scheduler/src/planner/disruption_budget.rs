@@ -32,8 +32,8 @@ impl<'a> DisruptionBudget<'a> {
 }
 
 impl Index {
-    /// Counts the running instances per template that these units disrupt by leaving the machines
-    /// where they are placed.
+    /// Counts, per template, the running instances among these units, which are about to leave the
+    /// machines where they are placed.
     pub(super) fn disrupted(
         &self,
         budget: &DisruptionBudget<'_>,
@@ -50,7 +50,7 @@ impl Index {
         lost
     }
 
-    /// Returns the units that have left the machines where they are placed since this log position.
+    /// Returns the units that have left the machine of their placement since this log position.
     pub(super) fn moved_since(&self, start: LogPosition) -> BTreeSet<UnitNo> {
         let entries = self.since(start).iter().filter(|entry| entry.left.is_some());
         let from_home =
@@ -58,8 +58,8 @@ impl Index {
         from_home.map(|entry| entry.unit).filter(|unit| self.is_single(*unit)).collect()
     }
 
-    /// Checks that enough instances stay up. The instances in `lost` have left their machines
-    /// already.
+    /// Checks that enough instances stay up. `lost` counts the instances that have already left
+    /// their machines.
     pub(super) fn check_min_available(
         &self,
         budget: &mut DisruptionBudget<'_>,
@@ -79,7 +79,7 @@ impl Index {
         })
     }
 
-    /// Counts the running instances that have not moved in an earlier part of the plan.
+    /// Counts the running instances that were not moved in an earlier part of the plan.
     fn count_up(&self, budget: &DisruptionBudget<'_>, template: &UnitName) -> u32 {
         let prefix = format!("{}@", template.prefix());
         let alike = self.units.with_prefix(&prefix);

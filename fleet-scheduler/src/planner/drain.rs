@@ -30,8 +30,8 @@ impl Index {
     /// The plan treats these machines as cordoned. Cordon them as well, or the next plan may bring
     /// units back. All other units are treated as by [`plan`](Self::plan), and moved units go to
     /// the machines that waiting units would get. `Reschedule=never` does not prevent a drain,
-    /// because a drain is deliberate. Repeat the call when the moved units are up, until no units
-    /// are left. The index keeps its state.
+    /// because a drain is deliberate. When the moved units are up, repeat the call, until no units
+    /// are left on the machines. The index keeps its state.
     ///
     /// ```
     /// use fleet_core::{Epoch, Machine};
@@ -82,7 +82,8 @@ impl Index {
         known.filter(|machine| self.machines.slots[*machine].is_present()).collect()
     }
 
-    /// Moves units away as far as possible. Returns the remaining units with the reasons.
+    /// Moves as many units away from the machines as possible. Returns the units that remain, each
+    /// with its reason.
     fn drain_machines(&mut self, drain: &Drain) -> BTreeMap<UnitName, HoldReason> {
         let mut left = Vec::new();
         for machine in self.drained(drain) {
@@ -144,8 +145,8 @@ impl Index {
         sent
     }
 
-    /// Finds a machine for a group that left its machine after this log position. On error, the
-    /// caller must roll back.
+    /// Finds a machine for a group that left its machine after this log position. If the function
+    /// fails, the caller must roll back.
     fn evict_group(
         &mut self,
         group: &[UnitNo],

@@ -30,9 +30,10 @@ impl Index {
         units
     }
 
-    /// Returns the units that leave a machine together with this one. These are the unit itself,
-    /// the units there that a member names, the units that would lack a member, and so on. Each
-    /// unit follows the units that it names; otherwise units are sorted by name.
+    /// Returns the units that leave a machine together with this unit. The group starts with this
+    /// unit. It is then extended by units there that a member names, and by units that would lack a
+    /// peer without the group. Each unit follows the units that it names; units are otherwise
+    /// sorted by name.
     pub(super) fn eviction_group(&self, head: UnitNo, machine: MachineNo) -> Vec<UnitNo> {
         self.closure(BTreeSet::from([head]), machine)
     }
@@ -75,8 +76,8 @@ impl Index {
         order
     }
 
-    /// Takes a group off its machine. Other global units may then fit there, which may leave
-    /// further units without a peer. Adds such units to the group, and returns all units that left.
+    /// Takes a group off its machine. Other global units may then fit there, so further units may
+    /// lack a peer. These units are added to the group. Returns all units that left.
     pub(super) fn detach_group(
         &mut self,
         mut group: Vec<UnitNo>,
@@ -99,8 +100,8 @@ impl Index {
         }
     }
 
-    /// Finds a machine for a group, other than the one that it left, in the order of its first
-    /// unit. `takes` assigns the group to a machine.
+    /// Finds a machine for a group, in the order of its first unit, other than the machine that it
+    /// left. `takes` assigns the group to a machine and returns whether that succeeded.
     pub(super) fn find_machine_for(
         &mut self,
         group: &[UnitNo],
@@ -122,7 +123,7 @@ impl Index {
     }
 
     /// Assigns the whole group to a machine, in any order that the machine accepts. On failure,
-    /// assigns none of it.
+    /// assigns no unit of the group.
     pub(super) fn assign_group(&mut self, group: &[UnitNo], machine: MachineNo) -> bool {
         let savepoint = self.savepoint();
         // An accepted unit may have displaced one that was in the way of another.
@@ -151,13 +152,13 @@ impl Index {
         true
     }
 
-    /// Whether a unit of the group would replace a unit on the machine.
+    /// Returns whether a unit of the group would replace a unit on the machine.
     pub(super) fn would_replace(&self, group: &[UnitNo], machine: MachineNo) -> bool {
         group.iter().any(|unit| !replaces::replaced(self, *unit, machine).is_empty())
     }
 
-    /// Returns the class of a group of one untied unit; every machine treats that unit like the
-    /// rest of its class. `None` for all other groups.
+    /// Returns the class of a group that is a single untied unit. Every machine treats that unit
+    /// like all others of its class. Returns `None` for all other groups.
     pub(super) fn group_class(&self, group: &[UnitNo]) -> Option<ClassNo> {
         let [unit] = group else { return None };
         (!self.is_tied(*unit)).then(|| self.units.slots[*unit].class)

@@ -1,6 +1,6 @@
-//! Global units: determines the ones that fit on a machine. They are added by name. Each needs
-//! matching metadata and must not conflict with a unit already there. Placed units always come
-//! first.
+//! Global units: determines which global units fit on a machine. They are added in the order of
+//! their names. Each needs matching metadata and must not conflict with a unit that is already on
+//! the machine. Placed units always come before global units.
 
 use crate::index::{Index, LeaveReason, MachineNo, Occupancy, UnitNo};
 use crate::rules::PlacementQuery;
@@ -20,8 +20,9 @@ impl Index {
 
     /// Recomputes the global units of a machine.
     ///
-    /// It is required after a departure. It is not required after an arrival: the unit was accepted
-    /// because it conflicts with no global unit there, and refused global units stay refused.
+    /// The call is required after a unit has left the machine. It is not required after a unit has
+    /// come, for two reasons. The new unit was accepted only because it conflicts with no global
+    /// unit there. Global units that were refused before stay refused.
     pub(super) fn refit_globals(&mut self, machine: MachineNo) {
         if self.globals.is_empty() {
             return;
@@ -47,9 +48,9 @@ impl Index {
         }
     }
 
-    /// Wakes units with a pattern that matches this global unit, if it is the first or was the last
-    /// matching unit on any machine. A pattern can mean another waiting unit only while no matching
-    /// unit is on a machine.
+    /// Wakes the units with a pattern that matches this global unit. It does so only if this is the
+    /// first matching unit on any machine, or was the last one. A pattern can mean a waiting unit
+    /// only while no matching unit is on a machine.
     fn wake_followers(&mut self, unit: UnitNo) {
         let mut matched = self.class(unit).matched.iter().map(|it| &self.patterns.slots[*it]);
         if matched.any(|pattern| !pattern.followers.is_empty() && pattern.assigned <= 1) {

@@ -48,7 +48,7 @@ impl Index {
         self.set_globals(machine, &outcome.globals);
     }
 
-    /// Whether a cheap check shows that every unit on the machine may stay.
+    /// Returns whether a cheap check shows that every unit on the machine may stay.
     fn all_pass(&self, machine: MachineNo) -> bool {
         let slot = &self.machines.slots[machine];
         let occupancy = &slot.occupancy;
@@ -98,8 +98,8 @@ impl Index {
         units
     }
 
-    /// Adds each candidate that is compatible with the earlier ones to an empty occupancy. Returns
-    /// the others.
+    /// Adds candidates to an empty occupancy, each only if it is compatible with the candidates
+    /// added before it. Returns the candidates that were not added.
     fn keep_each(
         &self,
         occupancy: &mut Occupancy,

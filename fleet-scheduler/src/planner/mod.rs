@@ -1,8 +1,8 @@
-//! The planner: finds the changes that bring an index in line with the wanted units.
+//! The planner: finds the changes after which every wanted unit is where it should be.
 //!
-//! It follows `docs/explain/placement.md` section by section: [`keep`] finds the units that stay,
-//! [`assign`] the machines for the others, and [`replace`] the moves that replacements need.
-//! [`steps`] and [`reasons`] produce the plan.
+//! The planner follows `docs/explain/placement.md` section by section. [`keep`] finds the units
+//! that stay, [`assign`] finds the machines for the others, and [`replace`] finds the moves that
+//! replacements need. [`steps`] and [`reasons`] produce the plan.
 
 mod assign;
 mod candidates;
@@ -46,9 +46,10 @@ impl Index {
     /// Decides which placements have to change.
     ///
     /// The plan equals the one that [`plan`](crate::plan()) makes from a snapshot of the same
-    /// state, with one exception. [`Plan::unplaced`] lists only the units that this plan had to
-    /// try. After a load these are all units without a machine; later, only those affected by a
-    /// change. [`reasons`](Self::reasons) returns the reasons of all waiting units.
+    /// state, with one exception. [`Plan::unplaced`] lists only the units that this call had to
+    /// try. The first plan after a load tries all units without a machine; later plans try only
+    /// those affected by a change. [`reasons`](Self::reasons) returns the reasons of all waiting
+    /// units.
     ///
     /// The index keeps its state. Carry the plan out with [`apply`](Self::apply), or record the
     /// observed placements.
@@ -74,8 +75,8 @@ impl Index {
         Decision { tried, changed_machines, unplaced }
     }
 
-    /// Makes a plan of the changes needed anyway, followed by the moves of `more`. Rolls everything
-    /// back.
+    /// Makes a plan of the changes that are needed anyway, followed by the moves that `more` makes.
+    /// Rolls everything back.
     fn plan_then<T>(&mut self, more: impl FnOnce(&mut Self) -> T) -> (Plan, T) {
         let quiet = !self.touched && self.unwanted.is_empty();
         let decided = if quiet { Decision::default() } else { self.decide() };
@@ -87,8 +88,8 @@ impl Index {
         (Plan { based_on: self.revision(), steps, unplaced }, result)
     }
 
-    /// Keeps a plan until it is applied or rolled back. A plan without steps or moves needs no
-    /// rollback.
+    /// Stores a plan until it is applied or rolled back. A plan without steps or moves needs no
+    /// rollback, so it is not stored.
     fn keep_pending(&mut self, pending: PendingPlan) {
         let is_global = |unit: UnitNo| self.units.slots[unit].kind == UnitKind::Global;
         if pending.units.is_empty() && self.log.iter().all(|entry| is_global(entry.unit)) {

@@ -1,4 +1,5 @@
-//! The order of attempts: always the first unit by name that may get a machine.
+//! The order of attempts. The next attempt is always for the first unit by name that may get a
+//! machine.
 
 use std::collections::BTreeMap;
 
@@ -15,7 +16,8 @@ pub(super) struct AttemptQueue {
     at: usize,
     /// The units added later.
     later: BTreeMap<UnitName, UnitNo>,
-    /// The units that were tried without success. Some may occur twice or be placed since.
+    /// The units that were tried without success. Some units may occur twice, or may have been
+    /// placed since.
     pub(super) tried: Vec<UnitNo>,
 }
 
@@ -73,7 +75,8 @@ impl Index {
         false
     }
 
-    /// Handles all units that are tied to this one. The first unit by name represents each group.
+    /// Adds all units that are tied to this one to the queue. The first unit by name represents
+    /// each group.
     fn enqueue_tied(&mut self, unit: UnitNo, queue: &mut AttemptQueue) {
         let component = self.component(unit);
         for unit in component.unsatisfiable {
@@ -159,7 +162,7 @@ impl Index {
         woken.into_iter().for_each(|first| self.wake(first));
     }
 
-    /// Wakes the units that may benefit from the arrival of this unit on a machine.
+    /// Wakes the units that may find a machine because this unit has come to one.
     pub(super) fn wake_after_coming(&mut self, unit: UnitNo) {
         let tied = self.is_tied(unit);
         if tied {

@@ -1,4 +1,5 @@
-//! Reasons for which units have no machine, valid after every unit that fits has been placed.
+//! Reasons for which units have no machine. The reasons are valid only after every unit that fits
+//! has been placed.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -12,8 +13,8 @@ use crate::index::{
 };
 use crate::rules::{Denial, PlacementQuery, Rank, replaces};
 
-/// Maximum number of units that a reason lists. For a longer cycle only the next unit is reported,
-/// and a larger group is not listed.
+/// Maximum number of units that a reason lists. If a cycle is longer, the reason names only the
+/// next unit. If a group is larger, the reason does not list it.
 pub(crate) const MAX_LISTED: usize = 64;
 
 /// Reasons shared by several units.
@@ -73,8 +74,9 @@ impl Index {
             .map(|affinity| affinity.group)
     }
 
-    /// Returns the reason of a unit that no machine accepts. Problems with its peers come first,
-    /// because they apply to every machine. A known summary of refusals is reused.
+    /// Returns the reason of a unit that no machine accepts. A problem with its peers comes before
+    /// any refusal, because it applies to every machine. If `known` contains a summary of the
+    /// refusals, that summary is used.
     pub(crate) fn reason(&mut self, unit: UnitNo, known: Option<&RefusalSummary<Rank>>) -> Reason {
         if let Some(reason) = self.reason_without_machines(unit) {
             return reason;
@@ -86,7 +88,7 @@ impl Index {
         }
     }
 
-    /// Returns the waiting units that must be placed together with a waiting unit, itself included.
+    /// Returns a waiting unit together with the waiting units that must be placed with it.
     pub(crate) fn group_of(&self, unit: UnitNo) -> Vec<UnitNo> {
         let component = self.component(unit);
         let group = component.groups.into_iter().find(|group| group.contains(&unit));
@@ -103,7 +105,8 @@ impl Index {
             .or_else(|| self.peers_apart(unit))
     }
 
-    /// Returns the problem of the first peer, in the order written, that is unknown or inactive.
+    /// Returns the problem with the first peer that is unknown or inactive. Peers are checked in
+    /// the order written.
     fn missing_peer(&self, unit: UnitNo) -> Option<Reason> {
         let slot = &self.units.slots[unit];
         let unsatisfiable =
@@ -125,7 +128,8 @@ impl Index {
         Some(Reason::Cycle { units: self.names_of(&cycle) })
     }
 
-    /// Returns the first two peers, in the order written, that are on different machines.
+    /// Returns the reason that two named peers are on different machines, if so. It reports the
+    /// first placed peer, in the order written, and the next one that is on another machine.
     fn peers_apart(&self, unit: UnitNo) -> Option<Reason> {
         let mut assigned = self.units.slots[unit].peers().iter().filter_map(|peer| match peer {
             PeerRef::Named(other) => Some((*other, self.units.slots[*other].machine.some()?)),
@@ -194,8 +198,8 @@ impl Index {
         summary
     }
 
-    /// Returns the refusal of a group by a machine, with names. The unit is included if the group
-    /// has several.
+    /// Returns the refusal of a group by a machine, with names. If the group has several units, the
+    /// result includes the refused unit.
     fn named_refusal(
         &mut self,
         group: &[UnitNo],
@@ -206,8 +210,8 @@ impl Index {
         Some((refused_unit, refusal))
     }
 
-    /// Returns the first unit of a group that a machine refuses, the rule, and the refusal with
-    /// names.
+    /// Returns the first unit of a group that a machine refuses, with the rule, and with the
+    /// refusal that contains names.
     pub(crate) fn refused(
         &mut self,
         group: &[UnitNo],
@@ -233,15 +237,15 @@ impl Index {
         }
     }
 
-    /// Returns the unit of a group that has one member and replaces no other unit. Its acceptance
-    /// can be checked without a tentative assignment.
+    /// Returns the only unit of a group, if that unit replaces no other unit. Whether a machine
+    /// accepts such a unit can be checked without a tentative assignment.
     pub(crate) fn plain_unit(&self, group: &[UnitNo]) -> Option<UnitNo> {
         let [unit] = group else { return None };
         self.class(*unit).replaces.is_empty().then_some(*unit)
     }
 
-    /// Assigns a group to a machine tentatively and rolls back. On refusal, returns the result of
-    /// `made`, which is called before the rollback.
+    /// Assigns a group to a machine tentatively and rolls back. If the machine refuses the group,
+    /// the function calls `made` before the rollback and returns its result.
     fn try_group<T>(
         &mut self,
         group: &[UnitNo],

@@ -1,5 +1,5 @@
-//! Rebalancing: moves units from machines with many units to machines with few, if a move is worth
-//! it.
+//! Rebalancing: moves units from machines with many units to machines with few, if a move brings
+//! the requested gain.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
@@ -41,9 +41,10 @@ impl Index {
     /// Plans the next moves that spread units more evenly.
     ///
     /// The plan begins with the changes that are needed anyway. The moves for balance have a cause
-    /// of their own. Each follows the placement rules, lowers no score, replaces no unit, and is
-    /// worth the requested gain. Repeated application ends. The ranking
-    /// [`BinPacking`](Ranking::BinPacking) allows no such moves. The index keeps its state.
+    /// of their own. Each of these moves follows the placement rules, lowers no score, replaces no
+    /// unit, and brings the requested gain. If the plans are applied one after the other, the moves
+    /// come to an end. The ranking [`BinPacking`](Ranking::BinPacking) allows no moves for balance.
+    /// The index keeps its state.
     ///
     /// ```
     /// use fleet_core::{Epoch, Machine};
@@ -110,7 +111,7 @@ impl Index {
     }
 
     /// Moves the first unit by name that can leave a machine, with its eviction group. Returns the
-    /// target and its previous load.
+    /// target machine and its load before the move.
     fn move_one_from(
         &mut self,
         source: MachineNo,
@@ -133,8 +134,9 @@ impl Index {
         None
     }
 
-    /// Finds a worthwhile machine for a group that has left the source with the load `before`. On
-    /// failure, the caller must roll back.
+    /// Finds a machine for a group that has left its source machine, such that the move brings the
+    /// requested gain. `before` is the load of the source before the move. On failure, the caller
+    /// must roll back.
     fn move_for_balance(
         &mut self,
         group: &[UnitNo],
@@ -188,7 +190,7 @@ impl Index {
         found
     }
 
-    /// Whether a unit that has just left its machine may move for balance alone.
+    /// Returns whether a unit that has just left its machine may move only for balance.
     fn may_be_moved(&self, unit: UnitNo, source: MachineNo) -> bool {
         let slot = &self.units.slots[unit];
         let wants = slot.requirements.as_ref();
@@ -197,8 +199,8 @@ impl Index {
             && wants.is_some_and(|wants| wants.reschedule != Reschedule::Never)
     }
 
-    /// Returns the class of a group of one untied unit, if only load decides which machine its
-    /// units prefer. `None` for all other groups.
+    /// Returns the class of a group that is a single untied unit, if the units of the class prefer
+    /// machines by load alone. Returns `None` for all other groups.
     fn plain_class(&self, group: &[UnitNo]) -> Option<ClassNo> {
         let class = self.group_class(group)?;
         let wants = &self.classes.slots[class].requirements;
@@ -217,14 +219,14 @@ impl Index {
         Baseline { score, instances, ..baseline }
     }
 
-    /// Whether another machine scores no worse for a unit.
+    /// Returns whether another machine scores no worse for a unit.
     fn is_no_worse(&self, baseline: &Baseline, machine: MachineNo) -> bool {
         let (score, instances) = self.evaluate(baseline, machine);
         score >= baseline.score && instances <= baseline.instances
     }
 
-    /// Returns the score of a machine, and its number of instances of the template if the ranking
-    /// uses it.
+    /// Returns the score of a machine. Returns also its number of instances of the template, or 0
+    /// if the ranking does not use that number.
     fn evaluate(&self, baseline: &Baseline, machine: MachineNo) -> (i64, u32) {
         let order = &self.orders.slots[baseline.order];
         let (against, _) = order.sort_key(machine, baseline.template, self.rank_context());

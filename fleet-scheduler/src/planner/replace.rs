@@ -1,5 +1,5 @@
-//! Replacement: a unit that comes to a machine displaces the units that it replaces, if another
-//! machine accepts them.
+//! Replacement: a unit that comes to a machine displaces the units that it replaces there, if other
+//! machines accept these units.
 
 use std::collections::BTreeSet;
 
@@ -42,7 +42,8 @@ impl Index {
         result
     }
 
-    /// Returns the units that leave a machine together with the replaced units, without duplicates.
+    /// Returns the units that must leave a machine: the replaced units and those that have to leave
+    /// with them, without duplicates.
     pub(super) fn leaving(&self, replaced: &[UnitNo], machine: MachineNo) -> Vec<UnitNo> {
         let displaced = replaced.iter().flat_map(|head| self.displaced_group(*head, machine));
         let mut leaving: Vec<UnitNo> = displaced.collect();
@@ -71,8 +72,8 @@ impl Index {
         Ok(())
     }
 
-    /// Moves a unit with its displaced group to another machine. All of them must pass every rule
-    /// there, and none of them may replace another unit there. On failure, changes nothing.
+    /// Moves a unit with its displaced group to another machine. All units of the group must pass
+    /// every rule there, and must not replace another unit there. On failure, changes nothing.
     fn move_away(&mut self, head: UnitNo, from: MachineNo, by: UnitNo, beside: &[UnitNo]) -> bool {
         let group = self.displaced_group(head, from);
         if group.iter().any(|unit| !self.is_single(*unit) || beside.contains(unit)) {
@@ -110,8 +111,8 @@ impl Index {
         found
     }
 
-    /// Assigns a whole displaced group to a machine that accepts it and where it replaces no unit,
-    /// in any order that the machine accepts. On failure, assigns none of it.
+    /// Assigns a whole displaced group to a machine where it replaces no unit. The units are
+    /// assigned in any order that the machine accepts. On failure, assigns no unit of the group.
     fn assign_displaced(&mut self, group: &[UnitNo], machine: MachineNo) -> bool {
         let savepoint = self.savepoint();
         let mut left = group.to_vec();
@@ -139,8 +140,9 @@ impl Index {
     }
 
     /// Returns a unit together with the units on its machine that would lack a peer without it,
-    /// directly or through others. The unit comes first. Then come the units that lack it, then
-    /// those that lack one of these, and so on. Each of these rounds is sorted by name.
+    /// directly or through other units. The unit comes first. It is followed by the units that lack
+    /// it, then by those that lack one of these units, and so on. Each of these rounds is sorted by
+    /// name.
     fn displaced_group(&self, head: UnitNo, machine: MachineNo) -> Vec<UnitNo> {
         let occupancy = &self.machines.slots[machine].occupancy;
         let mut group = vec![head];
@@ -161,8 +163,8 @@ impl Index {
         }
     }
 
-    /// Whether a unit on a machine would lack a peer of its `MachineOf=` if the units in `gone`
-    /// were gone.
+    /// Returns whether a unit on a machine would lack a peer of its `MachineOf=` if the units in
+    /// `gone` left the machine.
     pub(super) fn lacks(&self, unit: UnitNo, machine: MachineNo, gone: &BTreeSet<UnitNo>) -> bool {
         let occupancy = &self.machines.slots[machine].occupancy;
         let is_there = |peer: PeerRef| match peer {
@@ -179,11 +181,11 @@ impl Index {
     }
 
     /// Moves away placed units that share a machine with a unit that replaces them, if another
-    /// machine accepts them. Returns whether any moved.
+    /// machine accepts them. Returns whether any unit moved.
     ///
-    /// A replacer that is itself to be replaced comes last, because it may be gone by then. A moved
-    /// unit never joins one that replaces it, so no other machine needs separation because of a
-    /// move.
+    /// A replacer that is itself replaced by another unit comes last, because it may have left by
+    /// then. A moved unit never joins a unit that replaces it, so a move never makes a separation
+    /// on another machine necessary.
     pub(super) fn separate_replaced(&mut self) -> bool {
         let replacers = self.side_by_side_replacers();
         let mut moved = false;
@@ -214,8 +216,8 @@ impl Index {
         replacers
     }
 
-    /// Moves a unit away from its replacer, if another machine accepts it and no unit then lacks a
-    /// peer.
+    /// Moves a unit away from its replacer, if another machine accepts the unit and no other unit
+    /// then lacks a peer.
     fn separate(&mut self, other: UnitNo, machine: MachineNo, by: UnitNo) -> bool {
         if self.units.slots[other].machine != machine || self.is_still_stuck(other, machine) {
             return false;
@@ -235,8 +237,9 @@ impl Index {
         false
     }
 
-    /// Whether no other machine is known to accept a unit that should leave this one. For an untied
-    /// unit, only machines with a refusal lifted since the last attempt are checked.
+    /// Returns whether it is known that no other machine accepts a unit that should leave its
+    /// machine. The result is always false for a tied unit. For an untied unit, only the machines
+    /// that may accept more since the last attempt are checked.
     fn is_still_stuck(&mut self, unit: UnitNo, from: MachineNo) -> bool {
         let Some(position) = self.stuck.get(&unit).filter(|_| !self.is_tied(unit)) else {
             return false;

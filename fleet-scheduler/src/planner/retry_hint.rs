@@ -1,15 +1,16 @@
-//! Retry hints for units that replace others and that no machine accepts. Trying all machines in
-//! every plan would be too slow.
+//! Retry hints for units that replace others and that no machine accepts. Trying all machines for
+//! these units in every plan would be too slow.
 //!
-//! An arriving unit can only be in the way of such a unit. A retry can therefore succeed only if
-//! some machine accepts more than before: it accepts the unit itself, or a unit that has to leave
-//! for it. The group is always retried if several units have to leave or arrive together, or if any
-//! is tied to others.
+//! An arriving unit can only be in the way of a waiting replacer. A retry can therefore succeed
+//! only if some machine accepts more than before. It must accept the replacer itself, or a unit
+//! that has to leave for it. A group is always retried in two cases: several units have to leave or
+//! arrive together, or a unit is tied to others.
 
 use crate::index::{Index, MachineNo, UnitNo, WaitingGroup};
 use crate::rules::{PlacementQuery, replaces};
 
-/// Maximum number of replaced units to check; with more, a full attempt is cheaper.
+/// Maximum number of replaced units to check. If there are more, a full attempt is cheaper than the
+/// check.
 const MAX_REPLACED: usize = 256;
 
 impl Index {
@@ -21,7 +22,7 @@ impl Index {
         woken.into_iter().for_each(|first| self.wake(first));
     }
 
-    /// Whether machines with lifted refusals may help a group that contains a replacer.
+    /// Returns whether machines with lifted refusals may help a group that contains a replacer.
     pub(super) fn may_help(&self, group: &WaitingGroup, lifted: &[MachineNo]) -> bool {
         let [unit] = group.members[..] else { return true };
         !only_lifts_help(group)
@@ -30,7 +31,8 @@ impl Index {
             || self.may_go_to_any(unit, lifted)
     }
 
-    /// Whether a machine may accept a unit once the units that it replaces there have left.
+    /// Returns whether a machine may accept a unit after the units that it replaces there have
+    /// left.
     fn may_replace(&self, unit: UnitNo, machine: MachineNo) -> bool {
         let leaving = self.leaving(&replaces::replaced(self, unit, machine), machine);
         let query =
@@ -38,8 +40,8 @@ impl Index {
         query.denial_within_group().is_none()
     }
 
-    /// Whether one of these machines may accept a unit that this one replaces, so that this one can
-    /// take its place.
+    /// Returns whether a machine in `lifted` may accept a unit that this one replaces, so that this
+    /// unit can take the place of the replaced one.
     fn may_go_to_any(&self, unit: UnitNo, lifted: &[MachineNo]) -> bool {
         let patterns = self.class(unit).replaces.iter();
         let others = patterns.flat_map(|pattern| self.matching(*pattern));
@@ -58,7 +60,7 @@ impl Index {
     }
 }
 
-/// Whether no arriving unit can help a group that replaces others, ties aside.
+/// Returns whether no arriving unit can help a group that replaces others, ties aside.
 fn only_lifts_help(group: &WaitingGroup) -> bool {
     !group.helped_by_any_arrival && group.members.len() == 1
 }

@@ -1,4 +1,4 @@
-//! The search for the first machine, in the order of a unit, that accepts it.
+//! The search for the first machine that accepts a unit, in the unit's order of machines.
 
 use std::cmp::Reverse;
 
@@ -30,8 +30,9 @@ impl Index {
         self.search_for_class(unit)
     }
 
-    /// Searches only the machines for which the refusal of a unit's class is not known, if there
-    /// are few. Returns the best one that accepts the unit, if any.
+    /// Searches only the machines that may have begun to accept a unit's class since all machines
+    /// refused it, if there are few. Returns the best of these machines that accepts the unit, if
+    /// any.
     fn find_among_lifted(&mut self, unit: UnitNo) -> Option<Option<MachineNo>> {
         let number = self.units.slots[unit].class;
         let lifted = self.orders.lifts.since(self.classes.slots[number].refused?)?;
@@ -85,7 +86,7 @@ impl Index {
         found
     }
 
-    /// Returns the first machine, in the shared order of a unit, that `takes` accepts.
+    /// Returns the first machine for which `takes` returns true, in the shared order of a unit.
     pub(super) fn search(
         &mut self,
         unit: UnitNo,
@@ -99,8 +100,8 @@ impl Index {
         found
     }
 
-    /// Returns the first machine of an order, for the instances of a template, that `takes`
-    /// accepts. Removes the machines before it from the order.
+    /// Returns the first machine of an order for which `takes` returns true, for instances of a
+    /// template. Removes the machines before it from the order.
     fn first_accepting(
         &mut self,
         (order, template): (OrderNo, PatternNo),
@@ -186,7 +187,7 @@ impl Index {
         order
     }
 
-    /// Brings the shared order of a unit up to date. Returns it with the unit's template.
+    /// Brings the shared order of a unit up to date. Returns the order and the unit's template.
     pub(super) fn refreshed_order(&mut self, unit: UnitNo) -> (OrderNo, PatternNo) {
         let (order, template) = (self.order(unit), self.class(unit).template);
         self.refresh(order, template);

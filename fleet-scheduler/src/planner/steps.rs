@@ -8,17 +8,17 @@ use fleet_unitfile::UnitName;
 use crate::index::{Index, LeaveReason, Lookup, MachineNo, PeerRef, UndoEntry, UnitKind, UnitNo};
 use crate::step::{RemovalReason, Step, StepAction, StepCause};
 
-/// The log entry with which each unit left a machine for the first time.
+/// For each unit, the log entry that records its first departure from a machine.
 type FirstLeft = Lookup<UnitNo, usize>;
 
 type Removals<'a> = BTreeMap<&'a UnitName, (UnitNo, &'a MachineId, StepCause)>;
 
 impl Index {
-    /// Returns the steps from the recorded placements to the current assignments, with their units.
-    /// `tried` lists the units that were tried and have no machine.
+    /// Returns the steps that lead from the recorded placements to the current assignments, and the
+    /// units of these steps. `tried` lists the units that were tried and have no machine.
     ///
-    /// All removals come first, by name, then the moves, then the placements. Moves and placements
-    /// keep the order of the decisions, but no unit comes before a peer of its `MachineOf=`.
+    /// Removals come first, by name, then moves, then placements. Moves and placements keep the
+    /// order of the decisions, except that no unit comes before a peer of its `MachineOf=`.
     pub(super) fn steps(&self, tried: &[UnitNo]) -> (Vec<UnitNo>, Vec<Step>) {
         let left = self.first_left();
         let removals = self.removals(tried, &left);
@@ -51,7 +51,8 @@ impl Index {
         self.units.slots[unit].kind == UnitKind::Single
     }
 
-    /// Returns the single units that came to their machines, in the order of their last arrivals.
+    /// Returns the single units that came to their machines. They are ordered by their last
+    /// arrivals.
     fn arrivals(&self, some_left: bool) -> Vec<UnitNo> {
         let came = |entry: &&UndoEntry| entry.left.is_none() && self.is_placeable(entry.unit);
         let came = self.log.iter().filter(came).map(|entry| entry.unit);
@@ -91,8 +92,9 @@ impl Index {
         removals
     }
 
-    /// Splits arrivals into moves and placements. A move that has to wait for a placement counts as
-    /// a placement. Units that are back on their machine are left out.
+    /// Splits arrivals into moves and placements. A move that has to wait for a placement is listed
+    /// among the placements. Units that have returned to the machine of their placement are left
+    /// out.
     fn sort_arrivals(&self, came: &[UnitNo]) -> (Vec<UnitNo>, Vec<UnitNo>) {
         let (mut moves, mut placements) = (Vec::new(), Vec::with_capacity(came.len()));
         let mut late: Lookup<UnitNo, ()> = Lookup::default();
@@ -113,7 +115,8 @@ impl Index {
         (moves, placements)
     }
 
-    /// Whether a peer of a moved unit comes only with the placements, or may do so.
+    /// Returns whether a peer of a moved unit arrives only with the placements. For a pattern, it
+    /// is enough that one matching unit does.
     fn is_late(&self, unit: UnitNo, peer: PeerRef, late: &Lookup<UnitNo, ()>) -> bool {
         let comes_late = |other: UnitNo| {
             let slot = &self.units.slots[other];

@@ -1,8 +1,8 @@
 //! Finds the units that keep another unit away from machines, for many machines at once.
 //!
 //! A check per machine would look at every unit on it. This search visits the possible blockers by
-//! name instead. The first blocker by name is the one to report on its machine, so a few of them
-//! usually answer for all machines.
+//! name instead. On each machine, the first blocker by name is reported. A few blockers are
+//! therefore usually enough for all machines.
 
 use std::sync::Arc;
 
@@ -19,8 +19,8 @@ struct BlockerSearch<'a> {
     refusals: Vec<Option<Arc<Refusal>>>,
 }
 
-/// Returns refusals by machine number, for machines with a denial of this kind. Machines without a
-/// quickly found blocker are left out.
+/// Returns refusals, indexed by machine number, for the machines that refuse the unit because of
+/// another unit there. Machines without a quickly found blocker have no refusal.
 pub(super) fn refusals(
     index: &Index,
     unit: UnitNo,
@@ -65,8 +65,9 @@ impl BlockerSearch<'_> {
         });
     }
 
-    /// Visits units in the order of their names, and records the first blocker of each machine.
-    /// Ends once every machine has one, or after as many units as there are on these machines.
+    /// Visits units in the order of their names, and records the first blocker of each machine. The
+    /// search ends once every machine has a blocker, or after as many units as there are on these
+    /// machines.
     fn among(
         &mut self,
         units: impl Iterator<Item = UnitNo>,

@@ -1,5 +1,5 @@
-//! `Conflicts=`: no unit shares a machine with another unit that matches its pattern, in either
-//! direction. A unit never conflicts with itself.
+//! `Conflicts=`: no unit shares a machine with another unit that matches its pattern, whichever of
+//! the two has the pattern. A unit never conflicts with itself.
 
 use fleet_core::{Pattern, Refusal};
 
@@ -18,8 +18,8 @@ pub(super) fn denial(query: &PlacementQuery<'_>) -> Option<Denial> {
     (ours || theirs()).then_some(Denial::Conflicts)
 }
 
-/// Returns the refusal by the first pattern of the unit, in the order written, or else by the first
-/// unit that keeps it away.
+/// Returns the refusal by the first pattern of the unit, in the order written. If no pattern of the
+/// unit matches, returns the refusal by the first unit that keeps the unit away.
 pub(super) fn refusal_for(query: &PlacementQuery<'_>) -> Refusal {
     let (index, occupancy, unit) = (query.index, query.occupancy, query.unit);
     let mut ours = query.class.conflicts.iter().filter(|p| occupancy.counts_of(**p).matching > 0);

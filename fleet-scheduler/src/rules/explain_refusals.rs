@@ -30,7 +30,8 @@ pub(crate) struct RefusalExplainer<'a> {
 }
 
 impl<'a> RefusalExplainer<'a> {
-    /// Creates an explainer for a unit that is on no machine, with the denials of the machines.
+    /// Creates an explainer for a unit that is on no machine. `denials` contains the denials of the
+    /// machines.
     pub(crate) fn new(
         index: &'a Index,
         unit: UnitNo,
@@ -58,7 +59,8 @@ impl<'a> RefusalExplainer<'a> {
     }
 }
 
-/// Returns the key by which refusals can be shared, or `None` if each differs.
+/// Returns the key under which equal refusals of several machines are shared. Returns `None` if the
+/// refusals differ from machine to machine.
 fn refusal_key<'a>(query: &PlacementQuery<'a>, denial: Denial) -> Option<RefusalKey<'a>> {
     match denial {
         Denial::Cordon => Some(RefusalKey::Cordon),

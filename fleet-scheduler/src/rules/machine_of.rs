@@ -1,4 +1,4 @@
-//! `MachineOf=`: every named unit is on the same machine, and for each pattern a matching one.
+//! `MachineOf=`: every named unit, and a matching unit for each pattern, is on the same machine.
 
 use fleet_core::{Peer, Refusal};
 
@@ -18,7 +18,7 @@ pub(super) fn refusal_for(query: &PlacementQuery<'_>, at: usize) -> Refusal {
     Refusal::MachineOf { peer: peer.unwrap_or_else(|| Peer::Named(slot.name().clone())) }
 }
 
-/// Returns the index of a unit's first peer that does not satisfy the predicate.
+/// Returns the index of a unit's first peer for which `is_there` returns false.
 pub(crate) fn missing(
     index: &Index,
     unit: UnitNo,
@@ -33,8 +33,8 @@ fn is_there(query: &PlacementQuery<'_>, peer: PeerRef) -> bool {
     })
 }
 
-/// Whether a peer of a unit is on the machine with this occupancy. `is_on` tells whether a given
-/// unit is on that machine.
+/// Returns whether a peer of a unit is on the machine with this occupancy. `is_on` returns whether
+/// a given unit is on that machine.
 pub(crate) fn is_at(
     index: &Index,
     unit: UnitNo,
@@ -53,7 +53,8 @@ pub(crate) fn is_at(
     }
 }
 
-/// Returns the units on a machine that lack a peer there, with the index of the first missing peer.
+/// Returns the units on a machine that lack a peer there, each with the index of its first missing
+/// peer.
 pub(crate) fn left_behind(index: &Index, machine: MachineNo) -> Vec<(UnitNo, usize)> {
     let occupancy = &index.machines.slots[machine].occupancy;
     if occupancy.tied == 0 {

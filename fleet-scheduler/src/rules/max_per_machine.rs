@@ -1,4 +1,4 @@
-//! `MaxPerMachine=`: a machine has no more instances of a template than any of them allows.
+//! `MaxPerMachine=`: a machine has no more instances of a template than any instance on it allows.
 
 use fleet_core::Refusal;
 
@@ -17,8 +17,8 @@ pub(super) fn refusal_for(query: &PlacementQuery<'_>) -> Refusal {
     Refusal::MaxPerMachine { template, limit, count: there }
 }
 
-/// Returns the number of staying instances and the smallest limit among them and the unit. Returns
-/// `None` if the instances are not counted.
+/// Returns the number of instances that stay on the machine, and the smallest limit among these
+/// instances and the unit. Returns `None` if the instances are not counted.
 pub(super) fn count(query: &PlacementQuery<'_>) -> Option<(u32, u32)> {
     let template = query.class.template.some()?;
     let own = limit(&query.class.requirements);

@@ -19,7 +19,7 @@ pub(super) fn denial(query: &PlacementQuery<'_>) -> Option<Denial> {
     }
 }
 
-/// Whether the metadata fails the requirements.
+/// Returns whether the metadata fails the requirements.
 pub(crate) fn lacks(wanted: &RequiredMetadata, metadata: &Metadata) -> bool {
     first_missing(wanted, metadata).is_some()
 }
@@ -29,7 +29,7 @@ pub(super) fn refusal_for(query: &PlacementQuery<'_>) -> Refusal {
     refusal.unwrap_or(Refusal::Cordon {})
 }
 
-/// Returns the first key that does not match, and its value on the machine.
+/// Returns the first metadata key that does not match, and its value on the machine.
 pub(super) fn missing<'a>(query: &PlacementQuery<'a>) -> Option<(&'a str, Option<&'a str>)> {
     let metadata = &query.facts().metadata;
     let (key, _) = first_missing(&query.class.requirements.metadata, metadata)?;

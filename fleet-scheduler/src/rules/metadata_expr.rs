@@ -10,7 +10,7 @@ pub(super) fn refusal_for(query: &PlacementQuery<'_>) -> Refusal {
     refusal.unwrap_or(Refusal::Cordon {})
 }
 
-/// Returns the refusal with the part of the expression that does not hold, if any.
+/// Returns the refusal with the part of the expression that is not true for the machine, if any.
 pub(crate) fn refusal(requirements: &Requirements, machine: &Machine) -> Option<Refusal> {
     let expression = requirements.metadata_expr.as_ref()?;
     let part = expression.first_false(&machine.metadata)?;

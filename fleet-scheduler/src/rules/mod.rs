@@ -1,6 +1,6 @@
 //! The hard rules that a machine must pass to accept a unit, one file each, in a fixed order.
 //!
-//! Each file answers two questions. `denial` returns a compact result, because it is called for
+//! Each file provides two functions. `denial` returns a compact result, because it is called for
 //! every machine that is tried. `refusal` adds names and texts, and is called only for results that
 //! are reported.
 
@@ -67,7 +67,7 @@ pub(crate) enum Denial {
     Custom(usize),
 }
 
-/// The rank of a rule in the order of the checks. Custom rules are distinguished by their index.
+/// The rank of a rule in the order of the checks. The index distinguishes custom rules.
 pub(crate) type Rank = (Rule, usize);
 
 impl Denial {
@@ -111,8 +111,8 @@ impl<'a> PlacementQuery<'a> {
         self.index.machines.slots[self.machine].machine()
     }
 
-    /// Returns the first unit of the occupancy by name, other than the unit itself, that satisfies
-    /// a predicate.
+    /// Returns the first unit of the occupancy by name that satisfies a predicate. The queried unit
+    /// itself is left out.
     pub(crate) fn first_other(&self, is_it: impl Fn(UnitNo) -> bool) -> Option<UnitNo> {
         let all = self.occupancy.units.iter().chain(&self.occupancy.globals).copied();
         let others = all.filter(|other| *other != self.unit && is_it(*other));

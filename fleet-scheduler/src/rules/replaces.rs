@@ -1,5 +1,5 @@
 //! `Replaces=`: the named units leave a machine when the unit is placed there, and do not come
-//! back. Two units that name each other do not replace each other.
+//! back. If two units name each other, neither replaces the other.
 
 use fleet_core::Refusal;
 
@@ -22,13 +22,13 @@ pub(super) fn refusal_for(query: &PlacementQuery<'_>) -> Refusal {
     Refusal::Replaces { with: query.index.units.name(with).clone(), by_other: true }
 }
 
-/// Returns the refusal of a machine that has this unit, if it replaces the other one.
+/// Returns the refusal of a machine that runs `with`, if `with` replaces the unit.
 pub(super) fn refusal_with(index: &Index, with: UnitNo, unit: UnitNo) -> Option<Refusal> {
     let replaces = replaces_by_number(index, with, unit);
     replaces.then(|| Refusal::Replaces { with: index.units.name(with).clone(), by_other: true })
 }
 
-/// Whether a `Replaces=` of a unit on the machine names the unit.
+/// Returns whether a `Replaces=` of a unit on the machine names the unit.
 fn is_named(query: &PlacementQuery<'_>) -> bool {
     let is_global = query.index.units.slots[query.unit].kind == UnitKind::Global;
     let mut matched = query.class.matched.iter();
@@ -41,7 +41,7 @@ fn replacer(query: &PlacementQuery<'_>) -> Option<UnitNo> {
     query.first_other(|other| replaces_by_number(index, other, query.unit))
 }
 
-/// Returns the units on the machine that would have to leave for this one, sorted by name.
+/// Returns the units on the machine that would have to leave for the given unit, sorted by name.
 pub(crate) fn replaced(index: &Index, unit: UnitNo, machine: MachineNo) -> Vec<UnitNo> {
     let patterns = &index.class(unit).replaces;
     let occupancy = &index.machines.slots[machine].occupancy;
@@ -55,12 +55,12 @@ pub(crate) fn replaced(index: &Index, unit: UnitNo, machine: MachineNo) -> Vec<U
     replaced
 }
 
-/// Whether a unit shares a machine with a unit that replaces it.
+/// Returns whether a unit shares a machine with a unit that replaces it.
 pub(crate) fn is_to_leave(index: &Index, unit: UnitNo, machine: MachineNo) -> bool {
     denial(&PlacementQuery::new(index, unit, machine)).is_some()
 }
 
-/// Whether one unit replaces the other, and the reverse does not hold.
+/// Returns whether one unit replaces the other, and the reverse does not hold.
 pub(crate) fn replaces_by_number(index: &Index, one: UnitNo, other: UnitNo) -> bool {
     let (a, b) = (index.class(one), index.class(other));
     one != other && b.matches_any(&a.replaces) && !a.matches_any(&b.replaces)

@@ -36,8 +36,8 @@ impl fmt::Debug for Cluster {
 /// A generated unit, its placement, and whether it is unreadable.
 type Place = (UnitDraft, Option<(usize, u64)>, bool);
 
-/// Generates clusters of up to five machines and thirteen units, with a placement of an unknown
-/// unit.
+/// Generates clusters of up to five machines and thirteen units. Each also has a placement of an
+/// unknown unit.
 pub fn clusters(features: Features) -> impl Strategy<Value = Cluster> {
     let machines = vec(option::weighted(0.7, machine_draft()), MACHINES.len());
     let placed = option::weighted(0.5, (0..MACHINES.len(), 0..5_u64));

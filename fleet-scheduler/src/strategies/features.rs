@@ -1,7 +1,7 @@
 //! Features of generated clusters.
 
 /// The options and conditions that a generated cluster may have. A feature that is `false` never
-/// occurs; of the others, each cluster has some.
+/// occurs. Each cluster has some of the other features.
 ///
 /// ```
 /// use fleet_scheduler::strategies::Features;

@@ -47,7 +47,8 @@ pub enum HistoryStep {
 pub enum PlanOutcome {
     /// All its steps are applied.
     Applied,
-    /// Only the steps with a set bit are observed; step 64 and later ones are not.
+    /// A step is observed only if the bit at its position is set. Step 64 and later ones are not
+    /// observed.
     AppliedPartly(u64),
     /// None of its steps is applied.
     Discarded,
@@ -105,7 +106,7 @@ pub fn histories(features: Features, most: usize) -> impl Strategy<Value = Histo
 }
 
 /// Generates histories that start from other clusters. The changes affect the units and machines of
-/// [`clusters`], whether they exist or not.
+/// [`clusters`], whether these exist in the cluster or not.
 pub fn histories_from(
     start: impl Strategy<Value = Cluster>,
     features: Features,

@@ -158,7 +158,8 @@ impl HardRule for CpuCap {
     }
 }
 
-/// Restricts units to the machines of units with the same first letter, once there are any.
+/// Restricts units to machines that have a unit with the same first letter, once there is such a
+/// machine.
 #[derive(Debug)]
 struct WithKin;
 

@@ -17,14 +17,15 @@ const INSTANCES: usize = 9;
 /// A generated unit with the index of its machine and the epoch.
 type Place = (UnitDraft, Option<(usize, u64)>);
 
-/// The generated parts: machine kinds, the kind of each machine, a few units, and many alike.
+/// The generated parts: the machine kinds, the kind of each machine, a few different units, and
+/// several units with equal requirements.
 type Parts = (Vec<MachineDraft>, Vec<usize>, Vec<Option<Place>>, Vec<Place>);
 
 /// Generates clusters of 34 to 44 machines, sometimes 70, of one to three kinds. They have up to 22
-/// units, nine of which are instances of one template with equal requirements.
+/// units. Nine of these are instances of one template with equal requirements.
 ///
-/// The planner keeps machines in order and probes a number of them before it ranks all; only
-/// clusters of many machines exercise this.
+/// The planner keeps machines in order and tries a number of them one by one before it ranks all
+/// machines. Only clusters of many machines test this behaviour.
 pub fn wide_clusters(features: Features) -> impl Strategy<Value = Cluster> {
     let kinds = vec(machine_draft(), 1..=3);
     let machines = prop_oneof![

@@ -57,7 +57,7 @@ impl MachineOrder {
         Self { users: 1, filter, prefer, spread, ranked, ..Self::default() }
     }
 
-    /// Whether the order has these preferences.
+    /// Returns whether the order has these preferences.
     pub(super) fn matches(&self, prefer: &[Preference], spread: &[Spread]) -> bool {
         let mine = self.spread.iter().map(|spread| (&spread.key, spread.weight));
         self.prefer == prefer
@@ -82,7 +82,7 @@ impl MachineOrder {
         self.is_private
     }
 
-    /// Whether the order depends on the spread of instances.
+    /// Returns whether the order depends on the spread of instances.
     pub(crate) fn spreads(&self) -> bool {
         !self.spread.is_empty()
     }
