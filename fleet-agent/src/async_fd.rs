@@ -23,11 +23,11 @@ pub(crate) fn register(descriptor: OwnedFd, interest: Interest) -> io::Result<As
     AsyncFd::with_interest(descriptor, interest)
 }
 
-/// Reads the next item with `take`, which returns `WouldBlock` if there is none. Cancel-safe. If
-/// several tasks wait on one descriptor, only the last one is woken.
+/// Reads the next item with `take`, which returns `WouldBlock` if no item is available.
+/// Cancel-safe. If several tasks wait on one descriptor, only the last task is woken.
 ///
-/// The future of [`AsyncFd::readable`] supports several waiters but takes a hundred bytes, and one
-/// of these futures exists per running unit.
+/// [`AsyncFd::readable`] supports several waiters, but its future takes a hundred bytes, and one
+/// future of this function exists per running unit.
 pub(crate) async fn read_next<T>(descriptor: &AsyncFd<OwnedFd>, take: ReadFn<T>) -> io::Result<T> {
     poll_fn(|cx| poll_next(descriptor, take, cx)).await
 }

@@ -32,22 +32,23 @@ pub trait Clock: Send + Sync + 'static {
         self.sleep_until(self.now().after(duration)).await;
     }
 
-    /// Identifies the origin of this clock's timestamps. A timestamp stored by an earlier process
-    /// is valid here if the origin was the same then. Without an origin, timestamps of other
-    /// processes are meaningless.
+    /// Returns an identifier of the origin of this clock's timestamps. A timestamp that an earlier
+    /// process stored is valid in this process if the origin was the same then. `None` means that
+    /// timestamps of other processes are meaningless.
     fn origin(&self) -> Option<String> {
         None
     }
 }
 
-/// Time since the machine was booted, including time in suspend.
+/// A clock of the time since the machine was booted, including time in suspend.
 ///
-/// A lease continues in the store while its holder is suspended, so measuring a lease must not
-/// count the time awake alone. All these clocks of one boot have the same origin.
+/// A lease continues in the store while its holder is suspended, so a clock that stops during
+/// suspend cannot measure a lease. All instances of this clock have the same origin until the next
+/// boot.
 ///
-/// It sleeps on a kernel timer (`timerfd`), within a tokio runtime with I/O and time enabled. The
+/// Sleeps use a kernel timer (`timerfd`) and require a tokio runtime with I/O and time enabled. The
 /// first 100 ms of a sleep use a tokio timer instead, which costs no system call. That timer may
-/// delay the end of the sleep by as much.
+/// delay the end of the sleep by up to 100 ms.
 #[derive(Debug)]
 pub struct SystemClock {
     boot: Option<String>,
@@ -87,8 +88,8 @@ impl Clock for SystemClock {
     }
 }
 
-/// Part of a sleep that uses tokio's timer. Most sleeps are timeouts, and are dropped before they
-/// last this long.
+/// Length of the first part of a sleep, for which tokio's timer is used. Most sleeps are timeouts,
+/// and are dropped before this part is over.
 const BRIEF: Duration = Duration::from_millis(100);
 
 /// Blocks the calling thread.
@@ -116,8 +117,8 @@ fn timer(at: Timestamp) -> io::Result<OwnedFd> {
     Ok(timer)
 }
 
-/// Returns the wall clock time since 1970 in UTC. It is meant for display, since it may be wrong
-/// and may be set back.
+/// Returns the wall clock time in UTC, as the time since 1970. Use it for display only, because the
+/// wall clock may be wrong and may be set back.
 #[must_use]
 pub fn wall_time() -> Timestamp {
     as_wall_time(SystemTime::now())
@@ -137,8 +138,8 @@ pub(crate) async fn wait_until(clock: &dyn Clock, at: Option<Timestamp>) {
     }
 }
 
-/// One sleep shared by many waits that are usually dropped before they expire. The kernel timer is
-/// set again only if the next deadline is earlier.
+/// One sleep that many waits share. Most of these waits are dropped before they expire. So the
+/// kernel timer is set again only if the next deadline is earlier.
 pub(crate) struct Sleep {
     clock: Arc<dyn Clock>,
     set: Option<(Timestamp, BoxFuture<'static, ()>)>,

@@ -20,18 +20,19 @@ pub use journal::{Journal, JournalLine, JournalQuery};
 /// An agent relies on these guarantees, which every implementation has to provide:
 ///
 /// * A unit is *known* from a successful [`load`](Self::load) until a successful
-///   [`unload`](Self::unload), also across restarts of fleet's daemon. The last request for it, its
-///   hash, its epoch and its generation are stored with it.
-/// * The end of the daemon, however sudden, changes no unit. The next daemon finds them in the
-///   state that they then have.
+///   [`unload`](Self::unload), also across restarts of fleet's daemon. The last request for the
+///   unit, its hash, its epoch and its generation are stored with it.
+/// * The end of the daemon, however sudden, changes no unit. The next daemon finds all units in the
+///   state that they have reached by then.
 /// * Calls for different units do not wait for each other. Calls for one unit take effect in the
 ///   order in which they are made.
-/// * A failed call leaves other units alone, and returns an error that a person understands.
+/// * A failed call affects no other unit, and returns an error that a person understands.
 /// * Every change of a unit's state reaches every [`ChangeReceiver`]. Changes in quick succession
 ///   may be reported as one.
 #[async_trait]
 pub trait ServiceManager: Send + Sync + 'static {
-    /// Loads a unit from its file. Loading a known unit with the same file only records the epoch.
+    /// Loads a unit from its file. If the unit is already known with the same file, only records
+    /// the epoch.
     ///
     /// # Errors
     ///
@@ -44,39 +45,41 @@ pub trait ServiceManager: Send + Sync + 'static {
         epoch: Epoch,
     ) -> Result<(), ServiceError>;
 
-    /// Reads all loaded files. To be called after a batch of loads and before any start.
+    /// Reads all loaded files. Must be called after a batch of loads and before any start.
     async fn reload(&self) -> Result<(), ServiceError>;
 
-    /// Stops a unit if it runs, waits for its end, and forgets it. An unknown unit is no error.
+    /// Stops a unit if it runs, waits for its end, and forgets the unit. An unknown unit is not an
+    /// error.
     async fn unload(&self, unit: &UnitName) -> Result<(), ServiceError>;
 
     /// Starts a unit and records the generation. Returns once the start is over.
     ///
-    /// A failed unit gets a new attempt, with a new count of its starts. An active unit stays as it
-    /// is.
+    /// A failed unit is started again, and the count of its recent starts is reset. An active unit
+    /// keeps running.
     ///
     /// # Errors
     ///
-    /// [`ServiceError::StartFailed`] if the unit did not become active. It counts as launched all
-    /// the same, and its own restart policy takes over. Only after
-    /// [`ServiceError::NothingToTrigger`] it does not count as launched.
+    /// [`ServiceError::StartFailed`] if the unit did not become active. The unit is nevertheless
+    /// recorded as launched, and its own restart policy takes over. Only after
+    /// [`ServiceError::NothingToTrigger`] it is not recorded as launched.
     async fn start(&self, unit: &UnitName, generation: Generation) -> Result<(), ServiceError>;
 
     /// Stops a unit if it is active, starts it again, and records the generation.
     async fn restart(&self, unit: &UnitName, generation: Generation) -> Result<(), ServiceError>;
 
-    /// Stops a unit and waits for its end; it stays loaded. A start or restart in progress is
-    /// cancelled, so that this takes no longer than the stop of a running unit.
+    /// Stops a unit and waits for its end. The unit stays loaded. A start or restart in progress is
+    /// cancelled, so that this call takes no longer than the stop of a running unit.
     async fn stop(&self, unit: &UnitName) -> Result<(), ServiceError>;
 
     /// Makes an active unit reload its own configuration, as its file specifies, and returns once
-    /// that is over. The unit keeps running, and its requested state stays the same. The desired
-    /// state of a unit does not cover this, so no agent calls it.
+    /// the reload is over. The unit keeps running, and its requested state stays the same. The
+    /// desired state of a unit does not include reloads, so no agent calls this method.
     ///
     /// # Errors
     ///
-    /// [`ServiceError::ReloadFailed`] if that is not possible: the unit is not active, its file
-    /// does not say how, or the reload failed. The default implementation always returns it.
+    /// [`ServiceError::ReloadFailed`] if the unit is not active, if its file does not specify how
+    /// to reload it, or if the reload failed. The default implementation returns this error for
+    /// every known unit.
     async fn reload_unit(&self, unit: &UnitName) -> Result<(), ServiceError> {
         let unit = unit.clone();
         if self.get(&unit).await?.is_none() {
@@ -92,17 +95,17 @@ pub trait ServiceManager: Send + Sync + 'static {
     /// Returns all known units, ordered by name.
     async fn list(&self) -> Result<Vec<ManagedUnit>, ServiceError>;
 
-    /// Returns how the unit was changed by others since fleet's last request for it. `None` if it
-    /// was not, or if this service manager cannot know. A change of this value counts as a change
-    /// of the unit.
+    /// Returns how the unit was changed by others than fleet since fleet's last request for it.
+    /// `None` if it was not changed, or if this service manager cannot know. When the returned
+    /// value changes, the unit is reported as changed.
     async fn drift(&self, unit: &UnitName) -> Result<Option<Drift>, ServiceError> {
         let _ = unit;
         Ok(None)
     }
 
     /// Returns the stop timeout of a known unit as the service manager applies it, with the
-    /// machine's additions and defaults. [`Duration::MAX`] means no timeout. `None` if only the
-    /// unit's file counts.
+    /// machine's additions and defaults. [`Duration::MAX`] means no timeout. `None` means that only
+    /// the unit's file determines the timeout.
     ///
     /// # Errors
     ///
@@ -112,7 +115,8 @@ pub trait ServiceManager: Send + Sync + 'static {
         Ok(None)
     }
 
-    /// Returns details of a known unit beyond its state. The default implementation returns none.
+    /// Returns details of a known unit beyond its state. The default implementation returns empty
+    /// details.
     ///
     /// # Errors
     ///
@@ -125,16 +129,16 @@ pub trait ServiceManager: Send + Sync + 'static {
     /// Subscribes to the names of units that change from now on.
     fn changes(&self) -> ChangeReceiver;
 
-    /// Returns the output of a unit, oldest line first. If it is followed, it ends when the unit is
+    /// Returns the output of a unit, oldest line first. A followed journal ends when the unit is
     /// unloaded.
     async fn journal(&self, unit: &UnitName, query: JournalQuery) -> Result<Journal, ServiceError>;
 
-    /// Returns the output of a unit after the line with this [cursor](JournalLine::cursor) and, if
-    /// `follow` is set, new lines as they are written. Cursors stay valid across managers and
-    /// daemons.
+    /// Returns the output of a unit after the line with this [cursor](JournalLine::cursor). If
+    /// `follow` is set, also returns new lines as they are written. Cursors stay valid across
+    /// managers and daemons.
     ///
-    /// If the line is no longer stored, all stored lines come, after one that reports the gap.
-    /// Service managers without cursors need not implement this.
+    /// If that line is no longer stored, returns a line that reports the gap, and then all stored
+    /// lines. Service managers without cursors need not implement this method.
     ///
     /// # Errors
     ///
@@ -162,7 +166,7 @@ pub struct ManagedUnit {
     pub state: SystemdState,
 }
 
-/// Change of a unit on its machine that was not made by fleet. `Display` gives a sentence.
+/// Change of a unit on its machine that was not made by fleet. `Display` formats it as a sentence.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Drift {
@@ -208,7 +212,8 @@ pub enum ServiceError {
     BadSetting {
         /// The unit.
         unit: UnitName,
-        /// The line of its file, from one; zero if it concerns the whole file.
+        /// The line of the unit's file, counted from one. Zero if the problem concerns the whole
+        /// file.
         line: usize,
         /// The problem, and an alternative.
         problem: String,
@@ -221,8 +226,8 @@ pub enum ServiceError {
         /// The cause.
         problem: String,
     },
-    /// The unit's purpose is to start another one, which is not loaded yet. It counts as not
-    /// started. Start it again once the other one is loaded.
+    /// The unit's purpose is to start another unit, and that other unit is not loaded yet. The unit
+    /// is not recorded as started. Start it again once the other unit is loaded.
     #[error(
         "{unit} did not start: {missing}, which it triggers, is not loaded on its machine: \
          start it as well, and keep it there with MachineOf={missing} in the [X-Fleet] section of \

@@ -1,24 +1,27 @@
-//! Pure: no I/O, no clock. Deadline by which a unit with `OnPartition=stop` has ended on a lost
-//! machine.
+//! Deadline by which a unit with `OnPartition=stop` has ended on a lost machine. Pure: no I/O, no
+//! clock.
 
 use std::time::Duration;
 
 use fleet_core::Unit;
 
-/// Inverse of the largest relative difference between two clocks that measure the same time (1 %).
-/// Hardware clocks are a hundred times better; the rest is for virtual machines.
+/// Inverse of the largest assumed relative difference between two clocks that measure the same time
+/// (1 %). Hardware clocks are a hundred times more accurate. The rest of the allowance is for the
+/// clocks of virtual machines.
 const DRIFT: u32 = 100;
 
-/// Allowance for two delays together. The agent may take a while from the instant at which it has
-/// to stop a unit until its service manager has the call. A process may take a while from SIGKILL
-/// until it is gone.
+/// Allowance for the sum of two delays. The first delay passes from the time at which the agent has
+/// to stop a unit until its service manager has received the call. The second delay passes from the
+/// SIGKILL of a process until the process is gone.
 const MARGIN: Duration = Duration::from_secs(5);
 
-/// Returns how long after the end of a machine's lease, or a later instant, the unit must have
-/// ended there, in whole seconds. `None` means that the stop has no limit.
+/// Returns how long after the end of a machine's lease, or after a later time, the unit must have
+/// ended on that machine. The result is in whole seconds. `None` means that the stop has no time
+/// limit.
 ///
-/// The machine stops the unit at the latest when its lease of `ttl` is over by its own clock. It
-/// measures the stop by that clock too, so the drift counts for both.
+/// The machine stops the unit at the latest when its lease of `ttl` is over by the machine's own
+/// clock. The machine also measures the duration of the stop by that clock. So the allowance for
+/// clock drift covers both the lease and the stop.
 pub(crate) fn stop_deadline(unit: &Unit, ttl: Duration) -> Option<Duration> {
     let stop = unit.max_stop_duration()?;
     let drift = ttl.saturating_add(stop) / DRIFT;

@@ -18,13 +18,13 @@ use super::frame::{
 };
 use super::peer::{untrusted_peer, untrusted_peer_unless_root};
 
-/// Limit on queued frames, above which requests are refused. A peer that does not read, for example
-/// because it is stopped, would otherwise grow the queue without end: each request that times out
-/// leaves a request and a cancel.
+/// Maximum number of queued frames. Above it, requests are refused. Without this limit the queue
+/// would grow without end if the peer does not read, for example because it is stopped. Each
+/// request that times out leaves a request frame and a cancel frame in the queue.
 const MAX_QUEUED: usize = 4 * MAX_PENDING;
 
 /// A connection to a program that serves a socket with [`serve_with`](super::serve_with). Dropping
-/// it cancels all its requests.
+/// the connection cancels all its requests.
 #[derive(Debug)]
 pub struct Connection {
     shared: Arc<Shared>,
@@ -72,8 +72,9 @@ pub enum RequestError {
 struct Shared {
     /// Receivers of responses; `None` once the connection is lost.
     waiting: Mutex<Option<HashMap<u64, mpsc::Sender<ResponsePart>>>>,
-    /// Bounded by [`MAX_QUEUED`], and by the pending requests: each adds one cancel, and the grants
-    /// that its window allows.
+    /// Queue of outgoing frames. Its length is bounded by [`MAX_QUEUED`] and by the number of
+    /// pending requests. Each pending request adds at most one cancel, and the grants that its
+    /// window allows.
     out: mpsc::UnboundedSender<Bytes>,
     /// Number of frames in the queue.
     queued: AtomicUsize,
@@ -90,8 +91,8 @@ enum ResponsePart {
 }
 
 impl Connection {
-    /// Connects to the socket of a program of root or of the same user, which can be trusted.
-    /// `program` identifies this client, for people.
+    /// Connects to the socket of a program that runs as root or as the same user. Such a program
+    /// can be trusted. `program` is the name of this client, for people.
     ///
     /// # Errors
     ///
@@ -100,8 +101,8 @@ impl Connection {
         Self::connect_checked(untrusted_peer, path, program).await
     }
 
-    /// Like [`connect`](Self::connect), except that root may connect to a program of any user. Its
-    /// responses must not be trusted.
+    /// Like [`connect`](Self::connect), except that root may connect to a program of any user. The
+    /// responses of that program must not be trusted.
     ///
     /// # Errors
     ///
@@ -134,7 +135,8 @@ impl Connection {
         Ok(Self { shared, task })
     }
 
-    /// Sends a request. It is queued, behind all earlier ones, when this returns.
+    /// Sends a request. When this returns, the request is in the queue, behind all earlier
+    /// requests.
     ///
     /// # Errors
     ///

@@ -68,7 +68,7 @@ impl From<ServiceError> for ErrorWire {
 }
 
 impl ErrorWire {
-    /// Converts it back. An error about a unit with an invalid name becomes
+    /// Converts the message back to the error. An error about a unit with an invalid name becomes
     /// [`ServiceError::Unavailable`].
     pub(super) fn read(self) -> ServiceError {
         let result = match self {

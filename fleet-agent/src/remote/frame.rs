@@ -13,7 +13,7 @@ use tokio_util::codec::{Encoder as _, FramedRead, LengthDelimitedCodec};
 /// Version of the frames. Other versions are refused.
 pub(super) const VERSION: u32 = 1;
 
-/// Limit on the size of a frame in bytes. It covers the largest unit file in any encoding.
+/// Maximum size of a frame in bytes. It is sufficient for the largest unit file in any encoding.
 const MAX_FRAME: usize = 16 * 1024 * 1024;
 
 /// Limit on the size of a frame before the handshake.
@@ -68,7 +68,8 @@ pub(super) enum EndStatus {
     Refused(String),
 }
 
-/// Borrowed form of [`Frame::Item`], since an owned JSON value would take many times the memory.
+/// Form of [`Frame::Item`] that borrows its body, because an owned JSON value would take many times
+/// the memory.
 #[derive(Serialize)]
 #[serde(rename_all = "kebab-case")]
 enum Response<'a, T> {
@@ -151,8 +152,8 @@ impl FrameWriter {
         Ok(self.buffer.len() < BATCH)
     }
 
-    /// Writes the buffered frames and releases the buffer: connections are long-lived, and most
-    /// frames are small.
+    /// Writes the buffered frames and releases the buffer, because connections are long-lived and
+    /// most frames are small.
     pub(super) async fn flush(&mut self) -> io::Result<()> {
         self.half.write_all_buf(&mut self.buffer).await?;
         self.buffer = BytesMut::new();

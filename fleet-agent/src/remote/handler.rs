@@ -24,9 +24,10 @@ pub(super) const NOT_UNDERSTOOD_PREFIX: &str = "request not understood: ";
 const UNITS: usize = 256;
 
 /// Serves a service manager to the [`RemoteManager`](super::RemoteManager)s of other processes,
-/// until the future is dropped. That leaves the units running, and so does the end of a client.
+/// until the future is dropped. The units keep running when the future is dropped or a client
+/// disconnects.
 ///
-/// `program` identifies this server, for people.
+/// `program` is the name of this server, for people.
 pub async fn serve(
     listener: UnixListener,
     manager: Arc<dyn ServiceManager>,
@@ -37,7 +38,7 @@ pub async fn serve(
 }
 
 /// Handles calls to a service manager. A [`RequestHandler`] that also serves other requests passes
-/// these calls on to it.
+/// the calls of the service manager on to this handler.
 pub struct ServiceManagerHandler {
     manager: Arc<dyn ServiceManager>,
 }
@@ -55,7 +56,8 @@ impl ServiceManagerHandler {
         request.get("units").is_some()
     }
 
-    /// Returns the error for all calls if there is no service manager, with a reason for people.
+    /// Returns the error with which all calls fail if this process has no service manager. `why` is
+    /// the reason, for people.
     #[must_use]
     pub fn unavailable(why: &str) -> Value {
         to_value(ServiceError::Unavailable(why.to_owned()))
@@ -149,8 +151,8 @@ impl ServiceManagerHandler {
         self.manager.load(unit, &file, epoch).await
     }
 
-    /// Sends all names, and then those of units that change. It subscribes before it lists, so no
-    /// change is missed.
+    /// Sends the names of all units, and afterwards the names of units that change. Subscribes to
+    /// changes before it lists the units, so no change is missed.
     async fn watch(&self, response: &mut ResponseSender) -> Result<(), ServiceError> {
         let mut changes = self.manager.changes();
         let units = self.manager.list().await?;

@@ -1,8 +1,8 @@
 //! Detects a peer that is connected but does nothing, for example because it is stopped.
 //!
-//! A call may rightly take long, for example a stop, so the response time of calls proves nothing.
-//! If nothing was received for a while although a call waits, a ping is sent, which is answered at
-//! once. While no call waits, nothing is sent and no time is measured.
+//! Some calls take long, for example a stop, so the response time of a call does not show that the
+//! peer hangs. If no frame arrives for a while although a call waits, a ping is sent, to which a
+//! working peer responds at once. While no call waits, no ping is sent and no time is measured.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,7 +13,8 @@ use super::connection::Connection;
 use super::protocol::{Request, ServiceManagerRequest};
 use crate::Clock;
 
-/// Time without a received frame before a ping is sent, and again after it.
+/// Time without a received frame after which a ping is sent. If the same time passes again after
+/// the ping, the peer has timed out.
 const LIMIT: Duration = Duration::from_secs(30);
 
 pub(super) struct Keepalive {

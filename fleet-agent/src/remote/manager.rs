@@ -31,8 +31,8 @@ use crate::{
 pub struct RemoteConfig {
     /// Socket that the other process serves.
     pub socket: PathBuf,
-    /// Directory that is locked by one such manager at a time, so that two daemons do not control
-    /// the same units; `None` for a manager that only reads.
+    /// Directory that only one such manager can lock at a time, so that two daemons do not control
+    /// the same units. `None` for a manager that only reads.
     pub directory: Option<PathBuf>,
     /// Identifies this client, for people.
     pub program: String,
@@ -41,11 +41,12 @@ pub struct RemoteConfig {
 }
 
 /// Runs units through the service manager of another process, which serves it with
-/// [`serve`](super::serve). Dropping it changes nothing there.
+/// [`serve`](super::serve). Dropping this manager changes nothing in the other process.
 ///
 /// While that process cannot be reached, every call returns [`ServiceError::Unavailable`], and the
-/// manager keeps reconnecting. After a reconnect all units that it has or had are reported as
-/// changed. A call during which the connection was lost may have been carried out or not.
+/// manager keeps reconnecting. After a reconnect, all units that the other process has, or had
+/// before, are reported as changed. A call during which the connection was lost may have been
+/// carried out or not.
 pub struct RemoteManager {
     reconnector: Arc<Reconnector>,
     task: AbortHandle,
@@ -80,7 +81,8 @@ impl RemoteManager {
         }
     }
 
-    /// Returns the next item of a response, or its end. The keepalive monitors the peer meanwhile.
+    /// Returns the next item of a response; `None` at its end. Meanwhile the keepalive monitors the
+    /// peer.
     async fn next(&self, response: &mut Response) -> Result<Option<Value>, ServiceError> {
         let _waiting = self.reconnector.keepalive.wait();
         response.next().await.map_err(read_error)

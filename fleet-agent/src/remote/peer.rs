@@ -4,8 +4,8 @@ use std::io;
 
 use tokio::net::UnixStream;
 
-/// Returns why the peer is not trusted, by its credentials from the kernel; `None` if it is
-/// trusted.
+/// Returns why the peer is not trusted, judged by its user as the kernel reports it; `None` if the
+/// peer is trusted.
 pub(super) fn untrusted_peer(stream: &UnixStream) -> io::Result<Option<String>> {
     let own = rustix::process::geteuid().as_raw();
     let theirs = stream.peer_cred()?.uid();
@@ -14,8 +14,8 @@ pub(super) fn untrusted_peer(stream: &UnixStream) -> io::Result<Option<String>> 
     }))
 }
 
-/// Like [`untrusted_peer`], for connections that only read. Responses of another user cannot harm
-/// root.
+/// Like [`untrusted_peer`], but root trusts every peer. It is for connections that only read,
+/// because responses of another user cannot harm root.
 pub(super) fn untrusted_peer_unless_root(stream: &UnixStream) -> io::Result<Option<String>> {
     if may_contact_any_user(rustix::process::geteuid().as_raw()) {
         Ok(None)

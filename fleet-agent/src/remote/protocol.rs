@@ -64,8 +64,8 @@ pub(super) enum Request {
     Journal {
         unit: String,
         query: QueryWire,
-        /// Whether the client understands times and cursors. An earlier version only understands
-        /// the texts.
+        /// Whether the client understands lines with times and cursors. An earlier version of the
+        /// client only understands the texts of lines.
         #[serde(default)]
         with_cursors: bool,
     },
@@ -143,8 +143,8 @@ pub(super) struct LineWire {
     cursor: Option<String>,
 }
 
-/// Accepted formats of a line. An earlier version, which may still run after an upgrade of this
-/// program, sends only the text.
+/// Accepted formats of a line. An earlier version of the server, which may still run after an
+/// upgrade of this program, sends only the text.
 #[derive(Deserialize)]
 #[serde(untagged)]
 enum LineFormat {

@@ -36,20 +36,21 @@ impl ResponseSender {
         Arc::clone(&self.flow)
     }
 
-    /// Sends an item, once its reader has room for it. An item that cannot be serialised, or is too
-    /// large, ends the response, and later items are dropped.
+    /// Sends an item once its reader has room for it. If the item cannot be serialised or is too
+    /// large, the response ends, and later items are dropped.
     pub async fn send<T: Serialize + Sync>(&mut self, item: &T) {
         self.flow.take().await;
         self.enqueue(encode_item(self.id, item)).await;
     }
 
-    /// Sends the texts of lines as they come. Each item is a list of the lines that are available
-    /// at the time. The first list may be empty; it confirms that there is a journal.
+    /// Sends the texts of the journal's lines as the lines arrive. Each item is a list of the lines
+    /// that are available then. The first list may be empty; it confirms that the unit has a
+    /// journal.
     ///
     /// # Errors
     ///
-    /// Why the journal ended early, after all its lines have been sent. The handler should fail the
-    /// request with it.
+    /// The reason why the journal ended early. It is returned after all lines have been sent, and
+    /// the handler should fail the request with it.
     pub async fn send_journal(&mut self, journal: Journal) -> Result<(), ServiceError> {
         self.send_lines(journal, |line| line.text).await
     }
@@ -127,7 +128,8 @@ impl FlowControl {
         }
     }
 
-    /// Grants room for more items, up to the window, whatever the client asks for.
+    /// Grants room for more items. The total never exceeds the window, even if the client asks for
+    /// more.
     pub(super) fn grant(&self, items: u32) {
         let room = (WINDOW as usize).saturating_sub(self.0.available_permits());
         self.0.add_permits(room.min(items as usize));

@@ -31,7 +31,8 @@ const MAX_CONNECTIONS: usize = 64;
 /// How long a client may take for the handshake.
 const HELLO_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Wait after a connection could not be accepted, for example for lack of descriptors.
+/// Wait before the server accepts connections again after a failure, for example for lack of
+/// descriptors.
 const ACCEPT_RETRY: Duration = Duration::from_millis(100);
 
 /// Number of frames queued for a client before its handlers wait.
@@ -42,8 +43,8 @@ const QUEUE: usize = 64;
 pub trait RequestHandler: Send + Sync + 'static {
     /// Handles one request, and responds with any number of items in order.
     ///
-    /// Requests of one connection are first polled in the order of their arrival, and run
-    /// concurrently from there. A cancelled request is dropped.
+    /// The requests of one connection are first polled in the order in which they arrive, and run
+    /// concurrently from then on. The future of a cancelled request is dropped.
     ///
     /// # Errors
     ///
@@ -51,7 +52,8 @@ pub trait RequestHandler: Send + Sync + 'static {
     async fn handle(&self, request: Value, response: &mut ResponseSender) -> Result<(), Value>;
 }
 
-/// Serves a socket until the future is dropped, which also drops all pending requests.
+/// Serves a socket until the future is dropped. Dropping the future also drops all pending
+/// requests.
 ///
 /// Only processes of root and of the user of this process are served.
 pub async fn serve_with(

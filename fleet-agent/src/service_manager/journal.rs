@@ -10,12 +10,12 @@ use super::ServiceError;
 pub struct JournalQuery {
     /// How many of the last stored lines come first; `None` means all.
     pub lines: Option<usize>,
-    /// Leaves out stored lines written before this time, however many are requested; a line written
-    /// at exactly this time stays. `None` leaves none out.
+    /// Leaves out stored lines written before this time, even if more lines are requested. A line
+    /// written at exactly this time is included. `None` includes lines of any age.
     ///
-    /// It is a time of [`wall_time`](crate::wall_time) on the machine that runs the unit, and
+    /// The time is a [`wall_time`](crate::wall_time) on the machine that runs the unit, and the
     /// clocks of other machines may differ. A time in the future leaves out all stored lines, but
-    /// no followed ones. A service manager that does not observe each write may begin some seconds
+    /// no followed lines. A service manager that does not observe each write may begin some seconds
     /// too early, but never too late.
     pub since: Option<Timestamp>,
     /// Whether to continue with new lines as they are written.
@@ -25,20 +25,20 @@ pub struct JournalQuery {
 /// A line of a unit's output.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct JournalLine {
-    /// Time at which it was written, by the machine's [`wall_time`](crate::wall_time), as far as
-    /// the service manager knows; `None` if it does not know.
+    /// Time at which the line was written, by the machine's [`wall_time`](crate::wall_time). `None`
+    /// if the service manager does not know the time.
     pub at: Option<Timestamp>,
     /// The line, without its newline.
     pub text: String,
-    /// Position of the line for [`journal_from`](super::ServiceManager::journal_from): at most 512
-    /// bytes of visible ASCII, opaque to all but its service manager. `None` if the service manager
-    /// cannot provide one.
+    /// Position of the line for [`journal_from`](super::ServiceManager::journal_from). It consists
+    /// of at most 512 bytes of visible ASCII, and only its service manager can interpret it. `None`
+    /// if the service manager cannot provide a position.
     pub cursor: Option<String>,
 }
 
 impl JournalLine {
-    /// Marks a gap in a journal: lines may be missing, because the cursor to continue from is no
-    /// longer valid.
+    /// Creates a line that reports a gap in a journal. Lines may be missing there, because the
+    /// cursor after which to continue is no longer valid.
     #[must_use]
     pub fn gap() -> Self {
         Self::from(
@@ -66,7 +66,8 @@ pub struct Journal {
 }
 
 impl Journal {
-    /// Number of lines buffered between writer and reader; a full buffer blocks the writer.
+    /// Number of lines buffered between writer and reader. While the buffer is full, the writer
+    /// waits.
     const CAPACITY: usize = 256;
 
     /// Creates a journal and its sender; the journal ends when the sender is dropped.
@@ -76,8 +77,8 @@ impl Journal {
         (sender, Self { first: None, lines, broke: None })
     }
 
-    /// Like [`channel`](Self::channel), with a second sender for the reason of an early end. The
-    /// reason has to be sent before the first sender is dropped.
+    /// Like [`channel`](Self::channel), but also returns a second sender for the reason of an early
+    /// end. The reason has to be sent before the first sender is dropped.
     #[must_use]
     pub fn fallible() -> (mpsc::Sender<JournalLine>, oneshot::Sender<ServiceError>, Self) {
         let (sender, journal) = Self::channel();
@@ -85,10 +86,10 @@ impl Journal {
         (sender, broken, Self { broke: Some(broke), ..journal })
     }
 
-    /// Creates a journal of stored lines with their times, limited by the query. Returns the sender
-    /// for later lines too, if the query follows.
+    /// Creates a journal of stored lines with their times, limited by the query. If the query
+    /// follows, also returns the sender for later lines.
     ///
-    /// All stored lines are buffered for the reader, so the caller has to bound them.
+    /// All stored lines are buffered for the reader, so the caller has to limit their number.
     pub fn from_lines<L: AsRef<str>>(
         lines: impl IntoIterator<Item = (Timestamp, L)>,
         query: JournalQuery,
@@ -125,8 +126,8 @@ impl Journal {
         }
     }
 
-    /// Returns, after the last line, why the journal ended early, if it did. Later calls return
-    /// `None`.
+    /// Returns the reason if the journal ended early. Call it after the last line. Later calls
+    /// return `None`.
     pub fn failure(&mut self) -> Option<ServiceError> {
         self.broke.take()?.try_recv().ok()
     }

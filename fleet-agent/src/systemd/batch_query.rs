@@ -1,8 +1,8 @@
 //! Combines queries about many units into few calls.
 //!
 //! A query is sent at once if no call is in progress. Queries that arrive during a call are sent
-//! together after it. So a single query is not delayed, and a hundred concurrent ones take two
-//! calls.
+//! together once that call is over. So a single query is not delayed, and a few calls suffice for a
+//! hundred concurrent queries.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -11,7 +11,8 @@ use tokio::sync::oneshot;
 
 use super::bus::CallError;
 
-/// Limit on the size of a batch: systemd does nothing else until all its queries are answered.
+/// Maximum size of a batch. The size is limited because systemd does nothing else until it has
+/// responded to all queries of a batch.
 const MAX_BATCH: usize = 64;
 
 type Answer<T> = Result<T, CallError>;
@@ -56,7 +57,7 @@ impl<T> Default for QueryBatcher<T> {
 }
 
 impl<T> QueryBatcher<T> {
-    /// Waits for the response to a query, or for the turn to send it.
+    /// Waits for the response to a query, or until it is the caller's turn to send the query.
     pub(crate) async fn join(&self, about: &str) -> BatchRole<'_, T> {
         loop {
             let (number, mut answer) = self.wait(about);

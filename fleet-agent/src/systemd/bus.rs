@@ -75,8 +75,8 @@ pub(crate) struct Bus {
     unit_path: OnceCell<Vec<PathBuf>>,
 }
 
-/// A unit as systemd lists it: name, description, load, active and sub state, followed unit, path,
-/// and id, type and path of its job.
+/// A unit as systemd lists it: name, description, load state, active state, sub state, followed
+/// unit, and object path. The last three fields are the ID, type and object path of the unit's job.
 type Listed =
     (String, String, String, String, String, String, OwnedObjectPath, u32, String, OwnedObjectPath);
 
@@ -180,7 +180,8 @@ impl Bus {
         Ok(states.collect())
     }
 
-    /// Returns the path of a unit in systemd's memory; `None` if it is not loaded.
+    /// Returns the object path of a unit that systemd has in memory; `None` if systemd has not
+    /// loaded the unit.
     pub(crate) async fn loaded_path(&self, unit: &str) -> Result<Option<String>, CallError> {
         match self.manager::<_, OwnedObjectPath>("GetUnit", &unit).await {
             Ok(path) => Ok(Some(path.to_string())),
@@ -195,8 +196,8 @@ impl Bus {
         Ok(path.to_string())
     }
 
-    /// Returns the receive position of a response sent now. Signals of everything that systemd did
-    /// before come before it.
+    /// Returns the receive position of a response that systemd sends now. Signals of everything
+    /// that systemd did earlier have an earlier position.
     pub(crate) async fn barrier(&self) -> Result<Sequence, CallError> {
         let destination = (!self.private).then_some(NAME);
         let peer = Some("org.freedesktop.DBus.Peer");
@@ -221,8 +222,8 @@ impl Bus {
         self.answer(reply).await?.body().deserialize().map_err(failed)
     }
 
-    /// Waits for a response, up to the timeout. The library's own timeout would use one kernel
-    /// timer per call.
+    /// Waits for a response, up to the timeout. The timeout of the D-Bus library is not used,
+    /// because it would use one kernel timer per call.
     async fn answer(
         &self,
         reply: impl Future<Output = zbus::Result<Message>>,
@@ -251,7 +252,7 @@ pub(crate) fn unit_path(unit: &str) -> String {
     path
 }
 
-/// Errors that come from the bus or a lost connection, and not from systemd.
+/// Errors that come from the bus or from a lost connection, and not from systemd.
 const CONNECTION_ERRORS: [&str; 8] = [
     "org.freedesktop.DBus.Error.Disconnected",
     "org.freedesktop.DBus.Error.LimitsExceeded",

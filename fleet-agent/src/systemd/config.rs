@@ -23,8 +23,8 @@ pub struct SystemdConfig {
     pub socket: PathBuf,
     /// Whether the socket is systemd's private one, which works without a bus.
     pub private: bool,
-    /// Directory of unit files and records, preferably one that a reboot clears. One manager at a
-    /// time may use it.
+    /// Directory of unit files and records, preferably one that a reboot clears. Only one manager
+    /// at a time may use the directory.
     pub directory: PathBuf,
     /// Directory in which systemd looks for links to unit files that last until the next boot.
     pub links: PathBuf,
@@ -46,8 +46,8 @@ impl SystemdConfig {
         }
     }
 
-    /// A user's instance, over the user's bus; files in `fleet/units` in the runtime directory
-    /// (`XDG_RUNTIME_DIR`).
+    /// Creates the settings for a user's systemd instance, over the user's bus. The files are in
+    /// `fleet/units` in the runtime directory (`XDG_RUNTIME_DIR`).
     #[must_use]
     pub fn user(runtime_directory: &Path) -> Self {
         Self {

@@ -1,8 +1,8 @@
 //! Maintains the connection to systemd, and processes its signals.
 //!
-//! One task connects, reads all units once, and then processes each signal in the order in which
-//! systemd has sent it. The end of a job thus comes after the changes that it made. If the
-//! connection is lost, or systemd leaves the bus to re-execute, the task connects again.
+//! One task connects, reads all units once, and then processes the signals in the order in which
+//! systemd has sent them. So the end of a job is processed after the changes that the job made. If
+//! the connection is lost, or systemd leaves the bus to re-execute, the task connects again.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,14 +1,14 @@
-//! Pure: detects that a unit was stopped by others than fleet.
+//! Detects that a unit was stopped by others than fleet. Pure: no I/O, no clock.
 //!
-//! systemd does not report the type or the requester of a finished job. So this uses the unit's
-//! state: a job that begins while the unit is up, is not fleet's, and leaves it down has stopped
-//! it. A unit that ends by itself does so without a job, and a unit started by its timer is not up
-//! when the job begins.
+//! systemd does not report the type or the requester of a finished job. So the stop is detected by
+//! the unit's state. A job has stopped the unit if it begins while the unit is up, was not
+//! requested by fleet, and leaves the unit down. A unit that ends by itself does so without a job.
+//! A unit that its timer starts is not up when the job begins.
 
 /// Changes to a unit by others, as far as this daemon has observed them.
 #[derive(Debug, Default)]
 pub(crate) struct ExternalStopDetector {
-    /// The job that began while the unit was up. A unit has one at a time.
+    /// The job of the unit that began while the unit was up. A unit has only one job at a time.
     job: Option<String>,
     stopped: bool,
 }
@@ -19,8 +19,8 @@ impl ExternalStopDetector {
         self.job = is_up.then(|| job.to_owned());
     }
 
-    /// Records that a job of the unit is over. Returns whether that job was requested by others
-    /// than fleet and stopped the unit.
+    /// Records that a job of the unit is over. Returns whether others than fleet requested that job
+    /// and whether it stopped the unit.
     pub(crate) fn on_job_end(&mut self, job: &str, is_ours: bool, is_down: bool) -> bool {
         let came = self.job.take_if(|came| came.as_str() == job).is_some();
         let stops = came && !is_ours && is_down;

@@ -4,12 +4,12 @@
 //! |---|---|
 //! | `NAME` | the unit file, byte for byte; systemd has a link to it |
 //! | `NAME.json` | the last request: hash, epoch, generation, loaded or launched |
-//! | `boot` | the boot to which all this belongs |
+//! | `boot` | the ID of the boot to which all other files belong |
 //! | `lock` | empty; locked by the process that uses the directory |
 //!
-//! Each file is replaced atomically by renaming. Nothing is synced to the disk: the directory is
-//! meaningless after a reboot, and the end of the daemon loses no write that the kernel has
-//! accepted.
+//! Each file is replaced atomically by renaming. No file is synced to the disk, because the
+//! directory is meaningless after a reboot. The end of the daemon loses no write that the kernel
+//! has accepted.
 
 use std::io;
 use std::path::PathBuf;
@@ -50,15 +50,15 @@ impl UnitFiles {
         write_atomic(&self.record(unit), &record.to_json()?, TO_DISK)
     }
 
-    /// Removes the unit file, and then the record: without both there is no unit.
+    /// Removes the unit file, and then the record. A unit with neither of them does not exist.
     pub(crate) fn remove(&self, unit: &UnitName) -> io::Result<()> {
         ignore_missing(std::fs::remove_file(self.text(unit)))?;
         ignore_missing(std::fs::remove_file(self.record(unit)))
     }
 
-    /// Reads all units with a file or a record. If one of the two is missing or unreadable, the
-    /// unit counts as not requested. The agent then requests it again: a wanted unit is loaded
-    /// again and keeps running, and any other is unloaded.
+    /// Reads all units that have a file or a record. If one of the two is missing or unreadable,
+    /// the unit is treated as not requested. The agent then makes its request again: a wanted unit
+    /// is loaded again and keeps running, and any other unit is unloaded.
     pub(crate) fn read(&self) -> io::Result<Vec<(UnitName, Record)>> {
         let mut units = Vec::new();
         for entry in std::fs::read_dir(&self.directory)? {
@@ -86,7 +86,8 @@ impl UnitFiles {
         }
     }
 
-    /// Drops everything of an earlier boot: none of it runs, and systemd has no links to it.
+    /// Removes all units of an earlier boot, because none of them runs and systemd has no links to
+    /// their files.
     pub(crate) fn forget_old_boot(&self, boot: &str) -> io::Result<()> {
         let file = self.directory.join("boot");
         let memory = std::fs::read_to_string(&file).unwrap_or_default();

@@ -126,11 +126,12 @@ pub(crate) async fn uninstall(
     }
 }
 
-/// Requires a reload if a unit whose dependencies have changed is in memory, where systemd would
-/// use its old ones.
+/// Requires a reload if systemd has a unit in memory whose dependencies have changed. Without a
+/// reload, systemd would use the old dependencies.
 ///
-/// A target that is active reads its dependencies at its next start. The machine's own targets are
-/// hardly ever started again, and the next reload covers them, so they need none of their own.
+/// An active target uses its dependencies only at its next start. The machine's own targets are
+/// hardly ever started again, and the next reload includes them. So they require no reload while
+/// they are active.
 async fn require_reload_if_loaded(
     context: &ManagerContext,
     bus: &Bus,

@@ -1,8 +1,8 @@
 //! Jobs requested from systemd, and the signals of their ends.
 //!
-//! systemd returns a job's path in the response to the call. The signal of the job's end may be
-//! read before that response. So each call is registered before it is sent, and ends of the unit's
-//! jobs are kept meanwhile.
+//! systemd returns a job's path in the response to the call that requests the job. The signal of
+//! the job's end may be read before that response. So each call is registered before it is sent,
+//! and until its response arrives, all ends of jobs of the unit are recorded.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -46,7 +46,7 @@ impl Jobs {
         PendingCall { jobs: self, unit: unit.clone() }
     }
 
-    /// Records the end of a job. Returns whether the job may have been requested here.
+    /// Records the end of a job. Returns whether this daemon may have requested the job.
     pub(crate) fn on_removed(&self, path: &str, unit: &str, result: &str) -> bool {
         let mut state = self.lock();
         if let Some(waiting) = state.waiting.remove(path) {

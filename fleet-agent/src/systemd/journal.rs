@@ -18,14 +18,15 @@ use super::context::io_error;
 use super::nudge::JournalFollower;
 use crate::{Clock, Journal, JournalLine, JournalQuery, ServiceError, wall_time};
 
-/// Longest entry that is read. The bytes of a message may take four times as many.
+/// Maximum size in bytes of an entry that is read. An entry may be four times as long as its
+/// message, because JSON may represent the message as an array of bytes.
 const MAX_ENTRY: u64 = 1024 * 1024;
 
-/// Number of bytes kept from the end of a longer entry: fields other than the message stand before
-/// or after it.
+/// Number of bytes kept from the end of an entry that is too long. The fields other than the
+/// message are at the beginning or the end of the entry.
 const TAIL: usize = 4096;
 
-/// How long the last lines of a unit may take to reach the journal.
+/// How long the last lines of a unit may take until they are in the journal.
 const LAST_LINES: Duration = Duration::from_secs(1);
 
 /// Replaces a longer entry in a journal.
@@ -61,8 +62,8 @@ impl LineSelection {
     }
 }
 
-/// Starts reading the output of a unit. Reading ends with the reader, or after the last line
-/// written before `over` was ready. `following` is held until then.
+/// Starts to read the output of a unit. Reading ends when the reader is dropped, or after the last
+/// line that was written before `over` was ready. `following` is dropped when reading ends.
 pub(crate) fn read(
     scope: SystemdScope,
     unit: &UnitName,
@@ -88,8 +89,8 @@ pub(crate) fn read(
     Ok(journal)
 }
 
-/// Selects the output of the unit's own processes. systemd's messages about the unit are left out;
-/// its state covers them.
+/// Returns the arguments that select the output of the unit's own processes. systemd's messages
+/// about the unit are left out, because the unit's state contains the same information.
 fn arguments(scope: SystemdScope, unit: &UnitName, wanted: &LineSelection) -> Vec<String> {
     let mut arguments =
         ["--no-pager", "--quiet", "--all", "--output=json", "--output-fields=MESSAGE"]
@@ -162,7 +163,8 @@ async fn feed(
     child.wait().await.map(drop)
 }
 
-/// Handles the exit of journalctl, which is an error for a followed journal, and after a signal.
+/// Handles the exit of journalctl. The exit is an error if the journal was followed, or if a signal
+/// killed journalctl.
 async fn check_exit(mut child: Child, follows: bool) -> std::io::Result<()> {
     let status = child.wait().await?;
     match follows || status.signal().is_some() {
@@ -203,8 +205,8 @@ impl LineFilter {
     }
 }
 
-/// Position of a line: the cursor of its entry and, unless it is the entry's last line, its number
-/// within the entry.
+/// Position of a line. It consists of the cursor of the line's entry and the number of the line
+/// within the entry. The number is absent for the last line of an entry.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct LineCursor {
     cursor: String,
@@ -231,7 +233,7 @@ impl LineCursor {
     }
 }
 
-/// Reads the next entry, with its newline if it is complete; `None` at the end.
+/// Reads the next entry; `None` at the end. A complete entry includes its newline.
 async fn next_entry(output: &mut (impl AsyncBufRead + Unpin)) -> std::io::Result<Option<Vec<u8>>> {
     let mut entry = Vec::new();
     let mut limited = (&mut *output).take(MAX_ENTRY);
@@ -277,7 +279,7 @@ struct RawEntry {
     message: Option<Message>,
 }
 
-/// Content of an entry: its cursor, its time, if that can be parsed, and its lines.
+/// Content of an entry: its cursor, its lines, and its time if the time can be parsed.
 struct JournalEntry {
     cursor: String,
     at: Option<Timestamp>,
@@ -297,7 +299,8 @@ impl JournalEntry {
     }
 }
 
-/// A message that is not UTF-8 is an array of bytes, and a repeated field a list.
+/// Message of an entry. A message that is not UTF-8 is an array of bytes, and a field that occurs
+/// several times is a list.
 #[derive(Deserialize)]
 #[serde(untagged)]
 enum Message {
@@ -330,8 +333,8 @@ fn read_entry(entry: &[u8]) -> JournalEntry {
     JournalEntry { cursor, at, texts }
 }
 
-/// Extracts a field of an incomplete entry. A message cannot imitate a field, since its quotes are
-/// escaped.
+/// Extracts a field of an incomplete entry. A message cannot imitate a field, because the quotes in
+/// a message are escaped.
 fn field(entry: &[u8], name: &str) -> Option<String> {
     let begin = format!("\"{name}\":\"");
     let found = entry.windows(begin.len()).position(|part| part == begin.as_bytes())?;

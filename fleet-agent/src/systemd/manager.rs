@@ -23,35 +23,38 @@ use crate::{
 
 /// Runs units by systemd, over D-Bus.
 ///
-/// Dropping it leaves the units running, as the sudden end of a daemon does. The next manager of
-/// the same directory recovers them. After a reboot no unit is known.
+/// When the manager is dropped or its daemon ends suddenly, the units keep running. The next
+/// manager of the same directory recovers them. After a reboot no unit is known.
 ///
 /// # Files
 ///
 /// A unit's file is stored byte for byte in the manager's directory, and systemd gets a link to it
 /// that lasts until the next boot. Additions of the machine, for example a drop-in below
 /// `/etc/systemd/system`, apply as for any other unit. A unit with an `[Install]` section is
-/// enabled, also until the next boot. Names of units that the machine has itself are refused.
+/// enabled, also until the next boot. A unit is refused if the machine has its own unit of the same
+/// name.
 ///
-/// systemd only reloads its files if it would use old ones; see [`reload`](ServiceManager::reload).
+/// systemd reloads its files only if it would otherwise use old ones; see
+/// [`reload`](ServiceManager::reload).
 ///
 /// # Types
 ///
-/// Units of all types that systemd reads from files are accepted. Whether the machine can run one
-/// shows at its start. Swaps need the permission to swap, automounts a kernel with autofs, and a
-/// device exists once the kernel has it. Otherwise the start fails with the reason.
+/// Units of all types that systemd reads from files are accepted. Only the start of a unit shows
+/// whether the machine can run it. A swap needs the permission to swap, an automount needs a kernel
+/// with autofs, and a device exists only once the kernel has it. Otherwise the start fails with the
+/// reason.
 ///
 /// # Connection
 ///
-/// While systemd cannot be reached, every call returns [`ServiceError::Unavailable`]. The state of
-/// the units is unknown then, and nothing happens to them. The manager reconnects by itself.
-/// Callers that wait for a start or stop meanwhile keep waiting.
+/// While systemd cannot be reached, every call returns [`ServiceError::Unavailable`]. During that
+/// time the manager neither knows the state of the units nor changes them. The manager reconnects
+/// by itself. Calls that already wait for a start or stop keep waiting.
 ///
 /// # Drift
 ///
-/// A unit stopped by others is distinguished from one that ended by itself, as long as the manager
-/// observed the stop; the next manager of the directory cannot. Units started by others are not
-/// reported, since timers, sockets and other units start them legitimately.
+/// A unit stopped by others is distinguished from a unit that ended by itself, if this manager
+/// observed the stop. The next manager of the directory cannot distinguish them. Units started by
+/// others are not reported, because timers, sockets and other units legitimately start units.
 ///
 /// # Output
 ///

@@ -10,8 +10,9 @@
 //!                         └── refresh ─> state         everything once, after missed signals
 //! ```
 //!
-//! Only a followed journal is polled. The states of units come from systemd's signals alone. After
-//! a connection was lost, or systemd has reloaded its files, all units are read once.
+//! Polling is used only for a followed journal. The states of units come from systemd's signals
+//! alone. After a connection was lost, or after systemd has reloaded its files, all units are read
+//! once.
 
 mod batch_query;
 mod bus;

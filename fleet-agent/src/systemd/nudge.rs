@@ -1,9 +1,9 @@
-//! Makes followers of the machine's journal look for new lines at once.
+//! Makes followers of the machine's journal read new lines at once.
 //!
-//! journald waits a quarter of a second before it notifies of a write. journalctl may look too
-//! early for that write, and then waits for the next notification: lines that come one at a time
-//! are up to half a second late. Setting the mode of a file to its current value is a change for
-//! inotify watchers, and has no other effect. So that is done periodically while a journal is
+//! journald notifies of a write only after a quarter of a second. journalctl may read the journal
+//! too early to see that write, and then waits for the next notification. So lines that come one at
+//! a time are up to half a second late. Setting the mode of a file to its current value notifies
+//! inotify watchers, and has no other effect. So this is done periodically while a journal is
 //! followed.
 
 use std::fs;
@@ -14,8 +14,8 @@ use std::time::Duration;
 
 use crate::Clock;
 
-/// Interval of the nudges. journalctl looks at a followed journal about as often, which takes it
-/// less than a hundredth of a processor.
+/// Interval of the nudges. journalctl reads a followed journal about as often, which costs less
+/// than a hundredth of a processor.
 const PACE: Duration = Duration::from_millis(40);
 
 /// Directories of journals, each with a subdirectory named by the machine's ID.
@@ -59,7 +59,8 @@ async fn nudge_periodically(following: Weak<JournalFollower>, clock: Arc<dyn Clo
     }
 }
 
-/// Nudges the watchers of all journals in a directory. Without permission they see new lines later.
+/// Nudges the watchers of all journals in a directory. If the permission for this is missing, the
+/// watchers see new lines later.
 fn nudge_all(directory: &str) {
     let Ok(folders) = fs::read_dir(directory) else { return };
     for folder in folders.flatten() {

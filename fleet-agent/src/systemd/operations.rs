@@ -14,8 +14,8 @@ use crate::ServiceError;
 
 /// Requests a start or restart, and waits until it is over.
 ///
-/// The unit is locked only until systemd has accepted the request, so a stop can end a start that
-/// hangs.
+/// The unit is locked only until systemd has accepted the request, so that a stop can end a start
+/// that hangs.
 pub(crate) async fn launch(
     context: &ManagerContext,
     unit: &UnitName,
@@ -68,8 +68,9 @@ pub(crate) async fn launch(
     problem.map_or(Ok(()), |problem| Err(failed(problem)))
 }
 
-/// Returns the unit that a timer, socket or path should start and that systemd does not have.
-/// systemd refuses to start the unit then, which does nothing and has not failed either.
+/// Returns the unit that a timer, socket or path should start, if systemd does not have that unit.
+/// In this case systemd refuses to start the timer, socket or path, but does not record it as
+/// failed.
 async fn missing(
     context: &ManagerContext,
     bus: &Bus,

@@ -1,9 +1,9 @@
-//! systemd's private socket, adapted to what the D-Bus library expects of a peer.
+//! systemd's private socket, adapted to the requirements of the D-Bus library.
 //!
-//! On its private socket systemd sends `org.freedesktop.systemd1` as the sender of its messages.
-//! That is no *unique* name, which the specification requires, and zbus refuses such messages. So
-//! each message is read completely, and its sender replaced by a unique name of the same length.
-//! The lines before the first message are passed on unchanged.
+//! On its private socket, systemd sends `org.freedesktop.systemd1` as the sender of its messages.
+//! The specification requires a *unique* name, which this is not, so zbus refuses such messages.
+//! Therefore each message is read completely, and its sender is replaced by a unique name of the
+//! same length. The lines before the first message are passed on unchanged.
 
 use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};
@@ -14,8 +14,8 @@ use tokio::net::UnixStream;
 use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 use zbus::connection::socket::{ReadHalf, Socket, Split, WriteHalf};
 
-/// Length of the fixed part of a message, which has the lengths of the body and of the header
-/// fields.
+/// Length of the fixed part of a message. The fixed part contains the lengths of the body and of
+/// the header fields.
 const FIXED: usize = 16;
 /// Limit of D-Bus on the size of a message.
 const LONGEST_MESSAGE: usize = 128 * 1024 * 1024;
@@ -121,7 +121,8 @@ fn length_of(message: &[u8]) -> Option<usize> {
     fields.checked_add(number(message, 4)?)?.checked_add(FIXED)
 }
 
-/// Replaces the sender by a unique name. An unreadable message is left for the library to refuse.
+/// Replaces the sender by a unique name. Leaves an unreadable message unchanged, so that the
+/// library refuses it.
 fn replace_sender(message: &mut [u8]) {
     if let Some((at, length)) = find_sender(message)
         && let Some(name) = message.get_mut(at..at + length)

@@ -12,8 +12,8 @@ pub(crate) struct Record {
     pub(crate) order: Option<PendingStart>,
 }
 
-/// Stored before a start is requested, so that a daemon that ends in between neither loses the
-/// start nor repeats it.
+/// A start that is stored before it is requested. If the daemon ends in between, the next daemon
+/// neither loses the start nor repeats it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct PendingStart {
     pub(crate) generation: Generation,
@@ -28,8 +28,8 @@ impl Record {
         Self { known: KnownUnit { hash, requested: asked, epoch, generation }, order: None }
     }
 
-    /// Whether a recorded start of this generation has reached systemd: the unit has begun another
-    /// run since.
+    /// Returns whether a recorded start of this generation has reached systemd. It has if the unit
+    /// has begun another run since the start was recorded.
     pub(crate) fn has_started(&self, generation: Generation, invocation: &[u8]) -> bool {
         self.order.as_ref().is_some_and(|order| {
             let is_another = !invocation.is_empty() && order.invocation != invocation;

@@ -16,12 +16,12 @@ use super::units::apply_properties;
 /// Number of units queried concurrently.
 const MAX_CONCURRENT: usize = 8;
 
-/// How often the details of a unit are read again if it changes meanwhile. Each change has a signal
-/// of its own, so giving up misses nothing.
+/// Maximum number of attempts to read the details of a unit that changes while they are read. Each
+/// change has its own signal, so no change is missed after the last attempt.
 const ATTEMPTS: usize = 3;
 
-/// Reads all units: one call for all states, and more calls for units that have changed. Then
-/// checks the jobs with waiting callers.
+/// Reads all units, with one call for the states of all units and further calls for units that have
+/// changed. Then checks the jobs with waiting callers.
 pub(crate) async fn refresh_all(context: &ManagerContext, bus: &Bus) -> Result<(), CallError> {
     let units = context.units.names();
     let mut changed = Vec::new();
@@ -65,8 +65,8 @@ pub(crate) async fn refresh_unit(
     Ok(states)
 }
 
-/// Queries the states of a unit, with one call for all units that are queried at the same time.
-/// Also returns the unit's signal count before the query.
+/// Queries the states of a unit. One call serves all units that are queried at the same time. Also
+/// returns the unit's signal count from before the query.
 async fn states(
     context: &ManagerContext,
     bus: &Bus,
@@ -139,7 +139,8 @@ async fn ask(
     Ok(properties)
 }
 
-/// Returns the stop timeout of a unit; `None` if its type has no processes.
+/// Returns the stop timeout of a unit as systemd applies it; `None` if units of its type have no
+/// processes.
 pub(crate) async fn stop_timeout(
     bus: &Bus,
     unit: &UnitName,

@@ -1,8 +1,9 @@
-//! Makes systemd reload its unit files, but only if it would use old ones.
+//! Makes systemd reload its unit files, but only if it would otherwise use old ones.
 //!
-//! systemd reads a unit that is not in memory when it is needed, so a new unit needs no reload. One
-//! is needed if systemd has an older definition in memory, has not noticed the file, or has read a
-//! unit's dependencies before another unit was enabled for it.
+//! systemd reads a unit that it does not have in memory when the unit is needed, so a new unit
+//! needs no reload. A reload is needed if systemd has an older definition of a unit in memory, or
+//! has not noticed the unit's file. It is also needed if systemd has read a unit's dependencies
+//! before another unit was enabled for it.
 
 use std::collections::BTreeSet;
 use std::sync::{Mutex, MutexGuard, PoisonError};

@@ -24,7 +24,7 @@ pub(crate) struct ObservedState {
     exit: Option<ExitStatus>,
     exit_code: i32,
     restarts: u32,
-    /// Invocation ID of its current or last run, as far as systemd remembers; else empty.
+    /// Invocation ID of the unit's current or last run. Empty if systemd remembers no run.
     invocation: Vec<u8>,
     /// Invocation ID before the last requested start, until that start has succeeded.
     before: Option<Vec<u8>>,
@@ -41,8 +41,9 @@ impl ObservedState {
         self.before = None;
     }
 
-    /// Applies the three states from a response. Returns whether more should be queried. If a
-    /// signal came meanwhile, only the load state is used, which signals do not have.
+    /// Applies the three states from a response. Returns whether the details have to be queried
+    /// too. The load state is always used, because signals do not contain it. The other two states
+    /// are ignored if a signal came after the query, unless they are the first ones.
     pub(crate) fn on_states(&mut self, states: &States, is_latest: bool) -> bool {
         self.load.clone_from(&states.load);
         let is_first = self.active.is_empty();
@@ -95,8 +96,8 @@ impl ObservedState {
         self.ran |= !self.is_inactive();
     }
 
-    /// systemd has unloaded the unit, which only happens to idle units. The observed result of its
-    /// last run stays.
+    /// Records that systemd has unloaded the unit, which happens only to idle units. Keeps the
+    /// observed result of the last run.
     pub(crate) fn on_unloaded(&mut self) {
         if !self.active.is_empty() {
             (self.active, self.sub) = ("inactive".to_owned(), "dead".to_owned());
@@ -119,8 +120,8 @@ impl ObservedState {
         self.active == "failed"
     }
 
-    /// Whether there is no run of the last requested start: before its run begins, and after
-    /// systemd refused or skipped it.
+    /// Returns whether the last requested start has no run. It has no run before the run begins, or
+    /// if systemd refused or skipped the start.
     pub(crate) fn has_no_run(&self) -> bool {
         // A unit that was unloaded and loaded again meanwhile has no invocation ID.
         let is_same = |before: &Vec<u8>| self.invocation.is_empty() || *before == self.invocation;
@@ -167,8 +168,8 @@ const CLD_EXITED: i32 = 1;
 const CLD_KILLED: i32 = 2;
 const CLD_DUMPED: i32 = 3;
 
-/// Returns the interface of a unit type and the properties to read from it; `None` if there are
-/// none.
+/// Returns the D-Bus interface of a unit type and the properties to read from it; `None` if the
+/// type has no such properties.
 pub(crate) fn details(unit_type: UnitType) -> Option<(&'static str, &'static [&'static str])> {
     const RESULT: &[&str] = &["Result"];
     const SERVICE: &[&str] = &["Result", "MainPID", "NRestarts", "ExecMainCode", "ExecMainStatus"];

@@ -14,7 +14,7 @@ pub(crate) struct UnitLocks {
     locks: Mutex<BTreeMap<UnitName, Lock>>,
 }
 
-/// The lock of a call. The next call for the unit proceeds when this is dropped.
+/// The lock that a call holds on a unit. The next call for the unit proceeds when this is dropped.
 #[derive(Debug)]
 pub(crate) struct UnitLock<'a> {
     locks: &'a UnitLocks,

@@ -27,11 +27,13 @@ struct State {
 
 #[derive(Debug, Default)]
 struct Entry {
-    /// `None` before the unit is loaded for the first time; it is not known then.
+    /// The unit's record. `None` before the unit is loaded for the first time; until then the unit
+    /// is not known.
     record: Option<Record>,
     observed: ObservedState,
     external_stop: ExternalStopDetector,
-    /// Number of signals of the unit, so that a response does not override a later signal.
+    /// Number of signals of the unit. It is counted so that an older response does not override a
+    /// later signal.
     signals: u64,
     /// Whether systemd has nothing of an earlier run.
     is_new: bool,
@@ -64,7 +66,7 @@ impl UnitTable {
         }
     }
 
-    /// Returns whether a start is the first one of its unit, and clears that.
+    /// Returns whether the next start of a unit is its first start. Clears this mark.
     pub(crate) fn take_new(&self, unit: &UnitName) -> bool {
         let mut state = self.lock();
         state.units.get_mut(unit).is_some_and(|entry| std::mem::take(&mut entry.is_new))
@@ -106,7 +108,8 @@ impl UnitTable {
         state.units.iter().filter_map(|(unit, entry)| entry.managed(unit)).collect()
     }
 
-    /// Applies a signal; returns the name of the unit if it is known and has changed.
+    /// Applies a signal. Returns the name of the unit if the unit is known and the signal has
+    /// changed its state.
     pub(crate) fn on_signal(
         &self,
         path: &str,
@@ -140,8 +143,8 @@ impl UnitTable {
         }
     }
 
-    /// Records that a job of a unit is over. Returns the unit's name if that shows that it was
-    /// stopped by others.
+    /// Records that a job of a unit is over. Returns the unit's name if the end of the job shows
+    /// that others stopped the unit.
     pub(crate) fn on_job_end(&self, job: &str, unit: &str, is_ours: bool) -> Option<UnitName> {
         let mut state = self.lock();
         let entry = state.units.get_mut(unit)?;
@@ -155,8 +158,9 @@ impl UnitTable {
         self.lock().units.get(unit).map_or(0, |entry| entry.signals)
     }
 
-    /// Applies a response. Passes to the change whether any signal came since the count
-    /// `signals`, because a signal may be newer. Returns whether a known unit has changed.
+    /// Applies a response by calling `change`. Passes to `change` whether the response is the
+    /// latest information. It is not if a signal came since the count was `signals`. Returns
+    /// whether a known unit has changed.
     pub(crate) fn on_answer(
         &self,
         unit: &UnitName,

@@ -12,11 +12,12 @@ use crate::{JournalQuery, ManagedUnit, ServiceError, ServiceManager};
 /// Time limit for everything that has to happen.
 pub(super) const DEADLINE: Duration = Duration::from_secs(20);
 
-/// Checks all guarantees in sequence, on one machine. It leaves no unit behind.
+/// Checks all guarantees in sequence, on one machine. After the checks, no unit is left on the
+/// machine.
 ///
 /// # Panics
 ///
-/// If a guarantee is broken; the message says which.
+/// If a guarantee is broken. The message describes the broken guarantee.
 pub async fn conformance(harness: &dyn Harness) {
     let check = Check { manager: harness.open().await, harness };
     check.a_loaded_unit_is_known_and_does_not_run().await;
@@ -232,7 +233,8 @@ impl<'a> Check<'a> {
         self.unload(&unit).await;
     }
 
-    /// Service managers refuse a unit that was started too often in a short time.
+    /// Checks that a start resets the count of starts. Otherwise service managers refuse a unit
+    /// that was started too often in a short time.
     async fn a_start_begins_a_new_count_of_failures(&self) {
         let unit = self.load("failing.service", UnitKind::Fails).await;
         for generation in 1..=20 {

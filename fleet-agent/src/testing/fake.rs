@@ -101,7 +101,8 @@ impl FakeManager {
         self.lock().time_outs.insert(unit.clone(), time_out);
     }
 
-    /// Makes the unit one that starts `other`, and that cannot be started without it.
+    /// Makes `unit` trigger `other`. From then on, `unit` cannot be started while `other` is not
+    /// loaded.
     pub fn trigger(&self, unit: &UnitName, other: &UnitName) {
         self.lock().triggers.insert(unit.clone(), other.clone());
     }
@@ -127,7 +128,7 @@ impl FakeManager {
         self.end(unit, ExitStatus::Code(code));
     }
 
-    /// Changes the unit as if by others than fleet. Does nothing if it is not known.
+    /// Changes the unit as if others than fleet had done so. Does nothing if the unit is not known.
     pub fn interfere(&self, unit: &UnitName, drift: Drift) {
         let mut state = self.lock();
         state.pid += 1;

@@ -18,7 +18,7 @@ pub enum UnitKind {
     ExitsWith3,
     /// A task that is started when it is done, and succeeds.
     Succeeds,
-    /// A task that is started when it is done, and fails with exit status 3.
+    /// Runs as a task whose start is over when its process exits. The process exits with status 3.
     Fails,
     /// Runs, and ignores the stop signal.
     IgnoresStop,
@@ -28,8 +28,8 @@ pub enum UnitKind {
     Writes,
     /// Writes the line `four`, and runs until it is stopped.
     WritesMore,
-    /// Runs until it is stopped, and writes the line `reloaded` on each reload, if the service
-    /// manager supports reloads.
+    /// Runs until it is stopped. Writes the line `reloaded` on each reload, if the service manager
+    /// supports reloads.
     Reloads,
     /// Cannot be loaded.
     Broken,
@@ -39,7 +39,7 @@ pub enum UnitKind {
 #[async_trait]
 pub trait Harness: Send + Sync {
     /// Opens a service manager on the machine, as a daemon does at its start. The suite drops one
-    /// before it opens the next.
+    /// service manager before it opens the next.
     async fn open(&self) -> Arc<dyn ServiceManager>;
 
     /// Whether the service manager can reload units.

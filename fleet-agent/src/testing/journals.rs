@@ -9,7 +9,8 @@ use super::conformance::{Check, DEADLINE};
 use super::harness::UnitKind;
 use crate::{Clock as _, Journal, JournalLine, JournalQuery, SystemClock, wall_time};
 
-/// Times closer than this may be equal: files are dated by a coarse clock.
+/// Time between two writes whose times must differ. Writes that follow each other more closely may
+/// have equal times, because files are dated by a coarse clock.
 const APART: Duration = Duration::from_millis(50);
 
 impl Check<'_> {
@@ -119,8 +120,8 @@ impl Check<'_> {
         self.manager.journal_from(unit, cursor, follow).await.expect("a journal")
     }
 
-    /// Checks selections of the lines `one` to `three`, written since `start`, and `four`, since
-    /// `between`.
+    /// Checks selections of lines. The lines `one` to `three` were written after `start`, and the
+    /// line `four` was written after `between`.
     async fn check_selections(&self, unit: &UnitName, start: Timestamp, between: Timestamp) {
         let rows: [(Timestamp, Option<usize>, &[&str]); 6] = [
             (start, None, &["one", "two", "three", "four"]),

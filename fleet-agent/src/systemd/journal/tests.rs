@@ -48,8 +48,8 @@ async fn oversized_entry_is_replaced() {
     }
 }
 
-/// Reads from a program in place of journalctl, after its unit is gone. Returns the number of lines
-/// and the result.
+/// Reads from a program that replaces journalctl, when its unit is already gone. Returns the number
+/// of lines and the result.
 async fn fed(program: &str, follow: bool) -> (usize, std::io::Result<()>) {
     let mut command = Command::new("sh");
     command.args(["-c", program]).stdout(Stdio::piped()).kill_on_drop(true);
