@@ -69,8 +69,8 @@ pub enum Retry {
 pub enum WaitReason {
     /// Waiting for these targets, sorted by name.
     Dependencies(Vec<Target>),
-    /// Blocked by these targets, sorted by name. Each of them has failed, cannot start, or does not
-    /// exist.
+    /// Blocked by these targets, sorted by name. Each of them has failed or completed, cannot
+    /// start, or does not exist.
     Blocked(Vec<(Target, BlockedBy)>),
     /// Waiting for a start slot, because `max_starting` units are starting.
     Slot,

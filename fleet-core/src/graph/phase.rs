@@ -4,8 +4,8 @@ use std::fmt;
 
 use super::{Signal, Target};
 
-/// Phase of a unit. Only the phase is stored. Whether a unit is needed, waiting, degraded or has to
-/// stop follows from the phases of all units and the graph.
+/// Phase of a unit. Only the phase is stored. The phases of all units and the graph determine
+/// whether a unit is needed, waiting or degraded, or has to stop.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Phase {
     /// Not started, or reset to that state.
@@ -19,8 +19,8 @@ pub enum Phase {
     Stopping,
     /// Ended with a failure.
     Failed,
-    /// Completed successfully without staying active, as units from systemd do. This satisfies
-    /// `waits-for` and `depends-ms`, but not `depends-on`.
+    /// Completed successfully without staying active, which only units from systemd can do. A
+    /// completed unit satisfies `waits-for` and `depends-ms`, but not `depends-on`.
     Completed,
 }
 
@@ -42,7 +42,8 @@ pub enum Exit {
     Status(u8),
     /// Killed by this signal, as numbered on x86 and ARM.
     Signal(u8),
-    /// Unknown: the process was no child of the supervisor, or exited while no supervisor ran.
+    /// Unknown, because the process was no child of the supervisor or exited while no supervisor
+    /// ran.
     Unknown,
 }
 
@@ -51,16 +52,16 @@ pub enum Exit {
 pub enum FailureCause {
     /// A process could not be started, for example because its program cannot be executed.
     Spawn,
-    /// Something required to start a process was missing, for example an environment file or room
-    /// for another process.
+    /// Something that a process needs to start was missing, for example an environment file, or
+    /// room for another process.
     Resources,
     /// The main process exited successfully before it reported readiness.
     Protocol,
-    /// The main process exited unrequested and not as a success. Status 0 is included where it is
-    /// no success.
+    /// The main process exited without a request, and its exit was not a success. Exit status 0 is
+    /// included if it is not a success for the unit.
     Exit(Exit),
-    /// A command other than the main process failed: before the start, after it, or the start
-    /// script itself.
+    /// A command other than the main process failed: a command before or after the start, or the
+    /// start script itself.
     Script(Exit),
     /// An assertion of the unit does not hold.
     Assertion,
@@ -80,7 +81,7 @@ pub enum FailureCause {
     OutOfMemory,
     /// Processes survived SIGKILL.
     Unkillable,
-    /// An earlier supervisor left the unit, and it is unknown which of its processes run.
+    /// An earlier supervisor started the unit, and it is unknown which of its processes still run.
     Lost,
 }
 
@@ -99,8 +100,8 @@ pub enum StopReason {
     DependencyLost(Target),
     /// It failed, and its remaining processes are stopped.
     Failed(FailureCause),
-    /// Its main process exited successfully and it does not stay active; remaining processes are
-    /// stopped.
+    /// Its main process exited successfully, and the unit does not stay active. Its remaining
+    /// processes are stopped.
     Completed,
     /// Its start was skipped because a condition does not hold.
     Skipped,

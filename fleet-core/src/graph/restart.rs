@@ -4,15 +4,16 @@ use std::time::Duration;
 
 use super::StatusSet;
 
-/// Restart policy of a unit. The default is that of a stanza without restart keys: on failure,
-/// after one second, doubling up to one minute, without a limit.
+/// Restart policy of a unit. A stanza without restart keys has the default policy: the unit is
+/// restarted after failures, without a limit. The first delay is one second and doubles up to one
+/// minute.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Restart {
     /// Which exits lead to a restart.
     pub when: RestartWhen,
-    /// Exits of the main process that never lead to a restart, whatever `when` is.
+    /// Exits of the main process that never lead to a restart, whatever the value of `when`.
     pub prevent: StatusSet,
-    /// Exits of the main process that always lead to a restart, whatever `when` is.
+    /// Exits of the main process that always lead to a restart, whatever the value of `when`.
     pub force: StatusSet,
     /// Delay after the first failure.
     pub delay: Duration,
@@ -22,8 +23,8 @@ pub struct Restart {
     pub growth: DelayGrowth,
     /// Limit after which the unit is not restarted again.
     pub limit: RestartLimit,
-    /// Active time after which earlier failures are forgotten. `None` means ten seconds or twice
-    /// the delay, whichever is longer.
+    /// Active time after which earlier failures are forgotten. `None` stands for ten seconds or
+    /// twice the delay, whichever is longer.
     pub reset: Option<Duration>,
 }
 
@@ -36,7 +37,8 @@ pub enum RestartWhen {
     OnSuccess,
     /// After any failure.
     OnFailure,
-    /// After any failure except a failing exit status and a program that cannot be executed.
+    /// After any failure, except when a process exits with a failure status or a program cannot be
+    /// executed.
     OnAbnormal,
     /// Only after an unrequested signal, or an exit with unknown status.
     OnAbort,
@@ -60,11 +62,11 @@ pub enum DelayGrowth {
 pub enum RestartLimit {
     /// No limit.
     None,
-    /// No further restart after more than this many failures. A success or a long active time
-    /// resets the count.
+    /// The unit is not restarted after more than this number of failures. A success or a long
+    /// active time resets the number of failures.
     Failures(u32),
-    /// No restart if more starts than this would fall into the interval, as `StartLimitBurst=` and
-    /// `StartLimitIntervalSec=` do.
+    /// The unit is not restarted if its starts in the interval would exceed `burst`. This is the
+    /// limit that `StartLimitBurst=` and `StartLimitIntervalSec=` set in systemd.
     Starts {
         /// Maximum number of starts.
         burst: u32,

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::{Command, Condition, ExecEnvironment, ResourceLimits, Signal, StatusSet};
 
-/// Everything that a unit executes. A change of any of it requires a restart of the unit.
+/// Everything that a unit executes. If any of these values changes, the unit has to be restarted.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Run {
     /// Conditions on the machine for the start.
@@ -19,19 +19,19 @@ pub struct Run {
     pub start_post: Vec<Command>,
     /// Commands that reload the configuration. Empty if the unit has none.
     pub reload: Vec<Command>,
-    /// Signal that makes the main process reload. The process itself reports the start and end of
-    /// the reload (`Type=notify-reload`).
+    /// Signal that makes the main process reload its configuration. The process itself reports the
+    /// start and the end of the reload (`Type=notify-reload`).
     pub reload_signal: Option<Signal>,
     /// Commands that stop the unit. Empty if a signal does.
     pub stop: Vec<Command>,
     /// Commands that run after the unit has stopped, whatever the result.
     pub stop_post: Vec<Command>,
-    /// Additional exits of the main process that count as success. Status 0 of a oneshot always
-    /// does. Status 0 and the signals HUP, INT, TERM and PIPE also do, unless a clean exit is a
-    /// failure.
+    /// Exits of the main process that count as success in addition to the usual ones. For a
+    /// oneshot, exit status 0 always is a success. For other units, status 0 and the signals HUP,
+    /// INT, TERM and PIPE are, unless `on_clean_exit` makes a clean exit a failure.
     pub success: StatusSet,
-    /// State after an unrequested clean exit of the main process. Applies only to foreground units
-    /// and units with a PID file.
+    /// State of the unit after an unrequested clean exit of its main process. It applies only to
+    /// foreground units and units with a PID file.
     pub on_clean_exit: OnCleanExit,
     /// How the processes are killed.
     pub kill: Kill,
@@ -85,7 +85,7 @@ pub struct Kill {
     pub send_sighup: bool,
 }
 
-/// Processes that receive the stop signals. As in systemd, processes left after the stop continue
+/// Processes that receive the stop signals. As in systemd, processes that survive the stop continue
 /// to run beside the unit's next start.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum KillMode {

@@ -14,7 +14,7 @@ const NAMES: [&str; 31] = [
 ];
 
 impl Signal {
-    /// Numbers of the signals that usually end a process on purpose: HUP, INT, PIPE, TERM.
+    /// Numbers of the signals that usually end a process deliberately: HUP, INT, PIPE and TERM.
     pub(super) const USUAL: [u8; 4] = [1, 2, 13, 15];
 
     /// `SIGHUP`.
@@ -31,7 +31,7 @@ impl Signal {
         NAMES.iter().map(|name| Self(name))
     }
 
-    /// Parses a name, with or without `SIG`, or a number as on x86 and ARM.
+    /// Parses the name of a signal, with or without `SIG`, or its number on x86 and ARM.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         if let Ok(number) = text.parse::<u8>() {

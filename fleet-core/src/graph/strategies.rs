@@ -1,7 +1,7 @@
 //! Generators of units, for [proptest](https://docs.rs/proptest).
 //!
-//! Generated graphs are small so that interactions between few units are likely. Names are
-//! unrelated to the dependency order. A failing case prints one line per unit.
+//! Generated graphs are small, so that interactions between a few units are likely. Unit names are
+//! unrelated to the order of the dependencies. A failing case is printed with one line per unit.
 //!
 //! ```
 //! use fleet_core::graph::strategies::units;
@@ -33,12 +33,13 @@ pub fn units(most: usize) -> impl Strategy<Value = Units> {
     drafts(most).prop_map(|(names, drafts)| Units(assemble(&names, &drafts, true)))
 }
 
-/// Generates units that may form cycles, depend on missing targets, and provide the same targets.
+/// Generates 1 to `most` units that may form cycles, depend on missing targets, or provide the same
+/// targets.
 pub fn cyclic_units(most: usize) -> impl Strategy<Value = Units> {
     drafts(most).prop_map(|(names, drafts)| Units(assemble(&names, &drafts, false)))
 }
 
-/// A unit without a name. In a valid graph its dependencies are chosen among earlier units.
+/// A unit without a name. In a valid graph each unit depends only on units before it.
 #[derive(Debug, Clone)]
 struct Draft {
     kind: ServiceType,

@@ -32,18 +32,18 @@ pub enum ServiceType {
     ForegroundNotified,
     /// A foreground process without readiness notification.
     ForegroundSupervised(Readiness),
-    /// A daemon that forks into the background and writes its pid to a file.
+    /// A daemon that forks into the background and writes its process ID to a file.
     BackgroundPidfile {
         /// Absolute path of the PID file.
         path: String,
     },
     /// Scripts that start, stop and reload the unit.
     BackgroundScripted,
-    /// Commands that run to completion. The unit is starting while they run, and active once all
-    /// have succeeded.
+    /// Commands that run to completion. The unit is starting while the commands run, and becomes
+    /// active once all of them have succeeded.
     Oneshot {
-        /// Whether the unit stays active after its commands. True except for some units from
-        /// systemd.
+        /// Whether the unit stays active after its commands have ended. It is true except for some
+        /// units from systemd.
         remain: bool,
     },
     /// Runs nothing; the unit groups its dependencies.
@@ -89,7 +89,8 @@ pub struct Timeouts {
 }
 
 impl InitUnit {
-    /// Returns a virtual unit without dependencies, as a base for units built in code.
+    /// Returns a virtual unit without dependencies. Code that builds other units can use it as a
+    /// base.
     #[must_use]
     pub fn new_virtual(name: Name, provides: impl IntoIterator<Item = Target>) -> Self {
         Self {
@@ -110,8 +111,8 @@ impl InitUnit {
         self.kind == ServiceType::Virtual
     }
 
-    /// Returns whether a running unit must be restarted to become `other`. That is so if its type
-    /// or its commands differ; other settings apply without a restart.
+    /// Returns whether a running unit must be restarted to get the definition `other`. A restart is
+    /// needed if the type or the commands differ. Other settings apply without a restart.
     #[must_use]
     pub fn needs_restart_for(&self, other: &Self) -> bool {
         self.kind != other.kind || self.run != other.run
@@ -119,8 +120,8 @@ impl InitUnit {
 }
 
 impl LinePattern {
-    /// Parses a regular expression. [`regex::bytes`] compiles an accepted pattern as it is, within
-    /// its default size limit.
+    /// Parses a regular expression. [`regex::bytes`] can compile every accepted pattern unchanged,
+    /// within its default size limit.
     ///
     /// # Errors
     ///

@@ -1,7 +1,8 @@
-//! Degraded units: active units with a dependency that does not work or is degraded itself.
+//! Degraded units: active units with a dependency that does not work or is itself degraded.
 //!
-//! No decision depends on the flag, and one event may change it for most units. It is therefore
-//! stored apart from the nodes, in a few bytes per unit, and propagated after everything else.
+//! No decision depends on whether a unit is degraded, and one event may change that for most units.
+//! Therefore the degraded flags are stored apart from the nodes, in a few bytes per unit. They are
+//! propagated after all other changes.
 
 use super::queues::RankSet;
 use crate::graph::EdgeKind;
@@ -18,8 +19,8 @@ pub(super) struct DegradedFlags {
 /// State of one unit as its dependents see it.
 #[derive(Debug, Clone, Copy)]
 struct Health {
-    /// Number of reasons to be degraded: dependencies that do not work, dependencies that are
-    /// degraded, and one for missing dependencies.
+    /// Number of reasons to be degraded. Each dependency that does not work is one reason, and so
+    /// is each degraded dependency. All missing dependencies together are one more.
     reasons: u32,
     active: bool,
     /// Whether the unit fulfils its dependents.
@@ -28,8 +29,8 @@ struct Health {
 }
 
 impl DegradedFlags {
-    /// Creates the flags for units that do not work yet. `lacking` yields for each unit whether it
-    /// depends on a missing target.
+    /// Creates the flags at a time when no unit works yet. `lacking` yields for each unit whether
+    /// it depends on a missing target.
     pub(super) fn new(adjacency: &Adjacency, lacking: impl Iterator<Item = bool>) -> Self {
         let health = |(at, lacks)| {
             let idle =
@@ -48,7 +49,8 @@ impl DegradedFlags {
         self.units[at as usize].degraded
     }
 
-    /// Returns whether a unit is a reason for its dependents of this kind to be degraded.
+    /// Returns whether a unit makes those of its dependents degraded that depend on it by an edge
+    /// of this kind.
     pub(super) fn is_reason(&self, at: u32, kind: EdgeKind) -> bool {
         let health = self.units[at as usize];
         (!health.works && kind.requires()) || (health.degraded && spreads(kind))
@@ -66,8 +68,8 @@ impl DegradedFlags {
         }
     }
 
-    /// Recomputes the flags and calls `note` for each unit whose flag changed. Each unit is
-    /// evaluated once, after its dependencies.
+    /// Updates the degraded flags and calls `note` for each unit whose flag changed. Dependencies
+    /// are evaluated before their dependents, so each unit is evaluated once.
     pub(super) fn propagate(&mut self, adjacency: &Adjacency, mut note: impl FnMut(u32)) {
         while let Some(rank) = self.pending.pop() {
             let at = adjacency.order()[rank as usize];
@@ -113,8 +115,9 @@ impl Health {
     }
 }
 
-/// Returns whether the flag spreads along edges of this kind. Edges without an order may form
-/// cycles, in which all units would keep each other degraded.
+/// Returns whether a degraded unit makes its dependents along edges of this kind degraded. Edges
+/// that do not order do not, because they may form cycles in which all units would keep each other
+/// degraded.
 fn spreads(kind: EdgeKind) -> bool {
     kind.requires() && kind.orders()
 }

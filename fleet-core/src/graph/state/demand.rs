@@ -23,8 +23,8 @@ pub(super) struct Demand {
 #[derive(Debug, Clone, Default)]
 pub(super) struct Heights(Vec<(u32, u32)>);
 
-/// Strongly connected components along requiring edges. A requirement within a component does not
-/// keep its units needed, so a component is evaluated as a whole.
+/// Strongly connected components along requiring edges. A component is evaluated as a whole,
+/// because requirements within it do not keep its units needed.
 #[derive(Debug, Default)]
 pub(super) struct Components {
     all: Vec<Vec<u32>>,
@@ -71,7 +71,8 @@ impl Heights {
 }
 
 impl Components {
-    /// Finds the components. Ordering edges form no cycle, so there are none without `pulls` edges.
+    /// Finds the components. Ordering edges form no cycle, so without `pulls` edges there are no
+    /// components.
     pub(super) fn of(adjacency: &Adjacency) -> Self {
         let mut pulls = adjacency.order().iter().flat_map(|&at| adjacency.dependencies(at));
         if !pulls.any(|link| link.kind == EdgeKind::Pulls) {

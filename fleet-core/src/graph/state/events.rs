@@ -8,8 +8,8 @@ use crate::graph::{
 };
 
 impl InitState {
-    /// Handles an event and returns whether it had an effect. Events that are impossible in the
-    /// current phase are ignored. Events of a past incarnation are ignored and counted.
+    /// Handles an event and returns whether it had an effect. An event that is impossible in the
+    /// current phase is ignored. An event of a past incarnation is ignored and counted.
     pub fn on_event(&mut self, event: &UnitEvent, now: Timestamp) -> bool {
         let at = self.find(&event.unit);
         let is_current = |&at: &u32| self.node(at).observed.incarnation == Some(event.incarnation);
@@ -94,9 +94,9 @@ impl InitState {
         true
     }
 
-    /// Handles a failure during a stop. It does not turn a requested stop into a failure, except
-    /// when the unit had to be killed. Commands that run after a kill may have to be killed as
-    /// well.
+    /// Handles a failure during a stop, and returns whether it had an effect. The failure does not
+    /// turn a requested stop into a failure, unless the unit had to be killed. After a kill, the
+    /// commands that follow the stop may have to be killed as well.
     fn on_failing_end(&mut self, at: u32, cause: FailureCause, now: Timestamp) -> bool {
         if cause == FailureCause::StopTimeout {
             self.mark_killed(at, now);
@@ -148,7 +148,8 @@ impl InitState {
         }
     }
 
-    /// Handles the end of all processes without a reported exit of the main process.
+    /// Handles the case that all processes have exited, but no exit of the main process was
+    /// reported.
     fn on_main_lost(&mut self, at: u32, now: Timestamp) {
         self.node_mut(at).observed.processes = false;
         self.enter_failed(at, FailureCause::Exit(Exit::Unknown), now);
@@ -170,8 +171,8 @@ impl InitState {
         self.node(at).observed.outcome == Some(StopOutcome::SelfInitiated)
     }
 
-    /// Returns whether a readiness message makes the unit active. A oneshot is active only once its
-    /// commands have ended.
+    /// Returns whether a readiness notification makes the unit active. It does not for a oneshot,
+    /// which is active only once its commands have ended.
     fn signals_readiness(&self, at: u32) -> bool {
         !matches!(self.running_definition(at).kind, ServiceType::Oneshot { .. })
     }
@@ -184,9 +185,9 @@ impl InitState {
 }
 
 impl InitUnit {
-    /// Returns whether this exit of the main process is a success. A oneshot that was killed by a
-    /// signal did not finish its work. If the failures of all start commands are ignored, every
-    /// known exit is a success.
+    /// Returns whether this exit of the main process is a success. For a oneshot a signal is not,
+    /// because the command did not finish its work. If the failures of all start commands are
+    /// ignored, every known exit is a success.
     #[must_use]
     pub fn is_success(&self, exit: Exit) -> bool {
         let is_oneshot = matches!(self.kind, ServiceType::Oneshot { .. });
@@ -202,7 +203,7 @@ impl InitUnit {
             }
     }
 
-    /// Returns whether the unit stays active after a successful exit of its main process.
+    /// Returns whether the unit stays active after its main process exited successfully.
     #[must_use]
     pub fn stays_active(&self) -> bool {
         match self.kind {

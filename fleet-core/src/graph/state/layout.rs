@@ -12,8 +12,8 @@ use crate::graph::adjacency::{Adjacency, Edge, number};
 use crate::graph::{EdgeKind, Graph, InitUnit, Name, ObservedUnit, Phase, Target};
 
 impl InitState {
-    /// Rebuilds all nodes from the graph and the observed units. Running units outside the graph
-    /// stay until they are gone.
+    /// Rebuilds all nodes from the graph and the observed units. Units that run but are not in the
+    /// graph keep a node until they are gone.
     pub(super) fn rebuild(&mut self, mut observed: BTreeMap<Name, ObservedUnit>) {
         let units = self.graph.units.iter();
         let known = |unit: &Arc<InitUnit>, observed: &mut BTreeMap<Name, ObservedUnit>| {
@@ -49,8 +49,8 @@ impl InitState {
         }
     }
 
-    /// Returns the edges of the graph. Edges of units outside the graph are added to keep the order
-    /// of stops.
+    /// Returns the edges of the graph, together with the edges of running units outside the graph.
+    /// The latter preserve the order in which units stop.
     fn merged_adjacency(&self) -> Arc<Adjacency> {
         if self.nodes.len() == self.graph.units.len() {
             return Arc::clone(&self.graph.adjacency);
@@ -73,8 +73,8 @@ impl InitState {
         Arc::new(Adjacency::new(self.nodes.len(), edges))
     }
 
-    /// Returns the edges of orphaned units and, if `on_them` is set, the edges to them, between
-    /// running units. They only order stops.
+    /// Returns the edges that orphaned units have and, if `on_them` is set, also the edges that
+    /// other units have to them. Only running units are considered, and the edges only order stops.
     fn orphan_edges(&self, on_them: bool) -> Vec<Edge> {
         let orphans = || self.all().filter(|&at| self.node(at).orphan);
         let provided = |at| self.node(at).unit.provides.iter().map(move |target| (target, at));
@@ -132,7 +132,7 @@ impl InitState {
     }
 }
 
-/// Returns the node of a unit outside the graph, if it may have processes.
+/// Returns the node of a unit outside the graph, or `None` if the unit has no processes.
 fn orphan(observed: ObservedUnit) -> Option<Node> {
     let definition = observed.definition.clone()?;
     let left = observed.phase.is_busy() || observed.processes;

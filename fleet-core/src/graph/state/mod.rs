@@ -1,9 +1,10 @@
-//! State machine of an init: requested targets, observed units, and the actions that follow.
+//! State machine of an init. It holds the requested targets and the observed units, and determines
+//! the actions that follow from them.
 //!
 //! Derived data is updated incrementally along the dependencies of a changed unit. Each unit
-//! exposes a [`NeighbourView`] and counts the views of its neighbours. It is evaluated again when a
-//! count changes in a way that matters to it. The cost of an event therefore depends on the units
-//! that it affects, not on the size of the graph.
+//! exposes a [`NeighbourView`] and counts the effects that its neighbours' views have on it. A unit
+//! is evaluated again only if one of these counts changes in a way that matters to it. The cost of
+//! an event therefore depends on the number of affected units, not on the size of the graph.
 
 mod degraded;
 mod demand;
@@ -35,7 +36,7 @@ use super::adjacency::{Adjacency, number};
 use super::{Graph, GraphError, Incarnation, Name, Observation, Settings, Target, UnitAction};
 use crate::Timestamp;
 
-/// Units of a graph with the requested targets and the observed state of each unit.
+/// Units of a graph, with the requested targets and the observed state of each unit.
 ///
 /// ```
 /// use fleet_core::Timestamp;
@@ -72,7 +73,7 @@ pub struct InitState {
     mask: BTreeSet<Target>,
     max_starting: Option<NonZeroU32>,
     unlimited_starts: BTreeSet<Name>,
-    /// Units of the graph, and units outside it that still run; sorted by name.
+    /// Nodes of all units in the graph, and of units outside it that still run, sorted by name.
     nodes: Vec<Node>,
     adjacency: Arc<Adjacency>,
     components: Arc<Components>,
@@ -91,21 +92,23 @@ pub struct InitState {
 }
 
 impl InitState {
-    /// Creates the state of an init without running units.
+    /// Creates the state of an init in which no unit runs.
     ///
     /// # Errors
     ///
-    /// Returns an error if no unit provides the goal in the settings, or if that unit is masked.
+    /// Returns an error if no unit provides the goal of the settings, or if the goal's unit is
+    /// masked.
     pub fn new(graph: Graph, settings: &Settings) -> Result<Self, GraphError> {
         Self::restore(graph, settings, Observation::default())
     }
 
-    /// Restores the state of an init from an observation. Stops units that run and are not in the
-    /// graph. An extra target has no effect while no unit provides it.
+    /// Restores the state of an init from an observation. Units that run but are not in the graph
+    /// are stopped. An extra target has no effect while no unit provides it.
     ///
     /// # Errors
     ///
-    /// Returns an error if no unit provides the goal in the settings, or if that unit is masked.
+    /// Returns an error if no unit provides the goal of the settings, or if the goal's unit is
+    /// masked.
     pub fn restore(
         graph: Graph,
         settings: &Settings,
@@ -150,8 +153,8 @@ impl InitState {
         }
     }
 
-    /// Returns the time at which [`next_actions`](Self::next_actions) has to be called if no event
-    /// comes first. `None` if there is nothing to wait for.
+    /// Returns the time at which [`next_actions`](Self::next_actions) has to be called even if no
+    /// event occurs. Returns `None` if no deadline or restart is pending.
     #[must_use]
     pub fn next_deadline(&self) -> Option<Timestamp> {
         self.queues.next_timer()
@@ -163,7 +166,7 @@ impl InitState {
         self.last_incarnation
     }
 
-    /// Returns the number of events that named a past incarnation or an unknown unit.
+    /// Returns the number of ignored events that named a past incarnation or an unknown unit.
     #[must_use]
     pub fn stale_events(&self) -> u64 {
         self.stale_events

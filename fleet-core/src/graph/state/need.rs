@@ -9,8 +9,8 @@ use super::node::Node;
 use crate::graph::adjacency::Adjacency;
 
 impl InitState {
-    /// Recomputes which units are masked and needed, and their heights. This visits all units; it
-    /// runs when the requested targets change as a whole, never for an event.
+    /// Recomputes for all units whether they are masked and needed, and their heights. It runs only
+    /// when the requested targets change as a whole, never for an event.
     pub(super) fn recompute_demand(&mut self) {
         let (adjacency, components) = (Arc::clone(&self.adjacency), Arc::clone(&self.components));
         let before: Vec<_> = self.nodes.iter().map(Node::demand_summary).collect();
@@ -32,7 +32,7 @@ impl InitState {
         }
     }
 
-    /// Propagates a changed demand of one unit to the units that it requires. Returns the units
+    /// Propagates a change of one unit's demand to the units that it requires. Returns the units
     /// whose `needed` flag changed.
     pub(super) fn propagate_demand_from(&mut self, at: u32) -> Vec<u32> {
         let (adjacency, components) = (Arc::clone(&self.adjacency), Arc::clone(&self.components));
@@ -65,8 +65,9 @@ impl InitState {
         masked.into_iter().for_each(|at| self.node_mut(at).demand.masks += 1);
     }
 
-    /// Returns the smallest set that contains the requested units and their requirements.
-    /// Requirements of masked units are not followed.
+    /// Returns for each unit whether it is needed. Needed are the requested units and everything
+    /// that they require, directly or indirectly. A masked unit is not needed, so its requirements
+    /// are not followed.
     fn needed(&self, adjacency: &Adjacency) -> Vec<bool> {
         let mut needed = vec![false; self.nodes.len()];
         let mut next: Vec<u32> = self.all().filter(|&at| self.node(at).demand.wanted > 0).collect();
@@ -81,8 +82,8 @@ impl InitState {
         needed
     }
 
-    /// Updates the `needed` flags after a change of one unit's demand, and returns the changed
-    /// units. All changes have the same direction, so this ends.
+    /// Updates the `needed` flags after a change of one unit's demand, and returns the units whose
+    /// flag changed. The loop ends because either all changed flags are set or all are cleared.
     fn update_needed(
         &mut self,
         first: u32,
@@ -102,8 +103,8 @@ impl InitState {
         changed
     }
 
-    /// Returns the units of a component whose `needed` flag has to change; for a unit outside of
-    /// components only the unit itself.
+    /// Returns the units whose `needed` flag has to change. They belong to the component of this
+    /// unit. If the unit is in no component, only the unit itself is considered.
     fn needed_changes(&self, at: u32, adjacency: &Adjacency, components: &Components) -> Vec<u32> {
         let Some(component) = components.of_unit(at) else {
             let node = self.node(at);
@@ -125,8 +126,8 @@ impl InitState {
         component.iter().copied().filter(otherwise).collect()
     }
 
-    /// Updates the support counts of the units that a unit requires, after its `needed` flag
-    /// changed. Calls `notify` for those whose support begins or ends.
+    /// After a change of a unit's `needed` flag, updates the support counts of the units that it
+    /// requires. Calls `notify` for each unit whose support begins or ends.
     fn update_support(
         &mut self,
         at: u32,
@@ -148,8 +149,8 @@ impl InitState {
         }
     }
 
-    /// Updates the height of a unit and calls `notify` for the units that it may affect. Returns
-    /// whether the height changed.
+    /// Updates the height of a unit and returns whether it changed. After a change, `notify` is
+    /// called for each dependency along an ordering edge, because its height may change too.
     fn update_height(
         &mut self,
         at: u32,

@@ -16,8 +16,8 @@ pub(super) struct NeighbourView {
     pub(super) blocked: bool,
 }
 
-/// Effect of one dependency on its dependent. Effects are counted, so the dependent need not
-/// evaluate all dependencies again.
+/// Effect of one dependency on its dependent. A dependent counts the effects of its dependencies,
+/// so it need not evaluate all of them after each change.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct DependencyEffect {
     /// It makes the dependent stop.
@@ -34,9 +34,9 @@ impl NeighbourView {
         self.active && !self.must_stop
     }
 
-    /// Returns whether waiting for this unit is over. A unit that is active and about to stop has
-    /// to be waited for again. Otherwise the order of a plan's steps would decide whether a waiting
-    /// unit starts.
+    /// Returns whether dependents no longer have to wait for this unit. They do have to wait for an
+    /// active unit that is about to stop. Otherwise the order of a plan's steps would decide
+    /// whether a waiting unit starts.
     pub(super) fn is_settled(self) -> bool {
         self.stays_active() || self.failed || self.ended || self.blocked || self.masked
     }
@@ -72,9 +72,9 @@ impl NeighbourView {
         (self.stopping, self.must_stop)
     }
 
-    /// Returns whether this unit, as a dependent, has to be gone before its dependency stops. If
-    /// the dependency must stop, a starting or active unit with `depends-on` must stop too. Its own
-    /// `must_stop` covers that case.
+    /// Returns whether this unit has to be gone before its dependency can stop. A starting or
+    /// active unit with a `depends-on` edge to a dependency that must stop has to stop too. Its own
+    /// `must_stop` flag covers that case.
     pub(super) fn delays_stop_of(self, kind: EdgeKind) -> bool {
         kind.orders() && (self.must_stop || self.stopping)
     }

@@ -1,4 +1,4 @@
-//! Node of a unit: its observed state and the counts of its neighbours' effects.
+//! Node of a unit, with its observed state and the counted effects of its neighbours.
 
 use std::cmp::Reverse;
 use std::sync::Arc;
@@ -23,7 +23,8 @@ pub(super) struct Node {
     pub(super) unlimited_start: bool,
     pub(super) missing: MissingTargets,
     pub(super) demand: Demand,
-    /// Length of the longest chain of needed dependents above the unit; `None` if it is not needed.
+    /// Length of the longest chain of needed units that depend on this one. `None` if this unit is
+    /// not needed.
     pub(super) height: Option<u32>,
     pub(super) counts: Counts,
     pub(super) view: NeighbourView,
@@ -41,7 +42,8 @@ pub(super) struct MissingTargets {
     pub(super) any: bool,
 }
 
-/// Numbers of dependencies with each effect, and of dependents that have to stop first.
+/// For each effect, the number of dependencies that have it, and the number of dependents that have
+/// to stop before the unit.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Counts {
     lost: u32,
@@ -126,8 +128,8 @@ impl Node {
         }
     }
 
-    /// Returns whether the unit's result, or that of its current stop, expires when the requested
-    /// targets change.
+    /// Returns whether a change of the requested targets makes the unit's result expire. The result
+    /// is that of its last run or of its current stop.
     pub(super) fn result_expires(&self) -> bool {
         !self.needed && matches!(self.observed.phase, Phase::Failed | Phase::Stopping)
     }
@@ -137,8 +139,8 @@ impl Node {
         self.definition_changed || self.observed.restart_requested
     }
 
-    /// Returns whether the result has no use any more because the unit is not needed. A failure to
-    /// stop is kept until the requested targets change.
+    /// Returns whether the unit's result is obsolete because the unit is not needed. The result of
+    /// a failed stop does not become obsolete; it is kept until the requested targets change.
     fn result_is_obsolete(&self) -> bool {
         let kept = matches!(
             self.observed.cause,
@@ -170,14 +172,15 @@ impl Counts {
         self.unready = recount(self.unready, before.unready, after.unready);
     }
 
-    /// Updates the number of dependents that have to stop first, after that has changed for one.
+    /// Updates the number of dependents that have to stop first, after this condition has changed
+    /// for one dependent.
     pub(super) fn replace_dependent_to_stop(&mut self, before: bool, after: bool) {
         self.dependents_to_stop = recount(self.dependents_to_stop, before, after);
     }
 }
 
-/// Returns the number of items with a property, after it has changed for one item from `before` to
-/// `after`. An item with the property is part of `count`, so the subtraction cannot underflow.
+/// Returns the number of items with a property after one item has changed from `before` to `after`.
+/// An item that had the property was included in `count`, so the subtraction cannot underflow.
 fn recount(count: u32, before: bool, after: bool) -> u32 {
     count + u32::from(after) - u32::from(before)
 }

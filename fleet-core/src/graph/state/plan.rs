@@ -5,9 +5,9 @@ use crate::Timestamp;
 use crate::graph::{ActionKind, FailureCause, Phase, UnitAction};
 
 impl InitState {
-    /// Returns the actions that are due and records them as done. The caller carries them out and
-    /// reports the results as events. Kills and stops come before starts, and starts in the order
-    /// of their urgency.
+    /// Returns the actions that are due and records them as done. The caller has to carry out the
+    /// actions and report their results as events. Kills come first, then stops, reloads and
+    /// starts. Starts are in the order of their urgency.
     pub fn next_actions(&mut self, now: Timestamp) -> Vec<UnitAction> {
         let mut actions = std::mem::take(&mut self.pending_actions);
         loop {
@@ -36,9 +36,9 @@ impl InitState {
             && !self.nodes.iter().any(|node| in_flux(node.observed.phase))
     }
 
-    /// Takes all steps that need no start slot, then starts units while there are slots. Stops
-    /// precede these starts, because a start may restore a dependency for which another unit would
-    /// stop. The order among stops, and among starts, does not matter.
+    /// Takes all steps that need no start slot, then starts units while start slots are free. Stops
+    /// precede these starts. Otherwise a start could restore a dependency whose loss makes another
+    /// unit stop. The order among stops, and among starts, does not matter.
     fn settle(&mut self, now: Timestamp, actions: &mut Vec<UnitAction>) {
         self.propagate();
         while self.step(now, actions) {
@@ -117,8 +117,8 @@ impl InitState {
     }
 }
 
-/// Sort key of an action. Starts keep the order in which they were decided; all others are sorted
-/// by name.
+/// Returns the sort key of an action. Starts keep the order in which they were decided. Actions of
+/// each other kind are sorted by name.
 fn rank(action: &UnitAction) -> (u8, Option<&str>) {
     let name = Some(action.unit.as_str());
     match action.kind {

@@ -30,8 +30,8 @@ pub struct UnitPreview {
     pub running: Option<Arc<InitUnit>>,
 }
 
-/// Action planned for a unit. Steps are counted from 1, and each follows the steps that it waits
-/// for. `max_starting` is not considered.
+/// Action planned for a unit. Steps are numbered from 1, and each step follows the steps that it
+/// has to wait for. The limit `max_starting` is ignored.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum PlannedAction {
     /// No action: the unit stays as it is.
@@ -45,10 +45,12 @@ pub enum PlannedAction {
 }
 
 impl InitState {
-    /// Computes what follows if every start and stop succeeds and no time passes; failed units are
-    /// thus not restarted. Units that are stopping already are taken to finish together, although
-    /// any of them may be first. Apply the intended change to a copy of the state and call this on
-    /// the copy: the result is what the planner would do.
+    /// Computes the actions that follow if every start and stop succeeds and no time passes. Failed
+    /// units are therefore not restarted. Units that are already stopping are assumed to finish at
+    /// the same time, although in reality any of them may finish first.
+    ///
+    /// Apply the intended change to a copy of the state and call this function on the copy. The
+    /// result is the plan that the planner would carry out.
     #[must_use]
     pub fn preview(self, now: Timestamp) -> Preview {
         let names: Vec<Name> = self.units().cloned().collect();
@@ -72,7 +74,8 @@ struct Simulation {
     state: InitState,
     adjacency: Arc<Adjacency>,
     now: Timestamp,
-    /// By node number; the numbers stay the same as long as the graph does.
+    /// Simulated units by node number. A unit keeps its node number as long as the graph does not
+    /// change.
     units: Vec<SimulatedUnit>,
 }
 
@@ -109,8 +112,9 @@ impl Simulation {
         Self { adjacency: Arc::clone(&state.adjacency), state, now, units }
     }
 
-    /// Runs until no action is left. A unit that completes and is always restarted without a delay
-    /// would run forever, so the number of rounds is bounded by what any other graph needs.
+    /// Runs the simulation until no action is left. The number of rounds is limited, because a unit
+    /// that completes and is always restarted without a delay would run forever. The limit is high
+    /// enough for every other graph.
     fn run(&mut self) {
         let mut is_first = true;
         for _ in 0..6 * self.units.len() + 6 {
@@ -131,8 +135,9 @@ impl Simulation {
         }
     }
 
-    /// Finishes the stops that were in progress before. They finish before anything becomes active:
-    /// otherwise chance would decide whether a unit that waits for such a stop still stops itself.
+    /// Finishes the stops that are in progress. They finish before any unit becomes active.
+    /// Otherwise chance would decide whether a unit that waits for one of these stops is itself
+    /// stopped.
     fn finish_stops(&mut self) -> bool {
         let mut ended = false;
         for at in self.state.all() {
@@ -144,8 +149,8 @@ impl Simulation {
         ended
     }
 
-    /// Finishes starts and reloads in progress. A unit that has to stop does not become active
-    /// first.
+    /// Finishes the starts and reloads that are in progress. A starting unit that has to stop does
+    /// not become active.
     fn finish_operations(&mut self) -> bool {
         let mut progressed = false;
         for at in self.state.all() {
@@ -161,8 +166,8 @@ impl Simulation {
         progressed
     }
 
-    /// Carries out all actions. `ends` tells that units stop in this round; a start then finishes
-    /// in a later round, for the reason given at [`finish_stops`](Self::finish_stops).
+    /// Carries out all actions. If `ends` is set, units stop in this round, and a start finishes
+    /// only in a later round. [`finish_stops`](Self::finish_stops) explains why.
     fn carry_out(&mut self, actions: &[UnitAction], ends: bool) {
         for action in actions {
             let Some(at) = self.state.find(&action.unit) else { continue };
@@ -192,7 +197,7 @@ impl Simulation {
         self.state.on_event(&event, self.now);
     }
 
-    /// Records the effects of a plan: its actions, and changes of units that need no action.
+    /// Records the effects of a plan, including changes of units that need no action.
     fn record(&mut self, actions: &[UnitAction]) {
         let acted_on = actions.iter().map(|action| &action.unit);
         let changed = self.state.take_changed();
@@ -221,7 +226,8 @@ impl Simulation {
         }
     }
 
-    /// Returns why the last plan stopped a unit that was starting or active, if it did.
+    /// Returns why the last plan stopped a unit, or `None` if the unit was not starting or active,
+    /// or was not stopped.
     fn was_stopped(&self, at: u32) -> Option<StopReason> {
         let observed = &self.state.node(at).observed;
         let before = self.units[at as usize].phase;

@@ -13,8 +13,9 @@ impl InitState {
         self.dirty.insert(self.adjacency.rank(at));
     }
 
-    /// Updates everything that follows from the marked units. Dependencies come before their
-    /// dependents, so each unit is evaluated once, except along `pulls` edges.
+    /// Updates everything that follows from the marked units. Dependencies are evaluated before
+    /// their dependents, so each unit is evaluated once. Only along `pulls` edges a unit may be
+    /// evaluated more than once.
     pub(super) fn propagate(&mut self) {
         let adjacency = Arc::clone(&self.adjacency);
         while let Some(rank) = self.dirty.pop() {
@@ -43,9 +44,9 @@ impl InitState {
         self.update_queues(at);
     }
 
-    /// Updates the counts of a unit after the effect of one of its dependencies has changed. Then
-    /// marks the unit for evaluation if the change matters. For a unit that is not inactive, only
-    /// the loss of a dependency matters.
+    /// Updates the counts of a unit after the effect of one dependency has changed. Marks the unit
+    /// for evaluation if the change matters to it. To a unit that is not inactive, only the loss or
+    /// the return of a dependency matters.
     fn count(&mut self, at: u32, (before, after): (DependencyEffect, DependencyEffect)) {
         let node = self.node_mut(at);
         let was_lost = node.has_lost_dependency();
@@ -55,7 +56,8 @@ impl InitState {
         }
     }
 
-    /// Updates for each dependency of a unit whether it has to wait for this unit before it stops.
+    /// After a change of a unit's stop state, updates for each dependency whether its stop has to
+    /// wait for this unit.
     fn unblock(
         &mut self,
         adjacency: &Adjacency,

@@ -26,7 +26,8 @@ impl InitState {
         self.goal.iter().chain(&self.extra_targets)
     }
 
-    /// Returns the status of a unit. `None` if it is not in the graph and has no processes.
+    /// Returns the status of a unit, or `None` if the unit is not in the graph and has no
+    /// processes.
     #[must_use]
     pub fn status(&self, unit: &Name) -> Option<StatusReport> {
         let at = self.find(unit).filter(|&at| is_visible(self.node(at)))?;
@@ -43,9 +44,9 @@ impl InitState {
         })
     }
 
-    /// Returns whether a unit is inactive and stays so, because it is masked or not needed. `None`
-    /// where [`status`](Self::status) is. It is cheaper than a full status, which computes the wait
-    /// reason.
+    /// Returns whether a unit is inactive and stays inactive, because it is masked or not needed.
+    /// Returns `None` for a unit without a [`status`](Self::status). This is cheaper than a full
+    /// status, for which the wait reason is computed.
     #[must_use]
     pub fn stays_inactive(&self, unit: &Name) -> Option<bool> {
         let node = self.find(unit).map(|at| self.node(at)).filter(|node| is_visible(node))?;
@@ -64,19 +65,20 @@ impl InitState {
         self.find(unit).is_some_and(|at| self.node(at).observed.reload_requested)
     }
 
-    /// Returns the names of all units, including those outside the graph that still run.
+    /// Returns the names of all units in the graph, and of units outside it that still run.
     pub fn units(&self) -> impl Iterator<Item = &Name> {
         self.nodes.iter().filter(|node| is_visible(node)).map(|node| &node.unit.name)
     }
 
-    /// Returns the units whose status may have changed since the last call, by name, including
-    /// units that are gone. A unit that stays degraded or waiting is not included when only the
-    /// reasons change: these are units that are included themselves.
+    /// Returns the names of the units whose status may have changed since the last call. Units that
+    /// no longer exist are included. A unit that stays degraded or waiting is not included if only
+    /// its reasons change. The units that are these reasons are included themselves.
     pub fn take_changed(&mut self) -> Vec<Name> {
         self.changed.take().into_iter().map(|at| self.node(at).unit.name.clone()).collect()
     }
 
-    /// Returns whether a target is active only because its unit provides other needed targets.
+    /// Returns whether a target is active only by coincidence: its unit is needed, but only for
+    /// other targets that it provides.
     #[must_use]
     pub fn is_coincidental(&self, target: &Target) -> bool {
         let Some(at) = self.provider(target).filter(|&at| self.node(at).needed) else {
@@ -90,7 +92,8 @@ impl InitState {
             && !dependents.any(|node| node.needed && names(node))
     }
 
-    /// Returns the targets that make a unit degraded, by name. Empty if it is not.
+    /// Returns the targets that make a unit degraded, sorted by name. The list is empty if the unit
+    /// is not degraded.
     #[must_use]
     pub fn degraded_by(&self, unit: &Name) -> Vec<Target> {
         let Some(at) = self.find(unit).filter(|&at| self.degraded.is_degraded(at)) else {
@@ -147,8 +150,8 @@ impl InitState {
         if full { WaitReason::Slot } else { WaitReason::NextPlan }
     }
 
-    /// Returns the dependencies of a unit for which `select` returns a value, by name. `select`
-    /// gets the edge kind and the node of the provider.
+    /// Returns the targets that a unit depends on and for which `select` returns a value, sorted by
+    /// name. `select` gets the edge kind and the node of the provider.
     fn collect_targets<T>(
         &self,
         node: &Node,
@@ -199,8 +202,8 @@ fn stop_reason(outcome: &StopOutcome) -> Option<StopReason> {
     }
 }
 
-/// Returns whether a restart follows. A scheduled restart of a unit that is not needed does not
-/// count.
+/// Returns whether and when a unit is restarted. A scheduled restart is ignored if the unit is not
+/// needed.
 fn retry(node: &Node) -> Retry {
     match (node.observed.retry_at.filter(|_| node.needed), node.observed.gave_up) {
         (Some(at), _) => Retry::At(at),

@@ -7,9 +7,9 @@ use super::node::QueueMembership;
 use crate::Timestamp;
 use crate::graph::adjacency::number;
 
-/// A set of numbers below a bound; the smallest is removed first. Used with ranks, it yields each
-/// unit after its dependencies. It is a bit set with a second level that marks the words which are
-/// not empty.
+/// A set of numbers below a bound, from which the smallest number is removed first. If the numbers
+/// are ranks, it yields each unit after the unit's dependencies. It is a bit set. A second level
+/// marks the words that are not empty.
 #[derive(Debug, Clone, Default)]
 pub(super) struct RankSet {
     words: Vec<u64>,
@@ -137,7 +137,8 @@ mod tests {
     const BOUND: u32 = 3 * 64 * 64 + 5;
 
     proptest! {
-        /// A number is put in, and by `None` the least is taken out; some share a word.
+        /// `Some` inserts a number, and `None` removes the smallest. Some of the numbers share a
+        /// word of the bit set.
         #[test]
         fn rank_set_pops_in_ascending_order(
             steps in prop::collection::vec(

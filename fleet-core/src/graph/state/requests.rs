@@ -23,15 +23,16 @@ pub enum NotReloadable {
 }
 
 impl InitState {
-    /// Sets the goal and the extra targets, as if a virtual unit that waits for all of them were
-    /// the goal.
+    /// Sets the goal and the extra targets. The effect is as if the goal were a virtual unit that
+    /// waits for all of them.
     ///
-    /// Units that are not needed any more are stopped. Earlier failures to stop are forgotten.
+    /// Units that are no longer needed are stopped. Earlier failures to stop are forgotten.
     ///
     /// # Errors
     ///
-    /// Returns an error if no unit provides one of the targets, or if the unit of the goal is
-    /// masked. Changes nothing then. An extra target may be masked; its unit then does not start.
+    /// Returns an error if no unit provides one of the targets, or if the goal's unit is masked. In
+    /// that case nothing is changed. A masked extra target is no error, but its unit does not
+    /// start.
     pub fn set_goal(
         &mut self,
         goal: Option<Target>,
@@ -55,7 +56,7 @@ impl InitState {
     ///
     /// # Errors
     ///
-    /// Returns an error if the goal is masked, and changes nothing.
+    /// Returns an error if the goal's unit would be masked. In that case nothing is changed.
     pub fn set_mask(&mut self, mask: BTreeSet<Target>, now: Timestamp) -> Result<(), GraphError> {
         if let Some(error) = self.goal.as_ref().and_then(|goal| self.graph.goal_error(goal, &mask))
         {
@@ -69,11 +70,11 @@ impl InitState {
     }
 
     /// Adds one extra target. The effect is that of [`set_goal`](Self::set_goal), but the cost
-    /// depends on what changes and not on the size of the graph.
+    /// depends on the number of affected units and not on the size of the graph.
     ///
     /// # Errors
     ///
-    /// Returns an error if no unit provides the target, and changes nothing.
+    /// Returns an error if no unit provides the target. In that case nothing is changed.
     pub fn add_extra_target(&mut self, target: Target, now: Timestamp) -> Result<(), GraphError> {
         if let Some(error) = self.graph.goal_error(&target, &BTreeSet::new()) {
             return Err(error);
@@ -93,11 +94,11 @@ impl InitState {
     }
 
     /// Masks one target. The effect is that of [`set_mask`](Self::set_mask), but the cost depends
-    /// on what changes.
+    /// on the number of affected units.
     ///
     /// # Errors
     ///
-    /// Returns an error if the goal's unit provides the target, and changes nothing.
+    /// Returns an error if the goal's unit provides the target. In that case nothing is changed.
     pub fn mask(&mut self, target: Target, now: Timestamp) -> Result<(), GraphError> {
         let at = self.provider(&target);
         let goal = self.goal.as_ref().filter(|goal| at.is_some() && self.provider(goal) == at);
@@ -117,18 +118,18 @@ impl InitState {
         }
     }
 
-    /// Sets the maximum number of units that start at once; `None` means no limit. Starts in
-    /// progress continue.
+    /// Sets the maximum number of units that start at the same time. `None` means no limit. Starts
+    /// that are in progress continue.
     pub fn set_max_starting(&mut self, most: Option<NonZeroU32>) {
         self.max_starting = most;
     }
 
-    /// Replaces the graph. Units whose commands or type changed are restarted, removed units are
-    /// stopped, and all others stay as they are. An equal graph changes nothing.
+    /// Replaces the graph. Units whose commands or type changed are restarted, and removed units
+    /// are stopped. All other units stay as they are. An equal graph changes nothing.
     ///
     /// # Errors
     ///
-    /// Returns an error if no unit provides the goal, and changes nothing.
+    /// Returns an error if no unit provides the goal. In that case nothing is changed.
     pub fn reload(&mut self, graph: Graph, now: Timestamp) -> Result<(), GraphError> {
         let (goal, mask, max_starting) = (self.goal.clone(), self.mask.clone(), self.max_starting);
         let unlimited_starts = self.unlimited_starts.clone();
@@ -137,12 +138,13 @@ impl InitState {
         self.reload_with(graph, &settings, now)
     }
 
-    /// Replaces graph, goal, mask and start limits in one step. The extra targets stay.
+    /// Replaces the graph, the goal, the masked targets and the start limits in one step. The extra
+    /// targets stay the same.
     ///
     /// # Errors
     ///
     /// Returns an error if no unit of the new graph provides the goal, or if that unit is masked.
-    /// Changes nothing then.
+    /// In that case nothing is changed.
     pub fn reload_with(
         &mut self,
         mut graph: Graph,
@@ -184,8 +186,8 @@ impl InitState {
         }
     }
 
-    /// Forgets that the unit of a target failed or completed, so that it starts at once if it is
-    /// needed. Returns whether there was a result to forget.
+    /// Forgets that the unit of a target failed or completed. If the unit is needed, it then starts
+    /// at once. Returns whether the unit had failed or completed, or had earlier failures.
     pub fn reset_failed(&mut self, target: &Target, now: Timestamp) -> bool {
         let Some(at) = self.provider(target) else { return false };
         let phase = self.node(at).observed.phase;
@@ -205,8 +207,9 @@ impl InitState {
         something
     }
 
-    /// Restarts the unit of a target now if it is at rest, within its start limit. A scheduled
-    /// restart stays as it is. Returns whether the unit is restarted.
+    /// Restarts the unit of a target now if it has failed or completed and no restart is scheduled.
+    /// The start rate limit of the unit may still prevent the restart. Returns whether a restart
+    /// was attempted.
     pub fn retry_now(&mut self, target: &Target, now: Timestamp) -> bool {
         let Some(at) = self.provider(target) else { return false };
         if !self.is_at_rest(at) || self.node(at).observed.retry_at.is_some() {
@@ -220,7 +223,8 @@ impl InitState {
         true
     }
 
-    /// Restarts the unit of a target if it is starting or active. Returns whether it is.
+    /// Restarts the unit of a target if the unit is starting or active. Returns whether the unit
+    /// was starting or active.
     pub fn restart(&mut self, target: &Target) -> bool {
         let Some(at) = self.provider(target) else { return false };
         let observed = &mut self.node_mut(at).observed;
@@ -233,13 +237,13 @@ impl InitState {
         runs
     }
 
-    /// Requests a reload of the unit that provides a target. The reload begins once a reload in
-    /// progress has ended. After the main process has exited, a unit can reload only by its
-    /// commands, not by a signal.
+    /// Requests a reload of the unit that provides a target. If a reload is in progress, the
+    /// requested reload begins after it. After its main process has exited, a unit can reload only
+    /// by its reload commands, not by a signal.
     ///
     /// # Errors
     ///
-    /// Returns why the unit cannot reload.
+    /// Returns the reason why the unit cannot reload.
     pub fn request_reload(&mut self, target: &Target) -> Result<(), NotReloadable> {
         let at = self.provider(target).ok_or(NotReloadable::NotProvided)?;
         let node = self.node_mut(at);
@@ -259,7 +263,8 @@ impl InitState {
     }
 
     /// Applies a change of the requested targets as a whole. A result expires if its unit is not
-    /// needed before or after the change. So a unit that is needed again loses its old result.
+    /// needed before or after the change. Therefore a unit that becomes needed again loses its old
+    /// result.
     fn requests_changed(&mut self, now: Timestamp) {
         let mut expiring_results: Vec<u32> = self.queues.expiring_results.iter().copied().collect();
         self.recompute_demand();
@@ -268,8 +273,8 @@ impl InitState {
         self.propagate();
     }
 
-    /// Applies a change of one unit's demand. If no unit provides the target, the only effect is
-    /// that results expire.
+    /// Applies a change of the demand for one unit. `at` is `None` if no unit provides the target.
+    /// In that case results expire, but nothing else changes.
     fn demand_changed(
         &mut self,
         at: Option<u32>,
@@ -286,8 +291,8 @@ impl InitState {
         self.propagate();
     }
 
-    /// Applies a changed definition to a unit. Whether a running unit has to restart is decided
-    /// later, when the nodes are rebuilt.
+    /// Applies a changed definition to a unit. Whether a running unit has to be restarted is
+    /// decided later, when the nodes are rebuilt.
     fn apply_definition_change(&mut self, at: u32, now: Timestamp) {
         if self.is_at_rest(at) {
             self.forget_result(at, now);

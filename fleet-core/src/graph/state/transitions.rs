@@ -11,8 +11,8 @@ use crate::graph::{
     ServiceType, StartRateLimit, StopOutcome, StopReason, Target, UnitAction,
 };
 
-/// Time that a killed unit has to exit. Processes left after it are taken to be unkillable, and
-/// nothing waits for them.
+/// Time within which a killed unit has to exit. Processes that are left after this time are assumed
+/// to be unkillable, and nothing waits for them.
 const KILL_GRACE: Duration = Duration::from_secs(10);
 
 impl InitState {
@@ -152,8 +152,8 @@ impl InitState {
         self.action(at, ActionKind::Kill)
     }
 
-    /// Records that a unit which did not stop in time was killed, by the planner or by the
-    /// supervisor.
+    /// Records that a unit was killed because it did not stop in time. Either the planner or the
+    /// supervisor killed it.
     pub(super) fn mark_killed(&mut self, at: u32, now: Timestamp) {
         let observed = &mut self.node_mut(at).observed;
         observed.killed = true;
@@ -180,8 +180,8 @@ impl InitState {
         }
     }
 
-    /// Completes a unit. `follow` schedules a restart by policy; a pending restart request
-    /// overrides it.
+    /// Completes a unit. `follow` schedules the restart that the restart policy demands. A pending
+    /// restart request overrides the policy.
     fn enter_completed(&mut self, at: u32, now: Timestamp, follow: impl FnOnce(&mut Node)) {
         let restarts = self.node(at).restarts_after_stop();
         self.enter_rest(at, Phase::Completed, now);
@@ -207,9 +207,9 @@ impl InitState {
         }
     }
 
-    /// Restarts a unit at rest immediately, or as soon as its processes are gone, whatever its
-    /// result and limits. A unit whose processes are lost stays failed: no event would report their
-    /// exit.
+    /// Restarts a failed or completed unit regardless of its result and limits. The restart is
+    /// immediate, or follows once the unit's processes have exited. A unit whose processes are lost
+    /// stays failed, because no event would report their exit.
     pub(super) fn retry_immediately(&mut self, at: u32, now: Timestamp) {
         let observed = &mut self.node_mut(at).observed;
         if observed.processes && observed.cause == Some(FailureCause::Lost) {
@@ -222,7 +222,8 @@ impl InitState {
     }
 
     /// Drops the result of a unit that is not needed, because the requested targets have changed.
-    /// The unit starts if it is needed, now or later. A stopping unit finishes its stop first.
+    /// The unit can then start when it is needed, now or later. A unit that is stopping finishes
+    /// its stop first.
     pub(super) fn expire_result(&mut self, at: u32, now: Timestamp) {
         let observed = &mut self.node_mut(at).observed;
         match observed.phase {
@@ -301,8 +302,8 @@ impl InitState {
     }
 }
 
-/// Adds the timeout to `now`, at least one millisecond: a timeout of zero still lets a quick unit
-/// succeed.
+/// Adds the timeout to `now`. At least one millisecond is added, so that a quick unit succeeds even
+/// with a timeout of zero.
 fn deadline_after(now: Timestamp, most: Duration) -> Timestamp {
     now.after(most.max(Duration::from_millis(1)))
 }
@@ -316,7 +317,8 @@ fn needs_no_stop(observed: &ObservedUnit) -> bool {
 }
 
 impl InitUnit {
-    /// Returns whether the unit has a main process whose exit decides about the unit.
+    /// Returns whether the unit has a main process, the exit of which determines the state of the
+    /// unit.
     pub(super) fn has_main(&self) -> bool {
         !matches!(self.kind, ServiceType::BackgroundScripted | ServiceType::Virtual)
     }

@@ -38,8 +38,8 @@ pub struct CompiledUnit {
 
 /// Compiles a systemd unit file to a unit of the graph.
 ///
-/// The type of a service follows from `Type=`; targets and timers become virtual units. Nothing is
-/// read except the file and the options. Specifiers are expanded as systemd does.
+/// The type of a service follows from its `Type=`, while targets and timers become virtual units.
+/// Only the file and the options are read. Specifiers are expanded as systemd expands them.
 ///
 /// ```
 /// use fleet_core::graph::systemd::{CompileOptions, compile};
@@ -72,7 +72,8 @@ pub fn compile(
     compiler.finish()
 }
 
-/// Returns the reason to refuse the whole file: its unit type, a template, or an empty file.
+/// Returns the reason to refuse the file as a whole, if there is one. Refused are unsupported unit
+/// types, templates and empty files.
 fn file_problem(name: &UnitName, file: &UnitFile) -> Option<String> {
     if !matches!(name.unit_type(), UnitType::Service | UnitType::Target | UnitType::Timer) {
         return Some(format!(
@@ -97,7 +98,8 @@ struct Compiler<'a> {
     aliases: BTreeSet<UnitName>,
     refusals: Vec<UnitRefusal>,
     remarks: Vec<Remark>,
-    /// Byte offset of each honoured option. Computing line and column needs a pass over the file.
+    /// Byte offset of each honoured option. Lines and columns are computed later, because that
+    /// needs a pass over the file.
     positions: BTreeMap<(String, String), usize>,
 }
 
@@ -275,8 +277,8 @@ impl<'a> Compiler<'a> {
 }
 
 impl CompiledUnit {
-    /// Returns the position of an honoured option, the last one if it is repeated. `None` if the
-    /// file does not have it.
+    /// Returns the position of an honoured option, or `None` if the file does not contain the
+    /// option. If the option is repeated, the last position is returned.
     #[must_use]
     pub fn position_of(&self, section: &str, name: &str) -> Option<OptionPosition> {
         self.positions.iter().find(|position| position.is_of(section, name)).cloned()

@@ -3,7 +3,8 @@
 use super::value::{ValueContext, absolute};
 use crate::graph::{Condition, ConditionTest};
 
-/// Adds a `Condition…=` or `Assert…=`; an empty value resets all of the same family.
+/// Adds a condition from `Condition…=` or an assertion from `Assert…=`. An empty value removes all
+/// earlier conditions or all earlier assertions, respectively.
 pub(super) fn add(
     list: &mut Vec<Condition>,
     option: &str,

@@ -19,7 +19,8 @@ enum Measure {
     Seconds,
 }
 
-/// Options with the kernel's names of the limits and the units of their values.
+/// Options that set kernel limits, each with the kernel's name of the limit and the unit of measure
+/// of its value.
 const LIMITS: [(&str, &str, Measure); 16] = [
     ("LimitAS", "as", Measure::Bytes),
     ("LimitCORE", "core", Measure::Bytes),
@@ -39,7 +40,8 @@ const LIMITS: [(&str, &str, Measure); 16] = [
     ("LimitSTACK", "stack", Measure::Bytes),
 ];
 
-/// Returns the kernel's name of the limit that an option sets, if it sets one.
+/// Returns the kernel's name of the limit that an option sets, or `None` if the option sets no
+/// limit.
 pub(super) fn name(option: &str) -> Option<&'static str> {
     LIMITS.iter().find(|(known, ..)| *known == option).map(|(_, name, _)| *name)
 }
@@ -89,7 +91,8 @@ fn time(text: &str, unit: Duration) -> Result<Option<u64>, String> {
     Ok(span.and_then(|span| u64::try_from(span.as_micros().div_ceil(unit.as_micros())).ok()))
 }
 
-/// Parses a nice level if the text has a sign, and the kernel's raw value otherwise.
+/// Parses a `LimitNICE=` value. A number with a sign is a nice level, and a number without a sign
+/// is the kernel's raw value.
 fn nice(text: &str) -> Option<u64> {
     let number: i64 = text.parse().ok()?;
     let number = if text.starts_with(['+', '-']) {

@@ -17,21 +17,23 @@ pub struct ExternalUnits {
     pub assumed_active: BTreeSet<UnitName>,
     /// Timers, which run beside the graph. A unit may require them.
     pub timers: BTreeSet<UnitName>,
-    /// Units that were refused. A unit that requires one of them can never start.
+    /// Units that were refused. A unit that requires a refused unit can never start.
     pub refused: BTreeSet<UnitName>,
 }
 
 /// Result of linking.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct LinkedUnits {
-    /// Accepted units with their edges, sorted by name. A unit without edges and aliases is the
-    /// compiled one itself.
+    /// Accepted units with their edges, sorted by name. A unit that gets no edges and no aliases is
+    /// shared with its compiled unit.
     pub units: Vec<Arc<InitUnit>>,
-    /// Units refused because a required unit does not exist.
+    /// Units that were refused because of a relation, with the refusals. For example, a required
+    /// unit does not exist.
     pub refused: BTreeMap<Name, Vec<UnitRefusal>>,
     /// Remarks per unit.
     pub remarks: BTreeMap<Name, Vec<Remark>>,
-    /// For each unit the units that systemd stops together with it, direct ones only.
+    /// For each unit, the units that systemd stops together with it. Only direct relations are
+    /// included.
     pub stops: BTreeMap<Name, BTreeSet<Name>>,
 }
 
@@ -45,10 +47,12 @@ pub struct LinkedUnits {
 /// | `Requires=` or `Wants=` | `pulls` |
 /// | `After=` | `after` |
 ///
-/// `Before=`, `RequiredBy=` and `WantedBy=` declare the same from the other side. As in systemd, a
-/// target waits for the units that it requires or wants, unless one of both has
-/// `DefaultDependencies=no`. For units that do not exist, `After=`, `Wants=` and the like have no
-/// effect. A unit with `Requires=` or `BindsTo=` on one is refused.
+/// `Before=`, `RequiredBy=` and `WantedBy=` declare the same relations from the other unit. As in
+/// systemd, a target waits for the units that it requires or wants. It does not if the target or
+/// the other unit has `DefaultDependencies=no`.
+///
+/// On units that do not exist, `After=`, `Wants=` and similar options have no effect. A unit is
+/// refused if it has `Requires=` or `BindsTo=` on a unit that does not exist.
 #[must_use]
 pub fn link<'a>(
     compiled: impl IntoIterator<Item = &'a CompiledUnit>,
@@ -66,8 +70,8 @@ pub fn link<'a>(
 }
 
 impl LinkedUnits {
-    /// Returns all units that systemd stops together with a unit, directly or indirectly, without
-    /// the unit itself.
+    /// Returns all units that systemd stops together with a unit, directly or indirectly. The unit
+    /// itself is not included.
     #[must_use]
     pub fn stopped_with(&self, unit: &Name) -> BTreeSet<Name> {
         let mut found = BTreeSet::new();
@@ -201,7 +205,9 @@ impl<'a> Linker<'a> {
         }
     }
 
-    /// Adds an edge to a target without a provider, so that the graph blocks the unit.
+    /// Handles a relation to a refused unit. For `BindsTo=` and `Requires=` it adds an edge to a
+    /// target that has no provider, so that the graph blocks the dependent. Other relations are
+    /// ignored with a remark.
     fn link_to_refused(&mut self, from: usize, relation: &'a Relation) {
         let name = &relation.unit;
         match relation.kind {
@@ -229,8 +235,8 @@ impl<'a> Linker<'a> {
         self.remark(from, Some(relation.position.clone()), text);
     }
 
-    /// Ignores a relation to a timer. Starting the unit also starts the timers that it names, and a
-    /// timer is active at once.
+    /// Ignores a relation to a timer. No edge is needed, because starting a unit also starts the
+    /// timers that it names, and a timer is active at once.
     fn skip_timer(&mut self, from: usize, relation: &Relation) {
         if relation.kind == RelationKind::PartOf {
             let text = format!("ignores {}: stopping a timer stops nothing else", relation.unit);
@@ -263,8 +269,8 @@ impl<'a> Linker<'a> {
         remarks.extend(position.map(|position| Remark { position, text }));
     }
 
-    /// Orders targets after the units that they require or want, except those ordered after the
-    /// target.
+    /// Orders each target after the units that it requires or wants. Units that are themselves
+    /// ordered after the target are skipped.
     fn order_targets(&mut self) {
         let has_defaults = |at: usize| self.compiled[at].default_dependencies;
         let pairs: Vec<(usize, usize)> = self.relations.keys().copied().collect();
@@ -325,8 +331,9 @@ impl<'a> Linker<'a> {
         self.linked.units.push(unit);
     }
 
-    /// Reports `BindsTo=` on a unit that is ordered after this one: `BindsTo=` implies an order
-    /// here.
+    /// Checks the order that each `BindsTo=` implies here: the unit starts after the other one. The
+    /// unit is refused if the other one is ordered after it. An order that only `BindsTo=` adds is
+    /// reported as a remark.
     fn check_bindings(&mut self) {
         for unit in self.compiled {
             for relation in &unit.relations {
@@ -376,8 +383,9 @@ impl Relations {
         }
     }
 
-    /// Returns the edge to a refused unit. Its target has no provider, so the graph blocks a unit
-    /// that requires it, ordered or not. systemd could not start the unit either.
+    /// Returns the edge to a refused unit. Its target has no provider. The graph therefore blocks a
+    /// unit that requires the refused unit, with or without an order. systemd could not start such
+    /// a unit either.
     fn edge_to_refused(self) -> Option<EdgeKind> {
         let requires = self.binds || self.requires;
         requires.then_some(if self.binds { EdgeKind::DependsOn } else { EdgeKind::DependsMs })

@@ -6,9 +6,9 @@
 //! unit file ── compile ──> UnitRefusals ┘
 //! ```
 //!
-//! [`compile`] reads a single file. Every option is honoured, ignored with a reason, or refused
-//! with its position, the reason and a remedy. [`support`] returns which of these applies.
-//! [`CompileOptions`] lists refused options that an operator accepts. [`link`] knows all units and
+//! [`compile`] reads a single file. Each option is honoured, ignored with a reason, or refused with
+//! its position, the reason and a remedy. [`support`] returns how an option is handled.
+//! [`CompileOptions`] lists refused options that an operator accepts. [`link`] gets all units and
 //! turns their relations into edges.
 
 mod command;

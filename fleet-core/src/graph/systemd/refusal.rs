@@ -40,7 +40,8 @@ pub enum RefusalCause {
 pub struct UnitRefusals {
     /// The unit.
     pub unit: UnitName,
-    /// At least one refusal, ordered by line; those that concern the whole file come last.
+    /// At least one refusal. Refusals are ordered by line, and those that concern the whole file
+    /// come last.
     pub all: Vec<UnitRefusal>,
 }
 

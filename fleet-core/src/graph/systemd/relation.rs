@@ -36,8 +36,8 @@ pub enum RelationKind {
     Wants,
 }
 
-/// Units that systemd uses to shut down the machine. Most units conflict with some of them by
-/// default, and none is ever started here.
+/// Units that systemd uses to shut down the machine. Most units conflict with some of these by
+/// default. None of these units is ever started by this supervisor.
 const SHUTDOWN: [&str; 10] = [
     "emergency.target",
     "exit.target",
@@ -53,8 +53,8 @@ const SHUTDOWN: [&str; 10] = [
 
 type Names = Vec<(RelationKind, UnitName)>;
 
-/// Returns the relations that an option declares, or `None` for any other option. As in systemd, an
-/// empty value adds nothing and resets nothing.
+/// Returns the relations that an option declares, or `None` if the option declares no relations. As
+/// in systemd, an empty value adds no relation and removes none.
 pub(super) fn relations(
     option: OptionView<'_>,
     expand: &impl Fn(&str) -> Result<String, String>,

@@ -95,8 +95,8 @@ impl Draft {
         lost.then_some((("Service", "ReloadSignal"), "has no effect without Type=notify-reload"))
     }
 
-    /// Warns about options that try to change `INVOCATION_ID` or `SYSTEMD_EXEC_PID`; these always
-    /// keep the supervisor's value.
+    /// Returns a warning for each option that tries to change `INVOCATION_ID` or
+    /// `SYSTEMD_EXEC_PID`. These variables always keep the supervisor's values.
     fn identity(&self) -> impl Iterator<Item = (OptionName, &'static str)> {
         let it = &self.run.exec_environment;
         let finds =
@@ -168,8 +168,8 @@ impl Draft {
         }
     }
 
-    /// Returns the processes whose notifications are accepted. A unit that needs readiness or
-    /// watchdog notifications accepts at least the main process.
+    /// Returns the processes whose notifications are accepted. If the unit needs readiness or
+    /// watchdog notifications, those of the main process are accepted at least.
     fn access(&self, kind: Type) -> NotifyAccess {
         let notified = matches!(kind, Type::Notify | Type::NotifyReload);
         let heard = notified || self.run.watchdog.is_some();

@@ -310,8 +310,9 @@ const CONFINING: &[&str] = &[
     "TemporaryFileSystem",
 ];
 
-/// Options for which the empty value is not neutral. An empty capability set removes all
-/// capabilities; systemd 252 does not document the others.
+/// Options for which even an empty value may confine the unit. For example, an empty capability set
+/// removes all capabilities. For the other options systemd 252 does not document the effect of an
+/// empty value.
 const CONFINING_EVEN_IF_EMPTY: &[&str] = &[
     "BPFDelegateAttachments",
     "BPFDelegateCommands",

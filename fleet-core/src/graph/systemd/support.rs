@@ -1,8 +1,8 @@
 //! Support for each systemd option.
 //!
-//! An option is *ignored* if leaving it out changes neither the unit's permissions, its runtime,
-//! nor its dependencies: texts for people, and tuning of systemd itself. Every other option that is
-//! not honoured is refused, because a unit that asks for confinement must not run unconfined.
+//! An option is *ignored* if the unit has the same permissions, runtime and dependencies without
+//! it. Examples are texts for people and options that tune systemd itself. Every other option that
+//! is not honoured is refused, because a unit that asks for confinement must not run unconfined.
 
 use fleet_unitfile::parse_bool;
 
@@ -18,8 +18,9 @@ pub enum Support {
     Informational,
     /// Ignored with a remark, for this reason.
     Ignored(&'static str),
-    /// Refused for this reason, which includes a remedy, unless it has one of these neutral values.
-    /// `no` stands for every spelling of false.
+    /// Refused unless the option has one of these neutral values. The second text is the reason for
+    /// the refusal and includes a remedy. The neutral value `no` stands for every spelling of
+    /// false.
     RefusedUnless(&'static [&'static str], &'static str),
     /// Refused for this reason, which includes a remedy.
     Refused(&'static str),
@@ -37,8 +38,8 @@ impl Support {
     }
 }
 
-/// Returns how an option is handled. `None` if systemd does not have it in that section, or if no
-/// supported unit type has the section.
+/// Returns how an option is handled. Returns `None` if systemd has no such option in the section,
+/// or if no supported unit type has the section.
 ///
 /// ```
 /// use fleet_core::graph::systemd::{Support, support};

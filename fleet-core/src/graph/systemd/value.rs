@@ -34,8 +34,8 @@ pub(super) fn unreadable(error: impl Display) -> String {
     format!("cannot be read: {error}")
 }
 
-/// Reads an option that an empty value resets: empty gives `None`. For other options systemd
-/// ignores an empty value; here it is refused.
+/// Reads an option that an empty value resets. Returns `None` for an empty value. For all other
+/// options, an empty value is ignored by systemd but refused here.
 pub(super) fn unless_empty<T>(
     value: &str,
     read: impl FnOnce(&str) -> Result<T, String>,

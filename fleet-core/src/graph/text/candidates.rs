@@ -1,7 +1,7 @@
-//! Units of all stanzas, including those with errors, for the checks of the whole set.
+//! Units of all stanzas, including stanzas with errors, for the checks of the whole set of units.
 //!
-//! The checks of the set run together with the checks of each stanza, so that one run reports all
-//! errors. A stanza with errors takes part with the targets and dependencies that could be read.
+//! These checks run even if single stanzas have errors, so that one run reports all errors. A
+//! stanza with errors takes part with those targets and dependencies that could be read.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,8 +13,8 @@ use crate::graph::{InitUnit, Name, Target};
 pub(super) struct CandidateUnits {
     /// Index of the stanza of each unit.
     pub(super) stanzas: BTreeMap<Name, usize>,
-    /// Whether the provided targets of all units are known. If not, no target can be reported as
-    /// missing.
+    /// Whether the provided targets of all units are known. If they are not, no target can be
+    /// reported as missing.
     pub(super) is_complete: bool,
 }
 
@@ -42,7 +42,8 @@ impl CandidateUnits {
     }
 }
 
-/// Returns the unit of a stanza. For a stanza with errors it has only targets and dependencies.
+/// Returns the unit of a stanza. For a stanza with errors, the unit has only the targets and
+/// dependencies that could be read.
 fn unit(stanza: &Stanza, name: &Name) -> InitUnit {
     if let Some(unit) = &stanza.unit {
         return InitUnit { name: name.clone(), ..unit.clone() };
@@ -54,7 +55,7 @@ fn unit(stanza: &Stanza, name: &Name) -> InitUnit {
     }
 }
 
-/// Returns a name for a stanza without a name, or whose name is taken.
+/// Returns a placeholder name for a stanza that has no name, or has a name that is already taken.
 fn placeholder_name(number: u64) -> Name {
     Name::new(&format!("unnamed-{number}")).expect("letters, a dash and digits make a name")
 }

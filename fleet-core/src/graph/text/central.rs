@@ -1,4 +1,5 @@
-//! Reads the central settings: goal, limits, alternatives and defaults. The file has no stanzas.
+//! Reads the file of central settings: goal, limits, alternatives and defaults. This file has no
+//! stanzas.
 
 use std::collections::BTreeMap;
 use std::num::NonZeroU32;

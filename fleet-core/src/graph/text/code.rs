@@ -7,8 +7,8 @@ use fleet_unitfile::Severity;
 /// Declares every code with its text and meaning.
 macro_rules! codes {
     ($($name:ident $text:literal $meaning:literal)*) => {
-        /// Kind of a diagnostic. The text of a code never changes. Texts beginning with `E` are
-        /// errors, those with `W` warnings.
+        /// Kind of a diagnostic. The text of a code never changes. Texts that begin with `E` denote
+        /// errors, and texts that begin with `W` denote warnings.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
         #[non_exhaustive]
         pub enum Code {
@@ -78,7 +78,8 @@ codes! {
 }
 
 impl Code {
-    /// Returns the severity. A file or a file set with an error is rejected.
+    /// Returns the severity of the code. A single error makes a file, and the whole file set,
+    /// invalid.
     #[must_use]
     pub fn severity(self) -> Severity {
         if self.as_str().starts_with('E') { Severity::Error } else { Severity::Warning }

@@ -1,7 +1,7 @@
 //! Reads and writes commands.
 //!
-//! Words, quotes, escapes and prefixes follow systemd. A command may only use variables that its
-//! stanza sets. This prevents commands written as if a shell ran them.
+//! Words, quotes, escapes and prefixes are those of systemd. A command may only use variables that
+//! its stanza sets or may set. This rule rejects commands that were written as if a shell ran them.
 
 use fleet_unitfile::{CommandError, CommandLine, Privileges, WordError, quote_word, split_words};
 
@@ -110,8 +110,8 @@ struct Variables<'a> {
 }
 
 impl Variables<'_> {
-    /// Converts the word to systemd's variable syntax, in which `$NAME` counts only as a whole
-    /// word.
+    /// Converts a word to systemd's variable syntax. In systemd `$NAME` is a variable only if it is
+    /// the whole word.
     fn read(&mut self, word: &str, is_program: bool, draft: &mut Draft) -> String {
         let whole = word.strip_prefix('$').is_some_and(is_variable);
         let mut written = String::with_capacity(word.len());
@@ -152,8 +152,8 @@ impl Variables<'_> {
         after
     }
 
-    /// Returns the position of the next dollar sign. It is imprecise if the word has escapes for
-    /// dollar signs.
+    /// Returns the position of the next dollar sign. The position is imprecise if the word contains
+    /// dollar signs written as escapes.
     fn next(&mut self, length: usize) -> fleet_unitfile::Span {
         let at = self.dollars.0.get(*self.at).copied();
         *self.at += 1;
@@ -163,7 +163,8 @@ impl Variables<'_> {
     }
 }
 
-/// Returns the variable name that follows a dollar sign, and its length including braces.
+/// Returns the variable name after a dollar sign, and the number of bytes that it occupies
+/// including braces.
 fn name(after: &str) -> Option<(&str, usize)> {
     if let Some(braced) = after.strip_prefix('{') {
         let (name, _) = braced.split_once('}')?;
@@ -189,15 +190,15 @@ pub(super) fn write(command: &Command) -> String {
     [quote_word(&first).into_owned()].into_iter().chain(quoted).collect::<Vec<_>>().join(" ")
 }
 
-/// Returns the arguments with `$$` for each dollar sign that begins no variable, as stanzas
-/// require.
+/// Returns the arguments, in which each dollar sign that begins no variable is written as `$$`, as
+/// stanzas require.
 fn arguments(command: &Command) -> impl Iterator<Item = String> {
     let verbatim = command.verbatim;
     let kept = command.arguments.iter().filter(move |word| verbatim || !is_default(word));
     kept.map(move |word| if verbatim { word.clone() } else { plain(word) })
 }
 
-/// Returns whether systemd takes the word for a variable with an invalid name, which expands to
+/// Returns whether systemd treats the word as a variable with an invalid name, which it expands to
 /// nothing.
 fn is_default(word: &str) -> bool {
     let name = word.strip_prefix('$').filter(|name| !name.starts_with(['{', '$']));

@@ -31,9 +31,9 @@ impl InitDiagnostic {
         self.code.severity()
     }
 
-    /// Returns the line concerned with carets below the position.
+    /// Returns the line that the diagnostic concerns, with carets below the position.
     ///
-    /// A long line is cut to the part around the position.
+    /// If the line is long, only the part around the position is returned.
     #[must_use]
     pub fn excerpt(&self, source: &[u8]) -> String {
         let (text, skipped, marked) = lines::excerpt(source, self.span);
@@ -89,8 +89,8 @@ impl Problems {
         self.all.first().map(|problem| problem.message.as_str())
     }
 
-    /// Adds line and column to all problems in a single pass over the file, and sorts them by
-    /// position.
+    /// Adds the line and the column to each problem in a single pass over the file. Returns the
+    /// problems sorted by position.
     pub(super) fn locate(mut self, source: &[u8]) -> Vec<InitDiagnostic> {
         self.all.sort_by_key(|problem| (problem.span.start, problem.code));
         let mut locator = lines::Locator::new(source);
@@ -102,7 +102,8 @@ impl Problems {
     }
 }
 
-/// Returns the first forty characters of a text for a message, with control characters escaped.
+/// Returns at most the first forty characters of a text, for use in a message. Control characters
+/// are escaped.
 pub(super) fn short(text: &str) -> String {
     const MAX_CHARS: usize = 40;
     let mut short: String = text.chars().take(MAX_CHARS).flat_map(printable).collect();

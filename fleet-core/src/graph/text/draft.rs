@@ -79,7 +79,8 @@ impl Draft {
     }
 }
 
-/// Returns whether a command may use the variable: `MAINPID`, or a variable that the stanza sets.
+/// Returns whether a command may use the variable: it is `MAINPID`, the stanza sets it, or an
+/// environment file of the stanza may set it.
 pub(super) fn sets_variable(run: &Run, name: &str) -> bool {
     let around = &run.exec_environment;
     name == "MAINPID"

@@ -1,4 +1,5 @@
-//! Splits lines into fields: keys with values. The meaning of the keys is not known here.
+//! Splits lines into fields, each with a key and a value. This module does not know the meaning of
+//! the keys.
 
 use std::borrow::Cow;
 
@@ -15,7 +16,7 @@ pub const MAX_FILE_SIZE: usize = 1024 * 1024;
 /// A key with its value.
 #[derive(Debug)]
 pub(super) struct Field {
-    /// The key as written, or the best guess of it in a broken line.
+    /// The key as written. For a broken line it is the key that was probably meant.
     pub(super) key: String,
     /// Position of the key.
     pub(super) key_span: Span,
@@ -23,7 +24,7 @@ pub(super) struct Field {
     pub(super) line: usize,
     /// The value.
     pub(super) value: Value,
-    /// Whether all lines of the field could be read. If not, an error is reported already.
+    /// Whether all lines of the field could be read. If not, an error has already been reported.
     pub(super) valid: bool,
 }
 
@@ -38,7 +39,8 @@ pub(super) enum Folding {
     Ignored,
 }
 
-/// Reads all fields of a file. Lines that are no fields are reported and do not stop the reader.
+/// Reads all fields of a file. A line that is not a field is reported, and the remaining lines are
+/// still read.
 pub(super) fn read(
     source: &[u8],
     folding: fn(&str) -> Folding,
@@ -81,7 +83,8 @@ impl Reader<'_> {
         }
     }
 
-    /// Returns whether all characters of a line are allowed. Reports the first that is not.
+    /// Returns whether all characters of a line are allowed. Reports the first character that is
+    /// not allowed.
     fn characters(&mut self, line: Line<'_>) -> bool {
         let bad = |byte: &u8| (*byte < b' ' && *byte != b'\t') || *byte == 0x7f;
         let control = line.text.iter().position(bad);
@@ -151,7 +154,7 @@ impl Reader<'_> {
         self.fields.push(Field { key, key_span, line: line.number, value, valid });
     }
 
-    /// Adds a field for a broken line, with the key that was probably meant.
+    /// Adds an invalid field for a broken line, with the key that was probably meant.
     fn broken(&mut self, line: Line<'_>, text: &str, at: usize) {
         let key = first_word(text).to_owned();
         let key_span = span(line, at, key.len());
@@ -162,7 +165,8 @@ impl Reader<'_> {
 
 const BLANKS: [char; 2] = [' ', '\t'];
 
-/// Trims blanks, and returns the offset of the result if the text begins at `at`.
+/// Removes blanks from both ends of a text that begins at offset `at`. Returns the offset of the
+/// result, and the result.
 fn trim(text: &str, at: usize) -> (usize, &str) {
     let start = text.trim_start_matches(BLANKS);
     (at + text.len() - start.len(), start.trim_end_matches(BLANKS))
@@ -174,7 +178,7 @@ fn span(line: Line<'_>, at: usize, length: usize) -> Span {
     Span { start, end: start + length }
 }
 
-/// Returns the text of a line. In a line that is not UTF-8 each non-ASCII byte is replaced by an
+/// Returns the text of a line. If the line is not UTF-8, each non-ASCII byte is replaced by an
 /// ASCII character, so that offsets stay valid.
 fn text_of(line: Line<'_>) -> Cow<'_, str> {
     let replaced = |byte: &u8| if byte.is_ascii() { char::from(*byte) } else { '?' };

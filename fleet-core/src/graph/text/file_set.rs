@@ -21,8 +21,9 @@ pub enum FileRole {
 }
 
 impl FileRole {
-    /// Returns the role of a file by its name. `init.conf` holds the central settings, and names
-    /// ending in `.unit` hold stanzas. All others, and hidden files, are ignored.
+    /// Returns the role of a file, which its name determines. `init.conf` holds the central
+    /// settings, and names that end in `.unit` hold stanzas. All other files and hidden files have
+    /// no role and are ignored.
     #[must_use]
     pub fn of(file_name: &str) -> Option<Self> {
         match file_name {
@@ -49,7 +50,7 @@ pub struct InitFile {
 pub struct FileSet {
     /// The central settings, with the index of their file if there is one.
     pub central: (Option<usize>, CentralConfig),
-    /// All stanzas with the index of their file, in the order of the files.
+    /// All stanzas in the order of the files, each with the index of its file.
     pub stanzas: Vec<(usize, Stanza)>,
     /// The files.
     pub files: Vec<InitFile>,
@@ -83,8 +84,8 @@ impl FileSet {
         &self.central.1.settings
     }
 
-    /// Builds the graph if there are no errors. Errors of the units as a whole are added to the
-    /// diagnostics, each in the file where it can be corrected.
+    /// Builds the graph, or returns `None` if there are errors. Errors of the set of units are
+    /// added to the diagnostics of the file in which they can be corrected.
     pub fn graph(&mut self) -> Option<Graph> {
         let (units, candidates) = CandidateUnits::of(self);
         let (graph, errors) = match Graph::strict(units, self.settings()) {

@@ -16,7 +16,7 @@ use crate::graph::{
     Target,
 };
 
-/// Reports errors of the stanza as a whole. `name` is the position of its name.
+/// Reports errors that concern the stanza as a whole. `name` is the position of the stanza's name.
 pub(super) fn check(draft: &mut Draft, name: Span, problems: &mut Problems) {
     check_missing(draft, name, problems);
     if let Some(word) = draft.type_word {
@@ -44,7 +44,8 @@ pub(super) fn unit(draft: Draft) -> Option<InitUnit> {
     Some(unit)
 }
 
-/// Returns the default maximum restart delay: one minute, or the initial delay if that is longer.
+/// Returns the default maximum restart delay. It is one minute, or the initial delay if that is
+/// longer.
 pub(super) fn default_max_delay(delay: Duration) -> Duration {
     delay.max(Restart::default().max_delay)
 }
@@ -70,8 +71,8 @@ fn kind(
     })
 }
 
-/// Sorts edges by kind, strongest first, and otherwise keeps their order. Of the kinds that both
-/// require and order, only the strongest to each target is kept.
+/// Sorts edges by kind, strongest first, and keeps the order of edges of the same kind. If several
+/// edges to one target both require and order, only the strongest of them is kept.
 pub(super) fn edges(written: &[(EdgeKind, Target, Span)]) -> Vec<(EdgeKind, Target)> {
     let mut strongest: BTreeMap<&Target, EdgeKind> = BTreeMap::new();
     let mut seen = BTreeSet::new();

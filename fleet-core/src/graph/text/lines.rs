@@ -41,7 +41,8 @@ fn without_return(text: &[u8]) -> &[u8] {
     text.strip_suffix(b"\r").unwrap_or(text)
 }
 
-/// Converts increasing offsets to lines and columns in a single pass over the text.
+/// Converts offsets to lines and columns in a single pass over the text. The offsets must be passed
+/// in increasing order.
 pub(super) struct Locator<'a> {
     source: &'a [u8],
     at: usize,
@@ -53,7 +54,8 @@ impl<'a> Locator<'a> {
         Self { source, at: start(source), location: Location { line: 1, column: 1 } }
     }
 
-    /// Returns the position of an offset. Offsets past the end have the position of the end.
+    /// Returns the line and column of an offset. An offset past the end of the text has the
+    /// position of the end.
     pub(super) fn location(&mut self, offset: usize) -> Location {
         while self.at < offset.min(self.source.len()) {
             match self.source[self.at] {
@@ -71,8 +73,8 @@ impl<'a> Locator<'a> {
     }
 }
 
-/// Returns the part of a line around a span, the number of characters before the span, and the
-/// number of characters in it (at least one).
+/// Returns the part of a line around a span. Also returns the number of characters before the span
+/// and the number of characters in it, which is at least one.
 pub(super) fn excerpt(source: &[u8], span: Span) -> (String, usize, usize) {
     let at = span.start.min(source.len());
     // Looks back only as far as the excerpt reaches: a long line may have many errors.
@@ -92,7 +94,8 @@ pub(super) fn excerpt(source: &[u8], span: Span) -> (String, usize, usize) {
     (format!("{before}{}", after.trim_end()), before.chars().count(), marked)
 }
 
-/// Decodes a text and replaces control characters, so that each character takes one column.
+/// Decodes a text as UTF-8. Control characters are replaced by blanks, so that each character takes
+/// one column.
 fn decode(text: &[u8]) -> String {
     let text = String::from_utf8_lossy(text);
     text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()

@@ -1,4 +1,5 @@
-//! Text format of units and central settings: a reader that reports all errors, and a printer.
+//! Text format of units and central settings. The reader reports all errors of a file, and a
+//! printer writes units as stanzas.
 //!
 //! A unit file consists of *stanzas*. A stanza begins with `unit: NAME`. Each line below it holds a
 //! key, a colon and a value. The value of a list or a command may continue in indented lines. Lines

@@ -1,4 +1,5 @@
-//! Prints units as stanzas. Equal units give equal bytes, which read back as the same unit.
+//! Prints units as stanzas. Equal units are printed as equal bytes, which are read back as the same
+//! unit.
 
 use super::diagnostic::Problems;
 use super::draft::{Draft, sets_variable};
@@ -16,7 +17,7 @@ pub struct PrintedStanza {
     pub omitted: Vec<OmittedKey>,
 }
 
-/// A setting of a unit that a stanza cannot express, and that is omitted.
+/// A setting of a unit that is omitted because a stanza cannot express it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OmittedKey {
     /// Key of the setting.
@@ -27,11 +28,11 @@ pub struct OmittedKey {
     pub why: String,
 }
 
-/// Prints a unit as a stanza. Default values are omitted; `defaults` are the timeouts that the
-/// reader will use.
+/// Prints a unit as a stanza. Default values are omitted. `defaults` are the default timeouts that
+/// the reader of the stanza will use.
 ///
-/// Units read from stanzas print without omissions. Units from other sources, such as systemd unit
-/// files, may have settings that stanzas cannot express.
+/// Units that were read from stanzas are printed without omissions. Units from other sources, such
+/// as systemd unit files, may have settings that stanzas cannot express.
 #[must_use]
 pub fn print(unit: &InitUnit, defaults: &Timeouts) -> PrintedStanza {
     let mut printed = PrintedStanza { text: format!("unit: {}\n", unit.name), omitted: Vec::new() };
@@ -48,7 +49,8 @@ pub fn print(unit: &InitUnit, defaults: &Timeouts) -> PrintedStanza {
     printed
 }
 
-/// Returns the keys in which the stanzas of two units differ, in print order.
+/// Returns the keys in which the stanzas of two units differ, in the order in which keys are
+/// printed.
 #[must_use]
 pub fn differing_keys(one: &InitUnit, other: &InitUnit) -> Vec<&'static str> {
     let defaults = Timeouts::default();

@@ -41,8 +41,8 @@ pub struct Stanza {
 
 /// Reads a file of stanzas.
 ///
-/// The whole file is read even if it has errors. `defaults` are the timeouts of stanzas that set
-/// none.
+/// The whole file is read even if it has errors. `defaults` are the timeouts of stanzas that set no
+/// timeouts.
 ///
 /// ```
 /// use fleet_core::graph::Timeouts;

@@ -19,8 +19,8 @@ pub(super) struct SystemCheck<'a> {
     named: BTreeMap<&'a Name, Vec<usize>>,
     /// Stanza of each unit of the graph.
     candidates: CandidateUnits,
-    /// Positions of all edges. Computed when the first missing target is found: with many errors a
-    /// search per error would be slow.
+    /// Positions of all edges. They are collected when the first missing target is found, because a
+    /// search for each error would be slow if there are many errors.
     edges: Option<BTreeMap<Edge<'a>, Span>>,
     /// Problems of each file.
     problems: Vec<Problems>,
@@ -99,7 +99,8 @@ impl<'a> SystemCheck<'a> {
         }
     }
 
-    /// Reports stanzas with the name of an earlier one, whether they became units or not.
+    /// Reports each stanza that has the name of an earlier stanza. Stanzas with errors, which did
+    /// not become units, are included.
     pub(super) fn repeated_units(&mut self) {
         let several = self.named.iter().filter(|(_, stanzas)| stanzas.len() > 1);
         let several: Vec<_> = several.map(|(name, it)| (*name, it.clone())).collect();

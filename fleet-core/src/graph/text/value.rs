@@ -11,7 +11,8 @@ use super::diagnostic::Problems;
 #[derive(Clone, Debug, Default)]
 pub(super) struct Value {
     text: String,
-    /// Start of each line: its offset in the text and its offset in the file.
+    /// Start of each line of the value. The first number is the offset in the text, the second is
+    /// the offset in the file.
     pieces: Vec<(usize, usize)>,
 }
 
@@ -42,8 +43,8 @@ impl Value {
         self.part(0..self.text.len())
     }
 
-    /// Returns the position of a part of the value. A part that spans several lines reaches from
-    /// the first to the last.
+    /// Returns the position in the file of a part of the value. If the part spans several lines,
+    /// its position reaches from the first line to the last.
     pub(super) fn part(&self, range: Range<usize>) -> Span {
         let start = self.offset(range.start);
         let last = range.end.max(range.start + 1) - 1;

@@ -71,7 +71,8 @@ impl TimerPhase {
 }
 
 impl TimerMachine {
-    /// Creates an inactive timer. `startup` is the first start of the service manager since boot.
+    /// Creates an inactive timer. `startup` is the time of the service manager's first start since
+    /// boot.
     #[must_use]
     pub fn new(timer: Arc<Timer>, startup: Timestamp) -> Self {
         let last = LastTriggers { startup, ..LastTriggers::default() };
@@ -92,7 +93,8 @@ impl TimerMachine {
         life
     }
 
-    /// Replaces the settings. A waiting or elapsed timer is scheduled again by the new ones.
+    /// Replaces the settings of the timer. A waiting or elapsed timer is scheduled again with the
+    /// new settings.
     pub fn replace(&mut self, timer: Arc<Timer>, context: TimerContext<'_>) {
         self.timer = timer;
         if matches!(self.state.phase, TimerPhase::Waiting | TimerPhase::Elapsed) {
@@ -100,8 +102,8 @@ impl TimerMachine {
         }
     }
 
-    /// Starts the timer unless it is active. `last` is its last elapse by the wall clock, for a
-    /// persistent timer.
+    /// Starts the timer unless it is active. For a persistent timer, `last` is the wall clock time
+    /// at which it last elapsed.
     pub fn on_start(
         &mut self,
         last: Option<Timestamp>,
@@ -129,8 +131,8 @@ impl TimerMachine {
         self.due = NextElapse::default();
     }
 
-    /// Handles a possible change of the triggered unit. Call it once after a start requested by the
-    /// timer has completed, not during the start.
+    /// Handles a possible state change of the triggered unit. If the timer requested a start of the
+    /// unit, call this function once after the start has completed, not during the start.
     pub fn on_unit(&mut self, unit: TriggeredUnitState, context: TimerContext<'_>) {
         self.state.last.record(unit);
         match self.state.phase {
@@ -149,8 +151,8 @@ impl TimerMachine {
         }
     }
 
-    /// Returns whether the timer elapses now; then its unit has to be started. Call it when the
-    /// elapse is due.
+    /// Returns whether the timer elapses now. If it does, the caller has to start the triggered
+    /// unit. Call this function when the next elapse is due.
     pub fn on_elapse(&mut self, context: TimerContext<'_>) -> bool {
         if self.state.phase != TimerPhase::Waiting || !self.due.has_elapsed(context.now) {
             return false;

@@ -6,8 +6,8 @@
 //!                        └────────── TimerMachine ─────────┘   waiting, running, elapsed, …
 //! ```
 //!
-//! All rules are systemd's, with one exception: a timer elapses exactly on time. It is never
-//! delayed to save wake-ups, as `AccuracySec=` would allow.
+//! All rules are those of systemd, with one exception: a timer elapses exactly on time. systemd may
+//! delay it to save wake-ups, as `AccuracySec=` allows.
 
 mod draft;
 mod machine;
@@ -75,7 +75,8 @@ pub enum RandomizedDelay {
 pub struct DualTimestamp {
     /// Time since boot.
     pub clock: Timestamp,
-    /// Wall clock time in UTC since 1970, as far as it is set correctly.
+    /// Wall clock time since 1970 in UTC. It is correct only if the machine's clock is set
+    /// correctly.
     pub wall: Timestamp,
 }
 

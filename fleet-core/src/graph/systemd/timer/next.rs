@@ -14,12 +14,14 @@ pub struct LastTriggers {
     pub startup: Timestamp,
     /// Start of the timer.
     pub since: DualTimestamp,
-    /// Time since which the timer waits, by the boot clock. One-time triggers before it, while the
-    /// unit ran, do not elapse again.
+    /// Time by the boot clock since which the timer has been waiting. A one-time trigger that was
+    /// due earlier, while the unit ran, does not elapse again.
     pub waiting_since: Timestamp,
-    /// Last elapse by the boot clock; `None` if it was before the start of the timer.
+    /// Time of the last elapse by the boot clock. `None` if the timer has not elapsed since it was
+    /// started.
     pub last: Option<Timestamp>,
-    /// Last elapse by the wall clock. For a persistent timer it may be before its start.
+    /// Time of the last elapse by the wall clock. For a persistent timer it may lie before the
+    /// timer's start.
     pub last_wall: Option<Timestamp>,
     /// Last start of the unit, by the boot clock.
     pub unit_active: Option<Timestamp>,
@@ -27,7 +29,8 @@ pub struct LastTriggers {
     pub unit_inactive: Option<Timestamp>,
 }
 
-/// Next elapse by each clock; the earlier one counts. Never, if both are `None`.
+/// Next elapse of a timer by each clock. The timer elapses at the earlier of the two. It never
+/// elapses if both are `None`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct NextElapse {
     /// Time by the boot clock.
@@ -51,7 +54,7 @@ impl NextElapse {
 }
 
 impl Timer {
-    /// Returns when the timer elapses next. A time in the past means at once.
+    /// Returns when the timer elapses next. If that time is in the past, the timer elapses at once.
     #[must_use]
     pub fn next(&self, last: &LastTriggers, context: TimerContext<'_>) -> NextElapse {
         let clock = self.triggers.iter().filter_map(|trigger| match trigger {
@@ -70,8 +73,9 @@ impl Timer {
         NextElapse { clock: clock.min().map(later), wall: wall.min().map(later) }
     }
 
-    /// Returns whether the timer may elapse later without an elapse scheduled now, because its unit
-    /// may start otherwise.
+    /// Returns whether the timer may elapse later although no elapse is scheduled now. That is
+    /// possible if a trigger depends on starts or stops of the unit, because something else may
+    /// start the unit.
     pub(super) fn follows_unit(&self) -> bool {
         let follows = |trigger: &Trigger| {
             matches!(trigger, Trigger::After(TimerBase::UnitActive | TimerBase::UnitInactive, _))

@@ -246,7 +246,8 @@ fn write_unset(entry: &str) -> String {
     }
 }
 
-/// Returns the end of a value: unchanged, or unquoted if it begins with a quote.
+/// Reads a text at the end of a value. It is unquoted if it begins with a quote, and otherwise
+/// returned unchanged.
 fn unquoted(value: &Value, text: &str, problems: &mut Problems) -> Option<String> {
     if !text.starts_with(['"', '\'']) {
         return Some(text.to_owned());
@@ -266,7 +267,8 @@ fn unquoted(value: &Value, text: &str, problems: &mut Problems) -> Option<String
     None
 }
 
-/// Returns a text as the end of a value, quoted if it would not be read back unchanged.
+/// Writes a text for the end of a value. It is quoted only if it would otherwise be read back
+/// differently.
 fn quoted(text: &str) -> String {
     let plain =
         text.trim() == text && !text.starts_with(['"', '\'']) && !text.contains(char::is_control);
@@ -312,7 +314,8 @@ fn write_output(output: &ExecOutput) -> String {
     }
 }
 
-/// Reads one limit for both, or a soft and a hard limit: `1024`, or `1024:none`.
+/// Reads one number for both limits, such as `1024`, or a soft and a hard limit, such as
+/// `1024:none`.
 fn read_limit(value: &Value, problems: &mut Problems) -> Option<(Option<u64>, Option<u64>)> {
     let (soft, hard) = value.text().split_once(':').unwrap_or((value.text(), value.text()));
     let limit = one_limit(soft).zip(one_limit(hard));

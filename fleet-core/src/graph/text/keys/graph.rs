@@ -11,7 +11,7 @@ use crate::graph::text::types::{TypeWord, Types};
 use crate::graph::text::value::Value;
 use crate::graph::{EdgeKind, InitUnit, LinePattern, Readiness, ServiceType};
 
-/// Maximum length of a pattern in bytes; a longer one could use too much memory.
+/// Maximum length of a pattern in bytes. Compiling a longer pattern could use too much memory.
 const MAX_PATTERN_SIZE: usize = 4096;
 
 pub(super) const KEYS: &[Key] = &[

@@ -1,4 +1,4 @@
-//! Keys of a stanza: the types that may have each, its reader and its writer.
+//! Keys of a stanza. Each key has a reader, a writer, and the types of units that may have it.
 
 mod conditions;
 mod exec;
@@ -33,8 +33,8 @@ pub(super) struct Key {
     pub(super) form: Form,
     /// Reads a non-empty value into the draft, or reports an error.
     pub(super) read: fn(&Value, &mut Draft, &mut Problems),
-    /// Returns the values that differ from the default: none, one, or several for a key that may be
-    /// repeated.
+    /// Returns the values that differ from the default. The list is empty or has one value, or
+    /// several values if the key may be repeated.
     pub(super) write: fn(&InitUnit, &Timeouts) -> Vec<String>,
 }
 

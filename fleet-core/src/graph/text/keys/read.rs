@@ -10,9 +10,10 @@ use crate::graph::text::diagnostic::{Problems, short};
 use crate::graph::text::value::Value;
 use crate::graph::{InvalidName, Name, Signal, StatusSet, Target};
 
-/// Returns the most similar of the names.
+/// Returns the name that is most similar to the text, if one is similar enough.
 ///
-/// Names of very different length are skipped, because the comparison would be slow.
+/// Names whose length differs greatly from that of the text are skipped, because the comparison
+/// would be slow.
 pub(in crate::graph::text) fn nearest<'a>(
     text: &str,
     names: impl Iterator<Item = &'a str>,
@@ -123,7 +124,7 @@ fn bad_duration(value: &Value, problems: &mut Problems, help: &str) {
     value.refuse(problems, Code::BadDuration, message, help);
 }
 
-/// Splits a list into its items and their positions. Empty items are reported and left out.
+/// Splits a list into its items, each with its position. Empty items are reported and left out.
 pub(in crate::graph::text) fn list<'v>(
     value: &'v Value,
     problems: &mut Problems,
