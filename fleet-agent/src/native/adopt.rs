@@ -2,10 +2,10 @@
 //!
 //! | stored state | process | result |
 //! |---|---|---|
-//! | process with its start time | the process runs, with the same start time | the process is watched, although it is not a child |
-//! | process with its start time | the process is gone | the process ended unobserved, or the pid file names its successor |
-//! | a process was being spawned | a process carries the run's invocation ID | this process is adopted as the spawned one |
-//! | a process was being spawned | no process carries this ID | the process ended unobserved |
+//! | process with its start time | runs, same start time | is watched, although not a child |
+//! | process with its start time | is gone | ended unobserved, or the pid file names its successor |
+//! | process being spawned | one carries the run's invocation ID | it is adopted as that process |
+//! | process being spawned | none carries that ID | ended unobserved |
 //!
 //! The exit status of a process that ended unobserved is unknown. This counts as a failure, so the
 //! restart policy of the unit applies. After a reboot there is nothing to adopt, because no process

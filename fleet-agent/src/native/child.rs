@@ -1,10 +1,9 @@
 //! Setup of a child process before it executes its program.
 //!
-//! This module is one of those of the service manager with unsafe code. It is unsafe because the
-//! compiler cannot check code that runs in a process with a copy of a single thread. This code must
-//! not take locks or allocate, since another thread may have held a lock at the time of the copy.
-//! So the parent prepares everything that needs locks or allocations, and the child only makes
-//! system calls.
+//! This module is one of those of the service manager with unsafe code. The compiler cannot check
+//! code that runs in a child with a copy of only one thread. This code must not take locks or
+//! allocate, since another thread may have held a lock at the time of the copy. So the parent
+//! prepares everything that needs locks or allocations, and the child only makes system calls.
 
 use std::ffi::CString;
 use std::fs::File;

@@ -6,15 +6,16 @@
 //! ```
 //!
 //! A log past its limit rotates within its file: all but the newer half becomes a hole, up to the
-//! start of a line. Nothing moves, so no concurrent write is lost. A log *offset* keeps its meaning
-//! for the lifetime of the log, across daemons too.
+//! A log that exceeds its limit rotates within its file. Everything except the newer half becomes a
+//! hole, which ends at the start of a line. Nothing moves, so no concurrent write is lost. A log
+//! *offset* keeps its meaning for the lifetime of the log, also across daemons.
 //!
-//! If the file system does not support holes, or the file would exceed its maximum length, the log
-//! is cut instead. The newer half is read and written over the beginning, and the file is truncated
-//! to it. A write during the cut is lost.
+//! The log is cut instead if the file system does not support holes, or if the file would exceed
+//! its maximum length. For a cut, the newer half is read and written over the beginning of the
+//! file, and the file is truncated to that half. A write during the cut is lost.
 //!
-//! Other programs may truncate the file, or move it so that a new one is created. The new content
-//! is appended to the log's offsets, so no offset changes its meaning.
+//! Other programs may truncate the file, or move it so that a new file is created. The log offsets
+//! of the new content follow the last known offset, so no offset changes its meaning.
 
 mod base_offset;
 mod hole;
@@ -42,7 +43,7 @@ use super::process::append;
 use super::time_index::TimeIndex;
 use crate::clock::{as_wall_time, wall_time};
 
-/// Limit on the length of a file, including holes. File systems have such a limit.
+/// Limit on the length of a file, including holes. File systems limit the length likewise.
 const LONGEST: u64 = 1 << 40;
 
 /// The log of one unit.
@@ -75,7 +76,8 @@ struct LogState {
 }
 
 impl LogState {
-    /// Returns how much may be stored: less than the limit if the file has to stay shorter.
+    /// Returns how many bytes the log may store. This is `limit`, or less if the file has to stay
+    /// shorter.
     fn room(&self, limit: u64) -> u64 {
         limit.min(self.longest)
     }
@@ -87,8 +89,9 @@ impl LogState {
             || end - self.base_offset.base.min(end) > self.longest
     }
 
-    /// Whether the file takes more space than its stored part: a process that does not append can
-    /// write into the hole. A block at the end of the hole is kept completely.
+    /// Returns whether the file takes more space than its stored part should. This happens if a
+    /// process that does not append writes into the hole. One block is tolerated, because a block
+    /// at the end of the hole stays allocated completely.
     fn hole_is_filled(&self, limit: u64) -> bool {
         self.floor > self.base_offset.base && self.taken > limit.saturating_add(LARGEST_BLOCK)
     }
@@ -112,9 +115,10 @@ impl LogState {
         Ok(end)
     }
 
-    /// Warns that another program has truncated the log. Does so once per log, because a unit may
-    /// truncate its log repeatedly. The warning does not go to the unit's own log: if the unit does
-    /// not append, the line would interfere with its writes.
+    /// Warns that another program has truncated the log. The warning is logged once per log,
+    /// because a unit may truncate its log repeatedly. The warning does not go to the unit's own
+    /// log. If the unit does not append to its log, the warning would interfere with the unit's
+    /// writes.
     fn warn_emptied(&mut self, path: &Path) {
         if !std::mem::replace(&mut self.was_emptied, true) {
             let log = path.display();
@@ -122,8 +126,8 @@ impl LogState {
         }
     }
 
-    /// Limits the start of the stored part of the file, proposed as `from`, to the line at which
-    /// the reader continues.
+    /// Returns the start of the part of the file to keep. This is `from`, or the start of the line
+    /// at which the reader continues if that line comes first.
     fn keep_unread(&self, file: &mut File, from: u64) -> io::Result<u64> {
         let read_offset = self.read_offset.upgrade().map(|read_offset| read_offset.offset());
         match read_offset.map(|offset| offset.saturating_sub(self.base_offset.base)) {
@@ -132,14 +136,15 @@ impl LogState {
         }
     }
 
-    /// The file is missing: the next one there is a different one, even with the same inode number.
+    /// Records that the file is missing. The next file at the path is a different one, even if it
+    /// has the same inode number.
     fn on_file_missing(&mut self) {
         self.inode = 0;
     }
 }
 
 impl Log {
-    /// Opens the log in this file, and creates the file and its directory if missing.
+    /// Opens the log in this file. Creates the file and its directory if they are missing.
     pub(crate) fn open(path: PathBuf, limit: u64) -> io::Result<Self> {
         let written = match append(&path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
@@ -194,9 +199,10 @@ impl Log {
         note(&self.path, words)
     }
 
-    /// Keeps the file below half of `longest` from now on: the kernel kills a process whose write
-    /// would exceed its file size limit. The other half allows for writes until the next look. A
-    /// longer file is cut at once. `None` means the limit of the file system.
+    /// Keeps the file below half of `longest` from now on, because the kernel kills a process whose
+    /// write would exceed its file size limit. The other half allows for writes until the next
+    /// check of the file. A file that is too long is cut at once. `None` means the limit of the
+    /// file system.
     pub(crate) fn limit_length(&self, longest: Option<u64>) -> io::Result<()> {
         self.lock().longest = longest.map_or(LONGEST, |longest| (longest / 2).min(LONGEST));
         if longest.is_some() { self.trim() } else { Ok(()) }
@@ -219,8 +225,8 @@ impl Log {
         self.lock().floor
     }
 
-    /// Records the current end with its time, and returns it. Later writes can be distinguished
-    /// from it.
+    /// Records the current end offset with its time, and returns that offset. Later writes have
+    /// higher offsets.
     pub(crate) fn look(&self) -> io::Result<u64> {
         let mut state = self.lock();
         let file = std::fs::metadata(&self.path).inspect_err(|_| state.on_file_missing())?;
@@ -233,22 +239,23 @@ impl Log {
         state.has_grown(self.limit) || state.hole_is_filled(self.limit)
     }
 
-    /// Protects everything written from this offset on until it is read or the returned lock is
-    /// dropped. There may be one such reader at a time.
+    /// Creates a lock that protects everything written from this offset on until it is read or the
+    /// lock is dropped. Only one such lock may exist at a time.
     pub(crate) fn read_lock(&self, offset: u64) -> ReadLock {
         let reading = ReadLock::from(offset);
         self.lock().read_offset = reading.read_offset();
         reading
     }
 
-    /// Whether it has grown past its limit, and the part to drop has not been read completely.
+    /// Returns whether the log has grown past its limit while a read lock exists. The part to drop
+    /// may then not have been read completely.
     pub(crate) fn is_held(&self) -> bool {
         let state = self.lock();
         state.has_grown(self.limit) && state.read_offset.strong_count() > 0
     }
 
-    /// Checks the log. If it has grown past its limit, drops all but the newer half and the unread
-    /// part.
+    /// Checks the size of the log. If the log has grown past its limit, drops everything except the
+    /// newer half and the part that the reader has not read yet.
     pub(crate) fn trim(&self) -> io::Result<()> {
         let mut state = self.lock();
         let metadata = std::fs::metadata(&self.path)?;
@@ -286,8 +293,8 @@ impl Log {
         Ok(())
     }
 
-    /// Returns the last lines, and their end offset; all stored lines if `lines` is `None`. Lines
-    /// that were certainly written before `since` are left out.
+    /// Returns the last `lines` lines and their end offset. If `lines` is `None`, returns all
+    /// stored lines. Lines that were certainly written before `since` are left out.
     pub(crate) fn tail(
         &self,
         lines: Option<usize>,
@@ -322,7 +329,8 @@ impl Log {
         Ok((text.split_off(first), base + end))
     }
 
-    /// Returns up to one block of what was written from an offset on, and its end offset.
+    /// Returns up to one block of the text after an offset, and the end offset of the returned
+    /// text.
     pub(crate) fn read_from(&self, offset: u64) -> io::Result<(Vec<u8>, u64)> {
         let mut state = self.lock();
         let mut file = File::open(&self.path)?;
@@ -351,7 +359,8 @@ fn note(path: &Path, words: &str) -> io::Result<()> {
     append(path)?.write_all(format!("fleet: {words}\n").as_bytes())
 }
 
-/// Counts the lines that certainly start in a text, which may begin within a line.
+/// Counts the lines that certainly start in `text`. The beginning of `text` is not counted, since
+/// it may be within a line.
 fn starts_of_lines(text: &[u8]) -> usize {
     let body = text.strip_suffix(b"\n").unwrap_or(text);
     body.iter().filter(|&&byte| byte == b'\n').count()

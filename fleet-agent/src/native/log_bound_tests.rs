@@ -1,4 +1,4 @@
-//! Logs of units with a file size limit: no log line may kill its unit.
+//! Logs of units with a file size limit. A unit must not be killed because its log is too long.
 
 use std::io::Write as _;
 

@@ -22,60 +22,62 @@ use super::timer_targets::SupervisedTargets;
 use super::tracking::Tracking;
 use crate::ServiceError;
 
-/// Service manager that runs `.service` units as its own processes, and `.target` and `.timer`
-/// units, without systemd.
+/// Service manager that runs `.service`, `.target` and `.timer` units without systemd. It starts
+/// the processes of `.service` units itself.
 ///
-/// Dropping it leaves the units running, as a crash of the daemon does. The next manager of the
-/// same directory adopts their processes and knows the requested states. The exit status of a
-/// process that ended meanwhile is unknown and counts as a failure, so the unit's restart policy
-/// applies. After a reboot no unit is known, and the logs are removed.
+/// Dropping the manager leaves the units running, as a crash of the daemon does. The next manager
+/// of the same directory adopts the processes of the units, and knows the requested states. If a
+/// process ended between the two managers, its exit status is unknown. This counts as a failure, so
+/// the restart policy of the unit applies. After a reboot no unit is known, and the logs are
+/// removed.
 ///
 /// # Options
 ///
-/// Unit files are read by [`fleet_core::graph::systemd`]. Each option either has systemd's meaning,
-/// or is refused with its line, the reason and an alternative. A process never gets more rights
-/// than the file requests, and a refused unit does not run at all. Some options depend on this
-/// host, and are refused likewise where they do not work:
+/// Unit files are read by [`fleet_core::graph::systemd`]. Each option either has systemd's meaning
+/// or is refused. A refusal states the line, the reason and an alternative. A process never gets
+/// more rights than the file requests, and a refused unit does not run at all. Some options depend
+/// on this host, and are refused in the same way where the host does not support them:
 ///
 /// - `MemoryMax=`, `TasksMax=` and the other limits for all processes of a unit need control
-///   groups, with the controller delegated to this daemon alone.
-/// - `User=` and `Group=` can name any account for root, otherwise only the daemon's own. Options
-///   that raise the rights of a process need root. The prefixes `+`, `!` and `!!` are accepted if
-///   they change nothing.
+///   groups. The controller has to be delegated to this daemon alone.
+/// - `User=` and `Group=` can name any account if the daemon runs as root, and otherwise only the
+///   daemon's own account. Options that raise the rights of a process need root. The prefixes `+`,
+///   `!` and `!!` are accepted if they change nothing.
 ///
-/// The daemon's own environment variables are not inherited. A start by a request, other than one
-/// by a timer, resets the counter for `StartLimitBurst=`.
+/// Units do not inherit the daemon's own environment variables. A requested start resets the
+/// counter for `StartLimitBurst=`, but a start by a timer does not.
 ///
 /// # Units that depend on each other
 ///
-/// The loaded units form one graph. A start also starts the required units, in the order that the
-/// files prescribe. A stop also stops the units that require or are bound to the unit. A unit may
-/// require one that is not loaded, since units are loaded in any order, but cannot start before the
-/// other is loaded. [External](NativeConfig::external) units of the machine count as well.
+/// The loaded units form one graph. A start of a unit also starts the units that it requires, in
+/// the order that the files prescribe. A stop of a unit also stops the units that require it or are
+/// bound to it. Units are loaded in any order, so a unit may require one that is not loaded yet. It
+/// cannot start before the required unit is loaded. [External](NativeConfig::external) units of the
+/// machine satisfy requirements like loaded units.
 ///
 /// # Processes
 ///
 /// Each run of a unit has its own control group if the host allows it. No process of the run can
-/// leave the group, and a stop reaches them all. [`tracking`](Self::tracking) reports the method.
-/// Without control groups, each command runs in its own process group and carries the random
-/// `INVOCATION_ID` of its run. A stop then reaches the process group, every process with this ID,
-/// and the descendants of either. A process that leaves its group, its parent and its environment
-/// is not found. A unit only becomes `inactive` once no process is left, or `TimeoutStopSec=`, at
-/// least ten seconds, has passed since SIGKILL.
+/// leave this group, so a stop reaches all of them. [`tracking`](Self::tracking) reports whether
+/// control groups are used. Without control groups, each command runs in its own process group and
+/// carries the random `INVOCATION_ID` of its run. A stop then reaches the process group, every
+/// process with this ID, and the descendants of both. A process that leaves its group, its parent
+/// and its environment is not found. A unit only becomes `inactive` once no process of it is left,
+/// or once `TimeoutStopSec=`, at least ten seconds, has passed since SIGKILL.
 ///
 /// # Output
 ///
 /// Units write directly to their own log file, so their output survives the daemon. Once a log
-/// exceeds its limit, the older half is released to the file system by punching a hole, and nothing
-/// else is lost. On file systems without holes the file is truncated, and output written at that
-/// instant may be lost. A log is checked on its first write, and within a tenth of a second while
-/// more is written. Unloading a unit removes its log.
+/// exceeds its limit, its older half is released to the file system by punching a hole. No other
+/// output is lost. On file systems without holes the file is truncated, and output written at that
+/// instant may be lost. A log is checked after its first write, and within a tenth of a second for
+/// as long as more is written. Unloading a unit removes its log.
 ///
 /// The time of each line is not recorded. A journal [`since`](crate::JournalQuery::since) a
-/// timestamp begins at the size that the file had at the last check certainly before it. For a unit
-/// that writes continuously this is at most a tenth of a second early, and more for older
-/// timestamps. For a unit that paused it is exact. Output from before this manager was opened
-/// counts as written at the time of its last line.
+/// timestamp begins at the size of the file at the last check that was certainly before this
+/// timestamp. For a unit that writes continuously, the journal begins at most a tenth of a second
+/// early, and earlier for older timestamps. For a unit that paused, the beginning is exact. Output
+/// from before this manager was opened counts as written at the time of its last line.
 pub struct NativeManager {
     context: Arc<ManagerContext>,
     client: Arc<SupervisorClient>,
@@ -86,7 +88,7 @@ pub struct NativeManager {
 }
 
 impl NativeManager {
-    /// Opens the service manager of a directory, and adopts the units that an earlier one left
+    /// Opens the service manager of a directory, and adopts the units that an earlier manager left
     /// running.
     ///
     /// # Errors
@@ -124,9 +126,9 @@ impl NativeManager {
         }))
     }
 
-    /// Returns the status of all units in the graph: their dependencies, the reasons for their
-    /// states, and the times of their retries. The units that fleet has launched are the extra
-    /// targets; there is no goal. Timers are not included.
+    /// Returns the status of all units in the graph. The status includes the dependencies of each
+    /// unit, the reasons for its state, and the time of its next retry. The units that fleet has
+    /// launched are listed as extra targets, and there is no goal. Timers are not included.
     ///
     /// # Errors
     ///
@@ -141,22 +143,23 @@ impl NativeManager {
         self.context.tracking()
     }
 
-    /// Returns the latest `STATUS=` message of `sd_notify` in the current run of a unit, if any.
+    /// Returns the latest `STATUS=` message that the unit has sent with `sd_notify` in its current
+    /// run, if there is one.
     #[must_use]
     pub fn status_text(&self, unit: &UnitName) -> Option<String> {
         self.client.status(unit).and_then(|status| status.status.clone())
     }
 
-    /// Stops all units, dependents before their dependencies, and waits for them. They stay loaded.
-    /// From then on this manager refuses every start, and the next manager does not catch up on
-    /// them.
+    /// Stops all units, dependents before their dependencies, and waits until they have stopped.
+    /// The units stay loaded. From then on this manager refuses every start. The next manager does
+    /// not catch up on the refused starts.
     ///
     /// A marker for the whole shutdown is stored before the first unit is stopped. If the manager
-    /// is killed meanwhile, the next one completes the stored state of the units.
+    /// is killed during the shutdown, the next manager stores for each unit that it is stopped.
     ///
     /// # Errors
     ///
-    /// The first error of a unit; the others are stopped nevertheless.
+    /// The first error that stopping a unit has caused. The other units are stopped nevertheless.
     pub async fn shutdown(&self) -> Result<(), ServiceError> {
         self.context.shutdown.begin();
         let context = Arc::clone(&self.context);
@@ -184,8 +187,8 @@ impl NativeManager {
         stopped
     }
 
-    /// Kills all processes of all units that can be found, regardless of their stop settings. Does
-    /// not wait; the exits are handled like any others.
+    /// Kills all processes of all units that can be found, regardless of the stop settings of the
+    /// units. Does not wait for the processes to exit. The exits are handled like any others.
     ///
     /// # Errors
     ///
@@ -228,7 +231,7 @@ mod tests {
         assert!(matches!(unknown, Err(ServiceError::Unavailable(_))), "unknown is not absent");
     }
 
-    /// The start has passed the check for a shutdown, and reaches the supervisor after the
+    /// The start has passed the check for a shutdown, but reaches the supervisor only after the
     /// shutdown.
     #[tokio::test]
     async fn a_start_overtaken_by_a_shutdown_has_no_later_effect() {

@@ -20,13 +20,13 @@ use super::unit_directory::{SharedStorage, UnitDirectory};
 use crate::atomic_file::write_atomic;
 use crate::{ChangeSender, Clock};
 
-/// Beside the directory of the units: the file for the runs of an `InitSupervisor`, and the
-/// directory for their logs.
+/// Names of the file for the runs of an `InitSupervisor` and of the directory for its logs. Both
+/// are next to the directory of the units.
 const RUNS: &str = "runs";
 const LOGS: &str = "logs";
 
-/// The file with the desired targets, and the one with the start time of the first daemon of the
-/// boot.
+/// Names of the file with the desired targets and of the file with the start time of the first
+/// daemon of the boot.
 pub(super) const TARGETS: &str = "targets.json";
 pub(super) const STARTUP: &str = "timers.json";
 
@@ -97,7 +97,8 @@ impl ManagerContext {
         }
     }
 
-    /// Returns the available cgroup controllers, or the reason why there are no control groups.
+    /// Returns the available cgroup controllers. The error is the reason why control groups are not
+    /// used.
     pub(crate) fn controllers(&self) -> Result<BTreeSet<String>, String> {
         self.groups.as_ref().map(|groups| groups.controllers().clone()).map_err(Clone::clone)
     }
@@ -112,7 +113,8 @@ impl ManagerContext {
         UnitDirectory::new(self.units.join(file_name(unit)))
     }
 
-    /// Returns the storage of a unit: its directory if it exists, or the shared journal.
+    /// Returns the storage of a unit. This is the directory of the unit if it exists, and the
+    /// shared journal otherwise.
     pub(crate) fn storage(&self, unit: &str) -> UnitDirectory {
         let file = file_name(unit);
         let log = self.units.with_file_name(LOGS).join(&file);
@@ -151,8 +153,8 @@ impl ManagerContext {
     }
 }
 
-/// Removes the state of an earlier boot. After a reboot, or a restart of the container, nothing
-/// runs, so all units and the desired targets are forgotten.
+/// Removes the state of an earlier boot. After a reboot of the machine or a restart of the
+/// container, no process of a unit runs. So all units and the desired targets are forgotten.
 pub(crate) fn forget_old_boot(directory: &Path, units: &Path) -> io::Result<()> {
     let (file, boot) = (directory.join(BOOT), Boot::current()?);
     std::fs::create_dir_all(units)?;
@@ -173,8 +175,8 @@ pub(crate) fn forget_old_boot(directory: &Path, units: &Path) -> io::Result<()> 
     Ok(())
 }
 
-/// Returns whether a supervisor has used a directory since boot. The directory may be in use, so it
-/// is not changed.
+/// Returns whether a supervisor has used a directory since boot. Does not change the directory,
+/// since a running supervisor may be using it.
 pub(crate) fn was_used_this_boot(directory: &Path) -> io::Result<bool> {
     let memory = Boot::read(&directory.join(BOOT))?;
     let present = Boot::current()?;

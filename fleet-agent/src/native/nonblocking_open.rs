@@ -1,7 +1,7 @@
 //! Opens files named by users without blocking on them.
 //!
 //! An open of a FIFO without a peer blocks, an open of a device may block, and some files have no
-//! end. Such a name in a unit file must only affect its unit.
+//! end. If a unit file names such a file, only its own unit may be affected.
 
 use std::fs::{File, OpenOptions, Permissions};
 use std::io::{self, Read as _};
@@ -10,23 +10,23 @@ use std::path::Path;
 
 use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 
-/// Opens a file without blocking; reads and writes block as usual.
+/// Opens a file without blocking. Reads and writes of the opened file block as usual.
 ///
 /// # Errors
 ///
-/// Those of any open, and for a FIFO opened for writing that it has no reader.
+/// The errors of any open. A FIFO without a reader cannot be opened for writing.
 pub(crate) fn open_nonblocking(mut options: OpenOptions, path: &Path) -> io::Result<File> {
     let file = options.custom_flags(flags()).open(path)?;
     fcntl_setfl(&file, fcntl_getfl(&file)? - OFlags::NONBLOCK)?;
     Ok(file)
 }
 
-/// Opens a file for writing without blocking. Creates it with these permissions if missing,
-/// regardless of the process's umask.
+/// Opens a file for writing without blocking. If the file is missing, creates it with the
+/// permissions `mode`, regardless of the umask of this process.
 ///
 /// # Errors
 ///
-/// Those of any open.
+/// The errors of any open.
 pub(crate) fn open_or_create(mut options: OpenOptions, path: &Path, mode: u32) -> io::Result<File> {
     let mut create_new = options.clone();
     match open_nonblocking(create_new.create_new(true).mode(mode).clone(), path) {
@@ -45,11 +45,11 @@ pub(crate) fn open_or_create(mut options: OpenOptions, path: &Path, mode: u32) -
     }
 }
 
-/// Reads a text of limited size from a regular file.
+/// Reads a text of at most `longest` bytes from a regular file.
 ///
 /// # Errors
 ///
-/// The text is longer, or the file is not a regular one.
+/// The text is longer than `longest`, or the file is not a regular file.
 pub(crate) fn read_text(path: &Path, longest: u64) -> io::Result<String> {
     let file = OpenOptions::new().read(true).custom_flags(flags()).open(path)?;
     if !file.metadata()?.is_file() {

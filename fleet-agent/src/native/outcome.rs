@@ -45,8 +45,8 @@ pub(crate) enum RunOutcome {
 }
 
 impl RunOutcome {
-    /// Returns systemd's name. For an unobserved exit systemd has none; `exit-code` is the least
-    /// misleading.
+    /// Returns systemd's name of the outcome. systemd has no name for an unobserved exit, and
+    /// `exit-code` is the least misleading of its names.
     pub(crate) const fn as_str(self) -> &'static str {
         match self {
             Self::Success => "success",

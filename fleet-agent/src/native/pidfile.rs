@@ -1,4 +1,4 @@
-//! The pid file, in which a forking service stores the process ID of its main process.
+//! The pid file, into which a forking service writes the process ID of its main process.
 
 use std::fs::OpenOptions;
 use std::io::{self, Read};
@@ -16,7 +16,7 @@ use super::run_state::ProcessId;
 /// Maximum number of bytes read.
 const MAX_LENGTH: u64 = 64;
 
-/// Watch for changes of a file. If the file or its directories do not exist, the nearest existing
+/// Watch for changes of a pid file. If some of its directories do not exist, the nearest existing
 /// directory is watched.
 #[derive(Debug)]
 pub(crate) struct PidFileWatch {
@@ -48,8 +48,8 @@ impl PidFileWatch {
 
 /// Watches the nearest existing directory of a path.
 ///
-/// A nearer directory may be created before the watch exists, unnoticed. Therefore nearer ones are
-/// tried again until none exists.
+/// A nearer directory may be created unnoticed while the watch is being set. Therefore the nearer
+/// directories are tried again until none of them exists.
 fn watch_nearest(
     path: &Path,
     mut watch: impl FnMut(&Path) -> rustix::io::Result<()>,
@@ -77,7 +77,8 @@ fn watch_first(
     Ok(None)
 }
 
-/// Reason why a pid file gives no process. The message starts with the path.
+/// Reason why a pid file does not name a main process. The message starts with the path of the
+/// file.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum PidFileError {
     /// The file names no process of the unit. This may change shortly.
@@ -88,12 +89,12 @@ pub(crate) enum PidFileError {
     Unknown(io::Error),
 }
 
-/// Returns the process that the pid file of a unit names; `None` if the unit has no pid file, or if
-/// that names none of its processes.
+/// Returns the process of the unit that its pid file names. Returns `None` if the unit has no pid
+/// file, or if the file names no process of the unit.
 ///
 /// # Errors
 ///
-/// If the file or the process cannot be examined. The process may belong to the unit.
+/// The file or the process cannot be examined, so the process may belong to the unit.
 pub(crate) fn named(
     unit: &InitUnit,
     owner: Option<u32>,
@@ -107,8 +108,8 @@ pub(crate) fn named(
     }
 }
 
-/// Returns the process that the file names, if it runs and `is_own` confirms that it belongs to the
-/// unit. `owner` is the user of the unit, if known.
+/// Returns the process that the file names, if this process runs and `is_own` confirms that it
+/// belongs to the unit. `owner` is the user of the unit, if known.
 ///
 /// # Errors
 ///
@@ -225,8 +226,8 @@ mod tests {
         }
     }
 
-    /// Regression: such a file counted as naming no process, and the process it may name was
-    /// killed.
+    /// Regression: a pid file that cannot be examined counted as naming no process. The process
+    /// that the file may name was killed.
     #[test]
     fn unreadable_pid_file_does_not_count_as_empty() {
         let open_error = read(Path::new("/proc/self/mem"), Some(0), |_| Ok(true));

@@ -17,7 +17,8 @@ use super::signals::Sig;
 use crate::Clock;
 use crate::async_fd::{read_next, register_readable, wait_readable};
 
-/// How long to wait for a parent to reap its child, before the exit status is given up.
+/// Maximum time to wait for a parent to reap its child. After that the exit status counts as
+/// unknown.
 const PARENT_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Limit on the number of ancestors that are checked.
@@ -38,7 +39,8 @@ pub(crate) fn boot_id() -> io::Result<String> {
     Ok(std::fs::read_to_string("/proc/sys/kernel/random/boot_id")?.trim().to_owned())
 }
 
-/// Whether a process belongs to a run, by its control group if the run has one.
+/// Returns whether a process belongs to a run. If the run has a control group, the group alone
+/// decides.
 pub(crate) fn belongs_to_run(
     process: ProcessId,
     group: Option<&Group>,
@@ -51,9 +53,9 @@ pub(crate) fn belongs_to_run(
     }
 }
 
-/// Whether a process belongs to a run, with the same rules as
-/// [`members`](super::process_table::members), but without reading all processes. This process
-/// belongs to none, and its children do not belong to a run just because of their parent.
+/// Returns whether a process belongs to a run, by the same rules as
+/// [`members`](super::process_table::members), but without reading all processes. The daemon's own
+/// process belongs to no run. Its children do not belong to a run just because it is their parent.
 fn descends_from_run(process: ProcessId, run: &str, leaders: &[ProcessId]) -> io::Result<bool> {
     let (own, mut pid) = (std::process::id(), process.pid);
     for _ in 0..GENERATIONS {
@@ -82,8 +84,8 @@ fn descends_from_run(process: ProcessId, run: &str, leaders: &[ProcessId]) -> io
     Ok(false)
 }
 
-/// A process that can be awaited and signalled, without confusing it with a later one of the same
-/// pid.
+/// Handle to wait for a process and to signal it. The handle never refers to a later process with
+/// the same pid.
 #[derive(Debug)]
 pub(crate) struct ProcessHandle {
     descriptor: AsyncFd<OwnedFd>,
@@ -123,7 +125,7 @@ impl ProcessHandle {
         wait_readable(&self.descriptor).await
     }
 
-    /// Returns once the process has ended, with its exit status if it can be read.
+    /// Waits for the process to end. Returns its exit status if it can be read.
     pub(crate) async fn end(&self, clock: &dyn Clock) -> io::Result<ProcessExit> {
         self.ended().await?;
         tokio::select! {
@@ -146,7 +148,7 @@ mod tests {
         assert_eq!(started(u32::MAX).expect("no error is expected"), None);
     }
 
-    /// The parent is started by a unit, for example by a shell of an `sshd` unit.
+    /// A unit has started this test process, for example through the shell of an `sshd` unit.
     #[test]
     fn own_children_belong_to_no_run() {
         let group = rustix::process::getpgrp().as_raw_nonzero().get().unsigned_abs();

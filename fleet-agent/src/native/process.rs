@@ -24,7 +24,7 @@ use super::outcome::ProcessExit;
 use super::resources::CgroupSetting;
 use super::spawn::Child;
 
-/// Reason why a process could not be started, for people and for the state machine.
+/// Failure to start a process, with a message for people and an exit for the state machine.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct SpawnFailure {
     pub(crate) message: String,
@@ -48,9 +48,9 @@ const DEFAULT_UMASK: u32 = 0o022;
 
 /// Starts a command of a unit.
 ///
-/// It runs in a session of its own, with an empty stdin. Its output goes directly to the log file
-/// and not through fleet, so that it survives the daemon. It inherits no descriptors of fleet,
-/// which are all close-on-exec.
+/// The command runs in a session of its own, with an empty stdin. Its output goes directly to the
+/// log file and not through fleet, so that writing continues when the daemon ends. The command
+/// inherits no descriptors of fleet, because all of them are close-on-exec.
 pub(crate) fn spawn(
     command: &Command,
     exec_env: &ExecEnvironment,
@@ -204,7 +204,8 @@ fn outputs(exec_env: &ExecEnvironment, log: &Path) -> Result<[Option<File>; 2], 
     Ok([opened, second])
 }
 
-/// Opens the file for an output; `None` if it is inherited. A new file gets this mode.
+/// Opens the file for an output. Returns `None` if the output is inherited. A new file gets the
+/// permissions `mode`.
 fn open_output(output: &ExecOutput, log: &Path, mode: u32) -> Result<Option<File>, SpawnFailure> {
     let mut options = OpenOptions::new();
     options.write(true);
@@ -229,7 +230,7 @@ fn unwritable(path: &Path, error: &io::Error) -> SpawnFailure {
     SpawnFailure::of(STDOUT, message, error)
 }
 
-/// Opens a log in append mode, so every write goes to its current end.
+/// Opens a log in append mode, so that every write goes to the end of the log at that time.
 pub(crate) fn append(log: &Path) -> io::Result<File> {
     OpenOptions::new().create(true).append(true).open(log)
 }
@@ -265,7 +266,8 @@ impl SpawnFailure {
         if scarce { Self { end: ProcessExit::NotSpawned, ..problem } } else { problem }
     }
 
-    /// Creates a failure with this exit code, unless the cause is a lack of descriptors.
+    /// Creates a failure with this exit code. If the cause is a lack of descriptors, the failure is
+    /// `NotSpawned` instead.
     fn of(code: i32, message: String, error: &io::Error) -> Self {
         let is_out_of_descriptors = Errno::from_io_error(error).is_some_and(is_out_of_descriptors);
         Self {

@@ -13,11 +13,12 @@ use crate::clock::pause;
 /// Environment variable that assigns a process to a run of a unit.
 pub(crate) const INVOCATION_ID: &str = "INVOCATION_ID";
 
-/// Environment variable with the pid of the process that the service manager started. Its
-/// descendants inherit that value.
+/// Environment variable with the pid of the process that the service manager started. The
+/// descendants of this process inherit the variable unchanged.
 pub(crate) const SYSTEMD_EXEC_PID: &str = "SYSTEMD_EXEC_PID";
 
-/// Limit on probes of a process that is about to exec or exit, a millisecond apart.
+/// Maximum number of repeated probes of a process that is about to exec or exit. The probes are a
+/// millisecond apart.
 const MAX_PROBES: usize = 20;
 
 /// A running process; a zombie is none.
@@ -28,7 +29,8 @@ pub(crate) struct ProcessInfo {
     pub(crate) group: u32,
     /// Invocation ID of its run, if it can be read.
     pub(crate) invocation: Option<String>,
-    /// The process started by a service manager that it is or descends from, if that can be read.
+    /// Pid of the process that a service manager started, if it can be read. It is this process or
+    /// one of its ancestors.
     pub(crate) exec_pid: Option<u32>,
 }
 
@@ -42,8 +44,8 @@ pub(crate) struct Stat {
     has_lost_first_thread: bool,
     /// It is a kernel thread.
     is_kernel: bool,
-    /// Length of its environment in bytes; `None` at the beginning of an exec, and if the kernel
-    /// does not report it.
+    /// Length of the environment in bytes. `None` at the beginning of an exec, or if the kernel
+    /// does not report the length.
     environment: Option<usize>,
 }
 
@@ -65,7 +67,8 @@ pub(crate) enum Unreadable {
     Hidden,
 }
 
-/// Separates properties of the process from a lack of descriptors or memory in this daemon.
+/// Separates read errors caused by the process from those caused by a lack of descriptors or memory
+/// in this daemon.
 fn read_result<T>(read: io::Result<T>) -> io::Result<Result<T, Unreadable>> {
     let error = match read {
         Ok(read) => return Ok(Ok(read)),
@@ -81,8 +84,8 @@ fn read_result<T>(read: io::Result<T>) -> io::Result<Result<T, Unreadable>> {
 /// The kernel's `PF_KTHREAD`.
 const KERNEL_THREAD: u32 = 0x20_0000;
 
-/// Parses `/proc/PID/stat`. The program name is in brackets and may contain anything, so fields are
-/// counted from the last bracket.
+/// Parses `/proc/PID/stat`. The program name is in brackets and may itself contain brackets and
+/// spaces, so fields are counted from the last closing bracket.
 fn parse_stat(pid: u32, text: &str) -> Option<Stat> {
     let (_, after) = text.rsplit_once(')')?;
     let fields: Vec<&str> = after.split_ascii_whitespace().collect();
@@ -100,8 +103,9 @@ fn parse_stat(pid: u32, text: &str) -> Option<Stat> {
     })
 }
 
-/// Computes the length from the start and end addresses. At first the kernel sets both to the
-/// start; it sets the end of the code after that.
+/// Computes the length of the environment from its start and end addresses. During an exec the
+/// kernel first sets both addresses to the start, and only later sets the end address of the code.
+/// So the length is unknown while the end address of the code is missing.
 fn environment_length(fields: &[&str]) -> Option<usize> {
     let address =
         |field: usize| fields.get(field)?.parse::<usize>().ok().filter(|&address| address > 0);
@@ -112,8 +116,8 @@ fn environment_length(fields: &[&str]) -> Option<usize> {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum ProbeResult {
     Running(ProcessInfo),
-    /// It runs, but its environment could not be read: it is at the beginning of an exec, or about
-    /// to exit.
+    /// The process runs, but its environment could not be read. It is at the beginning of an exec,
+    /// or about to exit.
     Transient(ProcessInfo),
     /// It cannot belong to a unit.
     Irrelevant,
@@ -123,8 +127,8 @@ pub(crate) enum ProbeResult {
     Gone,
 }
 
-/// Limit on reads of an environment whose length does not match. An exec is replacing it, or part
-/// of it cannot be read at all.
+/// Limit on reads of an environment whose length does not match the reported one. Either an exec is
+/// replacing the environment, or part of it cannot be read at all.
 const MAX_READS: usize = 4;
 
 /// Probes a process.
@@ -163,8 +167,8 @@ fn probe_once(pid: u32) -> io::Result<Result<ProbeResult, ProbeResult>> {
 }
 
 /// Probes a process whose main thread has ended, by its other threads, which share the environment.
-/// If none of them has one, they are about to end, which takes some time. Their children are on the
-/// next list.
+/// If no other thread has an environment, these threads are about to end, which takes some time.
+/// Children of such a process are on the next list.
 fn probe_threads(process: ProcessInfo) -> io::Result<ProbeResult> {
     let pid = process.id.pid;
     let Ok(threads) = read_result(std::fs::read_dir(format!("/proc/{pid}/task")))? else {
@@ -184,8 +188,8 @@ fn probe_threads(process: ProcessInfo) -> io::Result<ProbeResult> {
     Ok(ProbeResult::Transient(process))
 }
 
-/// Whether the environment is complete, by its expected length. A read may stop early, even at the
-/// start, if the process has executed a program meanwhile.
+/// Returns whether the environment was read completely, judged by its expected length. If the
+/// process executes a program during the read, the read may stop early, even at the start.
 fn is_complete(variables: &[u8], length: Option<usize>) -> io::Result<bool> {
     static REPORTS_LENGTH: OnceLock<bool> = OnceLock::new();
     if length == Some(variables.len()) {
@@ -201,7 +205,8 @@ fn is_complete(variables: &[u8], length: Option<usize>) -> io::Result<bool> {
     Ok(!reports_length)
 }
 
-/// Probes a process until it is no longer transient, or the limit is reached.
+/// Probes a process repeatedly until the result is no longer `Transient`, or the limit on probes is
+/// reached.
 pub(crate) fn probe_until_settled(pid: u32) -> io::Result<ProbeResult> {
     for _ in 0..MAX_PROBES {
         let result = probe(pid)?;
@@ -279,7 +284,8 @@ mod tests {
         assert_eq!(probe(u32::MAX).expect("no error is expected"), ProbeResult::Gone);
     }
 
-    /// Becomes a process with a second thread, if the variable is set. Otherwise it does nothing.
+    /// If the environment variable is set, this is a helper process with a second thread. Otherwise
+    /// the test does nothing.
     #[test]
     fn helper_process_with_second_thread() {
         if std::env::var_os("LOOKED_AT").is_some() {

@@ -12,13 +12,13 @@ use super::process_info::{ProbeResult, ProcessInfo, probe};
 use super::run_state::ProcessId;
 use crate::clock::pause;
 
-/// Limit on the lists of a read. The list is read again if a process has ended before it was
-/// probed; later lists only have to probe new processes.
+/// Limit on the lists that one read of all processes takes. Another list is taken if a process has
+/// ended before it was probed. Later lists only require probes of new processes.
 const MAX_LISTS: usize = 1000;
 
-/// Numbers of repeated probes of processes that are about to exec or to exit: first without a
-/// pause, then each after a millisecond. The limit covers processes that are blocked, for example
-/// by a file system that does not respond.
+/// Numbers of repeated probes of processes that are about to exec or to exit. The first repetitions
+/// follow without a pause, and each of the later ones follows after a millisecond. The limit is
+/// needed for processes that are blocked, for example by a file system that does not respond.
 const YIELD_ATTEMPTS: usize = 10;
 const SLEEP_ATTEMPTS: usize = 250;
 
@@ -43,8 +43,8 @@ impl ProcessTable {
     }
 }
 
-/// Reads all processes of the machine. An incomplete list is an error: a missing process would
-/// count as ended.
+/// Reads all processes of the machine. An incomplete list is an error, because a missing process
+/// would count as ended.
 pub(crate) fn read_all() -> io::Result<Vec<ProcessInfo>> {
     read_until_complete(list, probe)
 }
@@ -56,12 +56,13 @@ fn list() -> io::Result<Vec<u32>> {
     std::fs::read_dir("/proc")?.filter_map(number).collect()
 }
 
-/// Reads lists of processes until the last one has no unread process. Any later process is a child
-/// of one that was read.
+/// Reads lists of processes until every process on the last list has been probed. Any process that
+/// is not on the last list is a child of a probed process.
 ///
-/// A single list would miss two kinds of processes: children created after it whose parent had
-/// ended before it was probed, and processes whose environment, which identifies them, is just
-/// being replaced by an exec.
+/// A single list would miss two kinds of processes. The first are children that were created after
+/// the list, if their parent had ended before it was probed. The second are processes whose
+/// environment is just being replaced by an exec, since processes are identified by their
+/// environment.
 fn read_until_complete(
     mut list: impl FnMut() -> io::Result<Vec<u32>>,
     mut probe: impl FnMut(u32) -> io::Result<ProbeResult>,
@@ -106,10 +107,13 @@ fn wait_for_transient(awaited: usize) {
     }
 }
 
-/// Returns all processes of a run. These carry its invocation ID, are in the process groups of its
-/// leaders without carrying another ID, or descend from one of them. This process belongs to none,
-/// though a unit may have started it, for example through a login. Its own children carry the ID of
-/// that unit until they exec, whichever unit they are for.
+/// Returns all processes of a run. A process belongs to the run if it carries the invocation ID of
+/// the run. A process without an invocation ID also belongs to it if it is in the process group of
+/// one of the leaders. Descendants of these processes belong to the run too.
+///
+/// The daemon's own process belongs to no run, although a unit may have started it, for example
+/// through a login. Its children carry the ID of that unit until they exec, even if they were
+/// started for another unit.
 pub(crate) fn members<'a>(
     all: &'a [ProcessInfo],
     invocation: &str,
@@ -145,8 +149,8 @@ pub(crate) fn members<'a>(
 }
 
 /// Returns the process groups that still belong to the leaders. The kernel reuses a pid only once
-/// its process group is empty, so a later process with that pid shows that the group is not the
-/// leader's.
+/// the process group with that ID is empty. So if a later process has the pid of a leader, the
+/// group does not belong to the leader any more.
 fn own_groups(all: &[ProcessInfo], leaders: &[ProcessId]) -> BTreeSet<u32> {
     let is_reused = |leader: &ProcessId| {
         all.iter().any(|process| process.id.pid == leader.pid && process.id != *leader)

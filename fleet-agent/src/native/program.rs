@@ -12,7 +12,8 @@ use rustix::process::getpid;
 use super::exec_step::{ExecStep, StepError};
 use super::process_info::SYSTEMD_EXEC_PID;
 
-/// Size of the variable with the pid: its name, `=`, ten digits and NUL.
+/// Size in bytes of the variable with the process's own pid. The variable consists of its name,
+/// `=`, ten digits and NUL.
 const NUMBER: usize = SYSTEMD_EXEC_PID.len() + 12;
 
 /// A program with its arguments and environment.
@@ -23,15 +24,16 @@ pub(crate) struct Program {
     _texts: [Vec<CString>; 2],
     /// NULL-terminated.
     arguments: Vec<AtomicPtr<libc::c_char>>,
-    /// The first entry is reserved for the process's own pid, which only the child knows, if that
-    /// is passed.
+    /// Pointers to the variables. If `passes_own_pid` is set, the first entry is reserved for the
+    /// process's own pid, which only the child knows.
     environment: Vec<AtomicPtr<libc::c_char>>,
     passes_own_pid: bool,
 }
 
 impl Program {
-    /// Creates a program from its path, its arguments and its environment (`NAME=value`).
-    /// `passes_own_pid` adds a variable with its own pid, as systemd does.
+    /// Creates a program from its path, its arguments and its environment, in which each variable
+    /// is written as `NAME=value`. `passes_own_pid` adds a variable with the pid of the process, as
+    /// systemd does.
     pub(crate) fn new(
         path: CString,
         arguments: Vec<CString>,
@@ -48,8 +50,8 @@ impl Program {
         }
     }
 
-    /// Runs in the child, so it only makes system calls: it does not allocate, takes no lock, and
-    /// cannot panic. Returns only on failure.
+    /// Executes the program in the child. The function only makes system calls: it does not
+    /// allocate, takes no lock, and cannot panic. It returns only on failure.
     #[expect(unsafe_code, reason = "there is no safe way to execute a program")]
     pub(crate) fn execute(&self) -> StepError {
         let mut number = [0; NUMBER];

@@ -1,8 +1,8 @@
 //! Waits for an output line that signals the readiness of a unit.
 //!
-//! A unit writes directly to its log, so the log is read as it grows, until the line is found.
-//! However fast the unit writes, the log discards no output before it is searched. Searched output
-//! may be discarded in the same pass.
+//! A unit writes directly to its log. So the log is read as it grows, until the readiness line is
+//! found. The log discards no output before it is searched, however fast the unit writes. Output
+//! that has been searched may be discarded before the line is found.
 
 use std::io;
 use std::sync::Arc;
@@ -159,7 +159,8 @@ mod tests {
 
     use super::*;
 
-    /// The default limit is 128 inotify instances per user, and each waiting unit takes one.
+    /// By default the kernel allows 128 inotify instances per user, and each waiting unit uses one.
+    /// Without an instance, the log is polled.
     #[tokio::test]
     async fn log_is_polled_without_inotify() {
         let clock: Arc<dyn Clock> = Arc::new(crate::SystemClock::start());

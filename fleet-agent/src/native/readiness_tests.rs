@@ -157,7 +157,8 @@ async fn output_of_an_earlier_run_is_ignored() {
     assert_eq!(stage.driver.service.run_state().outcome, Some(RunOutcome::Timeout));
 }
 
-/// The log limit is one megabyte; the output before and after the line is many times that.
+/// The log is limited to one megabyte, and the output before and after the readiness line is many
+/// times longer.
 #[tokio::test]
 async fn readiness_line_is_found_in_fast_output() {
     let flood = format!("yes {} | head -c 30000000", "x".repeat(499));

@@ -1,4 +1,4 @@
-//! Drives the state machine of one run: carries out its actions, and passes events to it.
+//! Drives the state machine of one run, by carrying out its actions and passing events to it.
 
 mod exit_watch;
 #[cfg(test)]
@@ -45,7 +45,7 @@ pub(crate) struct RunDriver {
     invocation: String,
     /// Control group of the run.
     group: Option<Group>,
-    /// Leaders of the process groups that the run has created and that may have members.
+    /// Leaders of the process groups that the run has created and that may still have members.
     leaders: Vec<ProcessId>,
     /// Latest requested state that has reached `service`.
     requested: RequestedState,
@@ -58,11 +58,13 @@ pub(crate) struct RunDriver {
     pid_file_watch: Option<PidFileWatch>,
     /// Completes when an output line signals readiness.
     readiness: Option<BoxFuture<'static, io::Result<()>>>,
-    /// Keeps the log from discarding output that has not been searched for the readiness line.
+    /// Lock that keeps the log from discarding output that has not been searched for the readiness
+    /// line.
     held_output: Option<ReadLock>,
     /// Size of the log when the run began.
     log_from: u64,
-    /// User that the pid file must belong to, if the unit has one and the user is known.
+    /// User that must own the pid file. `None` if the unit has no pid file or its user is not
+    /// known.
     owner: Option<u32>,
     /// Number of consecutive failures to read the pid file.
     pid_file_failures: u8,
@@ -130,8 +132,8 @@ impl RunDriver {
         }
     }
 
-    /// Continues a run of another daemon, with its restored state machine and its running
-    /// processes.
+    /// Continues a run that an earlier daemon started, with its restored state machine and its
+    /// running processes.
     pub(crate) fn adopt(
         &mut self,
         service: ServiceRun,
@@ -159,8 +161,8 @@ impl RunDriver {
         }
     }
 
-    /// Sets the requested state that has reached `service`. The record of the run stores it
-    /// together with its effect.
+    /// Sets the requested state that `service` has received. The record of the run stores this
+    /// state together with its effect.
     pub(crate) fn set_requested(&mut self, requested: RequestedState) {
         self.requested = requested;
     }
@@ -186,7 +188,8 @@ impl RunDriver {
         &self.log
     }
 
-    /// Returns the latest reason why a process of this run could not be started.
+    /// Returns the latest reason why a process of this run could not be started, or why the unit
+    /// does not become ready.
     pub(crate) fn problem(&self) -> Option<&str> {
         self.problem.as_deref()
     }
@@ -218,7 +221,7 @@ impl RunDriver {
     }
 
     /// Polls for the next event. Exits come first and messages last, so that a unit that sends many
-    /// messages delays nothing.
+    /// messages does not delay other events.
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<RunEvent> {
         if let Poll::Ready(Some(ended)) = self.processes.poll_next_unpin(cx) {
             return Poll::Ready(RunEvent::Exited(ended));
@@ -303,7 +306,8 @@ impl RunDriver {
         self.update_active();
     }
 
-    /// Logs a write error, for example of a full disk. The rate is limited across all units.
+    /// Logs an error of a write, for example on a full disk. The rate of these messages is limited
+    /// across all units.
     fn warn(&self, error: &io::Error, what: &str) {
         if let Some(suppressed) = self.context.write_failures.should_log(self.context.now()) {
             tracing::warn!(%error, unit = %self.unit, suppressed, "{what}");

@@ -1,13 +1,13 @@
 //! One file with the runs of all units of an `InitSupervisor`.
 //!
 //! A file per unit would cost more than the processes of the unit, since file systems allocate
-//! space for each. Appending a line is much cheaper. A line holds the run of a unit, or the
-//! definition that it was started from. The last one of each kind counts, and a line with neither
-//! removes the unit. As in [`unit_directory`](super::unit_directory), a partial line is ignored,
-//! and each record starts with a line break.
+//! space for each file. Appending a line is much cheaper. A line holds either the run of a unit, or
+//! the definition from which the unit was started. The last line of each kind counts, and a line
+//! with neither removes the unit. As in [`unit_directory`](super::unit_directory), a partial line
+//! is ignored, and each record starts with a line break.
 //!
-//! The file is compacted once live lines are a small part of it. The journal keeps the positions of
-//! the live lines in memory, not their content.
+//! The file is compacted once live lines, the last ones of each kind, are a small part of it. The
+//! journal keeps only the positions of the live lines in memory, not their content.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -110,7 +110,8 @@ impl RunJournal {
         self.add(&JournalEntry { unit, run: None, stanza: Some(stanza) })
     }
 
-    /// Reads the definition that a unit was started from; `None` if there is none.
+    /// Reads the definition from which a unit was started. Returns `None` if no definition is
+    /// stored.
     pub(crate) fn read_stanza(&self, unit: &str) -> io::Result<Option<String>> {
         let line = self.line(unit, |positions| positions.stanza)?;
         let read = line.map(|line| serde_json::from_slice::<DefinitionLine>(&line)).transpose();
@@ -235,9 +236,9 @@ impl JournalFile {
         Ok(line)
     }
 
-    /// Rewrites the file with the live lines alone. A failure, for example on a full disk, does no
-    /// harm: the file stays, and compaction is tried again once it has grown by
-    /// [`MIN_COMPACTION_SIZE`].
+    /// Rewrites the file so that it contains only the live lines. A failure, for example on a full
+    /// disk, does no harm, because the old file stays. Compaction is then tried again once the file
+    /// has grown by [`MIN_COMPACTION_SIZE`].
     fn compact(&mut self, path: &Path) {
         let temporary = path.with_extension("new");
         match self.compacted(path, &temporary) {
@@ -251,7 +252,7 @@ impl JournalFile {
         }
     }
 
-    /// Writes the live lines to `temporary`, and renames it to `path` as the last step.
+    /// Writes the live lines to the file `temporary`, and renames it to `path` as the last step.
     fn compacted(&self, path: &Path, temporary: &Path) -> io::Result<Self> {
         let mut writer = BufWriter::new(File::create(temporary)?);
         for positions in self.units.values() {
@@ -290,7 +291,8 @@ mod tests {
         (run, records.read_stanza(unit).expect("it can be read"))
     }
 
-    /// Writes one record for one of three units: a removal, a definition, or a run.
+    /// Writes one record for one of three units. The record is a removal, a definition, or a run,
+    /// depending on `f`.
     fn write(records: &RunJournal, (unit, f): (usize, u32)) {
         let unit = ["a", "b", "c"][unit];
         let written = match f {

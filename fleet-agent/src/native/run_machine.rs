@@ -8,10 +8,10 @@
 //!    │                                                v                  │
 //!    └──  failed  <── final-… <── stop-post <── stop-sigkill <── stop-sigterm
 //! ```
-//!
-//! A value covers one run; its owner decides whether another one follows. The driver passes events
-//! (`on_…`, `stop`, `kill`), carries out each [`next_action`](ServiceRun::next_action) until there
-//! is none, and calls [`on_time`](ServiceRun::on_time) when [`due`](ServiceRun::due).
+//! A [`ServiceRun`] covers one run, and its owner decides whether another run follows. The driver
+//! passes events (`on_…`, `stop`, `kill`) to the state machine. After each event it carries out
+//! every [`next_action`](ServiceRun::next_action) until no action is left. It calls
+//! [`on_time`](ServiceRun::on_time) at the time that [`due`](ServiceRun::due) returns.
 
 mod notifications;
 mod process_exits;
@@ -77,10 +77,10 @@ impl ServiceRun {
         }
     }
 
-    /// Restores a run from its stored state. Timeouts start again.
+    /// Restores a run from its stored state. The timeouts of the current phase start again.
     ///
-    /// Afterwards the caller reports the processes that are gone by `on_exited`, and spawned ones
-    /// by `on_spawned`.
+    /// Afterwards the caller reports the processes that have ended by `on_exited`, and the
+    /// processes that were being spawned by `on_spawned`.
     pub(crate) fn restore(spec: Arc<InitUnit>, run_state: RunState, now: Timestamp) -> Self {
         let mut service = Self::new(spec);
         service.state = run_state;
@@ -168,7 +168,7 @@ impl ServiceRun {
         }
     }
 
-    /// Reports that no process is left of those that the last signal was for.
+    /// Reports that all processes that received the last signal have ended.
     pub(crate) fn on_all_gone(&mut self, now: Timestamp) {
         if self.awaits_others() {
             return self.fail_readiness(now);
@@ -214,7 +214,8 @@ impl ServiceRun {
         }
     }
 
-    /// Begins the run. `before` is the state of the run that this one automatically restarts.
+    /// Begins the run. If this run is an automatic restart, `before` is the state of the previous
+    /// run.
     pub(crate) fn begin(&mut self, before: Option<&RunState>, now: Timestamp) {
         if let Some(before) = before {
             self.state.restarts = before.restarts.saturating_add(1);
@@ -294,7 +295,8 @@ impl ServiceRun {
         }
     }
 
-    /// Returns the command of the main process. For a oneshot this is the current one.
+    /// Returns the command of the main process. A oneshot has several such commands, and the
+    /// current one is returned.
     fn main_command(&self) -> Option<&Command> {
         let step = if self.state.phase == ServicePhase::Start { self.state.step } else { 0 };
         self.spec.run.start.get(step)
@@ -314,7 +316,8 @@ impl ServiceRun {
         limit.map(|limit| now.after(limit))
     }
 
-    /// Returns whether the service forks: its command exits and leaves the main process behind.
+    /// Returns whether the service forks, so that its command exits and leaves the main process
+    /// behind.
     fn is_forking(&self) -> bool {
         matches!(self.spec.kind, ServiceType::BackgroundPidfile { .. })
     }

@@ -34,7 +34,8 @@ pub(crate) enum ServicePhase {
     FinalSigterm,
     FinalSigkill,
     Failed,
-    /// Ended and waiting for a restart. Only published; no run is in this phase.
+    /// The service has ended and waits for a restart. This phase is only published, and no run is
+    /// ever in it.
     AutoRestart,
 }
 
@@ -70,8 +71,8 @@ pub(crate) enum RunAction {
     NewRun,
     /// Run a command; answered by `on_spawned` or `on_spawn_failed`.
     Spawn { command: Command, role: Role },
-    /// Send a signal, followed by `SIGHUP` if `hangs_up`, including to processes that appear later;
-    /// answered by `on_all_gone`.
+    /// Send a signal, followed by `SIGHUP` if `hangs_up`. The signals also go to processes that
+    /// appear later. The driver calls `on_all_gone` once no process is left.
     Signal { signal: Sig, hangs_up: bool, reach: SignalScope },
     /// Send a signal to one process, without waiting.
     SignalProcess { process: ProcessId, signal: Sig },
@@ -94,18 +95,20 @@ pub(crate) struct RunState {
     pub(crate) outcome: Option<RunOutcome>,
     /// Exit of the main process of this run.
     pub(crate) exit: Option<ProcessExit>,
-    /// Exit of the main process of the previous run, if this one is its automatic restart.
+    /// Exit of the main process of the previous run. Only set if this run is an automatic restart
+    /// of the previous one.
     pub(crate) exit_before: Option<ProcessExit>,
     pub(crate) restarts: u32,
-    /// Number of consecutive runs that ended by themselves before this one, since the last reset.
+    /// Number of consecutive runs before this one that ended by themselves, since the counter was
+    /// last reset.
     pub(crate) attempts: u32,
     /// Number of failures among these since the last success.
     pub(crate) failures: u32,
     /// Whether the unit has hit its start limit since, and is not retried.
     pub(crate) gave_up: bool,
     pub(crate) stop_requested: bool,
-    /// Whether the command of a forking service has succeeded and its main process is not known
-    /// yet.
+    /// Whether the command of a forking service has succeeded while its main process is still
+    /// unknown.
     pub(crate) awaits_main: bool,
     /// Result of the last reload in this run; `None` during a reload.
     pub(crate) reloaded: Option<RunOutcome>,

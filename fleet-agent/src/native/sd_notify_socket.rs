@@ -1,9 +1,9 @@
 //! The socket for `sd_notify` messages of a run.
 //!
-//! Its address is abstract: neither the length of a path nor directory permissions keep the unit of
-//! another user from it. Any process of the machine may send to it, so the kernel attaches the
-//! sender's credentials. The next daemon listens at the same address. Messages sent in between are
-//! lost.
+//! The address of the socket is abstract, so it depends neither on the length of a path nor on
+//! directory permissions. Units of other users can therefore use it too. Any process of the machine
+//! may send to the socket, so the kernel attaches the sender's credentials to each message. The
+//! next daemon listens at the same address. Messages sent while no daemon listens are lost.
 
 use std::io::{self, IoSliceMut};
 use std::mem::MaybeUninit;
@@ -63,14 +63,14 @@ impl NotifySocket {
         }
     }
 
-    /// Receives a pending message without waiting. `Ok(None)` is a message to ignore;
-    /// [`io::ErrorKind::WouldBlock`] means that none is pending.
+    /// Receives a pending message without waiting. `Ok(None)` means that a message was received
+    /// that is to be ignored. [`io::ErrorKind::WouldBlock`] means that no message is pending.
     pub(crate) fn try_receive(&self) -> io::Result<Option<ReceivedMessage>> {
         receive(self.descriptor.get_ref())
     }
 }
 
-/// Receives one message; `None` for one that is too long, or without a known sender.
+/// Receives one message. Returns `None` if the message is too long or has no known sender.
 fn receive(descriptor: &OwnedFd) -> io::Result<Option<ReceivedMessage>> {
     let mut text = [0; MAX_MESSAGE];
     // As much space as systemd allows a message. Descriptors that do not fit would stay open.
@@ -138,7 +138,8 @@ mod tests {
         );
     }
 
-    /// A drain takes a bounded number of messages, and any process may send invalid ones.
+    /// One drain takes a limited number of messages, including invalid ones, which any process may
+    /// send.
     #[tokio::test]
     async fn ignored_messages_are_received_one_by_one() {
         let invocation = format!("long-{}", std::process::id());

@@ -1,11 +1,12 @@
 //! Marks the shutdown of all units with a single file.
 //!
-//! The marker is written before the first unit is stopped. The stored state of each unit follows
-//! while the units stop, since writing it first would delay hundreds of stops. If the daemon is
-//! killed meanwhile, the marker keeps the next daemon from starting the units again.
+//! The marker is written before the first unit is stopped. The stored state of each unit is only
+//! updated while the units stop, since updating it first would delay hundreds of stops. If the
+//! daemon is killed during the shutdown, the marker keeps the next daemon from starting the units
+//! again.
 //!
-//! Nothing is synced: a crash of the daemon loses no write that the kernel has accepted, and after
-//! a reboot no unit is known.
+//! No file is synced. If the daemon crashes, no write is lost that the kernel has accepted. After a
+//! reboot no unit is known anyway.
 
 use std::io;
 use std::path::PathBuf;
@@ -30,7 +31,7 @@ impl ShutdownMarker {
         Self { file, has_begun: AtomicBool::new(false) }
     }
 
-    /// Begins the shutdown: from now on starts are refused, even before the marker is written.
+    /// Begins the shutdown. From now on starts are refused, even before the marker is written.
     pub(crate) fn begin(&self) {
         self.has_begun.store(true, Ordering::SeqCst);
     }
@@ -50,8 +51,8 @@ impl ShutdownMarker {
         write_atomic(&self.file, b"", false)
     }
 
-    /// Returns whether the marker exists: a shutdown was begun, and its effect is not stored per
-    /// unit.
+    /// Returns whether the marker exists. It exists if a shutdown was begun and not every unit is
+    /// stored as stopped yet.
     pub(crate) fn exists(&self) -> io::Result<bool> {
         self.file.try_exists()
     }
@@ -64,7 +65,8 @@ impl ShutdownMarker {
         }
     }
 
-    /// Completes the stored state of these units if an earlier daemon has left the marker.
+    /// If an earlier daemon has left the marker, stores for each of these units that it should not
+    /// run.
     pub(crate) fn apply_to(
         &self,
         mut units: impl Iterator<Item = UnitDirectory>,

@@ -7,7 +7,7 @@ use rustix::process::Signal;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Sig(pub(crate) Signal);
 
-/// Every signal that may be used in a unit file. Real-time signals are not supported.
+/// The signals that unit files may use. Real-time signals are not supported.
 const NAMES: [(&str, Signal); 31] = [
     ("SIGHUP", Signal::HUP),
     ("SIGINT", Signal::INT),
@@ -74,8 +74,8 @@ impl From<graph::Signal> for Sig {
     }
 }
 
-/// Returns the name of a signal without `SIG`, as systemd passes it to `ExecStopPost=`; the number
-/// if it has no name.
+/// Returns the name of a signal without `SIG`, as systemd passes it to `ExecStopPost=`. Returns the
+/// number if the signal has no name.
 pub(crate) fn short_name(number: i32) -> String {
     let named = NAMES.iter().find(|(_, signal)| signal.as_raw() == number);
     named.map_or_else(|| number.to_string(), |(name, _)| name[3..].to_owned())

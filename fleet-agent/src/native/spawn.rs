@@ -1,11 +1,11 @@
 //! Spawns a process inside its control group, with `clone3`.
 //!
-//! To move a process into a control group, the kernel blocks the start and exit of all other
-//! processes for an instant, which takes tens of milliseconds on an idle machine. A process that
-//! starts inside the group need not be moved, and is never outside. The standard library cannot do
-//! that, so this is one of the modules of the service manager with unsafe code. If the kernel or a
-//! seccomp filter refuses the call, processes are moved instead. Processes without a control group
-//! are spawned in the same way.
+//! Moving a process into a control group is slow. During the move the kernel blocks the start and
+//! exit of all other processes, which takes tens of milliseconds on an idle machine. A process that
+//! starts inside the group need not be moved, and is never outside of the group. The standard
+//! library cannot start a process inside a group, so this module of the service manager contains
+//! unsafe code. If the kernel or a seccomp filter refuses the call, processes are moved instead.
+//! Processes without a control group are spawned with `clone3` too.
 
 use std::ffi::c_void;
 use std::fs::File;
@@ -40,7 +40,8 @@ pub(crate) struct SpawnRequest<'a> {
     pub(crate) setup: &'a ChildSetup,
 }
 
-/// A child process, however it was spawned. Dropping it lets it run, and reaps it later.
+/// A child process, with or without `clone3`. If the handle is dropped, the child keeps running and
+/// is reaped later.
 #[derive(Debug)]
 pub(crate) enum Child {
     Tokio(Box<tokio::process::Child>),
@@ -55,8 +56,8 @@ pub(crate) struct ClonedChild {
     descriptor: Option<AsyncFd<OwnedFd>>,
 }
 
-/// Delay before a dropped child is reaped. Meanwhile a recovery of the unit can still read its exit
-/// status.
+/// Delay before a dropped child is reaped. During this delay a recovery of the unit can still read
+/// the exit status of the child.
 const REAP_DELAY: Duration = Duration::from_secs(1);
 
 impl Child {
@@ -129,8 +130,8 @@ const CLONE_CLEAR_SIGHAND: u64 = 1 << 32;
 const CLONE_INTO_CGROUP: u64 = 1 << 33;
 
 impl SpawnRequest<'_> {
-    /// Spawns the program, inside the control group of this directory if there is one. `None` if
-    /// the system does not support that.
+    /// Spawns the program. If `group` is set, the program starts inside this control group. Returns
+    /// `None` if the system does not support `clone3` with these flags.
     pub(crate) fn clone_child(
         &self,
         group: Option<BorrowedFd<'_>>,
@@ -175,7 +176,8 @@ struct ChildStart<'a> {
 type CloneResult = io::Result<Option<(Pid, OwnedFd)>>;
 
 impl ChildStart<'_> {
-    /// Clones sharing our memory. The kernel suspends this thread until the program is executed.
+    /// Clones a child that shares the memory of this process. The kernel suspends this thread until
+    /// the program is executed.
     fn clone_sharing_memory(&self, group: Option<BorrowedFd<'_>>) -> CloneResult {
         let mut stack = vfork::stack();
         let mut descriptor: libc::c_int = -1;
@@ -257,8 +259,8 @@ fn begun(pid: i64, descriptor: libc::c_int) -> Option<(Pid, OwnedFd)> {
 }
 
 impl CloneArgs {
-    /// Arguments for a child whose pidfd is stored at this address, inside a control group if there
-    /// is one.
+    /// Creates the arguments for a child whose pidfd is stored at the address `descriptor`. If
+    /// `group` is set, the child starts inside this control group.
     fn new(group: Option<BorrowedFd<'_>>, descriptor: *mut libc::c_int) -> Self {
         let inside = if group.is_some() { CLONE_INTO_CGROUP } else { 0 };
         Self {
@@ -294,7 +296,8 @@ impl SpawnRequest<'_> {
     }
 }
 
-/// Old kernels do not know the call, and seccomp filters may refuse it, as they cannot inspect it.
+/// Turns errors of an unsupported call into `None`. Old kernels do not know the call, and seccomp
+/// filters may refuse it because they cannot inspect its arguments.
 fn unsupported<T>(error: io::Error) -> io::Result<Option<T>> {
     let unknown = [Errno::NOSYS, Errno::PERM, Errno::INVAL, Errno::TOOBIG];
     let is_unknown = Errno::from_io_error(&error).is_some_and(|no| unknown.contains(&no));

@@ -7,7 +7,7 @@ enum ParseState {
     Name,
     /// Before a value, or right after a closing quote in it.
     BeforeValue,
-    /// In an unquoted value, or after an unquoted part that follows a quoted part. Quotes are
+    /// In an unquoted part of a value. Quotes are ordinary characters here.
     /// ordinary characters here.
     Value,
     Escape,

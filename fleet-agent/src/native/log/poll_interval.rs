@@ -95,8 +95,8 @@ mod tests {
         assert_eq!(pace.pause, SHORTEST);
     }
 
-    /// However slowly a unit wrote before, fast writes are seen within the longest interval. From
-    /// then on its log stays within twice the limit.
+    /// However slowly a unit wrote before, fast writes are noticed within the longest interval.
+    /// After that the log stays within twice its limit.
     #[test]
     fn log_exceeds_limit_by_one_interval() {
         let (limit, fast) = (1 << 20, 64 << 10);

@@ -80,8 +80,8 @@ fn long_lines_are_returned_completely() {
     assert_eq!(text, format!("{long}\nlast\n").as_bytes());
 }
 
-/// Creates a log with a limit of four hundred bytes and writes a hundred lines, then cuts or
-/// rotates it.
+/// Creates a log with a limit of 400 bytes and writes a hundred lines. Then cuts the log if
+/// `is_cut`, and otherwise rotates it.
 fn rotated(is_cut: bool) -> (tempfile::TempDir, Log, String) {
     let lines: String = (0..100).map(|number| format!("line {number:02}\n")).collect();
     let (directory, log) = log(400, lines.as_bytes());
@@ -148,7 +148,8 @@ fn log_with_longest_file_name_works() {
     assert!(!path.exists());
 }
 
-/// Its limit is far away, but the unit would be killed for longer files.
+/// The limit of the log is far away, but the unit would be killed if its log file grew longer than
+/// its file size limit.
 #[test]
 fn file_size_limit_cuts_log_at_once_and_later() {
     let (_directory, log) = log(1 << 20, &b"sixteen letters\n".repeat(100));
@@ -171,7 +172,7 @@ fn knows_holes(log: &Log) -> bool {
     append(log.path()).and_then(|file| punch_hole(&file, 1)).expect("it can be tried")
 }
 
-/// The file stays the same, and takes no more space than its stored part.
+/// The log stays the same file, and afterwards takes no more disk space than its stored part.
 #[test]
 fn rotation_frees_disk_space() {
     use std::os::unix::fs::MetadataExt as _;
@@ -211,9 +212,9 @@ fn rotation_loses_no_concurrent_write() {
     assert_eq!((lines, end), (expected.iter().map(String::as_str).collect(), 240_000));
 }
 
-/// Appends during a cut may be lost, but never come before older text, which would shift the
-/// offsets. So the kept part is written before the file is truncated. That shows with a file that
-/// cannot be truncated.
+/// A line appended during a cut may be lost. It must never come before older text, since that would
+/// shift the offsets. So the kept part is written before the file is truncated. The test observes
+/// this order with a file that cannot be truncated.
 #[test]
 fn cut_writes_kept_part_before_truncating() {
     let file = memfd_create("log", MemfdFlags::ALLOW_SEALING).expect("there is memory");
@@ -231,7 +232,7 @@ fn cut_writes_kept_part_before_truncating() {
     assert_eq!(text, format!("{half}{rest}"));
 }
 
-/// It was cut for a smaller limit, and only one block of the hole is checked.
+/// The log was cut for a smaller length limit, and only one block of the hole is checked.
 #[test]
 fn raised_length_limit_leaves_no_hole() {
     let (_directory, log) = log(1000, &b"sixteen letters\n".repeat(1 << 14));
@@ -322,8 +323,8 @@ fn writes_into_the_hole_are_freed_again() {
     }
 }
 
-/// A reader of all lines gets all of them, however much is written meanwhile. Read lines are
-/// dropped.
+/// A reader of all lines gets all of them, however much is written meanwhile. Lines are dropped
+/// once they are read.
 #[test]
 fn unread_part_is_kept() {
     for is_cut in [false, true] {

@@ -13,7 +13,7 @@ use crate::{Clock, SystemClock};
 /// Configuration of a [`NativeManager`](crate::NativeManager).
 #[derive(Clone)]
 pub struct NativeConfig {
-    /// Directory for unit files, state and logs. One manager at a time may use it.
+    /// Directory for unit files, state and logs. Only one manager at a time may use it.
     pub directory: PathBuf,
     /// Environment variables for every process of every unit, besides `PATH`.
     pub environment: Vec<(String, String)>,
@@ -21,17 +21,17 @@ pub struct NativeConfig {
     ///
     /// [`DEFAULT_LOG_LIMIT`]: Self::DEFAULT_LOG_LIMIT
     pub log_limit: u64,
-    /// Whether each run of a unit gets its own control group where possible: for root, and for
-    /// others in a control group that is delegated to them.
+    /// Whether each run of a unit gets its own control group where possible. Root can always create
+    /// control groups. Other users can if the daemon's control group is delegated to them.
     pub control_groups: bool,
     /// Names of options, such as `PrivateTmp`, that are ignored instead of refused. A unit with
-    /// them runs as if they were absent, and the log reports it.
+    /// such an option runs as if the option were absent, and the log reports that.
     pub accept: BTreeSet<String>,
-    /// External units of this machine, for the units that depend on them. A unit that is loaded
-    /// under the same name takes precedence.
+    /// External units of this machine, which loaded units may depend on. A loaded unit takes
+    /// precedence over an external unit of the same name.
     pub external: BTreeMap<UnitName, External>,
-    /// Maximum number of units starting at once; `None` is no limit. A oneshot is starting for as
-    /// long as it runs. See [`DEFAULT_MAX_STARTING`].
+    /// Maximum number of units that may be starting at once. `None` sets no limit. A oneshot counts
+    /// as starting for as long as it runs. See [`DEFAULT_MAX_STARTING`].
     ///
     /// [`DEFAULT_MAX_STARTING`]: Self::DEFAULT_MAX_STARTING
     pub max_starting: Option<NonZeroU32>,

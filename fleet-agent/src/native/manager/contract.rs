@@ -1,5 +1,5 @@
-//! [`ServiceManager`] for the native manager: services go to the supervisor, timers to the timer
-//! task.
+//! Implementation of [`ServiceManager`] for the native manager. Calls for services go to the
+//! supervisor, and calls for timers go to the timer task.
 
 use std::io;
 use std::sync::Arc;
@@ -129,10 +129,10 @@ impl ServiceManager for NativeManager {
 }
 
 impl NativeManager {
-    /// Compiles a unit file, and logs the remarks about a new one.
+    /// Compiles a unit file, and logs the remarks about the file if the unit is new.
     ///
-    /// The result is boxed before the first await: hundreds of units are loaded at once, and each
-    /// future would hold the space for it, more than once.
+    /// The result is boxed before the first await, to save memory. Hundreds of units are loaded at
+    /// once, and each future would hold the space for an unboxed result more than once.
     fn compile_and_warn(
         &self,
         unit: &UnitName,
@@ -175,7 +175,7 @@ impl NativeManager {
     }
 }
 
-/// Starts the timers that a unit requires or requires, before the unit itself starts.
+/// Starts the timers that a unit wants or requires, before the unit itself starts.
 async fn start_timers_of(
     client: Arc<SupervisorClient>,
     timers: Arc<Timers>,

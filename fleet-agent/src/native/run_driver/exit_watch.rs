@@ -65,8 +65,9 @@ impl RunDriver {
         self.processes.push(PendingExit { process, is_child: true, end });
     }
 
-    /// Makes a process that is not our child the main process, if it can be watched and the service
-    /// accepts it. Otherwise the main process stays, and the error says why.
+    /// Makes a process that is not our child the main process, if the process can be watched and
+    /// the service accepts it. Otherwise the main process does not change. If the process cannot be
+    /// watched, the error holds the reason.
     pub(super) fn take_as_main(
         &mut self,
         process: ProcessId,
@@ -88,7 +89,7 @@ impl RunDriver {
     }
 
     /// Stops watching processes whose exit is irrelevant. A unit may name one main process after
-    /// another, and each watch takes a file descriptor.
+    /// another, and each watched process takes a file descriptor.
     fn stop_watching_others(&mut self) {
         let run_state = self.service.run_state();
         let own = [run_state.main, run_state.control];

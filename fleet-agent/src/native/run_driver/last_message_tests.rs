@@ -13,8 +13,8 @@ use crate::native::run_state::ServicePhase;
 
 const STEP: Duration = Duration::from_millis(2);
 
-/// Helper process: sends `READY=1`, creates the file `SAID`, and exits once the file is removed.
-/// Does nothing as a test.
+/// Helper process that sends `READY=1`, creates the file that the variable `SAID` names, and exits
+/// once this file is removed. Run as a test, it does nothing.
 #[test]
 fn helper_process() {
     let Ok(message) = std::env::var("SAID") else { return };
@@ -31,7 +31,8 @@ fn helper_process() {
     }
 }
 
-/// Blocks until a file exists. The driver shares this thread, so it receives no message meanwhile.
+/// Blocks this thread until a file exists. The driver runs on the same thread, so it receives no
+/// message during that time.
 fn wait_blocking(file: &Path) {
     for _ in 0..15_000 {
         if file.exists() {

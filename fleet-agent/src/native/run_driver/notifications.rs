@@ -1,4 +1,4 @@
-//! The messages of a run's processes, and the search for a main process that is not our child.
+//! Messages from the processes of a run, and the search for a main process that is not our child.
 
 use std::io;
 use std::path::Path;
@@ -16,11 +16,12 @@ use crate::native::readiness_line::wait_for_line;
 use crate::native::run_state::{ProcessId, ServicePhase};
 use crate::native::sd_notify_socket::{NotifySocket, ReceivedMessage};
 
-/// Maximum number of messages taken at once. The kernel queues no more per socket.
+/// Maximum number of messages received in one pass. The kernel queues no more messages per socket.
 const MAX_MESSAGES: usize = 512;
 
-/// Number of consecutive failures to read the pid file, ten seconds in all, after which the exit of
-/// the main process counts. Until then no process of the unit is supervised.
+/// Number of consecutive failures to read the pid file, after which the exit of the main process
+/// counts. The failures take ten seconds in all. During this time no process of the unit is
+/// supervised.
 const MAX_PID_FILE_FAILURES: u8 = 100;
 
 /// Delay before the pid file is read again.
@@ -41,7 +42,7 @@ impl RunDriver {
         }
     }
 
-    /// Returns whether a process may send messages in the current run, now or later.
+    /// Returns whether any process of the current run may send messages, now or later.
     fn accepts_messages(&self) -> bool {
         match self.spec.run.notify_access {
             NotifyAccess::None => false,
@@ -54,8 +55,8 @@ impl RunDriver {
         }
     }
 
-    /// Closes the socket once no process may send messages, and opens it again if another
-    /// definition allows them.
+    /// Closes the socket once no process may send messages any more. Opens it again if a new
+    /// definition allows messages.
     pub(super) fn update_listener(&mut self) {
         let (hears, active) = (self.notify.is_some(), !self.service.is_idle());
         match self.accepts_messages() {
@@ -102,8 +103,8 @@ impl RunDriver {
         self.service.on_message(&message.notice, self.context.now());
     }
 
-    /// Records a `READY=1` from a process that may not send it: the reason why the unit never gets
-    /// ready.
+    /// Records that a process has sent `READY=1` without permission. This is the reason why the
+    /// unit does not become ready.
     fn on_rejected_message(&mut self, message: &ReceivedMessage) {
         let awaits = self.spec.kind == ServiceType::ForegroundNotified
             && self.service.run_state().phase == ServicePhase::Start;
@@ -121,7 +122,8 @@ impl RunDriver {
         }
     }
 
-    /// Returns the name of an option: systemd's, or the stanza key for a unit without a unit file.
+    /// Returns the name of an option. This is systemd's name, or the stanza key if the unit has no
+    /// unit file.
     fn option_name(&self, option: &'static str, key: &'static str) -> &'static str {
         if self.directory.has_unit_file() { option } else { key }
     }
@@ -148,8 +150,8 @@ impl RunDriver {
         find().unwrap_or_else(|error| self.assume_foreign(pid, &error))
     }
 
-    /// Returns whether the process belongs to this run, or did before it exited. A sender may exit
-    /// before its last message is read.
+    /// Returns whether the process belongs to this run, or did so before it exited. A process may
+    /// exit before its last message is read.
     fn was_own(&self, pid: u32) -> bool {
         let find = || -> io::Result<bool> {
             let Some(process) = child(pid)? else { return Ok(false) };
@@ -223,9 +225,9 @@ impl RunDriver {
         self.owner.or_else(|| pid_file_owner(&self.spec))
     }
 
-    /// Returns whether the next main process is determined after this one has exited. If the pid
-    /// file cannot be read, schedules the exit again; after [`MAX_PID_FILE_FAILURES`] the file
-    /// counts as naming no process.
+    /// Returns whether the main process that follows the exited one has been determined. If the pid
+    /// file cannot be read, schedules the report of the exit again and returns `false`. After
+    /// [`MAX_PID_FILE_FAILURES`] failures the file counts as naming no process.
     pub(super) fn resolve_successor(&mut self, process: ProcessId, end: ProcessExit) -> bool {
         let Err(problem) = self.look_for_successor() else {
             self.pid_file_failures = 0;
@@ -244,9 +246,9 @@ impl RunDriver {
         is_last
     }
 
-    /// Adopts the process that the pid file names, if it is another one: a service that replaces
-    /// its process writes the file before the old one exits. Returns an error if the file cannot be
-    /// read.
+    /// Adopts the process that the pid file names, if this is not the current main process. A
+    /// service that replaces its main process writes the file before the old process exits. Returns
+    /// an error if the file cannot be read.
     fn look_for_successor(&mut self) -> Result<(), String> {
         let named = pidfile::named(&self.spec, self.owner(), |process| self.is_own(process));
         let named = named.map_err(|error| error.to_string())?;
@@ -256,7 +258,7 @@ impl RunDriver {
         }
     }
 
-    /// Keeps the log from discarding output before it is searched for the readiness line.
+    /// Keeps the log from discarding output that has not yet been searched for the readiness line.
     pub(super) fn hold_output(&mut self) {
         if let ServiceType::ForegroundSupervised(Readiness::Line(_)) = &self.spec.kind {
             self.held_output = Some(self.log.read_lock(self.log_from));
@@ -295,8 +297,9 @@ mod tests {
     use crate::native::readiness_tests::DriverHarness;
     use crate::native::run_machine_tests::spec;
 
-    /// Starts a unit with two processes; its pid file names the first. Then makes the pid file
-    /// unreadable and kills that process. The file `next` holds the process ID of the other.
+    /// Starts a unit with two processes, of which the pid file names the first. Then makes the pid
+    /// file unreadable and kills the first process. The file `next` holds the process ID of the
+    /// second.
     async fn killed_without_a_file() -> (DriverHarness, TempDir, ProcessId) {
         let home = tempfile::tempdir().expect("a directory can be made");
         let path = |name: &str| home.path().join(name);
@@ -316,7 +319,8 @@ mod tests {
         (stage, home, main)
     }
 
-    /// Regression: the unit failed, and the process that its file would have named was killed.
+    /// Regression: the unit failed, and the process that its pid file would have named later was
+    /// killed.
     #[tokio::test]
     async fn unreadable_pid_file_is_read_again_after_the_main_exit() {
         let (mut stage, home, main) = killed_without_a_file().await;

@@ -11,8 +11,8 @@ use crate::native::run_state::{ProcessId, RunAction, ServicePhase};
 use crate::native::sd_notify_message::{NotifyMessage, WatchdogMessage};
 
 impl ServiceRun {
-    /// Handles a message. For `MAINPID=` the driver calls [`on_main`](Self::on_main) once it has
-    /// verified the process.
+    /// Handles a message of the service. `MAINPID=` is not handled here: the driver calls
+    /// [`on_main`](Self::on_main) once it has verified the process.
     pub(crate) fn on_message(&mut self, message: &NotifyMessage, now: Timestamp) {
         if let Some(status) = &message.status {
             self.state.status = Some(status.clone());
@@ -41,7 +41,7 @@ impl ServiceRun {
         }
     }
 
-    /// Sets the main process, as named by the pid file or by the service.
+    /// Sets the main process to the one that the pid file or the service has named.
     pub(crate) fn on_main(&mut self, process: ProcessId, now: Timestamp) {
         if !self.may_change_main() {
             return;
@@ -52,15 +52,16 @@ impl ServiceRun {
         }
     }
 
-    /// Returns whether the pid file has to be read before this exit is handled: the main process,
-    /// or the commands of a reload, may have left a successor.
+    /// Returns whether the pid file has to be read before the exit of `process` is handled. This is
+    /// so for the main process and for the last command of a successful reload, because either may
+    /// have left a new main process.
     pub(crate) fn may_name_another(&self, process: ProcessId, end: ProcessExit) -> bool {
         let is_main = self.state.main == Some(process);
         self.is_forking() && self.may_change_main() && (is_main || self.ends_reload(process, end))
     }
 
-    /// Returns whether a main process may be named: not before the start command, nor while
-    /// stopping.
+    /// Returns whether a new main process may be named. This is not allowed before the start
+    /// command, nor while the service is stopping.
     fn may_change_main(&self) -> bool {
         matches!(self.state.phase, ServicePhase::Start | ServicePhase::StartPost) || self.is_up()
     }
@@ -98,7 +99,7 @@ impl ServiceRun {
         }
     }
 
-    /// Handles `STOPPING=1`: no signal is sent as long as the service stops in time.
+    /// Handles `STOPPING=1`. No signal is sent to the service as long as it stops in time.
     fn on_stopping(&mut self, now: Timestamp) {
         if self.is_up() && self.state.phase != ServicePhase::Reload {
             self.emit(EventKind::Stopping);

@@ -99,7 +99,8 @@ impl ServiceRun {
         !matches!(self.state.outcome, None | Some(RunOutcome::Success))
     }
 
-    /// Records the outcome of the run, unless it has failed before: the first failure counts.
+    /// Records the outcome of the run. If the run has already failed, its outcome does not change,
+    /// because the first failure counts.
     pub(super) fn record_outcome(&mut self, outcome: RunOutcome, what: EventKind) {
         if !self.has_failed() {
             self.state.outcome = Some(outcome);
@@ -110,8 +111,8 @@ impl ServiceRun {
     }
 }
 
-/// Returns whether a failure of the command is ignored. A command that was not spawned always
-/// fails.
+/// Returns whether a failure of the command is ignored. The failure to spawn a command is never
+/// ignored.
 fn ignores_failure(command: &Command, end: ProcessExit) -> bool {
     command.ignore_failure && end != ProcessExit::NotSpawned
 }

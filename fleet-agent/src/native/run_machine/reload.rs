@@ -8,7 +8,7 @@
 //! ```
 //!
 //! A failed reload is reported, and the service keeps running. If the main process exits during a
-//! reload, the commands continue, and the exit is handled after them.
+//! reload, the reload commands continue, and the exit is handled after they end.
 
 use fleet_core::Timestamp;
 use fleet_core::graph::EventKind;
@@ -19,7 +19,7 @@ use crate::native::run_state::{ProcessId, RunAction, ServicePhase};
 use crate::native::signals::Sig;
 
 impl ServiceRun {
-    /// Starts a reload, unless one is in progress.
+    /// Starts a reload of the configuration. Does nothing if a reload is already in progress.
     ///
     /// # Errors
     ///
@@ -56,8 +56,8 @@ impl ServiceRun {
         runs && self.state.step + 1 == self.commands().len() && self.is_success(end)
     }
 
-    /// Handles the success of the reload commands. The service may have sent `RELOADING=1`
-    /// meanwhile.
+    /// Handles the success of the reload commands. If the service has sent `RELOADING=1` during the
+    /// commands, the reload goes on until `READY=1`.
     pub(super) fn end_commands_of_reload(&mut self, now: Timestamp) {
         if self.reloading {
             self.enter(ServicePhase::ReloadNotify, now);

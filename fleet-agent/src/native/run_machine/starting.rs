@@ -1,4 +1,4 @@
-//! Pure: no I/O, no clock. Start conditions, and readiness without a message of the service.
+//! Pure: no I/O, no clock. Start conditions of a service, and its readiness if it sends no message.
 
 use fleet_core::Timestamp;
 use fleet_core::graph::{EventKind, FailureCause, NotifyAccess, Readiness, ServiceType};
@@ -23,9 +23,9 @@ impl ServiceRun {
         self.enter(phase, now);
     }
 
-    /// Returns whether the starting phase lasts long enough to be published. A service that is
-    /// active as soon as its program is executed stays inactive until then, as does one with
-    /// conditions.
+    /// Returns whether the starting phase lasts long enough to be published. Otherwise the service
+    /// is shown as inactive until it is active. This applies to a service that is active as soon as
+    /// its program is executed, and to a service with conditions.
     pub(crate) fn has_visible_start(&self) -> bool {
         let is_up_at_once = self.state.phase == ServicePhase::Start
             && self.spec.kind == ServiceType::ForegroundSupervised(Readiness::Executed);
@@ -39,8 +39,8 @@ impl ServiceRun {
         }
     }
 
-    /// Returns the outcome of a control process. In the condition phase, exit codes 1 to 254 skip
-    /// the start.
+    /// Returns the outcome of a control process. In the condition phase, the exit codes 1 to 254
+    /// mean that the start is skipped.
     pub(super) fn outcome_of(&self, end: ProcessExit) -> RunOutcome {
         match (self.state.phase, end, command_outcome(&self.spec, end)) {
             (ServicePhase::Condition, ProcessExit::Code(1..=254), RunOutcome::ExitCode) => {
@@ -66,19 +66,20 @@ impl ServiceRun {
         }
     }
 
-    /// Returns the time from which the service counts as ready, if it still runs.
+    /// Returns the time from which the service counts as ready if its main process still runs then.
     pub(super) fn ready_at(&self) -> Option<Timestamp> {
         self.ready_at
             .filter(|_| self.state.phase == ServicePhase::Start && self.state.main.is_some())
     }
 
-    /// Returns whether readiness depends on processes other than the main process. The start fails
-    /// once none of them is left.
+    /// Returns whether readiness depends on processes other than the main process. In that case the
+    /// start fails once none of these processes is left.
     pub(crate) fn awaits_others(&self) -> bool {
         self.state.awaits_main || self.outlives_main()
     }
 
-    /// Returns whether the main process has exited and other processes may still report readiness.
+    /// Returns whether the main process has exited while other processes may still report
+    /// readiness.
     pub(super) fn outlives_main(&self) -> bool {
         let runs_main = self.state.main.is_some() || self.state.spawning.is_some();
         let others_speak =
@@ -91,7 +92,8 @@ impl ServiceRun {
             && self.remains_after_exit()
     }
 
-    /// Fails the start: no process is left that could report readiness or be the main process.
+    /// Fails the start, because no process is left that could report readiness or become the main
+    /// process.
     pub(super) fn fail_readiness(&mut self, now: Timestamp) {
         self.state.awaits_main = false;
         self.record_outcome(RunOutcome::Protocol, EventKind::Failed(FailureCause::Protocol));

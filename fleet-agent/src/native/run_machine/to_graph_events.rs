@@ -1,7 +1,7 @@
 //! Pure: no I/O, no clock. Translates a run into events of the graph.
 //!
-//! The phases of a run are finer than those of the graph. The events follow from the transition
-//! between two phases and from the first failure, so they do not depend on the path taken.
+//! A run has more phases than the graph knows. The emitted events follow only from the old phase,
+//! the new phase and the first failure. So they do not depend on the path between the phases.
 
 use std::time::Duration;
 
@@ -64,7 +64,8 @@ impl ServiceRun {
         }
     }
 
-    /// Emits the time limit of the phase, so that the planner does not time out first.
+    /// Emits the time limit of the current phase, so that the planner does not time out before the
+    /// run.
     pub(super) fn emit_time_limit(&mut self) {
         let limits = &self.spec.timeouts;
         let (limit, times) = match self.state.phase {
@@ -80,8 +81,9 @@ impl ServiceRun {
         self.emit(EventKind::Extend(span));
     }
 
-    /// Emits the time limit for the main process to be named. Only the run knows that it waits for
-    /// this, so it has to time out before the planner, which would report a mere start timeout.
+    /// Emits the time limit for a pid file to name the main process. Only the run knows that it
+    /// waits for the main process, so it has to time out before the planner. The planner would only
+    /// report a start timeout.
     pub(super) fn emit_pid_file_limit(&mut self, now: Timestamp) {
         let span = self.deadline.map(|until| until.since(now).saturating_add(PID_FILE_GRACE));
         self.emit(EventKind::Extend(span.unwrap_or(UNLIMITED).min(UNLIMITED)));
@@ -91,8 +93,8 @@ impl ServiceRun {
         self.events.push(what);
     }
 
-    /// Records the first failure as the reason for stopping. A failure while stopping is emitted at
-    /// once.
+    /// Records the first failure as the reason for stopping. A failure that occurs while the
+    /// service is stopping is emitted at once.
     pub(super) fn record_failure(&mut self, what: EventKind) {
         if stage(self.state.phase) != GraphPhase::Stopping {
             self.failure = Some(what);
@@ -115,8 +117,8 @@ impl ServiceRun {
         self.emit(EventKind::MainExited(self.good_exit()));
     }
 
-    /// Emits the exit of the main process in a run that failed for another reason. It affects
-    /// whether the unit is restarted.
+    /// Emits the exit of the main process in a run that has failed for another reason. The exit
+    /// affects whether the unit is restarted.
     pub(super) fn emit_main_exit(&mut self) {
         let exit = self.state.exit.map(ProcessExit::exit).filter(|exit| *exit != Exit::Unknown);
         if let Some(exit) = exit {

@@ -15,15 +15,15 @@ pub(super) const LANGUAGE: &str = "LANG";
 /// Configuration of an [`InitSupervisor`](crate::InitSupervisor).
 #[derive(Clone)]
 pub struct SupervisorConfig {
-    /// Directory for state and logs. One supervisor at a time may use it, and no
-    /// [`NativeManager`](crate::NativeManager).
+    /// Directory for state and logs. Only one supervisor at a time may use it, and a
+    /// [`NativeManager`](crate::NativeManager) may not.
     pub directory: PathBuf,
-    /// Environment variables for every process of every unit, besides `PATH`. An
+    /// Environment variables, besides `PATH`, that every process of every unit gets. An
     /// [`InitSupervisor`](crate::InitSupervisor) adds the `LANG` of its own environment.
     pub environment: Vec<(String, String)>,
     /// Bytes of output kept per unit.
     pub log_limit: u64,
-    /// Whether each run of a unit gets its own control group where the machine allows that.
+    /// Whether each run of a unit gets its own control group on machines that allow control groups.
     pub control_groups: bool,
     /// Clock for timeouts and restarts.
     pub clock: Arc<dyn Clock>,

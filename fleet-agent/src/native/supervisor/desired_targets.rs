@@ -20,8 +20,8 @@ pub struct DesiredTargets {
     pub mask: BTreeSet<Target>,
 }
 
-/// Desired targets, with the configured ones at that time. Where the two differ, an operator has
-/// overridden the settings.
+/// Desired targets, and the targets that were configured at that time. Where the two differ, an
+/// operator has overridden the settings.
 #[derive(Debug)]
 pub(super) struct TargetSelection {
     pub(super) desired: DesiredTargets,

@@ -1,4 +1,4 @@
-//! Previews the effect of other files or another goal on a copy of the planner.
+//! Previews the effect of other files or another goal, with a copy of the planner.
 
 use std::collections::BTreeSet;
 
@@ -17,7 +17,8 @@ pub struct InitDryRun {
     pub files: Option<(Graph, Settings)>,
     /// Another goal, as for [`InitSupervisor::set_goal`]. It overrides that of the settings.
     pub goal: Option<Target>,
-    /// Extra targets besides the goal. With neither these nor a goal, the current ones stay.
+    /// Extra targets besides the goal. If neither a goal nor extra targets are given, the current
+    /// ones stay.
     pub extra_targets: BTreeSet<Target>,
 }
 
@@ -35,7 +36,8 @@ pub struct InitDryRunResult {
 }
 
 impl InitSupervisor {
-    /// Applies other files or another goal to a copy of the planner. Nothing changes.
+    /// Applies other files or another goal to a copy of the planner. The supervised units are not
+    /// affected.
     ///
     /// # Errors
     ///

@@ -30,8 +30,8 @@ use crate::native::unit_directory::RequestedState;
 /// Maximum number of reports that one turn takes before it plans.
 const MAX_PER_TURN: usize = 256;
 
-/// Delay before a run that could not be started counts as failed. Without it, a unit that is
-/// retried without delay would leave no time for anything else.
+/// Delay before a run that could not be started counts as failed. Otherwise a unit that is retried
+/// without delay would occupy the event loop all the time.
 const SPAWN_FAILURE_DELAY: Duration = Duration::from_secs(1);
 
 /// Request that the event loop runs between two turns.
@@ -54,7 +54,7 @@ pub(in crate::native) struct Supervisor {
     pub(super) shutting_down: bool,
     /// Callers that wait until all runs are over, except stuck ones.
     pub(super) idle_waiters: Vec<oneshot::Sender<()>>,
-    /// Runs that could not be started, with the time from which they count as failed.
+    /// Runs that could not be started, each with the time from which it counts as failed.
     pub(super) failed_spawns: VecDeque<(Timestamp, UnitAction)>,
     pub(super) reports: mpsc::Receiver<RunReport>,
     /// Cloned for each run.
@@ -215,8 +215,8 @@ impl Supervisor {
         entry.handle = Some(RunHandle { incarnation, sender, task });
     }
 
-    /// Reports the runs that could not be started as failed, once their delay is over. The queue is
-    /// ordered by time.
+    /// Reports runs that could not be started as failed, once the delay of each is over. The queue
+    /// is ordered by time.
     fn report_failed_spawns(&mut self, now: Timestamp) {
         let is_due = |(due, _): &(Timestamp, UnitAction)| *due <= now;
         let due = self.failed_spawns.iter().take_while(|it| is_due(it)).count();
@@ -346,7 +346,8 @@ impl Drop for Supervisor {
     }
 }
 
-/// Locks a mutex. A poisoned one is used as it is: no holder leaves its data half changed.
+/// Locks a mutex. A poisoned mutex is used as it is, because no holder leaves its data half
+/// changed.
 pub(in crate::native) fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
 }

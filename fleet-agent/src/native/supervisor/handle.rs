@@ -26,12 +26,12 @@ pub(super) const REQUEST_CAPACITY: usize = 64;
 /// Maximum number of queued run reports; further runs wait for a free slot.
 pub(super) const REPORT_CAPACITY: usize = 1024;
 
-/// Supervises the units of a graph: starts the units that the goal needs, in order, and keeps them
-/// in the state that the graph prescribes.
+/// Supervises the units of a graph. It starts the units that the goal needs, in order, and keeps
+/// them in the state that the graph prescribes.
 ///
-/// Dropping it leaves the units running, as a crash does. The next supervisor of the same directory
-/// adopts them without a restart and continues with the last desired targets. After a reboot it
-/// starts with an empty state.
+/// Dropping the supervisor leaves the units running, as a crash does. The next supervisor of the
+/// same directory adopts the units without a restart, and continues with the last desired targets.
+/// After a reboot it starts with an empty state.
 pub struct InitSupervisor {
     context: Arc<ManagerContext>,
     requests: mpsc::Sender<Request>,
@@ -45,8 +45,9 @@ impl InitSupervisor {
     /// Starts to supervise the units of a graph, and adopts the units that an earlier supervisor
     /// left running.
     ///
-    /// The goal and the masks are those of the settings, unless they were overridden since the
-    /// machine booted. An override holds as long as the graph provides its targets.
+    /// The goal and the masks are those of the settings, unless an operator has overridden them
+    /// since the machine booted. An override stays in effect as long as the graph provides its
+    /// targets.
     ///
     /// # Errors
     ///
@@ -108,14 +109,14 @@ impl InitSupervisor {
         })
     }
 
-    /// Sets the goal and the extra targets. They hold until the machine boots again, for later
-    /// supervisors of the directory too.
+    /// Sets the goal and the extra targets. They stay in effect until the machine boots again, also
+    /// for later supervisors of the directory.
     ///
     /// # Errors
     ///
-    /// [`SupervisorError::InvalidTargets`] when no unit provides one of the targets, or the goal is
-    /// masked, and [`SupervisorError::ShuttingDown`] once a [`shutdown`](Self::shutdown) has begun.
-    /// In either case nothing changes.
+    /// [`SupervisorError::InvalidTargets`] when no unit provides one of the targets, or when the
+    /// goal is masked. [`SupervisorError::ShuttingDown`] once a [`shutdown`](Self::shutdown) has
+    /// begun. In all these cases nothing changes.
     pub async fn set_goal(
         &self,
         goal: Option<Target>,
@@ -137,11 +138,11 @@ impl InitSupervisor {
         .await?
     }
 
-    /// Sets the masked targets. They hold as long as a goal does.
+    /// Sets the masked targets. Like the goal, they stay in effect until the machine boots again.
     ///
     /// # Errors
     ///
-    /// [`SupervisorError::InvalidTargets`] when the goal is among them.
+    /// [`SupervisorError::InvalidTargets`] when the goal is among the masked targets.
     pub async fn set_mask(&self, mask: BTreeSet<Target>) -> Result<(), SupervisorError> {
         self.call(move |supervisor| {
             let now = supervisor.context.now();
@@ -155,8 +156,8 @@ impl InitSupervisor {
         .await?
     }
 
-    /// Sets how many units may be starting at once; `None` is no limit. It holds until the next
-    /// [`reload`](Self::reload).
+    /// Sets how many units may be starting at once. `None` sets no limit. The value stays in effect
+    /// until the next [`reload`](Self::reload).
     ///
     /// # Errors
     ///
@@ -166,15 +167,15 @@ impl InitSupervisor {
     }
 
     /// Replaces the graph and the settings in one step. Changed units are restarted, removed units
-    /// are stopped, and all others stay as they are. The goal and the masks become those of the
-    /// settings, except where they are overridden. Units of an earlier supervisor that could not be
-    /// recovered are tried again. Once a [`shutdown`](Self::shutdown) has begun, a reload starts
-    /// nothing.
+    /// are stopped, and all other units stay as they are. The goal and the masks become those of
+    /// the settings, except where an operator has overridden them. Units of an earlier supervisor
+    /// that could not be recovered are tried again. Once a [`shutdown`](Self::shutdown) has begun,
+    /// a reload starts no unit.
     ///
     /// # Errors
     ///
-    /// [`SupervisorError::InvalidTargets`] when the graph does not provide the goal; then nothing
-    /// has changed.
+    /// [`SupervisorError::InvalidTargets`] when the graph does not provide the goal. In that case
+    /// nothing changes.
     pub async fn reload(&self, graph: Graph, settings: &Settings) -> Result<(), SupervisorError> {
         let settings = settings.clone();
         self.call(move |supervisor| {
@@ -196,10 +197,11 @@ impl InitSupervisor {
     }
 
     /// Clears the failed or completed state of the unit that provides a target. The unit then
-    /// starts at once if it is needed. Returns whether there was anything to clear.
+    /// starts at once if it is needed. Returns whether there was a state to clear.
     ///
-    /// A unit that could not be recovered from an earlier supervisor counts as gone after this
-    /// call. If such a unit is no longer in the graph, `target` has to be its name.
+    /// If the unit could not be recovered from an earlier supervisor, its processes count as ended
+    /// after this call. If such a unit is no longer in the graph, `target` has to be the name of
+    /// the unit.
     ///
     /// # Errors
     ///
@@ -209,7 +211,8 @@ impl InitSupervisor {
         self.call(move |supervisor| supervisor.reset_failed(&target)).await
     }
 
-    /// Restarts the unit of a target if it is starting or active. Returns whether it was.
+    /// Restarts the unit of a target if it is starting or active. Returns whether the unit is
+    /// restarted.
     ///
     /// # Errors
     ///
@@ -219,7 +222,8 @@ impl InitSupervisor {
         self.call(move |supervisor| supervisor.planner.restart(&target)).await
     }
 
-    /// Reloads the configuration of the unit of a target. A snapshot shows the result.
+    /// Reloads the configuration of the unit that provides a target. A later snapshot shows the
+    /// result.
     ///
     /// # Errors
     ///
@@ -246,12 +250,12 @@ impl InitSupervisor {
         self.changes.clone()
     }
 
-    /// Reads the output of a unit.
+    /// Returns the output of a unit.
     ///
     /// # Errors
     ///
-    /// [`SupervisorError::NoLog`] for a unit that never ran, and [`SupervisorError::Service`] when
-    /// its log cannot be read.
+    /// [`SupervisorError::NoLog`] for a unit that has never run. [`SupervisorError::Service`] when
+    /// the log of the unit cannot be read.
     pub fn journal(&self, unit: &Name, query: JournalQuery) -> Result<Journal, SupervisorError> {
         let log = lock(&self.logs).get(unit).cloned();
         let log = log.ok_or_else(|| SupervisorError::NoLog { unit: unit.clone() })?;
@@ -264,9 +268,9 @@ impl InitSupervisor {
         self.context.tracking()
     }
 
-    /// Stops all units in order, and returns once none runs except stuck ones, whose processes
-    /// survive SIGKILL. From then on this supervisor starts nothing. The empty goal is not stored:
-    /// the next supervisor starts with the targets from before.
+    /// Stops all units in order. Returns once no unit runs except stuck ones, whose processes
+    /// survive SIGKILL. From then on this supervisor starts no unit. The empty goal is not stored,
+    /// so the next supervisor starts with the targets from before the shutdown.
     ///
     /// # Errors
     ///
@@ -282,8 +286,8 @@ impl InitSupervisor {
         idle.await.map_err(|_| SupervisorError::Crashed)
     }
 
-    /// Kills all processes of all units that can be found, regardless of their stop settings. Does
-    /// not wait; the exits are handled like any others.
+    /// Kills all processes of all units that can be found, regardless of the stop settings of the
+    /// units. Does not wait for the processes to exit. The exits are handled like any others.
     ///
     /// # Errors
     ///
@@ -340,8 +344,8 @@ impl Drop for InitSupervisor {
     }
 }
 
-/// Restores the planner with the stored targets, or with the configured ones if the graph does not
-/// provide those.
+/// Restores the planner with the stored targets. If the graph does not provide these, uses the
+/// configured targets instead.
 fn restore_state(
     graph: Graph,
     settings: &Settings,

@@ -148,7 +148,7 @@ async fn most(log: &Log, clock: Steps, bytes: usize, millis: u32) -> u64 {
     most
 }
 
-/// A silent or slow writer may become as fast as possible at any time.
+/// A unit that writes nothing or little may start to write as fast as possible at any time.
 #[tokio::test(start_paused = true)]
 async fn sudden_burst_exceeds_limit_by_one_interval() {
     let (limit, fast, directory) = (1 << 20, 64 << 10, tempfile::tempdir().expect("it is made"));
