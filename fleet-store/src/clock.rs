@@ -1,8 +1,9 @@
-//! The clock for leases of in-process stores and for the mirror's pauses.
+//! The clock for leases of in-process stores, for the mirror's pauses, and for time limits of
+//! calls.
 //!
-//! A store without a server decides itself when a lease ends, so it must read a clock. This is
-//! tokio's clock, which a test can pause and advance. It also limits the calls to a server. Nothing
-//! else in this crate reads the time or sleeps.
+//! A store without a server decides itself when a lease ends, so it must read a clock. The clock is
+//! tokio's, which a test can pause and advance. It also measures the time limits of calls to a
+//! server. No other module of this crate reads the time or sleeps.
 
 use std::time::Duration;
 

@@ -29,7 +29,7 @@ use fleet_core::MachineId;
 use fleet_unitfile::UnitName;
 use sha1::{Digest as _, Sha1};
 
-/// Identity of a unit file's bytes: their SHA-1.
+/// Identity of a unit file's bytes, which is their SHA-1.
 ///
 /// Unlike [`UnitHash`](fleet_unitfile::UnitHash), it also depends on comments and line endings.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -189,8 +189,8 @@ impl Layout {
         format!("{}placements/", self.prefix)
     }
 
-    /// Parses a key. Returns `None` for keys of another cluster and for kinds that only another
-    /// version knows.
+    /// Parses a key. Returns `None` for keys of another cluster and for kinds of keys that this
+    /// version does not know.
     #[must_use]
     pub fn parse(&self, key: &str) -> Option<Key> {
         let (kind, rest) = key.strip_prefix(&self.prefix)?.split_once('/')?;

@@ -11,7 +11,7 @@ use crate::clock::Clock;
 use crate::watch::Watchers;
 use crate::{Changes, Commit, Keyspace, LeaseId, Listing, Store, StoreError, Transaction, Watch};
 
-/// A [`Store`] without a file: for tests, and for single-process clusters that need not persist.
+/// A [`Store`] without a file, for tests and for single-process clusters that need not persist.
 ///
 /// Leases are measured with tokio's clock, so a test with paused time controls when they end.
 #[derive(Debug)]
@@ -38,7 +38,8 @@ impl MemoryStore {
     ///
     /// # Panics
     ///
-    /// Panics outside a tokio runtime: a task ends the leases until the store is dropped.
+    /// Panics outside a tokio runtime, because the store needs a task that ends expired leases
+    /// until the store is dropped.
     #[must_use]
     pub fn new() -> Self {
         let (next_expiry, expiry) = signal::channel(None);
@@ -61,8 +62,8 @@ impl Shared {
         self.inner.lock().expect("nothing panics while it holds the keyspace")
     }
 
-    /// Changes the keyspace, then notifies the watches and the task that ends leases. Expired
-    /// leases are ended first, so no write can be bound to one.
+    /// Changes the keyspace, and then notifies the watches and the task that ends leases. Expired
+    /// leases are ended before the change, so no write can be bound to an expired lease.
     fn change<T>(&self, work: impl FnOnce(&mut Keyspace, Timestamp, &mut Vec<Changes>) -> T) -> T {
         let now = self.clock.now();
         let mut inner = self.lock();

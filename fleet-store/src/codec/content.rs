@@ -1,4 +1,5 @@
-//! Pure: the stored form of a unit file's bytes: a line with the format, then the bytes.
+//! Pure: the stored form of a unit file. The first line is the format, and the bytes of the file
+//! follow.
 
 use super::{CodecError, FORMAT, format_error};
 use crate::ContentId;
@@ -10,7 +11,8 @@ pub(crate) fn encode_content(source: &[u8]) -> Vec<u8> {
     [HEADER, source].concat()
 }
 
-/// Returns the bytes of the unit file stored under `id`, after checking them against it.
+/// Returns the bytes of the unit file stored under `id`, after checking that the bytes match the
+/// ID.
 pub(crate) fn decode_content(id: ContentId, value: &[u8]) -> Result<&[u8], CodecError> {
     let source = value.strip_prefix(HEADER).filter(|source| ContentId::of(source) == id);
     source.ok_or_else(|| match format(value) {

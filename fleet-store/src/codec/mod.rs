@@ -1,10 +1,10 @@
 //! Pure: the values of the store, as versioned JSON.
 //!
 //! The wire types mirror the types of `fleet_core` but can change independently. Each value has its
-//! format in the field `v`. A value of another format, or a damaged one, is an error. It is never
-//! guessed at, and it never prevents other values from being read. The encoding of a format never
-//! changes, because some conditions compare values byte for byte. Unit file contents are stored
-//! unchanged after a first line with the format.
+//! format in the field `v`. A damaged value, or one of another format, is an error. The codec never
+//! guesses its content, and one bad value never prevents other values from being read. The encoding
+//! of a format never changes, because some conditions compare values byte for byte. Unit file
+//! contents are stored unchanged after a first line with the format.
 
 mod content;
 mod reason;
@@ -22,11 +22,11 @@ use crate::registry::{Lineage, MachineRecord};
 /// Format of all values without a format of their own.
 const FORMAT: u32 = 1;
 
-/// Format of the [layout](crate::Layout). It is the format of the lineage, which every daemon reads
-/// first. In format 1, placement keys had no machine.
+/// Format of the [layout](crate::Layout). The value with the lineage has this format, because every
+/// daemon reads the lineage first. In format 1, placement keys did not contain the machine.
 const LAYOUT_FORMAT: u32 = 2;
 
-/// Format of placements. In format 1 the machine was in the value; now it is in the key.
+/// Format of placements. In format 1 the machine was in the value; in format 2 it is in the key.
 const PLACEMENT_FORMAT: u32 = 2;
 
 /// Error of encoding or decoding a value.
@@ -101,8 +101,8 @@ pub(crate) use record::{
 };
 pub(crate) use state::{decode_state, encode_state};
 
-/// A wire type with a field `v`. Types of which 100,000 values may be read borrow their strings
-/// from the input.
+/// A wire type with a field `v`. Types that can have 100,000 values in one listing borrow their
+/// strings from the input.
 trait Wire {
     /// The only format that is read and written.
     const FORMAT: u32;
@@ -138,7 +138,8 @@ fn decode<'a, T: Wire + Deserialize<'a>>(bytes: &'a [u8]) -> Result<T, CodecErro
     }
 }
 
-/// Explains a decoding error. Another format may have other fields, so only its number is decoded.
+/// Explains a decoding error. A value of another format may have other fields, so only its format
+/// number is decoded.
 fn decode_error(bytes: &[u8], known: u32, error: serde_json::Error) -> CodecError {
     #[derive(serde::Deserialize)]
     struct Probe {

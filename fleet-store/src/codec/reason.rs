@@ -228,7 +228,7 @@ pub(super) fn peer(text: &str) -> Result<Peer, CodecError> {
 mod tests {
     use super::*;
 
-    /// A reason without its optional fields: the nearest machine, and the unit of a tally.
+    /// A reason without its optional fields, which are the nearest machine and the unit of a tally.
     const MINIMAL: &str = concat!(
         r#"{"v":1,"reason":{"no_machine_fits_group":{"group":["a.service","b.service"],"#,
         r#""machines":1,"tallies":[{"machines":1,"example":"m-1","#,

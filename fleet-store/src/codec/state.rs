@@ -44,8 +44,8 @@ enum WireExit {
 
 wire!(WireState<'_>);
 
-/// Maximum length of a stored problem text, in bytes: enough to explain it, without crowding out
-/// others.
+/// Maximum length of a stored problem text, in bytes. It is enough to explain a problem, and keeps
+/// long texts from taking the space of others.
 const MAX_PROBLEM_BYTES: usize = 4096;
 
 pub(crate) fn encode_state(state: &UnitState) -> Vec<u8> {

@@ -11,9 +11,9 @@ use crate::registry::{RESTORE_JUMP, restored_entries};
 use crate::{CodecError, Layout, LeaseId, Lineage, StoreError};
 
 impl EmbeddedStore {
-    /// Backs up the store at its current revision to a new file while it is in use. Returns that
-    /// revision. Keys bound to leases are left out: presences, states and the leadership are only
-    /// valid while their leases last.
+    /// Backs up the store at its current revision to a new file while the store is in use. Returns
+    /// that revision. The backup leaves out keys bound to leases: presences, states and the
+    /// leadership. They are only valid while their leases last.
     ///
     /// The file gets its final name once it is complete and on disk. It can be
     /// [restored](Self::restore) but not opened as a store.
@@ -40,12 +40,12 @@ impl EmbeddedStore {
         .await
     }
 
-    /// Creates a new store at `to` from a backup and returns its revision. `lineage` must be a new
-    /// one; the cluster under `layout` continues in it.
+    /// Creates a new store at `to` from a backup and returns the revision of the new store.
+    /// `lineage` must be a new lineage. The cluster under `layout` continues in this lineage.
     ///
-    /// The revision jumps ahead, and so do the epochs of placements and the term. Agents may
-    /// remember later epochs of the lost store; after the jump they do not reject the restored
-    /// placements as stale.
+    /// The revision, the epochs of placements and the term all jump ahead. Agents may remember
+    /// later epochs of the lost store. After the jump they do not reject the restored placements as
+    /// stale.
     ///
     /// # Errors
     ///
@@ -74,13 +74,14 @@ impl EmbeddedStore {
     }
 }
 
-/// The new lineage must start after the old one, so a backup with an unreadable lineage is refused.
+/// Creates the error for a backup with an unreadable lineage. Restoring it is impossible, because
+/// the new lineage must start after the old one.
 fn unreadable_lineage(backup: &Path, error: &CodecError) -> StoreError {
     StoreError::Format(format!("{}: the lineage cannot be read: {error}", backup.display()))
 }
 
-/// Runs blocking file access. redb panics on some damaged files; a panic is reported as damage of
-/// `path`.
+/// Runs blocking file access on another thread. redb panics on some damaged files, so a panic is
+/// reported as damage of `path`.
 async fn blocking<T: Send + 'static>(
     path: PathBuf,
     work: impl FnOnce() -> Result<T, StoreError> + Send + 'static,

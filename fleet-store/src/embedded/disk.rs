@@ -1,10 +1,11 @@
-//! The file: its tables, and how it is created, read and written.
+//! The file of the store: its tables, and functions that create, read and write it.
 //!
 //! The whole file is read when it is opened, so damage is found before any data is used. Each key
-//! and each log row has a checksum, and the numbers and leases share one. The number of keys is
-//! stored as well.
+//! and each log row has a checksum. A single checksum covers all leases and the numbers in the
+//! file. The number of keys is stored as well.
 //!
-//! Recent writes are only in the log, until the log is full or the file is opened again.
+//! Recent writes are only in the log. They move to the other tables when the log is full or the
+//! file is opened again.
 
 use std::error::Error;
 use std::fs::{self, File};
@@ -26,11 +27,13 @@ use crate::{Entry, StoreError};
 
 /// Numbers about the whole store; their names are in [`meta`].
 pub(super) const META: TableDefinition<'_, &str, u64> = TableDefinition::new("meta");
-/// For each key: the revision that wrote it, its lease or zero, the row's checksum, the value.
+/// Table of keys. Each row has the revision that wrote the key, its lease or zero, the row's
+/// checksum, and the value.
 pub(super) const KEYS: TableDefinition<'_, &str, Row<'_>> = TableDefinition::new("keys");
 /// For each lease: its time to live in milliseconds.
 pub(super) const LEASES: TableDefinition<'_, u64, u64> = TableDefinition::new("leases");
-/// Writes that are not yet in the other tables: one row for each, numbered from zero.
+/// Log of the writes that are not yet in the other tables. It has one row for each write, numbered
+/// from zero.
 pub(super) const LOG: TableDefinition<'_, u64, &[u8]> = TableDefinition::new("log");
 
 pub(super) type Row<'a> = (u64, u64, u64, &'a [u8]);
@@ -50,11 +53,13 @@ pub(super) mod meta {
     pub(in crate::embedded) const SUM: &str = "sum";
 }
 
-/// redb's page cache. It is small, since the store keeps its content in memory anyway.
+/// Size of redb's page cache. It is small, because the store also keeps its whole content in
+/// memory.
 pub(super) const CACHE_BYTES: usize = 32 << 20;
 
-/// Maximum size of the log in bytes. A write beyond it flushes the log and itself to the tables. A
-/// larger log shares more pages in a flush, but all writers wait for the flush.
+/// Maximum size of the log in bytes. A write that would exceed it flushes the log and itself to the
+/// tables. With a larger log, more keys of a flush share pages. But all writers wait while the log
+/// is flushed.
 const MAX_LOG_BYTES: usize = 4 << 20;
 
 /// The open file.
@@ -101,7 +106,8 @@ impl Disk {
         Ok((Self { database, pending, rows: 0, bytes: 0, max_log_bytes }, image))
     }
 
-    /// Opens a store on any redb backend, creating its tables if `make`. Returns `None` on failure.
+    /// Opens a store on any redb backend, and creates its tables if `make` is true. Returns `None`
+    /// on failure.
     #[cfg(test)]
     pub(super) fn open_on(
         backend: impl redb::StorageBackend,
@@ -126,7 +132,8 @@ impl Disk {
         self.bytes
     }
 
-    /// Makes a batch durable, all or nothing. After an error the file must not be written again.
+    /// Makes a batch durable, all or nothing. After an error, the caller must not write the file
+    /// again.
     pub(super) fn write(&mut self, batch: &Batch) -> Result<(), Box<dyn Error + Send + Sync>> {
         let row = log::encode(self.rows, batch);
         self.pending.add(batch);
@@ -191,8 +198,8 @@ pub(super) fn write_new(path: &Path, kind: Kind, image: &StoreImage) -> Result<(
     write().map_err(|error| error.at(path))
 }
 
-/// Creates a file. It gets its final name once it is complete, so an incomplete file of that name
-/// is damaged, never new.
+/// Creates a file. The file gets its final name only when it is complete. So an incomplete file
+/// with the final name is a damaged one, never one that is just being created.
 fn create_file(path: &Path, kind: Kind, image: &StoreImage) -> Result<(), FileError> {
     let mut new = path.as_os_str().to_owned();
     new.push(".new");

@@ -13,7 +13,7 @@ use crate::StoreError;
 /// Error of opening a file, without the file's name.
 pub(super) enum FileError {
     InUse,
-    /// A store in place of a backup, or a backup in place of a store.
+    /// The file is a store where a backup was expected, or a backup where a store was expected.
     WrongKind(Kind),
     Exists,
     Damaged,

@@ -31,8 +31,8 @@ pub(super) fn read_backup(path: &Path) -> Result<StoreImage, StoreError> {
     read().map_err(|error| error.at(path))
 }
 
-/// Reads and checks the whole file. Also returns the log's merged content, which the image includes
-/// already; `None` if the log is empty.
+/// Reads and checks the whole file. Returns its image, which includes the log, and the log's merged
+/// content, or `None` if the log is empty.
 pub(super) fn read(
     database: &impl ReadableDatabase,
     kind: Kind,
@@ -71,7 +71,8 @@ pub(super) fn read(
     if image.is_consistent() { Ok((image, pending)) } else { Err(FileError::Damaged) }
 }
 
-/// Reads the log; `None` if it is empty. Its revisions must follow `revision` without a gap.
+/// Reads the log, or returns `None` if it is empty. The log's revisions must follow `revision`
+/// without a gap.
 fn read_log(
     transaction: &ReadTransaction,
     mut revision: Revision,
@@ -119,8 +120,8 @@ impl StoreImage {
         self.revision = pending.revision.unwrap_or(self.revision);
     }
 
-    /// Returns whether every key's lease exists, and no revision or lease is later than the last
-    /// one.
+    /// Returns whether every lease named by a key exists, and no key or lease is newer than the
+    /// image's last revision and last lease.
     fn is_consistent(&self) -> bool {
         let known = |lease: LeaseId| self.leases.binary_search_by_key(&lease, |l| l.0).is_ok();
         let keys = self

@@ -1,8 +1,8 @@
 //! Pure: the log. Each write of the file adds one row to it.
 //!
-//! A write's keys are spread over the table, so writing them in place needs many small writes. A
-//! log row is a single write for any number of keys. When the log is full, its merged content goes
-//! to the tables in key order, each key once.
+//! The keys of a write are scattered over the table, so writing them in place needs many small
+//! writes. A log row is a single write for any number of keys. When the log is full, its merged
+//! content is written to the tables in key order, each key once.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -56,8 +56,9 @@ impl PendingWrites {
 const DELETED: u64 = u64::MAX;
 
 /// Encodes a batch as row `number`. All numbers are little-endian with eight bytes. The row has a
-/// checksum, the revisions with their changes, the granted leases with their milliseconds, and the
-/// ended leases. Lists are prefixed with their count, and texts with their length.
+/// checksum, the revisions with their changes, the granted leases with their times to live in
+/// milliseconds, and the ended leases. Lists are prefixed with their count, and texts with their
+/// length.
 pub(super) fn encode(number: u64, batch: &Batch) -> Vec<u8> {
     let mut row = vec![0; 8];
     put(&mut row, batch.revisions.len() as u64);
@@ -131,7 +132,7 @@ fn put(row: &mut Vec<u8>, number: u64) {
     row.extend_from_slice(&number.to_le_bytes());
 }
 
-/// Computes a row's checksum. It includes the number, so a misplaced row is detected.
+/// Computes a row's checksum. The checksum covers the row's number, so a misplaced row is detected.
 fn checksum(number: u64, rest: &[u8]) -> u64 {
     digest(&[&number.to_le_bytes(), rest])
 }

@@ -30,22 +30,22 @@ use writer::{WriteFailure, Writer, wake_for_leases};
 /// A [`Store`] in one file, without a server. Acknowledged writes survive loss of power.
 ///
 /// Only one process can have the file open. The whole store is also kept in memory, and reads are
-/// served from there. One thread performs the writes and runs only while there are any. It takes
-/// all waiting requests, applies them in order, makes them durable with one write of the file, and
-/// then publishes and acknowledges them. So many concurrent writers cost little more than one.
+/// served from memory. One thread performs the writes; it runs only while requests are waiting. It
+/// takes all waiting requests, applies them in order, and makes them durable with one write of the
+/// file. Then it publishes and acknowledges them. So many concurrent writers cost little more than
+/// one.
 ///
-/// Leases are durable, and each has its full time to live again when the store is opened. The
-/// history of changes is not durable: a watch from before the opening fails with
+/// Leases are durable. When the store is opened again, each lease has its full time to live. The
+/// history of changes is not durable, so a watch from a revision before the opening fails with
 /// [`StoreError::Compacted`].
 ///
-/// If the store itself is delayed, by a slow disk or because the process was stopped, it ends no
-/// leases for that. All leases get their full time to live again, because renewals were impossible
-/// meanwhile.
+/// A slow disk or a stopped process can delay the store itself. Such a delay ends no leases. All
+/// leases get their full time to live again, because renewals were impossible during the delay.
 ///
 /// If the file cannot be written, the current writes fail with [`StoreError::Unknown`]. All later
-/// ones fail with [`StoreError::Unavailable`] until the store is opened again, and no lease ends
-/// meanwhile. Reads continue and return the last durable state. A write that failed as unknown may
-/// be present after the store is opened again.
+/// writes fail with [`StoreError::Unavailable`] until the store is opened again, and no lease ends
+/// during that time. Reads continue and return the last durable state. After the store is opened
+/// again, a write that failed as unknown may be present or absent.
 #[derive(Debug)]
 pub struct EmbeddedStore {
     readers: Arc<ReaderState>,
@@ -54,13 +54,13 @@ pub struct EmbeddedStore {
 
 impl EmbeddedStore {
     /// Opens the store in the file at `path`, or creates an empty one if the file does not exist.
-    /// The directory must exist. During creation a file with the suffix `.new` is used.
+    /// The directory must exist. While the store is being created, its file has the suffix `.new`.
     ///
     /// # Errors
     ///
-    /// [`StoreError::InUse`] when another process has it open; [`StoreError::Format`] when the file
-    /// is damaged, or not a store in a supported format; [`StoreError::Unavailable`] when the file
-    /// cannot be read or created.
+    /// [`StoreError::InUse`] when another process has the file open; [`StoreError::Format`] when
+    /// the file is damaged, or not a store in a supported format; [`StoreError::Unavailable`] when
+    /// the file cannot be read or created.
     ///
     /// # Panics
     ///
@@ -85,8 +85,8 @@ impl EmbeddedStore {
         Self { readers, queue }
     }
 
-    /// Completes all submitted requests, and closes the file, so that it can be opened again.
-    /// Dropping the store does the same, but possibly later, if a write is running.
+    /// Completes all submitted requests, and then closes the file, so that it can be opened again.
+    /// Dropping the store does the same, but the file may close later if a write is running.
     pub async fn close(self) {
         let (closed, wait) = oneshot::channel();
         let submitted = self.queue.submit(Request::Close(closed)).await;

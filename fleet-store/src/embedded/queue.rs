@@ -1,4 +1,5 @@
-//! Queue of requests to the writer. It also holds the writer while that is idle.
+//! Queue of requests to the writer. While the writer is idle, the queue also holds the writer
+//! itself.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -27,9 +28,9 @@ pub(super) enum Request {
 
 /// The waiting requests, at most [`MAX_WAITING`], and the writer.
 ///
-/// The writer runs on a blocking thread, and only while there are requests. So a request needs one
-/// hop to another thread and one back, however busy the runtime is. A paused test clock does not
-/// advance while the writer runs.
+/// The writer runs on a blocking thread, and only while requests are waiting. So a request needs
+/// one switch to another thread and one back, however busy the runtime is. A paused test clock does
+/// not advance while the writer runs.
 #[derive(Debug)]
 pub(super) struct Queue {
     runtime: Handle,
@@ -68,8 +69,8 @@ impl Queue {
         })
     }
 
-    /// Submits a request as soon as a slot is free. From then on it is executed even if the caller
-    /// stops waiting for the response. Fails when the writer is gone.
+    /// Submits a request as soon as the queue has a free slot. A submitted request is executed even
+    /// if the caller stops waiting for the response. Fails when the writer is gone.
     pub(super) async fn submit(self: &Arc<Self>, request: Request) -> Result<(), WriteFailure> {
         let slot = self.slots.acquire().await.map_err(|_| WriteFailure::closed())?;
         slot.forget(); // until the writer takes the request
@@ -150,8 +151,8 @@ impl WriterRun {
 }
 
 impl Drop for WriterRun {
-    /// Handles a run that ended without becoming idle, by a runtime shutdown or a panic. The
-    /// waiting requests get an error, and no more are accepted.
+    /// Handles a writer run that ended through a runtime shutdown or a panic instead of becoming
+    /// idle. The waiting requests get an error, and the queue accepts no more requests.
     fn drop(&mut self) {
         let Some(writer) = self.writer.take() else { return };
         self.queue.slots.close();

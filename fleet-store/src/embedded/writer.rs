@@ -27,8 +27,8 @@ pub(super) type DeferredResponse = Box<dyn FnOnce(Option<&WriteFailure>) + Send>
 
 #[derive(Debug)]
 pub(super) struct Writer {
-    /// State with all executed requests, slightly ahead of the readers' state. Both share their
-    /// values, so this costs little.
+    /// State after all executed requests. It is slightly ahead of the state that readers see. Both
+    /// states share their values, so keeping two costs little memory.
     keyspace: Keyspace,
     readers: Arc<ReaderState>,
     clock: Clock,
@@ -38,8 +38,8 @@ pub(super) struct Writer {
     disk: Result<Disk, WriteFailure>,
 }
 
-/// Maximum delay after a lease's end at which the writer still ends it. After a longer delay, the
-/// disk or the process was stalled and renewals were impossible, so no lease ends.
+/// Maximum delay after a lease's end at which the writer still ends the lease. A longer delay means
+/// that the disk or the process was stalled and renewals were impossible. Then no lease ends.
 const MAX_EXPIRY_DELAY: Duration = Duration::from_secs(1);
 
 /// Wakes the writer whenever a lease may have expired, while the writer exists.
@@ -118,7 +118,7 @@ impl Writer {
         self.keyspace.expire(now).into_iter().for_each(|ended| batch.end(ended));
     }
 
-    /// Executes a request on the state ahead, and records its effect in the batch.
+    /// Executes a request on the writer's own state, and records its effect in the batch.
     fn apply(&mut self, now: Timestamp, request: Request, batch: &mut Batch) -> DeferredResponse {
         if let Err(failure) = &self.disk {
             return refuse(request, failure.clone());
@@ -150,7 +150,8 @@ impl Writer {
         }
     }
 
-    /// Writes the batch to the file and publishes it. On failure the file is not used any more.
+    /// Writes the batch to the file and publishes it. After a failure the writer never uses the
+    /// file again.
     fn make_durable(&mut self, batch: Batch) {
         let Ok(disk) = &mut self.disk else { return };
         if batch.is_empty() {
@@ -179,7 +180,8 @@ impl Batch {
     }
 }
 
-/// Creates a response that is replaced by an error if the file fails first.
+/// Creates a response that is sent after the file was written. If the write fails, the caller gets
+/// an error instead.
 fn defer<T: Send + 'static>(
     responder: Responder<T>,
     result: Result<T, StoreError>,

@@ -84,7 +84,8 @@ impl Assembler {
         Some(changes)
     }
 
-    /// Records that no more changes follow up to `revision`. Returns whether that is progress.
+    /// Records that all changes up to `revision` have arrived. Returns whether the assembler's
+    /// completed revision has advanced.
     pub(super) fn reach(&mut self, revision: Revision) -> bool {
         let news = self.open.is_none() && revision > self.done;
         if news {

@@ -18,7 +18,8 @@ const RETRY_PAUSE: Duration = Duration::from_millis(50);
 /// Endpoints of a cluster, one of them preferred.
 pub(super) struct Client {
     endpoints: Vec<Arc<Endpoint>>,
-    /// Index of the endpoint to call first. When it fails, the next one is preferred.
+    /// Index of the endpoint to call first. When a call to it fails, the next endpoint becomes the
+    /// preferred one.
     preferred: AtomicUsize,
     limit: Duration,
 }
@@ -59,8 +60,8 @@ impl Client {
         self.call(retry, |endpoint| async move { endpoint.txn(txn).await }).await
     }
 
-    /// Calls one endpoint after the other until one responds, each at most once and the first one
-    /// twice.
+    /// Calls the endpoints in turn until one of them responds. Each endpoint is tried at most once,
+    /// except that the first one is tried a second time at the end.
     pub(super) async fn call<T, F>(
         &self,
         retry: Retry,
@@ -118,7 +119,8 @@ impl Client {
         self.with_timeout(endpoint, one(endpoint.clone())).await
     }
 
-    /// Makes the next call to that endpoint get a new token. Returns whether it uses tokens.
+    /// Discards the endpoint's token, so that its next call gets a new one. Returns whether the
+    /// endpoint uses tokens.
     pub(super) async fn forget_token(&self, at: usize) -> bool {
         let endpoint = &self.endpoints[at];
         endpoint.forget_token().await;
@@ -172,7 +174,8 @@ impl Failure {
         }
     }
 
-    /// Combines the failure with earlier ones, at least one of which may have been ambiguous.
+    /// Makes the failure ambiguous if this call or an earlier attempt may have been applied, as
+    /// `is_ambiguous` says.
     fn with_ambiguity(mut self, is_ambiguous: bool) -> Self {
         if is_ambiguous
             && matches!(

@@ -25,19 +25,20 @@ const KEEP_ALIVE_INTERVAL: Duration = Duration::from_secs(10);
 /// ```
 #[derive(Debug, Clone)]
 pub struct EtcdConfig {
-    /// Client URLs of the members, such as `http://127.0.0.1:2379`. The first one that responds is
-    /// used until it fails.
+    /// Client URLs of the members, such as `http://127.0.0.1:2379`. The client uses the first
+    /// member that responds until a call to it fails.
     pub endpoints: Vec<String>,
-    /// Random number that determines this client's order of the endpoints, so that many clients
-    /// with the same configuration share all members. Without it, the given order is used.
+    /// Random number that determines the order in which this client tries the endpoints. So many
+    /// clients with the same configuration spread over all members. Without a seed, the configured
+    /// order is used.
     pub shuffle_seed: Option<u64>,
     /// Certificates for `https` endpoints. Without a CA, the system's trusted certificates are
     /// used.
     pub tls: EtcdTls,
     /// User to authenticate as, if etcd requires it.
     pub user: Option<EtcdUser>,
-    /// Prefix of all keys in etcd, invisible to the store's users. So several stores can share a
-    /// cluster, and the user only needs permissions for the prefix.
+    /// Prefix of all keys in etcd, invisible to the store's users. With different prefixes, several
+    /// stores can share a cluster. The etcd user needs permissions for the prefix only.
     pub key_prefix: String,
     /// Timeout of a call to an endpoint.
     pub time_limit: Duration,
@@ -104,8 +105,8 @@ impl EtcdConfig {
         }
     }
 
-    /// Creates a client for each endpoint, in order of preference. Clients connect at their first
-    /// use.
+    /// Creates a client for each endpoint, in order of preference. A client connects at its first
+    /// call.
     pub(super) fn clients(&self) -> Result<Vec<(String, Client)>, EtcdConfigError> {
         if self.endpoints.is_empty() {
             return Err(EtcdConfigError::NoEndpoint);
@@ -114,8 +115,8 @@ impl EtcdConfig {
         self.order().into_iter().map(client).collect()
     }
 
-    /// Returns the endpoints in the order of the seed. Each seed below the number of permutations
-    /// gives another one; larger seeds wrap around.
+    /// Returns the endpoints in the order that the seed determines. Each seed below the number of
+    /// permutations gives a different order; larger seeds wrap around.
     fn order(&self) -> Vec<&String> {
         let mut order: Vec<_> = self.endpoints.iter().collect();
         let mut left = self.shuffle_seed.unwrap_or(0);

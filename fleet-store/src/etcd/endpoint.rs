@@ -1,7 +1,8 @@
 //! A client for a single endpoint, which authenticates if etcd requires it.
 //!
-//! The library can also use several endpoints in one client. But then it chooses one at random for
-//! each call, including failed ones, and does not report which.
+//! The `etcd-client` library can also use several endpoints in one client. But such a client
+//! chooses an endpoint at random for each call, even one that has failed, and does not report its
+//! choice.
 
 use etcd_client::proto::{PbRangeResponse, PbTxnResponse};
 use etcd_client::{
@@ -12,8 +13,8 @@ use tonic::Code;
 
 use super::config::EtcdUser;
 
-/// Maximum size of a response. Ranges are read in smaller pages, and etcd splits the changes of a
-/// watch into smaller fragments.
+/// Maximum size of a response. Ranges are read in pages smaller than this, and etcd splits the
+/// changes of a watch into fragments smaller than this.
 const MAX_RESPONSE: usize = 16 << 20;
 
 pub(super) struct Endpoint {
@@ -84,8 +85,8 @@ impl Endpoint {
         self.user.is_some()
     }
 
-    /// Authenticates, if not done yet. From then on the library renews the token itself when etcd
-    /// clearly reports that it is invalid.
+    /// Authenticates, unless the client has already done so. Later the library itself renews the
+    /// token when etcd clearly reports that the token is invalid.
     pub(super) async fn authenticate(&self) -> Result<(), Error> {
         let Some(EtcdUser { name, password }) = &self.user else { return Ok(()) };
         let mut authenticated = self.authenticated.lock().await;
@@ -103,7 +104,7 @@ impl Endpoint {
     }
 
     /// Makes the next call authenticate again. This is needed when a token has expired and the
-    /// library does not recognize the error for that.
+    /// library does not recognize etcd's error as an expired token.
     pub(super) async fn forget_token(&self) {
         *self.authenticated.lock().await = false;
     }

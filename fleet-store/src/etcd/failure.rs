@@ -1,5 +1,5 @@
-//! Pure: classification of failed calls by their possible effect. When in doubt, the effect is
-//! unknown.
+//! Pure: classification of failed calls by the effect that they may have had. In case of doubt, the
+//! effect is classified as unknown.
 
 use std::error::Error;
 use std::fmt;
@@ -140,7 +140,8 @@ fn kind_without_status(error: &ClientError) -> FailureKind {
     }
 }
 
-/// Classifies a status. Unless it is known that nothing was applied, the result is ambiguous.
+/// Classifies a status. The result is ambiguous unless the status proves that the call was not
+/// applied.
 fn kind(status: &Status) -> FailureKind {
     let text = status.message();
     let says = |part: &str| text.contains(part);

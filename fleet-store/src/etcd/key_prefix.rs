@@ -6,7 +6,7 @@ use fleet_core::Revision;
 
 use crate::{Condition, Entry, Expect, LeaseId, StoreError, Transaction, Write};
 
-/// Prefix of a store's keys in etcd, which the store's users do not see.
+/// Prefix that a store's keys have in etcd. The users of the store do not see it.
 #[derive(Debug, Clone)]
 pub(super) struct KeyPrefix {
     prefix: String,
@@ -33,8 +33,8 @@ impl KeyPrefix {
     ///
     /// # Errors
     ///
-    /// [`StoreError::Unavailable`] when the key is not UTF-8. Fleet writes no such key, and leaving
-    /// it out would report it as absent.
+    /// [`StoreError::Unavailable`] when the key is not UTF-8. Fleet writes no such key. The key is
+    /// not silently left out, because that would report it as absent.
     pub(super) fn store_key(&self, key: &[u8]) -> Result<String, StoreError> {
         let inner = key.get(self.prefix.len()..).unwrap_or_default();
         String::from_utf8(inner.to_vec()).map_err(|_| {
@@ -43,7 +43,8 @@ impl KeyPrefix {
         })
     }
 
-    /// Returns the range of keys with `prefix` in etcd: the first one, and the end.
+    /// Returns the range of etcd keys that start with `prefix`: the first key, and the end of the
+    /// range.
     pub(super) fn range(&self, prefix: &str) -> (Vec<u8>, Vec<u8>) {
         let first = self.etcd_key(prefix);
         let beyond = end_of_range(&first);
@@ -51,7 +52,8 @@ impl KeyPrefix {
         (if first.is_empty() { vec![0] } else { first }, beyond)
     }
 
-    /// Returns the key and options of a cheap read that reports the current revision.
+    /// Returns the key and the options of a cheap read, which obtains the current revision from
+    /// etcd.
     pub(super) fn probe(&self, revision: Revision) -> (Vec<u8>, GetOptions) {
         let options = GetOptions::new().with_count_only().with_revision(signed(revision));
         (self.etcd_key("\0"), options)
@@ -113,7 +115,8 @@ impl KeyPrefix {
     }
 }
 
-/// Returns the end of the range of keys with `prefix`; a zero byte means the end of all keys.
+/// Returns the end of the range of keys that start with `prefix`. A zero byte means that the range
+/// has no upper end.
 fn end_of_range(prefix: &[u8]) -> Vec<u8> {
     let mut beyond = prefix.to_vec();
     while let Some(last) = beyond.pop() {

@@ -1,9 +1,12 @@
-//! A store in an etcd cluster: the contract on top of etcd's v3 API.
+//! A store in an etcd cluster. It implements the contract with etcd's v3 API.
 //!
 //! etcd orders all events, and the library `etcd-client` implements messages, connections,
-//! encryption and tokens. This module adds what both leave to their users: failover between
-//! endpoints, telling calls that were surely not applied from those that may have been, reading
-//! large ranges in pages of one revision, and resuming broken watches.
+//! encryption and tokens. This module adds the parts that both leave to their users:
+//!
+//! - failing over between endpoints
+//! - separating calls that were certainly not applied from calls that may have been applied
+//! - reading large ranges in pages of one revision
+//! - resuming broken watches
 
 mod assemble;
 mod client;
@@ -41,10 +44,11 @@ const LONGEST_TTL: i64 = 9_000_000_000;
 /// A [`Store`] in an etcd cluster of version 3.4 or later.
 ///
 /// Connections are made at the first call. Each call goes to the last endpoint that responded. If
-/// that fails, it is repeated at the next endpoint, unless it might then be applied twice; such a
-/// call fails with [`StoreError::Unknown`]. When a watch's endpoint fails, it continues at another
-/// one. If none is available, the watch is cut off. So its reader never lags behind unknowingly for
-/// longer than about five time limits, and one more for each endpoint after the first.
+/// the call fails, it is repeated at the next endpoint, unless it might then be applied twice. A
+/// call that must not be repeated fails with [`StoreError::Unknown`]. When a watch's endpoint
+/// fails, the watch continues at another endpoint. If no endpoint is available, the watch is cut
+/// off. So its reader lags behind unknowingly for at most about five time limits, plus one for each
+/// endpoint after the first.
 ///
 /// All reads are linearizable: members are always asked for the current state. A member without a
 /// quorum does not respond.
@@ -54,8 +58,8 @@ pub struct EtcdStore {
 }
 
 impl EtcdStore {
-    /// Creates a store for the configured cluster. Nothing is connected yet, so an unreachable
-    /// cluster only shows in later calls.
+    /// Creates a store for the configured cluster. This does not connect, so an unreachable cluster
+    /// is noticed only by later calls.
     ///
     /// # Errors
     ///
@@ -107,7 +111,7 @@ impl EtcdStore {
     }
 
     /// Determines the condition that refused a transaction: the first one that did not hold at the
-    /// revision of the response. If that fails, the transaction still was not applied.
+    /// response's revision. An error here still means that the transaction was not applied.
     async fn refusal(
         &self,
         conditions: &[Condition],

@@ -1,4 +1,4 @@
-//! Watches in etcd: streams that are reopened when they break, if that succeeds soon.
+//! Watches in etcd. When the stream of a watch breaks, it is reopened, unless that takes too long.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -61,8 +61,8 @@ enum StreamEnd {
 }
 
 impl WatchTask {
-    /// Delivers changes until the reader is gone or the watch cannot continue. Dropping the sender
-    /// cuts the watch off.
+    /// Delivers changes until the reader is gone or the watch cannot continue. When this returns,
+    /// the sender is dropped, which cuts off the watch.
     async fn run(mut self, mut stream: Stream) {
         loop {
             let failure = match self.follow(&mut stream).await {
@@ -106,8 +106,8 @@ impl WatchTask {
         }
     }
 
-    /// Returns whether a silent stream lacks revisions that its endpoint has. Not every version of
-    /// etcd responds progress requests, and not always.
+    /// Returns whether a silent stream lacks revisions that its endpoint has. Silence alone proves
+    /// nothing, because some versions of etcd do not always respond to progress requests.
     async fn lacks_revisions(&self, at: usize) -> Result<bool, Failure> {
         let (key, options) = &self.key_prefix.probe(Revision::ZERO);
         let response = self
@@ -141,8 +141,8 @@ impl WatchTask {
         }
     }
 
-    /// Opens another stream after a failure. `None` if that fails for too long; then the watch is
-    /// cut off, so that its reader does not mistake its state for the current one.
+    /// Opens another stream after a failure. Returns `None` if that fails for too long. Then the
+    /// watch is cut off, so that its reader does not mistake an old state for the current one.
     async fn reopen(&self) -> Option<Stream> {
         let clock = Clock::start();
         let deadline = clock.now().after(self.client.timeout() * 2);
@@ -164,7 +164,7 @@ impl WatchTask {
     }
 
     /// Opens a stream after the last complete revision, and checks that etcd still has all changes
-    /// since.
+    /// after that revision.
     async fn open(&self) -> Result<Stream, StoreError> {
         let after = self.assembler.done();
         let present = self.probe(Revision::ZERO).await.map_err(Failure::into_read_error)?;
@@ -187,8 +187,9 @@ impl WatchTask {
         Ok(revision_of(response.header.as_ref()))
     }
 
-    /// Checks for compaction before a watch is opened, because etcd reports it late on the stream.
-    /// Only the stream reports the oldest kept revision, though.
+    /// Checks for compaction before a watch is opened, because etcd reports compaction late on the
+    /// stream. If history was compacted, a stream is opened, because only a stream reports the
+    /// oldest kept revision.
     async fn check_compacted(&self, after: Revision) -> Result<(), StoreError> {
         match self.probe(after.next()).await {
             Err(failure) if failure.kind == FailureKind::Compacted => {}
@@ -236,8 +237,8 @@ impl WatchTask {
 }
 
 impl Stream {
-    /// Returns the next response. A silent stream is asked for its progress; `None` if it does not
-    /// respond.
+    /// Returns the next response. If the stream is silent, requests its progress. Returns `None` if
+    /// the stream does not respond to that request either.
     async fn next(&mut self, limit: Duration) -> Result<Option<PbWatchResponse>, Failure> {
         if let Some(response) = within(limit, self.watch.message()).await {
             return into_response(response).map(Some);
@@ -292,9 +293,9 @@ fn refused(response: &PbWatchResponse) -> Failure {
 #[error("etcd has canceled the watch: {0:?}")]
 struct Canceled(String);
 
-/// Returns the revision up to which the watch is complete, if the response reports that. Responses
-/// to progress requests do not count: some versions of etcd send them before earlier changes. They
-/// have a negative watch ID.
+/// Returns the revision up to which the watch is complete, if the response reports one. Responses
+/// to progress requests are ignored, because some versions of etcd send them before earlier
+/// changes. Those responses have a negative watch ID.
 fn progress(response: &PbWatchResponse) -> Option<Revision> {
     let tells = response.events.is_empty() && !response.created && response.watch_id >= 0;
     tells.then(|| revision_of(response.header.as_ref()))

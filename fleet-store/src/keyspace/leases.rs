@@ -46,8 +46,8 @@ impl Leases {
         self.ends.insert((end, id));
     }
 
-    /// Returns the time to live of a lease that still lasts. A lease past its end time does not,
-    /// even before it is ended.
+    /// Returns the time to live of a lease that still lasts. A lease past its end time is treated
+    /// as ended, even if it was not removed yet.
     pub(super) fn check(&self, now: Timestamp, id: LeaseId) -> Result<Duration, StoreError> {
         let lease = self.leases.get(&id).filter(|lease| now < lease.end);
         lease.map(|lease| lease.ttl).ok_or(StoreError::LeaseLost(id))
@@ -65,7 +65,7 @@ impl Leases {
         all.into_iter().for_each(|(id, ttl)| self.insert(now, id, ttl));
     }
 
-    /// Ends a lease and returns its keys; `None` if the lease does not exist.
+    /// Ends a lease and returns the keys bound to it, or `None` if the lease does not exist.
     pub(super) fn end(&mut self, id: LeaseId) -> Option<BTreeSet<Arc<str>>> {
         let lease = self.leases.remove(&id)?;
         self.ends.remove(&(lease.end, id));

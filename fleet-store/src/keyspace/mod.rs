@@ -1,6 +1,7 @@
 //! Pure: the state machine of the in-process backends.
 //!
-//! It implements the rules of the [`Store`](crate::Store) contract. The caller passes the time.
+//! It implements the rules of the [`Store`](crate::Store) contract. It reads no clock; the caller
+//! passes the time.
 
 mod history;
 mod leases;
@@ -21,8 +22,8 @@ use leases::Leases;
 /// Keys with values and revisions, their leases, and recent changes: a store without durability,
 /// clients and a clock.
 ///
-/// Mutating operations return the [`Changes`], so that the owner can make them durable and publish
-/// them to watchers. All timestamps passed in must come from the same clock.
+/// Mutating operations return their [`Changes`]. The owner can make these changes durable and
+/// publish them to watchers. All timestamps passed to one keyspace must come from the same clock.
 ///
 /// ```
 /// use fleet_core::{Revision, Timestamp};
@@ -78,8 +79,8 @@ impl Keyspace {
         Self::restore(Revision::ZERO, LeaseId(0), Vec::new())
     }
 
-    /// Restores the keyspace at `revision`, without leases and without history: no watch can start
-    /// before `revision`. `last_lease` is the last lease ID ever granted.
+    /// Restores a keyspace at `revision`, without leases and without history. Without history, no
+    /// watch can start before `revision`. `last_lease` is the last lease ID ever granted.
     #[must_use]
     pub fn restore(revision: Revision, last_lease: LeaseId, entries: Vec<Entry>) -> Self {
         let mut leases = Leases::after(last_lease);
@@ -93,8 +94,8 @@ impl Keyspace {
         Self { revision, keys, leases, history: History::new(revision, Self::DEFAULT_HISTORY) }
     }
 
-    /// Keeps at most `changes` changes for watches that start in the past. A single larger revision
-    /// is still kept whole.
+    /// Keeps at most `changes` changes for watches that start in the past. If the latest revision
+    /// alone has more changes, all of them are kept.
     #[must_use]
     pub fn with_history(mut self, changes: usize) -> Self {
         self.history = History::new(self.revision, changes);
@@ -120,8 +121,8 @@ impl Keyspace {
     ///
     /// # Errors
     ///
-    /// [`StoreError::Compacted`] when they are no longer kept; [`StoreError::Invalid`] when `after`
-    /// does not exist yet.
+    /// [`StoreError::Compacted`] when these changes are no longer kept; [`StoreError::Invalid`]
+    /// when `after` does not exist yet.
     pub fn changes_after(&self, after: Revision, prefix: &str) -> Result<Vec<Changes>, StoreError> {
         if after > self.revision {
             let text =
@@ -137,7 +138,8 @@ impl Keyspace {
     /// # Errors
     ///
     /// [`StoreError::Invalid`] when [`Transaction::check`] fails; [`StoreError::LeaseLost`] when
-    /// all conditions hold and a write binds a key to an ended lease. Nothing is changed then.
+    /// all conditions hold and a write binds a key to an ended lease. After an error, nothing is
+    /// changed.
     pub fn apply(
         &mut self,
         now: Timestamp,
@@ -156,8 +158,9 @@ impl Keyspace {
         Ok(ApplyOutcome { commit: Commit::Applied(self.revision), changes })
     }
 
-    /// Applies a revision that another keyspace created from the same state. Its leases need not
-    /// exist here: the other keyspace ends them by further changes.
+    /// Applies a revision that another keyspace created from the same state. The revision's leases
+    /// need not exist in this keyspace. When they end, the other keyspace deletes their keys by
+    /// further changes.
     pub fn apply_changes(&mut self, changes: Changes) {
         self.revision = changes.revision;
         self.write(&changes);
@@ -178,17 +181,18 @@ impl Keyspace {
     ///
     /// # Errors
     ///
-    /// [`StoreError::LeaseLost`] when it has ended or is past its end time.
+    /// [`StoreError::LeaseLost`] when the lease has ended or is past its end time.
     pub fn renew(&mut self, now: Timestamp, lease: LeaseId) -> Result<(), StoreError> {
         self.leases.renew(now, lease)
     }
 
-    /// Renews all leases. For use after a time in which no renewal was possible.
+    /// Renews all leases. The caller uses this after a time in which no lease could be renewed.
     pub fn renew_all(&mut self, now: Timestamp) {
         self.leases.renew_all(now);
     }
 
-    /// Ends a lease and deletes the keys bound to it; `None` if it has ended before.
+    /// Ends a lease and deletes the keys bound to it. Returns `None` if the lease had already
+    /// ended.
     pub fn revoke(&mut self, lease: LeaseId) -> Option<EndedLease> {
         let keys = self.leases.end(lease)?;
         let deleted = keys.into_iter().map(|key| KeyChange { key, value: None, lease: None });
@@ -234,8 +238,8 @@ impl Keyspace {
         })
     }
 
-    /// Applies a write and returns the change; `None` if it deletes an absent key. Searches for the
-    /// key only once, because there may be many keys.
+    /// Applies a write and returns the change, or `None` if the write deletes an absent key. Looks
+    /// up the key only once, because lookups are slow among many keys.
     fn change(&mut self, modified: Revision, write: &Write) -> Option<KeyChange> {
         match write {
             Write::Put { key, value, lease } => {
@@ -271,8 +275,8 @@ impl Keyspace {
         Some(changes)
     }
 
-    /// Records the next revision with these changes, which are in key order. Without changes,
-    /// records nothing and returns `None`.
+    /// Records the next revision with these changes, which must be in key order. If `changes` is
+    /// empty, records nothing and returns `None`.
     fn record_revision(&mut self, changes: Vec<KeyChange>) -> Option<Changes> {
         if changes.is_empty() {
             return None;

@@ -9,8 +9,8 @@ use fleet_unitfile::UnitName;
 use super::limits::MAX_NAMES;
 
 /// Names of the scheduling inputs that may differ between two snapshots of one mirror. Everything
-/// not named here is equal in both. Reported states and reasons are results of decisions and are
-/// not included.
+/// not named in the set is equal in both snapshots. Reported states and reasons are not included,
+/// because they are results of decisions.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ChangeSet {
     /// Units that were added, removed or changed, or became readable or unreadable.
@@ -37,8 +37,8 @@ impl ChangeSet {
         self.rebalancing |= later.rebalancing;
     }
 
-    /// Compares two snapshots between which changes were not recorded. The comparison ends at the
-    /// number of names that a log keeps.
+    /// Compares two snapshots when the changes between them were not recorded. The comparison stops
+    /// once it has found as many names as a log keeps.
     pub(super) fn between(old: &Snapshot, new: &Snapshot) -> Self {
         let rebalancing = old.rebalancing != new.rebalancing;
         let mut found = Self { rebalancing, ..Self::default() };
@@ -62,15 +62,16 @@ fn unit_name(unit: &Arc<Unit>) -> &UnitName {
     &unit.name
 }
 
-/// Returns whether two units of one name are equal. The requirements need no comparison; they
-/// follow from the name and the file.
+/// Returns whether two units of one name are equal. The requirements need no comparison, because
+/// they follow from the name and the file.
 pub(super) fn is_same_unit(one: &Arc<Unit>, other: &Arc<Unit>) -> bool {
     Arc::ptr_eq(one, other)
         || (one.desired, one.generation) == (other.desired, other.generation)
             && one.file == other.file
 }
 
-/// Adds the keys that are in only one of two ordered sequences or have different values.
+/// Adds the keys that are in only one of the two ordered sequences, or have different values in
+/// them.
 fn collect_differing<'a, K: Ord + Clone + 'a, V: 'a>(
     one: impl Iterator<Item = (&'a K, &'a V)>,
     other: impl Iterator<Item = (&'a K, &'a V)>,
@@ -101,8 +102,8 @@ fn collect_differing<'a, K: Ord + Clone + 'a, V: 'a>(
     }
 }
 
-/// Recent change sets, oldest first. Beyond the capacity the oldest are dropped. Readers that are
-/// further behind have to examine the whole snapshot.
+/// Recent change sets, oldest first. When the log exceeds its capacity, the oldest sets are
+/// dropped. A reader that needs a dropped set has to examine the whole snapshot.
 #[derive(Debug, Clone)]
 pub(super) struct DeltaLog {
     /// Revision after which all changes are kept.
@@ -114,8 +115,8 @@ pub(super) struct DeltaLog {
     capacity: usize,
 }
 
-/// Changes between two revisions; states in between were never visible. Most of the many steps have
-/// a single name, so slices are used to save memory.
+/// Changes between two revisions. No state between these two revisions was ever visible. A log has
+/// many steps, and most of them have a single name, so slices are used to save memory.
 #[derive(Debug, Clone)]
 struct Step {
     from: Revision,
@@ -139,7 +140,7 @@ impl Step {
         }
     }
 
-    /// Counts the names; an empty step counts as one because it needs memory as well.
+    /// Counts the names. An empty step counts as one name, because it needs memory as well.
     fn names(&self) -> usize {
         let names = self.units.len() + self.machines.len() + self.placements.len();
         (names + usize::from(self.rebalancing)).max(1)
@@ -173,7 +174,7 @@ impl DeltaLog {
 
     /// Records the changes from the newest known revision to `revision` in one step, because the
     /// revisions between them were not observed. If the log already has `revision` with another
-    /// state, the changes since any revision so far become unknown.
+    /// state, the changes since all revisions so far become unknown.
     pub(super) fn jump(&mut self, revision: Revision, changes: ChangeSet) {
         let from = self.newest;
         if revision > from {

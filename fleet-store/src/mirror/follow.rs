@@ -1,4 +1,5 @@
-//! The mirror's task: reads everything, watches, and starts again when the watch is lost.
+//! The mirror's task. It reads the whole cluster and then watches it. When the watch is lost, it
+//! starts again.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -76,8 +77,8 @@ impl Follower {
         Ok(watch)
     }
 
-    /// Rejects a listing with an older revision: the store lags behind or is empty. It must not
-    /// stop any unit.
+    /// Rejects a listing with a revision older than the known one, because the store lags behind or
+    /// is empty. Such a listing must not stop any unit.
     fn check_revision(&self, listing: &Listing) -> Result<(), ResyncReason> {
         let known = self.shared.read(|state| state.view.snapshot().revision);
         if listing.revision < known {
@@ -86,8 +87,8 @@ impl Follower {
         Ok(())
     }
 
-    /// Rejects a store with another history, for example after a restored backup, and one with
-    /// another key layout.
+    /// Rejects a store with another key layout, and a store with another history, for example after
+    /// a backup was restored.
     fn check_lineage(&self, lineage: Option<&[u8]>) -> Result<(), ResyncReason> {
         // A damaged lineage is compared by its bytes.
         let is_other = |error: &CodecError| !matches!(error, CodecError::Damaged(_));
@@ -102,8 +103,8 @@ impl Follower {
         self.registry.layout().key(&Key::Lineage)
     }
 
-    /// Applies changes until the watch is lost. The first change shows that the store works again,
-    /// so it resets the pause.
+    /// Applies changes until the watch is lost. The first change resets the pause, because it shows
+    /// that the store works again.
     async fn follow(&self, mut watch: Watch, pause: &mut Duration) -> ResyncReason {
         let key = self.lineage_key();
         loop {
@@ -123,7 +124,7 @@ impl Follower {
     }
 }
 
-/// However the task ends, even by a panic, the mirror is not current any more.
+/// Marks the mirror as not current however the task ends, even after a panic.
 impl Drop for Follower {
     fn drop(&mut self) {
         self.shared.close();

@@ -28,8 +28,9 @@ impl LastSeen {
         }
     }
 
-    /// Compares the snapshots around a gap that began at `lost`. Machines that left in the gap may
-    /// have left at its start.
+    /// Compares the snapshots before and after a gap in the watch that began at `lost`. Machines
+    /// that left during the gap are recorded as last seen at `lost`, because they may have left
+    /// then.
     pub(super) fn compare(&mut self, before: &Snapshot, after: &Snapshot, lost: Timestamp) {
         let is_gone = |id: &MachineId| after.machine(id.as_str()).is_none();
         for machine in before.machines().filter(|machine| is_gone(&machine.id)) {

@@ -1,4 +1,5 @@
-//! The mirror: a process's copy of the cluster, kept current by a watch, which serves all reads.
+//! The mirror: a process's copy of the cluster. A watch keeps the copy current, and all reads use
+//! it.
 
 mod changes;
 mod contents;
@@ -37,12 +38,12 @@ pub(crate) use stored_placements::UnitPlacements;
 /// mirror.
 ///
 /// A task reads the whole cluster once and then watches it. When the watch is lost, the task reads
-/// everything again, with a pause that grows with each failure. Meanwhile the last snapshot stays
-/// readable, but the mirror is [not current](Self::is_current). Then the state of the cluster is
-/// unknown, and *unknown* must not be mistaken for *absent*. Code that stops units must use
-/// [`current`](Self::current).
+/// everything again, with a pause that grows with each failure. Until that succeeds, the last
+/// snapshot stays readable, but the mirror is [not current](Self::is_current). The state of the
+/// cluster is then unknown, and *unknown* must not be mistaken for *absent*. Code that stops units
+/// must use [`current`](Self::current).
 ///
-/// The task ends with the last handle, or by [`shutdown`](Self::shutdown).
+/// The task ends when the last handle is dropped, or by [`shutdown`](Self::shutdown).
 #[derive(Debug, Clone)]
 pub struct Mirror {
     shared: Arc<Shared>,
@@ -56,8 +57,8 @@ pub struct Mirror {
 pub struct Progress {
     /// Revision of the snapshot.
     pub revision: Revision,
-    /// Last revision that changed a scheduling input: a unit, a machine or a placement. Reported
-    /// states and reasons are results of decisions and do not count.
+    /// Last revision that changed a scheduling input: a unit, a machine or a placement. Changes of
+    /// reported states and reasons do not change it, because these are results of decisions.
     pub scheduling_revision: Revision,
     /// Whether the mirror is current.
     pub is_current: bool,
@@ -76,18 +77,20 @@ pub struct Delta {
     pub snapshot: Arc<Snapshot>,
     /// Whether the snapshot is complete and followed by a working watch.
     pub is_current: bool,
-    /// Changes since the earlier snapshot. `None` if too much has happened since, or the snapshot
-    /// is not from this mirror; examine the whole snapshot then.
+    /// Changes since the earlier snapshot. `None` if too much has changed since then, or if the
+    /// snapshot is not from this mirror. In both cases the reader must examine the whole snapshot.
     pub changes: Option<ChangeSet>,
 }
 
-/// A snapshot and all differences from an earlier one, for publishing them to clients.
+/// A snapshot and all its differences from an earlier one, so that a reader can publish them to
+/// clients.
 #[derive(Debug, Clone)]
 pub struct FullDelta {
     /// Last known snapshot, with the changed scheduling inputs.
     pub inputs: Delta,
-    /// Changed results of decisions. `None` if too much has happened since, or the mirror had to
-    /// read the store again; examine the whole snapshot then.
+    /// Changed results of decisions. `None` if too much has changed since the earlier snapshot, or
+    /// if the mirror had to read the store again. In both cases the reader must examine the whole
+    /// snapshot.
     pub results: Option<BTreeSet<ResultChange>>,
 }
 
@@ -146,8 +149,8 @@ impl Mirror {
         Self { shared, progress, task: Arc::new(Task(task)) }
     }
 
-    /// Returns the last known snapshot, current or not. Until the first read of the store it is
-    /// empty and has revision zero.
+    /// Returns the last known snapshot, even if it is not current. Until the first read of the
+    /// store, the snapshot is empty and has revision zero.
     #[must_use]
     pub fn snapshot(&self) -> Arc<Snapshot> {
         self.shared.read(|state| state.view.snapshot().clone())
@@ -163,15 +166,16 @@ impl Mirror {
     /// Returns the last known snapshot and its changes since revision `seen`, for incremental
     /// updates of derived data.
     ///
-    /// The mirror remembers up to 65,536 names of changed units, machines and placements, even
-    /// across resynchronizations.
+    /// The mirror remembers up to 65,536 names of changed units, machines and placements. It keeps
+    /// them when it has to read the store again.
     #[must_use]
     pub fn delta_since(&self, seen: Revision) -> Delta {
         self.shared.read(|state| state.delta_since(seen))
     }
 
-    /// Like [`delta_since`](Self::delta_since), with the changed results of decisions. The mirror
-    /// also remembers up to 65,536 of these, but none across resynchronizations.
+    /// Like [`delta_since`](Self::delta_since), and also returns the changed results of decisions.
+    /// The mirror remembers up to 65,536 of these results. It forgets them when it has to read the
+    /// store again.
     #[must_use]
     pub fn full_delta_since(&self, seen: Revision) -> FullDelta {
         self.shared.read(|state| FullDelta {
@@ -186,7 +190,7 @@ impl Mirror {
         self.status() == MirrorStatus::Synced
     }
 
-    /// Returns whether the mirror follows its store, and otherwise for how long it has not.
+    /// Returns whether the mirror follows its store, and if not, how long it has been behind.
     #[must_use]
     pub fn status(&self) -> MirrorStatus {
         let since = self.shared.read(|state| state.behind_since);
@@ -195,7 +199,8 @@ impl Mirror {
         })
     }
 
-    /// Returns the time since the mirror last became current, or `None` while it is not.
+    /// Returns the time since the mirror last became current, or `None` while the mirror is not
+    /// current.
     #[must_use]
     pub fn current_for(&self) -> Option<Duration> {
         let now = self.shared.clock.now();
@@ -203,8 +208,9 @@ impl Mirror {
             .read(|state| state.behind_since.is_none().then(|| now.since(state.current_since)))
     }
 
-    /// Returns the minimum time for which a machine has been absent: since the mirror last saw it,
-    /// or otherwise since the mirror was started. `None` while the machine is present.
+    /// Returns the minimum time for which a machine has been absent. This is the time since the
+    /// mirror last saw the machine, or else since the mirror was started. Returns `None` while the
+    /// machine is present.
     #[must_use]
     pub fn absent_for(&self, machine: &str) -> Option<Duration> {
         let now = self.shared.clock.now();
@@ -215,15 +221,15 @@ impl Mirror {
         })
     }
 
-    /// Returns the number of times that the mirror became current. While it stays the same, there
-    /// was no gap in which a change could be missed.
+    /// Returns the number of times that the mirror became current. Between two calls with equal
+    /// results, the watch had no gap in which a change could be missed.
     #[must_use]
     pub fn resyncs(&self) -> u64 {
         self.shared.read(|state| state.resyncs)
     }
 
-    /// Waits until the mirror has reached `revision`, so that a write becomes readable. It also
-    /// waits while the store is unreachable, so use a timeout in interactive code.
+    /// Waits until the mirror has reached `revision`, so that a write of that revision is readable.
+    /// The wait continues while the store is unreachable, so use a timeout in interactive code.
     ///
     /// # Errors
     ///
@@ -241,8 +247,8 @@ impl Mirror {
         self.wait_until(|progress| progress.is_current).await
     }
 
-    /// Waits until an election of `candidate` may succeed: the mirror is current and shows no other
-    /// leader. So a candidate need not poll the store.
+    /// Waits until `candidate` may win an election, so that a candidate need not poll the store.
+    /// This is the case when the mirror is current and shows no other leader.
     ///
     /// # Errors
     ///
@@ -252,18 +258,22 @@ impl Mirror {
         self.wait_until(|progress| progress.is_current && is_open()).await.map(drop)
     }
 
-    /// Returns a receiver that is notified when the snapshot, or whether it is current, has
-    /// changed. The receiver fails when the mirror is shut down.
+    /// Returns a receiver that is notified when the snapshot changes, and when the mirror becomes
+    /// current or stops being current. The receiver fails when the mirror is shut down.
     #[must_use]
     pub fn subscribe(&self) -> signal::Receiver<Progress> {
         self.progress.clone()
     }
 
-    /// Returns a receiver that is notified only of changes that may affect one machine: placements
-    /// on it and their units, its own record and intent, global units, unreadable units, and
-    /// whether the mirror is current. After a gap everything may have changed.
+    /// Returns a receiver that is notified only of changes that may affect one machine. These are
+    /// changes of:
     ///
-    /// Records of units that are not placed on the machine have no effect on it, so the caller need
+    /// - placements on the machine and the units of these placements
+    /// - the machine's own record and intent
+    /// - global units and unreadable units
+    /// - whether the mirror is current; after a gap in the watch, everything may have changed
+    ///
+    /// Records of units that are not placed on the machine have no effect on it. So the caller need
     /// not name its units. The receiver fails when the mirror is shut down.
     #[must_use]
     pub fn watch_machine(&self, machine: &MachineId) -> signal::Receiver<MachineProgress> {
@@ -274,8 +284,8 @@ impl Mirror {
         }
     }
 
-    /// Returns the placements that are superseded by a later one of the same unit; the leader
-    /// deletes them. Only writers other than [`Registry`] can create them.
+    /// Returns the superseded placements: the unit of each has another placement that takes
+    /// precedence. The leader deletes them. Only writers other than [`Registry`] can create them.
     #[must_use]
     pub fn superseded_placements(&self) -> Vec<RemovePlacement> {
         self.shared.read(|state| state.view.superseded())
@@ -292,8 +302,8 @@ impl Mirror {
         self.shared.read(|state| state.view.unused_contents())
     }
 
-    /// Returns the lineage of the snapshot, if the store has one. It stays the same while the
-    /// mirror exists, because the mirror does not follow a store with another lineage.
+    /// Returns the lineage of the snapshot, if the store has one. The lineage stays the same while
+    /// the mirror exists, because the mirror does not follow a store with another lineage.
     #[must_use]
     pub fn lineage(&self) -> Option<Lineage> {
         self.shared.read(|state| state.view.lineage())
@@ -311,8 +321,8 @@ impl Mirror {
         })
     }
 
-    /// Stops following the store, for all handles. The last snapshot stays readable but is not
-    /// current.
+    /// Stops following the store, for all handles of this mirror. The last snapshot stays readable
+    /// but is no longer current.
     pub fn shutdown(&self) {
         self.task.0.abort();
         self.shared.close();
@@ -332,11 +342,12 @@ impl Mirror {
 }
 
 impl Registry {
-    /// Reads the cluster at once for [exporting](Export), without a mirror.
+    /// Reads the cluster from the store for [exporting](Export), without a mirror.
     ///
     /// # Errors
     ///
-    /// [`RegistryError::Store`]; [`RegistryError::Value`] when the lineage cannot be read.
+    /// [`RegistryError::Store`] when the store cannot be read; [`RegistryError::Value`] when the
+    /// lineage cannot be read.
     pub async fn export(&self) -> Result<Export, RegistryError> {
         let listing = self.store().read(self.layout().prefix()).await?;
         View::new(self.layout().clone()).relist(listing).export()

@@ -8,7 +8,8 @@ use fleet_unitfile::{UnitFile, UnitName};
 
 use super::view::fault;
 
-/// Recently parsed requirements, by their text. Most units of a cluster have one of a few.
+/// Recently parsed requirements, by their text. Most units of a cluster share a few different
+/// requirements.
 #[derive(Debug, Clone, Default)]
 pub(super) struct RequirementsCache {
     /// Requirements of some unit with this text.
@@ -17,15 +18,16 @@ pub(super) struct RequirementsCache {
     shared: BTreeMap<String, Option<Arc<Requirements>>>,
 }
 
-/// Maximum number of entries in each map. Beyond it the map is cleared and fills again.
+/// Maximum number of entries in each map. A map that exceeds it is cleared, and then fills up
+/// again.
 const MAX_ENTRIES: usize = 1024;
 
 /// Section of the unit file with the requirements.
 const SECTION: &str = "X-Fleet";
 
 impl RequirementsCache {
-    /// Parses the requirements of a file for all units that use it. `None` if they depend on the
-    /// unit's name or cannot be read.
+    /// Parses the requirements of a file once for all units that use it. Returns `None` if the
+    /// requirements depend on the unit's name or cannot be read.
     pub(super) fn read_shared(&mut self, file: &UnitFile) -> Option<Arc<Requirements>> {
         let text = text(file);
         if let Some(known) = self.shared.get(&text) {
@@ -41,7 +43,7 @@ impl RequirementsCache {
     }
 
     /// Parses the requirements of a unit's file. Parsing is lenient, because the rules may have
-    /// become stricter since the file was accepted.
+    /// become stricter since the cluster accepted the file.
     pub(super) fn read(
         &mut self,
         name: &UnitName,
@@ -52,9 +54,9 @@ impl RequirementsCache {
         Ok(self.intern(text(file), parsed.requirements))
     }
 
-    /// Returns the requirements known for this text if they are equal to these, and otherwise makes
-    /// these the known ones. The comparison is necessary, because the same text may differ in
-    /// meaning between units.
+    /// Returns the cached requirements of this text if they equal `requirements`. Otherwise caches
+    /// `requirements` for this text, and returns them. The comparison is necessary, because the
+    /// same text may have different meanings for different units.
     fn intern(&mut self, text: String, requirements: Requirements) -> Arc<Requirements> {
         if let Some(known) = self.known.get(&text).filter(|known| ***known == requirements) {
             return known.clone();
@@ -68,16 +70,16 @@ impl RequirementsCache {
     }
 }
 
-/// Parses requirements if they are the same for every name. Only specifiers insert the name, and
-/// only `MachineOf=` is checked against it.
+/// Parses requirements if they are the same for every unit name; otherwise returns `None`. Only
+/// specifiers insert the name, and only the values of `MachineOf=` are checked against it.
 fn parse_for_any_name(file: &UnitFile, text: &str) -> Option<Requirements> {
     let any_name = UnitName::parse("a.service").ok().filter(|_| !text.contains('%'))?;
     let parsed = Requirements::parse(&any_name, file, Strictness::Warn).ok()?;
     parsed.requirements.machine_of.is_empty().then_some(parsed.requirements)
 }
 
-/// Returns the options that requirements are parsed from. Different lists of options have different
-/// texts.
+/// Returns the options that requirements are parsed from, as one text. Different lists of options
+/// give different texts.
 fn text(file: &UnitFile) -> String {
     let mut text = String::new();
     for option in file.options().filter(|option| option.section() == SECTION) {

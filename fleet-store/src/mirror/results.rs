@@ -12,12 +12,12 @@ use super::limits::MAX_NAMES;
 pub enum ResultChange {
     /// The state that a machine reports for a unit was added, removed or changed.
     State(UnitName, MachineId),
-    /// The reason for a unit to have no machine was added, removed or changed.
+    /// The reason for which a unit has no machine was added, removed or changed.
     Reason(UnitName),
 }
 
-/// Recent changes, oldest first. Beyond the capacity the oldest are dropped. Readers that are
-/// further behind have to examine the whole snapshot.
+/// Recent changes of results, oldest first. When the log exceeds its capacity, the oldest changes
+/// are dropped. A reader that needs a dropped change has to examine the whole snapshot.
 #[derive(Debug)]
 pub(super) struct ResultLog {
     /// Revision after which all changes are kept.

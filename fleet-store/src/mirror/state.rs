@@ -16,15 +16,15 @@ use crate::clock::Clock;
 pub(super) struct Shared {
     pub(super) clock: Clock,
     pub(super) state: RwLock<State>,
-    /// May be locked while the state is locked for reading, and must not be locked while it is
-    /// locked for writing.
+    /// The watchers of single machines. This mutex may be locked while `state` is locked for
+    /// reading, but not while `state` is locked for writing.
     pub(super) watchers: Mutex<MachineWatchers>,
 }
 
 #[derive(Debug)]
 pub(super) struct State {
     pub(super) view: View,
-    /// Time since which the view may lag behind the store; `None` while it is current.
+    /// Time since which the view may lag behind the store; `None` while the view is current.
     pub(super) behind_since: Option<Timestamp>,
     /// Time at which the view last became current.
     pub(super) current_since: Timestamp,
@@ -32,8 +32,8 @@ pub(super) struct State {
     pub(super) resyncs: u64,
     pub(super) began: Timestamp,
     pub(super) last_seen: LastSeen,
-    /// Channel for progress. `None` after the shutdown; then the mirror never becomes current
-    /// again.
+    /// Channel for progress. `None` after the shutdown, because the mirror then never becomes
+    /// current again.
     pub(super) publisher: Option<signal::Sender<Progress>>,
 }
 
@@ -42,8 +42,8 @@ impl Shared {
         look(&self.state.read().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Changes the state and then publishes the progress. The lock is released first, because
-    /// receivers may read the state.
+    /// Changes the state and then publishes the progress. The lock of the state is released before
+    /// publishing, because receivers may read the state.
     pub(super) fn change(&self, work: impl FnOnce(&mut State)) {
         let (publisher, progress, affected) = {
             let mut state = self.state.write().unwrap_or_else(PoisonError::into_inner);

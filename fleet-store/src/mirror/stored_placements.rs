@@ -1,11 +1,14 @@
-//! Pure: the stored placements. The snapshot shows at most one of them for each unit.
+//! Pure: the stored placements. The snapshot shows at most one placement for each unit.
 //!
 //! Placement keys begin with the machine, so a store can hold two placements of one unit. Fleet's
-//! own writers never create that. If another writer does, the placement with the higher epoch
-//! counts, just as for an agent that remembers the other one. With equal epochs, the first machine
-//! in order counts. The others are *superseded*, and the engine removes them in its next pass. If
-//! one of two placements is unreadable, it is unknown which of them counts. Then none does, and no
-//! machine concludes that the unit is placed elsewhere.
+//! own writers never create two. If another writer does, the placement with the higher epoch takes
+//! precedence. Agents use the same rule when they remember another placement. With equal epochs,
+//! the placement on the first machine in order takes precedence. The other placements are
+//! *superseded*, and the engine removes them in its next pass.
+//!
+//! If one of two placements is unreadable, it is unknown which of them takes precedence. The
+//! snapshot then shows no placement of the unit, and no machine concludes that the unit is placed
+//! elsewhere.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -20,8 +23,8 @@ use crate::RemovePlacement;
 pub(super) struct StoredPlacements {
     /// All placements other than the one that counts.
     others: BTreeMap<UnitName, BTreeMap<MachineId, Epoch>>,
-    /// Unreadable placements. Each counts as a fault of its unit, so that the unit does not appear
-    /// to have no placement.
+    /// Unreadable placements. Each of them is also a fault of its unit, so that the unit does not
+    /// appear to have no placement.
     unreadable: BTreeMap<UnitName, BTreeMap<MachineId, Fault>>,
     /// Last write of placements by a leader, if any.
     last_write: Option<Revision>,
@@ -32,7 +35,7 @@ pub(super) struct StoredPlacements {
 pub(crate) struct UnitPlacements {
     /// Machines with a placement of the unit; usually one or none.
     pub(crate) machines: Vec<MachineId>,
-    /// Last write of placements by a leader. Until the next one no machine is added.
+    /// Last write of placements by a leader. `machines` gains no machine until the next such write.
     pub(crate) last_write: Option<Revision>,
 }
 
@@ -45,8 +48,9 @@ pub(super) struct PlacementMove {
 }
 
 impl StoredPlacements {
-    /// Applies a stored placement. If it is unreadable, its last readable version is kept, as known
-    /// here or else from the snapshot `known`.
+    /// Applies a stored placement. If the placement is unreadable, its last readable version is
+    /// kept. That version comes from the data in `self` and `snapshot`, or else from the snapshot
+    /// `known`.
     pub(super) fn put(
         &mut self,
         snapshot: &mut Snapshot,
@@ -125,8 +129,8 @@ impl StoredPlacements {
         self.others.iter().filter(|(unit, _)| is_known(unit)).flat_map(of).collect()
     }
 
-    /// Returns whether the unit has no placement except, perhaps, a readable one on this machine.
-    /// This is the case for nearly all units, and needs no memory beyond the snapshot.
+    /// Returns whether the unit has no placement, or only a readable one on this machine. This is
+    /// the case for nearly all units. Their placements need no memory besides the snapshot.
     fn has_no_other(&self, snapshot: &Snapshot, unit: &UnitName, machine: &MachineId) -> bool {
         let counting = snapshot.placement(unit.as_str());
         counting.is_none_or(|counting| counting.machine == *machine)
@@ -143,8 +147,8 @@ impl StoredPlacements {
         true
     }
 
-    /// Removes and returns all placements of a unit that are readable, or were so at an earlier
-    /// time.
+    /// Removes and returns all placements of a unit that are readable, and the last readable
+    /// versions of the others.
     fn readable(&mut self, snapshot: &Snapshot, unit: &UnitName) -> BTreeMap<MachineId, Epoch> {
         let mut all = self.others.remove(unit).unwrap_or_default();
         let counting = snapshot.placement(unit.as_str());
@@ -152,8 +156,9 @@ impl StoredPlacements {
         all
     }
 
-    /// Shows in the snapshot the placement that counts, and keeps the others here. An unreadable
-    /// placement counts only if it counted before it became unreadable.
+    /// Shows in the snapshot the placement that takes precedence, and keeps the others in `self`.
+    /// While a placement is unreadable, the snapshot shows a placement only if the unreadable one
+    /// itself takes precedence by its last readable version.
     fn recount(
         &mut self,
         snapshot: &mut Snapshot,

@@ -2,8 +2,8 @@
 
 use crate::Transaction;
 
-/// Packs groups of conditions and writes into transactions, in order. A group is never split, so it
-/// is applied whole. Every transaction begins with `fence`.
+/// Packs groups of conditions and writes into transactions, in order. A group is never split, so
+/// all its writes are applied together. Every transaction begins with `fence`.
 pub(super) fn pack(
     fence: &Transaction,
     groups: impl IntoIterator<Item = Transaction>,

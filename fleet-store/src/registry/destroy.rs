@@ -24,14 +24,15 @@ impl Registry {
     /// Deletes a unit, its placement and its reason. Its content stays until it is
     /// [collected](Self::collect_contents).
     ///
-    /// The mirror provides the unit's placement, which becomes a condition of the transaction. If
-    /// it has changed, the call waits for the mirror and tries again, ten times, at most a second
-    /// each. After that it deletes the unit without that condition. The engine then removes a
-    /// remaining placement, like every placement of a missing unit.
+    /// The mirror provides the unit's placement. The transaction has the condition that this
+    /// placement is unchanged. If the placement has changed, the call waits for the mirror and
+    /// tries again, up to ten times, at most a second each. After that it deletes the unit without
+    /// that condition. The engine then removes a remaining placement, as it does for every missing
+    /// unit.
     ///
     /// # Errors
     ///
-    /// [`RegistryError::NotFound`].
+    /// [`RegistryError::NotFound`] when the unit does not exist.
     pub async fn destroy(
         &self,
         name: &UnitName,
@@ -40,12 +41,13 @@ impl Registry {
         self.destroy_if(name, mirror, None).await
     }
 
-    /// Like [`destroy`](Self::destroy), if the unit was not written after revision `seen`.
+    /// Like [`destroy`](Self::destroy), but only if the unit was not written after revision `seen`.
     ///
     /// # Errors
     ///
-    /// [`RegistryError::NotFound`]; [`RegistryError::Changed`]; [`RegistryError::Conflict`] when
-    /// other writers keep changing the unit.
+    /// [`RegistryError::NotFound`] when the unit does not exist; [`RegistryError::Changed`] when it
+    /// was written after `seen`; [`RegistryError::Conflict`] when other writers keep changing the
+    /// unit.
     pub async fn destroy_if_unchanged(
         &self,
         name: &UnitName,
@@ -111,7 +113,8 @@ impl Registry {
         }
     }
 
-    /// Does not decode the record, so a damaged unit can be destroyed as well.
+    /// Returns the transaction that destroys a unit. It does not decode the unit's record, so a
+    /// damaged unit can be destroyed as well.
     fn destroy_transaction(
         &self,
         name: &UnitName,
@@ -135,8 +138,8 @@ impl Registry {
         transaction.delete(self.key(&Key::Reason(name.clone())))
     }
 
-    /// Waits until the mirror has seen the last changes of the unit and of placements. Returns
-    /// `false` if that takes too long.
+    /// Waits until the mirror has seen the unit's last change and the last write of placements.
+    /// Returns `false` if that takes too long.
     async fn wait_for_mirror(
         &self,
         name: &UnitName,

@@ -76,12 +76,14 @@ pub enum RegistryError {
     /// A value has no encoding.
     #[error("the value cannot be stored")]
     Encode(#[source] CodecError),
-    /// The store failed. After [`StoreError::Unknown`] the write may or may not have been applied.
+    /// The store failed. If the error is [`StoreError::Unknown`], the write may or may not have
+    /// been applied.
     #[error("the store failed")]
     Store(#[from] StoreError),
 }
 
-/// Describes a machine to operators: its host, address, version and start time, as far as known.
+/// Describes the machine that holds an identity: its host, address, version and start time, as far
+/// as known.
 fn described(holder: Option<&MachineRecord>) -> String {
     let Some(MachineRecord { address, version, host, started, .. }) = holder else {
         return " whose record this version of fleet cannot read".to_owned();
@@ -104,5 +106,5 @@ fn described(holder: Option<&MachineRecord>) -> String {
 }
 
 /// First timestamp that cannot be formatted as a date, in milliseconds since 1970. No correct clock
-/// shows it, but it must not cause a panic.
+/// has such a time, but a wrong clock must not cause a panic.
 const YEAR_10000: u64 = 253_402_300_800_000;

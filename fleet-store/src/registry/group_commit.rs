@@ -1,13 +1,14 @@
 //! Group commit: merging concurrent transactions into one.
 //!
-//! A commit that finds no other in progress runs immediately in its own task, without a channel.
-//! Transactions that arrive meanwhile wait, and are then committed as one. So a single write has no
-//! delay, and a hundred need two revisions instead of a hundred, which the store has to keep and
-//! every mirror to apply.
+//! A transaction that arrives while no commit is in progress is committed immediately in its
+//! caller's task, without a channel. Transactions that arrive during a commit wait, and are then
+//! committed as one. So a single write has no delay. A hundred concurrent writes need two revisions
+//! instead of a hundred, which the store would have to keep and every mirror to apply.
 //!
-//! Each caller gets the same result as alone: if its condition does not hold, only its transaction
-//! is refused, and the others are committed without it. The queue is bounded by the number of
-//! waiting callers: transactions of callers that stopped waiting are dropped.
+//! Each caller gets the same result as for a separate commit. If a transaction's condition does not
+//! hold, only this transaction is refused, and the others are committed without it. The number of
+//! waiting callers bounds the queue, because transactions of callers that stopped waiting are
+//! dropped.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::error::Error;
@@ -66,9 +67,10 @@ impl GroupCommit {
         }
     }
 
-    /// Waits briefly for the next batch. Callers that got a result often write again immediately.
-    /// Waits until as many transactions are queued as had `responded`. Gives up after one round of
-    /// the scheduler in which none arrives, or after two such rounds in a row if some have arrived.
+    /// Waits briefly for the next batch, because callers that got a result often write again
+    /// immediately. The wait ends when as many transactions are queued as `responded`, the number
+    /// of callers that got a result. It also ends after one round of the scheduler in which no
+    /// transaction arrives, or after two such rounds in a row once some have arrived.
     async fn gather(&self, responded: usize) {
         let (mut arrived, mut idle_rounds) = (0, 1);
         while arrived < responded && idle_rounds < 2 {
@@ -84,8 +86,8 @@ impl GroupCommit {
     }
 }
 
-/// Starts a task for the transactions that arrived during a commit. As a guard it also runs if the
-/// commit's future is dropped or panics.
+/// Guard that starts a task for the transactions that arrived during a commit. Because it acts when
+/// it is dropped, it also works if the commit's future is dropped or panics.
 struct Handoff<'a> {
     group: &'a Arc<GroupCommit>,
     store: &'a Arc<dyn Store>,
@@ -122,7 +124,8 @@ async fn serve(group: Arc<GroupCommit>, store: Arc<dyn Store>) {
     }
 }
 
-/// Clears the queue if `serve` ends early, for example by a panic, so no caller waits forever.
+/// Clears the queue if `serve` ends early, for example by a panic. Otherwise the waiting callers
+/// would wait forever.
 struct ServeGuard<'a> {
     group: &'a GroupCommit,
     is_over: bool,
@@ -137,8 +140,8 @@ impl Drop for ServeGuard<'_> {
 }
 
 impl Queue {
-    /// Queues a transaction behind the current committer. If there is none, returns the
-    /// transaction: the caller commits it and becomes the committer.
+    /// Queues a transaction behind the current committer. If there is no committer, returns the
+    /// transaction. The caller then becomes the committer and commits it.
     fn join(
         &mut self,
         transaction: Transaction,
@@ -155,14 +158,14 @@ impl Queue {
         Ok(result)
     }
 
-    /// Drops transactions without a waiting caller. Otherwise callers that time out and retry would
-    /// fill the memory while the store does not respond.
+    /// Drops transactions with no waiting caller. Otherwise callers that time out and retry would
+    /// fill the memory with transactions while the store does not respond.
     fn prune(&mut self) {
         self.waiting.retain(|waiting| !waiting.responder.is_closed());
     }
 
-    /// Takes the longest-waiting transactions that fit into one. If there are none, the committer
-    /// role ends.
+    /// Takes the longest-waiting transactions that can be merged into one. If no transaction is
+    /// waiting, the committer role ends.
     fn next(&mut self) -> Vec<PendingCommit> {
         self.prune();
         let mut builder = BatchBuilder::default();
@@ -199,8 +202,8 @@ struct DeferredKeys<'a> {
 }
 
 impl<'a> BatchBuilder<'a> {
-    /// Adds a transaction to the batch, unless the batch would become too large or change its
-    /// meaning. Returns whether it was added.
+    /// Adds a transaction to the batch, unless the batch would then be too large or give a
+    /// different result than separate commits. Returns whether the transaction was added.
     fn take(&mut self, transaction: &'a Transaction) -> bool {
         let is_first = self.conditions == 0 && self.written.is_empty();
         let joins = is_first || (self.is_independent(transaction) && self.fits(transaction));
@@ -219,8 +222,8 @@ impl<'a> BatchBuilder<'a> {
     }
 
     /// Returns whether committing the transaction with the batch is equivalent to committing it
-    /// afterwards. This holds if no key is written differently by both, or written by one and a
-    /// condition of the other.
+    /// after the batch. For that, both must not write one key differently. A key that one of them
+    /// writes must not have a condition in the other.
     fn is_independent(&self, Transaction { conditions, writes }: &Transaction) -> bool {
         let Self { expected, written, deferred, .. } = self;
         let conflicts = |write: &Write| {
@@ -266,7 +269,8 @@ async fn commit_all(store: &dyn Store, batch: Vec<PendingCommit>) {
     }
 }
 
-/// Merges a batch into one transaction. Equal writes of several transactions are kept once.
+/// Merges a batch into one transaction. A write that several transactions contain is kept only
+/// once.
 fn merge(batch: &[PendingCommit]) -> Transaction {
     let (mut all, mut written) = (Transaction::new(), BTreeSet::new());
     for PendingCommit { transaction, .. } in batch {

@@ -7,12 +7,12 @@ use crate::codec::encode_intent;
 use crate::{Commit, Key, Transaction};
 
 impl Registry {
-    /// Sets or replaces the intent for a machine, present or not. `None` removes it, so the machine
-    /// accepts units again.
+    /// Sets or replaces the intent for a machine, even if the machine is absent. `None` removes the
+    /// intent, so the machine accepts units again.
     ///
     /// # Errors
     ///
-    /// [`RegistryError::Store`].
+    /// [`RegistryError::Store`] when the store fails.
     pub async fn set_intent(
         &self,
         machine: &MachineId,

@@ -1,4 +1,5 @@
-//! Leadership: one engine at a time, and writes that only the current leader can make.
+//! Leadership: only one engine leads at a time, and some writes are possible only for the current
+//! leader.
 
 mod adopt;
 mod rebalancing;
@@ -27,19 +28,21 @@ pub(super) use adopt::raised_epoch_base;
 /// The right to decide on placements, for one term.
 ///
 /// Every write has the condition that this leadership still lasts. So a leader that was replaced
-/// unnoticed cannot write. Dropping the value does not end the leadership.
+/// without noticing cannot write. Dropping the value does not end the leadership.
 ///
-/// Placement keys begin with the machine, yet a unit never gets two placements. Only leaders add
-/// placements. Each of their writes has the condition that no placement was written since the last
-/// one known to this leadership. A unit that moves leaves its old machine in the same step or an
-/// earlier one, on condition that its placement is unchanged.
+/// Placement keys begin with the machine, so the keys alone do not prevent two placements of a
+/// unit. The following rules prevent them. Only leaders add placements. Each write of a leader has
+/// the condition that no placement was written since the last placement write known to this
+/// leadership. A unit that moves leaves its old machine in the same step as its new placement, or
+/// in an earlier one. The condition of that step is that the old placement is unchanged.
 #[derive(Debug)]
 pub struct Leadership {
     registry: Registry,
     term: Term,
     lease: LeaseId,
     elected: Revision,
-    /// Base of this lineage's epochs. Any other writer that changes it deposes the leader.
+    /// Base of this lineage's epochs. When another writer changes the stored base, it also deposes
+    /// this leader.
     epoch_base: u64,
     /// Stored claim. It includes the term, so it is unique to this leadership.
     claim: Vec<u8>,
@@ -47,8 +50,8 @@ pub struct Leadership {
     last_write: Mutex<Option<Revision>>,
 }
 
-/// Indexes of the conditions of every transaction: this leadership lasts, and no leader has written
-/// placements since the last known write.
+/// Index of the condition that this leadership lasts, in every transaction. The next index is that
+/// of the condition that no leader has written placements since the last known write.
 const LEADER_CONDITION: usize = 0;
 const PLACEMENTS_CONDITION: usize = 1;
 
@@ -60,7 +63,7 @@ pub struct PlacementWrites {
     /// Placements to add or move.
     pub set: Vec<SetPlacement>,
     /// New reasons of units without a machine; `None` deletes the old reason. A unit in `set` that
-    /// has a reason is listed with `None`: the reason is deleted in the same step.
+    /// has a reason is listed here with `None`. Its reason is then deleted in the same step.
     pub reasons: Vec<(UnitName, Option<Reason>)>,
     /// Update of the rebalancing request, if these placements are made for it.
     pub rebalance: Option<RebalanceUpdate>,
@@ -82,11 +85,11 @@ pub struct SetPlacement {
     pub unit: UnitName,
     /// Machine to run it.
     pub machine: MachineId,
-    /// Revision that the decision was based on. The stored epoch is the sum of it and the epoch
+    /// Revision that the decision was based on. The stored epoch is this revision plus the epoch
     /// base of the store's [lineage](crate::Lineage).
     pub epoch: Epoch,
-    /// Placement that the decision saw and this one replaces. `None` means that the unit had none
-    /// at that revision.
+    /// Placement that the decision saw and that this placement replaces. `None` means that the unit
+    /// had no placement at the decision's revision.
     pub previous: Option<Placement>,
 }
 
@@ -109,16 +112,16 @@ impl PlacementWrites {
 }
 
 impl Registry {
-    /// Tries to become the leader for `ttl`, and for as long as the leadership is renewed. Returns
-    /// `None` while another candidate leads.
+    /// Tries to become the leader. The leadership lasts for `ttl`, and longer if it is renewed.
+    /// Returns `None` while another candidate leads.
     ///
     /// An existing leadership of the same candidate belongs to an earlier process of its daemon. It
     /// is replaced immediately, in a new term.
     ///
     /// # Errors
     ///
-    /// [`RegistryError::Value`] when the stored term or lineage cannot be read. Then no candidate
-    /// may lead, because a new term or epoch cannot be determined.
+    /// [`RegistryError::Value`] when the stored term or lineage cannot be read. No candidate may
+    /// then lead, because a new term or epoch cannot be determined.
     pub async fn campaign(
         &self,
         candidate: &MachineId,
@@ -160,7 +163,8 @@ impl Registry {
     }
 }
 
-/// Returns the units to place. Each may occur only once, because two machines would mean two keys.
+/// Returns the units to place. Fails if a unit occurs twice, because the two placements would have
+/// different keys and both be stored.
 fn distinct_units(placements: &[SetPlacement]) -> Result<BTreeSet<&UnitName>, StoreError> {
     let mut units = BTreeSet::new();
     match placements.iter().find(|place| !units.insert(&place.unit)) {
@@ -183,8 +187,8 @@ impl Leadership {
         self.term
     }
 
-    /// Returns the revision of the election. A leader waits for its mirror to reach it before it
-    /// decides.
+    /// Returns the revision of the election. Before a leader decides, it waits for its mirror to
+    /// reach this revision.
     #[must_use]
     pub fn elected(&self) -> Revision {
         self.elected
@@ -194,8 +198,8 @@ impl Leadership {
     ///
     /// # Errors
     ///
-    /// [`RegistryError::Deposed`] when the leadership has ended. [`RegistryError::Store`] does not
-    /// tell whether it has.
+    /// [`RegistryError::Deposed`] when the leadership has ended. After [`RegistryError::Store`],
+    /// the leadership may or may not have ended.
     pub async fn renew(&self) -> Result<(), RegistryError> {
         match self.registry.store.renew(self.lease).await {
             Err(StoreError::LeaseLost(_)) => Err(RegistryError::Deposed { term: self.term }),
@@ -203,32 +207,35 @@ impl Leadership {
         }
     }
 
-    /// Ends the leadership, so that another engine need not wait for its expiry.
+    /// Ends the leadership, so that another engine need not wait for it to expire.
     ///
     /// # Errors
     ///
-    /// [`RegistryError::Store`]; the leadership expires then.
+    /// [`RegistryError::Store`] when the store fails; the leadership then ends when it expires.
     pub async fn resign(self) -> Result<(), RegistryError> {
         Ok(self.registry.store.revoke(self.lease).await?)
     }
 
     /// Writes decisions: first the removals, then the placements, then the reasons, each in the
-    /// given order. Large ones are written in several steps. Each step is atomic, and the result is
-    /// the revision of the last one. If the placements need more than one step, all moving units
-    /// leave, the last one first, before any is placed again. So between two steps no two units
-    /// share a machine that one of them has yet to leave for the other. The first step includes the
-    /// update of the rebalancing request.
+    /// given order. Many decisions are written in several steps. Each step is atomic, and the
+    /// result is the revision of the last step. The first step includes the update of the
+    /// rebalancing request.
     ///
-    /// The absence of a previous placement is not checked unit by unit. Only leaders write
-    /// placements, so it suffices that none has since.
+    /// If the placements need more than one step, all moving units first leave their machines, the
+    /// last one first. Only then are they placed again. So between two steps, no two units share a
+    /// machine that one of them has yet to leave for the other.
+    ///
+    /// For a unit without a previous placement, its absence is not checked separately. Only leaders
+    /// write placements, so it suffices that no leader has written placements since the decision.
     ///
     /// # Errors
     ///
-    /// [`RegistryError::Deposed`] when the leadership has ended. [`RegistryError::Conflict`] when a
-    /// placement or the rebalancing request has changed since the decision, or a unit is gone:
-    /// decide again. Earlier steps are applied then. [`RegistryError::Encode`] when a reason cannot
-    /// be encoded, and [`StoreError::Invalid`] when a unit is placed twice: nothing is applied
-    /// then.
+    /// - [`RegistryError::Deposed`] when the leadership has ended.
+    /// - [`RegistryError::Conflict`] when a placement or the rebalancing request has changed since
+    ///   the decision, or a unit no longer exists. Earlier steps may be applied, and the engine
+    ///   must decide again.
+    /// - [`RegistryError::Encode`] when a reason cannot be encoded. No step is applied.
+    /// - [`StoreError::Invalid`] when a unit is placed twice. No step is applied.
     pub async fn commit(&self, writes: &PlacementWrites) -> Result<Revision, RegistryError> {
         let placed_units = distinct_units(&writes.set)?;
         let reasons = writes.reasons.iter().filter(|(unit, _)| !placed_units.contains(unit));
@@ -277,8 +284,9 @@ impl Leadership {
             .put(version, encode_term(self.term.0))
     }
 
-    /// Returns the transactions of a commit. A move is one write if all placements fit into one
-    /// transaction.
+    /// Returns the transactions of a commit. If all placements fit into one transaction, each move
+    /// is a single group of writes. Otherwise the removal and the new placement of a move are
+    /// separate.
     fn steps(&self, writes: &PlacementWrites, reasons: Vec<Transaction>) -> Vec<Transaction> {
         let fence = &self.fence();
         let over = writes.reasons.iter().filter(|(_, reason)| reason.is_none());
@@ -328,7 +336,8 @@ impl Leadership {
         if old == key { placing } else { placing.delete(old) }
     }
 
-    /// Returns the key of a placement that a decision saw, and the condition that it is unchanged.
+    /// Returns the key of a placement that a decision saw, and the condition that the placement is
+    /// unchanged.
     fn expected(&self, unit: &UnitName, previous: &Placement) -> (String, Condition) {
         let key = self.placement(&previous.machine, unit);
         let as_seen = Condition::value(&key, encode_placement(previous.epoch));

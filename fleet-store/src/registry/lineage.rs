@@ -11,10 +11,11 @@ use crate::codec::{decode_lineage, encode_lineage};
 use crate::{Commit, Condition, Entry, Key, Transaction};
 
 /// Identity of an unbroken history of revisions. The first daemon of a store creates it, and
-/// restoring a backup starts a new one. Revisions can be compared only within one lineage.
+/// restoring a backup starts a new lineage. Revisions can be compared only within one lineage.
 ///
-/// Epochs and generations can be compared across lineages, because agents remember them. They are
-/// the sum of a revision and the lineage's [epoch base](Self::epoch_base).
+/// Epochs and generations can be compared across lineages. They must be, because agents remember
+/// them. An epoch or generation is the sum of a revision and the lineage's [epoch
+/// base](Self::epoch_base).
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Lineage {
     id: Box<str>,
@@ -41,9 +42,9 @@ impl FromStr for Lineage {
 impl Lineage {
     /// Returns the same lineage with another epoch base; the default is zero.
     ///
-    /// The base should exceed every epoch of earlier lineages that machines may remember. Then no
-    /// agent rejects this lineage's first placements as stale. The microseconds since 1970 satisfy
-    /// that, because no store creates a million revisions a second.
+    /// The base should exceed every epoch of earlier lineages that machines may remember. Otherwise
+    /// agents would reject this lineage's first placements as stale. The microseconds since 1970
+    /// are high enough, because no store creates a million revisions a second.
     #[must_use]
     pub fn with_epoch_base(self, epoch_base: u64) -> Self {
         Self { epoch_base, ..self }
@@ -69,12 +70,12 @@ impl fmt::Display for Lineage {
 }
 
 impl Registry {
-    /// Returns the lineage of the store. If it has none, stores `fresh` first.
+    /// Returns the lineage of the store. If the store has none, stores `fresh` and returns it.
     ///
     /// # Errors
     ///
     /// [`RegistryError::Value`] when the stored lineage cannot be read; it is left unchanged.
-    /// [`RegistryError::Conflict`] when another process stored one concurrently.
+    /// [`RegistryError::Conflict`] when another process stored a lineage concurrently.
     pub async fn lineage(&self, fresh: &Lineage) -> Result<Lineage, RegistryError> {
         if let Some(found) = self.stored_lineage().await? {
             return Ok(found);
@@ -87,19 +88,20 @@ impl Registry {
         }
     }
 
-    /// Raises the epoch base so that all later epochs exceed `past`, an epoch of another cluster,
-    /// and also those that it may have created since; see [`Leadership::raise_epochs`].
+    /// Raises the epoch base. All later epochs then exceed `past`, an epoch of another cluster, and
+    /// also the epochs that this cluster may have created since; see [`Leadership::raise_epochs`].
     ///
-    /// A leader uses the epoch base of its election. So the same step deposes the leader, which
-    /// notices with its next write or renewal. The next leader uses the new base.
+    /// A leader uses the epoch base of its election. So the step that raises the base also deposes
+    /// the leader, which notices with its next write or renewal. The next leader uses the new base.
     ///
     /// # Errors
     ///
-    /// [`RegistryError::NoLineage`] when the store has none; [`RegistryError::Conflict`] when
-    /// another process changed it concurrently; [`StoreError::Invalid`] when `past` is beyond the
-    /// limit for epochs.
+    /// [`RegistryError::NoLineage`] when the store has no lineage; [`RegistryError::Conflict`] when
+    /// another process changed the lineage concurrently; [`StoreError::Invalid`] when `past` is
+    /// beyond the limit for epochs.
     ///
     /// [`StoreError::Invalid`]: crate::StoreError::Invalid
+    ///
     /// [`Leadership::raise_epochs`]: crate::Leadership::raise_epochs
     pub async fn raise_epochs(&self, past: Epoch) -> Result<(), RegistryError> {
         if past == Epoch::ZERO {
@@ -125,7 +127,7 @@ impl Registry {
         Ok(())
     }
 
-    /// Returns the base of the store's epochs and generations; zero if it has no lineage.
+    /// Returns the base of the store's epochs and generations, or zero if the store has no lineage.
     pub(super) async fn epoch_base(&self) -> Result<u64, RegistryError> {
         Ok(self.epoch_base_condition().await?.0)
     }

@@ -30,12 +30,13 @@ pub enum MetadataChange {
 }
 
 impl Registry {
-    /// Applies all changes in one step. For several changes of one key the last one counts.
+    /// Applies all changes in one step. If several changes have the same key, the last one takes
+    /// effect.
     ///
     /// # Errors
     ///
     /// [`StoreError::Invalid`] as a [`RegistryError::Store`] when a key is empty, there are no
-    /// changes, or there are more than fit into one [transaction](Transaction::MAX_OPERATIONS).
+    /// changes, or the changes do not fit into one [transaction](Transaction::MAX_OPERATIONS).
     pub async fn patch_metadata(
         &self,
         changes: &[MetadataChange],

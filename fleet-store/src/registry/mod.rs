@@ -1,9 +1,9 @@
 //! The registry: typed writes of fleet's objects to any store.
 //!
-//! Each operation is one transaction with all conditions that it needs under concurrency, so any
-//! number of daemons can share a store. An operation reads the state that it depends on, and makes
-//! it a condition. Concurrent operations on units share a transaction, but are refused
-//! individually.
+//! Each operation is one transaction with all the conditions that make it safe under concurrency,
+//! so any number of daemons can share a store. An operation reads the state that it depends on, and
+//! makes that state a condition. Concurrent operations on units share a transaction, but each of
+//! them can be refused separately.
 
 mod batch;
 mod destroy;
@@ -40,10 +40,10 @@ pub use presence::{MachineRecord, Presence};
 pub(crate) use restore::restored_entries;
 pub use units::{ExpectUnit, NewUnit, UnusedContent};
 
-/// Typed writes to one cluster. Cheap to clone.
+/// Typed writes to one cluster. A registry is cheap to clone.
 ///
-/// The [`Mirror`](crate::Mirror) serves the reads. Every write returns its revision, and a caller
-/// can wait for a mirror to reach it.
+/// The [`Mirror`](crate::Mirror) serves the reads. Every write returns its revision, so a caller
+/// can wait for a mirror to reach this revision.
 #[derive(Clone)]
 pub struct Registry {
     store: Arc<dyn Store>,
@@ -99,7 +99,8 @@ impl Registry {
         Ok((entry, listing.revision))
     }
 
-    /// Grants a lease and commits a transaction with it. If that is not applied, revokes the lease.
+    /// Grants a lease and commits a transaction with it. If the transaction is not applied, revokes
+    /// the lease.
     async fn with_lease(
         &self,
         ttl: Duration,
@@ -113,7 +114,8 @@ impl Registry {
         Ok((lease, result?))
     }
 
-    /// Revokes a lease that no other process knows. If that fails, the lease expires.
+    /// Revokes a lease that no other process knows. If the revocation fails, the lease ends when it
+    /// expires.
     async fn release_lease(&self, lease: LeaseId) {
         if let Err(error) = self.store.revoke(lease).await {
             tracing::debug!(%lease, %error, "cannot revoke a lease: it will expire");

@@ -55,15 +55,16 @@ impl MachineRecord {
 
 /// A machine's presence in the cluster. It lasts while it is renewed within its time to live.
 ///
-/// Dropping it does not end it. So a daemon that dies is not mistaken for a machine that has left
-/// until the time to live is over.
+/// Dropping the value does not end the presence. So after a daemon dies, its machine counts as
+/// present until the time to live is over.
 #[derive(Debug)]
 pub struct Presence {
     registry: Registry,
     lease: LeaseId,
     joined: Revision,
     token: String,
-    /// Claim as stored. Publishing has it as a condition, and it is locked while it changes.
+    /// Claim as stored. Publishing has the condition that the stored claim equals it. The lock is
+    /// held while the claim changes.
     claim: RwLock<StoredClaim>,
 }
 
@@ -74,18 +75,19 @@ struct StoredClaim {
 }
 
 impl Registry {
-    /// Makes a machine present for `ttl`, and for as long as the presence is renewed.
+    /// Makes a machine present. The presence lasts for `ttl`, and longer if it is renewed.
     ///
-    /// `token` distinguishes the machine from a copy with the same identity. It must survive a
-    /// restart of the daemon but must not be copied with the disk; a file below `/run` is suitable.
-    /// A claim with the same token belongs to an earlier process of the daemon and is replaced
-    /// immediately. The states that it published vanish with its lease, so publish them again.
+    /// `token` distinguishes the machine from a copy with the same identity. The token must survive
+    /// a restart of the daemon but must not be copied with the disk; a file below `/run` is
+    /// suitable. A claim with the same token belongs to an earlier process of the daemon and is
+    /// replaced immediately. The states that the earlier process published vanish with its lease,
+    /// so the caller must publish them again.
     ///
     /// # Errors
     ///
-    /// [`RegistryError::MachineTaken`] when a machine with another token uses this identity, or the
-    /// claim cannot be read by this version; [`RegistryError::Conflict`] when the claim changed
-    /// concurrently.
+    /// [`RegistryError::MachineTaken`] when a machine with another token uses this identity, or
+    /// this version cannot read the stored claim; [`RegistryError::Conflict`] when the claim
+    /// changed concurrently.
     pub async fn join(
         &self,
         machine: MachineRecord,
@@ -124,8 +126,8 @@ impl Presence {
         self.lease
     }
 
-    /// Returns the revision of the join. Earlier revisions show states of an earlier presence of
-    /// this machine.
+    /// Returns the revision of the join. Snapshots of earlier revisions show states that belong to
+    /// an earlier presence of this machine.
     #[must_use]
     pub fn joined(&self) -> Revision {
         self.joined
@@ -135,8 +137,8 @@ impl Presence {
     ///
     /// # Errors
     ///
-    /// [`RegistryError::PresenceLost`] when it has ended. [`RegistryError::Store`] leaves that
-    /// open, so try again.
+    /// [`RegistryError::PresenceLost`] when the presence has ended. After [`RegistryError::Store`],
+    /// the presence may or may not have ended, so try again.
     pub async fn renew(&self) -> Result<(), RegistryError> {
         match self.registry.store.renew(self.lease).await {
             Err(StoreError::LeaseLost(_)) => Err(self.lost().await),
@@ -148,7 +150,7 @@ impl Presence {
     ///
     /// # Errors
     ///
-    /// [`RegistryError::Store`]; the presence expires then.
+    /// [`RegistryError::Store`] when the store fails; the presence then ends when it expires.
     pub async fn leave(self) -> Result<(), RegistryError> {
         Ok(self.registry.store.revoke(self.lease).await?)
     }
@@ -172,13 +174,14 @@ impl Presence {
     }
 
     /// Publishes states of units on this machine, and deletes others. Many states are written in
-    /// several steps, each of them atomic. Returns the revision of the last step.
+    /// several steps, each of which is atomic. Returns the revision of the last step.
     ///
-    /// The states' machine field is ignored: a machine publishes only its own states.
+    /// The machine field of the states is ignored, because a machine publishes only its own states.
     ///
     /// # Errors
     ///
-    /// [`RegistryError::PresenceLost`] when the presence has ended; some steps may be applied then.
+    /// [`RegistryError::PresenceLost`] when the presence has ended; some steps may already be
+    /// applied.
     pub async fn publish_states(
         &self,
         put: &[UnitState],
@@ -220,7 +223,8 @@ impl Presence {
     }
 }
 
-/// Accepts only a claim with the same token: that of an earlier process on the same machine.
+/// Accepts only a claim with the same token, because such a claim belongs to an earlier process on
+/// the same machine.
 fn check_same_machine(id: &MachineId, token: &str, entry: &Entry) -> Result<(), RegistryError> {
     let claim = decode_claim(&entry.value).ok();
     if claim.as_ref().is_some_and(|claim| claim.token == token) {

@@ -6,18 +6,18 @@ use super::{Registry, RegistryError, unchanged};
 use crate::codec::{decode_rebalancing, encode_rebalancing};
 use crate::{Commit, Key, Transaction};
 
-/// Maximum number of attempts. The engine changes the request with every step, so conflicts are
-/// common.
+/// Maximum number of attempts to write the request. The engine changes the request with every step
+/// of a rebalancing, so conflicts are common.
 const MAX_ATTEMPTS: usize = 8;
 
 impl Registry {
-    /// Requests a rebalancing of the cluster. Moves of an existing request continue under the new
-    /// limits. Repeating the same limits changes nothing.
+    /// Requests a rebalancing of the cluster. If a request exists already, its moves continue under
+    /// the new limits. Repeating the same limits changes nothing.
     ///
     /// # Errors
     ///
-    /// [`RegistryError::Store`]; [`RegistryError::Conflict`] when other writers changed the request
-    /// during every attempt.
+    /// [`RegistryError::Store`] when the store fails; [`RegistryError::Conflict`] when other
+    /// writers changed the request during every attempt.
     pub async fn request_rebalancing(
         &self,
         terms: RebalanceLimits,
@@ -42,11 +42,11 @@ impl Registry {
         Err(RegistryError::Conflict)
     }
 
-    /// Deletes the rebalancing request, if there is one. Units stay on their current machines.
+    /// Deletes the rebalancing request, if one exists. Units stay on their current machines.
     ///
     /// # Errors
     ///
-    /// [`RegistryError::Store`].
+    /// [`RegistryError::Store`] when the store fails.
     pub async fn end_rebalancing(&self) -> Result<Revision, RegistryError> {
         let transaction = Transaction::new().delete(self.key(&Key::Rebalancing));
         match self.store.commit(transaction).await? {

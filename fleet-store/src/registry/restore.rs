@@ -14,12 +14,13 @@ use crate::{CodecError, Entry, Key, Layout};
 /// Converts the entries of a backup for a restored store at `revision`. This revision must exceed
 /// all revisions that the lost store can have reached.
 ///
-/// Values that agents and engines compare with remembered ones are raised above those of the lost
-/// store. Every placement gets the epoch of `revision`, so no agent rejects it as stale. The last
-/// term becomes `revision`, which is at least as high as any earlier term. Generations need no
-/// change: none exceeds the revision that created it, so later restarts are higher. The new
-/// lineage's epoch base is at least that of the old one. Superseded placements are dropped, because
-/// all epochs become equal.
+/// Agents and engines compare some values with remembered ones. These values are raised above those
+/// of the lost store. Every placement gets the epoch of `revision`, so no agent rejects it as
+/// stale. The last term becomes `revision`, which is at least as high as any earlier term.
+///
+/// Generations need no change. No generation exceeds the revision that created it, so the
+/// generations of later restarts are higher. The new lineage's epoch base is at least that of the
+/// old lineage. Superseded placements are dropped, because all placements get the same epoch.
 pub(crate) fn restored_entries(
     entries: Vec<Entry>,
     layout: &Layout,

@@ -25,8 +25,8 @@ pub enum ExpectUnit {
     Absent,
     /// A unit has the name; it is replaced.
     Present,
-    /// A unit has the name and was not written after this revision; it is replaced. So a snapshot
-    /// of that revision still shows its current state.
+    /// A unit has the name and was not written after this revision; it is replaced. The caller's
+    /// snapshot of that revision therefore still shows the state that is replaced.
     UnchangedSince(Revision),
     /// No condition.
     Any,
@@ -53,15 +53,15 @@ struct LoadedUnit {
 }
 
 impl Registry {
-    /// Stores a unit with its content and desired state in one step, and replaces an existing one
-    /// as `expect` allows. A replaced unit's generation is kept.
+    /// Stores a unit with its content and desired state in one step, and replaces an existing unit
+    /// if `expect` allows that. A replaced unit's generation is kept.
     ///
     /// # Errors
     ///
     /// [`RegistryError::AlreadyExists`], [`RegistryError::NotFound`] or [`RegistryError::Changed`]
-    /// when `expect` does not hold. [`RegistryError::Value`] when a newer version of fleet wrote
-    /// the existing unit, because replacing it could lose data. [`RegistryError::Conflict`] when
-    /// other writers keep changing the unit.
+    /// when the cluster does not match `expect`. [`RegistryError::Value`] when a newer version of
+    /// fleet wrote the existing unit, because replacing it could lose data.
+    /// [`RegistryError::Conflict`] when other writers keep changing the unit.
     pub async fn put_unit(
         &self,
         unit: NewUnit,
@@ -102,12 +102,12 @@ impl Registry {
     }
 
     /// Like [`set_desired`](Self::set_desired), for a unit that the caller knows from a mirror. The
-    /// unit is read only if it has changed since. If it is in that state already, nothing is
-    /// written.
+    /// unit is read from the store only if it has changed since that mirror saw it. If the unit
+    /// already has the desired state, nothing is written.
     ///
     /// # Errors
     ///
-    /// As [`set_desired`](Self::set_desired).
+    /// The same as for [`set_desired`](Self::set_desired).
     pub async fn set_desired_optimistic(
         &self,
         seen: &Unit,
@@ -127,12 +127,13 @@ impl Registry {
         self.set_desired(&seen.name, desired).await
     }
 
-    /// Sets the desired state of a unit. If it is set already, nothing is written.
+    /// Sets the desired state of a unit. If the unit already has that desired state, nothing is
+    /// written.
     ///
     /// # Errors
     ///
-    /// [`RegistryError::NotFound`]; [`RegistryError::Conflict`] when other writers keep changing
-    /// the unit.
+    /// [`RegistryError::NotFound`] when the unit does not exist; [`RegistryError::Conflict`] when
+    /// other writers keep changing the unit.
     pub async fn set_desired(
         &self,
         name: &UnitName,
@@ -142,11 +143,13 @@ impl Registry {
         self.change_unit(name, set).await.map(|(revision, _)| revision)
     }
 
-    /// Like [`set_desired`](Self::set_desired), if the unit was not written after revision `seen`.
+    /// Like [`set_desired`](Self::set_desired), but only if the unit was not written after revision
+    /// `seen`.
     ///
     /// # Errors
     ///
-    /// As [`set_desired`](Self::set_desired), and [`RegistryError::Changed`].
+    /// The same as for [`set_desired`](Self::set_desired), and [`RegistryError::Changed`] when the
+    /// unit was written after `seen`.
     pub async fn set_desired_if_unchanged(
         &self,
         name: &UnitName,
@@ -164,8 +167,8 @@ impl Registry {
     ///
     /// # Errors
     ///
-    /// [`RegistryError::NotFound`]; [`RegistryError::Conflict`] when other writers keep changing
-    /// the unit.
+    /// [`RegistryError::NotFound`] when the unit does not exist; [`RegistryError::Conflict`] when
+    /// other writers keep changing the unit.
     pub async fn request_restart(
         &self,
         name: &UnitName,
@@ -182,12 +185,13 @@ impl Registry {
         Ok((revision, record.generation))
     }
 
-    /// Deletes contents that no unit uses, as listed by [`Mirror::unused_contents`]. Returns their
-    /// number. Contents that were stored again since are skipped.
+    /// Deletes contents that no unit uses, as listed by [`Mirror::unused_contents`]. Returns the
+    /// number of deleted contents. Contents that were stored again since they were listed are
+    /// skipped.
     ///
     /// # Errors
     ///
-    /// [`RegistryError::Store`]; some contents may have been deleted then.
+    /// [`RegistryError::Store`] when the store fails; some contents may already be deleted.
     ///
     /// [`Mirror::unused_contents`]: crate::Mirror::unused_contents
     pub async fn collect_contents(&self, unused: &[UnusedContent]) -> Result<usize, RegistryError> {
@@ -201,7 +205,8 @@ impl Registry {
         Ok(collected)
     }
 
-    /// Changes a unit's record, on condition that it has not changed since it was read.
+    /// Changes a unit's record, on condition that the record has not changed since this call read
+    /// it.
     async fn change_unit(
         &self,
         name: &UnitName,

@@ -1,4 +1,5 @@
-//! After any writes and reopenings the file has the same content as a keyspace.
+//! After any sequence of writes and reopenings, the file has the same content as a keyspace with
+//! the same writes.
 
 use fleet_core::Timestamp;
 use proptest::prelude::*;
@@ -133,7 +134,8 @@ fn full_log_is_flushed() {
     assert_eq!(bytes, [row, 2 * row, 0, row, 0, row]);
 }
 
-/// Writing fails after each write in turn, also while the log is flushed to the tables.
+/// Writing fails after each number of successful writes in turn, including writes that flush the
+/// log to the tables.
 // Holds: I-6
 #[test]
 fn failed_write_loses_no_acknowledged_write() {

@@ -1,4 +1,5 @@
-//! Loss of power at any time: data that is not yet synced may be present in part or not at all.
+//! Loss of power at any time. Data that is not yet synced may then be on the disk completely,
+//! partly or not at all.
 
 use std::sync::{Mutex, MutexGuard};
 
@@ -46,7 +47,7 @@ impl CachedDisk {
         self.locked().left = calls;
     }
 
-    /// Returns the disk after the loss: a random subset of the cached sectors is present.
+    /// Returns the disk after a loss of power, which keeps a random subset of the cached sectors.
     fn after_power_loss(&self, seed: u64) -> Self {
         let (inner, mut chance) = (self.locked(), seed);
         let mut happens = || {
@@ -123,7 +124,7 @@ fn put(model: &mut Model, number: u8) -> writer::Batch {
     std::mem::take(&mut model.batch)
 }
 
-/// Twelve writes with log flushes among them, and a loss of power at each call.
+/// Performs twelve writes, some of which flush the log, and loses power at each call of the disk.
 // Holds: I-6
 #[test]
 fn power_loss_loses_no_acknowledged_write() {

@@ -41,7 +41,7 @@ impl View {
         self.edit().revision = revision;
     }
 
-    /// Assembles the unit from its record and content; `None` if there is no record.
+    /// Assembles the unit from its record and content. Returns `None` if the unit has no record.
     fn unit(&mut self, name: &UnitName, known: Option<&Self>) -> Option<Result<Arc<Unit>, Fault>> {
         let record = match self.records.get(name)? {
             Ok(record) => *record,
@@ -77,7 +77,7 @@ impl View {
     }
 
     /// Assembles a present machine from its claim, its run-time metadata and its intent. Run-time
-    /// metadata overrides the configuration, and an empty value hides the key.
+    /// metadata overrides the configured metadata; an empty run-time value hides the key.
     fn machine(&self, id: &MachineId) -> Option<Machine> {
         let MachineRecord { id, address, api, mut metadata, version, offers, cordoned, .. } =
             self.claims.get(id)?.clone();

@@ -1,8 +1,8 @@
 //! Pure: loading a whole listing.
 //!
-//! With all entries at hand, lookups become merge joins: of units with their contents, and of
-//! states with the names of their units. Large maps are filled in key order, which also makes them
-//! smaller. Data shared by many units is parsed once.
+//! Because all entries are available, lookups become merge joins of units with their contents, and
+//! of states with the names of their units. Large maps are filled in key order, which also makes
+//! them smaller. Data shared by many units is parsed once.
 
 use std::collections::btree_map;
 use std::iter::Peekable;
@@ -27,7 +27,8 @@ struct GroupedEntries {
     records: Vec<(UnitName, Record)>,
     contents: Vec<(ContentId, StoredContent)>,
     states: Vec<(UnitName, MachineId, Vec<u8>)>,
-    /// Entries to be applied like changes, machines first, because the others refer to them.
+    /// Entries that are applied like changes. Machines are applied first, because the other entries
+    /// refer to them.
     rest: Vec<(Key, Entry)>,
 }
 
@@ -57,7 +58,8 @@ impl GroupedEntries {
     }
 }
 
-/// Sort key for applying entries. Placements are sorted by unit, the order in which they are kept.
+/// Returns the sort key for applying entries. Placements are sorted by unit, because they are kept
+/// in that order.
 fn load_order(key: &Key) -> (u8, Option<&UnitName>) {
     match key {
         Key::Machine(_) => (0, None),
@@ -169,7 +171,8 @@ struct Names<'a> {
 }
 
 impl Names<'_> {
-    /// Returns the same name, sharing the text of the unit's record if there is one.
+    /// Returns the same name, but sharing the text of the name in the unit's record if the unit has
+    /// a record.
     fn shared(&mut self, name: UnitName) -> UnitName {
         while self.left.next_if(|(other, _)| **other < name).is_some() {}
         match self.left.peek() {

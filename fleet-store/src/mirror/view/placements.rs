@@ -28,7 +28,8 @@ impl View {
         self.placements.superseded()
     }
 
-    /// Applies a placement. An unreadable one still is a placement; the known one remains.
+    /// Applies a placement. An unreadable placement is still a placement, so the last known version
+    /// remains.
     pub(super) fn put_placement(
         &mut self,
         (unit, machine): (UnitName, MachineId),
@@ -67,8 +68,9 @@ impl View {
         }
     }
 
-    /// Records the machines that a change of a unit affects: its current machine, or all machines
-    /// for a global or unreadable unit. Called before and after the change.
+    /// Records the machines that a change of a unit affects. These are its current machine, or all
+    /// machines if the unit is global or unreadable. The caller calls this before and after the
+    /// change.
     pub(super) fn note_affected(&mut self, unit: &UnitName) {
         let name = unit.as_str();
         if let Some(placement) = self.snapshot.placement(name) {

@@ -139,7 +139,8 @@ impl View {
         }
     }
 
-    /// An unreadable claim is still a claim, so the machine is present. The known record remains.
+    /// Applies a claim. A machine with an unreadable claim is still present, so its last known
+    /// record remains.
     fn put_claim(
         &mut self,
         id: MachineId,
@@ -162,7 +163,8 @@ impl View {
         changes.machines.insert(id);
     }
 
-    /// For an unreadable intent the known one remains; otherwise the machine counts as cordoned.
+    /// Applies an intent. If the intent is unreadable, the last known intent remains; without one,
+    /// the machine is treated as cordoned.
     fn put_intent(
         &mut self,
         id: MachineId,

@@ -12,7 +12,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::{Condition, LeaseId, Listing, MemoryStore, Watch};
 
-/// Reduces a result to the part that does not depend on the number of revisions.
+/// Reduces a result to the part that is the same however many revisions the commits create.
 fn result(commit: CommitResult) -> Result<(), usize> {
     match commit.expect("a store in memory does not fail") {
         Commit::Applied(_) => Ok(()),
@@ -144,8 +144,8 @@ async fn large_batch_is_split() {
     assert_eq!(at_once(&all).await.2, 4);
 }
 
-/// A store that yields before it commits, like one that waits for a disk. `most` limits the writes
-/// of a transaction; with zero, commits hang.
+/// A store that yields before it commits, like a store that waits for a disk. `most` is the maximum
+/// number of writes in a transaction. If `most` is zero, commits hang.
 struct LimitedStore {
     inner: MemoryStore,
     most: usize,

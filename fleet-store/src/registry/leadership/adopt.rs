@@ -1,4 +1,4 @@
-//! Moving a cluster to another store: its units are added together with their machines.
+//! Moving a cluster to another store. Its units are added together with their machines.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,9 +12,9 @@ use crate::codec::{
 use crate::registry::{NewUnit, RegistryError};
 use crate::{Condition, ContentId, Key, StoreError, Transaction};
 
-/// Distance by which a restored or continued cluster jumps ahead. At 1,000 revisions a second it
-/// covers eleven days between a copy and the loss of its store. So no daemon has ever seen one of
-/// the new epochs.
+/// Distance by which the revisions and epochs of a restored or imported cluster jump ahead. At
+/// 1,000 revisions a second, it covers eleven days between a copy of a store and the loss of the
+/// store. So no daemon has ever seen one of the new epochs.
 pub(crate) const RESTORE_JUMP: u64 = 1_000_000_000;
 
 /// Number of steps between renewals of the leadership.
@@ -23,12 +23,12 @@ const RENEW_EVERY: usize = 16;
 /// Keys of existing placements whose units are missing.
 type OrphanedPlacements = BTreeMap<UnitName, Vec<String>>;
 
-/// Upper limit for epochs, although they count from a time in microseconds. Epochs counted from it
-/// still fit into an export.
+/// Upper limit for epochs. It leaves room although epochs count from a time in microseconds. Epochs
+/// that follow the limit still fit into an export.
 const MAX_EPOCH: u64 = 1 << 52;
 
-/// Returns the epoch base for epochs later than `past`, or `None` if epochs from `present` on are
-/// later already.
+/// Returns a new epoch base, so that all later epochs exceed `past` by at least `RESTORE_JUMP`.
+/// Returns `None` if `past` is zero or the `present` epoch is already that high.
 pub(crate) fn raised_epoch_base(past: Epoch, present: u64) -> Result<Option<u64>, StoreError> {
     if past.0 > MAX_EPOCH {
         return Err(StoreError::Invalid(format!(
@@ -51,15 +51,18 @@ pub struct AdoptedUnit {
 }
 
 impl Leadership {
-    /// Raises the epoch base so that all later epochs exceed `past`, and also those that the other
-    /// cluster may have created since. Then machines that remember those epochs accept the new
-    /// placements. Nothing is written if the epochs are late enough already, because this lineage
-    /// began later. They may not be if the two hosts' clocks differed.
+    /// Raises the epoch base. All later epochs then exceed `past`, and also the epochs that the
+    /// other cluster may have created since `past`. So machines that remember those epochs accept
+    /// the new placements.
+    ///
+    /// This writes nothing if the epochs are already high enough. They usually are, because this
+    /// lineage began later. They may be too low if the clocks of the two hosts differed.
     ///
     /// # Errors
     ///
-    /// [`RegistryError::NoLineage`] when the store has none; [`RegistryError::Deposed`] when the
-    /// leadership has ended; [`StoreError::Invalid`] when `past` is beyond the limit for epochs.
+    /// [`RegistryError::NoLineage`] when the store has no lineage; [`RegistryError::Deposed`] when
+    /// the leadership has ended; [`StoreError::Invalid`] when `past` is beyond the limit for
+    /// epochs.
     pub async fn raise_epochs(&mut self, past: Epoch) -> Result<(), RegistryError> {
         let Some(next) = raised_epoch_base(past, self.epoch_base + self.elected.0)? else {
             return Ok(());
@@ -78,18 +81,19 @@ impl Leadership {
     }
 
     /// Stores new units, each in one step with its placement. So no engine ever sees such a unit
-    /// without its machine, and places it elsewhere.
+    /// without its machine, which would make it place the unit elsewhere.
     ///
     /// No rules are checked here, because another engine has already checked these placements. The
     /// next leader examines all of them and removes invalid ones.
     ///
-    /// All placements are read once beforehand. Afterwards no other writer adds any, so the
-    /// remaining placements of destroyed units are deleted when units of their names are added.
+    /// Before the first write, this reads all placements once. No other writer adds placements
+    /// afterwards. So when a unit is added, the remaining placements of a destroyed unit with the
+    /// same name are deleted.
     ///
     /// # Errors
     ///
     /// [`RegistryError::Deposed`] when the leadership has ended; [`RegistryError::Conflict`] when a
-    /// unit exists already. Units earlier in the list may be stored then.
+    /// unit exists already. Units earlier in the list may be stored in either case.
     pub async fn adopt(&self, units: &[AdoptedUnit]) -> Result<(), RegistryError> {
         let mut last_write = self.last_write.lock().await;
         // In this term a unit of one of these names may have been placed and destroyed.
@@ -109,8 +113,8 @@ impl Leadership {
         Ok(())
     }
 
-    /// Returns the number of units that fit into one transaction, at least one, and that
-    /// transaction.
+    /// Returns how many units fit into one transaction, at least one, and the transaction with
+    /// these units.
     fn adopt_batch(
         &self,
         units: &[AdoptedUnit],

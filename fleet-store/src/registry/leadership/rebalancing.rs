@@ -8,13 +8,14 @@ use crate::registry::RegistryError;
 use crate::{Commit, Condition, Key, Transaction};
 
 impl Leadership {
-    /// Replaces the rebalancing request, if it is still `seen`; `None` deletes it. Moves are
-    /// recorded by [`commit`](Self::commit), together with the placements.
+    /// Replaces the rebalancing request if it still equals `seen`; `None` as the new request
+    /// deletes it. [`commit`](Self::commit) records moves in the request, together with the
+    /// placements.
     ///
     /// # Errors
     ///
     /// [`RegistryError::Deposed`] when the leadership has ended; [`RegistryError::Conflict`] when
-    /// the request has changed. Nothing is written then.
+    /// the request has changed. Nothing is written in either case.
     pub async fn update_rebalancing(
         &self,
         seen: &Rebalancing,
