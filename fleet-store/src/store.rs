@@ -1,4 +1,5 @@
-//! Pure: the `Store` trait, the contract between fleet and its storage backends, and its types.
+//! Pure: the `Store` trait, which is the contract between fleet and its storage backends, and its
+//! types.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -39,7 +40,8 @@ use crate::Watch;
 /// The suite in `fleet_store::testing` (feature `testing`) has a function for each of these.
 #[async_trait]
 pub trait Store: Send + Sync + 'static {
-    /// Returns all entries whose key starts with `prefix`, in key order, at the current revision.
+    /// Returns all entries with keys that start with `prefix`, in key order, at the current
+    /// revision.
     async fn read(&self, prefix: &str) -> Result<Listing, StoreError>;
 
     /// Checks the conditions and applies the writes, all or nothing.
@@ -54,7 +56,7 @@ pub trait Store: Send + Sync + 'static {
     ///
     /// # Errors
     ///
-    /// [`StoreError::Compacted`] when changes since then are no longer kept;
+    /// [`StoreError::Compacted`] when the changes since `after` are no longer kept;
     /// [`StoreError::Invalid`] when `after` does not exist yet.
     async fn watch(&self, prefix: &str, after: Revision) -> Result<Watch, StoreError>;
 
@@ -66,7 +68,7 @@ pub trait Store: Send + Sync + 'static {
     ///
     /// # Errors
     ///
-    /// [`StoreError::LeaseLost`] when it has ended.
+    /// [`StoreError::LeaseLost`] when the lease has ended.
     async fn renew(&self, lease: LeaseId) -> Result<(), StoreError>;
 
     /// Ends a lease now and deletes the keys bound to it. Revoking an ended lease is not an error.
@@ -119,7 +121,7 @@ impl fmt::Display for LeaseId {
 pub struct Transaction {
     /// Conditions that must all hold.
     pub conditions: Vec<Condition>,
-    /// Writes to apply, in this order. At most one write per key is allowed.
+    /// Writes to apply, in this order. A transaction may have at most one write per key.
     pub writes: Vec<Write>,
 }
 
@@ -330,10 +332,11 @@ pub enum StoreError {
         /// Oldest revision after which all changes are kept.
         oldest: Revision,
     },
-    /// The watch fell too far behind or lost its connection; read again and watch from there.
+    /// The watch fell too far behind or lost its connection. The reader must read again and watch
+    /// from the revision of that read.
     #[error("the watch was cut off")]
     WatchLost,
-    /// The request is invalid, for example it writes one key twice; nothing has changed.
+    /// The request is invalid, for example because it writes one key twice. The store is unchanged.
     #[error("the store refuses the request: {0}")]
     Invalid(String),
     /// The store's file is damaged or has a format that this version cannot read.

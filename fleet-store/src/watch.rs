@@ -10,7 +10,7 @@ use crate::{LeaseId, StoreError};
 
 /// All changes of one revision under the prefix of a watch.
 ///
-/// A backend may send one without changes to report its progress.
+/// A backend may send a revision without changes to report its progress.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Changes {
     /// The revision.
@@ -31,7 +31,7 @@ pub struct KeyChange {
 }
 
 impl Changes {
-    /// Returns the changes whose keys start with `prefix`, or `None` if there are none.
+    /// Returns the changes of keys that start with `prefix`, or `None` if no key does.
     #[must_use]
     pub fn under(&self, prefix: &str) -> Option<Self> {
         let under = self.changes.iter().filter(|change| change.key.starts_with(prefix));
@@ -51,12 +51,13 @@ pub struct Watch {
 /// Sending half of a [`Watch`], held by the backend.
 #[derive(Debug)]
 pub struct WatchSender {
-    /// `None` once the watch is cut off, so nothing can be sent after a gap.
+    /// Channel to the watch. `None` once the watch is cut off, so that nothing can be sent after a
+    /// gap.
     sender: Option<mpsc::Sender<Changes>>,
 }
 
 impl Watch {
-    /// Creates a watch and its sender. The watch buffers at most `capacity` revisions, at least
+    /// Creates a watch and its sender. The watch buffers at most `capacity` revisions, and at least
     /// one.
     ///
     /// ```
@@ -79,8 +80,8 @@ impl Watch {
         Self::with_backlog(Vec::new(), capacity)
     }
 
-    /// Like [`channel`](Self::channel), for a watch that first delivers `backlog`: the changes
-    /// between its start revision and now. The backlog does not count towards the capacity.
+    /// Like [`channel`](Self::channel), but the watch first delivers `backlog`, which has the
+    /// changes between its start revision and now. The backlog does not use up the capacity.
     #[must_use]
     pub fn with_backlog(backlog: Vec<Changes>, capacity: usize) -> (WatchSender, Self) {
         let (sender, receiver) = mpsc::channel(capacity.max(1));
@@ -93,8 +94,8 @@ impl Watch {
     ///
     /// # Errors
     ///
-    /// [`StoreError::WatchLost`] when the watch cannot continue. Everything before the gap has been
-    /// delivered then. All later calls return the same error.
+    /// [`StoreError::WatchLost`] when the watch cannot continue. By then, the watch has delivered
+    /// everything before the gap. All later calls return the same error.
     pub async fn next(&mut self) -> Result<Changes, StoreError> {
         if let Some(changes) = self.backlog.pop_front() {
             return Ok(changes);
@@ -104,8 +105,9 @@ impl Watch {
 }
 
 impl WatchSender {
-    /// Sends changes without waiting. Returns `false` if the reader is gone, or too slow and now
-    /// cut off; the sender is unusable then. Dropping a sender also cuts off its watch.
+    /// Sends changes without waiting. Returns `false` if the reader is gone, or is too slow and is
+    /// now cut off. The sender can no longer be used after `false`. Dropping a sender also cuts off
+    /// its watch.
     #[must_use = "a watch that was cut off is to be dropped"]
     pub fn try_send(&mut self, changes: Changes) -> bool {
         let Some(sender) = &self.sender else {
@@ -118,8 +120,9 @@ impl WatchSender {
         sent
     }
 
-    /// Sends changes, and waits while there is no free capacity. This is for backends whose server
-    /// retains changes for a slow reader. Returns `false` if the reader is gone or cut off.
+    /// Sends changes, and waits while the buffer has no free capacity. This is for backends with a
+    /// server that keeps changes for a slow reader. Returns `false` if the reader is gone or cut
+    /// off.
     #[must_use = "a watch that was cut off is to be dropped"]
     pub async fn send(&mut self, changes: Changes) -> bool {
         match &self.sender {
@@ -149,7 +152,7 @@ pub(crate) struct Watchers {
 }
 
 impl Watchers {
-    /// Maximum number of revisions that a reader may lag behind before it is cut off.
+    /// Maximum number of revisions by which a reader may lag behind before its watch is cut off.
     const CAPACITY: usize = 1024;
 
     /// Adds a watch that delivers `backlog`, then everything published from now on.

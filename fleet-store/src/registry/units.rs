@@ -102,8 +102,8 @@ impl Registry {
     }
 
     /// Like [`set_desired`](Self::set_desired), for a unit that the caller knows from a mirror. The
-    /// unit is read from the store only if it has changed since that mirror saw it. If the unit
-    /// already has the desired state, nothing is written.
+    /// unit is not read from the store if `seen` is up to date and has another desired state. If
+    /// the unit already has the desired state, nothing is written.
     ///
     /// # Errors
     ///

@@ -7,7 +7,7 @@ use fleet_core::Revision;
 use super::support::{apply, entry, expect_invalid, put, read, value};
 use crate::{Commit, Condition, LeaseId, Store, StoreError, Transaction};
 
-/// A read that begins after a commit was acknowledged sees it, and returns its revision.
+/// A read that begins after a commit was acknowledged sees the commit, and returns its revision.
 pub async fn read_sees_acknowledged_commits(store: Arc<dyn Store>) {
     for i in 0..20 {
         let text = i.to_string();
@@ -35,8 +35,8 @@ pub async fn read_returns_prefix_in_key_order(store: Arc<dyn Store>) {
     assert_eq!(keys("").await.len(), 8);
 }
 
-/// A read returns one state despite concurrent writes: never part of a transaction, and with the
-/// revision of that state.
+/// A read returns one consistent state despite concurrent writes. It never returns part of a
+/// transaction, and the returned revision belongs to the returned state.
 pub async fn read_is_one_consistent_state(store: Arc<dyn Store>) {
     const LAST: u32 = 200;
     let both =
@@ -93,8 +93,8 @@ pub async fn every_write_makes_one_revision(store: Arc<dyn Store>) {
     assert_eq!(entry(&store, "c").await.map(|entry| entry.modified), Some(third));
 }
 
-/// A transaction without writes, or only with deletions of absent keys, does not change the
-/// revision.
+/// A transaction without writes does not change the revision, and neither does one that only
+/// deletes absent keys.
 pub async fn commit_without_effect_makes_no_revision(store: Arc<dyn Store>) {
     let revision = put(&store, "a", "1").await;
     let looks = Transaction::new().when(Condition::present("a"));
@@ -106,7 +106,8 @@ pub async fn commit_without_effect_makes_no_revision(store: Arc<dyn Store>) {
     assert_eq!(read(&store, "").await.revision, revision);
 }
 
-/// Each kind of condition holds exactly when it should, and otherwise nothing is written.
+/// Each kind of condition holds exactly when it should. If a condition does not hold, nothing is
+/// written.
 pub async fn failed_condition_prevents_all_writes(store: Arc<dyn Store>) {
     let old = put(&store, "there", "old").await;
     let new = put(&store, "there", "new").await;
@@ -132,7 +133,8 @@ pub async fn failed_condition_prevents_all_writes(store: Arc<dyn Store>) {
     }
 }
 
-/// A refusal has the first condition that did not hold, and the entry under its key.
+/// The refusal of a transaction has the first condition that did not hold, and the entry under the
+/// condition's key.
 pub async fn refusal_returns_condition_and_entry(store: Arc<dyn Store>) {
     let modified = put(&store, "b", "found").await;
     let refused = async |transaction| match store.commit(transaction).await {
@@ -220,8 +222,8 @@ pub async fn exactly_one_of_many_writers_wins(store: Arc<dyn Store>) {
     assert_eq!(claim, Some(winners[0].to_string().into_bytes()));
 }
 
-/// Writers that change a value on condition that it has not changed lose no update. Late writers
-/// are refused, and change nothing.
+/// No update is lost when several writers change a value on condition that it has not changed.
+/// Writers that are too late are refused, and change nothing.
 pub async fn conflicting_writers_lose_no_update(store: Arc<dyn Store>) {
     const WRITERS: usize = 4;
     const TIMES: usize = 10;

@@ -16,10 +16,11 @@ use crate::{Store, StoreError, Transaction, Watch};
 
 /// Causes faults in the tested store.
 ///
-/// [`FaultyStore`](super::FaultyStore) implements it for any store from outside: it compacts by
-/// making more changes than a [`Keyspace`](crate::Keyspace) keeps. A store that keeps more needs
-/// its own `FaultInjector` that can trigger compaction. For a backend with a server, this can cut
-/// the connection and request a compaction.
+/// [`FaultyStore`](super::FaultyStore) implements this trait for any store, without access to its
+/// internals. It causes compaction by making more changes than a [`Keyspace`](crate::Keyspace)
+/// keeps. A store that keeps more changes needs its own `FaultInjector` that can trigger
+/// compaction. For a backend with a server, that injector can cut the connection and request a
+/// compaction.
 #[async_trait]
 pub trait FaultInjector: Send + Sync + 'static {
     /// Disconnects the store from now on.
@@ -39,7 +40,8 @@ pub trait FaultInjector: Send + Sync + 'static {
 const TTL: Duration = Duration::from_secs(1);
 
 /// An unreachable store returns errors that cannot be mistaken for an empty store or a lost lease.
-/// It applies no commit that it reports as not applied. Afterwards its data is unchanged.
+/// It applies no commit that it reports as not applied. When the store is reachable again, its data
+/// is unchanged.
 pub async fn disconnected_store_reports_unavailable(
     store: Arc<dyn Store>,
     faults: Arc<dyn FaultInjector>,
@@ -100,8 +102,8 @@ pub async fn slow_store_keeps_the_contract(store: Arc<dyn Store>, faults: Arc<dy
     faults.heal().await;
 }
 
-/// A lease that could not be renewed in time ends in the store. Clients see that after the outage,
-/// and nothing of it during the outage.
+/// A lease that could not be renewed in time ends in the store. Clients see the end of the lease
+/// after the outage, but not during it.
 pub async fn lease_not_renewed_in_outage_is_lost(
     store: Arc<dyn Store>,
     faults: Arc<dyn FaultInjector>,
@@ -125,8 +127,9 @@ pub async fn lease_not_renewed_in_outage_is_lost(
     }
 }
 
-/// A watch from a compacted revision is refused with the oldest revision that is possible. Reading
-/// again and watching from there misses nothing.
+/// A watch from a compacted revision is refused, and the error has the oldest revision from which a
+/// watch is possible. A reader that reads again and watches from the revision of that read misses
+/// nothing.
 pub async fn watch_from_compacted_revision_is_refused(
     store: Arc<dyn Store>,
     faults: Arc<dyn FaultInjector>,

@@ -46,8 +46,8 @@ struct Faults {
     /// Number of further commits that are not applied and fail as unknown.
     lost_requests: AtomicUsize,
     delay: Mutex<Duration>,
-    /// Cuts off all existing watches, in the order in which they began; simulations depend on that
-    /// order.
+    /// Channel that cuts off all existing watches, in the order in which they were opened.
+    /// Simulations depend on this order.
     cuts: broadcast::Sender<()>,
     reads: AtomicUsize,
     commits: AtomicUsize,
@@ -83,8 +83,8 @@ impl FaultyStore {
         self.inner.clone()
     }
 
-    /// Makes the store unreachable, including its watches, or reachable again. Meanwhile leases
-    /// continue to expire in it, as behind a broken network.
+    /// Makes the store and its watches unreachable, or reachable again. While the store is
+    /// unreachable, its leases continue to expire, as behind a broken network.
     pub fn set_unreachable(&self, unreachable: bool) {
         self.faults.unreachable.store(unreachable, Ordering::SeqCst);
         if unreachable {

@@ -9,7 +9,8 @@ use tokio::time::timeout;
 use super::support::{TIMEOUT, apply, entry, next, next_plain, put, read, value, watch};
 use crate::{LeaseId, Store, StoreError, Transaction};
 
-/// Short enough to wait for, and long enough for a busy machine to renew in time.
+/// Time to live that is short enough to wait for, and long enough for a busy machine to renew in
+/// time.
 const TTL: Duration = Duration::from_secs(1);
 /// Long enough not to end during a test.
 const LONG: Duration = Duration::from_secs(3600);
@@ -22,7 +23,8 @@ fn is_lost<T>(result: &Result<T, StoreError>, lease: LeaseId) -> bool {
     matches!(result, Err(StoreError::LeaseLost(lost)) if *lost == lease)
 }
 
-/// A lease that is not renewed ends, and one revision deletes all its keys. Other keys remain.
+/// When a lease is not renewed, it ends, and one revision deletes all keys bound to it. Other keys
+/// remain.
 pub async fn lease_end_deletes_its_keys_in_one_revision(store: Arc<dyn Store>) {
     let (lease, other) = (grant(&store, TTL).await, grant(&store, LONG).await);
     let bound = Transaction::new()
@@ -95,7 +97,8 @@ pub async fn ended_lease_cannot_be_used(store: Arc<dyn Store>) {
     store.revoke(never).await.expect("revoking an unknown lease is not an error");
 }
 
-/// A key is deleted with the lease of its last write, or remains if that write had no lease.
+/// A key is deleted when the lease of its last write ends. If its last write had no lease, the key
+/// remains.
 pub async fn key_is_bound_to_its_last_lease(store: Arc<dyn Store>) {
     let (first, second) = (grant(&store, LONG).await, grant(&store, LONG).await);
     let bind = |key: &str, lease| Transaction::new().put_leased(key, "x", lease);

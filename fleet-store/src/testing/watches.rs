@@ -23,7 +23,8 @@ pub async fn watch_delivers_whole_revisions_once(store: Arc<dyn Store>) {
     assert_eq!(next_plain(&mut watch).await, (third, last));
 }
 
-/// Changes of other keys are not delivered, and neither are empty revisions for them.
+/// A watch delivers no changes of keys without its prefix, and no empty revisions in place of such
+/// changes.
 pub async fn watch_delivers_only_its_prefix(store: Arc<dyn Store>) {
     let mut watch = watch(&store, "a/").await;
     put(&store, "b/1", "x").await;
@@ -110,8 +111,8 @@ pub async fn watches_see_the_same_order(store: Arc<dyn Store>) {
     assert!(seen[0].is_sorted_by(|a, b| a.revision < b.revision));
 }
 
-/// A reader that takes nothing does not block writers. What it takes later has no gap: all
-/// revisions, or the buffered ones and then an error.
+/// A reader that takes no revisions does not block writers. Its later reads have no gap: they
+/// return all revisions, or the buffered ones and then an error.
 pub async fn slow_reader_blocks_no_writer_and_has_no_gap(store: Arc<dyn Store>) {
     const WRITES: usize = 1500;
     let mut watch = watch(&store, "slow").await;

@@ -24,13 +24,14 @@ const METADATA_BATCH: usize = 64;
 ///
 /// Everything is checked before the first write. Existing objects are left unchanged, so an
 /// interrupted import can be completed by repeating it. Placements are kept if the cluster has no
-/// units of its own and no other leader. The import leads meanwhile: all its writes have its term
-/// as a condition, and the next leader sees them before it decides anything.
+/// units of its own and no other leader. To keep them, the import itself becomes the leader for a
+/// while. All its writes then have its term as a condition, and the next leader sees them before it
+/// decides anything.
 ///
 /// # Errors
 ///
-/// [`RegistryError::NoLineage`]; nothing is imported then. After any other [`RegistryError`] some
-/// units may be imported. Refused objects are not an error.
+/// [`RegistryError::NoLineage`] when the store has no lineage; nothing is imported in that case.
+/// After any other [`RegistryError`] some units may be imported. Refused objects are not an error.
 pub async fn import(
     registry: &Registry,
     import: Import,
@@ -63,7 +64,8 @@ pub async fn import(
     Ok(ImportReport { mismatches: Some(mismatches), ..plan.report(reschedule_reason) })
 }
 
-/// Imports all missing units with their machines. Returns a reason if it did nothing.
+/// Imports all missing units with their machines. If that is not possible, imports none and returns
+/// the reason.
 async fn keep_placements(
     registry: &Registry,
     plan: &ImportPlan,
@@ -81,8 +83,8 @@ async fn keep_placements(
 }
 
 /// Adds the missing units with their placements. If the cluster has units of its own, adds none and
-/// returns that as the reason. No other writer places units after the election, so the cluster as
-/// read here is decisive.
+/// returns that as the reason. This reads the cluster after the election. Since no other writer
+/// places units after it, the state read here cannot become outdated.
 async fn lead(
     registry: &Registry,
     plan: &ImportPlan,

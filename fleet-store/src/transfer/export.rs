@@ -11,9 +11,9 @@ use super::digest::{ContentDigest, Digest};
 use super::line::{ExportedMetadata, FORMAT, Line, VERSION};
 use crate::Lineage;
 
-/// A cluster at one revision, to be written to a portable file.
+/// A cluster at one revision, which can be written to a portable file.
 ///
-/// Transient state is not included: present machines, reported states, the leader and reasons.
+/// It does not include transient state: present machines, reported states, the leader and reasons.
 /// [`Mirror::export`](crate::Mirror::export) and [`Registry::export`](crate::Registry::export)
 /// create exports.
 #[derive(Debug, Clone)]

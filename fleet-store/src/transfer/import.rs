@@ -11,7 +11,7 @@ use super::reader::{ExportError, ExportReader};
 use super::report::RefusedImport;
 use super::v1::{self, V1DumpError};
 
-/// Maximum size of a v1 dump in bytes. The whole dump is kept in memory.
+/// Maximum size of a dump of fleet v1, in bytes. The whole dump is kept in memory.
 const MAX_DUMP: u64 = 1 << 30;
 
 /// Size of a read in bytes.
@@ -108,8 +108,8 @@ pub enum ImportError {
 }
 
 impl Import {
-    /// Returns an upper bound for the epochs of the file's cluster; zero for fleet v1, which had no
-    /// epochs.
+    /// Returns an upper bound for the epochs of the cluster in the file. It is zero for fleet v1,
+    /// which had no epochs.
     #[must_use]
     pub fn max_epoch(&self) -> Epoch {
         match &self.origin {
@@ -118,8 +118,9 @@ impl Import {
         }
     }
 
-    /// Returns the [epoch](Self::max_epoch) that all later epochs of `cluster` must exceed. Zero if
-    /// the file is an earlier export of the same cluster.
+    /// Returns the epoch that all later epochs of `cluster` must exceed. This is
+    /// [`max_epoch`](Self::max_epoch), or zero if the file is an earlier export of the same
+    /// cluster.
     #[must_use]
     pub fn epoch_to_exceed(&self, cluster: &Export) -> Epoch {
         let own = cluster.lineage.as_ref().map(ToString::to_string);
@@ -130,11 +131,11 @@ impl Import {
         if is_own && self.max_epoch() <= cluster.max_epoch { Epoch::ZERO } else { self.max_epoch() }
     }
 
-    /// Reads a whole file: an export, or the keys of fleet v1 as JSON.
+    /// Reads a whole file, which is an export or the keys of fleet v1 as JSON.
     ///
     /// # Errors
     ///
-    /// [`ImportError`]; nothing of the file can be used then.
+    /// [`ImportError`] when the file is not a valid import. The caller can then use no part of it.
     pub fn read(mut from: impl Read) -> Result<Self, ImportError> {
         let mut beginning = Vec::new();
         from.by_ref().take(CHUNK as u64).read_to_end(&mut beginning)?;

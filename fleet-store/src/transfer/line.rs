@@ -1,9 +1,17 @@
 //! Pure: the lines of an export.
 //!
-//! An export is text with one JSON document per line. The order is: the header, the run-time
-//! metadata by machine and key, the intents by machine, the units by name, the unreadable units by
-//! name, the end. So equal clusters give equal bytes. An export of another version may have nothing
-//! in common but the header's `kind`, `format` and `version`; it is refused by its version.
+//! An export is text with one JSON document per line. Equal clusters give equal bytes, because the
+//! order of the lines is fixed:
+//!
+//! 1. the header
+//! 2. the run-time metadata, by machine and key
+//! 3. the intents, by machine
+//! 4. the units, by name
+//! 5. the unreadable units, by name
+//! 6. the end
+//!
+//! An export of another version may share only the header's `kind`, `format` and `version` with
+//! this version. It is refused because of its version.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -97,8 +105,8 @@ pub struct ExportEnd {
     pub intents: u64,
     /// Number of stored units that were unreadable and are only named.
     pub faults: u64,
-    /// SHA-256 of the desired state: metadata, intents, and units with their files and desired
-    /// states. It does not depend on placements.
+    /// SHA-256 of the desired state, which consists of the metadata, the intents, and the units
+    /// with their files and desired states. It does not depend on placements.
     pub content: String,
     /// The SHA-256 of all lines before the last one.
     pub sha256: String,

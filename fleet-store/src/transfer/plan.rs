@@ -58,7 +58,7 @@ pub struct ImportPlan {
     pub intents: Vec<(MachineId, Intent)>,
     /// Refused objects.
     pub refused: Vec<RefusedImport>,
-    /// Number of units in the target that are not in the file, or differ from it.
+    /// Number of units in the target that the file lacks or has in a different form.
     pub own_units: usize,
     /// All metadata of the file, including entries that are already set.
     pairs: Vec<ImportMetadata>,
@@ -67,7 +67,7 @@ pub struct ImportPlan {
 }
 
 impl ImportPlan {
-    /// Checks all objects of the file, individually and together with those of `cluster`, and
+    /// Checks each object of the file, alone and together with the objects of `cluster`, and
     /// decides on the changes.
     #[must_use]
     pub fn new(import: Import, cluster: &Export, options: &ImportOptions) -> Self {
@@ -98,7 +98,7 @@ impl ImportPlan {
         plan
     }
 
-    /// Returns the number of units in `target` that are not in the file, or differ from it.
+    /// Returns the number of units in `target` that the file lacks or has in a different form.
     #[must_use]
     pub fn own_units(&self, target: &Snapshot) -> usize {
         let there = self.units.iter().filter(|it| is_there(&it.unit, target)).count();
@@ -111,8 +111,8 @@ impl ImportPlan {
         !self.refused.is_empty() && !options.keep_going
     }
 
-    /// Returns the report of the plan before it is applied. With a reason, the engine chooses the
-    /// machines; without one, the placements are kept.
+    /// Returns the report of the plan before the plan is applied. With a `reschedule_reason`, the
+    /// engine chooses the machines; without one, the placements are kept.
     #[must_use]
     pub fn report(&self, reschedule_reason: Option<RescheduleReason>) -> ImportReport {
         let count = |action| self.units.iter().filter(|it| it.action == action).count() as u64;
@@ -139,7 +139,8 @@ impl ImportPlan {
         self.units.iter().filter(|it| it.action != ImportAction::Keep)
     }
 
-    /// Returns the names of the units, metadata and intents in `cluster` that differ from the plan.
+    /// Returns the names of the plan's units, metadata and intents that are missing or different in
+    /// `cluster`.
     #[must_use]
     pub fn mismatches(&self, cluster: &Export) -> Vec<String> {
         let target = &*cluster.snapshot;
@@ -203,13 +204,14 @@ impl ImportPlan {
     }
 }
 
-/// Creates a planned unit. It keeps its machine only if an engine would place it.
+/// Creates a planned unit. The unit keeps its machine only if it is of a kind that engines place:
+/// wanted and not global.
 fn planned(unit: Arc<Unit>, machine: Option<MachineId>, action: ImportAction) -> PlannedUnit {
     let machine = machine.filter(|_| unit.is_wanted() && !unit.is_global());
     PlannedUnit { unit, machine, action }
 }
 
-/// Decides on the change to a unit, given the target's unit of that name.
+/// Decides on the change to a unit, by comparing it with the unit of that name in `target`.
 fn decide(unit: &Unit, target: &Snapshot, options: &ImportOptions) -> Result<ImportAction, String> {
     if is_there(unit, target) {
         return Ok(ImportAction::Keep);
@@ -225,7 +227,8 @@ fn is_there(unit: &Unit, target: &Snapshot) -> bool {
     there.is_some_and(|it| it.file == unit.file && it.desired == unit.desired)
 }
 
-/// Describes the difference from the target's unit of that name; `None` if there is none.
+/// Describes how the target's unit of that name differs. Returns `None` if the target has no such
+/// unit.
 fn difference(unit: &Unit, target: &Snapshot) -> Option<String> {
     let name = unit.name.as_str();
     let Some(there) = target.unit(name) else {

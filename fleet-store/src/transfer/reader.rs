@@ -3,10 +3,11 @@
 use super::digest::{ContentDigest, Digest};
 use super::line::{ExportEnd, ExportHeader, ExportItem, FORMAT, Line, ParsedLine, VERSION};
 
-/// Maximum length of a line in bytes. Units that fit into a store need less.
+/// Maximum length of a line in bytes. The line of a unit that fits into a store is shorter.
 const MAX_LINE: usize = 8 << 20;
 
-/// Error of a file that is not a usable export. Nothing that was read from it may be used.
+/// Error of a file that is not a usable export. The caller must use no data that was read from the
+/// file.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ExportError {
@@ -84,11 +85,13 @@ impl ExportReader {
         beginning.starts_with(br#"{"kind":"#)
     }
 
-    /// Reads the next piece, and passes each complete item to `take` with its line number.
+    /// Reads the next bytes of the file, and passes each complete item to `take` with its line
+    /// number.
     ///
     /// # Errors
     ///
-    /// [`ExportError`]; nothing of the file can be used then.
+    /// [`ExportError`] when the bytes are not part of a valid export. The caller can then use no
+    /// part of the file.
     pub fn push(
         &mut self,
         bytes: &[u8],
@@ -110,7 +113,8 @@ impl ExportReader {
         Ok(())
     }
 
-    /// Returns the header and the end of the export, once everything was read.
+    /// Returns the header and the end of the export. The caller calls this after it has passed the
+    /// whole file to `push`.
     ///
     /// # Errors
     ///
@@ -212,7 +216,8 @@ impl ExportReader {
     }
 }
 
-/// Checks the format. The first line of another format may have no other fields in common.
+/// Checks the format before the line is decoded, because the first line of another format may have
+/// no other fields in common.
 fn check_format(bytes: &[u8]) -> Result<(), ExportError> {
     #[derive(serde::Deserialize)]
     struct Probe {

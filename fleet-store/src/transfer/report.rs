@@ -11,8 +11,8 @@ pub struct ImportReport {
     pub replaced: u64,
     /// Number of units that existed with the same content and desired state.
     pub unchanged: u64,
-    /// Refused objects, ordered by name. If there are any, nothing is written, unless they are to
-    /// be skipped.
+    /// Refused objects, ordered by name. If an object is refused, nothing is written, unless the
+    /// options allow skipping refused objects.
     pub refused: Vec<RefusedImport>,
     /// Number of metadata entries set.
     pub metadata: u64,
@@ -20,13 +20,15 @@ pub struct ImportReport {
     pub intents: u64,
     /// Number of units that kept the machine of the file.
     pub placements_kept: u64,
-    /// Number of units with a machine in the file for which the engine chooses one.
+    /// Number of units with a machine in the file that do not keep it, because the engine chooses a
+    /// machine.
     pub rescheduled: u64,
     /// Reason for the engine to choose machines, if there are such units.
     pub reschedule_reason: Option<RescheduleReason>,
     /// SHA-256 of the imported content, computed as in an export.
     pub content: String,
-    /// Names of objects that differ when read back; `None` if nothing was read back.
+    /// Names of objects that were different when they were read back. `None` if nothing was read
+    /// back.
     pub mismatches: Option<Vec<String>>,
 }
 
@@ -50,7 +52,7 @@ impl RefusedImport {
 /// Reason for the target's engine to choose machines.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RescheduleReason {
-    /// The target has other units, so the file's machines may not fit any more.
+    /// The target has other units, so the units of the file may no longer fit on their machines.
     OwnUnits(usize),
     /// An engine leads the target, and decides.
     EngineLeads,

@@ -1,7 +1,7 @@
 //! Pure: a dump of the keys of fleet v1 in an etcd of version 2.
 //!
 //! Two forms are accepted: the response of `/v2/keys/…?recursive=true` with nested nodes, and one
-//! flat object of keys and values. The keys of units show the prefix.
+//! flat object of keys and values. The keys of units reveal the prefix of the cluster's keys.
 //!
 //! | key, after the prefix | meaning for the import |
 //! |---|---|
@@ -11,7 +11,7 @@
 //! | `unit/<hash>` | the text of a unit file |
 //! | `machines/<id>/metadata/<key>` | run-time metadata |
 //!
-//! A unit file whose text does not match the hash in its key is refused together with its units.
+//! A unit file is refused together with its units if its text does not match the hash in its key.
 //! All other keys of fleet v1 hold transient state and are ignored.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -297,8 +297,8 @@ impl Cluster {
     }
 }
 
-/// Returns the desired state of a unit. If fleet v1 was interrupted while it created the unit,
-/// there is none.
+/// Returns the desired state of a unit. Without a stored desired state the unit is inactive. The
+/// state is missing if fleet v1 was interrupted while it created the unit.
 fn desired(name: &UnitName, job: &Job, remarks: &mut Vec<String>) -> Result<TargetState, String> {
     let Some(state) = &job.target_state else {
         remarks.push(format!("job/{name} has no target-state: {name} is imported as inactive"));
