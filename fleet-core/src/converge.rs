@@ -7,8 +7,8 @@ use fleet_unitfile::{UnitHash, UnitName};
 
 use crate::{Epoch, Generation, TargetState, Task, TaskReason, Unit};
 
-/// A unit assigned to this machine. Its desired state is loaded or launched; an inactive unit is to
-/// be unloaded.
+/// A unit assigned to this machine. Its desired state is loaded or launched. If the desired state
+/// is inactive, the unit is to be unloaded.
 #[derive(Debug, Clone)]
 pub struct DesiredUnit {
     /// The unit with its desired state.
@@ -17,16 +17,16 @@ pub struct DesiredUnit {
     pub epoch: Epoch,
 }
 
-/// A unit in this machine's service manager, with the last request made for it.
+/// A unit in this machine's service manager, with the last state that was requested for it.
 ///
-/// The last request decides, not the actual state. A unit that ran and exited is not started again,
-/// nor is a unit that an operator stopped.
+/// The tasks depend on the last request, not on the actual state. A unit that ran and exited is
+/// therefore not started again, and neither is a unit that an operator stopped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct KnownUnit {
     /// Hash of the loaded unit file.
     pub hash: UnitHash,
-    /// The last requested state: loaded or launched. Inactive if the unit file is present but
-    /// nothing was requested yet, for example after an interrupted load.
+    /// The last requested state: loaded or launched. The state is inactive if the unit file is
+    /// present but nothing was requested yet, for example after an interrupted load.
     pub requested: TargetState,
     /// Epoch of the placement for which the unit was loaded.
     pub epoch: Epoch,
@@ -34,7 +34,7 @@ pub struct KnownUnit {
     pub generation: Generation,
 }
 
-/// Returns the tasks that take a machine from its known units to its desired units.
+/// Returns the tasks that bring a machine from its known units to its desired units.
 ///
 /// | desired here | known | tasks |
 /// |---|---|---|
@@ -52,8 +52,8 @@ pub struct KnownUnit {
 ///
 /// The order is the same for every input: all unloads, all loads, one reload if anything was loaded
 /// or unloaded, all stops, all restarts, all starts. Within each group, tasks are ordered by name.
-/// So the service manager has read all files before anything starts. The caller must pass a
-/// `desired` that is complete at one revision: any unit missing from it is unloaded.
+/// The service manager has therefore read all files before anything starts. The caller must pass a
+/// `desired` that is complete at one revision, because any unit missing from it is unloaded.
 #[must_use]
 pub fn converge(
     desired: &BTreeMap<UnitName, DesiredUnit>,
@@ -77,7 +77,8 @@ pub fn converge(
     tasks
 }
 
-/// Loads a unit that is not known here, and starts it if it should be launched.
+/// Loads a unit that the machine does not know. Also starts the unit if its desired state is
+/// launched.
 fn load_and_start(wanted: &DesiredUnit, tasks: &mut Vec<Task>) {
     let (unit, reason) = (wanted.unit.clone(), TaskReason::NotLoaded);
     tasks.push(Task::Load { unit: unit.clone(), epoch: wanted.epoch, reason });

@@ -13,7 +13,7 @@ use crate::{FleetOption, Peer, Snapshot, Unit};
 pub struct Cycle {
     /// The option that forms the cycle: `MachineOf` or `Replaces`.
     pub option: FleetOption,
-    /// The units of the cycle: each refers to the next, and the last one to the first.
+    /// The units of the cycle. Each unit refers to the next one, and the last unit to the first.
     pub units: Vec<UnitName>,
 }
 
@@ -32,11 +32,11 @@ pub(crate) fn format_cycle(units: &[UnitName]) -> String {
 }
 
 /// Returns the cycle of `MachineOf=` that would exist if `unit` were added to the known units, or
-/// replaced the known unit of its name.
+/// replaced the known unit with the same name.
 ///
-/// Returns a shortest cycle, and among these the first in the order of the units' options.
-/// Templates never run and are not part of a cycle. Patterns in `MachineOf=` are ignored, since any
-/// matching unit satisfies them.
+/// The result is a shortest cycle. Of several shortest cycles, it is the first in the order of the
+/// units' options. Templates never run and are not part of a cycle. Patterns in `MachineOf=` are
+/// ignored, because any matching unit satisfies them.
 #[must_use]
 pub fn machine_of_cycle(known: &Snapshot, unit: &Unit) -> Option<Cycle> {
     let units = find_cycle(known, unit, |from| {
@@ -46,10 +46,11 @@ pub fn machine_of_cycle(known: &Snapshot, unit: &Unit) -> Option<Cycle> {
 }
 
 /// Returns the cycle of `Replaces=` that would exist if `unit` were added to the known units, or
-/// replaced the known unit of its name.
+/// replaced the known unit with the same name.
 ///
 /// A unit refers to every other unit that one of its patterns matches; a match of its own name is
-/// ignored. Returns a shortest cycle, and among these the first in the order of names.
+/// ignored. The result is a shortest cycle. Of several shortest cycles, it is the first in the
+/// order of names.
 #[must_use]
 pub fn replaces_cycle(known: &Snapshot, unit: &Unit) -> Option<Cycle> {
     // Only units with a `Replaces=` of their own can be part of a cycle.

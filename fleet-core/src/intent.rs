@@ -2,8 +2,8 @@
 
 /// An operator's intent for a machine.
 ///
-/// Unlike the data that a machine publishes, the intent stays when the machine goes, until an
-/// operator withdraws it. A machine without an intent accepts units.
+/// Unlike the data that a machine publishes, the intent stays in the cluster when the machine goes,
+/// until an operator withdraws the intent. A machine without an intent accepts units.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Intent {
     /// Accepts no units other than those placed there already.
@@ -16,8 +16,8 @@ pub enum Intent {
 }
 
 impl Intent {
-    /// Returns the minimum number of running instances of a template during a drain; `None` without
-    /// a drain.
+    /// Returns the minimum number of instances of a template that must keep running during a drain.
+    /// Returns `None` if the intent is not a drain.
     #[must_use]
     pub fn min_available(self) -> Option<u32> {
         match self {

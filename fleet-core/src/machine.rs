@@ -12,9 +12,9 @@ use crate::{Intent, Resources};
 /// Key-value pairs that a machine publishes, for example `region=us-east-1`.
 pub type Metadata = BTreeMap<String, String>;
 
-/// The identity of a machine; on Linux the content of `/etc/machine-id`.
+/// The identity of a machine. On Linux it is the content of `/etc/machine-id`.
 ///
-/// One to 64 characters out of letters, digits, `.`, `_` and `-`. Cloning is cheap.
+/// An ID consists of one to 64 letters, digits, `.`, `_` and `-`. Cloning is cheap.
 ///
 /// ```
 /// use fleet_core::MachineId;
@@ -38,7 +38,8 @@ impl MachineId {
         &self.0
     }
 
-    /// Returns the first eight characters, for display in tables. They do not identify the machine.
+    /// Returns the first eight characters, for display in tables. These characters alone do not
+    /// identify the machine.
     #[must_use]
     pub fn short(&self) -> &str {
         &self.0[..self.0.len().min(Self::SHORT_LEN)]
@@ -93,9 +94,11 @@ pub struct Machine {
     pub id: MachineId,
     /// The address at which other hosts reach the machine, if it has one.
     pub address: Option<IpAddr>,
-    /// The URL at which other daemons reach the machine's API; empty if it is not reachable.
+    /// The URL at which other daemons reach the machine's API. It is empty if the API is not
+    /// reachable.
     pub api: String,
-    /// The effective metadata: that of the configuration, overridden by that set at run time.
+    /// The effective metadata. Metadata that was set at run time overrides the metadata of the
+    /// configuration.
     pub metadata: Metadata,
     /// Version of the daemon on the machine.
     pub version: String,
@@ -108,8 +111,8 @@ pub struct Machine {
 }
 
 impl Machine {
-    /// Makes a machine without address, metadata or version, which offers no resources and is not
-    /// cordoned.
+    /// Creates a machine without address, metadata or version. The machine offers no resources and
+    /// is not cordoned.
     #[must_use]
     pub fn new(id: MachineId) -> Self {
         Self {

@@ -6,16 +6,16 @@ use std::ops::RangeFrom;
 
 use immutable_chunkmap::map::Map as Chunks;
 
-/// Number of entries per chunk. A change copies one chunk while a clone is held: small chunks make
-/// changes cheap, large ones lookups and iteration.
+/// Number of entries per chunk. A change copies one chunk while a clone is held. Small chunks
+/// therefore make changes cheap, while large chunks make lookups and iteration cheap.
 const CHUNK_SIZE: usize = 64;
 
-/// Number of entries inserted at once. The library moves the remaining entries for each chunk, so
-/// large batches are slow.
+/// Number of entries inserted at once. Larger batches would be slow, because the library moves all
+/// remaining entries for each chunk.
 const BATCH_SIZE: usize = 16 * CHUNK_SIZE;
 
-/// An ordered map from `K` to `V`. Cloning is free; a change of one of two clones takes logarithmic
-/// time.
+/// An ordered map from `K` to `V`. Cloning costs almost nothing. While a clone is held, a change
+/// takes logarithmic time.
 pub(crate) struct Map<K: Ord + Clone, V: Clone>(Chunks<K, V, CHUNK_SIZE>);
 
 impl<K: Ord + Clone, V: Clone> Map<K, V> {
@@ -41,8 +41,8 @@ impl<K: Ord + Clone, V: Clone> Map<K, V> {
         self.0.insert_cow(key, value)
     }
 
-    /// Inserts entries in order. A sorted batch fills chunks of its own, which costs a fraction of
-    /// inserting one by one.
+    /// Inserts entries in order. A sorted batch fills new chunks, which costs a fraction of
+    /// inserting the entries one by one.
     pub(crate) fn extend(&mut self, entries: impl IntoIterator<Item = (K, V)>) {
         let mut entries = entries.into_iter();
         loop {
@@ -138,7 +138,8 @@ mod tests {
         Insert(u16, u8),
         Remove(u16),
         Change(u16),
-        /// Inserts a range of keys from the first on, in ascending or descending order.
+        /// Inserts the keys of a range that starts at the first number, in ascending or descending
+        /// order.
         Extend(u16, u16, bool),
         /// Keeps a clone that later steps must not change.
         Copy,

@@ -32,18 +32,19 @@ counter! {
     Revision
 }
 counter! {
-    /// Term of a leader. Each election increments it; writes of an older term are refused.
+    /// Term of a leader. Each election increments the term. Writes that carry an older term are
+    /// refused.
     Term
 }
 counter! {
-    /// Epoch of a placement: the revision from which its plan was made.
+    /// Epoch of a placement: the revision of the state from which its plan was made.
     ///
     /// A later placement of the same unit always has a higher epoch, so an agent can recognize an
-    /// outdated placement. A global unit is not placed and has epoch zero.
+    /// outdated placement. A global unit has no placement, and its epoch is zero.
     Epoch
 }
 counter! {
-    /// Number of requested restarts of a unit. An agent restarts a unit whose generation is higher
-    /// than the one it last started.
+    /// Number of restarts that were requested for a unit. An agent restarts a unit if its
+    /// generation is higher than the generation that the agent last started.
     Generation
 }

@@ -5,12 +5,12 @@ use std::sync::Arc;
 
 use fleet_unitfile::UnitName;
 
-/// A glob pattern: `*` matches any text, `?` one character, `[a-z]` one character of a class,
-/// `[!a-z]` one character outside it.
+/// A glob pattern. `*` matches any text, `?` one character, `[a-z]` one character of a class, and
+/// `[!a-z]` one character outside the class.
 ///
-/// The pattern must match the whole name. Two spellings of fleet v1 are accepted: `[^a]` is `[!a]`,
-/// and a run of `*` is one `*`. A backslash is an ordinary character, since unit names may contain
-/// it. Cloning is cheap.
+/// The pattern must match the whole name. Two spellings of fleet v1 are accepted: `[^a]` means
+/// `[!a]`, and several `*` in a row mean one `*`. A backslash is an ordinary character, because
+/// unit names may contain it. Cloning is cheap.
 ///
 /// ```
 /// use fleet_core::Pattern;
@@ -42,7 +42,7 @@ impl Pattern {
         self.0.glob.matches(name.as_str())
     }
 
-    /// Returns `true` if the pattern has no wildcard, so that it matches only its own text.
+    /// Returns whether the pattern has no wildcard, so that it matches only its own text.
     #[must_use]
     pub fn is_exact(&self) -> bool {
         !self.0.text.contains(['*', '?', '['])
@@ -79,8 +79,8 @@ impl std::str::FromStr for Pattern {
     }
 }
 
-/// Translates spellings of fleet v1 to those of the `glob` crate. Refuses a pattern that can match
-/// no unit name, with the position in characters from zero.
+/// Translates spellings of fleet v1 to spellings of the `glob` crate. Refuses a pattern that can
+/// match no unit name. The error contains the position in characters, counted from zero.
 fn translate(text: &str) -> Result<String, (&'static str, usize)> {
     let chars: Vec<char> = text.chars().collect();
     let mut out = String::with_capacity(text.len());
@@ -99,8 +99,8 @@ fn translate(text: &str) -> Result<String, (&'static str, usize)> {
     if out.is_empty() { Err(("is missing", 0)) } else { Ok(out) }
 }
 
-/// Returns the end of the class that opens at `open`. A bracket at its beginning is one of its
-/// characters.
+/// Returns the end of the character class that opens at `open`. A closing bracket at the beginning
+/// of the class is one of its characters.
 fn class_end(chars: &[char], open: usize) -> Result<usize, (&'static str, usize)> {
     let negated = matches!(chars.get(open + 1), Some('!' | '^'));
     let first = open + 1 + usize::from(negated);

@@ -9,7 +9,7 @@ use fleet_unitfile::UnitName;
 use crate::cycle::format_cycle;
 use crate::{MachineId, Peer, Refusal, Rule};
 
-/// The number of machines that one rule refused, with one of them as an example.
+/// The number of machines that one rule refused, and one of these machines as an example.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Tally {
     /// Number of machines that this rule was the first to refuse.
@@ -22,7 +22,8 @@ pub struct Tally {
     pub refusal: Refusal,
 }
 
-/// The machine that comes nearest to accepting a unit: its refusal is by the latest rule.
+/// The machine that comes nearest to accepting a unit: no other machine refuses the unit by a later
+/// rule.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NearestMachine {
     /// The machine.
@@ -34,7 +35,7 @@ pub struct NearestMachine {
 }
 
 /// Counts the refusals of a unit outside any group, in the order of the rules. Custom rules are
-/// counted by name. The example is the first machine of each.
+/// counted separately by name. For each rule, the example is the first machine that refuses by it.
 pub fn tally(refusals: impl IntoIterator<Item = (MachineId, Refusal)>) -> Vec<Tally> {
     let mut by_rule: BTreeMap<(Rule, String), Tally> = BTreeMap::new();
     for (example, refusal) in refusals {
@@ -59,7 +60,8 @@ pub enum Reason {
     NoMachineFits {
         /// Number of machines that are present.
         machines: u32,
-        /// The refusals, counted by the first rule that refused, in the order of the rules.
+        /// The refusals, counted by the first rule that refused. They are in the order of the
+        /// rules.
         tallies: Vec<Tally>,
         /// The machine that comes nearest to accepting the unit, if the planner determined it.
         nearest: Option<NearestMachine>,
@@ -70,20 +72,19 @@ pub enum Reason {
         group: Vec<UnitName>,
         /// Number of machines that are present.
         machines: u32,
-        /// The refusals. Each machine counts once, with the refusal of the first unit of the group
-        /// that it refused.
+        /// The refusals. Each machine is counted once, for the first unit of the group that it
+        /// refused.
         tallies: Vec<Tally>,
         /// The machine that comes nearest to accepting the group, if the planner determined it.
         nearest: Option<NearestMachine>,
     },
-    /// `MachineOf=` requires a unit that is unknown, or a match for a pattern that no other unit
-    /// matches.
+    /// `MachineOf=` names a unit that is unknown, or contains a pattern that no other unit matches.
     PeerUnknown {
         /// The required unit or pattern.
         peer: Peer,
     },
-    /// `MachineOf=` requires a unit that is inactive, or a match for a pattern that only inactive
-    /// units match. An inactive unit is on no machine.
+    /// `MachineOf=` names a unit that is inactive, or contains a pattern that only inactive units
+    /// match. An inactive unit is on no machine.
     PeerInactive {
         /// The required unit or pattern.
         peer: Peer,
@@ -105,19 +106,19 @@ pub enum Reason {
         /// The absent machine.
         machine: MachineId,
     },
-    /// The machine is absent but may return soon, since the store was unreachable until recently.
-    /// The unit stays placed there.
+    /// The machine is absent but may return soon, because the store was unreachable until recently.
+    /// The unit stays placed on this machine.
     MachineAwaited {
         /// The absent machine.
         machine: MachineId,
     },
-    /// The machine is absent but may still run the unit, and `OnPartition=stop` forbids running it
-    /// twice. The unit stays placed there.
+    /// The machine is absent but may still run the unit, and `OnPartition=stop` forbids running the
+    /// unit twice. The unit stays placed on this machine.
     MayStillRun {
         /// The absent machine.
         machine: MachineId,
-        /// The time after the loss of the machine by which the unit must have stopped there; `None`
-        /// if its stop has no time limit.
+        /// The time, counted from the loss of the machine, by which the unit must have stopped on
+        /// the machine. `None` means that stopping the unit has no time limit.
         limit: Option<Duration>,
     },
 }

@@ -6,10 +6,11 @@ use fleet_unitfile::UnitName;
 
 use crate::{ActiveState, MachineId, Snapshot, TargetState, UnitState};
 
-/// A request to move units from loaded machines to emptier ones until no move is worthwhile.
+/// A request to move units from loaded machines to emptier ones until no move reaches the requested
+/// gain.
 ///
-/// The request stays in the cluster until it is completed or withdrawn. A new leader continues it
-/// where the last one stopped.
+/// The request stays in the cluster until it is completed or withdrawn. A new leader continues the
+/// request at the point where the previous leader stopped.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Rebalancing {
     /// Limits on the moves.
@@ -24,10 +25,10 @@ pub struct Rebalancing {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RebalanceLimits {
     /// Maximum number of moves in flight at the same time. A move is in flight from the time the
-    /// unit leaves its machine until it is active on the other.
+    /// unit leaves its machine until the unit is active on the other machine.
     pub max_in_flight: u32,
-    /// A move needs a difference of more than `gain + 1` units between the machine it leaves and
-    /// the machine it goes to.
+    /// Additional difference in load that a move requires. The machine that the unit leaves must
+    /// have more than `gain + 1` units more than the machine that it goes to.
     pub gain: u32,
     /// Minimum number of active instances of a template.
     pub min_available: u32,
@@ -42,7 +43,8 @@ pub struct InFlightMove {
     pub from: MachineId,
     /// The machine that the unit moved to.
     pub to: MachineId,
-    /// Whether the unit was active when it left. A move does not disturb an inactive unit.
+    /// Whether the unit was active when it left. If it was inactive, the move did not disturb it
+    /// and is not in flight.
     pub was_active: bool,
 }
 
@@ -65,9 +67,9 @@ impl Rebalancing {
         Self { limits, moved: 0, moves: BTreeMap::new() }
     }
 
-    /// Returns the moved units that were active before and are not known to be active again, in
-    /// order of their names. A unit that ran to completion on the new machine has arrived; one that
-    /// failed has not.
+    /// Returns the moved units that were active before and are not known to be active again, in the
+    /// order of their names. A unit that ran to completion on the new machine has arrived; a unit
+    /// that failed has not arrived.
     pub fn in_flight<'a>(
         &'a self,
         cluster: &'a Snapshot,
@@ -91,8 +93,8 @@ impl Rebalancing {
     }
 }
 
-/// Returns `true` if a moved unit still has to become active on its new machine. A unit that was
-/// placed elsewhere since, or is no longer wanted, is not waited for.
+/// Returns whether a moved unit still has to become active on its new machine. The result is false
+/// if the unit was since placed elsewhere or is no longer wanted.
 fn is_in_flight(cluster: &Snapshot, unit: &UnitName, moving: &InFlightMove) -> bool {
     let placement = cluster.placement(unit.as_str());
     let Some(placement) = placement.filter(|placement| placement.machine == moving.to) else {

@@ -21,14 +21,14 @@ pub enum Rule {
     MachineMetadataExpr,
     /// `MachineOf=` names a unit that is not on the machine.
     MachineOf,
-    /// A `Conflicts=`, of the unit or of one on the machine, excludes the other.
+    /// A `Conflicts=` of the unit excludes a unit on the machine, or the reverse.
     Conflicts,
     /// A `MaxPerMachine=`, of the unit or of one on the machine, is reached.
     MaxPerMachine,
     /// `ReserveCPU=`, `ReserveMemory=` or `ReserveDisk=` exceeds the machine's free resources.
     Reserve,
-    /// By `Replaces=`, a unit on the machine would have to move and cannot, or it has replaced this
-    /// one.
+    /// `Replaces=` applies in one of two ways: a unit on the machine would have to move and cannot,
+    /// or a unit on the machine replaces this unit.
     Replaces,
     /// A custom rule of the program that embeds the scheduler.
     Custom,
@@ -49,7 +49,8 @@ impl Rule {
         Self::Custom,
     ];
 
-    /// Returns the rule's name. For a rule of one option, that is the option's name.
+    /// Returns the rule's name. If the rule belongs to a single option, the name is that of the
+    /// option.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -72,8 +73,8 @@ impl Rule {
         Self::ALL.into_iter().find(|rule| rule.as_str() == name)
     }
 
-    /// Returns `true` if the rule depends only on the unit and the machine, not on other units
-    /// there.
+    /// Returns whether the rule depends only on the unit and the machine, not on other units on the
+    /// machine.
     #[must_use]
     pub const fn is_lasting(self) -> bool {
         matches!(
@@ -89,7 +90,8 @@ impl fmt::Display for Rule {
     }
 }
 
-/// The reason why a machine refuses a unit: the first failed rule, with its findings.
+/// The reason for which a machine refuses a unit: the first failed rule, with the values that made
+/// it fail.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Refusal {
@@ -113,7 +115,7 @@ pub enum Refusal {
     MachineMetadataExpr {
         /// The part of the expression that is false.
         failed: Arc<str>,
-        /// The machine's values of the keys in that part, such as `disk=hdd, no cores`.
+        /// The machine's values of the keys in the false part, such as `disk=hdd, no cores`.
         found: Arc<str>,
     },
     /// A required unit is not on the machine.
@@ -150,7 +152,7 @@ pub enum Refusal {
         /// Total amount that the machine offers.
         offered: u64,
     },
-    /// A unit on the machine would have to move and cannot, or has replaced this one.
+    /// A unit on the machine would have to move and cannot, or it replaces this unit.
     Replaces {
         /// The unit on the machine.
         with: UnitName,
@@ -184,7 +186,8 @@ impl Refusal {
         }
     }
 
-    /// Returns the name of the rule that refused; for a custom rule its own name.
+    /// Returns the name of the rule that refused. For a custom rule, the result is the custom
+    /// rule's own name.
     #[must_use]
     pub fn rule_name(&self) -> &str {
         match self {

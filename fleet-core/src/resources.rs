@@ -18,8 +18,8 @@ pub enum Resource {
 
 /// Amounts of every resource.
 ///
-/// Machines offer them and units reserve them. They are only compared with each other; the actual
-/// use is not measured.
+/// Machines offer amounts and units reserve them. The amounts are only compared with each other;
+/// the actual use of the resources is not measured.
 ///
 /// ```
 /// use fleet_core::{Resource, Resources};
@@ -70,8 +70,8 @@ impl Resources {
         self.first_over(other).is_none()
     }
 
-    /// Returns the first resource, in the order of [`Resource::ALL`], whose amount exceeds the
-    /// other's.
+    /// Returns the first resource with an amount that exceeds the other's amount, in the order of
+    /// [`Resource::ALL`].
     #[must_use]
     pub fn first_over(self, other: Self) -> Option<Resource> {
         Resource::ALL.into_iter().find(|resource| self[*resource] > other[*resource])
@@ -149,8 +149,8 @@ impl Resource {
         }
     }
 
-    /// Parses an amount: for processor time `1.5` cores or `150%` of one, for the others bytes with
-    /// the suffixes of systemd, as in `512M`.
+    /// Parses an amount. Processor time is written as cores (`1.5`) or as a percentage of one core
+    /// (`150%`). Other resources are written in bytes with the suffixes of systemd (`512M`).
     ///
     /// ```
     /// use fleet_core::Resource;
@@ -204,8 +204,8 @@ impl AmountError {
         }
     }
 
-    /// Returns the probable amount: other programs write `500m` for half a core, and `1Gi` or `1GB`
-    /// for systemd's `1G`.
+    /// Returns the probable amount if the text is in the syntax of other programs. These write
+    /// `500m` for half a core, and `1Gi` or `1GB` for systemd's `1G`.
     fn suggestion(&self) -> Option<String> {
         if self.resource == Resource::Cpu {
             return self.text.strip_suffix('m')?.parse().ok().map(format_thousandths);
@@ -228,7 +228,8 @@ impl fmt::Display for AmountError {
     }
 }
 
-/// Parses cores with at most three decimals, or a percentage of a core in whole thousandths.
+/// Parses processor time: cores with at most three decimals, or a percentage of a core in whole
+/// thousandths of a core.
 fn parse_cores(text: &str) -> Option<u64> {
     if text.ends_with(['%', '‰', '‱']) {
         let permyriad = parse_permyriad(text).ok()?;

@@ -15,8 +15,8 @@ use crate::{TargetState, Unit};
 
 /// The cluster state at one revision.
 ///
-/// Iteration is always in order of names and machine IDs. Cloning is cheap, and so is a change
-/// while a clone is held: the two share all unchanged data.
+/// Iteration is always in the order of names and machine IDs. Cloning is cheap. A change while a
+/// clone is held is also cheap, because the snapshot and its clone share all unchanged data.
 #[derive(Debug, Clone, Default)]
 pub struct Snapshot {
     /// Revision of this state.
@@ -36,7 +36,8 @@ pub struct Snapshot {
     dynamic_metadata: Map<MachineId, Arc<Metadata>>,
 }
 
-/// A machine and a unit on it. `None` sorts before all units of the machine.
+/// A key that consists of a machine and a unit on it. The key with the unit `None` sorts before all
+/// units of the machine.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 struct PlacementKey {
     machine: MachineId,
@@ -73,8 +74,8 @@ impl Snapshot {
         self.units.values()
     }
 
-    /// Returns the units from `first` on, in order of their names. Skipping the earlier ones is
-    /// free.
+    /// Returns the units from `first` on, in the order of their names. Skipping the earlier units
+    /// costs nothing.
     pub fn units_from(&self, first: UnitName) -> impl Iterator<Item = &Arc<Unit>> {
         self.units.range(first..).map(|(_, unit)| unit)
     }
@@ -101,8 +102,8 @@ impl Snapshot {
         self.machines.values()
     }
 
-    /// Returns the machines from `first` on, in order of their IDs. Skipping the earlier ones is
-    /// free.
+    /// Returns the machines from `first` on, in the order of their IDs. Skipping the earlier
+    /// machines costs nothing.
     pub fn machines_from(&self, first: MachineId) -> impl Iterator<Item = &Arc<Machine>> {
         self.machines.range(first..).map(|(_, machine)| machine)
     }
@@ -139,8 +140,8 @@ impl Snapshot {
         self.states.values().flat_map(States::iter)
     }
 
-    /// Returns the published states from that unit and machine on, in the same order. Skipping the
-    /// earlier ones is free, except for other machines of the same unit.
+    /// Returns the published states from a unit and machine on, ordered by unit name and machine
+    /// ID. Skipping the earlier states costs nothing, except for other machines of the same unit.
     pub fn states_from(
         &self,
         unit: UnitName,
@@ -188,8 +189,8 @@ impl Snapshot {
         self.faults.get(unit)
     }
 
-    /// Returns the metadata that was set at run time for a machine, present or not. An empty value
-    /// hides the key of the machine's configuration.
+    /// Returns the metadata that was set at run time for a machine, whether the machine is present
+    /// or not. An empty value hides the key that the machine's configuration sets.
     #[must_use]
     pub fn dynamic_metadata(&self, machine: &str) -> Option<&Metadata> {
         self.dynamic_metadata.get(machine).map(|pairs| &**pairs)
@@ -203,8 +204,9 @@ impl Snapshot {
     /// Returns the current state of a unit: the part of its desired state that was applied.
     ///
     /// A unit without a placement, or without a published state of its machine, is inactive. Any
-    /// other unit has the state that its agent last requested of the service manager. A global unit
-    /// has one current state for each machine, so this returns the least of these.
+    /// other unit has the state that its agent last requested from the service manager. A global
+    /// unit has one current state for each machine. For a global unit, the method therefore returns
+    /// the least of these states.
     #[must_use]
     pub fn current(&self, unit: &Unit) -> TargetState {
         if unit.is_global() {

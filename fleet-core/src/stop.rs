@@ -21,14 +21,16 @@ struct StopOptions {
 }
 
 impl Unit {
-    /// Returns the maximum time from a stop request until all processes of the unit have exited;
-    /// `None` if there is no limit.
+    /// Returns the maximum time from a stop request until all processes of the unit have exited.
+    /// Returns `None` if the time is unlimited.
     ///
     /// A service manager applies the unit's timeout to each stop command, then once more to the
-    /// processes before it kills them, and likewise to the commands that run afterwards. A unit
-    /// without processes stops at once. Without a valid timeout the default is 90 seconds, as in
-    /// systemd unless its configuration says otherwise. There is no limit if the timeout is
-    /// infinite, or if `SendSIGKILL=no` lets processes survive.
+    /// remaining processes before it kills them. It does the same with the commands that run after
+    /// the stop. A unit type without processes stops at once.
+    ///
+    /// Without a valid timeout, the timeout is 90 seconds, which is systemd's default unless its
+    /// configuration sets another. The time is unlimited if the timeout is infinite, or if
+    /// `SendSIGKILL=no` lets processes survive.
     #[must_use]
     pub fn max_stop_duration(&self) -> Option<Duration> {
         let stop_options = stop_options(self.name.unit_type());
@@ -37,9 +39,9 @@ impl Unit {
         })
     }
 
-    /// Same as [`max_stop_duration`](Self::max_stop_duration), with the timeout reported by the
-    /// service manager. That one includes the manager's configuration and the machine's drop-ins.
-    /// `None` is an infinite timeout.
+    /// Returns the same as [`max_stop_duration`](Self::max_stop_duration), but with the timeout
+    /// that the service manager reports. The reported timeout includes the manager's configuration
+    /// and the machine's drop-ins. `None` stands for an infinite timeout.
     #[must_use]
     pub fn max_stop_duration_with(&self, timeout: Option<Duration>) -> Option<Duration> {
         let stop_options = stop_options(self.name.unit_type());

@@ -3,9 +3,10 @@
 use std::fmt;
 use std::str::FromStr;
 
-/// A cluster-level state of a unit, desired or current.
+/// A cluster-level state of a unit, either desired or current.
 ///
-/// The states are ordered: a unit passes through the states between two of them.
+/// The states are ordered. A unit that changes from one state to another passes through the states
+/// in between.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum TargetState {
     /// Known to fleet, but not assigned to a machine.
@@ -91,7 +92,8 @@ impl Verb {
         }
     }
 
-    /// Returns the desired state after the command; `None` for a unit that fleet does not know.
+    /// Returns the desired state after the command. Returns `None` if fleet does not know the unit
+    /// afterwards.
     #[must_use]
     pub const fn goal(self) -> Option<TargetState> {
         match self {
@@ -102,15 +104,16 @@ impl Verb {
         }
     }
 
-    /// Applies the command to a unit with the desired state `from` (`None` for an unknown unit).
+    /// Applies the command to a unit with the desired state `from`. `from` is `None` for an unknown
+    /// unit.
     ///
     /// Submit, load and start only raise the desired state; the other commands only lower it.
     /// Repeating a command changes nothing.
     ///
     /// # Errors
     ///
-    /// Returns [`InvalidTransition`] if the command would change the state in the wrong direction,
-    /// for example a stop of a unit that was never loaded.
+    /// Returns [`InvalidTransition`] if the command would change the state in the wrong direction.
+    /// An example is a stop of a unit that was never loaded.
     pub fn apply(self, from: Option<TargetState>) -> Result<Transition, InvalidTransition> {
         let goal = self.goal();
         if from == goal {

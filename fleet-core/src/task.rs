@@ -7,9 +7,9 @@ use fleet_unitfile::UnitName;
 
 use crate::{Epoch, Unit};
 
-/// An operation that an agent requests of its service manager.
+/// An operation that an agent requests from its service manager.
 ///
-/// A task holds all data needed to execute it, so that no decision is left. Every task is
+/// A task holds all data needed to execute it, so the agent has no decisions to make. Every task is
 /// idempotent. See [`converge`](crate::converge) for the order.
 #[derive(Debug, Clone)]
 pub enum Task {
@@ -29,8 +29,8 @@ pub enum Task {
         /// The reason for the task.
         reason: TaskReason,
     },
-    /// Makes the service manager read all files that were passed to it. Occurs once, after all
-    /// loads and before all starts.
+    /// Makes the service manager read all files that were passed to it. The task occurs at most
+    /// once, after all loads and before all starts.
     Reload,
     /// Stops the unit and keeps it loaded.
     Stop {
@@ -104,7 +104,7 @@ pub enum TaskReason {
     NotLoaded,
     /// A different unit file is loaded under the unit's name.
     ContentDiffers,
-    /// There is a newer placement of the unit; the loaded unit belongs to an older one.
+    /// A newer placement of the unit exists. The loaded unit belongs to an older placement.
     NewerPlacement,
     /// The unit is loaded and should be started.
     NotStarted,

@@ -127,8 +127,8 @@ pub struct SystemdState {
     pub active: ActiveState,
     /// The low-level state, which depends on the unit type, for example `running`.
     pub sub: String,
-    /// The result of the last run, in systemd's terms (`success`, `exit-code`, `signal`, `timeout`,
-    /// `start-limit-hit`, `resources`...); `None` before the first run.
+    /// The result of the last run in the terms of systemd, such as `success`, `exit-code`,
+    /// `signal`, `timeout`, `start-limit-hit` or `resources`. `None` before the first run.
     pub result: Option<String>,
     /// The main process, while there is one.
     pub main_pid: Option<u32>,
@@ -169,7 +169,7 @@ pub struct UnitState {
     pub machine: MachineId,
     /// Hash of the unit file loaded on the machine.
     pub hash: UnitHash,
-    /// The state that the agent last requested of its service manager: [`TargetState::Loaded`] or
+    /// The state that the agent last requested from its service manager: [`TargetState::Loaded`] or
     /// [`TargetState::Launched`].
     pub requested: TargetState,
     /// Epoch of the placement that the agent acted on.
@@ -178,6 +178,6 @@ pub struct UnitState {
     pub generation: Generation,
     /// State reported by the service manager.
     pub systemd: SystemdState,
-    /// The error for which the agent could not apply the desired state, if there was one.
+    /// The error that prevented the agent from applying the desired state, if an error occurred.
     pub problem: Option<String>,
 }

@@ -44,8 +44,8 @@ pub enum ExpressionProblem {
     },
     /// A quotation mark is not closed.
     OpenQuote,
-    /// In quotation marks, a backslash precedes a character other than a quotation mark or a
-    /// backslash.
+    /// Inside quotation marks, a backslash is followed by a character other than a quotation mark
+    /// or a backslash.
     Escape,
     /// A key or a value is empty.
     Empty,

@@ -22,8 +22,8 @@ pub use error::{ExpectedToken, ExpressionError, ExpressionProblem};
 /// Maximum nesting depth of parentheses and `not`.
 const MAX_DEPTH: usize = 64;
 
-/// Maximum length of an expression in bytes, both as written and in canonical form. Every part is
-/// evaluated for every machine, so the length must be bounded.
+/// Maximum length of an expression in bytes, both as written and in canonical form. The length must
+/// be bounded because every part is evaluated for every machine.
 const MAX_BYTES: usize = 4096;
 
 /// A boolean expression over a machine's metadata.
@@ -38,15 +38,16 @@ const MAX_BYTES: usize = 4096;
 /// | `a and b`, `a or b`, `not a`, `(a)` | as in logic |
 ///
 /// `not` binds tighter than `and`, and `and` tighter than `or`. If the machine lacks the key, every
-/// comparison except `!=` is false. `<`, `>`, `<=` and `>=` are also false for a value that is not
-/// a number. Numbers are compared exactly; `=` compares texts, so `1.0` does not equal `1`.
+/// comparison except `!=` is false. `<`, `>`, `<=` and `>=` are also false if the value is not a
+/// number. They compare numbers exactly. `=` compares texts, so `1.0` does not equal `1`.
 ///
-/// Keys and values need quotation marks if they contain blanks or one of `( ) = ! < > , " ' & |`,
-/// or are one of the words `and`, `or`, `not`, `in` and `exists`. In quotation marks, `\"` and `\\`
-/// escape the mark and the backslash.
+/// Keys and values need quotation marks in two cases: they contain blanks or one of `( ) = ! < > ,
+/// " ' & |`, or they are one of the words `and`, `or`, `not`, `in` and `exists`. Inside quotation
+/// marks, `\"` stands for a quotation mark and `\\` for a backslash.
 ///
 /// `Display` writes canonical text, which parses to the same expression. Two expressions are equal
-/// if their canonical texts are. Limited to 64 levels and 4096 bytes. Cloning is cheap.
+/// if their canonical texts are equal. An expression is limited to 64 levels and 4096 bytes.
+/// Cloning is cheap.
 ///
 /// ```
 /// use fleet_core::{Expression, Metadata};
@@ -88,8 +89,8 @@ impl Expression {
         self.0.node.eval(metadata)
     }
 
-    /// Returns the first of the smallest parts that alone make the whole expression false, with the
-    /// machine's values; `None` if the expression is true.
+    /// Returns the first of the smallest parts that are each enough to make the whole expression
+    /// false, with the machine's values. Returns `None` if the expression is true.
     #[must_use]
     pub fn first_false(&self, metadata: &Metadata) -> Option<FalsePart> {
         let part = self.0.node.first_false(metadata)?;
@@ -121,8 +122,8 @@ impl Expression {
         read(&format!("({self}) and ({other})"), &|word| Ok(word.to_owned()))
     }
 
-    /// Parses an expression of the unit of that name. Specifiers are expanded in each key and value
-    /// separately, so that a unit's name cannot add a condition.
+    /// Parses an expression of the unit with the given name. Specifiers are expanded in each key
+    /// and value separately, so that a unit's name cannot add a condition.
     pub(crate) fn parse_of(text: &str, name: &UnitName) -> Result<Self, ExpressionError> {
         read(text, &|word| expand_specifiers(word, name))
     }

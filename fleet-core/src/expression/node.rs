@@ -63,8 +63,8 @@ impl Node {
         }
     }
 
-    /// Returns the first of the smallest parts that alone make the whole false; `None` if the whole
-    /// is true.
+    /// Returns the first of the smallest parts that are each enough to make the whole expression
+    /// false. Returns `None` if the whole expression is true.
     pub(super) fn first_false(&self, metadata: &Metadata) -> Option<&Self> {
         match self {
             Self::All(parts) => parts.iter().find_map(|part| part.first_false(metadata)),

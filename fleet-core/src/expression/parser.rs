@@ -123,7 +123,8 @@ impl Parser<'_> {
         }
     }
 
-    /// Returns the next token. The end token is never consumed, so there always is one.
+    /// Returns the next token. A token is always available, because the end token is never
+    /// consumed.
     fn peek(&self) -> &Token {
         &self.tokens[self.at]
     }
@@ -135,7 +136,8 @@ impl Parser<'_> {
         comes
     }
 
-    /// Reports a missing operator after a key. A keyword in capitals is reported as such.
+    /// Reports a missing operator after a key. If the key is a keyword in capital letters, the
+    /// keyword is reported instead.
     fn missing_operator(&mut self, key: &str) -> ExpressionError {
         if Keyword::nearest(key).is_none() {
             return self.expected(ExpectedToken::Operator);

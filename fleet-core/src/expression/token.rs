@@ -113,7 +113,7 @@ pub(super) fn tokens(text: &str, expand: Expand<'_>) -> Result<Vec<Token>, Expre
     }
 }
 
-/// Returns the token at the start of a text, with its length in bytes.
+/// Returns the token at the start of a text, and the token's length in bytes.
 fn next(rest: &str, at: usize, expand: Expand<'_>) -> Result<(Kind, usize), ExpressionError> {
     let refuse =
         |length, problem| Err(ExpressionError::new(Span { start: at, end: at + length }, problem));
@@ -148,7 +148,8 @@ fn next(rest: &str, at: usize, expand: Expand<'_>) -> Result<(Kind, usize), Expr
     Ok((Kind::Word(expanded(word, span, expand)?), length))
 }
 
-/// Reads a text in quotation marks; `\"` and `\\` stand for the mark and the backslash.
+/// Reads a text in quotation marks. Inside it, `\"` stands for a quotation mark and `\\` for a
+/// backslash.
 fn quoted(rest: &str, at: usize, expand: Expand<'_>) -> Result<(Kind, usize), ExpressionError> {
     let mut inside = String::new();
     let mut characters = rest.char_indices().skip(1);

@@ -23,7 +23,8 @@ pub struct RequirementError {
 
 /// The kind of an error, with its data.
 ///
-/// If a second option is involved, `line` is the line of that option, counted from one.
+/// If the error involves a second option, `line` is the line of that second option, counted from
+/// one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum RequirementErrorKind {
@@ -147,7 +148,7 @@ pub enum RequirementErrorKind {
     },
     /// Two options are mutually exclusive.
     MutuallyExclusive {
-        /// The option that comes first in the file, at which the error is reported.
+        /// The option that comes first in the file. The error is reported at this option.
         one: FleetOption,
         /// The other option.
         other: FleetOption,

@@ -4,11 +4,10 @@ use std::fmt;
 
 use super::RequirementError;
 
-/// All errors in an `[X-Fleet]` section, in source order; never empty.
+/// All errors in an `[X-Fleet]` section, in source order. The list is never empty.
 ///
-/// At most a hundred errors are kept, those found first.
-///
-/// `Display` writes one error per line.
+/// At most a hundred errors are kept: the first ones that were found. `Display` writes one error
+/// per line.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RequirementErrors(Vec<RequirementError>);
 

@@ -18,7 +18,7 @@ pub enum MetadataProblem {
     Blank,
     /// The condition contains a control character, such as a tab.
     Control,
-    /// The condition starts with a quotation mark, but its line does not end with one.
+    /// The condition starts with a quotation mark, but the line does not end with a quotation mark.
     OpenQuote,
 }
 

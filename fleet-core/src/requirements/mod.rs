@@ -30,8 +30,8 @@ const SECTION: &str = "X-Fleet";
 
 /// The requirements of a unit for the machine that runs it.
 ///
-/// Specifiers are expanded with the unit's own name, so each instance of a template has its own
-/// requirements.
+/// Specifiers are expanded with the unit's own name. Each instance of a template therefore has its
+/// own requirements.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub struct Requirements {
     /// `Global=`: run on every eligible machine.
@@ -46,17 +46,18 @@ pub struct Requirements {
     pub metadata_expr: Option<Expression>,
     /// `Conflicts=`: units that must not be on the same machine, in the order written.
     pub conflicts: Vec<Pattern>,
-    /// `Replaces=`: units that must leave the machine on which this one is placed, in the order
+    /// `Replaces=`: units that must leave the machine on which this unit is placed, in the order
     /// written.
     pub replaces: Vec<Pattern>,
     /// `MaxPerMachine=`: maximum number of instances of the unit's template on one machine,
-    /// including this one; at least 1.
+    /// including this unit. The number is at least 1.
     pub max_per_machine: Option<u32>,
     /// `ReserveCPU=`, `ReserveMemory=` and `ReserveDisk=`: resources reserved on the machine.
     pub reserve: Resources,
     /// `Prefer=`: preferred machines, in the order written.
     pub prefer: Vec<Preference>,
-    /// `Spread=`: metadata keys by which instances are spread, each key once, in the order written.
+    /// `Spread=`: metadata keys by which instances are spread, in the order written. Each key
+    /// occurs once.
     pub spread: Vec<Spread>,
     /// `Reschedule=`: the policy after the loss of the machine.
     pub reschedule: Reschedule,
@@ -87,16 +88,17 @@ pub struct ParsedRequirements {
 impl Requirements {
     /// Parses the requirements of the unit called `name`.
     ///
-    /// A line that starts and ends with `"` holds several values, split at blanks outside quotes;
-    /// there are no escapes. Any other line is one value. Unit names and patterns contain no blanks
-    /// and are always split at blanks.
+    /// A line that starts and ends with `"` holds several values, which are split at blanks outside
+    /// quotes; there are no escapes. Any other line is one value. Unit names and patterns contain
+    /// no blanks, so these values are always split at blanks.
     ///
-    /// Options may repeat and add up; for `Global=` the last one counts. As in systemd, an empty
-    /// assignment (`Conflicts=`) resets the option, including values under its deprecated name.
+    /// If an option occurs several times, its values add up. For `Global=`, only the last value
+    /// takes effect. As in systemd, an empty assignment (`Conflicts=`) resets the option, including
+    /// values under its deprecated name.
     ///
-    /// A template is never placed, and the expansion of its values is known for its instances only.
-    /// So values of a template that contain `%i`, `%n` or `%N` are skipped here. They are parsed
-    /// and checked for each instance.
+    /// A template is never placed, and the expansion of its values is known only for its instances.
+    /// If a value of a template contains `%i`, `%n` or `%N`, it is therefore skipped here. It is
+    /// parsed and checked for each instance.
     ///
     /// ```
     /// use fleet_core::{Requirements, Strictness};

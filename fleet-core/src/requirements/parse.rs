@@ -12,8 +12,8 @@ use super::{
 };
 use crate::{MachineId, Pattern, Peer, PeerError};
 
-/// Maximum number of values of an option. Values are compared with each other and with those of
-/// other units, so their number must be bounded.
+/// Maximum number of values of an option. The number must be bounded because the values are
+/// compared with each other and with those of other units.
 const MAX_VALUES: usize = 256;
 
 /// A value with its span.
@@ -27,7 +27,8 @@ pub(super) struct SectionReader<'a> {
     pub(super) name: &'a UnitName,
     file: &'a UnitFile,
     pub(super) reports: Reports<'a>,
-    /// The first span of each option other than `Global=`, unless it was reset since.
+    /// The first span of each option other than `Global=`. An option that was reset afterwards has
+    /// no entry.
     first_spans: BTreeMap<FleetOption, Span>,
     /// Number of values of each option, unless they were reset since.
     value_counts: BTreeMap<FleetOption, usize>,
@@ -129,15 +130,15 @@ impl<'a> SectionReader<'a> {
         }
     }
 
-    /// Returns the span of a value in a part of the source, if it appears there literally.
+    /// Returns the span of a value in a part of the source, if the value appears there literally.
     fn find(&self, value: &str, part: Span) -> Option<Span> {
         let text = str::from_utf8(self.file.source().get(part.start..part.end)?).ok()?;
         let start = part.start + text.find(value)?;
         Some(Span { start, end: start + value.len() })
     }
 
-    /// Counts one more value of an option and returns whether it is allowed. Records an error for
-    /// the first excess value.
+    /// Counts one more value of an option. Returns whether the option may have that many values.
+    /// Records an error for the first excess value.
     fn count_value(&mut self, option: FleetOption, span: Span) -> bool {
         let count = self.value_counts.entry(option).or_default();
         *count += 1;
@@ -201,8 +202,8 @@ impl<'a> SectionReader<'a> {
         }
     }
 
-    /// Expands the specifiers of a value. Returns `None` if expansion fails, after recording the
-    /// error, and for a template if the value depends on the instance.
+    /// Expands the specifiers of a value. If the expansion fails, records the error and returns
+    /// `None`. Also returns `None` for a template if the value depends on the instance.
     pub(super) fn expand(
         &mut self,
         option: FleetOption,
@@ -261,8 +262,8 @@ impl<'a> SectionReader<'a> {
         }
     }
 
-    /// Parses a condition. It is split before expansion, so that a unit's name cannot add a
-    /// condition.
+    /// Parses a condition. The condition is split before specifiers are expanded, so that a unit's
+    /// name cannot add a condition.
     fn read_metadata(&mut self, text: &str, span: Span) {
         let (key, value) = match metadata::split_pair(text) {
             Ok(pair) => pair,

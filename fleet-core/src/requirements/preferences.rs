@@ -4,10 +4,10 @@ use std::fmt;
 
 use crate::Expression;
 
-/// One `Prefer=`: machines for which the expression is true are preferred, or avoided if the weight
+/// One `Prefer=`. Machines for which the expression is true are preferred, or avoided if the weight
 /// is negative.
 ///
-/// `Display` writes it as in a unit file: `10: disk = ssd`.
+/// `Display` writes the preference as in a unit file: `10: disk = ssd`.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Preference {
     /// Weight from -1000 to 1000, except 0. The default is 1.
@@ -16,13 +16,14 @@ pub struct Preference {
     pub expression: Expression,
 }
 
-/// One `Spread=`: the value of a metadata key by which instances of the unit's template are spread
-/// over machines.
+/// One `Spread=`: a metadata key. Instances of the unit's template are spread over machines with
+/// different values of the key.
 ///
 /// `Display` writes it as in a unit file: `5: zone`.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Spread {
-    /// Penalty for each instance with the same value: 1 to 1000. The default is 1.
+    /// Penalty of a machine for each instance that runs on a machine with the same value: 1 to
+    /// 1000. The default is 1.
     pub weight: i32,
     /// The metadata key.
     pub key: String,
@@ -44,7 +45,8 @@ pub enum OnPartition {
     /// The unit keeps running, and may run twice.
     #[default]
     Keep,
-    /// The agent stops the unit before the engine may place it again, so it never runs twice.
+    /// The agent stops the unit before the engine may place it on another machine, so the unit
+    /// never runs twice.
     Stop,
 }
 

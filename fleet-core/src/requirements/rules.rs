@@ -12,12 +12,12 @@ use crate::{Pattern, Peer};
 
 /// Pairs of mutually exclusive options.
 ///
-/// A unit with `MachineID=` cannot depend on its peers and replaces no unit. A global unit runs on
-/// every eligible machine, so reservations, limits and preferences do not apply. A unit that
-/// replaces another must be able to run where the other one was.
+/// A unit with `MachineID=` cannot depend on peers and replaces no unit. A global unit runs on
+/// every eligible machine, so reservations, limits and preferences do not apply to it. A unit that
+/// replaces another must be able to run on the other unit's machine.
 ///
-/// `MachineID` with `Conflicts` is allowed, unlike in fleet v1: it only narrows the choice of
-/// machines, and the documentation does not forbid it.
+/// Unlike in fleet v1, `MachineID` and `Conflicts` are allowed together. The combination only
+/// narrows the choice of machines, and the documentation does not forbid it.
 const EXCLUSIVE_PAIRS: [(FleetOption, FleetOption); 13] = [
     (MachineId, MachineOf),
     (MachineId, Global),
@@ -94,7 +94,7 @@ fn excluded_peers(reader: &SectionReader<'_>) -> Vec<(Span, RequirementErrorKind
     found
 }
 
-/// Returns `true` if the pattern excludes the peer. Two different patterns are never considered to
+/// Returns whether the pattern excludes the peer. Two different patterns are assumed not to
 /// overlap.
 fn excludes(pattern: &Pattern, peer: &Peer) -> bool {
     match peer {

@@ -47,7 +47,8 @@ impl SectionReader<'_> {
         }
     }
 
-    /// Parses an amount. A percent sign at its very end is literal and need not be doubled.
+    /// Parses an amount. A percent sign at the very end of the amount is literal and need not be
+    /// doubled.
     pub(super) fn read_amount(
         &mut self,
         resource: Resource,
@@ -103,7 +104,8 @@ impl SectionReader<'_> {
         }
     }
 
-    /// Parses `weight: key`, or a key alone. If a key is repeated, the last weight counts.
+    /// Parses `weight: key`, or a key alone. If a key occurs several times, its last weight takes
+    /// effect.
     fn read_spread(&mut self, value: &str, span: Span) {
         let option = FleetOption::Spread;
         if let Some(kind) = self.missing_colon(option, value) {
@@ -124,8 +126,8 @@ impl SectionReader<'_> {
         }
     }
 
-    /// Checks for a missing colon: a weight, followed by something that could be weighed, where the
-    /// whole is invalid.
+    /// Checks whether the colon after a weight is missing. It is missing if the value as a whole is
+    /// invalid and its first word is a weight before a valid expression or key.
     fn missing_colon(&self, option: FleetOption, value: &str) -> Option<Kind> {
         let (weight, rest) = value.split_once(char::is_whitespace)?;
         let rest = rest.trim_start();
@@ -189,8 +191,8 @@ impl SectionReader<'_> {
     }
 }
 
-/// Splits a value at its first colon if the text before it is a number, which may contain
-/// specifiers.
+/// Splits a value at its first colon, if the text before the colon is a number. The number may
+/// contain specifiers.
 fn split_weight(value: &str) -> (Option<&str>, &str) {
     let Some((weight, rest)) = value.split_once(':') else {
         return (None, value);
@@ -205,8 +207,8 @@ fn split_weight(value: &str) -> (Option<&str>, &str) {
     if is_number { (Some(weight), rest.trim_start()) } else { (None, value) }
 }
 
-/// Returns the span of a part of a text in the file. If the text does not appear literally, or the
-/// part is empty, returns the span of the whole text.
+/// Returns the span of a part of a text in the file. If the text does not appear literally in the
+/// file, or if the part is empty, returns the span of the whole text.
 fn within(span: Span, text: &str, part: Span) -> Span {
     if span.end - span.start != text.len() || part.start == part.end {
         return span;

@@ -42,7 +42,7 @@ pub enum RequirementWarningKind {
         /// The pattern.
         pattern: Pattern,
     },
-    /// The option applies to instances of a template, and the unit is not an instance.
+    /// The option applies only to instances of a template, and the unit is not an instance.
     NoEffect {
         /// The option.
         option: FleetOption,

@@ -1,5 +1,5 @@
-//! Bulk insertion into a snapshot. Each method is equivalent to repeated single insertions. It is
-//! faster if the snapshot has no such entries and the input is sorted.
+//! Bulk insertion into a snapshot. Each method has the same effect as repeated single insertions.
+//! It is faster if the snapshot contains no entries of that kind and the input is sorted.
 
 use std::sync::Arc;
 
