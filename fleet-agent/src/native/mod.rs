@@ -8,8 +8,8 @@
 //!      unit of the graph                                  └──> unit_directory, log   storage
 //! ```
 //!
-//! Nothing is polled. Processes are reaped as children or watched through a pidfd, timers use the
-//! clock, and log writes are seen through inotify. An idle manager does not wake up.
+//! An idle manager polls nothing and does not wake up. Processes are reaped as children or watched
+//! through a pidfd. Timers use the clock, and log writes are noticed through inotify.
 
 mod adopt;
 mod best_effort_limits;

@@ -63,7 +63,8 @@ pub(crate) struct RunDriver {
     held_output: Option<ReadLock>,
     /// Size of the log when the run began.
     log_from: u64,
-    /// User that must own the pid file. `None` if the unit has no pid file or its user is not
+    /// User that may own the pid file, besides root and our own user. `None` if the user is not
+    /// known.
     /// known.
     owner: Option<u32>,
     /// Number of consecutive failures to read the pid file.

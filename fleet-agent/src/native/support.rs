@@ -1,4 +1,4 @@
-//! Options that the unit file compiler knows, but that this supervisor does not support on this
+//! Options that the unit file compiler accepts, but that this supervisor does not support on this
 //! host.
 
 use fleet_core::graph::systemd::{CompiledUnit, RefusalCause, UnitRefusal};
@@ -49,7 +49,7 @@ pub(crate) fn unsupported_options(
 ///
 /// # Errors
 ///
-/// All reasons against it, each with the key of the stanza.
+/// All reasons why the unit cannot run, each with the stanza key of the option.
 pub(crate) fn check_supported(run: &Run, host: &HostCapabilities) -> Result<(), String> {
     let key = |option| STANZA_KEYS.iter().find(|row| row.0 == option).map_or(option, |row| row.1);
     let messages =

@@ -1,4 +1,5 @@
-//! Options that are refused on this host, with their messages, and options that are ignored.
+//! Tests of options that are refused on this host, with their messages, and of options that are
+//! ignored.
 
 use std::collections::BTreeSet;
 

@@ -1,7 +1,7 @@
-//! Pure: estimates when parts of a log were written, from occasional looks at it.
+//! Pure: estimates when parts of a log were written, from occasional checks of its file.
 //!
-//! Units write to their logs themselves, so the time of each line is not observed. But a look at
-//! the file gives the time of the last write, and so the time by which everything was written.
+//! Units write to their logs directly, so the time of each line is not observed. But each check of
+//! the file yields the time of the last write. Everything in the file was written by that time.
 
 use std::time::Duration;
 
@@ -28,8 +28,8 @@ struct Sample {
 }
 
 impl TimeIndex {
-    /// Records a look that found the end of the log and the time of its last write, by the file
-    /// system's clock. The look was over at `now`.
+    /// Records a check of the file. `offset` is the end of the log, and `written` is the time of
+    /// its last write by the clock of the file system. The check was over at `now`.
     pub(crate) fn record_look(&mut self, offset: u64, written: Timestamp, now: Timestamp) {
         // Another program may have truncated the file.
         self.marks.retain(|mark| mark.offset <= offset);
@@ -52,14 +52,15 @@ impl TimeIndex {
         self.marks.last().map_or(0, |mark| mark.offset)
     }
 
-    /// Returns the last offset before which everything was certainly written before `since`; zero
-    /// if there is none.
+    /// Returns the highest recorded offset before which everything was certainly written before
+    /// `since`. Returns zero if no such offset is recorded.
     pub(crate) fn offset_before(&self, since: Timestamp) -> u64 {
         let before = self.marks.iter().rfind(|mark| mark.by < since);
         before.map_or(0, |mark| mark.offset)
     }
 
-    /// Returns when the text up to this offset had been written; `None` without a later look.
+    /// Returns a time by which the text before this offset was written. Returns `None` if no check
+    /// has reached this offset.
     pub(crate) fn written_by(&self, offset: u64) -> Option<Timestamp> {
         let after = self.marks.partition_point(|mark| mark.offset < offset);
         self.marks.get(after).map(|mark| mark.by)

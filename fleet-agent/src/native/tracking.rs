@@ -2,14 +2,14 @@
 
 use std::fmt;
 
-/// Method by which a native service manager finds all processes of a unit, to stop them. `Display`
-/// describes it in a sentence.
+/// Method by which a native service manager finds all processes of a unit in order to stop them.
+/// `Display` describes the method in a sentence.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Tracking {
     /// By a control group per run, which its processes cannot leave.
     ControlGroups,
-    /// By process group, descent and environment. A process that leaves its group, its parent and
-    /// its environment is not found.
+    /// By process group, descent and environment. A process that has left its process group, its
+    /// parent and its environment is not found.
     Environment {
         /// Reason why control groups are not used.
         why: String,

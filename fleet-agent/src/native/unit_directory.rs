@@ -1,26 +1,28 @@
 //! Storage of one unit, from which the next daemon continues.
 //!
-//! Each loaded unit has a directory. The units of an `InitSupervisor` have none: their runs and
-//! definitions share one file, the [`RunJournal`], and each has a log.
+//! Each loaded unit has a directory. The units of an `InitSupervisor` have no directories. Their
+//! runs and definitions share one file, the [`RunJournal`], and each of these units has a log.
 //!
 //! | file of a directory | holds |
 //! |---|---|
 //! | `unit` | the unit file, byte for byte |
 //! | `requested.json` | the requested state: epoch, generation, loaded or launched |
 //! | `run.json` | the run: phase, processes, invocation ID, and the applied requested state |
-//! | `stanza` | without a unit file: the definition that the unit was started from |
+//! | `stanza` | for a unit without a unit file: the definition from which it was started |
 //! | `log` | output of the unit |
-//! | `timer.json` | for a timer, instead of the last three: its state |
+//! | `timer.json` | for a timer, which has none of the last three files: its state |
 //!
-//! The first two are replaced atomically by renaming. One file for all units marks a shutdown, see
-//! [`ShutdownMarker`](super::shutdown_marker::ShutdownMarker). `run.json` is written before and
-//! after each spawn, and at each change of the phase. After a reboot all of it is meaningless, so
-//! nothing is synced: a crash of the daemon loses no write that the kernel has accepted.
+//! The files `unit` and `requested.json` are replaced atomically by renaming. A shutdown is marked
+//! by one file for all units, see [`ShutdownMarker`](super::shutdown_marker::ShutdownMarker).
+//! `run.json` is written before and after each spawn, and at each change of the phase. No file is
+//! synced, because a crash of the daemon loses no write that the kernel has accepted. After a
+//! reboot the files are meaningless anyway.
 //!
-//! `run.json` is append-only. Each line is a record, and the last complete line counts. Appending
-//! is much cheaper than a new file, for which file systems allocate space. A daemon that is killed
-//! during a write leaves a partial line, which is ignored. Each record starts with a line break, so
-//! that it never continues a partial line. A large file is replaced by its last record.
+//! `run.json` is append-only. Each line is a record, and the last complete line is the current one.
+//! Appending is much cheaper than creating a new file, for which file systems allocate space. If a
+//! daemon is killed during a write, it leaves a partial line, which is ignored. Each record starts
+//! with a line break, so that it never continues a partial line. A large file is replaced by its
+//! last record.
 
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
@@ -36,7 +38,7 @@ use super::run_journal::RunJournal;
 use super::run_state::{ProcessId, RunState};
 use crate::atomic_file::write_atomic;
 
-/// Size of `run.json` in bytes above which it is replaced by its last record.
+/// Size of `run.json` in bytes. A larger file is replaced by its last record.
 const MAX_RUN_FILE: u64 = 64 * 1024;
 
 /// State of a unit that the service manager was requested to reach.
@@ -45,7 +47,8 @@ pub(crate) struct RequestedState {
     pub(crate) epoch: u64,
     pub(crate) generation: u64,
     pub(crate) launched: bool,
-    /// Whether a timer has started the unit since its last stop. For a timer: whether a unit has.
+    /// For a unit, whether a timer has started it since its last stop. For a timer, whether a unit
+    /// has started it since then.
     pub(crate) triggered: bool,
     /// ID of the last timer elapse that started the unit.
     pub(crate) trigger: u64,
@@ -95,12 +98,13 @@ pub(crate) enum PendingRequest {
 /// Stored state of a run.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct RunRecord {
-    /// Requested state that is applied. A daemon that ends between storing a request and applying
-    /// it leaves the difference to the next.
+    /// Requested state that is applied. If a daemon ends after storing a request but before
+    /// applying it, this state differs from the stored request. The next daemon then applies the
+    /// request.
     pub(crate) requested: RequestedState,
-    /// Invocation ID, which all processes of the run carry; empty before the first run.
+    /// Invocation ID that all processes of the run carry. It is empty before the first run.
     pub(crate) invocation: String,
-    /// Leaders of the process groups that the run has created and that may have members.
+    /// Leaders of the process groups that the run has created and that may still have members.
     pub(crate) leaders: Vec<ProcessId>,
     /// Size of the log in bytes when the run began.
     pub(crate) log_from: u64,
@@ -109,7 +113,7 @@ pub(crate) struct RunRecord {
     pub(crate) run_state: RunState,
 }
 
-/// Stored unit: its file, the requested state, and its run if one was stored.
+/// Stored unit: its unit file, its requested state, and its run if a run was stored.
 pub(crate) type StoredUnit = (Vec<u8>, RequestedState, Option<RunRecord>);
 
 /// Storage of one unit: its directory, or a shared journal. Cheap to clone.
@@ -133,7 +137,7 @@ impl UnitDirectory {
         Self { path: path.into(), shared: None }
     }
 
-    /// Returns the directory at a path if it exists, or the shared storage otherwise.
+    /// Returns the directory at a path if it exists, and the shared storage otherwise.
     pub(crate) fn with_journal(path: PathBuf, shared: SharedStorage) -> Self {
         let shared = (!path.is_dir()).then(|| Arc::new(shared));
         Self { path: path.into(), shared }
@@ -149,8 +153,8 @@ impl UnitDirectory {
         self.path.join("timer.json")
     }
 
-    /// Creates the directory of a unit that is loaded for the first time, with an empty run. A run
-    /// that is stored there already is kept.
+    /// Creates the directory of a unit that is loaded for the first time, and stores an empty run
+    /// in it. If a run is already stored there, keeps that run.
     pub(crate) fn create(&self) -> io::Result<()> {
         std::fs::create_dir_all(&self.path)?;
         match self.read_run()? {
@@ -160,14 +164,15 @@ impl UnitDirectory {
         }
     }
 
-    /// Writes a loaded unit. The requested state is written last: without it there is no unit.
+    /// Writes a loaded unit. The requested state is written last, because a directory without a
+    /// requested state does not count as a unit.
     pub(crate) fn write_unit(&self, source: &[u8], requested: RequestedState) -> io::Result<()> {
         std::fs::create_dir_all(&self.path)?;
         write_atomic(&self.path.join("unit"), source, false)?;
         self.write_requested(requested)
     }
 
-    /// Returns whether the unit was loaded from a unit file, not from a stanza.
+    /// Returns whether the unit was loaded from a unit file and not from a stanza.
     pub(crate) fn has_unit_file(&self) -> bool {
         self.path.join("unit").exists()
     }
@@ -180,7 +185,8 @@ impl UnitDirectory {
         }
     }
 
-    /// Reads the definition that the unit was started from; `None` if there is none.
+    /// Reads the definition from which the unit was started. Returns `None` if no definition is
+    /// stored.
     pub(crate) fn read_definition(&self) -> io::Result<Option<String>> {
         if let Some(shared) = &self.shared {
             return shared.journal.read_stanza(&shared.unit);
@@ -205,8 +211,9 @@ impl UnitDirectory {
         write_atomic(&self.path.join("requested.json"), &serde_json::to_vec(&requested)?, false)
     }
 
-    /// Writes that the unit should not run, if it should, as a shutdown requires. An invalid
-    /// requested state is left alone: such a unit is not recovered.
+    /// Stores that the unit should not run, as a shutdown requires, unless this is already stored.
+    /// An invalid requested state is not changed, because a unit with such a state is not
+    /// recovered.
     pub(crate) fn write_stopped(&self) -> io::Result<()> {
         use io::ErrorKind::{InvalidData, NotADirectory, UnexpectedEof};
         let path = self.path.join("requested.json");
@@ -263,7 +270,8 @@ impl UnitDirectory {
         run.map_err(|why| invalid_record(&path, why, or))
     }
 
-    /// Removes everything of the unit. The requested state goes first: without it there is no unit.
+    /// Removes all files of the unit. The requested state is removed first, because a directory
+    /// without a requested state does not count as a unit.
     pub(crate) fn remove(&self) -> io::Result<()> {
         let ignore_missing = |result: io::Result<()>| match result {
             Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
@@ -278,7 +286,8 @@ impl UnitDirectory {
     }
 }
 
-/// Returns the error for an invalid stored run, for example of a later version. `or` adds a remedy.
+/// Returns the error for an invalid stored run, for example one that a later version has written.
+/// `or` adds a remedy.
 pub(crate) fn invalid_record(path: &Path, why: impl Into<io::Error>, or: &str) -> io::Error {
     let (why, path) = (why.into(), path.display());
     let problem = format!(

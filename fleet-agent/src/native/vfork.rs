@@ -1,16 +1,16 @@
 //! Clones a process that shares our memory until its exec.
 //!
-//! A copy of this daemon costs more the more memory the daemon has, and the exec discards it at
-//! once. So the child gets a stack of its own and otherwise uses our memory, while the kernel
-//! suspends the calling thread. `vfork` works like that, and `posix_spawn` is built on it. No
-//! library combines it with a control group. It requires assembly, so other architectures use a
-//! copy.
+//! The more memory this daemon uses, the more a copy of its process costs, and the exec discards
+//! this copy at once. So the child gets a stack of its own and otherwise uses our memory, while the
+//! kernel suspends the calling thread. `vfork` works in the same way, and `posix_spawn` is built on
+//! it. No library combines this method with a control group. The method requires assembly code, so
+//! it is only used on one architecture, and the others use a copy.
 
 #[cfg(target_arch = "x86_64")]
 use std::arch::asm;
 use std::ffi::c_void;
 
-/// Size of the child's stack in bytes. The code before the exec uses a fraction of it.
+/// Size of the child's stack in bytes. The code before the exec uses only a fraction of this size.
 const STACK: usize = 64 * 1024;
 
 /// Flags in addition to those for a copy: `CLONE_VM` and `CLONE_VFORK`.
@@ -27,20 +27,20 @@ pub(super) fn stack() -> Vec<u8> {
     Vec::with_capacity(STACK)
 }
 
-/// Returns the lowest address of a stack, and the usable size. Its top is aligned to 16 bytes, as
-/// the ABI requires.
+/// Returns the lowest address of a stack, and its usable size. The top of the stack is aligned to
+/// 16 bytes, as the ABI requires.
 pub(super) fn stack_range(stack: &mut Vec<u8>) -> (u64, u64) {
     let (lowest, size) = (stack.as_mut_ptr() as u64, stack.capacity() as u64);
     (lowest, size - (lowest + size) % 16)
 }
 
-/// Calls `clone3` with these arguments. Returns a pid, or an error below zero.
+/// Calls `clone3` with these arguments. Returns a pid, or an error number below zero.
 ///
 /// # Safety
 ///
-/// The arguments are valid for `clone3` with this size, with [`FLAGS`] and a stack by its
+/// The arguments are valid for `clone3` with this size. They contain [`FLAGS`] and a stack with its
 /// [`stack_range`]. `main` only makes system calls, and ends with an exec or an exit. Everything
-/// that it uses stays valid and unchanged until this returns.
+/// that `main` uses stays valid and unchanged until this function returns.
 #[cfg(target_arch = "x86_64")]
 #[expect(unsafe_code, reason = "no library begins a process so inside a control group")]
 pub(super) unsafe fn clone3(

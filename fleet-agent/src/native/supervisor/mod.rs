@@ -7,9 +7,10 @@
 //!  └───> actions: a task for each run of a unit: run_task ──> run_driver ──> run_machine
 //! ```
 //!
-//! The event loop is one task. A report, a request or a deadline of the `InitState` wakes it; it
-//! then carries out the pending actions. A turn costs nothing for units that it does not concern. A
-//! run task follows one run of one unit from its start until no process of it is left.
+//! The event loop is one task. It wakes up for a report, a request or a deadline of the
+//! `InitState`, and then carries out the pending actions. A turn of the event loop does no work for
+//! units that are not concerned. A run task covers one run of one unit, from its start until no
+//! process of the run is left.
 
 mod config;
 mod desired_targets;

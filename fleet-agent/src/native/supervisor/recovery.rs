@@ -1,7 +1,7 @@
 //! Recovers the units that an earlier supervisor of the same directory left.
 //!
-//! The stored run state gives the state of the unit: its current phase, how it ended, and whether
-//! it is retried. Timeouts start again.
+//! The state of a unit is derived from its stored run state. This contains the current phase, how
+//! the run ended, and whether the unit is retried. Timeouts start again.
 
 use std::collections::BTreeSet;
 use std::collections::btree_map::{BTreeMap, Entry};
@@ -29,8 +29,8 @@ use crate::native::run_driver::RunDriver;
 use crate::native::run_state::{RunState, ServicePhase};
 use crate::native::unit_directory::{RunRecord, UnitDirectory};
 
-/// Recovered state: the observation of the units, their entries, and the runs to continue; also the
-/// units that cannot be recovered, with the reason.
+/// Recovered state of all units. It consists of the observations of the units, their entries, and
+/// the runs to continue. It also lists the units that cannot be recovered, each with the reason.
 #[derive(Default)]
 pub(super) struct Recovery {
     pub(super) observation: Observation,
@@ -119,7 +119,8 @@ impl Recovery {
     }
 }
 
-/// Returns the entry of a unit, or opens one. A log must not be opened twice.
+/// Returns the entry of a unit. Creates the entry only if there is none, because a log must not be
+/// opened twice.
 fn entry_of<'a>(
     units: &'a mut BTreeMap<Name, SupervisedUnit>,
     context: &ManagerContext,
@@ -132,8 +133,8 @@ fn entry_of<'a>(
 }
 
 impl Supervisor {
-    /// Stores for each idle unit of `units` whether it has hit its start limit. The state of its
-    /// last run does not include that.
+    /// For each of `units` without a current run, stores whether it has hit its start limit. The
+    /// state of the unit's last run does not include this fact.
     pub(super) fn persist_start_limit_hits(&mut self, units: &BTreeSet<Name>) {
         for unit in units {
             let entry = self.units.get_mut(unit).filter(|entry| entry.handle.is_none());
@@ -153,16 +154,16 @@ impl Supervisor {
 }
 
 impl InitSupervisor {
-    /// Returns whether a supervisor has used a directory since the machine, or its container, was
-    /// booted. Units may then run that the next supervisor adopts. If that cannot be read, returns
-    /// false.
+    /// Returns whether a supervisor has used a directory since the machine or its container was
+    /// booted. If so, units may be running that the next supervisor adopts. Returns `false` if this
+    /// cannot be determined.
     #[must_use]
     pub fn has_used(directory: &Path) -> bool {
         was_used_this_boot(directory).unwrap_or_default()
     }
 }
 
-/// Resumes a run: returns the observation of its unit and the driver of the run.
+/// Resumes a run. Returns the observation of the unit, and the driver of the run.
 pub(super) fn resume_run(
     context: &Arc<ManagerContext>,
     name: &Name,
@@ -178,7 +179,7 @@ pub(super) fn resume_run(
     Ok((observed, driver))
 }
 
-/// Returns the stored definition of a unit, or the current one if none is stored.
+/// Returns the stored definition of a unit. If no definition is stored, returns the current one.
 fn definition(directory: &UnitDirectory, graph: &Graph, name: &Name) -> io::Result<Arc<InitUnit>> {
     let present = graph.unit(name).cloned();
     let written = read_definition(directory, name)?.map(Arc::new);

@@ -1,5 +1,5 @@
 //! Channel for actions and updates to one run. The channels of tokio allocate space for dozens of
-//! messages up front, but most of the hundreds of running units never get one.
+//! messages in advance, but most of the hundreds of running units never receive a message.
 
 use std::collections::VecDeque;
 use std::future::poll_fn;
@@ -11,11 +11,11 @@ use fleet_core::graph::{ActionKind, InitUnit};
 use super::event_loop::lock;
 use crate::native::unit_directory::RequestedState;
 
-/// Maximum number of queued actions. At most a stop, a kill and a reload are ever queued.
+/// Maximum number of queued actions. In practice at most a stop, a kill and a reload are queued.
 const ACTION_CAPACITY: usize = 16;
 
-/// Update for a run. Later values replace earlier ones, so updates never take up the space of an
-/// action.
+/// Update for a run. Later values replace earlier ones, so that updates never fill the queue of
+/// actions.
 #[derive(Debug, Default)]
 pub(super) struct RunUpdate {
     /// New definition of the unit.
@@ -52,19 +52,19 @@ pub(super) fn run_channel() -> (RunSender, RunReceiver) {
 }
 
 impl RunReceiver {
-    /// Returns at most one action together with all pending updates; `None` once the sender is gone
-    /// and the queue is empty. Cancel-safe.
+    /// Returns at most one action, together with all pending updates. Returns `None` once the
+    /// sender is dropped and the queue is empty. Cancel-safe.
     pub(super) async fn next(&mut self) -> Option<(RunUpdate, Option<ActionKind>)> {
         poll_fn(|cx| lock(&self.0).poll(cx)).await
     }
 }
 
 impl RunSender {
-    /// Queues an action. A run that is over ignores it.
+    /// Queues an action. If the run is over, the action has no effect.
     ///
     /// # Errors
     ///
-    /// When the queue is full.
+    /// The queue is full.
     pub(super) fn send(&self, action: ActionKind) -> Result<(), QueueFull> {
         self.change(|channel| {
             if channel.actions.len() == ACTION_CAPACITY {
@@ -111,7 +111,8 @@ impl Channel {
         found.map_or(Poll::Pending, Poll::Ready)
     }
 
-    /// Takes the next message, if any; `Some(None)` once the channel is closed and empty.
+    /// Takes the next message, if there is one. Returns `Some(None)` once the channel is closed and
+    /// empty.
     fn take(&mut self) -> Option<Option<(RunUpdate, Option<ActionKind>)>> {
         let (update, action) = (self.update.take(), self.actions.pop_front());
         if update.is_none() && action.is_none() {
@@ -126,7 +127,8 @@ mod tests {
     use super::*;
     use futures_util::FutureExt as _;
 
-    /// Polls once: `None` if nothing is queued, `Some(None)` once closed, or the next message.
+    /// Polls the receiver once. Returns the next message, `None` if nothing is queued, or
+    /// `Some(None)` once the channel is closed.
     fn now(receiver: &mut RunReceiver) -> Option<Option<(RunUpdate, Option<ActionKind>)>> {
         receiver.next().now_or_never()
     }

@@ -1,4 +1,4 @@
-//! One run of one unit: from its start until no process of it is left.
+//! Task for one run of one unit, from its start until no process of the run is left.
 
 use std::sync::Arc;
 
@@ -30,11 +30,11 @@ pub(super) struct RunTask {
 }
 
 impl RunTask {
-    /// Drives the run until it is over, or until the supervisor is gone. In the latter case its
-    /// processes keep running.
+    /// Drives the run until it is over, or until the supervisor is gone. If the supervisor is gone,
+    /// the processes of the run keep running.
     ///
-    /// `self` is boxed: the future of an async function reserves space twice for a value moved into
-    /// it.
+    /// `self` is boxed to save memory, because the future of an async function reserves space twice
+    /// for a value moved into it.
     pub(super) async fn run(mut self: Box<Self>) {
         let mut reported: Option<Arc<RunState>> = None;
         loop {

@@ -12,13 +12,14 @@ use crate::{ServiceError, Tracking, UnitDetails};
 /// Status of all units at one time.
 #[derive(Debug, Clone)]
 pub struct InitSnapshot {
-    /// Time of the snapshot, by the supervisor's clock, as are all other timestamps here.
+    /// Time of the snapshot. It was read from the supervisor's clock, like all other timestamps in
+    /// the snapshot.
     pub now: Timestamp,
     /// Targets that the supervisor has to provide.
     pub desired: DesiredTargets,
     /// Method by which processes are tracked.
     pub tracking: Tracking,
-    /// The units by name, including those that run but are no longer in the graph.
+    /// Units, ordered by name. They include units that still run but are no longer in the graph.
     pub units: Vec<UnitSnapshot>,
     /// Copy of the planner, to preview the effect of another graph or goal.
     pub planner: InitState,
@@ -29,7 +30,7 @@ pub struct InitSnapshot {
 pub struct UnitSnapshot {
     /// Name of the unit.
     pub unit: Name,
-    /// Description from its file; empty if the unit is no longer in the graph.
+    /// Description of the unit from its file. Empty if the unit is no longer in the graph.
     pub description: String,
     /// Targets that the unit provides.
     pub provides: Vec<Target>,
@@ -41,9 +42,11 @@ pub struct UnitSnapshot {
     pub degraded_by: Vec<Target>,
     /// Process ID of its main process, if it runs.
     pub main_pid: Option<u32>,
-    /// Latest `STATUS=` message of `sd_notify` in the current run; `None` once the run is over.
+    /// Latest `STATUS=` message that the unit has sent with `sd_notify` in its current run. `None`
+    /// once the run is over.
     pub status: Option<String>,
-    /// Latest reason why a process could not be started, or why the unit cannot be recovered.
+    /// Latest reason why a process of the unit could not be started, or why the unit cannot be
+    /// recovered.
     pub problem: Option<String>,
 }
 

@@ -1,4 +1,4 @@
-//! State per unit besides the planner's: its log, its stored state, and its current run.
+//! State of a unit outside of the planner: its log, its stored state, and its current run.
 
 use std::io;
 use std::sync::Arc;
@@ -37,7 +37,8 @@ pub(super) struct RunHandle {
 }
 
 impl SupervisedUnit {
-    /// Creates the state of a unit that has not run yet. Creates an empty log if the unit has none.
+    /// Creates the state of a unit that has not run yet. If the unit has no log, creates an empty
+    /// one.
     pub(super) fn new(context: &ManagerContext, unit: &Name) -> io::Result<Self> {
         let directory = context.storage(unit.as_str());
         let log = context.open_log(directory.log())?;
@@ -53,11 +54,12 @@ impl SupervisedUnit {
         })
     }
 
-    /// Records a requested state once it is applied, or if it has no effect. The current run
-    /// records it; without a current run, the stored record of the last run does.
+    /// Records that a requested state is applied, or that it has no effect. If the unit has a
+    /// current run, this run records the state. Otherwise the state is written to the stored record
+    /// of the last run.
     ///
-    /// `is_off` tells that the unit is inactive. If it should run nevertheless, the record of the
-    /// last run loses its result.
+    /// `is_off` means that the unit is inactive. If the unit should run although it is inactive,
+    /// the result in the record of the last run is cleared.
     pub(super) fn record_applied(&mut self, requested: RequestedState, is_off: bool) {
         if std::mem::replace(&mut self.applied, requested) == requested {
             return;
@@ -68,8 +70,8 @@ impl SupervisedUnit {
         }
     }
 
-    /// Persists the restart counters of a unit that will be retried. The planner may have cleared
-    /// them after a long uptime, which the run does not know.
+    /// Stores the restart counters of a unit that will be retried. The planner may have reset these
+    /// counters after a long uptime. The run does not know about such a reset.
     pub(super) fn persist_counters(&mut self, state: &StatusReport) {
         let attempts = state.attempts.saturating_sub(1);
         // A success leaves no failures to count.
@@ -84,8 +86,8 @@ impl SupervisedUnit {
         }
     }
 
-    /// Writes the applied state to the record of the last run. Clears the result in that record if
-    /// the unit is inactive although it should run.
+    /// Writes the applied requested state to the record of the last run. If the unit is inactive
+    /// although it should run, clears the result in that record.
     pub(super) fn write_applied(&self, requested: RequestedState, is_off: bool) {
         let run = self.directory.read_run().map(Option::unwrap_or_default);
         let noted = run.and_then(|mut run| {
@@ -107,8 +109,8 @@ impl SupervisedUnit {
         }
     }
 
-    /// Writes the definition that the unit is started from. A later daemon can stop the unit by
-    /// this definition, whatever the graph then says. Settings that a stanza cannot express are
+    /// Writes the definition from which the unit is started. A later daemon can stop the unit with
+    /// this definition, even if the graph has changed. Settings that a stanza cannot express are
     /// left out.
     pub(super) fn write_definition(&mut self, unit: &Arc<InitUnit>) -> io::Result<()> {
         if self.written.as_ref() == Some(unit) {
@@ -121,8 +123,8 @@ impl SupervisedUnit {
     }
 }
 
-/// Reads the definition that a unit was started from; `None` if none was written. An invalid
-/// definition is an error, since the unit may still run by it.
+/// Reads the definition from which a unit was started. Returns `None` if no definition was written.
+/// An invalid definition is an error, since the unit may still run with it.
 pub(super) fn read_definition(
     directory: &UnitDirectory,
     unit: &Name,

@@ -1,5 +1,5 @@
-//! Planner and run state machine combined, in simulated time: each row of the event table as a run
-//! reports it.
+//! Tests of the planner together with the run state machine, in simulated time. They cover each row
+//! of the event table as a run reports it.
 
 mod scripted_unit;
 
@@ -241,7 +241,7 @@ fn restart_policy_by_exit() {
     }
 }
 
-/// The planner relies on the end of a run after this, except for its last commands.
+/// After a kill the planner relies on the run to end, except for the last commands of the run.
 #[test]
 fn timed_out_stop_is_killed() {
     let stanza = "type: foreground-supervised\nexec-start: /main\nexec-stop: /stop\n\

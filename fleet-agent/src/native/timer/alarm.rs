@@ -15,8 +15,8 @@ use tokio::io::unix::AsyncFd;
 use crate::Clock;
 use crate::async_fd::{read_next, register_readable};
 
-/// Interval between two looks at the clock if no alarm can be set, for example without a file
-/// descriptor.
+/// Interval between two checks of the clock if no alarm can be set. An alarm needs a file
+/// descriptor, for example.
 const POLL_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Event of an alarm.
@@ -87,8 +87,8 @@ impl CalendarAlarm {
         });
     }
 
-    /// Waits until the time has come; without an alarm, for a second. The caller sets the next time
-    /// afterwards. Cancel-safe.
+    /// Waits until the time has come. If no alarm could be set, waits for one second instead.
+    /// Afterwards the caller sets the next time. Cancel-safe.
     pub(super) async fn wait(&mut self, clock: &dyn Clock) -> io::Result<AlarmEvent> {
         let event = match &self.alarm {
             Some(alarm) => alarm.wait().await,

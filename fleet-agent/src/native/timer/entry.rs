@@ -78,8 +78,8 @@ impl TimerEntry {
         Ok(Some(entry))
     }
 
-    /// Continues where the earlier daemon ended, and applies a stop that is still pending. Returns
-    /// whether the timer has to be started.
+    /// Continues with the stored state of the earlier daemon. If a stop was requested but not
+    /// applied, applies it. Returns whether the timer has to be started.
     pub(super) fn resume(&mut self, timer: Arc<Timer>, cx: TimerContext<'_>) -> bool {
         let Some(stored) = &self.stored else {
             return self.requested.should_run();
@@ -98,7 +98,7 @@ impl TimerEntry {
         self.requested.should_run() && !is_done
     }
 
-    /// Drops the start of the unit: the shutdown of all units has cancelled it.
+    /// Drops the pending start of the unit, because the shutdown of all units has cancelled it.
     pub(super) fn clear_pending_start(&mut self) {
         if let Some(stored) = &mut self.stored {
             stored.starting = None;
@@ -152,7 +152,8 @@ impl TimerEntry {
     }
 }
 
-/// Returns a timer that never elapses, for one whose file cannot be run any more.
+/// Returns the definition of a timer that never elapses. It replaces a timer whose file can no
+/// longer be run.
 fn stop_only_definition(unit: &UnitName) -> Timer {
     Timer {
         unit: unit.clone(),

@@ -8,7 +8,7 @@
 //!                           └── TimerTargets           starts the units, and reports their changes
 //! ```
 //!
-//! This module knows the supervisor of the units as [`TimerTargets`] only.
+//! This module accesses the supervisor of the units only through [`TimerTargets`].
 
 mod alarm;
 mod entry;
@@ -40,12 +40,13 @@ const REQUEST_CAPACITY: usize = 16;
 
 /// Units that timers start.
 pub(crate) trait TimerTargets: Send + Sync + 'static {
-    /// Starts a unit for one elapse of a timer, and returns once the start is over. Returns whether
-    /// the unit is loaded. The launched state of the unit does not change. A second call for the
-    /// same elapse starts nothing, and waits for the first start.
+    /// Starts a unit for one elapse of a timer, and returns once the start has succeeded or failed.
+    /// Returns whether the unit is loaded. The start does not change whether fleet has launched the
+    /// unit. A second call for the same elapse starts nothing, and only waits for the first start.
     fn start(&self, unit: &UnitName, elapse: u64) -> BoxFuture<'static, bool>;
 
-    /// Returns whether a unit is neither inactive nor failed; `None` if it is not loaded.
+    /// Returns whether a unit is neither inactive nor failed. Returns `None` if the unit is not
+    /// loaded.
     fn is_active(&self, unit: &UnitName) -> Option<bool>;
 
     /// Returns a receiver of the units that change from now on.
@@ -97,8 +98,8 @@ pub(crate) fn is_timer(unit: &UnitName) -> bool {
 }
 
 impl Timers {
-    /// Recovers the timers of an earlier manager of the directory, unless the machine was rebooted
-    /// since.
+    /// Recovers the timers of an earlier manager of the directory. If the machine was rebooted
+    /// since then, no timer is recovered.
     pub(crate) fn open(
         context: &Arc<ManagerContext>,
         units: Arc<dyn TimerTargets>,
@@ -138,8 +139,8 @@ impl Timers {
         self.request(unit, TimerRequest::Restart(at)).await
     }
 
-    /// Starts a timer because another unit wants it. The launched state of the timer does not
-    /// change.
+    /// Starts a timer because another unit wants it. The start does not change whether fleet has
+    /// launched the timer.
     pub(crate) async fn pull(&self, unit: &UnitName) -> Result<(), ServiceError> {
         self.request(unit, TimerRequest::Pull).await
     }
@@ -157,8 +158,8 @@ impl Timers {
         statuses.get(unit).map(|seen| seen.unit.clone())
     }
 
-    /// Returns the journal of a timer, which is empty. If followed, it ends with the timer or the
-    /// reader; `None` if the timer is not loaded.
+    /// Returns the journal of a timer, which is always empty. A followed journal ends when the
+    /// timer is unloaded or the reader is dropped. Returns `None` if the timer is not loaded.
     pub(crate) fn journal(&self, unit: &UnitName, follow: bool) -> Option<Journal> {
         let statuses = self.statuses.lock().unwrap_or_else(PoisonError::into_inner);
         let mut alive = statuses.get(unit)?.alive.subscribe();

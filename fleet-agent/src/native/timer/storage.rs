@@ -113,9 +113,10 @@ impl StoredTimer {
 #[derive(Debug, Clone)]
 pub(crate) struct PersistentStamps {
     directory: PathBuf,
-    /// Stamps that are set but not written yet; the disk may be slow, or fail.
+    /// Stamps that are set but not written yet. Writing may take long or fail, depending on the
+    /// disk.
     unwritten: Arc<Mutex<BTreeMap<String, Timestamp>>>,
-    /// Held during a write, so that an older stamp never overwrites a newer one.
+    /// Lock that is held during a write, so that an older stamp never overwrites a newer one.
     writing: Arc<Mutex<()>>,
 }
 
@@ -147,7 +148,7 @@ impl PersistentStamps {
         }
     }
 
-    /// Sets the stamp of a timer. It can be read at once, and is to be written next.
+    /// Sets the stamp of a timer. It can be read at once, but the caller still has to write it.
     pub(crate) fn set(&self, file: &str, at: Timestamp) {
         lock(&self.unwritten).insert(file.to_owned(), at);
     }
@@ -165,7 +166,8 @@ impl PersistentStamps {
     }
 }
 
-/// Returns the start time of the first daemon of this boot; `now` if this is the first.
+/// Returns the start time of the first daemon of this boot. If this is the first daemon, stores and
+/// returns `now`.
 pub(crate) fn startup(file: &Path, now: Timestamp) -> io::Result<Timestamp> {
     let known = match std::fs::read(file) {
         Ok(text) => serde_json::from_slice(&text).ok(),

@@ -25,7 +25,7 @@ use crate::native::identity::HostCapabilities;
 use crate::native::manager_context::{ManagerContext, STARTUP, file_name};
 use crate::{ChangeReceiver, wall_time};
 
-/// Result of a start: the timer, the elapse, and whether the unit was loaded.
+/// Result of the start of a unit: the timer, the ID of its elapse, and whether the unit was loaded.
 type Started = (UnitName, u64, bool);
 
 pub(super) struct TimerTask {
@@ -157,8 +157,8 @@ impl TimerTask {
         self.change(unit, |entry, cx| entry.machine.on_start(last, entry.unit_state, cx));
     }
 
-    /// Returns the next elapse. During a shutdown there is none: starts would be refused, and
-    /// persistent timers would count as elapsed.
+    /// Returns the next elapse. During a shutdown no timer elapses. Otherwise the starts would be
+    /// refused, while persistent timers would count as elapsed.
     fn due(&self) -> NextElapse {
         if self.context.shutdown.has_begun() { NextElapse::default() } else { self.queue.first() }
     }
@@ -245,8 +245,8 @@ impl TimerTask {
         });
     }
 
-    /// Returns whether the unit of a failed timer is loaded again. It is briefly unloaded while its
-    /// content is replaced.
+    /// Returns whether a failed timer has to be started again, because its unit is loaded again.
+    /// The unit is briefly unloaded while its file is replaced.
     fn should_restart(&self, timer: &UnitName) -> bool {
         self.entries.get(timer).is_some_and(|entry| {
             let has_failed = entry.machine.state().phase == TimerPhase::Failed;
@@ -263,7 +263,7 @@ impl TimerTask {
         }
     }
 
-    /// Changes a timer, and updates the queue, the stored state and the published status.
+    /// Changes a timer, and then updates the queue, the stored state and the published status.
     fn change<R>(
         &mut self,
         timer: &UnitName,

@@ -23,13 +23,14 @@ pub(crate) fn is_zone(name: &str) -> bool {
 }
 
 impl ZoneCache {
-    /// Creates a cache. The local zone is read on first use, and is UTC if unknown.
+    /// Creates a cache of time zones. The local zone is read on first use. If it is unknown, UTC is
+    /// used.
     pub(crate) fn new() -> Self {
         Self { local: LazyLock::new(|| JiffZone(TimeZone::system())), named: BTreeMap::new() }
     }
 
-    /// Loads all zones that a timer names. An unknown one is read as UTC, but a timer with one is
-    /// not loaded.
+    /// Loads all time zones that a timer names. An unknown zone is treated as UTC, but a timer with
+    /// an unknown zone is not loaded in the first place.
     pub(crate) fn load(&mut self, timer: &Timer) {
         for name in timer.zones() {
             let found = TimeZone::get(name).ok().filter(|_| !self.named.contains_key(name));

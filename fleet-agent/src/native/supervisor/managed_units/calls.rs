@@ -14,7 +14,7 @@ use crate::native::shutdown_marker::shutdown_refusal;
 use crate::native::unit_directory::RequestedState;
 
 impl Supervisor {
-    /// Starts a unit. A failed unit gets a new attempt; an active one stays as it is.
+    /// Starts a unit. A failed unit is tried again, and an active unit stays as it is.
     pub(in crate::native) fn start(
         &mut self,
         unit: &UnitName,
@@ -34,7 +34,8 @@ impl Supervisor {
         self.wait_for_start(&name, before, reply);
     }
 
-    /// Stops a unit, if it runs, and starts it again, together with the units that a stop affects.
+    /// Restarts a unit, or starts it if it does not run. Units that stop with this unit are
+    /// restarted too.
     pub(in crate::native) fn restart(
         &mut self,
         unit: &UnitName,
@@ -56,8 +57,8 @@ impl Supervisor {
     }
 
     /// Starts a unit on behalf of a timer, within its start limit. An active unit stays as it is,
-    /// and one that waits for a retry keeps waiting. For a request that is already known, only
-    /// waits.
+    /// and a unit that waits for a retry keeps waiting. If the same request has been made before,
+    /// only waits for the start.
     pub(in crate::native) fn trigger(
         &mut self,
         unit: &UnitName,
@@ -98,7 +99,7 @@ impl Supervisor {
         self.record_applied(&name, requested);
     }
 
-    /// Stops all units: no unit is needed any more, so they stop in the order of the graph.
+    /// Stops all units. No unit is needed any more, so they stop in the order of the graph.
     pub(in crate::native) fn stop_all(
         &mut self,
         after: impl Fn(RequestedState) -> RequestedState,
@@ -186,10 +187,11 @@ impl Supervisor {
         self.touched.insert(name);
     }
 
-    /// Records the requested state of a loaded unit. Answers the call with an error if the unit is
-    /// not loaded.
+    /// Records the requested state of a loaded unit. If the unit is not loaded, answers the call
+    /// with an error.
     ///
-    /// The run is not notified yet: only the run that fulfils the request may store it as applied.
+    /// The current run of the unit is not notified yet. Only the run that fulfils the request may
+    /// store it as applied.
     fn accept_request(
         &mut self,
         unit: &UnitName,
@@ -210,8 +212,9 @@ impl Supervisor {
         Some((name, reply))
     }
 
-    /// As [`accept_request`](Self::accept_request), for requests that start a unit. During a
-    /// shutdown these are refused, including calls that were already on their way.
+    /// Does the same as [`accept_request`](Self::accept_request), for requests that start a unit.
+    /// During a shutdown these requests are refused, including those that were sent before the
+    /// shutdown began.
     fn accept_start(
         &mut self,
         unit: &UnitName,
@@ -249,7 +252,8 @@ impl Supervisor {
         }
     }
 
-    /// Restarts a unit and the units that stop with it. Returns the runs of the latter that stop.
+    /// Restarts a unit and the units that stop with it. Returns the runs of those other units that
+    /// have to stop.
     fn restart_with_dependents(&mut self, name: &Name) -> Vec<(Name, Incarnation)> {
         let Some(managed) = &self.managed else { return Vec::new() };
         let mut ending = Vec::new();
@@ -263,8 +267,8 @@ impl Supervisor {
         ending
     }
 
-    /// Stops a unit and all units that stop with it. Those that are still needed are masked until a
-    /// unit that needs them is started.
+    /// Stops a unit and all units that stop with it. If one of these units is still needed, it is
+    /// masked until a unit that needs it is started.
     fn stop_unit(&mut self, name: &Name, reply: Reply) {
         let state = self.planner.status(name).filter(|state| may_have_processes(&state.state));
         self.stop_with_dependents(name);
@@ -276,7 +280,7 @@ impl Supervisor {
         self.touched.insert(name.clone());
     }
 
-    /// Records that the requested state of a unit is applied, or has no effect.
+    /// Records that the requested state of a unit is applied, or that it has no effect.
     pub(super) fn record_applied(&mut self, name: &Name, requested: RequestedState) {
         let is_off = self.planner.is_inactive(name);
         if let Some(entry) = self.units.get_mut(name) {
@@ -305,7 +309,7 @@ impl Supervisor {
         Ok(())
     }
 
-    /// Sets the requested state of a unit that is loaded with an unchanged file.
+    /// Sets the requested state of a loaded unit. Its unit file has not changed.
     pub(in crate::native) fn set_requested(&mut self, unit: &UnitName, requested: RequestedState) {
         let (name, requested) = (name_of(unit), self.stopped_if_shutting_down(requested));
         let loaded = self.managed.as_mut().and_then(|managed| managed.loaded_units.get_mut(&name));

@@ -51,8 +51,8 @@ impl Supervisor {
         }
     }
 
-    /// Adds the target of a unit to the planner's targets, or removes it, according to its
-    /// requested state and whether the graph provides it.
+    /// Adds the target of a unit to the planner's targets if the unit should run and the graph
+    /// provides the target. Removes the target if the unit should not run.
     pub(super) fn sync_desired(&mut self, name: &Name) {
         let wants = |managed: &ManagedUnits| {
             !managed.shutting_down
@@ -100,8 +100,8 @@ impl Supervisor {
 }
 
 impl ManagedUnits {
-    /// Returns the targets of all units that should run and are in the graph; none during a
-    /// shutdown.
+    /// Returns the targets of all units that should run and are in the graph. Returns no targets
+    /// during a shutdown.
     pub(super) fn desired_targets(&self, graph: &Graph) -> BTreeSet<Target> {
         let should_run = |loaded: &LoadedUnit| !self.shutting_down && loaded.should_run();
         let wanted = self.loaded_units.iter().filter(|(_, loaded)| should_run(loaded));
@@ -146,7 +146,8 @@ mod tests {
         LoadedUnit::new(unit.clone(), file.hash(), started(), Definition::Valid(Box::new(compiled)))
     }
 
-    /// The requested state was read before the shutdown, and a slow disk delayed its use.
+    /// The requested state was read before the shutdown. Because of a slow disk, it is only used
+    /// after the shutdown has begun.
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
     async fn load_overtaken_by_a_shutdown_starts_nothing() {
         let home = tempfile::tempdir().expect("a directory can be made");

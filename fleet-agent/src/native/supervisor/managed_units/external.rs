@@ -1,7 +1,8 @@
-//! External units: run by others on this machine, and needed by loaded units.
+//! External units, which this manager does not run, but which loaded units need.
 //!
 //! An external unit that has to be probed has a stand-in in the graph. The stand-in starts when a
-//! unit needs it, and is active once a probe succeeds. It has no processes and no stored state.
+//! unit needs the external unit, and is active once a probe succeeds. It has no processes and no
+//! stored state.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -57,7 +58,8 @@ impl ExternalRegistry {
         join_all(looks).await.into_iter().flatten().collect()
     }
 
-    /// Returns the observation of an external unit that is up before any unit needs it.
+    /// Returns the observation of an external unit that was found to be up before any unit needed
+    /// it.
     pub(super) fn observed_up(
         &self,
         name: &Name,
@@ -78,7 +80,7 @@ impl ExternalRegistry {
 }
 
 impl Supervisor {
-    /// Starts to wait for an external unit. Returns whether the action is for such a unit.
+    /// If the action concerns an external unit, starts to wait for that unit and returns `true`.
     pub(in super::super) fn await_external(
         &mut self,
         action: &UnitAction,
@@ -108,7 +110,7 @@ impl Supervisor {
 }
 
 impl Supervisor {
-    /// Forgets the external unit of this name: a unit loaded here has taken it over.
+    /// Forgets the external unit of this name, because a loaded unit has taken its place.
     pub(super) fn replace_external(&mut self, name: &Name) {
         let Some(managed) = &mut self.managed else { return };
         if managed.externals.probed.contains_key(name) {
@@ -122,8 +124,8 @@ impl Supervisor {
     }
 }
 
-/// Task of a started stand-in. Reports that it is ready once the external unit is up, and that it
-/// has ended when asked to stop it.
+/// Task of a started stand-in. Once the external unit is up, it reports that the stand-in is ready.
+/// When asked to stop the stand-in, it reports that the stand-in has ended.
 struct ExternalWatch {
     external: External,
     clock: Arc<dyn Clock>,

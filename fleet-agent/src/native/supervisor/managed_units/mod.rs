@@ -1,8 +1,8 @@
-//! The units that fleet has loaded, and its requests about them.
+//! The units that fleet has loaded, and the requests for these units.
 //!
-//! Requests are mapped to the graph. Units that should run are extra targets; there is no goal.
-//! Loading a unit adds it to the graph. A caller waits here until the unit has reached the
-//! requested state. All of this belongs to the event loop.
+//! Requests are mapped to the graph. Units that should run are extra targets, and there is no goal.
+//! Loading a unit adds it to the graph. A caller waits until the unit has reached the requested
+//! state. All state of this module belongs to the event loop.
 
 mod calls;
 mod desired;
@@ -49,7 +49,8 @@ pub(in crate::native) type Reply = oneshot::Sender<CallResult>;
 pub(in crate::native) struct ManagedUnits {
     loaded_units: BTreeMap<Name, LoadedUnit>,
     waiters: Waiters,
-    /// Units to restart as soon as this run of them is over, whatever its result.
+    /// Units to restart, each with its current run. The unit is restarted as soon as this run is
+    /// over, whatever its result.
     pending_restarts: BTreeMap<Name, Incarnation>,
     externals: ExternalRegistry,
     timers: timers::TimerIndex,
@@ -61,7 +62,8 @@ pub(in crate::native) struct ManagedUnits {
     graph_is_stale: bool,
     /// Deadline for rebuilding the graph after files of its units have changed.
     relink_by: Option<Timestamp>,
-    /// Number of loads so far. Of two units that exclude each other, the later one is left out.
+    /// Number of loads so far. Of two units that exclude each other, the one loaded later is left
+    /// out of the graph.
     load_count: u64,
     /// Whether all units are shutting down, so that no unit may start.
     shutting_down: bool,
@@ -100,8 +102,8 @@ pub(in crate::native) struct LoadedUnit {
 pub(in crate::native) enum Definition {
     /// The compiled unit file.
     Valid(Box<CompiledUnit>),
-    /// The file cannot be run any more, for this reason. A run that was started from it continues
-    /// and can be stopped.
+    /// The unit file can no longer be run, for the given reason. A run that was started from an
+    /// earlier definition continues and can be stopped.
     Invalid(String),
 }
 
@@ -116,8 +118,8 @@ impl LoadedUnit {
         Self { unit, hash, requested, definition, load_number: 0, refused: None, unloading: false }
     }
 
-    /// Returns whether the unit should run on its own account: launched by fleet, or started by a
-    /// timer.
+    /// Returns whether the unit should run without being needed by another unit. This is so if
+    /// fleet has launched it or a timer has started it.
     fn should_run(&self) -> bool {
         self.requested.should_run() && !self.unloading
     }
@@ -139,7 +141,8 @@ impl ManagedUnits {
         Arc::clone(&self.statuses)
     }
 
-    /// Returns whether a unit is loaded, in the graph or not. Its stored state is kept as long.
+    /// Returns whether a unit is loaded, even if it is not in the graph. The stored state of the
+    /// unit is kept while it is loaded.
     pub(super) fn is_loaded(&self, unit: &Name) -> bool {
         self.loaded_units.contains_key(unit)
     }
@@ -148,7 +151,7 @@ impl ManagedUnits {
     ///
     /// # Errors
     ///
-    /// The reason why the unit cannot start.
+    /// The reason why the unit cannot be started.
     pub(super) fn request_for_start(&self, unit: &Name) -> io::Result<RequestedState> {
         match self.loaded_units.get(unit) {
             Some(LoadedUnit { definition: Definition::Invalid(problem), .. }) => {
@@ -166,8 +169,8 @@ impl ManagedUnits {
 }
 
 impl Supervisor {
-    /// Of `changed`, resets units with a pending restart whose run is over. Returns whether there
-    /// were any.
+    /// Clears the result of those `changed` units that have a pending restart and whose run is
+    /// over, so that they start again. Returns whether there were any such units.
     pub(super) fn restart_pending(&mut self, changed: &[Name]) -> bool {
         let Some(managed) = &mut self.managed else { return false };
         if managed.pending_restarts.is_empty() {
@@ -190,8 +193,8 @@ impl Supervisor {
         !begun.is_empty()
     }
 
-    /// Stores which of `units` have hit their start limit. The state of their last run does not
-    /// include that.
+    /// For each of `units` that has hit its start limit, stores that fact. The state of the unit's
+    /// last run does not include it.
     pub(super) fn record_start_limit_hits(&mut self, units: &BTreeSet<Name>) {
         for unit in units {
             let state = self.planner.status(unit).map(|state| state.state);

@@ -150,7 +150,8 @@ fn recover_units(
     Ok(recovered)
 }
 
-/// Limits the log of a unit that cannot be recovered: its processes may still write to it.
+/// Limits the log of a unit that cannot be recovered, because its processes may still write to the
+/// log.
 fn limit_log(context: &ManagerContext, unit: &UnitName, logs: &Logs) {
     match context.open_log(context.directory(unit.as_str()).log()) {
         Ok(log) => drop(lock(logs).insert(name_of(unit), log)),
@@ -236,7 +237,7 @@ fn recover_run(
 }
 
 impl Supervisor {
-    /// Continues with the recovered units, and applies the requests that were stored but not
+    /// Continues the runs of the recovered units, and applies the requests that were stored but not
     /// applied.
     fn resume_all(&mut self, recovered: Vec<RecoveredUnit>, up: Vec<Name>) {
         let first = recovered.len() as u64 + 1;
@@ -275,8 +276,8 @@ impl Supervisor {
         names.iter().for_each(|name| self.publish_status(name));
     }
 
-    /// Applies a request that was stored but not applied. A run that is to be restarted is not
-    /// notified: it would store the request as applied.
+    /// Applies a request that was stored but not applied. If the current run is to be restarted, it
+    /// is not notified. Otherwise it would store the request as applied.
     fn apply_pending(&mut self, name: &Name, pending: PendingRequest, run: Option<Incarnation>) {
         let requested = self.managed.as_ref().and_then(|it| it.requested(name)).unwrap_or_default();
         match pending {

@@ -18,24 +18,24 @@ use super::{CallResult, Definition, LoadedUnit, ManagedUnits, name_of};
 use crate::ServiceError;
 use crate::native::adopt::stop_only_definition;
 
-/// Delay after a file has changed, to collect further changes: rebuilding the graph costs the same
-/// for one file as for all.
+/// Delay between a change of a unit file and the rebuilding of the graph. Further changes are
+/// collected during this delay, because rebuilding costs the same for one file as for all.
 const RELINK_DELAY: Duration = Duration::from_millis(20);
 
 /// Observation of a unit, with its name.
 pub(super) type NamedObservation = (Name, ObservedUnit);
 
 impl Supervisor {
-    /// Rebuilds the graph if units were loaded or unloaded. Files come in batches, so this waits
-    /// until an operation depends on the graph.
+    /// Rebuilds the graph if units were loaded or unloaded. Units are often loaded in batches, so
+    /// the graph is only rebuilt when an operation depends on it.
     pub(super) fn apply_pending_loads(&mut self) {
         if self.managed.as_ref().is_some_and(|managed| managed.graph_is_stale) {
             self.relink(Vec::new());
         }
     }
 
-    /// Rebuilds the graph if files of its units have changed, before an action is taken by their
-    /// old content.
+    /// Rebuilds the graph if unit files have changed. This happens before an action, so that the
+    /// action is not based on the old content.
     pub(in super::super) fn apply_pending_files(&mut self) {
         if self.managed.as_ref().is_some_and(|managed| managed.relink_by.is_some()) {
             self.relink(Vec::new());
@@ -47,7 +47,8 @@ impl Supervisor {
         self.managed.as_ref().and_then(|managed| managed.relink_by)
     }
 
-    /// Rebuilds the graph. Runs continue as they are, and stop by their new definition.
+    /// Rebuilds the graph. Current runs continue unchanged, but are stopped according to their new
+    /// definition.
     pub(super) fn relink(&mut self, found: Vec<NamedObservation>) {
         let mut observed = self.planner.observation();
         let highest = found.iter().filter_map(|(_, observed)| observed.incarnation).max();
@@ -85,8 +86,8 @@ impl Supervisor {
         }
     }
 
-    /// Adds a unit that was not loaded. It may already run, if its stored state could not be read
-    /// when this daemon started. Then that run is adopted.
+    /// Adds a unit that was not loaded. The unit may already run, if its stored state could not be
+    /// read when this daemon started. In that case its run is adopted.
     pub(super) fn add_unit(&mut self, name: &Name, mut loaded: LoadedUnit) -> CallResult {
         let failed =
             |source| ServiceError::Io { action: format!("start to supervise {name}"), source };
@@ -118,8 +119,9 @@ impl Supervisor {
         Ok(())
     }
 
-    /// Replaces the file of a loaded unit. Its run continues, and stops by the new definition. The
-    /// graph is rebuilt soon, and before the next start.
+    /// Replaces the unit file of a loaded unit. The current run continues, and is stopped according
+    /// to the new definition. The graph is rebuilt after a short delay, but in any case before the
+    /// next start.
     pub(super) fn replace_file(&mut self, name: &Name, new: LoadedUnit) {
         let Some(managed) = &mut self.managed else { return };
         let Some(loaded) = managed.loaded_units.get_mut(name) else { return };
@@ -134,7 +136,8 @@ impl Supervisor {
 }
 
 impl ManagedUnits {
-    /// Builds the graph of all units that fit together, and records why a unit is left out.
+    /// Builds the graph of all units that are compatible with each other. For each other unit,
+    /// records the reason why it is left out.
     fn build_graph(&mut self, busy: &BTreeSet<Name>) -> Graph {
         (self.graph_is_stale, self.relink_by) = (false, None);
         let mut out: BTreeMap<Name, String> = BTreeMap::new();
@@ -177,8 +180,8 @@ impl ManagedUnits {
         link(valid, &ExternalUnits { assumed_active, timers, refused: refused.collect() })
     }
 
-    /// Returns the unit of a cycle that was loaded last. It is left out, so it affects no other
-    /// unit.
+    /// Returns the unit of a dependency cycle that was loaded last. This unit is left out of the
+    /// graph, so that loading it does not affect the other units.
     fn newest_in(&self, cycle: &DependencyCycle) -> Option<Name> {
         let units = cycle.steps.iter().map(|(unit, _)| unit);
         units
@@ -212,7 +215,8 @@ impl ManagedUnits {
         }
     }
 
-    /// Records the reason of every other unit that is left out, so that no caller waits for it.
+    /// Records the reason for every other unit that is left out of the graph, so that no caller
+    /// waits for such a unit.
     fn set_graph_errors(&mut self, graph: &Graph, graph_errors: &[GraphError]) {
         for (name, loaded) in &mut self.loaded_units {
             if loaded.refused.is_none() && graph.unit(name).is_none() {
@@ -235,7 +239,7 @@ impl LoadedUnit {
         matches!(self.definition, Definition::Invalid(_))
     }
 
-    /// Returns the definition of the unit, as far as its own file gives it.
+    /// Returns the definition of the unit, based on its own unit file alone.
     pub(super) fn definition(&self) -> Arc<InitUnit> {
         match &self.definition {
             Definition::Valid(compiled) => Arc::clone(&compiled.unit),

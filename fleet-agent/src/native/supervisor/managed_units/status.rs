@@ -39,7 +39,8 @@ impl Supervisor {
     }
 }
 
-/// Returns the state of a unit. During a run the run's own state counts, afterwards the planner's.
+/// Returns the state of a unit in systemd's terms. During a run it is derived from the run's own
+/// state, and afterwards from the planner's state.
 fn systemd_state_of(state: Option<&StatusReport>, entry: &SupervisedUnit) -> SystemdState {
     let run_state = &*entry.run_state;
     let Some(state) = state.filter(|_| entry.handle.is_none()) else {
@@ -95,15 +96,15 @@ impl SupervisedUnit {
         }
     }
 
-    /// Clears the result of the last run, so that a later daemon starts the unit.
+    /// Clears the result of the last run, so that a later daemon starts the unit again.
     pub(super) fn clear_result(&mut self) {
         if let Err(error) = self.set_idle_state(RunState::default()) {
             tracing::warn!(%error, "cannot store that a unit may start again");
         }
     }
 
-    /// Sets the state to keep and store while the unit has no run, replacing that of its last run.
-    /// Does nothing during a run.
+    /// Sets and stores the state of a unit without a current run, which replaces the state of its
+    /// last run. Does nothing during a run.
     pub(in super::super) fn set_idle_state(&mut self, run_state: RunState) -> std::io::Result<()> {
         if *self.run_state == run_state || self.handle.is_some() {
             return Ok(());
@@ -135,7 +136,8 @@ pub(super) mod tests {
     use crate::native::supervisor::event_loop::Request;
     use crate::native::unit_directory::RequestedState;
 
-    /// Calls a function between two turns of the event loop, which receives no report meanwhile.
+    /// Calls a function between two turns of the event loop. The event loop receives no report
+    /// during the call.
     pub(in super::super) async fn call<T: Send + 'static>(
         handle: &SupervisorHandle,
         what: impl FnOnce(&mut Supervisor) -> T + Send + 'static,
@@ -172,7 +174,7 @@ pub(super) mod tests {
         open_managed_units(config, managed).await.expect("it opens")
     }
 
-    /// Kills the main process of a unit, and waits until its run is over.
+    /// Kills the main process of a unit, and waits until the current run of the unit is over.
     fn kill_and_wait(supervisor: &Supervisor, unit: &Name) {
         let entry = &supervisor.units[unit];
         let main = entry.run_state.main.expect("it has a main process").pid;

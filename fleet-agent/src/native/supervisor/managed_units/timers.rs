@@ -1,7 +1,8 @@
 //! An index of the loaded timers, and of the units that start them.
 //!
-//! Timers are not part of the graph. As with systemd, a unit that wants or requires a timer starts
-//! it when the unit itself is started. From then on the timer is independent of the unit.
+//! Timers are not part of the graph. As with systemd, a unit that wants or requires a timer also
+//! starts this timer when the unit itself is started. From then on the timer does not depend on the
+//! unit.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -77,7 +78,8 @@ impl Supervisor {
         }
     }
 
-    /// Returns the timers to start with a unit: its own, and those of all units that it requires.
+    /// Returns the timers to start together with a unit. These are the timers of the unit itself
+    /// and of all units that it requires.
     pub(in crate::native) fn timers_of(&mut self, unit: &UnitName) -> Vec<PulledTimer> {
         let name = name_of(unit);
         let is_any = |managed: &ManagedUnits| !managed.timers.timers.is_empty();

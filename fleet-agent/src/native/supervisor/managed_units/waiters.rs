@@ -39,7 +39,7 @@ impl Waiters {
         self.all.remove(unit)
     }
 
-    /// Answers callers that wait for a start with an error: the unit was stopped.
+    /// Sends an error to callers that wait for the start of a unit, because the unit was stopped.
     pub(super) fn refuse_starts(&mut self, name: &Name, unit: &UnitName) {
         let Some(waiting) = self.all.get_mut(name) else { return };
         for (_, reply) in waiting.starts.drain(..) {
@@ -102,7 +102,8 @@ impl Supervisor {
         }
     }
 
-    /// Answers the callers that wait for a start while the unit is up: it may be up only briefly.
+    /// Reports success to callers that wait for a start. This is done while the unit is up, because
+    /// it may be up only briefly.
     pub(in super::super) fn answer_up(&mut self, name: &Name, run: Incarnation) {
         let Some(managed) = &mut self.managed else { return };
         let Some(waiting) = managed.waiters.all.get_mut(name) else { return };
@@ -183,12 +184,12 @@ fn reload_failure(state: Option<&StatusReport>, entry: Option<&SupervisedUnit>) 
     Some(reload_failure_reason(run_state.unwrap_or(&ended)))
 }
 
-/// Returns whether the last run of a unit is over, and no other has started.
+/// Returns whether the last run of a unit is over and no other run has started.
 pub(super) fn is_over(what: &DerivedState) -> bool {
     matches!(what, DerivedState::Failed { .. } | DerivedState::Completed(_))
 }
 
-/// Returns whether a unit is not retried because it has hit its start limit.
+/// Returns whether a unit is no longer retried because it has hit its start limit.
 pub(in super::super) fn hit_start_limit(what: &DerivedState) -> bool {
     use DerivedState::{Completed, Failed};
     let retry = Retry::GaveUp;
