@@ -31,7 +31,7 @@ pub(crate) struct Finding {
     pub(crate) help: String,
 }
 
-/// Checks a unit file with the cluster's own rules.
+/// Checks a unit file with the rules of the cluster alone.
 ///
 /// Returns all findings in the order of the file. The parsed file is `None` if any finding is an
 /// error.
@@ -51,8 +51,8 @@ pub(crate) fn check(
 
 /// Checks a unit file with the rules of the cluster and those of systemd.
 ///
-/// The cluster accepts files that break the rules of systemd alone: the service manager of the
-/// machine decides about them.
+/// The cluster also accepts files that break only the rules of systemd, because each machine's
+/// service manager applies these rules itself.
 pub(crate) fn verify(path: &Path, name: &UnitName, source: &[u8]) -> Vec<Finding> {
     let (_, mut findings) = check(path, name, source);
     let (file, _) = UnitFile::parse_collecting(source);

@@ -15,8 +15,8 @@ use crate::fleetctl::error::CliError;
 /// Name of the client, shown in the server's log.
 pub(super) const PROGRAM: &str = concat!("fleet-init ", env!("CARGO_PKG_VERSION"));
 
-/// Limit for any response. A running fleet-init responds at once; a stopped process never does,
-/// although the kernel still accepts connections for it.
+/// Time limit for any response. A running fleet-init responds at once. A stopped process never
+/// responds, although the kernel still accepts connections for it.
 const RESPONSE_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// A connection to a fleet-init.
@@ -46,7 +46,8 @@ pub(super) fn request<T>(
     })
 }
 
-/// Sends a request to the fleet-init at a socket; `None` if nothing listens there.
+/// Sends a request to the fleet-init at a socket. Returns `None` if no process listens at the
+/// socket.
 pub(super) fn request_if_running<T>(
     args: &SocketArgs,
     question: impl AsyncFnOnce(&InitClient) -> Result<T, CliError>,
@@ -107,7 +108,7 @@ impl InitClient {
         next.map_err(NoResponse::Because)?.map_err(no_response)
     }
 
-    /// Returns all items of a response from a fleet-init that runs the units of files.
+    /// Returns all items of a response from a fleet-init that runs units from files.
     pub(super) async fn all(&self, ask: Request) -> Result<Vec<Value>, CliError> {
         let all = async {
             let mut answer = self.begin(ask)?;

@@ -48,8 +48,9 @@ pub(super) fn run(args: &ConvertArgs) -> Result<(), CliError> {
     Err(lossy.with_exit(Exit::Lossy))
 }
 
-/// Prints the stanzas. Losses are records among them in machine formats, and otherwise go to
-/// standard error: the standard output of the table format is a file of stanzas.
+/// Prints the stanzas and the losses. In machine formats, losses are records between the stanzas.
+/// Otherwise losses go to standard error, because the standard output of the table format is a file
+/// of stanzas.
 fn print(converted: &Conversion, skipped: &[PathBuf], format: Format) -> Result<(), CliError> {
     let mut to = io::stderr();
     for other in skipped {
@@ -151,7 +152,8 @@ impl PathScan {
         Ok(())
     }
 
-    /// Takes a unit name in a directory that is not a file: a mask or a broken link.
+    /// Reads a path in a directory that is named like a unit but is not a file. It is a mask or a
+    /// broken link.
     fn read_no_file(&mut self, path: &Path) -> Result<(), CliError> {
         if fs::canonicalize(path).is_ok_and(|file| file == Path::new("/dev/null")) {
             return self.read(path, From::Systemd);
@@ -172,7 +174,8 @@ impl PathScan {
     }
 }
 
-/// Whether the file's first line names an interpreter with one of these words in its path.
+/// Returns whether the file's first line is `#!` with one of these names in the interpreter's path.
+/// `|` separates the names.
 fn begins_with_interpreter(path: &Path, names: &str) -> bool {
     if !path.is_file() {
         return false;
@@ -183,15 +186,16 @@ fn begins_with_interpreter(path: &Path, names: &str) -> bool {
     first.starts_with("#!") && names.split('|').any(|name| first.contains(name))
 }
 
-/// Whether the directory holds drop-ins for a systemd unit or for all units of a type.
+/// Returns whether the path is a directory with drop-ins for a systemd unit or for all units of a
+/// type.
 fn is_drop_in(path: &Path) -> bool {
     let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
     let unit = name.strip_suffix(".d").map(|name| format!("all.{name}").parse::<UnitName>());
     path.is_dir() && unit.is_some_and(|unit| unit.is_ok())
 }
 
-/// Returns the drop-in directories beside a unit file: for its name, its prefixes up to a dash, its
-/// template and its type.
+/// Returns the existing drop-in directories beside a unit file. They exist for the unit's name, its
+/// prefixes that end in a dash, its template, and its type.
 fn drop_ins_beside(path: &Path) -> Vec<PathBuf> {
     let mut names = Vec::new();
     if let Some(unit) = unit_name(path) {
@@ -205,8 +209,8 @@ fn drop_ins_beside(path: &Path) -> Vec<PathBuf> {
     directories.filter(|path| path.is_dir()).collect()
 }
 
-/// Returns a link's name and file, if the name is an alias of the unit. For a template each name is
-/// another unit.
+/// Returns a link's name and its target file, if the name is an alias of the unit. Links of
+/// templates are not aliases, because for a template each name is another unit.
 fn as_link(path: &Path) -> Option<(String, PathBuf)> {
     let file = fs::canonicalize(path).ok()?;
     let (own, other) = (unit_name(path)?, unit_name(&file)?);

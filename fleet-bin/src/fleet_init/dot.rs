@@ -81,7 +81,7 @@ fn too_large() -> CliError {
     error.help("draw fewer files, or use -o dot and a layout program")
 }
 
-/// Writes each unit as a node and each dependency as an arrow. Unneeded units are grey.
+/// Writes each unit as a node and each dependency as an arrow. Units that are not needed are grey.
 fn draw(graph: &Graph, goal: Option<&Target>, needed: Option<&BTreeSet<&Name>>) -> String {
     let is_needed = |unit: &InitUnit| needed.is_none_or(|needed| needed.contains(&unit.name));
     let mut text = "digraph units {\n  rankdir=LR;\n  node [shape=box];\n".to_owned();

@@ -41,7 +41,7 @@ pub(crate) fn read(paths: &[PathBuf]) -> Result<Files, CliError> {
     read_by(paths, read_file)
 }
 
-/// Reads files and directories without blocking on pipes.
+/// Reads files and directories. It does not block, even if a path is a pipe.
 ///
 /// # Errors
 ///
@@ -75,7 +75,8 @@ pub(crate) fn of(files: Vec<InitFile>) -> Files {
 }
 
 impl Files {
-    /// Returns everything that is wrong or suspicious, each with the lines that show where.
+    /// Returns all errors and warnings of the files, each with the lines of the file that it is
+    /// about.
     pub(crate) fn findings(&self) -> Vec<(Finding, String)> {
         let files = self.sources.files.iter().zip(&self.sources.diagnostics);
         let findings = files.flat_map(|(file, diagnostics)| {
@@ -95,7 +96,7 @@ impl Files {
         findings.collect()
     }
 
-    /// Returns the graph and the goal; `goal` overrides that of the files.
+    /// Returns the graph and the goal. The parameter `goal` overrides the goal of the files.
     ///
     /// # Errors
     ///
@@ -196,7 +197,8 @@ fn file(path: &Path, role: FileRole, read: Reader) -> Result<InitFile, CliError>
     Ok(InitFile { name: path.display().to_string(), role, source: read(path)? })
 }
 
-/// Reads a file up to one byte more than the limit, which is enough to refuse it.
+/// Reads a file, but at most one byte more than the size limit. That byte is enough for the caller
+/// to refuse the file.
 ///
 /// # Errors
 ///

@@ -28,7 +28,8 @@ pub(super) async fn open(init: &InitClient) -> Result<Arc<RemoteManager>, CliErr
     RemoteManager::open(config).await.map_err(cannot)
 }
 
-/// Prints the units as a tree, with fleetd's request and the reported state of each.
+/// Prints the units as a tree. Each unit has fleetd's request and the state that was reported to
+/// fleetd.
 pub(super) async fn tree(
     init: &InitClient,
     format: Format,
@@ -59,7 +60,7 @@ pub(super) async fn tree(
     output.list(&units.iter().map(both).collect::<Vec<_>>(), &table)
 }
 
-/// A unit of the graph with the state reported to fleetd; also the JSON output.
+/// A unit of the graph with the state reported to fleetd. It is also the form of the JSON output.
 #[derive(Serialize)]
 struct Both<'a> {
     #[serde(flatten)]

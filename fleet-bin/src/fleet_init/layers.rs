@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-/// A position in the layout, of a node or of an arrow that passes a column.
+/// A position in the layout. It belongs to a node, or to an arrow where the arrow crosses a column.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Spot {
     /// Column, from the left.
@@ -16,7 +16,8 @@ pub(crate) struct Spot {
 pub(crate) struct Layers {
     /// Position of each node.
     pub(crate) nodes: Vec<Spot>,
-    /// For each arrow to the right, the positions that it passes between its ends.
+    /// For each arrow, the positions that it passes between its ends. Only arrows that point to the
+    /// right have such positions.
     pub(crate) bends: Vec<Vec<Spot>>,
     /// Number of rows in each column.
     pub(crate) rows: Vec<usize>,
@@ -37,7 +38,8 @@ const SWEEPS: usize = 12;
 /// Maximum number of intermediate positions; further arrows are straight.
 const MOST_BENDS: usize = 20_000;
 
-/// Assigns each node the column of its longest incoming chain, and a row near its neighbours.
+/// Assigns each node a column and a row. The column is the length of the node's longest chain of
+/// incoming arrows, and the row is near those of its neighbours.
 pub(crate) fn layers(nodes: usize, arrows: &[Arrow]) -> Layers {
     let mut columns = columns(nodes, arrows);
     let mut edges: Vec<(usize, usize)> = Vec::new();

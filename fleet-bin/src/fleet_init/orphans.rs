@@ -1,7 +1,8 @@
 //! Kills the processes that remain as children of process 1 at the end.
 //!
-//! Without control groups, a process can leave its group, parent and environment, and is not found
-//! when its unit stops. By then its parents have exited, so it is a child of the reaper.
+//! Without control groups, a process can leave its process group, its parent and its environment.
+//! Such a process is not found when its unit stops. By the end its parents have exited, so it is a
+//! child of process 1, the reaper.
 
 use std::io;
 use std::time::Duration;
@@ -13,9 +14,9 @@ use tokio::signal::unix;
 /// Time for killed processes to be gone.
 const GRACE: Duration = Duration::from_secs(10);
 
-/// Kills all children, including those inherited meanwhile, until none is left.
+/// Kills all children until none remains, including children inherited during this call.
 ///
-/// `reap` waits for exited children; `ends` is notified when some may have exited.
+/// `reap` waits for exited children. `ends` is notified when some children may have exited.
 pub(super) async fn end(
     ends: &mut unix::Signal,
     clock: &SystemClock,

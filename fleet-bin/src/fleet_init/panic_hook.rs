@@ -2,8 +2,8 @@
 
 /// Makes a panic of any thread abort the process.
 ///
-/// The units keep running, and the next start adopts them. A process that continued without the
-/// panicked part would look alive and supervise nothing.
+/// The units keep running, and the next start of fleet-init adopts them. Without the panicked
+/// thread, the process would look alive but supervise nothing.
 pub(super) fn abort_on_panic() {
     let tell = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {

@@ -15,11 +15,11 @@ use crate::fleetctl::error::CliError;
 /// Environment variable with the socket; ignored if empty.
 const SOCKET: &str = "FLEET_INIT_SOCKET";
 
-/// Time to wait for a socket whose owner may be about to close it.
+/// Time to wait for a socket in use, because its owner may be about to close it.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// The same if the owner is gone: a child that it had just forked still holds the socket until its
-/// exec.
+/// Time to wait for a socket in use after its owner has exited. A child that the owner forked just
+/// before its exit still holds the socket until the child calls exec.
 const CLOSE_TIMEOUT_WITH_CHILDREN: Duration = Duration::from_secs(5);
 
 /// Interval at which a socket in use is tried again.
@@ -28,7 +28,8 @@ const RETRY_INTERVAL: Duration = Duration::from_millis(20);
 /// Looks up an environment variable.
 type Environment<'a> = &'a dyn Fn(&str) -> Option<PathBuf>;
 
-/// Returns the socket: the given one, the one in the environment, or the user's default.
+/// Returns the path of the socket: `given`, or else the one in the environment, or else the user's
+/// default.
 pub(super) fn socket(given: Option<&Path>) -> PathBuf {
     let chosen = chosen(given, std::env::var_os(SOCKET));
     chosen.unwrap_or_else(|| default_socket(is_root(), &environment))
@@ -88,7 +89,8 @@ pub(super) struct Listener {
     pub(super) socket: SocketFile,
 }
 
-/// Listens at a path, replacing a socket without a listener. Only this user and root may connect.
+/// Listens at a path, and replaces a socket at which no process listens. Only this user and root
+/// may connect.
 pub(super) async fn listen(path: &Path) -> Result<Listener, CliError> {
     make_parents(path)?;
     let (listener, socket) = match listen_when_free(path).await {

@@ -1,8 +1,8 @@
 //! Pure: draws units and dependencies as SVG.
 //!
-//! Dependencies are right of dependents. Line styles distinguish kinds of dependencies, borders
-//! kinds of units, and titles repeat both for viewers that show them. Colour carries no further
-//! information.
+//! Dependencies are drawn to the right of their dependents. Line styles distinguish the kinds of
+//! dependencies, and borders the kinds of units. Titles repeat both kinds for viewers that show
+//! titles. Colour carries no further information.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -41,7 +41,8 @@ const STYLE: &str = "\
 </style>
 ";
 
-/// Arrow heads: name, fill and stroke. Not all viewers let a head inherit the line's style.
+/// Arrow heads, each with a name, a fill and a stroke. The styles are explicit, because in some
+/// viewers a head cannot inherit the line's style.
 const HEADS: [(&str, &str, &str); 4] = [
     ("full", "#111", "#111"),
     ("open", "#fff", "#111"),
@@ -49,8 +50,8 @@ const HEADS: [(&str, &str, &str); 4] = [
     ("open-unneeded", "#fff", "#777"),
 ];
 
-/// Draws the picture; `None` if there are more than [`MOST`] units or dependencies. Without
-/// `needed` all units count as needed.
+/// Draws the picture, or returns `None` if there are more than [`MOST`] units or dependencies. If
+/// `needed` is `None`, all units are drawn as needed.
 pub(crate) fn picture(
     graph: &Graph,
     goal: Option<&Target>,

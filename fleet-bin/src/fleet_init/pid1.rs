@@ -1,9 +1,9 @@
 //! Process 1 of a container: reaps orphans and restarts the fleet-init that supervises the units.
 //!
-//! A supervisor waits for its processes one by one; a reaper takes the exit of any child. In one
-//! process each would take exits from the other, so these are two processes. If the supervisor
-//! crashes, its units become children of process 1, keep running, and are adopted by the next
-//! supervisor.
+//! A supervisor waits for its own processes one by one. A reaper waits for any child. In a single
+//! process, each of them would consume exits that the other waits for, so they are two processes.
+//! If the supervisor crashes, its units become children of process 1 and keep running. The next
+//! supervisor adopts them.
 
 use std::ffi::OsString;
 use std::io;
@@ -42,8 +42,8 @@ pub(super) fn is_needed(reap: bool) -> bool {
     !is_watched && (reap || rustix::process::getpid().is_init())
 }
 
-/// Runs this program again with the arguments until it exits or is told to end. `directory` holds
-/// its state.
+/// Runs this program again with the arguments, until the new process exits or this one receives a
+/// signal to end. `directory` holds the state of process 1.
 pub(super) fn run(args: &[OsString], directory: &Path) -> Result<ExitCode, CliError> {
     let cannot = |error: io::Error| CliError::failed("cannot act as process 1").because(error);
     if !rustix::process::getpid().is_init() {
@@ -104,8 +104,9 @@ struct Pid1 {
 }
 
 impl Pid1 {
-    /// Takes a signal to forward. If a restart is due, it happens at once: the units still run and
-    /// must be stopped.
+    /// Records a signal to forward. If a restart of the supervisor is pending and the signal
+    /// requests the end, the restart happens at once. The units still run, and only a supervisor
+    /// can stop them.
     fn take(&mut self, signal: Signal) {
         self.pending.push(signal);
         if signal != Signal::HUP {
@@ -132,8 +133,8 @@ impl Pid1 {
         self.due.into_iter().chain(look).min()
     }
 
-    /// Records the supervisor's exit. Returns the exit code to end with, or `None` after a crash,
-    /// when it is restarted.
+    /// Records the supervisor's exit. Returns the exit code with which this process ends. Returns
+    /// `None` after a crash, because the supervisor is then restarted.
     fn on_exit(&mut self, status: WaitStatus, now: Timestamp) -> Option<ExitCode> {
         if status.exit_status().is_some() {
             let status = status.exit_status().and_then(|status| u8::try_from(status).ok());
@@ -154,8 +155,9 @@ impl Pid1 {
         self.due.take_if(|due| *due <= now).is_some()
     }
 
-    /// Records the result of a start. Its failure, for example for lack of memory, may be
-    /// temporary, and ending this process would end all units.
+    /// Records the result of starting the supervisor. A failed start is tried again, because its
+    /// cause may be temporary, for example lack of memory. Ending this process instead would end
+    /// all units.
     fn on_spawn(&mut self, spawned: io::Result<Pid>, now: Timestamp) {
         match spawned {
             Ok(supervisor) => self.supervisor = Some(supervisor),
@@ -167,12 +169,13 @@ impl Pid1 {
     }
 }
 
-/// Whether a process catches all forwarded signals. A new process would be killed by them. Assumes
-/// so if `/proc` cannot be read.
+/// Returns whether a process catches all forwarded signals. A new process does not catch them yet
+/// and would be killed. Returns `true` if `/proc` cannot be read.
 ///
-/// A signal that arrives while a process installs its handler can be lost: it is caught before any
-/// task listens. So this checks the signal whose handler supervisors install last (HUP), whose loss
-/// is harmless since the files are yet to be read.
+/// A signal that arrives while a process installs its handler can be lost, because it is caught
+/// before any task listens for it. So this function checks HUP, which is the signal with the
+/// handler that supervisors install last. Losing a HUP is harmless at that time, because the files
+/// are still to be read.
 fn catches_forwarded(process: Pid) -> bool {
     const LAST: Signal = Signal::HUP;
     let status = std::fs::read_to_string(format!("/proc/{}/status", process.as_raw_nonzero()));
@@ -183,7 +186,8 @@ fn catches_forwarded(process: Pid) -> bool {
     caught.is_none_or(|caught| caught & (1 << (LAST.as_raw() - 1)) != 0)
 }
 
-/// Starts the supervisor in its own process group, so that signals of a terminal arrive once.
+/// Starts the supervisor in its own process group, so that it gets each signal of a terminal only
+/// once.
 fn spawn_supervisor(args: &[OsString]) -> io::Result<Pid> {
     use std::os::unix::process::CommandExt as _;
     let mut command = Command::new("/proc/self/exe");
@@ -208,7 +212,7 @@ async fn next(signals: &mut [(unix::Signal, Signal)]) -> Signal {
     futures_util::future::select_all(waits).await.0
 }
 
-/// Reaps all exited children and returns the status of `supervisor` if it is among them.
+/// Reaps all exited children. Returns the status of `supervisor` if it is one of them.
 fn reap(supervisor: Option<Pid>) -> io::Result<Option<WaitStatus>> {
     let mut found = None;
     loop {

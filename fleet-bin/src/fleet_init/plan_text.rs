@@ -16,8 +16,8 @@ use super::status_text;
 /// Maximum number of dependents named in a reason.
 const MAX_NAMES: usize = 4;
 
-/// Returns the targets and planned actions of a changed system, compared with the previous one if
-/// any.
+/// Returns the targets and planned actions of the system state `after`. The actions are relative to
+/// the state `before`, if there is one.
 pub(super) fn describe_plan(
     before: Option<&InitState>,
     after: InitState,
@@ -57,7 +57,8 @@ struct PlanText<'a> {
 }
 
 impl PlanText<'_> {
-    /// Describes a unit; `None` if it is inactive, stays so, and nothing requires it.
+    /// Describes a unit. Returns `None` if the unit is inactive, stays inactive, and no unit
+    /// requires it.
     fn row(&self, it: &UnitPreview) -> Option<PlannedUnit> {
         let graph = self.preview.after.graph();
         let unit = graph.unit(&it.unit).or(it.running.as_ref())?;

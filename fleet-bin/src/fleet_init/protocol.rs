@@ -1,4 +1,4 @@
-//! Requests to a fleet-init that runs the units of files, and their responses, as messages.
+//! Messages of a fleet-init that runs units from files: the requests to it, and its responses.
 
 use fleet_core::graph::text::{FileRole, InitFile};
 use serde::{Deserialize, Serialize};
@@ -21,8 +21,9 @@ pub(super) enum Request {
     SetTarget { goal: String, extra_targets: Vec<String> },
     /// The response is the new [`Targets`].
     Reload,
-    /// A plan as if these files were run for that goal; without a goal and with its own files, as
-    /// if these were reloaded. The response is the [`Targets`], then lists of [`PlannedUnit`]s.
+    /// Requests a plan for running these files with that goal. Without a goal and with
+    /// [`PlanFiles::Own`], requests a plan for a reload of these files. The response is the
+    /// [`Targets`], then lists of [`PlannedUnit`]s.
     Plan { files: PlanFiles, goal: Option<String>, extra_targets: Vec<String> },
     /// Makes a unit reload its configuration. The response is empty.
     ReloadUnit { unit: String },
@@ -46,7 +47,8 @@ pub(super) enum Request {
 pub(super) enum PlanFiles {
     /// The files of the running fleet-init.
     Own,
-    /// Contents sent with the request, since only the client may be able to read them.
+    /// Contents of files. The request includes them, because only the client may be able to read
+    /// the files.
     Given(Vec<SourceFile>),
 }
 

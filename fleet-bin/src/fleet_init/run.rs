@@ -69,8 +69,8 @@ fn directory(args: &RunArgs) -> PathBuf {
     paths::state_dir(args.state_dir.as_deref(), if args.fleet { "fleet" } else { "init" })
 }
 
-/// Refuses options for fleetd's units without `--fleet`. clap's `requires` does not apply if a path
-/// is given.
+/// Refuses options for fleetd's units if `--fleet` is missing. This check is necessary because
+/// clap's `requires` has no effect if a path is given.
 fn check(args: &RunArgs) -> Result<(), CliError> {
     let given = [
         (args.max_starting.is_some(), "--max-starting", "write `max-starting: N` in init.conf"),
@@ -86,7 +86,7 @@ fn check(args: &RunArgs) -> Result<(), CliError> {
     }
 }
 
-/// Refuses a `/proc` of another PID namespace, since its contents would be about other processes.
+/// Refuses a `/proc` of another PID namespace, because its entries describe other processes.
 fn check_proc_namespace() -> Result<(), CliError> {
     let own = rustix::process::getpid().as_raw_nonzero().to_string();
     match std::fs::read_link("/proc/self") {
@@ -120,8 +120,8 @@ async fn run_fleet(args: &RunArgs) -> Result<(), CliError> {
     running.serve_until_stopped(args, UnitOwner::Manager(manager), background).await
 }
 
-/// Releases memory some time after requests: a fleetd that starts many units sends a burst and then
-/// nothing.
+/// Releases memory some time after requests arrived. A fleetd that starts many units sends many
+/// requests at once, and then none for a long time.
 async fn trim_heap_when_idle(asked: Arc<Notify>) {
     let clock = SystemClock::start();
     loop {
@@ -181,7 +181,8 @@ async fn begin(
     Ok((listener, Arc::new(supervisor)))
 }
 
-/// Logs if the chosen goal differs from the goal of the files or command line.
+/// Logs the goal if it was chosen by `set-target` and differs from the goal of the files or the
+/// command line.
 async fn log_chosen_goal(supervisor: &InitSupervisor, settings: &Settings) -> Result<(), CliError> {
     let cannot = |error| CliError::failed("cannot run the units").because(error);
     let goal = supervisor.snapshot().await.map_err(cannot)?.desired.goal;
@@ -200,7 +201,7 @@ struct RunningInit {
 }
 
 impl RunningInit {
-    /// Serves the socket, and runs the other task, until a signal requests the end.
+    /// Serves the socket and runs `background`, until a signal requests the end.
     async fn serve_until_stopped(
         mut self,
         args: &RunArgs,

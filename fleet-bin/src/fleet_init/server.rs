@@ -76,11 +76,11 @@ pub(super) struct FilesServer {
 }
 
 impl FilesServer {
-    /// Reads the files again. If anything is wrong with them, nothing changes.
+    /// Reads the files again. If the files have an error, nothing changes.
     ///
     /// # Errors
     ///
-    /// Everything that is wrong.
+    /// All errors of the files.
     pub(super) async fn reload(&self) -> Result<(), CliError> {
         let read = self.sources.reread().await?;
         let done = self.supervisor.reload(read.graph.clone(), &read.settings).await;
@@ -100,7 +100,8 @@ impl FilesServer {
         Ok(())
     }
 
-    /// Responds with a plan: for other files, another goal, or a reload of its own files.
+    /// Responds with a plan for other files, for another goal, or for a reload of the fleet-init's
+    /// own files.
     async fn plan(
         &self,
         given: PlanFiles,
@@ -193,8 +194,8 @@ impl FilesServer {
         Ok(())
     }
 
-    /// Returns a target of the unit with that name, or the target with that name. A unit that is in
-    /// no file any more is addressed by its name.
+    /// Returns a target of the unit with that name, or the target with that name. For a unit that
+    /// is no longer in any file, returns a target with the unit's name.
     async fn target_of(&self, name: &str) -> Result<Target, Refusal> {
         let snapshot = self.supervisor.snapshot().await.map_err(|error| because(&error))?;
         let unit = snapshot.units.iter().find(|unit| unit.unit.as_str() == name);
@@ -212,8 +213,9 @@ impl FilesServer {
         })
     }
 
-    /// Returns the unit with that name, or the provider of that target. A unit that is in no file
-    /// any more may still have a log.
+    /// Returns the name of the unit with that name, or of the unit that provides that target.
+    /// Otherwise returns the text as a name, because a unit that is no longer in any file may still
+    /// have a log.
     async fn unit_of(&self, text: &str) -> Result<Name, Refusal> {
         let name = Name::new(text).map_err(|error| because(&error))?;
         let snapshot = self.supervisor.snapshot().await.map_err(|error| because(&error))?;
@@ -277,7 +279,8 @@ fn cannot_replace(error: SupervisorError) -> CliError {
     error.help("first choose a goal that both provide: `fleet-init set-target GOAL`")
 }
 
-/// Returns why targets cannot be chosen. An error about an extra target does not blame the goal.
+/// Returns the error for targets that cannot be chosen. If an extra target is the cause, the error
+/// does not blame the goal.
 fn invalid_targets(error: &SupervisorError, goal: Option<&Target>) -> Refusal {
     match error {
         SupervisorError::InvalidTargets(GraphError::NoGoal { goal: missing, near })

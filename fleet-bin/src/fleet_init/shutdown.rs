@@ -1,4 +1,4 @@
-//! The end of a fleet-init: its units stop within a time limit, or are killed.
+//! The end of a fleet-init. Its units have a time limit to stop, and are then killed.
 
 use std::convert::Infallible;
 use std::error::Error;
@@ -57,8 +57,8 @@ impl StopSignals {
 }
 
 impl StopSignals {
-    /// Runs work that may never finish. After a signal it gets a short time and is then dropped;
-    /// the signal stays pending.
+    /// Runs work that may never finish. After a signal, the work gets a short additional time and
+    /// is then dropped. The signal stays pending for later calls.
     pub(super) async fn run_until_signal<T>(
         &mut self,
         work: impl Future<Output = T>,
@@ -156,7 +156,8 @@ fn cannot(error: impl Error + Send + Sync + 'static) -> CliError {
     CliError::failed("cannot stop all units").because(error)
 }
 
-/// Stops all units. At the time limit, or at another signal, kills what is left.
+/// Stops all units. When the time limit is over or another signal arrives, kills the units that
+/// still run.
 pub(super) async fn end(
     units: &UnitOwner,
     signals: &mut StopSignals,

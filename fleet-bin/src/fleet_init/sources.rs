@@ -1,8 +1,8 @@
-//! The files of a fleet-init, and the definitions last accepted from them.
+//! The files of a fleet-init, and the definitions that it last accepted from these files.
 //!
-//! The accepted definitions stay in the state directory until the units have ended. A fleet-init
-//! that crashes while its files are invalid restarts with them, so that a mistake in a file does
-//! not stop running units.
+//! The accepted definitions stay in the state directory until the units have ended. If a fleet-init
+//! crashes while its files are invalid, its restart uses the accepted definitions. So a mistake in
+//! a file does not stop running units.
 
 use std::fs;
 use std::path::PathBuf;
@@ -49,7 +49,7 @@ impl Definitions {
     ///
     /// # Errors
     ///
-    /// Everything that is wrong with them, or a missing goal.
+    /// All errors of the files, or the error that there is no goal.
     pub(super) fn of(read: Files, goal: Option<&Target>) -> Result<Self, CliError> {
         let graph_and_goal = read.graph_and_goal(goal).map(|(graph, goal)| (graph.clone(), goal));
         let (graph, goal) = graph_and_goal.map_err(|error| read.with_skipped(error))?;
@@ -76,12 +76,12 @@ impl Sources {
         Ok(Self { paths: paths.map_err(cannot)?, goal, directory })
     }
 
-    /// Reads the files. If they are invalid and units may still be running, returns the last
+    /// Reads the files. If the files are invalid and units may still be running, returns the last
     /// accepted definitions.
     ///
     /// # Errors
     ///
-    /// Everything that is wrong.
+    /// All errors of the files.
     pub(super) fn read(&self) -> Result<Definitions, CliError> {
         let read =
             files::read(&self.paths).and_then(|read| Definitions::of(read, self.goal.as_ref()));
@@ -114,7 +114,7 @@ impl Sources {
     ///
     /// # Errors
     ///
-    /// Everything that is wrong.
+    /// All errors of the files.
     pub(super) async fn reread(&self) -> Result<Definitions, CliError> {
         let (paths, goal) = (self.paths.clone(), self.goal.clone());
         let read = tokio::task::spawn_blocking(move || {

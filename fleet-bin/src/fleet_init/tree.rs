@@ -7,14 +7,15 @@ use super::status_text::format_duration;
 use crate::fleetctl::colour::Colour;
 use crate::fleetctl::table::{cell, painted};
 
-/// Maximum depth; deeper units get a tree of their own further down. Otherwise the rows of a long
-/// chain would be as wide as the chain is long.
+/// Maximum depth of a tree. Units below it get a separate tree after this one. Otherwise the rows
+/// of a long chain would be as wide as the chain is long.
 const DEEPEST: usize = 40;
 
 /// Cells shown beside each unit, by unit name.
 pub(super) type Beside<'a> = &'a dyn Fn(&str) -> Vec<String>;
 
-/// Returns the trees of the goal and the extra targets, then the units that are not needed.
+/// Returns the trees of the goal and of the extra targets, and then the rows of the units that are
+/// not needed.
 pub(super) fn tree(head: &StatusHeader, units: &[Unit], colour: Colour) -> String {
     tree_with(head, units, &[], &|_| Vec::new(), colour)
 }
@@ -68,8 +69,8 @@ impl<'a> Tree<'a> {
         }
     }
 
-    /// Adds a unit and what is below it, without recursion; deeper units go to `deeper`. Units
-    /// already shown are named without their subtree.
+    /// Adds a unit and its subtree, without recursion. Units beyond the maximum depth are added to
+    /// `deeper`. For a unit that is already shown, only its name is added.
     fn add_tree(&mut self, root: &'a Unit, deeper: &mut VecDeque<&'a Unit>) {
         let mut open = vec![(0, String::new(), String::new(), root, "")];
         while let Some((depth, lead, below, unit, kind)) = open.pop() {
