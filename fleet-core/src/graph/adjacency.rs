@@ -2,7 +2,7 @@
 
 use super::EdgeKind;
 
-/// One end of a dependency, as stored at its other end.
+/// Edge of a dependency as stored at one of its nodes: the other node and the kind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Link {
     pub(super) kind: EdgeKind,
@@ -73,7 +73,7 @@ impl Adjacency {
         &self.order
     }
 
-    /// Returns the position of a node in that order.
+    /// Returns the position of a node in the topological order.
     pub(super) fn rank(&self, node: u32) -> u32 {
         self.rank[node as usize]
     }

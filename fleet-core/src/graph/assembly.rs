@@ -103,8 +103,9 @@ impl Assembly {
         });
     }
 
-    /// Returns the provider of each target. If several units provide a target, the settings choose
-    /// one of them.
+    /// Returns the provider of each target. If several units provide a target, the settings may
+    /// choose one of them. Without a choice the target is reported, and the unit with the name of
+    /// the target or the first unit by name is used.
     fn providers(&mut self, settings: &Settings) -> BTreeMap<Target, u32> {
         let mut claims: BTreeMap<&Target, Vec<u32>> = BTreeMap::new();
         for (at, unit) in (0..).zip(&self.units) {

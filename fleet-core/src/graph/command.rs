@@ -33,9 +33,9 @@ impl Command {
         }
     }
 
-    /// Returns the argument vector with variables expanded as systemd does. `$NAME` as a whole word
-    /// becomes the words of its value, or nothing if it is unset. `${NAME}` becomes the value, and
-    /// `$$` a dollar sign.
+    /// Returns the argument vector with variables expanded as systemd expands them. `$NAME` as a
+    /// whole word is replaced by the words of the variable's value, or by nothing if the variable
+    /// is unset. `${NAME}` is replaced by the value, and `$$` by a dollar sign.
     ///
     /// ```
     /// use fleet_core::graph::Command;

@@ -7,7 +7,8 @@ pub struct Condition {
     pub test: ConditionTest,
     /// Whether the result is inverted (`!`).
     pub negated: bool,
-    /// Whether one such condition that holds is enough (`|`).
+    /// Whether the condition is one of a group of alternatives, of which at least one has to hold
+    /// (`|`).
     pub any: bool,
     /// Whether the unit fails if the condition does not hold (`Assert…=`). If this is false, the
     /// start is only skipped.

@@ -19,7 +19,7 @@ pub struct StatusReport {
     pub incarnation: Option<Incarnation>,
     /// Number of unrequested exits in a row.
     pub attempts: u32,
-    /// Number of failures among them since the last success.
+    /// Number of failures since the last success, among the exits that `attempts` counts.
     pub failures: u32,
     /// Whether the last requested reload failed.
     pub reload_failed: bool,
@@ -46,10 +46,10 @@ pub enum DerivedState {
         cause: FailureCause,
         /// Whether a restart follows.
         retry: Retry,
-        /// Whether processes are left that survived SIGKILL.
+        /// Whether processes of the unit survived SIGKILL.
         stuck: bool,
     },
-    /// Completed successfully, and so not active.
+    /// Completed successfully, and therefore not active.
     Completed(Retry),
 }
 

@@ -37,7 +37,7 @@ impl EdgeKind {
         }
     }
 
-    /// Returns whether the dependency is needed when the dependent is.
+    /// Returns whether the dependency is needed whenever the dependent is needed.
     #[must_use]
     pub fn requires(self) -> bool {
         self != Self::After

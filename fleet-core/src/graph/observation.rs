@@ -37,7 +37,7 @@ pub struct ObservedUnit {
     /// Whether processes of the unit may still exist. The unit does not start again before they
     /// have exited.
     pub processes: bool,
-    /// Time since which the unit is active; set while it is.
+    /// Time since which the unit is active. Set only while the unit is active.
     pub active_since: Option<Timestamp>,
     /// Whether the main process exited successfully while the unit stays active.
     pub exited: bool,
@@ -54,11 +54,11 @@ pub struct ObservedUnit {
     pub cause: Option<FailureCause>,
     /// Number of consecutive unrequested exits without a long active time between them.
     pub attempts: u32,
-    /// Number of failures among them since the last success.
+    /// Number of failures since the last success, among the exits that `attempts` counts.
     pub failures: u32,
     /// Time of the next restart, if one is scheduled.
     pub retry_at: Option<Timestamp>,
-    /// Whether a restart was due but the limit is reached.
+    /// Whether the unit was not restarted because its restart limit is reached.
     pub gave_up: bool,
     /// Starts in the current rate limit interval.
     pub starts: StartRateLimit,

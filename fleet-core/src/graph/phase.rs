@@ -114,11 +114,12 @@ pub enum StopOutcome {
     Inactive(StopReason),
     /// Failed.
     Failed(FailureCause),
-    /// Completed, with the exit of its main process if that ended it.
+    /// Completed. The value is the exit of its main process, if that exit ended the unit.
     Completed(Option<Exit>),
     /// Start skipped, which counts as success.
     Skipped,
-    /// The unit announced an unrequested stop; the exit of its main process decides.
+    /// The unit announced that it stops without a request. The exit of its main process decides
+    /// which phase follows.
     SelfInitiated,
 }
 

@@ -53,7 +53,8 @@ pub enum RestartWhen {
 pub enum DelayGrowth {
     /// Multiplies the delay by this factor; 1 keeps it constant.
     Factor(u32),
-    /// Reaches the maximum after this many failures in equal ratios, as `RestartSteps=` does.
+    /// Reaches the maximum delay after this many failures, growing by the same ratio each time, as
+    /// with `RestartSteps=`.
     Steps(u32),
 }
 

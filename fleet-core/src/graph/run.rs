@@ -9,7 +9,7 @@ use super::{Command, Condition, ExecEnvironment, ResourceLimits, Signal, StatusS
 pub struct Run {
     /// Conditions on the machine for the start.
     pub conditions: Vec<Condition>,
-    /// Commands that all must exit with 0 for the unit to start (`ExecCondition=`).
+    /// Commands that must all exit with status 0, or the unit does not start (`ExecCondition=`).
     pub exec_condition: Vec<Command>,
     /// Commands that must succeed before the start.
     pub start_pre: Vec<Command>,
@@ -22,13 +22,13 @@ pub struct Run {
     /// Signal that makes the main process reload its configuration. The process itself reports the
     /// start and the end of the reload (`Type=notify-reload`).
     pub reload_signal: Option<Signal>,
-    /// Commands that stop the unit. Empty if a signal does.
+    /// Commands that stop the unit. Empty if the unit is stopped by a signal.
     pub stop: Vec<Command>,
     /// Commands that run after the unit has stopped, whatever the result.
     pub stop_post: Vec<Command>,
     /// Exits of the main process that count as success in addition to the usual ones. For a
-    /// oneshot, exit status 0 always is a success. For other units, status 0 and the signals HUP,
-    /// INT, TERM and PIPE are, unless `on_clean_exit` makes a clean exit a failure.
+    /// oneshot, exit status 0 is always a success. For other units, status 0 and the signals HUP,
+    /// INT, TERM and PIPE are successes, unless `on_clean_exit` makes a clean exit a failure.
     pub success: StatusSet,
     /// State of the unit after an unrequested clean exit of its main process. It applies only to
     /// foreground units and units with a PID file.
@@ -52,7 +52,7 @@ pub struct Run {
 /// State of a unit after an unrequested clean exit of its main process.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum OnCleanExit {
-    /// Failed, unless the exit is listed as a success; then active (exited).
+    /// Failed. If the exit is listed as a success, the unit is active (exited) instead.
     #[default]
     Fail,
     /// Completed, as in systemd.
@@ -79,9 +79,9 @@ pub struct Kill {
     pub signal: Signal,
     /// Signal for processes that are left after the stop timeout.
     pub final_signal: Signal,
-    /// Whether that final signal is sent; otherwise the processes are left alone.
+    /// Whether the final signal is sent. If it is not, the remaining processes are left running.
     pub send_sigkill: bool,
-    /// Whether `SIGHUP` follows the first signal at once.
+    /// Whether `SIGHUP` is sent immediately after the first signal.
     pub send_sighup: bool,
 }
 

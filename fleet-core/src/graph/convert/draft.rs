@@ -30,7 +30,7 @@ pub(super) struct Dependency {
     pub(super) kind: EdgeKind,
     /// The target.
     pub(super) target: Target,
-    /// Whether the direction is reversed: this unit comes before the target.
+    /// Whether the direction is reversed, so that this unit comes before the target.
     pub(super) before: bool,
     /// Line of the declaration.
     pub(super) line: usize,

@@ -44,7 +44,8 @@ pub struct SourceFile {
     pub path: String,
     /// The file's bytes.
     pub source: Vec<u8>,
-    /// Names of links to the file, which become aliases of the unit. Only used for systemd units.
+    /// Names of links to the file, which become aliases of the unit. They are used only for systemd
+    /// units.
     pub aliases: Vec<String>,
 }
 
@@ -85,8 +86,8 @@ pub fn convert(origin: InitSystem, sources: Vec<SourceFile>) -> Conversion {
     convert_with(origin, sources, &SpecifierContext::system_manager())
 }
 
-/// Converts files with the specifier values of a machine. Values that may differ on other machines
-/// are remarked.
+/// Converts files with the specifier values of a machine. A remark is added for each value that may
+/// differ on other machines.
 #[must_use]
 pub fn convert_with(
     origin: InitSystem,
@@ -108,7 +109,7 @@ pub fn convert_with(
 }
 
 impl Conversion {
-    /// Returns whether nothing is lost; remarks do not count.
+    /// Returns whether there are no losses. Remarks are not losses.
     #[must_use]
     pub fn is_exact(&self) -> bool {
         self.notes.iter().all(|note| note.severity == NoteSeverity::Remark)
@@ -122,7 +123,8 @@ impl Conversion {
     }
 }
 
-/// Returns the valid text files with their indices, up to the maximum number of units.
+/// Returns the text of each readable file with the index of the file, up to the maximum number of
+/// units. Reports files that are too large or not UTF-8.
 fn readable<'a>(sources: &'a [SourceFile], report: &mut Report<'_>) -> Vec<(usize, &'a str)> {
     let mut readable = Vec::new();
     for (file, source) in sources.iter().enumerate() {

@@ -26,7 +26,7 @@ pub struct ConversionNote {
 pub enum NoteSeverity {
     /// The stanzas behave differently from the source.
     Loss,
-    /// The stanzas behave the same as far as the source says; for information.
+    /// The stanzas behave as the source specifies. The note is only information.
     Remark,
 }
 

@@ -20,9 +20,9 @@ const MANUAL_REMEDY: &str = "write an equivalent into the stanza, if it is neede
 /// Specifiers whose values differ between machines.
 const MACHINE_SPECIFIERS: [char; 4] = ['H', 'l', 'm', 'v'];
 
-/// Options that define the commands of a unit, their user and their directory. A unit is left out
-/// if such an option cannot be honoured, because without the option it would be a different unit.
-/// Most other invalid values are ignored by systemd, too.
+/// Options that define the commands of a unit, their user and their directory. Without such an
+/// option the unit would be a different one, so a unit is left out if the option cannot be
+/// honoured. systemd itself ignores most invalid values of all other options.
 const ESSENTIAL: [&str; 12] = [
     "ExecCondition",
     "ExecStart",

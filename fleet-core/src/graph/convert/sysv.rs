@@ -1,6 +1,6 @@
 //! Converts init scripts with an LSB header.
 //!
-//! The header declares targets and dependencies; the unit calls the script.
+//! The header declares the targets and dependencies of the unit, and the unit calls the script.
 
 use std::collections::BTreeMap;
 
@@ -16,8 +16,8 @@ const END: &str = "### END INIT INFO";
 /// Fields of a header: name, line and value.
 type Header = Vec<(String, (usize, String))>;
 
-/// Returns the units with their dependencies, and a virtual unit for each facility that no script
-/// provides.
+/// Returns the units of the scripts with their dependencies. A virtual unit is added for each
+/// facility that is used and that no script provides.
 pub(super) fn drafts(files: &[(usize, &str)], report: &mut Report<'_>) -> Vec<Draft> {
     let mut drafts: Vec<Draft> =
         files.iter().filter_map(|(file, text)| draft(*file, text, report)).collect();

@@ -115,9 +115,9 @@ impl Health {
     }
 }
 
-/// Returns whether a degraded unit makes its dependents along edges of this kind degraded. Edges
-/// that do not order do not, because they may form cycles in which all units would keep each other
-/// degraded.
+/// Returns whether dependents along edges of this kind become degraded if their dependency is
+/// degraded. They do only if the edge both requires and orders. Edges without an order may form
+/// cycles, in which all units would keep each other degraded.
 fn spreads(kind: EdgeKind) -> bool {
     kind.requires() && kind.orders()
 }

@@ -9,13 +9,13 @@ use crate::graph::cycle::components_by;
 /// Demand for one unit.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Demand {
-    /// Number of its targets among the goal and the extra targets.
+    /// Number of the unit's targets that are the goal or an extra target.
     pub(super) wanted: u32,
-    /// Number of its targets that are masked.
+    /// Number of the unit's targets that are masked.
     pub(super) masks: u32,
-    /// Number of needed units that require it, without those of its own component.
+    /// Number of needed units outside the unit's own component that require the unit.
     pub(super) support: u32,
-    /// Heights of the needed units that are ordered after it.
+    /// Heights of the needed units that are ordered after the unit.
     pub(super) above: Heights,
 }
 
@@ -32,7 +32,7 @@ pub(super) struct Components {
 }
 
 impl Demand {
-    /// Returns whether demand from outside its component makes the unit needed.
+    /// Returns whether demand from outside the unit's component makes the unit needed.
     pub(super) fn is_required(&self) -> bool {
         self.masks == 0 && (self.wanted > 0 || self.support > 0)
     }
@@ -52,7 +52,7 @@ impl Heights {
         }
     }
 
-    /// Returns the height of a unit below the highest of these.
+    /// Returns the height of a unit that is directly below the highest of these heights.
     pub(super) fn next(&self) -> u32 {
         self.0.last().map_or(0, |&(height, _)| height + 1)
     }

@@ -185,9 +185,9 @@ impl InitState {
 }
 
 impl InitUnit {
-    /// Returns whether this exit of the main process is a success. For a oneshot a signal is not,
-    /// because the command did not finish its work. If the failures of all start commands are
-    /// ignored, every known exit is a success.
+    /// Returns whether this exit of the main process is a success. The signals that usually end a
+    /// process deliberately are no success for a oneshot, because it did not finish its work. If
+    /// the failures of all start commands are ignored, every known exit is a success.
     #[must_use]
     pub fn is_success(&self, exit: Exit) -> bool {
         let is_oneshot = matches!(self.kind, ServiceType::Oneshot { .. });

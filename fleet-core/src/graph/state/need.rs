@@ -9,8 +9,8 @@ use super::node::Node;
 use crate::graph::adjacency::Adjacency;
 
 impl InitState {
-    /// Recomputes for all units whether they are masked and needed, and their heights. It runs only
-    /// when the requested targets change as a whole, never for an event.
+    /// Recomputes for all units whether they are masked and needed, and their heights. It runs when
+    /// the nodes are rebuilt or the requested targets change as a whole, but never for an event.
     pub(super) fn recompute_demand(&mut self) {
         let (adjacency, components) = (Arc::clone(&self.adjacency), Arc::clone(&self.components));
         let before: Vec<_> = self.nodes.iter().map(Node::demand_summary).collect();
@@ -103,8 +103,8 @@ impl InitState {
         changed
     }
 
-    /// Returns the units whose `needed` flag has to change. They belong to the component of this
-    /// unit. If the unit is in no component, only the unit itself is considered.
+    /// Returns the units of this unit's component whose `needed` flag has to change. If the unit is
+    /// in no component, only the unit itself is considered.
     fn needed_changes(&self, at: u32, adjacency: &Adjacency, components: &Components) -> Vec<u32> {
         let Some(component) = components.of_unit(at) else {
             let node = self.node(at);

@@ -1,4 +1,5 @@
-//! What a unit's neighbours see of it, and its effect on them.
+//! The part of a unit's state that its neighbours see, and the effect of the unit on its
+//! neighbours.
 
 use crate::graph::EdgeKind;
 
@@ -20,9 +21,9 @@ pub(super) struct NeighbourView {
 /// so it need not evaluate all of them after each change.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct DependencyEffect {
-    /// It makes the dependent stop.
+    /// The dependency makes the dependent stop.
     pub(super) lost: bool,
-    /// It blocks the dependent's start.
+    /// The dependency blocks the dependent's start.
     pub(super) blocks_start: bool,
     /// The dependent has to wait.
     pub(super) unready: bool,
@@ -67,7 +68,7 @@ impl NeighbourView {
         }
     }
 
-    /// Returns the part that this unit's dependencies depend on.
+    /// Returns the part of the view that matters to this unit's dependencies.
     pub(super) fn stop_state(self) -> (bool, bool) {
         (self.stopping, self.must_stop)
     }

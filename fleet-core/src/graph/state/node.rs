@@ -17,9 +17,10 @@ pub(super) struct Node {
     pub(super) observed: ObservedUnit,
     pub(super) needed: bool,
     pub(super) masked: bool,
-    /// Whether the running definition differs from the current one in what it runs.
+    /// Whether the type or the commands of the running definition differ from those of the current
+    /// one.
     pub(super) definition_changed: bool,
-    /// Whether its start is exempt from `max_starting`.
+    /// Whether the unit's start is exempt from `max_starting`.
     pub(super) unlimited_start: bool,
     pub(super) missing: MissingTargets,
     pub(super) demand: Demand,

@@ -118,7 +118,7 @@ impl InitState {
 }
 
 /// Returns the sort key of an action. Starts keep the order in which they were decided. Actions of
-/// each other kind are sorted by name.
+/// every other kind are sorted by name.
 fn rank(action: &UnitAction) -> (u8, Option<&str>) {
     let name = Some(action.unit.as_str());
     match action.kind {

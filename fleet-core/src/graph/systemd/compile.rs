@@ -28,7 +28,7 @@ pub struct CompiledUnit {
     pub relations: Vec<Relation>,
     /// Additional names (`Alias=`).
     pub aliases: BTreeSet<UnitName>,
-    /// Whether it gets systemd's default dependencies (`DefaultDependencies=`).
+    /// Whether the unit gets systemd's default dependencies (`DefaultDependencies=`).
     pub default_dependencies: bool,
     /// Remarks for people, in the order of the file.
     pub remarks: Vec<Remark>,

@@ -41,8 +41,8 @@ pub(super) struct Draft {
     pub(super) run: Run,
 }
 
-/// Problems that concern the unit as a whole. Each problem has the option that causes it, if there
-/// is one.
+/// Problems that concern the unit as a whole. Each problem is stored with the option that causes
+/// it, if there is one.
 #[derive(Debug, Default)]
 pub(super) struct UnitProblems {
     pub(super) refused: Vec<(Option<OptionName>, String)>,

@@ -15,7 +15,7 @@ use crate::graph::{EdgeKind, InitUnit, Name, Target};
 pub struct ExternalUnits {
     /// Units managed elsewhere that are assumed to be active.
     pub assumed_active: BTreeSet<UnitName>,
-    /// Timers, which run beside the graph. A unit may require them.
+    /// Timers, which run outside the graph. A unit may require a timer.
     pub timers: BTreeSet<UnitName>,
     /// Units that were refused. A unit that requires a refused unit can never start.
     pub refused: BTreeSet<UnitName>,
@@ -112,7 +112,7 @@ struct Linker<'a> {
     aliases: BTreeMap<usize, Vec<&'a UnitName>>,
     /// Relations from a unit to a dependency.
     relations: BTreeMap<(usize, usize), Relations>,
-    /// Relations from a unit to a refused one.
+    /// Relations from a unit to a refused unit.
     to_refused: BTreeMap<(usize, &'a str), Relations>,
     linked: LinkedUnits,
 }
@@ -269,8 +269,8 @@ impl<'a> Linker<'a> {
         remarks.extend(position.map(|position| Remark { position, text }));
     }
 
-    /// Orders each target after the units that it requires or wants. Units that are themselves
-    /// ordered after the target are skipped.
+    /// Orders each target after the units that it requires or wants, if both units have default
+    /// dependencies. A unit that is itself ordered after the target is skipped.
     fn order_targets(&mut self) {
         let has_defaults = |at: usize| self.compiled[at].default_dependencies;
         let pairs: Vec<(usize, usize)> = self.relations.keys().copied().collect();

@@ -18,7 +18,7 @@ pub struct OptionPosition {
 /// One reason to refuse a unit.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UnitRefusal {
-    /// Position; `None` if it concerns the whole file.
+    /// Position of the option. `None` if the refusal concerns the whole file.
     pub position: Option<OptionPosition>,
     /// Kind of the reason.
     pub cause: RefusalCause,
@@ -50,7 +50,7 @@ pub struct UnitRefusals {
 pub struct Remark {
     /// The option concerned.
     pub position: OptionPosition,
-    /// Text that continues a sentence beginning with the option.
+    /// Text of the remark. It continues a sentence that begins with the name of the option.
     pub text: String,
 }
 

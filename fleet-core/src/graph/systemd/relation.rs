@@ -4,7 +4,7 @@ use fleet_unitfile::{OptionView, UnitName};
 
 use super::refusal::OptionPosition;
 
-/// A relation of a unit to another one.
+/// A relation of a unit to another unit.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Relation {
     /// The option that declares it.
@@ -30,7 +30,8 @@ pub enum RelationKind {
     RequiredBy,
     /// `Requires=`.
     Requires,
-    /// `WantedBy=`, and `UpheldBy=`: upholding is left to the unit's own `Restart=`.
+    /// `WantedBy=` or `UpheldBy=`. Restarts that `UpheldBy=` would cause are left to the unit's own
+    /// `Restart=`.
     WantedBy,
     /// `Wants=`.
     Wants,

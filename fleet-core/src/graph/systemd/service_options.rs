@@ -228,7 +228,7 @@ const ACCOUNTS: &[&str] = &[
     "TasksAccounting",
 ];
 
-/// Options that confine a process if they are true.
+/// Boolean options that confine a process if they are true.
 const SWITCHES: &[&str] = &[
     "BindLogSockets",
     "DelegateNamespaces",
@@ -372,7 +372,7 @@ const OLD_RESOURCE_OPTIONS: &[&str] = &[
     "StartupCPUShares",
 ];
 
-/// Options that are neutral if they are infinity.
+/// Options for which the value infinity is neutral.
 const MEMORY_OPTIONS: &[&str] = &[
     "MemorySwapMax",
     "MemoryZSwapMax",

@@ -78,8 +78,8 @@ codes! {
 }
 
 impl Code {
-    /// Returns the severity of the code. A single error makes a file, and the whole file set,
-    /// invalid.
+    /// Returns the severity of the code. A file or a file set with an error is rejected. Warnings
+    /// do not lead to a rejection.
     #[must_use]
     pub fn severity(self) -> Severity {
         if self.as_str().starts_with('E') { Severity::Error } else { Severity::Warning }

@@ -14,7 +14,7 @@ use super::lines;
 pub struct InitDiagnostic {
     /// Kind of the diagnostic.
     pub code: Code,
-    /// Bytes of the file that it concerns.
+    /// Bytes of the file that the diagnostic concerns.
     pub span: Span,
     /// Line and column of the first of these bytes.
     pub location: Location,

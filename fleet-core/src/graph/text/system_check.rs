@@ -1,4 +1,4 @@
-//! Errors of the units as a whole, reported where they can be corrected.
+//! Reports errors of the units as a whole at the positions where they can be corrected.
 
 use std::collections::BTreeMap;
 

@@ -39,9 +39,10 @@ impl ServiceConverter<'_, '_> {
         Ok(())
     }
 
-    /// Returns the restart limit of supervise-daemon. supervise-daemon counts restarts and a unit's
-    /// limit counts starts, so the unit gets one start more. Without a period supervise-daemon
-    /// counts all failures ever. Old versions have no default maximum.
+    /// Returns the restart limit of supervise-daemon. supervise-daemon limits restarts and a unit
+    /// limits starts, so the unit is allowed one more. Without a period supervise-daemon never
+    /// forgets a failure. Without a maximum its own default is used, which old versions of
+    /// supervise-daemon do not have.
     fn limit(&mut self) -> Result<RestartLimit, UnknownReason> {
         let (most, period) = (self.number("respawn_max")?, self.number("respawn_period")?);
         let within = period.filter(|period| *period > 0).map(Duration::from_secs);

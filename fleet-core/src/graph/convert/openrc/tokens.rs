@@ -21,14 +21,14 @@ pub(super) enum Piece {
         /// Whether it is quoted, so that its value is not split into words.
         quoted: bool,
     },
-    /// Known only to a shell: `$(…)`, `${NAME%…}` and the like.
+    /// Text that only a shell can determine, such as `$(…)` or `${NAME%…}`.
     Unknown,
 }
 
 /// A shell token.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Token {
-    /// A word; an empty word was quoted.
+    /// A word. An empty word was written as a pair of quotes.
     Word(Vec<Piece>),
     /// A newline or semicolon, which ends a command.
     End,
@@ -42,8 +42,9 @@ pub(super) fn tokens(text: &str) -> Vec<(usize, Token)> {
     tokens_until_unknown(text).0
 }
 
-/// Returns the tokens of a text, and the line from which they are unreliable, if there is one. On
-/// that line a quote is never closed, or a here-document begins, whose lines are not commands.
+/// Returns the tokens of a text and, if there is one, the line from which they are unreliable. On
+/// that line begins a quote without an end, a here-document, or a substitution that has no end or
+/// is nested too deeply. The lines of a here-document are not commands.
 pub(super) fn tokens_until_unknown(text: &str) -> (Vec<(usize, Token)>, Option<usize>) {
     let mut lexer = Lexer::new(text);
     let mut tokens = Vec::new();

@@ -46,8 +46,8 @@ impl ServiceConverter<'_, '_> {
         words.map(|words| Some((line, words))).ok_or_else(|| unknown_value(line, name))
     }
 
-    /// Splits the value of a variable into words, as a shell does when it evaluates an expanded
-    /// text. Returns `None` if there are no words.
+    /// Splits the value of a variable into words, as the shell command `eval` does. Returns them
+    /// with the line of the variable, or `None` if there are no words.
     pub(super) fn split_words(&self, name: &str) -> Result<Option<(usize, Words)>, UnknownReason> {
         let Some((line, value)) = self.script.value(name) else { return Ok(None) };
         let Value::Text(text) = value else { return Err(unknown_value(line, name)) };

@@ -14,7 +14,7 @@ pub enum TimerPhase {
     Dead,
     /// Active, with a scheduled elapse.
     Waiting,
-    /// Elapsed; the triggered unit has not stopped since.
+    /// Elapsed. The triggered unit has not stopped since then.
     Running,
     /// Active without a further elapse.
     Elapsed,
@@ -25,7 +25,7 @@ pub enum TimerPhase {
 /// State of the triggered unit as the timer sees it.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct TriggeredUnitState {
-    /// Whether it is neither inactive nor failed.
+    /// Whether the unit is neither inactive nor failed.
     pub active: bool,
     /// Last start, by the boot clock.
     pub started: Option<Timestamp>,
@@ -169,7 +169,7 @@ impl TimerMachine {
         self.due = NextElapse::default();
     }
 
-    /// Returns the next elapse; never, unless the timer is waiting.
+    /// Returns the next elapse. A timer that is not waiting has none.
     #[must_use]
     pub fn next_elapse(&self) -> NextElapse {
         self.due

@@ -64,9 +64,9 @@ pub enum TimerBase {
 /// Delay of a timer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RandomizedDelay {
-    /// Less than this, drawn for each elapse (`RandomizedDelaySec=`).
+    /// A random delay below this duration, drawn for each elapse (`RandomizedDelaySec=`).
     Random(Duration),
-    /// Always this long (`FixedRandomDelay=`).
+    /// A delay that is always this long (`FixedRandomDelay=`).
     Fixed(Duration),
 }
 

@@ -35,7 +35,7 @@ pub struct LastTriggers {
 pub struct NextElapse {
     /// Time by the boot clock.
     pub clock: Option<Timestamp>,
-    /// Time by the wall clock; setting that clock moves it.
+    /// Time by the wall clock. Setting the wall clock changes it.
     pub wall: Option<Timestamp>,
 }
 

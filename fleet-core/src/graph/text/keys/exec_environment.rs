@@ -30,7 +30,7 @@ macro_rules! limit {
     };
 }
 
-/// Declares a key with a text; the default is none.
+/// Declares a key with a text. By default there is no text.
 macro_rules! text {
     ($name:literal, $field:ident) => {
         Key::new(

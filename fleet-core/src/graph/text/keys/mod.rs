@@ -27,9 +27,9 @@ pub(super) use write::duration;
 pub(super) struct Key {
     /// The key as written.
     pub(super) name: &'static str,
-    /// Types of units that may have it.
+    /// Types of units that may have the key.
     pub(super) types: Types,
-    /// How often and in how many lines it may be given.
+    /// How often the key may be given, and in how many lines.
     pub(super) form: Form,
     /// Reads a non-empty value into the draft, or reports an error.
     pub(super) read: fn(&Value, &mut Draft, &mut Problems),
