@@ -129,8 +129,8 @@ pub enum SettingConflict {
     DelaysCrossed,
 }
 
-/// The shortest cycle of units that wait for one another. It starts at the unit whose name sorts
-/// first.
+/// The shortest cycle of units that wait for one another. It starts at the unit with the
+/// alphabetically first name.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct DependencyCycle {
     /// Each unit with the kind of its dependency on the next. The last unit depends on the first.

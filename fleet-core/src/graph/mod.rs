@@ -1,4 +1,4 @@
-//! Model of an init whose unit states are computed from the dependency graph.
+//! Model of an init, in which all unit states are computed from the dependency graph.
 //!
 //! An [`InitUnit`] provides *targets* and depends on targets of other units. The kind of each
 //! dependency is an [`EdgeKind`]. One target is the *goal*, and the set of needed units follows

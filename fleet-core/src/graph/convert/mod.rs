@@ -6,10 +6,10 @@
 //! scripts with an LSB header ── sysv ─────┘       └── notes
 //! ```
 //!
-//! Nothing is dropped silently: each setting that a stanza cannot express, and each fact that the
-//! files do not contain, becomes a [`ConversionNote`] with its position and a remedy. Scripts are
-//! parsed and never executed. The printed stanzas read back as the same units and form a valid
-//! graph.
+//! Nothing is dropped silently. Each setting that a stanza cannot express becomes a
+//! [`ConversionNote`] with its position and a remedy, and so does each fact that the files do not
+//! contain. Scripts are parsed and never executed. The printed stanzas are read back as the same
+//! units and form a valid graph.
 
 mod draft;
 mod graph_fit;

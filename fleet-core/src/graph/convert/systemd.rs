@@ -198,9 +198,9 @@ fn capital(word: &str) -> String {
     chars.next().map(|first| first.to_ascii_uppercase()).into_iter().chain(chars).collect()
 }
 
-/// Compiles a unit without its unsupported options and invalid values. A unit is left out if one of
-/// these defines the commands, or if the unit as a whole is refused, because any result would be a
-/// guess.
+/// Compiles a unit without its unsupported options and invalid values. A unit is left out if such
+/// an option or value defines its commands, or if the unit is refused as a whole. Any result would
+/// be a guess.
 fn accepted(
     file: usize,
     name: &UnitName,

@@ -68,8 +68,8 @@ impl DegradedFlags {
         }
     }
 
-    /// Updates the degraded flags and calls `note` for each unit whose flag changed. Dependencies
-    /// are evaluated before their dependents, so each unit is evaluated once.
+    /// Updates the degraded flags and calls `note` for each unit that changes its flag.
+    /// Dependencies are evaluated before their dependents, so each unit is evaluated once.
     pub(super) fn propagate(&mut self, adjacency: &Adjacency, mut note: impl FnMut(u32)) {
         while let Some(rank) = self.pending.pop() {
             let at = adjacency.order()[rank as usize];

@@ -33,7 +33,7 @@ impl InitState {
     }
 
     /// Propagates a change of one unit's demand to the units that it requires. Returns the units
-    /// whose `needed` flag changed.
+    /// with a changed `needed` flag.
     pub(super) fn propagate_demand_from(&mut self, at: u32) -> Vec<u32> {
         let (adjacency, components) = (Arc::clone(&self.adjacency), Arc::clone(&self.components));
         let node = self.node_mut(at);
@@ -82,8 +82,8 @@ impl InitState {
         needed
     }
 
-    /// Updates the `needed` flags after a change of one unit's demand, and returns the units whose
-    /// flag changed. The loop ends because either all changed flags are set or all are cleared.
+    /// Updates the `needed` flags after a change of one unit's demand, and returns the units with a
+    /// changed flag. The loop ends because either all changed flags are set or all are cleared.
     fn update_needed(
         &mut self,
         first: u32,
@@ -103,8 +103,8 @@ impl InitState {
         changed
     }
 
-    /// Returns the units of this unit's component whose `needed` flag has to change. If the unit is
-    /// in no component, only the unit itself is considered.
+    /// Returns the units of this unit's component that have to change their `needed` flag. If the
+    /// unit is in no component, only the unit itself is considered.
     fn needed_changes(&self, at: u32, adjacency: &Adjacency, components: &Components) -> Vec<u32> {
         let Some(component) = components.of_unit(at) else {
             let node = self.node(at);
@@ -126,8 +126,9 @@ impl InitState {
         component.iter().copied().filter(otherwise).collect()
     }
 
-    /// After a change of a unit's `needed` flag, updates the support counts of the units that it
-    /// requires. Calls `notify` for each unit whose support begins or ends.
+    /// Updates the support counts of the units that a unit requires, after a change of the unit's
+    /// `needed` flag. Calls `notify` for each required unit that gains its first or loses its last
+    /// support.
     fn update_support(
         &mut self,
         at: u32,

@@ -37,8 +37,9 @@ impl InitState {
     }
 
     /// Takes all steps that need no start slot, then starts units while start slots are free. Stops
-    /// precede these starts. Otherwise a start could restore a dependency whose loss makes another
-    /// unit stop. The order among stops, and among starts, does not matter.
+    /// precede these starts. Otherwise a start could restore a lost dependency before the units
+    /// that have to stop because of the loss are stopped. The order among stops, and among starts,
+    /// does not matter.
     fn settle(&mut self, now: Timestamp, actions: &mut Vec<UnitAction>) {
         self.propagate();
         while self.step(now, actions) {

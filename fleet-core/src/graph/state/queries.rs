@@ -70,9 +70,9 @@ impl InitState {
         self.nodes.iter().filter(|node| is_visible(node)).map(|node| &node.unit.name)
     }
 
-    /// Returns the names of the units whose status may have changed since the last call. Units that
-    /// no longer exist are included. A unit that stays degraded or waiting is not included if only
-    /// its reasons change. The units that are these reasons are included themselves.
+    /// Returns the names of the units that may have changed their status since the last call. Units
+    /// that no longer exist are included. A unit that stays degraded or waiting is not included if
+    /// only the reasons change, because the units that cause this are included themselves.
     pub fn take_changed(&mut self) -> Vec<Name> {
         self.changed.take().into_iter().map(|at| self.node(at).unit.name.clone()).collect()
     }

@@ -124,8 +124,8 @@ impl InitState {
         self.max_starting = most;
     }
 
-    /// Replaces the graph. Units whose commands or type changed are restarted, and removed units
-    /// are stopped. All other units stay as they are. An equal graph changes nothing.
+    /// Replaces the graph. Units with changed commands or a changed type are restarted, and removed
+    /// units are stopped. All other units stay as they are. An equal graph changes nothing.
     ///
     /// # Errors
     ///

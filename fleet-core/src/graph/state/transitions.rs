@@ -208,8 +208,8 @@ impl InitState {
     }
 
     /// Restarts a failed or completed unit regardless of its result and limits. The restart is
-    /// immediate, or follows once the unit's processes have exited. A unit whose processes are lost
-    /// stays failed, because no event would report their exit.
+    /// immediate, or follows once the unit's processes have exited. A unit with lost processes
+    /// stays failed, because no event would report the exit of these processes.
     pub(super) fn retry_immediately(&mut self, at: u32, now: Timestamp) {
         let observed = &mut self.node_mut(at).observed;
         if observed.processes && observed.cause == Some(FailureCause::Lost) {

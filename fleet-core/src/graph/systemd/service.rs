@@ -168,8 +168,8 @@ impl Draft {
         }
     }
 
-    /// Returns the processes whose notifications are accepted. If the unit needs readiness or
-    /// watchdog notifications, those of the main process are accepted at least.
+    /// Returns the processes from which notifications are accepted. If the unit needs readiness or
+    /// watchdog notifications, at least the main process is one of them.
     fn access(&self, kind: Type) -> NotifyAccess {
         let notified = matches!(kind, Type::Notify | Type::NotifyReload);
         let heard = notified || self.run.watchdog.is_some();

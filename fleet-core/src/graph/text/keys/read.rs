@@ -12,8 +12,7 @@ use crate::graph::{InvalidName, Name, Signal, StatusSet, Target};
 
 /// Returns the name that is most similar to the text, if one is similar enough.
 ///
-/// Names whose length differs greatly from that of the text are skipped, because the comparison
-/// would be slow.
+/// Names with a very different length are skipped, because the comparison would be slow.
 pub(in crate::graph::text) fn nearest<'a>(
     text: &str,
     names: impl Iterator<Item = &'a str>,
