@@ -1,7 +1,7 @@
 //! Setup of a child process before it executes its program.
 //!
-//! This module is one of those of the service manager with unsafe code. The compiler cannot check
-//! code that runs in a child with a copy of only one thread. This code must not take locks or
+//! This is one of the modules of the service manager that contain unsafe code. The compiler cannot
+//! check code that runs in a child with a copy of only one thread. This code must not take locks or
 //! allocate, since another thread may have held a lock at the time of the copy. So the parent
 //! prepares everything that needs locks or allocations, and the child only makes system calls.
 
@@ -123,8 +123,8 @@ fn reset_signals(but_sigpipe: bool) {
     }
 }
 
-/// Writes the OOM score of the child. Without permission the score stays as it is, as with systemd.
-/// In a container the change is never permitted.
+/// Writes the OOM score adjustment of the child. Without permission the adjustment stays as it is,
+/// as with systemd. In a container the change is never permitted.
 fn write_score(score: &str) -> rustix::io::Result<()> {
     let flags = OFlags::WRONLY | OFlags::CLOEXEC;
     let file = rustix::fs::open(c"/proc/self/oom_score_adj", flags, Mode::empty());

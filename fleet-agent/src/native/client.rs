@@ -230,9 +230,9 @@ impl SupervisorClient {
         Ok((crashed, written.into_iter().all(|is_written| is_written)))
     }
 
-    /// Stores that a unit should not run, after all earlier calls for the unit have stored their
-    /// requested state. Such a call may be a start that came too late. Returns whether the state
-    /// was stored.
+    /// Stores that a unit should not run. Waits until all earlier calls for the unit have stored
+    /// their requested state, for example a start that came too late. Returns whether the state was
+    /// stored.
     async fn write_stopped(self: &Arc<Self>, unit: &UnitName) -> bool {
         let directory = self.context.directory(unit.as_str());
         let action = "store that a unit is stopped";

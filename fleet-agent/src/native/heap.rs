@@ -6,9 +6,9 @@
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
 use nix::libc;
 
-/// Makes all threads created from now on share one malloc arena, so that they may wait for each
-/// other. By default glibc creates several arenas, each for some of the threads. Memory freed by a
-/// thread of one arena is hardly ever reused by threads of another arena.
+/// Makes all threads created from now on share one malloc arena. The price is contention between
+/// these threads. By default glibc creates several arenas, each for some of the threads. Memory
+/// freed by one thread is hardly ever reused by a thread with another arena.
 pub fn use_single_malloc_arena() {
     #[cfg(all(target_os = "linux", target_env = "gnu"))]
     // SAFETY: it takes the allocator's own locks, and sets a number.

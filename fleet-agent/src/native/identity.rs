@@ -128,8 +128,8 @@ pub(crate) fn look_up(exec_env: &ExecEnvironment) -> Result<Identity, UnknownAcc
 }
 
 /// Returns the supplementary groups of a process, which are those of its user and those that the
-/// unit names. Only root can set supplementary groups, so units of other users keep the groups of
-/// the daemon.
+/// unit names. Only root can set supplementary groups. If the daemon does not run as root, units
+/// keep the groups of the daemon.
 fn groups(
     exec_env: &ExecEnvironment,
     identity: &Identity,

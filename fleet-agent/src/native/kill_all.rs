@@ -105,8 +105,8 @@ impl SignalTargets {
 }
 
 /// Returns the running processes of a list. A process that ended before it was read may have
-/// started another process, which is on the next list. So lists are read until every pid that
-/// cannot be read has failed before. A pid that fails twice belongs to a hidden process.
+/// started another process, which is on the next list. So lists are read until no pid fails to be
+/// read for the first time. A pid that fails twice belongs to a hidden process.
 fn running_processes(
     mut list: impl FnMut() -> io::Result<Vec<u32>>,
     mut look: impl FnMut(u32) -> io::Result<Option<ProcessId>>,

@@ -5,7 +5,6 @@
 //!         |    a hole      | stored lines      |
 //! ```
 //!
-//! A log past its limit rotates within its file: all but the newer half becomes a hole, up to the
 //! A log that exceeds its limit rotates within its file. Everything except the newer half becomes a
 //! hole, which ends at the start of a line. Nothing moves, so no concurrent write is lost. A log
 //! *offset* keeps its meaning for the lifetime of the log, also across daemons.

@@ -284,8 +284,8 @@ mod tests {
         assert_eq!(probe(u32::MAX).expect("no error is expected"), ProbeResult::Gone);
     }
 
-    /// If the environment variable is set, this is a helper process with a second thread. Otherwise
-    /// the test does nothing.
+    /// Helper process with a second thread, if the variable `LOOKED_AT` is set. Otherwise the test
+    /// does nothing.
     #[test]
     fn helper_process_with_second_thread() {
         if std::env::var_os("LOOKED_AT").is_some() {

@@ -57,7 +57,7 @@ fn list() -> io::Result<Vec<u32>> {
 }
 
 /// Reads lists of processes until every process on the last list has been probed. Any process that
-/// is not on the last list is a child of a probed process.
+/// was created later is a child of a probed process.
 ///
 /// A single list would miss two kinds of processes. The first are children that were created after
 /// the list, if their parent had ended before it was probed. The second are processes whose

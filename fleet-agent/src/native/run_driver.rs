@@ -65,7 +65,6 @@ pub(crate) struct RunDriver {
     log_from: u64,
     /// User that may own the pid file, besides root and our own user. `None` if the user is not
     /// known.
-    /// known.
     owner: Option<u32>,
     /// Number of consecutive failures to read the pid file.
     pid_file_failures: u8,

@@ -8,7 +8,8 @@
 //!    │                                                v                  │
 //!    └──  failed  <── final-… <── stop-post <── stop-sigkill <── stop-sigterm
 //! ```
-//! A [`ServiceRun`] covers one run, and its owner decides whether another run follows. The driver
+//!
+//! A `ServiceRun` covers one run, and its owner decides whether another run follows. The driver
 //! passes events (`on_…`, `stop`, `kill`) to the state machine. After each event it carries out
 //! every [`next_action`](ServiceRun::next_action) until no action is left. It calls
 //! [`on_time`](ServiceRun::on_time) at the time that [`due`](ServiceRun::due) returns.
@@ -79,8 +80,8 @@ impl ServiceRun {
 
     /// Restores a run from its stored state. The timeouts of the current phase start again.
     ///
-    /// Afterwards the caller reports the processes that have ended by `on_exited`, and the
-    /// processes that were being spawned by `on_spawned`.
+    /// Afterwards the caller calls `on_exited` for each process that has ended, and `on_spawned` if
+    /// a process was being spawned.
     pub(crate) fn restore(spec: Arc<InitUnit>, run_state: RunState, now: Timestamp) -> Self {
         let mut service = Self::new(spec);
         service.state = run_state;

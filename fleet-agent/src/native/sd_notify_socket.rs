@@ -138,8 +138,8 @@ mod tests {
         );
     }
 
-    /// One drain takes a limited number of messages, including invalid ones, which any process may
-    /// send.
+    /// One pass over the pending messages takes a limited number of them. Ignored messages count
+    /// too, since any process may send them.
     #[tokio::test]
     async fn ignored_messages_are_received_one_by_one() {
         let invocation = format!("long-{}", std::process::id());

@@ -10,7 +10,7 @@
 //! | `run.json` | the run: phase, processes, invocation ID, and the applied requested state |
 //! | `stanza` | for a unit without a unit file: the definition from which it was started |
 //! | `log` | output of the unit |
-//! | `timer.json` | for a timer, which has none of the last three files: its state |
+//! | `timer.json` | for a timer, instead of the three files above: its state |
 //!
 //! The files `unit` and `requested.json` are replaced atomically by renaming. A shutdown is marked
 //! by one file for all units, see [`ShutdownMarker`](super::shutdown_marker::ShutdownMarker).

@@ -4,7 +4,7 @@
 //! this copy at once. So the child gets a stack of its own and otherwise uses our memory, while the
 //! kernel suspends the calling thread. `vfork` works in the same way, and `posix_spawn` is built on
 //! it. No library combines this method with a control group. The method requires assembly code, so
-//! it is only used on one architecture, and the others use a copy.
+//! it is only used on x86-64. Other architectures use a copy.
 
 #[cfg(target_arch = "x86_64")]
 use std::arch::asm;

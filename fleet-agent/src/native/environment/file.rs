@@ -8,7 +8,6 @@ enum ParseState {
     /// Before a value, or right after a closing quote in it.
     BeforeValue,
     /// In an unquoted part of a value. Quotes are ordinary characters here.
-    /// ordinary characters here.
     Value,
     Escape,
     InSingle,

@@ -44,8 +44,8 @@ impl PollInterval {
         self.pause = if rested >= LONGEST { SHORTEST } else { self.slower() };
     }
 
-    /// Sets the next interval so that a quarter of the limit would be written in it at the rate of
-    /// the last interval. The interval at most doubles.
+    /// Sets the next interval so that about a quarter of the limit would be written in it at the
+    /// rate of the last interval. The interval at most doubles.
     pub(super) fn on_growth(&mut self, grown: u64, limit: u64) {
         let nanos = self.pause.as_nanos() * u128::from(limit / 4) / u128::from(grown.max(1));
         let pause = Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX));

@@ -227,7 +227,7 @@ impl RunDriver {
 
     /// Returns whether the main process that follows the exited one has been determined. If the pid
     /// file cannot be read, schedules the report of the exit again and returns `false`. After
-    /// [`MAX_PID_FILE_FAILURES`] failures the file counts as naming no process.
+    /// [`MAX_PID_FILE_FAILURES`] failures, treats the file as naming no process and returns `true`.
     pub(super) fn resolve_successor(&mut self, process: ProcessId, end: ProcessExit) -> bool {
         let Err(problem) = self.look_for_successor() else {
             self.pid_file_failures = 0;

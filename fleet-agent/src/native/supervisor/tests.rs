@@ -241,7 +241,8 @@ fn restart_policy_by_exit() {
     }
 }
 
-/// After a kill the planner relies on the run to end, except for the last commands of the run.
+/// After a stop has timed out, the planner relies on the run to end, except for the last commands
+/// of the run.
 #[test]
 fn timed_out_stop_is_killed() {
     let stanza = "type: foreground-supervised\nexec-start: /main\nexec-stop: /stop\n\

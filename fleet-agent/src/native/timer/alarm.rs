@@ -15,8 +15,8 @@ use tokio::io::unix::AsyncFd;
 use crate::Clock;
 use crate::async_fd::{read_next, register_readable};
 
-/// Interval between two checks of the clock if no alarm can be set. An alarm needs a file
-/// descriptor, for example.
+/// Interval between two checks of the clock if no alarm can be set. This happens, for example, if
+/// no file descriptor is free.
 const POLL_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Event of an alarm.
