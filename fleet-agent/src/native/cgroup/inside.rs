@@ -1,6 +1,6 @@
-//! Moves the supervisor out of the control groups of its own units. Otherwise it would be killed
-//! together with the unit that started it, and would create the groups of all other units below the
-//! group of that unit.
+//! Moves the supervisor out of the control groups of its own units. Otherwise it would end together
+//! with the unit that started it, and would create the groups of all other units below the group of
+//! that unit.
 
 use std::fs;
 use std::io;
