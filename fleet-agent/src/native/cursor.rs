@@ -151,8 +151,8 @@ mod tests {
             }
         }
 
-        /// If the base has changed and the old offset is beyond the end, a cursor at a distinct
-        /// line is found by the preceding text, wherever that text has moved.
+        /// The base has changed, and the old offset is beyond the end. A cursor at a distinct line
+        /// is then found by the preceding text, wherever that text has moved.
         #[test]
         fn cut_does_not_move_cursor(
             numbers in proptest::collection::btree_set(0..10_000_u32, 1..60),
