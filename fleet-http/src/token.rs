@@ -21,8 +21,8 @@ pub struct Token(String);
 pub enum TokenError {
     /// The token is too short to be secure or too long to be sent.
     #[error(
-        "a token has {MIN_LEN} to {MAX_LEN} characters, not {0}: create one with \"openssl rand -hex \
-         32\""
+        "a token has {MIN_LEN} to {MAX_LEN} characters, not {0}: create one with \
+         \"openssl rand -hex 32\""
     )]
     Length(usize),
     /// The token contains a character that cannot be sent.

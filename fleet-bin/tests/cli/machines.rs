@@ -120,8 +120,8 @@ async fn drain_prints_json_and_the_rest_after_a_timeout() {
             "unit": "here.service"
           }
         ],
-        "machineID": "m1",
         "keepUp": 1,
+        "machineID": "m1",
         "moves": [
           {
             "to": "282f949fc0de4711",
