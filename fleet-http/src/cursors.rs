@@ -8,15 +8,16 @@ use std::time::Duration;
 use crate::clock::Stopwatch;
 use crate::server::JournalEntry;
 
-/// Time before the opening from which a journal is read that has not yet returned a line. Covers
-/// the time that a request may take to reach the machine.
+/// If a journal has not yet returned a line, it is read from this long before it was opened. This
+/// covers the time that the request to open it may take to reach the machine.
 const REQUEST_MARGIN: Duration = Duration::from_secs(1);
 
 /// Maximum size of all cursors in a request, in bytes.
 ///
-/// Leaves room for the rest of the request head, and is enough for the 256 machines of one journal.
-/// Over weeks a unit may have run on any number of machines. Beyond this size the machines whose
-/// last line is oldest are forgotten.
+/// The limit leaves room for the rest of the request head, and is sufficient for the maximum of 256
+/// machines of one journal. However, a unit may have run on any number of machines over weeks. If
+/// the cursors exceed the limit, the cursors of the machines with the oldest last lines are
+/// dropped.
 const MAX_BYTES: usize = 56 * 1024;
 
 /// The last line received from each machine.
@@ -78,14 +79,15 @@ impl Cursors {
         self.last.iter().map(|(machine, last)| format!("{machine}/{}", last.cursor))
     }
 
-    /// Returns the age from which lines are read if no line was received, so that none is missed.
+    /// Returns the maximum age of lines to read if no line was received yet. It is long enough that
+    /// no line is missed.
     pub(crate) fn time_since_opened(&self) -> Duration {
         self.opened.elapsed() + REQUEST_MARGIN
     }
 }
 
 /// Returns the size of a cursor in a request, in bytes. Every byte except ASCII letters and digits
-/// is percent-encoded and takes three.
+/// is percent-encoded and takes three bytes.
 fn size(machine: &str, cursor: &str) -> usize {
     let escaped = |byte: u8| if byte.is_ascii_alphanumeric() { 1 } else { 3 };
     let cursor = machine.bytes().chain([b'/']).chain(cursor.bytes());

@@ -27,11 +27,11 @@ pub use server::{
 pub use tls::{ClientTls, PemIdentity, ServerTls, TlsError};
 pub use token::{Token, TokenError};
 
-/// Response header: number of seconds since the server lost contact with its store. Present on each
-/// response during the outage; the response may be outdated.
+/// Response header: number of seconds since the server lost contact with its store. Each response
+/// during the outage has this header, and such a response may be outdated.
 const BEHIND: hyper::header::HeaderName = hyper::header::HeaderName::from_static("x-fleet-behind");
 
-/// Request header: the request comes from another daemon on behalf of a client. The server answers
+/// Request header: the request comes from another daemon on behalf of a client. The server responds
 /// from its own machine and does not forward the request again.
 const PROXIED: hyper::header::HeaderName =
     hyper::header::HeaderName::from_static("x-fleet-proxied");
@@ -44,7 +44,7 @@ const TIMESTAMPS: hyper::header::HeaderName =
 const CURSORS: hyper::header::HeaderName =
     hyper::header::HeaderName::from_static("x-fleet-cursors");
 
-/// Response header of an export: the server's handling of unit files that fleet v1 silently
-/// accepted, `refuse` or `warn`.
+/// Response header of an export: how the server handles unit files that fleet v1 silently accepted.
+/// The value is `refuse` or `warn`.
 const STRICTNESS: hyper::header::HeaderName =
     hyper::header::HeaderName::from_static("x-fleet-unknown-options");

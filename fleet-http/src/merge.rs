@@ -17,8 +17,9 @@ use tokio::time::timeout;
 use crate::JournalEntry;
 use crate::clock::Stopwatch;
 
-/// Time added to a journal's wait budget after each line. A distant journal that makes progress is
-/// not cut off, and a journal that only occasionally writes a line does not delay the others.
+/// Time added to a journal's wait budget after each line. So a distant journal that makes progress
+/// is not cut off. A journal that only occasionally writes a line soon uses up its budget, so it
+/// does not delay the other journals.
 const REFILL_PER_LINE: Duration = Duration::from_millis(10);
 
 /// Reason that a journal was cut off before its end.
@@ -31,11 +32,12 @@ pub enum Interrupted<E> {
 }
 
 /// Merges the lines of several journals in timestamp order. Each line comes with the name of its
-/// journal. After the last line comes an error for each journal that was interrupted.
+/// journal. After the last line, the merge returns one error for each journal that was interrupted.
 ///
-/// All journals are opened at once. A journal is cut off once the total time spent waiting for it
-/// exceeds `max_wait`. Each of its lines adds a little to that budget again. Lines that arrive
-/// while the merge waits for another journal are never lost.
+/// All journals are opened at once. Each journal has a wait budget of `max_wait`, which the time
+/// spent waiting for its lines uses up. Each of its lines adds a little to the budget, up to
+/// `max_wait`. A journal without remaining budget is cut off. Lines that arrive while the merge
+/// waits for another journal are never lost.
 ///
 /// ```
 /// use std::future::ready;
@@ -159,8 +161,8 @@ impl<W: Clone, E, S: Stream<Item = Result<JournalEntry, E>> + Unpin> Source<W, E
         }
     }
 
-    /// Waits for at most the remaining budget. A result that is ready is returned even if the
-    /// budget is used up.
+    /// Waits for at most the remaining budget. If the result is already available, returns it even
+    /// if the budget is used up.
     async fn within_budget<T>(&mut self, future: impl Future<Output = T>) -> Option<T> {
         let watch = Stopwatch::start();
         let result = timeout(self.budget, future).await.ok();

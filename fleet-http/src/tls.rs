@@ -59,7 +59,7 @@ pub enum TlsError {
 
 impl ServerTls {
     /// Creates the configuration of a server with this identity. If `client_ca` (PEM) is given,
-    /// client certificates are accepted if signed by it and refused otherwise.
+    /// client certificates signed by this CA are accepted, and all others are refused.
     ///
     /// # Errors
     ///
@@ -104,8 +104,8 @@ impl ServerTls {
 }
 
 impl ClientTls {
-    /// Creates the configuration of a client. It trusts the CAs in `ca` (PEM), or by default those
-    /// of this host, and presents `identity` if given.
+    /// Creates the configuration of a client. It trusts the CAs in `ca` (PEM), or the CAs of this
+    /// host if `ca` is `None`. It presents `identity` if one is given.
     ///
     /// # Errors
     ///

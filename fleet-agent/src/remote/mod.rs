@@ -5,11 +5,11 @@
 //!   (fleetd)                      one connection             (fleet-init)     └> ServiceManager
 //! ```
 //!
-//! The lower layer is a request protocol: JSON frames on a socket that only root and the own user
-//! may use. Many requests run concurrently, and each response is a stream of items with flow
-//! control. On it runs the [`ServiceManager`](crate::ServiceManager) protocol. Its types mirror
-//! those of the trait, so either side may add to them. [`serve_with`] and [`Connection`] are for
-//! programs with other requests.
+//! The lower layer is a request protocol: JSON frames on a socket that only root and the process's
+//! own user may use. Many requests run concurrently, and each response is a stream of items with
+//! flow control. The upper layer is the protocol of the [`ServiceManager`](crate::ServiceManager)
+//! trait. Its messages are separate types that mirror the types of the trait, so fields can be
+//! added to either. [`serve_with`] and [`Connection`] are for programs with other requests.
 //!
 //! *Unknown is not absent*: while the other process cannot be reached, every call is an error.
 

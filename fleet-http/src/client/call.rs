@@ -40,7 +40,8 @@ pub(super) struct Caller {
     /// Whether requests are forwarded on behalf of another client.
     is_proxy: bool,
     pool: Pool<Connector, Full<Bytes>>,
-    /// Staleness in seconds reported by the last response; zero if the server saw its store.
+    /// Staleness in seconds that the last response reported. Zero if the server was in contact with
+    /// its store.
     behind: Arc<AtomicU64>,
 }
 
@@ -183,8 +184,9 @@ impl Caller {
         self.checked(self.get_with_retry(path).await?).await
     }
 
-    /// Sends a GET request, and sends it once more if the connection breaks. The server may have
-    /// closed a pooled connection just as it is reused; repeating a read is harmless.
+    /// Sends a GET request. If the connection breaks, sends the request once more, because the
+    /// server may have closed a pooled connection just as it was reused. Repeating a read is
+    /// harmless.
     async fn get_with_retry(&self, path: &str) -> Result<Response<Incoming>, ClientError> {
         let request = || self.request(Method::GET, path, Bytes::new());
         match self.call(request()?).await {
@@ -241,7 +243,8 @@ impl Caller {
         ClientError::Unreachable { endpoint, cause: cause.into() }
     }
 
-    /// Returns status and body of a successful response, and an error for any other.
+    /// Returns the status and body of a successful response. Returns an error for any other
+    /// response.
     async fn checked(
         &self,
         response: Response<Incoming>,

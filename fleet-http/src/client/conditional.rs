@@ -32,8 +32,8 @@ impl Client {
         Ok(Some(WithEtag { unit, etag }))
     }
 
-    /// Replaces the content of a unit unless it was modified since `etag`. Returns `false` if it
-    /// was modified or destroyed; read it again before retrying.
+    /// Replaces the content of a unit unless it was modified since `etag`. Returns `false` if the
+    /// unit was modified or destroyed. In that case, read the unit again before retrying.
     ///
     /// # Errors
     ///
@@ -49,8 +49,8 @@ impl Client {
         unchanged(put.map(drop))
     }
 
-    /// Destroys a unit unless it was modified since `etag`. Returns `false` if it was modified;
-    /// read it again before retrying.
+    /// Destroys a unit unless it was modified since `etag`. Returns `false` if the unit was
+    /// modified. In that case, read the unit again before retrying.
     ///
     /// # Errors
     ///

@@ -81,13 +81,14 @@ impl Endpoint {
         matches!(self.0, Address::Tcp { is_tls: true, .. })
     }
 
-    /// Whether requests cannot be read in transit: connections use TLS or stay on this host.
+    /// Returns whether requests cannot be read in transit, because connections use TLS or stay on
+    /// this host.
     #[must_use]
     pub fn is_private(&self) -> bool {
         self.is_tls() || self.is_local()
     }
 
-    /// Whether the endpoint is on this host: a unix socket or a loopback address.
+    /// Returns whether the endpoint is on this host, as a unix socket or a loopback address.
     #[must_use]
     pub fn is_local(&self) -> bool {
         let Address::Tcp { host, .. } = &self.0 else { return true };

@@ -22,7 +22,8 @@ pub enum ClientError {
         #[source]
         cause: Box<dyn Error + Send + Sync>,
     },
-    /// The server was reached, but one end does not trust the other. Nothing was changed.
+    /// The server was reached, but the client does not trust the server or the server does not
+    /// trust the client. Nothing was changed.
     #[error("{endpoint} responds, but a secure connection cannot be established")]
     Untrusted {
         /// The endpoint.
@@ -46,7 +47,7 @@ pub enum ClientError {
         #[source]
         cause: Box<dyn Error + Send + Sync>,
     },
-    /// The response took too long. The request may or may not have been carried out.
+    /// The response did not arrive in time. The request may or may not have been carried out.
     #[error("{endpoint} did not respond within {} seconds", after.as_secs())]
     TimedOut {
         /// The endpoint.
@@ -75,9 +76,9 @@ pub enum ClientError {
 }
 
 impl ClientError {
-    /// Whether the same request may succeed later without intervention: the connection broke, the
-    /// server did not respond, or it reported a temporary failure. A write may nevertheless have
-    /// been carried out.
+    /// Returns whether the same request may succeed later without intervention. This is so if the
+    /// connection broke, the server did not respond, or the server reported a temporary failure. A
+    /// write may nevertheless have been carried out.
     #[must_use]
     pub fn is_transient(&self) -> bool {
         match self {

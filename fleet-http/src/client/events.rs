@@ -7,15 +7,15 @@ use super::query::Query;
 use super::retry::Retry;
 use crate::wire::ClusterEvent;
 
-/// Maximum size of an event, in bytes. Large enough for a unit file of the maximum size in any
+/// Maximum size of an event, in bytes. It is sufficient for a unit file of the maximum size in any
 /// encoding.
 const MAX_EVENT_SIZE: usize = 64 << 20;
 
 /// Selects events and the position to start from.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct EventOptions {
-    /// ID of the last received event, from [`Events::last_id`]. With `None` the stream begins with
-    /// [`ClusterEvent::Resync`].
+    /// ID of the last received event, from [`Events::last_id`]. If this is `None`, the stream
+    /// begins with [`ClusterEvent::Resync`].
     pub since: Option<String>,
     /// Only events of this unit.
     pub unit: Option<String>,
@@ -37,9 +37,9 @@ impl EventOptions {
 
 /// Stream of cluster events.
 ///
-/// On [`ClusterEvent::Resync`], list the state you need and continue. If the stream ends or breaks,
-/// open another with [`last_id`](Self::last_id) to resume. A [`reconnecting`](Self::reconnecting)
-/// stream resumes automatically.
+/// After [`ClusterEvent::Resync`], list the state you need, and then continue to read events. If
+/// the stream ends or breaks, open a new stream with [`last_id`](Self::last_id) to resume. A
+/// [`reconnecting`](Self::reconnecting) stream resumes automatically.
 #[derive(Debug)]
 pub struct Events {
     caller: Caller,
@@ -146,7 +146,8 @@ impl Events {
         Ok(None)
     }
 
-    /// Returns the ID up to which all events were returned; `None` before the first.
+    /// Returns the ID of the stream's position, after which a new stream can resume. All events up
+    /// to this ID have been returned. Returns `None` if no ID was received yet.
     #[must_use]
     pub fn last_id(&self) -> Option<&str> {
         self.id.as_deref()

@@ -11,12 +11,12 @@ use crate::STRICTNESS;
 use crate::wire::ImportRequest;
 
 impl Client {
-    /// Prepares the cluster for the import of another cluster's units. Call it before the units are
-    /// created.
+    /// Prepares the cluster for the import of another cluster's units. Call this method before you
+    /// create the units.
     ///
-    /// Raises the epoch, so that new placements supersede everything that machines remember of a
-    /// cluster whose latest epoch is `past`. Records the intents of machines, whether or not they
-    /// are present.
+    /// Raises the epoch above `past`, the latest epoch of the other cluster. So new placements
+    /// supersede everything that machines remember of that cluster. Records the intents of
+    /// machines, even for machines that are not present.
     ///
     /// # Errors
     ///
@@ -52,7 +52,7 @@ impl ExportBytes {
         self.strictness
     }
 
-    /// Returns the next bytes, or `None` at the end.
+    /// Returns the next bytes of the export, or `None` at the end.
     ///
     /// # Errors
     ///

@@ -21,16 +21,17 @@ const STABLE_AFTER: Duration = Duration::from_secs(10);
 /// Selects lines of a journal.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct JournalOptions {
-    /// Maximum number of existing lines. With `None` the server decides: all lines if `since` is
-    /// set, otherwise a few.
+    /// Maximum number of existing lines. If this is `None`, the server returns all lines if `since`
+    /// is set, and otherwise a few lines.
     pub lines: Option<u32>,
     /// Maximum age of existing lines, by the clock of the unit's machine. `None` sets no limit.
     pub since: Option<Timespan>,
     /// Whether to wait for new lines.
     pub follow: bool,
-    /// The machine whose lines to read. With `None` it is the machine that the unit is placed on.
-    /// For a global unit it is all its machines, and each line is prefixed with the machine ID and
-    /// a colon.
+    /// The machine whose lines to read. If this is `None`, the server reads the machine that the
+    /// unit is placed on. If the unit has no placement, as with a global unit, the server reads all
+    /// machines that report a state of it. If these are several machines, each line is prefixed
+    /// with the machine ID and a colon.
     pub machine: Option<String>,
 }
 
@@ -61,8 +62,8 @@ pub struct JournalLines {
 }
 
 impl JournalLines {
-    /// Opens the journal of the unit at that path. For a followed journal it requests cursors, so
-    /// that the stream can be made [`reconnecting`](Self::reconnecting).
+    /// Opens the journal of the unit with this API path. If the journal is followed, requests
+    /// cursors, so that the stream can be made [`reconnecting`](Self::reconnecting).
     pub(super) async fn open(
         caller: Caller,
         unit: String,
@@ -173,7 +174,8 @@ impl JournalLines {
     }
 
     /// Reopens the journal after the last line. Returns `false` if the unit is no longer wanted.
-    /// The journal of a unit that is replaced or moved also ends, but the unit is still wanted.
+    /// The journal also ends if the unit is replaced or moved. In that case the unit is still
+    /// wanted, so the journal is reopened.
     async fn reconnect(&mut self, error: Option<ClientError>) -> Result<bool, ClientError> {
         if self.opened.since.take().is_some_and(|since| since.elapsed() > STABLE_AFTER) {
             self.retry = Retry::new();
@@ -198,7 +200,7 @@ impl JournalLines {
         }
     }
 
-    /// Tries to reopen the journal once. Returns `None` if the unit is no longer wanted.
+    /// Makes one attempt to reopen the journal. Returns `None` if the unit is no longer wanted.
     async fn try_reopen(&mut self, has_ended: bool) -> Result<Option<OpenJournal>, ClientError> {
         if has_ended {
             if !self.is_wanted().await? {

@@ -17,7 +17,8 @@ impl Client {
         none_if_not_found(self.caller.get(&path(id), &Query::new()).await)
     }
 
-    /// Cordons a machine, so that it takes no more units. Ends a drain of it.
+    /// Cordons a machine, so that it gets no more units. If the machine is being drained, the drain
+    /// ends.
     ///
     /// # Errors
     ///
@@ -27,7 +28,8 @@ impl Client {
         self.caller.send_empty(Method::POST, &path).await.map(drop)
     }
 
-    /// Uncordons a machine, present or not. Ends a drain of it.
+    /// Uncordons a machine, even if it is not present. If the machine is being drained, the drain
+    /// ends.
     ///
     /// # Errors
     ///
@@ -38,7 +40,7 @@ impl Client {
     }
 
     /// Drains a machine while keeping `min_available` instances of each template up, and returns
-    /// the first steps. A dry run only returns them.
+    /// the first steps. A dry run returns the steps without starting the drain.
     ///
     /// # Errors
     ///

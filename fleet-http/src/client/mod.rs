@@ -46,8 +46,9 @@ pub use upload::UnitUpload;
 
 /// A client of the API. Cloning is cheap, and clones share connections.
 ///
-/// Connecting may take five seconds and a complete response thirty; streams have no time limit. A
-/// `GET` whose connection breaks is repeated once. Other requests are never repeated.
+/// The time limit is five seconds for connecting and thirty seconds for a complete response.
+/// Streams have no time limit. A `GET` request whose connection breaks is repeated once. Other
+/// requests are never repeated.
 #[derive(Debug, Clone)]
 pub struct Client {
     caller: Caller,
@@ -74,7 +75,8 @@ pub enum PutOutcome {
 }
 
 impl Client {
-    /// Creates a client of the server at that endpoint. It connects on the first request.
+    /// Creates a client of the server at this endpoint. The client connects when it sends the first
+    /// request.
     #[must_use]
     pub fn new(endpoint: &Endpoint) -> Self {
         Self::with_credentials(endpoint, Credentials::default())
@@ -97,8 +99,9 @@ impl Client {
         self.caller.endpoint()
     }
 
-    /// Returns the time since the server lost contact with its store, as of the last response. That
-    /// response may be outdated. `None` if the server was up to date.
+    /// Returns the time since the server lost contact with its store, as of the last response. If
+    /// it returns a time, that response may be outdated. Returns `None` if the response was up to
+    /// date.
     #[must_use]
     pub fn behind(&self) -> Option<Duration> {
         self.caller.behind()
@@ -294,7 +297,7 @@ impl Client {
         JournalLines::open_full(self.caller.clone(), unit_path(name), options.clone(), after).await
     }
 
-    /// Returns a unit's status on each of its machines with the last lines of its journal, or
+    /// Returns a unit's status on each of its machines with the last lines of its journal. Returns
     /// `None` if the unit does not exist. `lines` is the number of lines, ten by default.
     ///
     /// # Errors
@@ -313,7 +316,7 @@ impl Client {
         )
     }
 
-    /// Returns the details that the machine's daemon reports of a unit beyond its state.
+    /// Returns details of a unit beyond its state, as the machine's daemon reports them.
     pub(crate) async fn details(
         &self,
         name: &UnitName,
@@ -326,7 +329,7 @@ impl Client {
         Ok(status.machines.into_iter().find(own).and_then(|on| on.details))
     }
 
-    /// Follows the cluster's events, from now on or after a given event.
+    /// Follows the cluster's events, beginning now or after a given event.
     ///
     /// # Errors
     ///

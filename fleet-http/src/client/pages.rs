@@ -9,7 +9,8 @@ use super::{Client, ClientError};
 const MAX_RELISTS: usize = 3;
 
 impl Client {
-    /// Returns all pages of a list. Starts over if the server has dropped the list's snapshot.
+    /// Returns the items of all pages of a list. Starts over if the server has dropped the snapshot
+    /// of the list.
     pub(super) async fn list<P: DeserializeOwned, T>(
         &self,
         path: &str,

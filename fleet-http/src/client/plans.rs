@@ -41,9 +41,9 @@ impl Client {
         self.caller.decode(&body)
     }
 
-    /// Returns the plan that would result from all these writes together: `puts` created or
-    /// replaced, then `destroy` destroyed. Without writes it is the plan for the current state.
-    /// Changes nothing.
+    /// Returns the plan that would result from all these writes together. The units in `puts` would
+    /// be created or replaced, and afterwards the units in `destroy` would be destroyed. Without
+    /// writes, returns the plan for the current state. Changes nothing.
     ///
     /// # Errors
     ///

@@ -2,7 +2,7 @@
 
 use std::fmt::{self, Write as _};
 
-/// The query string of a request. Displays with a leading `?` unless it is empty.
+/// The query string of a request. `Display` writes it with a leading `?` unless it is empty.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Query(String);
 

@@ -11,8 +11,8 @@ use crate::wire::PutUnit;
 pub struct UnitUpload {
     /// The unit file.
     pub file: UnitFile,
-    /// The desired state. `None` leaves an existing unit's unchanged and means inactive for a new
-    /// unit.
+    /// The desired state. `None` leaves the desired state of an existing unit unchanged, and means
+    /// inactive for a new unit.
     pub desired: Option<TargetState>,
     /// Whether an existing unit must stay unchanged.
     pub create_only: bool,

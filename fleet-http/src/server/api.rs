@@ -19,8 +19,8 @@ use super::peers::Peers;
 /// Maximum time that a write waits until reads on this server show it.
 const VISIBILITY_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Maximum time that a request waits for the first read of the store. A request that activates the
-/// daemon's socket must not fail because the store was not read yet.
+/// Maximum time that a request waits for the first read of the store. Without this wait, a request
+/// that activates the daemon's socket would fail because the store was not read yet.
 const FIRST_READ_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Dependencies of the API.
@@ -68,7 +68,8 @@ impl std::ops::Deref for Shared {
 }
 
 impl Shared {
-    /// Waits for the first read of the store, for a limited time. Returns at once afterwards.
+    /// Waits for a limited time until the store has been read once. Returns at once if it has
+    /// already been read.
     pub(super) async fn wait_for_first_read(&self) {
         if self.mirror.snapshot().revision == Revision::ZERO && !self.mirror.is_current() {
             // Handlers that need the snapshot return an error if the time has run out.
@@ -76,8 +77,8 @@ impl Shared {
         }
     }
 
-    /// Returns the current snapshot. Fails until the store has been read once, since an unread
-    /// store is not an empty one.
+    /// Returns the current snapshot. Fails until the store has been read once, because the initial
+    /// empty snapshot does not mean that the store is empty.
     pub(super) fn view(&self) -> Result<Arc<Snapshot>, Failure> {
         let snapshot = self.mirror.snapshot();
         if snapshot.revision == Revision::ZERO && !self.mirror.is_current() {
@@ -91,8 +92,8 @@ impl Shared {
         &self.2
     }
 
-    /// Waits until reads on this server show the revision. The write is already committed, so a
-    /// timeout is not an error.
+    /// Waits until reads on this server show the revision. The write is already committed, so the
+    /// method returns normally after a timeout.
     pub(super) async fn wait_until_visible(&self, revision: Revision) {
         let seen = tokio::time::timeout(VISIBILITY_TIMEOUT, self.mirror.wait_for(revision)).await;
         if !matches!(seen, Ok(Ok(_))) {
@@ -100,8 +101,8 @@ impl Shared {
         }
     }
 
-    /// Returns the page that a list request asks for: the next page of a listing, or the first page
-    /// of a new one.
+    /// Returns the page that a list request asks for. This is the next page of a listing, or the
+    /// first page of a new listing.
     pub(super) fn listing(&self, params: &Params) -> Result<Listing, Failure> {
         let mut tokens = params.all("nextPageToken");
         let Some(token) = tokens.next() else {
@@ -121,11 +122,12 @@ impl Shared {
         Ok(Listing { snapshot, begins: false, page: token.page, first: token.first })
     }
 
-    /// Cuts the page out of the items. Returns it with the token of the next page, which is empty
-    /// on the last one.
+    /// Cuts the page out of the items. Returns the page with the token of the next page. On the
+    /// last page the token is empty.
     ///
-    /// `begun` means that `items` begin with the page's first item rather than with the listing's.
-    /// `first` returns the token's reference to an item.
+    /// If `begun` is `true`, the first of the `items` is the first item of the page. Otherwise it
+    /// is the first item of the whole listing. `first` returns the reference to an item that the
+    /// token contains.
     pub(super) fn page<T>(
         &self,
         listing: &Listing,

@@ -10,8 +10,8 @@ use crate::ServerTls;
 
 /// Authentication required at the TCP ports of a server: TLS, client certificates and tokens.
 ///
-/// Clones share their configuration, so it can be replaced while the server runs. Unix sockets need
-/// no policy, since file permissions control access.
+/// Clones share their configuration, so the configuration can be replaced while the server runs.
+/// Unix sockets need no policy, because file permissions control access to them.
 #[derive(Debug, Clone, Default)]
 pub struct AuthPolicy(Arc<RwLock<Arc<AuthConfig>>>);
 
@@ -22,8 +22,9 @@ pub(super) struct AuthConfig {
 }
 
 impl AuthPolicy {
-    /// Creates a policy that accepts requests with one of the tokens or a certificate that `tls`
-    /// verifies. Without either it accepts all requests.
+    /// Creates a policy that accepts requests with one of the tokens or with a certificate that
+    /// `tls` verifies. If neither tokens nor client certificates are configured, the policy accepts
+    /// all requests.
     #[must_use]
     pub fn new(tls: Option<ServerTls>, tokens: Option<Tokens>) -> Self {
         Self(Arc::new(RwLock::new(Arc::new(AuthConfig { tls, tokens }))))

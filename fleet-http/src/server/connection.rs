@@ -25,8 +25,8 @@ use super::shutdown::Shutdown;
 use super::sleep::sleep;
 use super::write_timeout::WriteTimeout;
 
-/// Time that connections have to finish after shutdown begins. Then they are closed, because a
-/// response that the client does not read would never finish.
+/// Time that connections have to finish after shutdown begins. Afterwards they are closed, because
+/// a response that its client does not read would never finish.
 const SHUTDOWN_GRACE: Duration = Duration::from_secs(3);
 
 /// Delay before accepting again after an error, such as exhausted file descriptors.
@@ -35,10 +35,10 @@ const ACCEPT_RETRY_DELAY: Duration = Duration::from_millis(200);
 /// Minimum buffer size that hyper accepts for request heads.
 const MIN_HEAD_SIZE: usize = 8192;
 
-/// Serves requests on a listener until `shutdown` completes. Event streams end then, and requests
-/// in progress have three more seconds. The default [`ServerLimits`] apply.
+/// Serves requests on a listener until `shutdown` completes. Then event streams end at once, and
+/// other requests in progress have three more seconds. The default [`ServerLimits`] apply.
 ///
-/// Errors of one connection end only that connection.
+/// An error of one connection ends only that connection.
 pub async fn serve(listener: Listener, router: Router, shutdown: impl Future<Output = ()>) {
     serve_with_limits(listener, router, ServerLimits::default(), shutdown).await;
 }
@@ -182,8 +182,8 @@ struct SlotService {
     service: ConnectionService,
 }
 
-/// Error of a request that arrived just as its connection's slot was reclaimed. It is not carried
-/// out.
+/// Error of a request that arrived just as its connection's slot was reclaimed. The request is not
+/// carried out.
 #[derive(Debug, thiserror::Error)]
 #[error("the connection was closed to make room for another")]
 struct SlotReclaimed;

@@ -1,5 +1,6 @@
-//! Slots of connections. If all are taken, the connection that has waited longest for a request, or
-//! for the rest of one, is closed to make room for a new one.
+//! Slots of connections. If all slots are taken, one connection is closed to make room for a new
+//! connection. This is the connection that has waited longest for a request, or for the rest of a
+//! request.
 
 use std::collections::BTreeMap;
 use std::pin::Pin;
@@ -56,7 +57,8 @@ pub(super) struct ConnectionSlot {
 /// State of a connection.
 #[derive(Debug)]
 enum SlotState {
-    /// Waits for a request or the rest of one, with this ticket in the queue.
+    /// Waits for a request or for the rest of a request. The number is the connection's ticket in
+    /// the queue.
     Waiting(u64),
     /// Serves a request.
     Busy,
@@ -98,7 +100,8 @@ impl ConnectionSlot {
         self.enqueue(None);
     }
 
-    /// Enters the queue with an earlier ticket, or at the end without one. Returns the ticket.
+    /// Adds the connection to the queue. Uses its earlier ticket if `ticket` contains one, and
+    /// otherwise a ticket at the end. Returns the ticket.
     fn enqueue(&self, ticket: Option<u64>) -> u64 {
         let mut queue = self.idle.queue();
         let number = ticket.unwrap_or(queue.next);
@@ -110,7 +113,8 @@ impl ConnectionSlot {
         number
     }
 
-    /// Sets a state other than waiting. Returns `false` if the slot was reclaimed while it waited.
+    /// Sets a state other than `Waiting`. Returns `false` if the slot was reclaimed while the
+    /// connection waited.
     fn set_state(&self, to: SlotState) -> bool {
         match std::mem::replace(&mut *self.state(), to) {
             SlotState::Waiting(number) => self.idle.queue().waiting.remove(&number).is_some(),
@@ -172,12 +176,13 @@ impl HttpBody for SlotBody {
     }
 }
 
-/// Body of a request. While more of it is awaited, the slot can be reclaimed; otherwise clients
-/// that send byte by byte could exhaust all slots.
+/// Body of a request. While the connection waits for more of the body, its slot can be reclaimed.
+/// Otherwise clients that send their requests byte by byte could exhaust all slots.
 pub(super) struct RequestBody<B> {
     body: B,
     slot: Arc<ConnectionSlot>,
-    /// Ticket in the queue, kept so that an occasional byte does not improve the position.
+    /// Ticket in the queue. The ticket is kept, so that a byte received now and then does not
+    /// improve the connection's position.
     ticket: Option<u64>,
     is_waiting: bool,
 }

@@ -5,8 +5,8 @@ use fleet_scheduler::{Drain, DrainPlan, Index, Policy, Step, StepAction, share};
 
 use crate::wire::{DrainReport, HeldUnit, UnitMove};
 
-/// Reports the units on a machine and their next steps, according to the plan of all requested
-/// drains.
+/// Reports the units on a machine and their next steps. The steps come from the plan of all
+/// requested drains.
 pub(super) fn drain_report(snapshot: &Snapshot, id: &MachineId, min_available: u32) -> DrainReport {
     let drain = Drain::from_intents(snapshot, snapshot.machines().map(AsRef::as_ref));
     let plan = drain.map(|drain| Index::load(Policy::default(), snapshot).drain(&drain));
@@ -22,7 +22,7 @@ pub(super) fn drain_report(snapshot: &Snapshot, id: &MachineId, min_available: u
     }
 }
 
-/// Returns the units that move away from a machine, and those that cannot move yet.
+/// Returns the units that are to move away from a machine now, and the units that cannot move yet.
 fn of_machine(
     plan: &DrainPlan,
     snapshot: &Snapshot,

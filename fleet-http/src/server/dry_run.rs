@@ -8,7 +8,8 @@ use super::failure::Failure;
 use super::planning::run_planner;
 use crate::wire;
 
-/// Responds to a write with `dryRun=1`: returns the plan for the cluster after the write.
+/// Responds to a write with `dryRun=1`. The response is the plan for the cluster as it would be
+/// after the write.
 ///
 /// The plan also contains pending steps that are unrelated to the write.
 pub(super) async fn dry_run(

@@ -1,7 +1,7 @@
 //! Entity tags of units, and conditional requests.
 //!
-//! A tag consists of the revision at which a unit was read, and the lineage. It does not identify
-//! the unit's content, but detects every later change.
+//! A tag consists of the revision at which a unit was read, and the lineage of the store. It does
+//! not identify the unit's content, but detects every later change.
 
 use axum::http::HeaderMap;
 use axum::http::header::{HeaderName, HeaderValue, IF_MATCH, IF_NONE_MATCH};
@@ -68,7 +68,8 @@ impl Condition {
     }
 }
 
-/// Whether the client's tags show that it has already seen the unit in this state.
+/// Returns whether the client's tags show that the client has already seen the unit in its current
+/// state.
 pub(super) fn is_known(
     headers: &HeaderMap,
     mirror: &Mirror,

@@ -71,7 +71,7 @@ impl Batch {
         self.is_resync || !self.events.is_empty()
     }
 
-    /// Returns the lines of the events that match the filter; `None` if none does.
+    /// Returns the lines of the events that match the filter; `None` if no event matches.
     pub(super) fn lines_for(&self, filter: &Filter) -> Option<Bytes> {
         if self.is_resync || filter.matches_all() {
             return Some(self.lines.clone());
@@ -89,7 +89,8 @@ impl Batch {
 
 /// Encodes the position of a stream without an event.
 ///
-/// The ID follows all changes of its revision, so a client that resumes from it misses nothing.
+/// A client that resumes from this position misses nothing, because the position is after all
+/// changes of its revision.
 pub(super) fn id_lines(revision: Revision, lineage: Option<&str>) -> String {
     match lineage {
         Some(lineage) => format!("id: {revision}-{lineage}\n\n"),
@@ -123,8 +124,9 @@ pub(super) fn batch(delta: &FullDelta, before: Option<&Snapshot>, lineage: Optio
     encoder.finish(now.revision, lineage)
 }
 
-/// Returns the unit whose representation changes with a result. Global units are excluded: their
-/// current state depends on all machines, so updating it on each report would take quadratic time.
+/// Returns the unit whose representation changes with a result. Returns `None` for a global unit,
+/// because its current state depends on all its machines. Updating that state on each report would
+/// take quadratic time.
 fn changed_unit<'a>(now: &Snapshot, report: &'a ResultChange) -> Option<&'a UnitName> {
     let (ResultChange::State(unit, _) | ResultChange::Reason(unit)) = report;
     now.unit(unit.as_str()).is_some_and(|unit| !unit.is_global()).then_some(unit)

@@ -25,8 +25,8 @@ use super::filters::template;
 use super::openapi::Failures;
 use super::shutdown::{Shutdown, closed};
 
-/// Interval of position updates without an event. They keep the connection alive, and a client with
-/// few matching events can resume from a recent position.
+/// Interval of position updates that contain no event. These updates keep the connection alive.
+/// With them, even a client with few matching events can resume from a recent position.
 const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(15);
 
 /// Header with the ID of the last received event, sent by clients that reconnect.
@@ -88,7 +88,7 @@ pub(super) async fn events(
     Ok((headers, Body::from_stream(lines)).into_response())
 }
 
-/// Reads the filter. Refuses values that can never match, since the client would wait forever.
+/// Reads the filter. Refuses values that can never match, because the client would wait forever.
 fn filter(params: &Params) -> Result<Filter, Failure> {
     let unit =
         params.non_empty("unit").map(UnitName::parse).transpose().map_err(Failure::bad_request)?;
@@ -116,7 +116,8 @@ impl StreamPosition {
     }
 }
 
-/// Returns a client's first batch: all changes since its position, or a resync if they are unknown.
+/// Returns a client's first batch. The batch contains all changes since the client's position, or a
+/// resync if these changes are unknown.
 fn since(mirror: &Mirror, seen: Option<StreamPosition>) -> Batch {
     let lineage = mirror.lineage().map(|lineage| lineage.to_string());
     match seen {

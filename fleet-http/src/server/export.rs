@@ -15,7 +15,7 @@ use super::failure::Failure;
 use super::openapi::Failures;
 use crate::STRICTNESS;
 
-/// Size of the chunks sent, in bytes. A chunk with a long line may be larger.
+/// Size of the sent chunks, in bytes. A chunk that contains a long line may be larger.
 const CHUNK_SIZE: usize = 64 << 10;
 
 /// Export the cluster.

@@ -1,5 +1,5 @@
-//! Follows the journal of one of several machines. Reports an interruption in a line, reconnects
-//! and resumes.
+//! Follows the journal of one of several machines. After an interruption, adds a line that reports
+//! it, reconnects, and resumes.
 
 use fleet_core::MachineId;
 use futures_util::{StreamExt as _, stream};
@@ -11,8 +11,8 @@ use super::journals::{JournalEntry, JournalError, JournalStream};
 use crate::client::Retry;
 use crate::cursors::Cursors;
 
-/// Follows a machine's journal until no more lines can come. Each line is prefixed with the machine
-/// ID.
+/// Follows a machine's journal until no more lines can arrive. Each line is prefixed with the
+/// machine ID.
 pub(super) fn follow(source: JournalSource, machine: MachineId) -> JournalStream {
     let machine_lines = FollowedMachine {
         source,
@@ -68,15 +68,16 @@ impl FollowedMachine {
         }
     }
 
-    /// Resets the retries. Only a received line proves success: a journal that opens may end at
-    /// once, repeatedly.
+    /// Resets the retries and prefixes the line. Only a received line shows that reconnecting has
+    /// succeeded, because a journal that opens may end at once again and again.
     fn on_entry(&mut self, line: JournalEntry) -> JournalEntry {
         (self.retry, self.error_reported) = (None, false);
         self.cursors.get_or_insert_with(Cursors::new).record(&line);
         JournalEntry { text: format!("{}: {}", self.machine, line.text), ..line }
     }
 
-    /// Opens the journal, or resumes it. Returns `false` if no more lines can come.
+    /// Opens the journal, or resumes it after the last line. Returns `false` if no more lines can
+    /// arrive.
     async fn open(&mut self) -> Result<bool, JournalError> {
         let mut source = self.source.clone();
         if let Some(retry) = &mut self.retry {

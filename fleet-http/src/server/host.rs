@@ -1,8 +1,8 @@
-//! Checks the `Host` of requests, against DNS rebinding. Pure.
+//! Checks the `Host` of requests, as a protection against DNS rebinding. Pure: no I/O, no clock.
 //!
-//! A web page can make its own host name resolve to this machine and so reach a local port. The
-//! browser then sends that name as `Host`. Only names that always refer to this machine are
-//! accepted.
+//! A web page can make its own host name resolve to this machine, and thereby reach a local port.
+//! The browser then sends that host name as `Host`. So only names that always refer to this machine
+//! are accepted.
 
 use std::net::{IpAddr, Ipv6Addr};
 

@@ -12,11 +12,11 @@ use super::event_stream::{Batch, batch};
 use super::sleep::sleep;
 
 /// Number of batches queued for a slow subscriber. A subscriber that falls further behind gets a
-/// resync and delays no other.
+/// resync, so it delays no other subscriber.
 const QUEUE_SIZE: usize = 64;
 
-/// Minimum interval between batches. A busy cluster wakes subscribers at most twenty times a
-/// second, while a change in a quiet cluster is published at once.
+/// Minimum interval between batches. In a busy cluster, subscribers are woken at most twenty times
+/// a second. In a quiet cluster, a change is published at once.
 const BATCH_INTERVAL: Duration = Duration::from_millis(50);
 
 /// Publishes events to subscribers. Its task starts with the first subscriber.
@@ -72,7 +72,8 @@ async fn run(mirror: Mirror, sender: broadcast::Sender<Arc<Batch>>) {
     }
 }
 
-/// Returns the changes since `seen`, if there are subscribers and there is something to send.
+/// Returns the changes since `seen`. Returns `None` if the hub has no subscribers or nothing is to
+/// be sent.
 fn next_batch(mirror: &Mirror, seen: &mut Arc<Snapshot>, has_subscribers: bool) -> Option<Batch> {
     if !has_subscribers {
         *seen = mirror.snapshot();

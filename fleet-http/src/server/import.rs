@@ -11,9 +11,9 @@ use crate::wire::{ImportRequest, decode_import};
 
 /// Prepare an import.
 ///
-/// Call it before the units are created. New placements then supersede everything that machines
-/// remember of the imported cluster, and machines that were cordoned or drained there are so here.
-/// It can be repeated.
+/// Call this before the units are created. Afterwards, new placements supersede everything that
+/// machines remember of the imported cluster. Machines that were cordoned or drained in that
+/// cluster are cordoned or drained in this cluster too. The call can be repeated.
 #[utoipa::path(
     post,
     path = "/import",

@@ -106,8 +106,8 @@ pub(super) async fn journal(
     Ok((dated, placed, [(CONTENT_TYPE, "text/plain; charset=utf-8")], body).into_response())
 }
 
-/// Cuts the lines off at shutdown, since the server does not wait for followers. The stream ends
-/// with an error, so that clients do not mistake the shutdown for the end of the journal.
+/// Ends the lines at shutdown, because the server does not wait for followers. The stream ends with
+/// an error, so that clients do not mistake the shutdown for the end of the journal.
 fn until_shutdown(lines: JournalStream, shutdown: Option<Extension<Shutdown>>) -> JournalStream {
     let closed = Box::pin(closed(shutdown));
     let next = async |open: Option<(JournalStream, _)>| {
@@ -124,8 +124,8 @@ fn until_shutdown(lines: JournalStream, shutdown: Option<Extension<Shutdown>>) -
     stream::unfold(Some((lines, closed)), next).boxed()
 }
 
-/// Encodes a line. An error ends the connection. So before this returns an error, it yields to let
-/// the connection send the preceding lines.
+/// Encodes a line. An error ends the connection. So before returning an error, this function
+/// yields, to let the connection send the preceding lines.
 async fn encode_line(
     line: Result<JournalEntry, JournalError>,
     prefix: LinePrefix,
@@ -199,7 +199,8 @@ fn requested_machines(
     }
 }
 
-/// Returns the machine that a unit is placed on, or otherwise those that report a state of it.
+/// Returns the machine that a unit is placed on. If it has no placement, returns all machines that
+/// report a state of it.
 pub(super) fn machines_of(snapshot: &Snapshot, unit: &Unit) -> Vec<MachineId> {
     let name = unit.name.as_str();
     match snapshot.placement(name) {

@@ -33,8 +33,8 @@ pub(super) struct JournalSource {
     query: JournalRequest,
     /// Cursors to resume after, by machine.
     after: BTreeMap<String, String>,
-    /// Whether another daemon forwarded the request. It is answered locally and not forwarded
-    /// again.
+    /// Whether another daemon forwarded the request. If so, this daemon responds from its own
+    /// machine and does not forward the request again.
     is_proxied: bool,
 }
 
@@ -84,7 +84,8 @@ impl JournalSource {
         self
     }
 
-    /// Whether the machine may have more lines: the unit is wanted and not placed elsewhere.
+    /// Returns whether the machine may have more lines of the unit later. This is so if the unit is
+    /// wanted and not placed elsewhere, or if the server's view is not current.
     pub(super) fn may_return(&self, machine: &MachineId) -> bool {
         let mirror = &self.api.mirror;
         if !mirror.is_current() {
@@ -114,9 +115,9 @@ impl JournalSource {
     }
 
     /// Opens the journals of several machines, with the machine ID before each line. An error of
-    /// one machine becomes a line and does not delay the others.
+    /// one machine becomes a line, and does not delay the other machines.
     ///
-    /// Followed lines are returned as they arrive, others in timestamp order.
+    /// Followed lines are returned as they arrive, other lines in timestamp order.
     pub(super) fn open_all(self, machines: Vec<MachineId>) -> JournalStream {
         let machines = machines.into_iter();
         if self.query.follow {
@@ -130,8 +131,8 @@ impl JournalSource {
         merged(opening.collect())
     }
 
-    /// Returns the last lines of a machine as far as they arrive in time, and the error that cut
-    /// them off.
+    /// Returns the last lines of a machine as far as they arrive in time. If lines are missing,
+    /// also returns the error that prevented them.
     pub(super) async fn last_lines(
         &self,
         machine: &MachineId,
@@ -175,8 +176,8 @@ impl JournalSource {
         Ok(())
     }
 
-    /// Returns the status details from a machine if they arrive in time. The status is complete
-    /// without them.
+    /// Returns the status details from a machine; `None` if they do not arrive in time. A status
+    /// without details is still valid.
     pub(super) async fn details(&self, machine: &MachineId) -> Option<StatusDetails> {
         let details = async {
             match self.api.journals.details(machine, &self.unit).await {
@@ -255,7 +256,8 @@ fn forward(machine: MachineId, lines: JournalLines) -> JournalStream {
     stream::unfold(lines, next).map(move |line| line.map_err(&failed)).boxed()
 }
 
-/// Prefixes the cursors of a machine's lines with the machine ID, since they are valid only there.
+/// Prefixes the cursors of a machine's lines with the machine ID, because the cursors are valid
+/// only on that machine.
 fn prefix_cursors(machine: MachineId, lines: JournalStream) -> JournalStream {
     let place = move |line: JournalEntry| {
         let cursor = line.cursor.map(|cursor| format!("{machine}/{cursor}"));

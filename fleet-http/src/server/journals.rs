@@ -13,8 +13,9 @@ use crate::wire::StatusDetails;
 
 /// Opens the journals of units on local machines.
 ///
-/// The server finds the machine of a unit. An implementation reads the journals of its own
-/// machines. For other machines the server contacts their daemons.
+/// The server determines the machine of a unit. An implementation of this trait reads only the
+/// journals of its own machines. To read the journals of other machines, the server contacts their
+/// daemons.
 #[async_trait]
 pub trait Journals: Send + Sync {
     /// Opens the journal of `unit` on `machine`.
@@ -45,8 +46,8 @@ pub trait Journals: Send + Sync {
     }
 }
 
-/// Lines of a journal, oldest first. Dropping the stream closes the journal. An error is the last
-/// item.
+/// Lines of a journal, oldest first. If an error occurs, it is the last item. Dropping the stream
+/// closes the journal.
 pub type JournalStream = Pin<Box<dyn Stream<Item = Result<JournalEntry, JournalError>> + Send>>;
 
 /// A line of a journal.
@@ -57,8 +58,8 @@ pub struct JournalEntry {
     /// The line without its newline.
     pub text: String,
     /// Position of the line in the unit's journal on its machine, for [`JournalRequest::after`];
-    /// `None` if unknown. It consists of visible ASCII characters, at most
-    /// [`MAX_CURSOR_LEN`](Self::MAX_CURSOR_LEN).
+    /// `None` if unknown. It consists of at most [`MAX_CURSOR_LEN`](Self::MAX_CURSOR_LEN) visible
+    /// ASCII characters.
     pub cursor: Option<String>,
 }
 
@@ -115,8 +116,8 @@ impl From<String> for JournalEntry {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct JournalRequest {
     /// The [cursor](JournalEntry::cursor) of a line to resume after. All later lines are returned,
-    /// regardless of number and age. If that line is unknown, all lines are returned, after one
-    /// that reports the gap.
+    /// regardless of their number and age. If that line is unknown, the first returned line reports
+    /// the gap, and all lines follow.
     pub after: Option<String>,
     /// Maximum number of existing lines, counted from the end; `None` means all.
     pub lines: Option<u32>,

@@ -18,22 +18,24 @@ use crate::ServerTls;
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ServerLimits {
-    /// Maximum number of open connections of one listener; zero means one. Beyond it, a new
-    /// connection replaces the one that has waited longest for a request, or for the rest of one.
-    /// While all connections are being served, including followed journals and events, new ones
-    /// wait.
+    /// Maximum number of open connections of one listener; zero means one. When the maximum is
+    /// reached, a new connection replaces the connection that has waited longest for a request, or
+    /// for the rest of a request. If all connections are being served, including followed journals
+    /// and events, new connections wait.
     pub connections: usize,
     /// Time limit for a TLS handshake. Then the connection is closed.
     pub handshake_time: Duration,
-    /// Time limit for receiving the head of a request, including the idle time before it. Then the
-    /// connection is closed.
+    /// Time limit for receiving the head of a request, including the idle time before it. When the
+    /// limit is exceeded, the connection is closed.
     pub head_time: Duration,
-    /// Maximum size of a request head, in bytes; at least 8192. A larger one is refused with 431.
+    /// Maximum size of a request head, in bytes; at least 8192. A larger request head is refused
+    /// with status 431.
     pub head_size: usize,
-    /// Time limit for receiving a request body. A slower one is refused with 408.
+    /// Time limit for receiving a request body. A request whose body takes longer is refused with
+    /// status 408.
     pub body_time: Duration,
-    /// Maximum size of a request body, in bytes. A larger one is refused with 413, without reading
-    /// it if its length is announced.
+    /// Maximum size of a request body, in bytes. A request with a larger body is refused with
+    /// status 413. If the request announces that length, the body is not read.
     pub body_size: usize,
     /// Maximum time without progress in sending a response. Then the connection is closed.
     pub write_time: Duration,
@@ -58,8 +60,8 @@ impl Default for ServerLimits {
 pub(super) struct ConnectionOrigin {
     pub(super) limits: ServerLimits,
     pub(super) auth: AuthPolicy,
-    /// Whether the connection is to a TCP port, not a unix socket. A browser can be made to connect
-    /// to a port.
+    /// Whether the connection is to a TCP port, not to a unix socket. A browser can be made to
+    /// connect to a TCP port.
     pub(super) is_port: bool,
     /// Whether the connection uses TLS.
     pub(super) is_tls: bool,
@@ -79,8 +81,9 @@ impl ConnectionOrigin {
         config.rights(self.is_tls, self.verified_by.as_ref(), headers)
     }
 
-    /// Whether the `Host` of requests must be checked, because a browser may have been directed
-    /// here by DNS rebinding. With TLS the certificate would not match.
+    /// Returns whether the `Host` of requests must be checked, because DNS rebinding may have
+    /// directed a browser to this server. With TLS no check is needed, because the browser would
+    /// reject the server's certificate.
     pub(super) fn needs_host_check(&self) -> bool {
         self.is_port && !self.is_tls
     }

@@ -8,13 +8,13 @@ use fleet_core::{Revision, Snapshot};
 
 use super::sleep::sleep;
 
-/// Maximum number of cached snapshots. Lists at the same revision share one. If the cache is full,
-/// the least recently used snapshot is dropped, and its readers must start over.
+/// Maximum number of cached snapshots. Lists at the same revision share a snapshot. If the cache is
+/// full, the least recently used snapshot is dropped, and its readers must start over.
 const MAX_SNAPSHOTS: usize = 64;
 
 /// Maximum number of cached snapshots whose readers have all finished. It is above zero because a
-/// client that repeats the request for a last page is counted twice. It is small because each
-/// snapshot may be as large as the cluster.
+/// client that repeats the request for a last page is counted as two finished readers. It is small
+/// because each snapshot may be as large as the cluster.
 const MAX_FINISHED: usize = 4;
 
 /// A snapshot expires after one to two intervals without use.
@@ -25,7 +25,8 @@ const EXPIRY_INTERVAL: Duration = Duration::from_secs(60);
 pub(super) struct Listings(Arc<Mutex<SnapshotCache>>);
 
 impl Listings {
-    /// Caches the snapshot of a list for its next pages. `begins` is set for the first page.
+    /// Caches the snapshot of a list for its next pages. `begins` is `true` for the first page of
+    /// the list.
     pub(super) fn keep(&self, snapshot: &Arc<Snapshot>, begins: bool) {
         let mut cache = self.lock();
         cache.keep(Arc::clone(snapshot), begins);
@@ -81,7 +82,7 @@ struct SnapshotCache {
 struct CachedSnapshot {
     snapshot: Arc<Snapshot>,
     used: Use,
-    /// Number of readers that have not reached the last page. A reader that gives up is counted
+    /// Number of readers that have not reached the last page. A reader that gives up is included
     /// until the snapshot expires.
     readers: usize,
 }
@@ -118,7 +119,8 @@ impl SnapshotCache {
         self.uses
     }
 
-    /// Drops the least recently used of the snapshots that match, if there are more than `most`.
+    /// Drops the least recently used snapshot for which `is_meant` returns `true`, if there are
+    /// more than `most` of them.
     fn forget_beyond(&mut self, most: usize, is_meant: impl Fn(&CachedSnapshot) -> bool) {
         let meant = || self.snapshots.iter().filter(|(_, entry)| is_meant(entry));
         if meant().count() > most
@@ -129,7 +131,8 @@ impl SnapshotCache {
         }
     }
 
-    /// Drops snapshots that were not used since the last call. Returns whether any is left.
+    /// Drops snapshots that were not used since the last call. Returns whether any snapshot is
+    /// left.
     fn age(&mut self) -> bool {
         let old = std::mem::replace(&mut self.old, self.uses);
         self.snapshots.retain(|_, entry| entry.used > old);

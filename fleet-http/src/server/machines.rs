@@ -119,7 +119,8 @@ pub(super) async fn patch(
     Ok(StatusCode::NO_CONTENT.into_response())
 }
 
-/// Applies a metadata change. Ignores machines that are not present, since they take no units.
+/// Applies a metadata change. Ignores the change if its machine is not present, because such a
+/// machine gets no units.
 fn apply(after: &mut Snapshot, change: &MetadataChange) {
     let (machine, key, value) = match change {
         MetadataChange::Set { machine, key, value } => (machine, key, value.as_str()),

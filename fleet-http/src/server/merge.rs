@@ -8,10 +8,11 @@ use super::journal_source::{MACHINE_TIMEOUT, timed_out};
 use super::journals::{JournalEntry, JournalError, JournalStream};
 use crate::merge::{Interrupted, merge_journals};
 
-/// Merges the journals, with the machine ID before each line. At the end comes a line for each
-/// machine whose journal was interrupted.
+/// Merges the journals, with the machine ID before each line. After the last line, adds a line for
+/// each machine whose journal was interrupted.
 ///
-/// All journals are opened at once, and none is waited for longer than [`MACHINE_TIMEOUT`].
+/// All journals are opened at once. The merge never waits for one journal for longer than
+/// [`MACHINE_TIMEOUT`] at a time.
 pub(super) fn merged<O>(opening: Vec<(MachineId, O)>) -> JournalStream
 where
     O: Future<Output = Result<JournalStream, JournalError>> + Send + 'static,
@@ -47,7 +48,8 @@ mod tests {
         Ok(JournalEntry { timestamp: Some(Timestamp::from_millis(at)), ..text.to_owned().into() })
     }
 
-    /// A journal with occasional lines is cut off, and one that cannot be opened is reported.
+    /// A journal that only occasionally writes a line is cut off, and a journal that cannot be
+    /// opened is reported.
     #[tokio::test]
     async fn slow_and_failed_machines_are_reported() {
         let quick = stream::iter([line(1, "one"), line(2, "two")]).boxed();

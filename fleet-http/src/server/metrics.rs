@@ -57,8 +57,8 @@ impl Metrics {
         Self { registry, requests, request_durations, operations, failures, operation_durations }
     }
 
-    /// Registers further metrics. Label values must come from small fixed sets, not from unit
-    /// names.
+    /// Registers additional metrics. Label values must come from small fixed sets. For example,
+    /// unit names must not be label values.
     pub fn register(&self, add: impl FnOnce(&mut Registry)) {
         add(&mut self.registry.lock().unwrap_or_else(PoisonError::into_inner));
     }

@@ -27,8 +27,8 @@ use crate::wire::{ErrorBody, PlanReport};
 )]
 pub(super) struct ApiDoc;
 
-/// Describes the authentication schemes. A unix socket requires none. A TCP port requires one of
-/// these, depending on its policy.
+/// Describes the authentication schemes. A unix socket requires no authentication. A TCP port
+/// requires one of these schemes, or none, depending on its policy.
 struct SecuritySchemes;
 
 impl Modify for SecuritySchemes {

@@ -23,8 +23,8 @@ pub(crate) struct PageToken {
     pub(crate) page: u64,
     /// Revision of the list; `None` in a token of version 1.
     pub(crate) revision: Option<Revision>,
-    /// Reference to the page's first item, in a format defined by the list. It is encoded only with
-    /// a revision.
+    /// Reference to the page's first item, in a format that the list defines. It is encoded only if
+    /// the token contains a revision.
     pub(crate) first: Option<String>,
 }
 

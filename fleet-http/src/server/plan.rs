@@ -47,7 +47,8 @@ pub(super) async fn plan(State(api): State<Shared>, request: Request) -> Result<
     dry_run(&after, |_| {}).await
 }
 
-/// Returns the unit as it would be. A unit without a file must exist and keeps its file.
+/// Returns the unit as it would be after the write. If the write contains no unit file, the unit
+/// must exist and keeps its file.
 fn unit(api: &Shared, entity: &PutUnit, after: &Snapshot) -> Result<Unit, Failure> {
     let name = UnitName::parse(&name_of(entity)).map_err(Failure::bad_request)?;
     let desired = desired_state(&name, entity)?;

@@ -81,7 +81,7 @@ pub(super) async fn put(
 enum Write {
     /// Sets the desired state of an existing unit.
     State(UnitName, TargetState),
-    /// Stores a unit with its file; `unchanged` if the unit already has this file.
+    /// Stores a unit with its file. `unchanged` is `true` if the unit already has this file.
     File { unit: Box<Unit>, expect: ExpectUnit, unchanged: bool },
 }
 
@@ -237,7 +237,8 @@ fn unit_name(in_url: &str, entity: &PutUnit) -> Result<UnitName, Failure> {
     UnitName::parse(in_url).map_err(Failure::bad_request)
 }
 
-/// Returns the requested desired state. A template never runs, so it can only be inactive.
+/// Returns the requested desired state. A template never runs, so its desired state can only be
+/// inactive.
 pub(super) fn desired_state(
     name: &UnitName,
     entity: &PutUnit,

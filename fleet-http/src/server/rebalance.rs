@@ -20,10 +20,11 @@ use crate::wire::RebalanceReport;
 
 /// Rebalance the cluster: move units from loaded machines to less loaded ones.
 ///
-/// The engine moves units step by step and waits until those under way are up. Global units, and
-/// units that no other machine accepts, stay. The order remains until no further move is
-/// worthwhile. Repeating it changes nothing; new limits replace the old ones. If no move is
-/// worthwhile, nothing is ordered, and `reason` explains it. With `dryRun=1` nothing is changed.
+/// The engine moves units step by step, and waits until the moved units are up before it moves
+/// more. Global units do not move, nor do units that no other machine accepts. The order stays in
+/// effect until no further move is worthwhile. Repeating the order changes nothing, and an order
+/// with new limits replaces the previous limits. If no move is worthwhile, no order is recorded,
+/// and `reason` explains it. With `dryRun=1` nothing is changed.
 #[utoipa::path(
     post,
     path = "/rebalance",

@@ -13,7 +13,8 @@ use crate::wire::{self, MachineLoad, PendingMove, RebalanceMove, RebalanceReport
 /// Maximum number of awaited units named in a message.
 const MAX_NAMED: usize = 3;
 
-/// Reports the remaining work of the order, as if all of it were carried out at once.
+/// Reports the remaining work of the order. All remaining moves are listed as if they were carried
+/// out at once.
 pub(super) fn rebalance_report(snapshot: &Snapshot, order: &Rebalancing) -> RebalanceReport {
     let rebalance = Rebalance::remaining(snapshot).unwrap_or_default();
     let mut index = Index::load(Policy::default(), snapshot);
@@ -54,7 +55,8 @@ struct Wait {
     stuck: bool,
 }
 
-/// Returns the drain that takes precedence. If that drain is blocked, so is the rebalancing.
+/// Returns the reason to wait if a drain takes precedence. If that drain is blocked, the
+/// rebalancing is blocked too.
 fn wait_for_drain(snapshot: &Snapshot, index: &mut Index) -> Option<Wait> {
     let drain = Drain::from_intents(snapshot, snapshot.machines().map(AsRef::as_ref))?;
     let plan = index.drain(&drain);
@@ -95,7 +97,8 @@ fn wait_for_instances(
     Wait { why: format!("too few instances are up; {statuses}"), stuck }
 }
 
-/// Whether a unit has failed where it is placed and will not come up without intervention.
+/// Returns whether a unit has failed on the machine on which it is placed and will not come up
+/// without intervention.
 fn has_failed(snapshot: &Snapshot, unit: &UnitName) -> bool {
     let Some(placement) = snapshot.placement(unit.as_str()) else { return false };
     let state = snapshot.state(unit.as_str(), placement.machine.as_str());

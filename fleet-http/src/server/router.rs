@@ -174,8 +174,8 @@ fn refusing(
     })
 }
 
-/// Redirects a path with empty or dotted segments to its normalized form; other paths are not
-/// found.
+/// Redirects a path with empty, `.` or `..` segments to its normalized form. Responds to any other
+/// path that it does not exist.
 async fn not_found_or_redirect(uri: Uri) -> Response {
     let Some(path) = cleaned(uri.path()) else {
         return no_resource().into_response();
@@ -240,8 +240,8 @@ async fn middleware(
     response
 }
 
-/// Returns the route pattern of a request, with the current prefix. The number of patterns is
-/// small.
+/// Returns the route pattern of a request, with the current prefix. It is suitable as a metrics
+/// label, because the number of patterns is small.
 fn route(request: &Request) -> String {
     let pattern = request.extensions().get::<MatchedPath>().map_or("other", MatchedPath::as_str);
     let [today, before] = PREFIXES;
@@ -285,8 +285,8 @@ fn reject(request: &Request) -> Option<Failure> {
     })
 }
 
-/// Whether a browser may have sent the write on behalf of a web page. Otherwise any page open on
-/// this host could write to a loopback port.
+/// Returns whether a browser may have sent the write on behalf of a web page. Without this check,
+/// any page open on this host could write to a loopback port.
 fn is_cross_origin_write(request: &Request) -> bool {
     !request.method().is_safe() && request.headers().contains_key(ORIGIN)
 }

@@ -22,7 +22,8 @@ impl Shutdown {
     }
 }
 
-/// Waits until the server of a request shuts down. Never completes for a router without a server.
+/// Waits until the server that handles the request shuts down. Never completes if the router runs
+/// without a server.
 pub(super) async fn closed(shutdown: Option<Extension<Shutdown>>) {
     match shutdown {
         Some(Extension(shutdown)) => shutdown.closed().await,

@@ -98,8 +98,8 @@ pub(super) async fn status(
     Ok(Json(UnitStatusReport { machines, unit }))
 }
 
-/// Reason for machines beyond the maximum, which are not queried because each could take its full
-/// timeout.
+/// Returns the error for a machine beyond the maximum number of machines. Such a machine is not
+/// queried, because each query could take its full timeout.
 fn too_many(machine: &MachineId) -> JournalError {
     let limit = format!("only {MAX_MACHINES} machines are read for a status");
     JournalError::Failed(format!("{limit}: read the journal with machine={machine}").into())

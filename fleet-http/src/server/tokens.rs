@@ -78,8 +78,8 @@ impl Tokens {
         if known.is_empty() { Err(TokensError::Empty) } else { Ok(Self(known)) }
     }
 
-    /// Returns the rights of a token if it is accepted. The time taken depends only on the number
-    /// of tokens.
+    /// Returns the rights of a token if it is accepted. The time for this depends only on the
+    /// number of tokens.
     pub(super) fn admit(&self, token: &[u8]) -> Option<Rights> {
         let hash: [u8; 32] = Sha256::digest(token).into();
         let (mut found, mut writes) = (Choice::from(0), Choice::from(0));

@@ -245,7 +245,7 @@ pub(super) async fn restart(
     Ok((StatusCode::ACCEPTED, Json(RestartResponse { generation: generation.0 })).into_response())
 }
 
-/// Sets the time since a unit's state was last known, if its machine is not present.
+/// If the unit's machine is not present, sets the time since the unit's state was last known.
 fn with_unknown_for(api: &Shared, mut unit: UnitEntity) -> UnitEntity {
     if !unit.machine_id.is_empty() {
         let absent = api.mirror.absent_for(&unit.machine_id);
@@ -283,8 +283,8 @@ impl Entry<'_> {
     }
 }
 
-/// Returns all units from the first one on, including those that cannot be decoded, ordered by
-/// name.
+/// Returns all units in the order of their names, beginning with `first`. Units that cannot be
+/// decoded are included.
 fn entries<'a>(
     snapshot: &'a Snapshot,
     first: Option<&UnitName>,

@@ -17,8 +17,8 @@ const BACKLOG: u32 = 1024;
 const MAX_PATH_LEN: usize = 107;
 
 /// Listens on a unix socket. Replaces the file of a socket whose server is gone. The file gets the
-/// given mode, and clients that may write to it may connect. Dropping the [`SocketFile`] removes
-/// the file. Must be called within a tokio runtime.
+/// given mode, and only clients with write permission for the file can connect. Dropping the
+/// [`SocketFile`] removes the file. Must be called within a tokio runtime.
 ///
 /// # Errors
 ///
@@ -39,8 +39,8 @@ pub async fn listen_unix(
     if file.is_there() { Ok((socket, file)) } else { Err(ListenError::InUse(at)) }
 }
 
-/// Binds the socket and sets its mode before listening, since a socket that does not listen refuses
-/// connections.
+/// Binds the socket and sets the mode of its file before listening. Until the socket listens, it
+/// refuses connections, so no client can connect before the mode is set.
 fn open(path: &Path, mode: u32) -> io::Result<(UnixListener, SocketFile)> {
     let socket = UnixSocket::new_stream()?;
     socket.bind(path)?;
@@ -49,7 +49,8 @@ fn open(path: &Path, mode: u32) -> io::Result<(UnixListener, SocketFile)> {
     Ok((socket.listen(BACKLOG)?, file))
 }
 
-/// Removes the socket file of a server that is gone. Only a refused connection proves that.
+/// Removes the socket file of a server that is gone. Only a refused connection proves that the
+/// server is gone.
 async fn remove_stale(path: &Path, at: &ListenAddress) -> Result<(), ListenError> {
     let Ok(found) = fs::symlink_metadata(path) else {
         return Ok(());
@@ -73,8 +74,8 @@ async fn remove_stale(path: &Path, at: &ListenAddress) -> Result<(), ListenError
     }
 }
 
-/// A socket file, removed on drop. It is identified by its inode, so that the file of another
-/// socket is never removed.
+/// A socket file, removed on drop. The file is identified by its inode, so that a file that another
+/// socket has created at the same path is never removed.
 #[derive(Debug)]
 pub struct SocketFile {
     path: PathBuf,

@@ -18,15 +18,16 @@ pub(super) struct SubmittedFile {
 }
 
 impl SubmittedFile {
-    /// Whether the unit would not change: the bytes are equal, or only options were submitted and
-    /// they are equal.
+    /// Returns whether the submitted file would leave the unit unchanged. If bytes were submitted,
+    /// they must be equal. If only options were submitted, the options must be equal.
     pub(super) fn matches(&self, file: &UnitFile) -> bool {
         let same = self.file.hash() == file.hash();
         same && (!self.by_source || self.file.source() == file.source())
     }
 }
 
-/// Returns the submitted unit file: from text, from options, or from both if they agree.
+/// Returns the submitted unit file, which is read from its text or its options. If both were
+/// submitted, they must agree.
 pub(super) fn unit_file(entity: &PutUnit) -> Result<Option<SubmittedFile>, Failure> {
     let options = entity.options.as_deref().filter(|options| !options.is_empty());
     let from_options = options.map(file_from_options).transpose()?;

@@ -49,11 +49,11 @@ pub struct UnitEntity {
     /// The unit file, byte for byte. Omitted in lists.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub source: Option<String>,
-    /// The unit file in base64, in place of [`source`](Self::source) if it is not UTF-8.
+    /// The unit file in base64. It replaces [`source`](Self::source) if the file is not UTF-8.
     #[serde(rename = "sourceBase64", skip_serializing_if = "Option::is_none")]
     pub source_base64: Option<String>,
-    /// Minimum time since the unit's state was last known, in seconds. Set if its machine is not
-    /// present.
+    /// Minimum time since the unit's state was last known, in seconds. Set only if the unit's
+    /// machine is not present.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub unknown_for: Option<u64>,
 }

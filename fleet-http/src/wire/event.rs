@@ -5,22 +5,23 @@ use serde::de::DeserializeOwned;
 
 use super::{MachineEntity, RebalanceOrder, UnitEntity, UnitStateEntity};
 
-/// A change in the cluster, with the current state. More kinds may be added; clients ignore those
-/// that they do not know.
+/// A change in the cluster, with the state after it. More kinds may be added, and clients ignore
+/// kinds that they do not know.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ClusterEvent {
-    /// The missed changes are unknown: list everything. Later events are newer than that list. A
-    /// stream that does not resume an earlier one begins with this event.
+    /// The missed changes are unknown, so the client has to list everything. Later events are newer
+    /// than that list. A stream that does not resume an earlier stream begins with this event.
     Resync,
     /// A unit was added, or its unit file, desired state, placement, current state or reason
-    /// changed. Options and source are omitted.
+    /// changed. The entity contains neither options nor source.
     Unit(Box<UnitEntity>),
     /// A unit was removed. Contains only its name.
     UnitGone(Box<UnitEntity>),
     /// A machine's report of a unit's state was added or changed.
     State(Box<UnitStateEntity>),
-    /// A machine no longer reports a unit's state. Contains only unit name and machine ID.
+    /// A machine no longer reports a unit's state. The entity contains only the unit name and the
+    /// machine ID.
     StateGone(Box<UnitStateEntity>),
     /// A machine appeared or changed.
     Machine(Box<MachineEntity>),

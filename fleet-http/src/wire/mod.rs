@@ -1,8 +1,9 @@
 //! JSON types of version 1 of the API.
 //!
-//! These types are independent of the domain types and are converted from and to them. Fields are
-//! declared in alphabetical order of their JSON names, in which they are also written. Empty fields
-//! are omitted. Unknown fields are ignored, so that clients work with newer and older servers.
+//! These types are independent of the domain types, and this module converts between the two. The
+//! fields are declared in the alphabetical order of their JSON names, and are written in this
+//! order. Empty fields are omitted. Unknown fields are ignored, so that clients work with newer and
+//! older servers.
 
 mod convert;
 mod drain;

@@ -9,7 +9,8 @@ use super::ReasonDetail;
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(default, rename_all = "camelCase")]
 pub struct PlacementExplanation {
-    /// Units that `MachineOf=` ties to this one, including it; empty if there are no others.
+    /// Units that `MachineOf=` ties to this unit, including this unit. Empty if no other unit is
+    /// tied to it.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub group: Vec<String>,
     /// Verdicts of all machines that are present, ordered by ID.
@@ -41,8 +42,8 @@ pub struct MachineVerdict {
     /// Explanation of the refusal.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub text: String,
-    /// `here`: the unit is placed there and may stay; `eligible`: the machine would accept it; or
-    /// `refused`.
+    /// One of `here`, `eligible` and `refused`. `here` means that the unit is placed on the machine
+    /// and may stay. `eligible` means that the machine would accept the unit.
     pub verdict: String,
 }
 

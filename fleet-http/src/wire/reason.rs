@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-/// Reason that a unit is on no machine. The set of fields depends on the kind.
+/// Reason that a unit is not placed on any machine. The set of fields depends on the kind.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(default)]
 pub struct ReasonDetail {
@@ -29,8 +29,8 @@ pub struct ReasonDetail {
     /// Machine that passed the most rules.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub nearest: Option<NearestRefusal>,
-    /// Units, or patterns of units, that this one must be placed with, with their machines if they
-    /// have one.
+    /// Units, or patterns of units, that this unit must be placed with. Each is listed with its
+    /// machine, if it has one.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub peers: Vec<ReasonPeer>,
     /// Number of refusals by each rule that was the first to refuse.

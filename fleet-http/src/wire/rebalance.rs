@@ -19,15 +19,15 @@ pub struct RebalanceReport {
     /// Reason that no unit is to move.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub reason: String,
-    /// Units that have left their machine and are not up on the destination yet.
+    /// Units that have left their source machine and are not yet up on the destination machine.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub under_way: Vec<PendingMove>,
-    /// Reason why no remaining move can start now, as text. Empty if the moves only wait for the
-    /// units under way.
+    /// Reason why no remaining move can start now, as text. Empty if the remaining moves wait only
+    /// for the units that are under way.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub waits: String,
-    /// Whether the rebalancing waits only for what has failed or cannot happen without
-    /// intervention, as far as known.
+    /// Whether the rebalancing cannot continue without intervention, as far as the server knows. It
+    /// waits only for units that have failed, or for something that cannot happen by itself.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub stuck: bool,
 }
@@ -46,8 +46,8 @@ impl RebalanceReport {
 pub struct RebalanceOrder {
     /// Maximum number of units that move at the same time.
     pub at_once: u32,
-    /// Required gain: before the move, the source must have at least `gain + 1` more units than the
-    /// destination has after it.
+    /// Required gain of a move. The source must have at least `gain + 1` more units before the move
+    /// than the destination has after it.
     pub gain: u32,
     /// Minimum number of instances of each template that must stay up.
     #[serde(rename = "keepUp")]

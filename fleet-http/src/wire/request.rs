@@ -53,7 +53,7 @@ pub struct MetadataOp {
     pub value: Option<String>,
 }
 
-/// Body of `POST /import`: state of the imported cluster besides its units and metadata.
+/// Body of `POST /import`: the state of the imported cluster, except for its units and metadata.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(default, rename_all = "camelCase", deny_unknown_fields)]
 pub struct ImportRequest {
@@ -71,7 +71,7 @@ pub struct PlanRequest {
     /// Names of units to destroy after the others were created.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub destroy: Vec<String>,
-    /// Units to create, replace or bring to another desired state, each with its name.
+    /// Units to create, to replace, or to change to another desired state. Each has its name.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub units: Vec<PutUnit>,
 }
@@ -191,8 +191,8 @@ pub(crate) fn decode_plan(body: &[u8]) -> Result<PlanRequest, DecodeError> {
     serde_json::from_slice(body).map_err(DecodeError::Json)
 }
 
-/// Normalizes the field names of each option. Refuses a null option or a null list, which no unit
-/// file can express.
+/// Normalizes the field names of each option. Refuses an option that is null, and a null list of
+/// options, because no unit file can express them.
 fn normalize_options(entity: &mut Value) -> Result<(), DecodeError> {
     let Some(options) = entity.get_mut("options") else {
         return Ok(());
@@ -255,12 +255,13 @@ fn decode_path(path: &str) -> Result<(MachineId, String), MetadataChangeError> {
     Ok((machine, key))
 }
 
-/// Decodes the escapes of a JSON pointer. The order matters, because `~01` stands for `~1`.
+/// Decodes the escapes of a JSON pointer. `~1` is decoded before `~0`, because `~01` stands for
+/// `~1`.
 fn unescape(part: &str) -> String {
     part.replace("~1", "/").replace("~0", "~")
 }
 
-/// Decodes a value: a plain string as documented, or the object that fleet v1 required.
+/// Decodes a value. It may be a plain string, as documented, or an object, as fleet v1 required.
 fn decode_value(value: Option<&Value>) -> Result<String, MetadataChangeError> {
     let mut value = value.cloned().unwrap_or_default();
     if value.is_object() {

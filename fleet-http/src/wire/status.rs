@@ -9,8 +9,8 @@ use super::{UnitEntity, UnitStateEntity};
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(default, rename_all = "camelCase")]
 pub struct UnitStatusReport {
-    /// The machine that the unit is placed on, or otherwise those that report a state of it,
-    /// ordered by ID.
+    /// The machine that the unit is placed on. If the unit has no placement, the machines that
+    /// report a state of it, ordered by ID.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub machines: Vec<MachineStatus>,
     /// The unit.
