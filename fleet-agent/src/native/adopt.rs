@@ -3,7 +3,7 @@
 //! | stored state | process | result |
 //! |---|---|---|
 //! | process with its start time | runs, same start time | is watched, although not a child |
-//! | process with its start time | is gone | ended unobserved, or the pid file names its successor |
+//! | process with its start time | is gone | ended unobserved, or the PID file names a successor |
 //! | process being spawned | one carries the run's invocation ID | it is adopted as that process |
 //! | process being spawned | none carries that ID | ended unobserved |
 //!
