@@ -7,16 +7,17 @@ use std::path::Path;
 
 use fleet_http::Token;
 
-/// Mode bits that a file must not have if only its owner may access it.
+/// Mode bits that must not be set for a file that only its owner may access.
 pub(crate) const OWNER_ONLY: u32 = 0o077;
 
-/// Mode bits that a file must not have if only its owner and group may access it.
+/// Mode bits that must not be set for a file that only its owner and its group may access.
 pub(crate) const OWNER_AND_GROUP: u32 = 0o007;
 
-/// Largest accepted secret file, in bytes. The path may name a pipe or a device that never ends.
+/// Largest accepted secret file, in bytes. The limit is necessary because the path may name a pipe
+/// or a device that never ends.
 const MAX_BYTES: u64 = 1 << 20;
 
-/// Reads a file. Fails if its mode has any of the bits in `others`.
+/// Reads a file. Fails if the file's mode has any of the bits in `others`.
 pub(crate) fn read(path: &Path, others: u32) -> Result<Vec<u8>, String> {
     let mut bytes = Vec::new();
     let mode = File::open(path).and_then(|mut file| {
@@ -37,8 +38,8 @@ pub(crate) fn read(path: &Path, others: u32) -> Result<Vec<u8>, String> {
     }
 }
 
-/// Returns the first plain (unhashed) token of a token file. A read-only token is accepted, because
-/// daemons only read from each other.
+/// Returns the first plain (unhashed) token of a token file. A read-only token is also accepted,
+/// because daemons only read from each other.
 pub(crate) fn first_token(text: &str) -> Option<Token> {
     let lines = text.lines().map(str::trim);
     let plain = lines.map(|line| line.strip_prefix("read:").unwrap_or(line));

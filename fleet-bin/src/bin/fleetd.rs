@@ -1,4 +1,4 @@
-//! Entry point of `fleetd`. The library has the implementation, so that tests can use it.
+//! Entry point of `fleetd`. The implementation is in the library, so that tests can use it.
 
 use std::process::ExitCode;
 

@@ -22,7 +22,7 @@ pub(super) enum Request {
     /// The response is the new [`Targets`].
     Reload,
     /// Requests a plan for running these files with that goal. Without a goal and with
-    /// [`PlanFiles::Own`], requests a plan for a reload of these files. The response is the
+    /// `PlanFiles::Own`, requests a plan for a reload of these files. The response is the
     /// [`Targets`], then lists of [`PlannedUnit`]s.
     Plan { files: PlanFiles, goal: Option<String>, extra_targets: Vec<String> },
     /// Makes a unit reload its configuration. The response is empty.

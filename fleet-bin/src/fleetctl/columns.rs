@@ -6,7 +6,8 @@ use super::inspect_args::ListArgs;
 use super::names::nearest;
 use super::table::painted;
 
-/// Name of a column, and a function for its cells. The flag requests full IDs and hashes.
+/// Name of a column, and the function that returns its cell for a row. The function's `bool`
+/// requests full IDs and hashes.
 pub(crate) type Column<R> = (&'static str, fn(&R, bool) -> String);
 
 /// Columns of a list.

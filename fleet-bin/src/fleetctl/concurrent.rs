@@ -1,7 +1,7 @@
-//! Runs many requests concurrently, and returns the responses in order.
+//! Runs many requests concurrently, and returns the responses in the order of the requests.
 //!
-//! Sequential requests would add up all round trips, and would prevent the daemon from batching
-//! them.
+//! Sequential requests would need the sum of all round-trip times. They would also prevent the
+//! daemon from batching their writes.
 
 use std::cell::Cell;
 use std::future::ready;
@@ -10,8 +10,8 @@ use futures_util::{StreamExt as _, stream};
 
 use super::error::CliError;
 
-/// Largest number of requests in flight: enough for a daemon to batch their writes, and few
-/// compared with its own limit.
+/// Largest number of requests in flight. It is enough for a daemon to batch the requests' writes,
+/// and small compared with the daemon's own limit.
 const MAX_IN_FLIGHT: usize = 64;
 
 /// Runs all requests.
@@ -22,9 +22,9 @@ where
     stream::iter(requests).buffered(MAX_IN_FLIGHT).collect().await
 }
 
-/// Runs requests until one fails, then waits for those in flight.
+/// Runs requests until one fails, and then waits for the requests in flight.
 ///
-/// Returns a result for every request that was sent, and none for the rest.
+/// Returns a result for every request that was sent. The other requests have no result.
 pub(crate) async fn try_buffered<T, F>(
     requests: impl IntoIterator<Item = F>,
 ) -> Vec<Result<T, CliError>>

@@ -36,7 +36,7 @@ impl CredentialFiles {
         }
     }
 
-    /// Reads the files; those for TLS only if `by_tls`.
+    /// Reads the credential files. The files for TLS are read only if `by_tls` is true.
     ///
     /// # Errors
     ///

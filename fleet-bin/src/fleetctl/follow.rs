@@ -1,4 +1,4 @@
-//! Waits until units reach the goals of a command, and reports each of them.
+//! Waits until units reach the goals of a command, and reports the result of each unit.
 
 use std::time::Duration;
 
@@ -23,8 +23,9 @@ const FIRST_PAUSE: Duration = Duration::from_millis(20);
 
 const LONGEST_PAUSE: Duration = Duration::from_millis(250);
 
-/// Minimum pause as a multiple of the duration of a poll, because polling many units costs their
-/// machines time. Limited by [`LONGEST_FACTOR_PAUSE`].
+/// Minimum pause between polls, as a multiple of the duration of a poll. Pauses are needed because
+/// polling many units costs their machines time. The constant [`LONGEST_FACTOR_PAUSE`] limits this
+/// pause.
 const PAUSE_FACTOR: u32 = 4;
 
 const LONGEST_FACTOR_PAUSE: Duration = Duration::from_secs(1);
@@ -35,11 +36,11 @@ const LAST_LINES: u32 = 10;
 /// Time limit for reading these lines; they are optional.
 const LAST_LINES_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// Waits for all units together. Prints a line for each unit that reaches its goal, and notices for
-/// the others.
+/// Waits for all units together. Prints a line for each unit that reaches its goal, and notices
+/// about obstacles for other units.
 ///
-/// The wait for a unit ends when it reaches its goal, fails, is blocked for two seconds, or runs
-/// out of time. Desired states stay unchanged in all cases.
+/// The wait for a unit ends when the unit reaches its goal, fails, is blocked for two seconds, or
+/// runs out of time. Desired states stay unchanged in all cases.
 ///
 /// # Errors
 ///
@@ -139,7 +140,8 @@ impl<'a> Follower<'a> {
         Self { context, machines, poller, remaining, count, missed: 0 }
     }
 
-    /// Polls until all waits are over. Returns the number of units that missed their goal.
+    /// Polls until the wait for each unit is over. Returns the number of units that missed their
+    /// goal.
     async fn run(mut self, deadline: Option<Timestamp>) -> Result<usize, CliError> {
         let mut pause = FIRST_PAUSE;
         loop {
@@ -179,7 +181,8 @@ impl<'a> Follower<'a> {
         Ok(())
     }
 
-    /// Adds the eligible machines of a global unit, which only the list of all machines shows.
+    /// Adds the eligible machines of a global unit to its observation. Only the list of all
+    /// machines shows which machines are eligible.
     async fn add_eligible_machines(
         &mut self,
         target: &WaitTarget,

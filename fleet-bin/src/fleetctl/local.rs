@@ -44,7 +44,7 @@ pub(crate) struct LocalUnits {
 }
 
 impl LocalUnits {
-    /// Prints all findings, and returns the units if no file has errors.
+    /// Prints all findings. Returns the units if no file has errors.
     ///
     /// # Errors
     ///

@@ -9,12 +9,12 @@ use super::error::CliError;
 use super::format::MachineLabels;
 use super::session::Session;
 
-/// Largest number of machines to request one by one. A command that shows more machines prints much
-/// anyway, so the list of all machines adds little.
+/// Largest number of machines to request one by one. A command that shows more machines has much
+/// output anyway, so requesting the list of all machines adds little.
 const MAX_SINGLE_REQUESTS: usize = 8;
 
-/// Machines that a command has looked up, each once. Showing one unit must not fetch the list of a
-/// whole cluster.
+/// Machines that a command has looked up. Each machine is requested only once. A command that shows
+/// one unit must not fetch the machine list of a whole cluster.
 #[derive(Debug, Default)]
 pub(crate) struct MachineCache {
     requested: BTreeSet<String>,
@@ -23,11 +23,11 @@ pub(crate) struct MachineCache {
 }
 
 impl MachineCache {
-    /// Looks up machines that are not cached. Empty IDs are ignored.
+    /// Looks up the machines that are not cached yet. Empty IDs are ignored.
     ///
     /// # Errors
     ///
-    /// A request failed. A machine that is not present is no error.
+    /// A request failed. It is not an error if a machine is not present.
     pub(crate) async fn load<'a>(
         &mut self,
         session: &Session,

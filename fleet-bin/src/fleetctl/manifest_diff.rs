@@ -47,7 +47,7 @@ impl UnitChange {
     }
 }
 
-/// Reads the files at all paths. A folder stands for the unit files in it.
+/// Reads the files at all paths. The path of a directory selects the unit files in it.
 ///
 /// # Errors
 ///
@@ -80,11 +80,11 @@ fn files_at(path: String) -> Result<Vec<String>, CliError> {
     Ok(files.iter().map(|file| file.to_string_lossy().into_owned()).collect())
 }
 
-/// Returns the unit files in a folder, sorted by name.
+/// Returns the unit files in a directory, sorted by name.
 ///
 /// # Errors
 ///
-/// The folder cannot be read or has no unit files.
+/// The directory cannot be read or has no unit files.
 pub(crate) fn unit_files_in(folder: &Path) -> Result<Vec<PathBuf>, CliError> {
     let folder_name = folder.display();
     let cannot = |error| CliError::failed(format!("cannot read {folder_name}")).because(error);
@@ -104,7 +104,8 @@ pub(crate) fn unit_files_in(folder: &Path) -> Result<Vec<PathBuf>, CliError> {
     }
 }
 
-/// Looks up each unit in the cluster. The desired state of a template is always inactive.
+/// Looks up each unit in the cluster. `desired` does not apply to templates, for which the desired
+/// state is always inactive.
 pub(crate) async fn compare(
     session: &Session,
     units: Vec<(UnitName, LocalFile)>,
@@ -148,7 +149,8 @@ impl UnitDiff {
         (self.name.clone(), UnitUpload { file, desired, create_only: false })
     }
 
-    /// Returns a unified diff from the cluster's file to the local one; empty if they are equal.
+    /// Returns a unified diff from the cluster's file to the local file. The diff is empty if both
+    /// files are equal.
     pub(crate) fn diff(&self) -> String {
         let before = self.known.as_ref().and_then(|known| source(known).ok()).unwrap_or_default();
         let (before, after) = (lossy(&before), lossy(self.file.file.source()));

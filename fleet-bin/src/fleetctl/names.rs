@@ -29,9 +29,9 @@ pub(crate) fn unit_arg(arg: &str) -> Result<UnitArg, CliError> {
     Ok(UnitArg { name, path })
 }
 
-/// Parses all arguments, and returns all errors at once.
+/// Parses all arguments. If some are invalid, returns the errors of all of them at once.
 ///
-/// Duplicates are removed. The same name with two different paths is an error.
+/// Duplicates are removed. If one name is given with two different paths, that is an error.
 pub(crate) fn unit_args(args: &[String]) -> Result<Vec<UnitArg>, CliError> {
     let mut units: Vec<UnitArg> = Vec::new();
     let mut wrong = Vec::new();
@@ -59,7 +59,8 @@ pub(crate) fn nearest<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) 
     near.min().map(|(_, known)| known)
 }
 
-/// Returns the last part of the argument and the whole path, both with the default type added.
+/// Returns the last part of the argument's path, and the whole path. If the type is missing, both
+/// get the default type.
 fn with_type(arg: &str) -> (String, PathBuf) {
     let path = Path::new(arg);
     let Some(name) = path.file_name().and_then(|name| name.to_str()) else {

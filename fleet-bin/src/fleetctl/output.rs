@@ -17,7 +17,8 @@ pub(crate) trait Record: Serialize {
     fn name(&self) -> &str;
 }
 
-/// Prints results. Text for people is sanitized, so that foreign text cannot control the terminal.
+/// Printer of results. Text for people is sanitized, so that text from units and machines cannot
+/// control the terminal.
 pub(crate) struct Output<W: Write> {
     to: W,
     format: Format,
@@ -79,9 +80,9 @@ impl<W: Write> Output<W> {
         }
     }
 
-    /// Prints one result. `text` is its form for people: whole lines, or nothing.
+    /// Prints one result. `text` is the form of the result for people: whole lines, or nothing.
     ///
-    /// The JSON format only collects it for [`finish`](Self::finish).
+    /// With the JSON format, the result is only collected, and [`finish`](Self::finish) prints it.
     pub(crate) fn record<R: Record>(&mut self, record: &R, text: &str) -> Result<(), CliError> {
         match self.format {
             Format::Table => self.print_text(text),

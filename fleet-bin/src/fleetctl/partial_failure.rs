@@ -1,13 +1,14 @@
-//! Pure: errors of commands that failed after some units were already changed.
+//! Pure: errors of commands that failed after they had already changed some units.
 //!
-//! Changes are not rolled back, so the error lists the units that were changed before it.
+//! Changes are not rolled back, so the error lists the units that were changed before the failure.
 
 use super::error::CliError;
 
 /// Largest number of units to list.
 const MAX_NAMES: usize = 8;
 
-/// Returns all values, or the first error together with the names of the successful units.
+/// Returns all values. If there is an error, returns the first error together with the names of the
+/// successful units.
 ///
 /// # Errors
 ///
@@ -32,7 +33,8 @@ pub(crate) fn all_or_partial_failure<'a, T>(
     }
 }
 
-/// Adds the names of the units that were changed to an error, if there are any.
+/// Adds the names of the units that were already changed to an error. Without such units, the error
+/// stays the same.
 pub(crate) fn with_completed(error: CliError, done: &str, names: &[&str]) -> CliError {
     if names.is_empty() {
         return error;

@@ -1,4 +1,4 @@
-//! Polls units, either one by one or through the lists of the cluster, whichever is cheaper.
+//! Polls units one by one or through the lists of the cluster, whichever costs less.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,8 @@ use super::error::CliError;
 use super::session::Session;
 use super::wait::Observation;
 
-/// Number of units from which lists are tried. Polling one unit takes two requests.
+/// Minimum number of units for which the poller uses lists of the whole cluster. Polling a single
+/// unit takes two requests.
 const LIST_THRESHOLD: usize = 32;
 
 /// Number of list entries that cost as much as one request.

@@ -11,7 +11,8 @@ use super::output::Record;
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub(crate) struct PlannedChange {
     unit: String,
-    /// Change by the file: `create`, `replace`, `state` or `none`; empty for a step of the engine.
+    /// Change by the file: `create`, `replace`, `state` or `none`. The text is empty for a step of
+    /// the engine.
     #[serde(skip_serializing_if = "str::is_empty")]
     change: &'static str,
     #[serde(skip_serializing_if = "String::is_empty")]
@@ -72,8 +73,9 @@ impl PlannedChange {
         steps.chain(unplaced).collect()
     }
 
-    /// Whether the engine would act, or would leave one of the `changed` units without a machine.
-    /// Other units without a machine have none already.
+    /// Returns whether the engine would act, or would leave one of the `changed` units without a
+    /// machine. Other units in the plan without a machine already have none now, so they are no
+    /// change.
     pub(crate) fn is_change(&self, changed: &[&UnitDiff]) -> bool {
         self.is_step() || changed.iter().any(|unit| unit.name.as_str() == self.unit)
     }
@@ -100,8 +102,8 @@ impl PlannedChange {
     }
 }
 
-/// Describes the changes by files, and then the engine's steps. Units without a machine are only
-/// included if a file or a step concerns them.
+/// Describes the changes by files, and then the engine's steps. A unit without a machine is
+/// included only if a file or a step concerns that unit.
 pub(crate) fn preview_text(
     diffs: &[UnitDiff],
     plan: &[PlannedChange],

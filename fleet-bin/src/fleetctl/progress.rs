@@ -11,10 +11,11 @@ const ERASE: &str = "\r\x1b[K";
 /// Assumed width of a terminal of unknown size.
 const DEFAULT_COLUMNS: usize = 80;
 
-/// Prints progress for people.
+/// Printer of progress messages for people.
 ///
-/// On a terminal, the live line is redrawn in place and erased on drop. Elsewhere only notices are
-/// printed. Write errors are ignored: there is no other place to report them.
+/// On a terminal, the live line is redrawn in place, and is erased when this value is dropped. In
+/// other outputs only notices are printed. Write errors are ignored, because there is no other
+/// place to report them.
 pub(crate) struct Progress<W: Write> {
     to: W,
     live: bool,
@@ -37,7 +38,7 @@ impl<W: Write> Progress<W> {
         Self { to, live, columns, current: String::new() }
     }
 
-    /// Draws the live line if its text has changed. Does nothing without a terminal.
+    /// Draws the live line if its text has changed. Does nothing if the output is not a terminal.
     pub(crate) fn show(&mut self, text: &str) {
         if !self.live {
             return;
@@ -75,7 +76,8 @@ fn columns_of_stderr() -> usize {
     columns.ok().filter(|n| *n > 0).unwrap_or(DEFAULT_COLUMNS)
 }
 
-/// Shortens text to one line of `columns` columns. The last column stays free, so it never wraps.
+/// Shortens text to one line of `columns` columns. The last column stays free, so that the line
+/// never wraps.
 fn fit(text: &str, columns: usize) -> String {
     let room = columns.saturating_sub(1);
     let text = clean(text);

@@ -5,11 +5,11 @@ use super::error::CliError;
 /// Most arguments that one argument may expand to.
 const MAX_EXPANSION: usize = 10_000;
 
-/// Expands the argument. One without a range or a list in braces expands to itself.
+/// Expands the argument. An argument without a range or a list in braces expands to itself.
 ///
 /// # Errors
 ///
-/// A range has an end that is no number, braces are nested, or there are too many results.
+/// An end of a range is not a number, braces are nested, or there are too many results.
 pub(crate) fn expand(arg: &str) -> Result<Vec<String>, CliError> {
     let mut all = vec![String::new()];
     let mut rest = arg;

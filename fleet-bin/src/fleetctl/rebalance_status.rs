@@ -1,7 +1,8 @@
 //! Pure: finds obstacles to the rebalancing.
 //!
 //! A unit that does not start on its new machine delays all other moves without limit. A unit that
-//! is still starting is no problem; one that cannot start by itself is.
+//! is still starting is not reported as a problem. A unit that cannot start without intervention
+//! is.
 
 use fleet_http::wire::{MachineEntity, PendingMove, RebalanceReport, UnitStateEntity};
 
@@ -11,7 +12,8 @@ use super::format::MachineLabels;
 /// Subject of these diagnoses.
 const SUBJECT: &str = "rebalance";
 
-/// Returns a problem for each stuck unit under way, and one if the rebalancing itself is stuck.
+/// Returns a problem for each moved unit that is stuck on its new machine, and a problem if the
+/// rebalancing itself is stuck.
 pub(crate) fn rebalance_problems(
     report: &RebalanceReport,
     states: &[UnitStateEntity],

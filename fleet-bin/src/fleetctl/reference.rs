@@ -70,7 +70,8 @@ fn wrapped(text: &str) -> String {
     wrapped
 }
 
-/// Whether the argument gets a row in the tables. Hidden arguments and `--help` get none.
+/// Returns whether the tables have a row for the argument. Hidden arguments and `--help` have no
+/// row.
 fn is_shown(arg: &Arg) -> bool {
     !arg.is_hide_set() && arg.get_id() != "help"
 }

@@ -71,7 +71,8 @@ pub(crate) struct UnitReport {
     /// Reason for a failure, or a remark.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub(crate) message: String,
-    /// Word to print for a unit that has reached its goal, if not its current state.
+    /// Word to print for a unit that has reached its goal. If it is `None`, the unit's current
+    /// state is printed.
     #[serde(skip)]
     pub(crate) word: Option<&'static str>,
 }
@@ -118,7 +119,8 @@ impl UnitReport {
         }
     }
 
-    /// Sets the word to print if the goal is less or more than active.
+    /// Sets the word to print if the goal is a start request or a finished run, because the current
+    /// state does not describe these goals.
     pub(crate) fn for_goal(mut self, goal: Goal) -> Self {
         if let Goal::StartRequested | Goal::Finished { .. } = goal {
             self.word = Some(goal.word());
@@ -126,8 +128,8 @@ impl UnitReport {
         self
     }
 
-    /// Formats the line for people, in the words of fleet v1. Empty if v1 printed nothing, and for
-    /// failures, which the error reports.
+    /// Formats the line for people, in the words of fleet v1. The text is empty if v1 printed
+    /// nothing. It is also empty for failures, which the error reports.
     pub(crate) fn text(&self, machines: &MachineLabels) -> String {
         let Self { unit, action, .. } = self;
         let word = self.word.unwrap_or(&self.state);
@@ -149,7 +151,8 @@ impl UnitReport {
     }
 }
 
-/// Returns the current state of a unit. For a global unit this is the lowest state of its machines.
+/// Returns the current state of a unit. For a global unit, this is the lowest of the states on its
+/// machines.
 fn current_state(unit: &wire::UnitEntity, states: &[wire::UnitStateEntity]) -> String {
     let counts = |state: &&wire::UnitStateEntity| match unit.machine_id.as_str() {
         "" => unit.global || unit.current_state.is_empty(),

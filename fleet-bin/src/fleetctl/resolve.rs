@@ -1,8 +1,8 @@
-//! Pure: decides how submit, load and start handle a unit, given the local and the cluster's
+//! Pure: decides how submit, load and start handle a unit, given the local file and the cluster's
 //! file.
 //!
-//! Nothing is overwritten without `--replace`. A local file that differs from the cluster's is an
-//! error that names both hashes.
+//! Nothing is overwritten without `--replace`. If a local file differs from the cluster's file, the
+//! error names the hashes of both files.
 
 use fleet_core::{TargetState, Verb};
 use fleet_http::wire;
@@ -32,8 +32,8 @@ pub(crate) enum ContentSource {
     Template,
 }
 
-/// Decides about a unit's file. `known` is the cluster's unit of this name. `has_template` tells
-/// whether the cluster has the unit's template.
+/// Decides on the change to a unit's file. `known` is the cluster's unit of this name.
+/// `has_template` says whether the cluster has the unit's template.
 ///
 /// # Errors
 ///
@@ -64,9 +64,11 @@ pub(crate) fn content(
     }
 }
 
-/// Resolves a create that lost a race; `now` is the unit that the cluster has.
+/// Decides the result of a create request that failed because another request had just created the
+/// unit. `now` is the unit that the cluster has.
 ///
-/// The same file counts as success: an earlier, unacknowledged request of ours may have created it.
+/// If the cluster's file is the same, the result is success, because an earlier, unacknowledged
+/// request of this program may have created it.
 ///
 /// # Errors
 ///
@@ -83,7 +85,8 @@ pub(crate) fn resolve_create_race(
         .help("run the command again to compare both files"))
 }
 
-/// Returns the error for a unit that blocks each create, but is missing from each lookup.
+/// Returns the error for a unit that prevents each attempt to create it, but is missing whenever it
+/// is looked up.
 pub(crate) fn unstable_unit(name: &UnitName) -> CliError {
     CliError::failed(format!(
         "cannot create {name}: it exists when it is uploaded, but not when it is looked up"
@@ -94,9 +97,9 @@ pub(crate) fn unstable_unit(name: &UnitName) -> CliError {
     )
 }
 
-/// Returns the desired state that a command sets, or `None` if it sets none.
+/// Returns the desired state that a command sets, or `None` if the command sets none.
 ///
-/// Submitting a known unit changes nothing, whatever its state is.
+/// Submitting a known unit changes nothing, whatever the unit's state is.
 ///
 /// # Errors
 ///
@@ -121,8 +124,8 @@ pub(crate) fn change(
     }
 }
 
-/// Decides about replacing a file. The command must leave the desired state at least as high as it
-/// is: `submit --replace` must not stop a running unit.
+/// Decides on replacing a file. The command must not lower the unit's desired state, because
+/// `submit --replace` must not stop a running unit.
 fn replacement(
     verb: Verb,
     known: &wire::UnitEntity,

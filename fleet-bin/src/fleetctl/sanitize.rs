@@ -1,8 +1,8 @@
 //! Pure: sanitizes foreign text for terminals.
 //!
 //! Output of units, reports of machines and contents of files may contain control characters. On a
-//! terminal these can clear the screen, hide text, or type input. People see them as escapes, as in
-//! `journalctl`.
+//! terminal, control characters can clear the screen, hide text, or simulate typed input. Sanitized
+//! text shows them as escapes, as `journalctl` does.
 
 use std::borrow::Cow;
 use std::fmt::Write as _;
@@ -25,7 +25,8 @@ pub(crate) fn sanitize_line(line: &str) -> Cow<'_, str> {
     sanitize_for_terminal(line.trim_end_matches('\r'))
 }
 
-/// Replaces characters that could control a terminal by JSON escapes; the value stays the same.
+/// Replaces characters that could control a terminal with JSON escapes. The JSON value stays the
+/// same.
 pub(crate) fn sanitize_json(text: String) -> String {
     let orders = |c: char| is_unsafe(c) && c != '\r';
     if !text.contains(orders) {
@@ -41,7 +42,8 @@ pub(crate) fn sanitize_json(text: String) -> String {
     all
 }
 
-/// Escapes unsafe characters. `kept_len` returns the length in bytes of a sequence to keep, or 0.
+/// Escapes unsafe characters. At each position, `kept_len` returns the length in bytes of a
+/// sequence to keep unescaped, or 0.
 fn escaped(text: &str, kept_len: impl Fn(&str) -> usize) -> Cow<'_, str> {
     if !text.contains(is_unsafe) {
         return Cow::Borrowed(text);
@@ -62,8 +64,8 @@ fn escaped(text: &str, kept_len: impl Fn(&str) -> usize) -> Cow<'_, str> {
     Cow::Owned(all)
 }
 
-/// Whether the character is a control character, or changes the direction of text, which can
-/// disguise it.
+/// Returns whether the character is a control character or changes the direction of text. A changed
+/// direction can disguise text.
 fn is_unsafe(c: char) -> bool {
     let turns = matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
     turns || (c.is_control() && !matches!(c, '\n' | '\t'))

@@ -51,8 +51,8 @@ impl Session {
         Ok(Self { client: Client::with_credentials(&endpoint, credentials), names: Arc::default() })
     }
 
-    /// Returns how long ago the daemon lost its store, as of the last response; `None` if it has
-    /// not.
+    /// Returns how long ago the daemon lost its store, according to the last response. Returns
+    /// `None` if the daemon has not lost its store.
     pub(crate) fn behind(&self) -> Option<Duration> {
         self.client.behind()
     }
@@ -83,7 +83,7 @@ impl Session {
         self.client.unit(name).await.map_err(|error| cannot(format!("look up {name}"), error))
     }
 
-    /// Returns a unit that the cluster must know.
+    /// Returns a unit. It is an error if the cluster does not know the unit.
     ///
     /// # Errors
     ///
@@ -104,7 +104,7 @@ impl Session {
         }
     }
 
-    /// Returns a question that suggests a unit with a similar name, if there is one.
+    /// Returns a question that suggests a unit with a similar name, if such a unit exists.
     pub(crate) async fn suggestion(&self, name: &UnitName) -> Option<String> {
         let list = async || {
             let units = self.client.units().await.unwrap_or_default();
@@ -131,7 +131,8 @@ impl Session {
         Ok(Observation { unit, states, ..Observation::default() })
     }
 
-    /// Returns a unit with its last journal lines; `None` if the cluster does not know it.
+    /// Returns a unit with its last journal lines. Returns `None` if the cluster does not know the
+    /// unit.
     pub(crate) async fn status(
         &self,
         name: &UnitName,
@@ -141,7 +142,8 @@ impl Session {
         status.map_err(|error| cannot(format!("look up {name}"), error))
     }
 
-    /// Returns the verdicts of all machines about a unit that the cluster must know.
+    /// Returns the verdicts of all machines about a unit. It is an error if the cluster does not
+    /// know the unit.
     pub(crate) async fn explain(
         &self,
         name: &UnitName,
@@ -238,7 +240,8 @@ impl Session {
         export.next().await.map_err(|error| cannot("continue the export", error))
     }
 
-    /// Creates or replaces a unit. Returns `false` if it was to be created, but already exists.
+    /// Creates or replaces a unit. Returns `false` if the upload may only create the unit, but the
+    /// unit already exists.
     pub(crate) async fn put(&self, name: &UnitName, upload: &UnitUpload) -> Result<bool, CliError> {
         match self.client.put_unit(name, upload).await {
             Ok(outcome) => Ok(outcome != PutOutcome::Exists),

@@ -1,7 +1,7 @@
 //! Pure: rewrites command lines in the spelling of fleet v1.
 //!
-//! Go's flag package, and scripts of that time, write long options with one dash (`-endpoint=URL`).
-//! fleet v1 also accepted short options with two (`--l`).
+//! Go's flag package, and scripts for fleet v1, write long options with one dash (`-endpoint=URL`).
+//! fleet v1 also accepted short options with two dashes (`--l`).
 
 use std::collections::BTreeSet;
 use std::ffi::OsString;
@@ -25,8 +25,8 @@ pub(crate) fn normalize(args: Vec<OsString>, command: &clap::Command) -> Vec<OsS
     args.into_iter().enumerate().map(rewrite_arg).collect()
 }
 
-/// Returns the index of the first argument of `ssh` that is no option. It and all later arguments
-/// belong to the remote machine.
+/// Returns the index of the first argument of `ssh` that is not an option. This argument and all
+/// later ones are for the remote machine.
 fn remote_command(args: &[OsString]) -> usize {
     let ssh = args.iter().position(|arg| arg == "ssh").unwrap_or(args.len());
     let is_word = |arg: &OsString| !arg.to_string_lossy().starts_with('-');
@@ -41,8 +41,8 @@ fn collect_long_options(command: &clap::Command, known: &mut BTreeSet<String>) {
     }
 }
 
-/// Adds the nearest command as a suggestion to an error of `help`, because clap suggests none
-/// there.
+/// Adds the most similar command as a suggestion to an error of `help`, because clap makes no
+/// suggestion for `help`.
 pub(crate) fn with_suggestion(
     mut error: clap::Error,
     args: &[OsString],
@@ -66,7 +66,8 @@ pub(crate) fn with_suggestion(
     error
 }
 
-/// Adds the usage of the command to errors about a value, for which clap prints none.
+/// Adds the usage of the command to errors about a value, because clap prints no usage for these
+/// errors.
 pub(crate) fn with_usage(
     mut error: clap::Error,
     args: &[OsString],

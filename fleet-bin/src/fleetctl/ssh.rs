@@ -1,4 +1,5 @@
-//! Pure: arguments for the system's `ssh`, so that its configuration, agents and jump hosts work.
+//! Pure: arguments for the system's `ssh`. Because the system's program is used, its configuration,
+//! agents and jump hosts work.
 
 use std::path::Path;
 
@@ -72,8 +73,8 @@ impl Ssh {
         args
     }
 
-    /// Returns the arguments that run a command, or a shell, on a machine. The host of the tunnel,
-    /// if any, is the jump host.
+    /// Returns the arguments that run a command, or a shell, on a machine. If a tunnel is
+    /// configured, its host is used as the jump host.
     pub(crate) fn shell(
         &self,
         address: &str,

@@ -1,7 +1,8 @@
 //! Pure: tables padded with tabs, in the layout that scripts for fleet v1 expect.
 //!
-//! Every cell except the last of a row is padded with tabs to a common tab stop past the widest
-//! cell of its column. So `cut` needs `tr -s '\t'` in front; `awk` works as it is.
+//! Every cell except the last of a row is padded with tabs to the next tab stop after the widest
+//! cell of its column. Because several tabs can follow a cell, `cut` needs `tr -s '\t'` in front.
+//! `awk` works without it.
 
 use super::colour::Colour;
 use super::sanitize::sanitize_for_terminal;
@@ -39,7 +40,7 @@ pub(crate) fn painted(
     rows.iter().map(|row| line(row, &widths, &paint)).collect()
 }
 
-/// Returns a cell with `text`, or a dash if it is missing or empty.
+/// Returns a cell with `text`, or a dash if the text is missing or empty.
 pub(crate) fn cell(text: Option<impl Into<String>>) -> String {
     let text = text.map(Into::into).filter(|text: &String| !text.is_empty());
     text.unwrap_or_else(|| NOTHING.to_owned())

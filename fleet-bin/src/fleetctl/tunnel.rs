@@ -30,7 +30,7 @@ impl Tunnel {
     ///
     /// # Errors
     ///
-    /// `ssh` is missing or could not connect; its own output tells why.
+    /// `ssh` is missing or could not connect. The output of `ssh` shows the reason.
     pub(crate) async fn open(
         ssh: &Ssh,
         endpoint: &str,
@@ -65,8 +65,8 @@ impl Tunnel {
     }
 }
 
-/// Runs `work` until it ends or a signal arrives. Without this, a signal would leave the `ssh`
-/// process and the temporary folder behind.
+/// Runs `work` until it ends or a signal arrives. If signals ended the program immediately, the
+/// `ssh` process and the temporary directory would remain.
 ///
 /// # Errors
 ///
@@ -97,7 +97,8 @@ pub(crate) async fn until_signal<T>(
     }
 }
 
-/// Returns a command for the system's `ssh`, which is killed together with this program.
+/// Returns a command that runs the system's `ssh`. Its process is killed when the command's handle
+/// is dropped.
 pub(crate) fn command(args: &[String]) -> Command {
     let mut command = Command::new("ssh");
     command.args(args).kill_on_drop(true);
@@ -114,7 +115,7 @@ fn forwarded_kind(endpoint: &str) -> &'static str {
     if endpoint.contains(":///") { "unix sockets" } else { "ports" }
 }
 
-/// Returns an endpoint in the syntax of ssh: the path of a socket, or a host with its port.
+/// Returns an endpoint in the syntax of ssh, which is the path of a socket or a host with its port.
 fn remote(endpoint: &str) -> Result<&str, CliError> {
     let (scheme, rest) = endpoint.split_once("://").unwrap_or(("", endpoint));
     match scheme {

@@ -13,17 +13,17 @@ use super::format::{short_machine, without_name};
 pub(crate) enum Goal {
     /// Loaded on its machine.
     Loaded,
-    /// Started and active according to its service manager, or finished successfully. Only states
-    /// of this generation or later count.
+    /// The unit is started and active according to its service manager, or has finished
+    /// successfully. States of an earlier generation than this one are ignored.
     Active {
         /// Generation of the requested restart, or 0.
         generation: u64,
     },
-    /// The machine has the unit and the request to start it. The result of the start does not
-    /// matter.
+    /// The machine has the unit and the request to start it. The result of the start is irrelevant
+    /// to this goal.
     StartRequested,
-    /// Started and finished, or active only for the resources it left (`exited`). Generations count
-    /// as for `Active`.
+    /// The unit was started and has finished, or is active only because of the resources it left
+    /// (`exited`). States of an earlier generation are ignored, as for `Active`.
     Finished {
         /// Generation of the requested restart, or 0.
         generation: u64,
@@ -52,10 +52,11 @@ pub(crate) struct Observation {
 pub(crate) enum Verdict {
     /// The goal is reached.
     Reached,
-    /// The main process runs. For most services this is all that a start means, but the process may
-    /// exit right after it.
+    /// The main process runs. For most services, a start means no more than this. But the process
+    /// may exit immediately afterwards.
     Running,
-    /// The goal is reached on all machines that presently allow it. If this lasts, it is enough.
+    /// The goal is reached on all machines that presently allow the unit to run. If this verdict
+    /// lasts, the wait ends with success.
     PartlyReached(String),
     /// Not reached yet, but in progress.
     Pending(String),
@@ -98,7 +99,8 @@ impl Goal {
         }
     }
 
-    /// Whether this goal expects the unit on a machine, or a global unit on all eligible machines.
+    /// Returns whether this goal expects the unit on a machine, or a global unit on all eligible
+    /// machines.
     pub(crate) const fn expects_placement(self) -> bool {
         !matches!(self, Self::Stopped | Self::Unplaced | Self::Gone)
     }
@@ -127,7 +129,7 @@ impl Goal {
         }
     }
 
-    /// Ends the wait for a broken unit, and if another client has changed the desired state.
+    /// Returns a verdict if the unit is broken, or if another client has changed its desired state.
     fn evaluate_desired(self, unit: &wire::UnitEntity) -> Option<Verdict> {
         if !unit.problem.is_empty() && self != Self::Gone {
             return Some(Verdict::failed(unit.problem.clone()));
@@ -161,8 +163,8 @@ impl Goal {
         }
     }
 
-    /// Evaluates a global unit. Only the machines know whether a conflict keeps the unit away, so a
-    /// machine without it is no failure.
+    /// Evaluates a global unit. A machine without the unit is no failure, because only the machine
+    /// knows whether a conflict keeps the unit away.
     fn evaluate_global(self, unit: &wire::UnitEntity, observation: &Observation) -> Verdict {
         let verdicts = observation.states.iter().map(|state| self.evaluate_on_machine(unit, state));
         let verdict = worst(verdicts);
@@ -219,8 +221,8 @@ impl Goal {
     }
 }
 
-/// Whether the machine can never load the unit's present file. The agent retries after an `error`
-/// with a problem.
+/// Returns whether the machine can never load the unit's present file. An `error` with a problem is
+/// not final, because the agent tries again.
 fn cannot_load(state: &wire::UnitStateEntity) -> bool {
     let load = state.systemd_load_state.as_str();
     matches!(load, "bad-setting" | "masked" | "not-found")
@@ -265,7 +267,8 @@ fn ended(state: &wire::UnitStateEntity) -> Verdict {
     }
 }
 
-/// Describes the end of the unit's last run: its result and exit status, as far as known.
+/// Describes the end of the unit's last run by its result and exit status, as far as they are
+/// known.
 fn outcome(state: &wire::UnitStateEntity) -> String {
     match (state.result.as_str(), state.exit.as_str()) {
         ("", exit) => exit.into(),
@@ -319,7 +322,8 @@ fn problem_of(state: &wire::UnitStateEntity) -> &str {
     without_name(&state.problem, &state.name)
 }
 
-/// Returns the verdict for a failure on a machine, with its result and the agent's problem.
+/// Returns the verdict for a failure on a machine. Its text includes the result in `how` and the
+/// problem that the agent reports.
 fn failed(what: &str, state: &wire::UnitStateEntity, how: &str) -> Verdict {
     let mut text = format!("{what} on {}", short_machine(&state.machine_id));
     for part in [how, problem_of(state)].into_iter().filter(|part| !part.is_empty()) {

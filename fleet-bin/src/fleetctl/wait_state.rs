@@ -11,12 +11,12 @@ use super::wait::{Goal, Observation, Verdict};
 /// Time after which an obstacle counts as permanent.
 const PERMANENT_AFTER: Duration = Duration::from_secs(2);
 
-/// Time after which an obstacle is reported. Units of one command that depend on each other are
-/// placed within moments of each other.
+/// Time for which an obstacle must last before it is reported. Shorter obstacles are normal,
+/// because units of one command that depend on each other are placed shortly after each other.
 const REPORT_AFTER: Duration = Duration::from_millis(300);
 
-/// Time that a new process must run for its unit to count as active. Processes that exit at once,
-/// for want of a file or a port, are caught by this.
+/// Time that a new process must run before its unit is treated as active. This detects processes
+/// that exit immediately, for example because a file or a port is missing.
 const STAYS_UP: Duration = Duration::from_millis(200);
 
 /// A unit of a command, with the goal to wait for.
@@ -28,7 +28,7 @@ pub(crate) struct WaitTarget {
     pub(crate) action: Action,
     /// Goal to wait for.
     pub(crate) goal: Goal,
-    /// Whether the unit already was in the desired state, so that no change is expected.
+    /// Whether the unit already was in the desired state, so that the command causes no change.
     pub(crate) is_settled: bool,
 }
 
@@ -79,8 +79,8 @@ impl WaitState {
 
     /// Returns the result if the wait is over.
     ///
-    /// A failure must be observed twice: between the agent's record of a new start and the start
-    /// itself, the failure of an earlier run is still visible.
+    /// A failure must be observed twice. The failure of an earlier run is still visible for a short
+    /// time, between the agent's record of a new start and the start itself.
     pub(crate) fn result(&self) -> Option<WaitResult> {
         let last = self.last.as_ref()?;
         let end = |outcome, text: &str, machine: Option<&String>| {

@@ -20,13 +20,15 @@ use super::wire_up::{MachineSetup, Running, Wiring};
 use super::{identity, machine, say, summary};
 use crate::findings;
 
-/// Time after which a silent machine or engine of a development cluster counts as gone.
+/// Time after which a machine or an engine of a development cluster is treated as gone if it does
+/// not renew its lease.
 const TTL: Duration = Duration::from_secs(10);
 
 /// Time that units have to come up before the summary is printed.
 const SETTLE_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Runs until Ctrl-C, then stops the units as well. Another Ctrl-C exits without waiting for them.
+/// Runs until Ctrl-C, and then also stops the units. A second Ctrl-C exits without waiting for the
+/// units.
 pub(crate) async fn run(args: DevArgs) -> Result<(), StartError> {
     let units = read_units(&args.units)?; // // all files are checked before anything starts
     let data_dir = data_dir(args.data_dir.as_deref())?;
@@ -106,8 +108,8 @@ fn wiring(
     })
 }
 
-/// Returns the setup of a machine. The machines share this host, are spread over three zones, and
-/// every second one has an SSD.
+/// Returns the setup of a machine. All machines share this host. They are spread over three zones,
+/// and every second machine has an SSD.
 fn machine_of(data_dir: &Path, number: u16, machines: u16) -> Result<MachineSetup, StartError> {
     let directory = data_dir.join("machines").join(format!("{}", number + 1));
     make_dir(&directory)?;
@@ -156,7 +158,7 @@ fn listen(requested: &[String], data_dir: &Path) -> Result<Vec<ListenAddress>, S
     requested.iter().map(parse).collect()
 }
 
-/// Reads and checks unit files, or all unit files in a directory.
+/// Reads and checks the unit files at these paths. A directory stands for all unit files in it.
 ///
 /// Templates are only submitted; other units are launched.
 fn read_units(paths: &[PathBuf]) -> Result<Vec<NewUnit>, StartError> {

@@ -5,8 +5,8 @@ use std::path::Path;
 
 use fleet_core::Resources;
 
-/// Returns CPU, memory and the size of a directory's file system. Unknown resources are zero, so
-/// that units cannot reserve them.
+/// Returns the CPU, the memory, and the size of the file system of `directory`. A resource that
+/// cannot be determined is zero, so that units cannot reserve it.
 pub(crate) fn resources(directory: &Path) -> Resources {
     let resources = Resources { cpu: cpu(), memory: memory(), disk: disk(directory) };
     if resources.first_over(Resources::ZERO).is_none() {
@@ -15,8 +15,8 @@ pub(crate) fn resources(directory: &Path) -> Resources {
     resources
 }
 
-/// Returns the source address of the default route, preferring IPv4. Sends no packet: connecting a
-/// UDP socket only queries the kernel's routes.
+/// Returns the source address of the default route, preferring IPv4. This sends no packet, because
+/// connecting a UDP socket only queries the kernel's routes.
 pub(crate) fn address() -> Option<IpAddr> {
     // Documentation addresses, which are routed like any remote address.
     let worlds: [(IpAddr, IpAddr); 2] = [

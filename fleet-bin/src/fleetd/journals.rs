@@ -66,7 +66,8 @@ impl Journals for LocalJournals {
     }
 }
 
-/// Returns the next line. The error that interrupts a journal is its last item.
+/// Returns the next line. If an error interrupts the journal, the error is returned as the last
+/// item.
 async fn next(
     journal: Option<Journal>,
 ) -> Option<(Result<JournalEntry, JournalError>, Option<Journal>)> {

@@ -31,9 +31,9 @@ pub(crate) fn word(verbosity: u8) -> &'static str {
     if verbosity > 0 { "debug" } else { "info" }
 }
 
-/// Starts logging at `level`, unless the environment variable is set.
+/// Starts logging at `level`. If the environment variable is set, its level has precedence.
 ///
-/// Lines have no timestamps, since the journal adds them.
+/// Lines have no timestamps, because the journal adds them.
 pub(crate) fn start(level: &str) -> Level {
     let terminal = std::io::stderr().is_terminal();
     let subscriber = tracing_subscriber::fmt()

@@ -56,16 +56,16 @@ pub(crate) fn base_record(id: MachineId) -> MachineRecord {
     }
 }
 
-/// Returns the directory for files that are only valid until the next boot: the end of the
-/// machine's presence window, and its token.
+/// Returns the directory for files that are only valid until the next boot. These files are the end
+/// of the machine's presence window and the machine's token.
 ///
-/// With a shared store this is a runtime directory, which a reboot clears and a copy of the disk
-/// does not contain. A copy of the machine must not take over the original's presence. A restarted
-/// daemon finds its token there and regains its presence at once. After a reboot it must wait until
-/// the previous lease has expired.
+/// With a shared store, this is a runtime directory, which a reboot clears and a copy of the disk
+/// does not contain. So a copy of the machine cannot take over the presence of the original. A
+/// restarted daemon finds its token in the directory and regains its presence immediately. After a
+/// reboot, the daemon must wait until the previous lease has expired.
 ///
-/// No other machine can reach a private store. Its files therefore stay in the data directory, and
-/// a machine that boots does not wait.
+/// With a private store, the files stay in the data directory, because no other machine can reach
+/// the store. So a machine that boots does not have to wait.
 pub(crate) fn runtime_dir(config: &Config) -> Result<PathBuf, StartError> {
     if !config.store.is_etcd() {
         return Ok(directory(config));

@@ -1,4 +1,4 @@
-//! `fleetd`, the daemon: one machine of a cluster, or a whole cluster in one process.
+//! `fleetd`, the daemon. It runs one machine of a cluster, or a whole cluster in one process.
 
 mod auth_reload;
 mod cli;
@@ -72,8 +72,9 @@ fn perform(request: Invocation) -> Result<(), StartError> {
     }
 }
 
-/// Sets close-on-exec on inherited file descriptors, so that units do not get them. Raises the
-/// limit of open files to the hard limit, so that many units can run.
+/// Prepares the process's file descriptors. Inherited descriptors become close-on-exec, so that
+/// units do not get them. The limit of open files is raised to the hard limit, so that many units
+/// can run.
 pub(crate) fn prepare_descriptors() {
     if let Err(error) = fleet_agent::set_cloexec_on_all() {
         tracing::warn!(%error, "cannot set close-on-exec: units inherit open files");

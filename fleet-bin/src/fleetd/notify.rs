@@ -36,8 +36,9 @@ pub(crate) fn ping_watchdog() {
     send(&[NotifyState::Watchdog]);
 }
 
-/// Lowers systemd's watchdog timeout to `max_silence` if that is less than the unit's. Returns the
-/// ping interval, or `None` without systemd.
+/// Lowers systemd's watchdog timeout to `max_silence` if `max_silence` is shorter than the timeout
+/// in the service's unit file. Returns the ping interval, or `None` if systemd did not start the
+/// daemon.
 pub(crate) fn enable_watchdog(max_silence: Duration) -> Option<Duration> {
     std::env::var_os("NOTIFY_SOCKET")?;
     let limit = sd_notify::watchdog_enabled();
@@ -48,7 +49,8 @@ pub(crate) fn enable_watchdog(max_silence: Duration) -> Option<Duration> {
     Some(ping_interval(limit.map(|limit| limit.min(max_silence))))
 }
 
-/// Returns the ping interval: a third of the timeout, so that systemd must miss two pings.
+/// Returns the ping interval. It is a third of the timeout, so that two pings in a row must be
+/// missing before systemd acts.
 fn ping_interval(limit: Option<Duration>) -> Duration {
     limit.map_or(MAX_INTERVAL, |limit| limit / 3).clamp(Duration::from_millis(10), MAX_INTERVAL)
 }

@@ -46,7 +46,8 @@ pub(crate) enum MissingStore {
     AssumeEmpty,
 }
 
-/// Opens the store of a configuration. A store other than etcd must not be in use by a daemon.
+/// Opens the store of a configuration. Only an etcd store may be in use by a daemon at the same
+/// time.
 pub(crate) async fn open(file: &Path, missing: MissingStore) -> Result<OfflineCluster, StartError> {
     let (_, config) = ConfigSource::read(Some(file.to_owned()), RawConfig::new())?;
     let (kind, new_store) = match &config.store {
@@ -70,7 +71,7 @@ pub(crate) async fn open(file: &Path, missing: MissingStore) -> Result<OfflineCl
 }
 
 impl OfflineCluster {
-    /// Moves a new store to its place, durably. Without this call it is deleted.
+    /// Moves a new store to its final place, durably. Without this call, the new store is deleted.
     pub(crate) fn keep(self) -> Result<(), StartError> {
         let Some(NewStore { folder, data_dir, .. }) = self.new_store else { return Ok(()) };
         let (from, to) = (Config::store_file(folder.path()), Config::store_file(&data_dir));
@@ -114,8 +115,8 @@ fn embedded(
     }
 }
 
-/// Creates a temporary directory for a store and locks it. Removes those left behind by killed
-/// imports, recognized by their name and the missing lock.
+/// Creates a temporary directory for a store and locks it. Also removes the directories that killed
+/// imports left behind. Such directories have the name prefix of imports and are not locked.
 fn temp_folder_in(beside: &Path) -> io::Result<(TempDir, File)> {
     // Prevents concurrent calls from removing a directory that is not locked yet.
     let all = File::open(beside)?;

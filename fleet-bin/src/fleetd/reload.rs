@@ -39,8 +39,8 @@ impl ConfigSource {
         Ok((found, config))
     }
 
-    /// Reads the configuration again. If it is invalid, nothing changes. Returns a status text,
-    /// empty if there is nothing to report.
+    /// Reads the configuration again. If the configuration is invalid, nothing changes. Returns a
+    /// text for the daemon's status, which is empty if there is nothing to report.
     ///
     /// `machine` is the machine's record at startup.
     pub(crate) fn reload(

@@ -1,4 +1,5 @@
-//! Service manager of a machine whose units are run by `fleet-init`, which outlives this daemon.
+//! Service manager of a machine with units that `fleet-init` runs. That `fleet-init` keeps running
+//! when this daemon ends.
 
 use std::fs::{File, TryLockError};
 use std::path::Path;
@@ -50,8 +51,8 @@ pub(super) async fn open(
     }
 }
 
-/// Refuses to start if this daemon ran units itself before. They would never be stopped, and would
-/// be started a second time.
+/// Refuses to start if an earlier fleetd ran units itself in `directory`. This daemon would never
+/// stop those units, and `fleet-init` would start them a second time.
 fn refuse_orphaned_units(directory: &Path) -> Result<(), StartError> {
     let units = directory.join("units");
     let has_some = std::fs::read_dir(&units).is_ok_and(|mut entries| entries.next().is_some());

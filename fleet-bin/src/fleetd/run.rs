@@ -16,13 +16,14 @@ use super::socket_activation::adopt_all;
 use super::wire_up::{MachineSetup, Running, Wiring};
 use super::{identity, machine, notify};
 
-/// Time to wait for an address that another daemon may be about to release.
+/// Time to wait for an address in use, because another daemon may be about to release it.
 const BIND_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Delay between attempts to bind.
 const RETRY_DELAY: Duration = Duration::from_millis(20);
 
-/// Time that the daemon has to join the cluster before it reports readiness anyway.
+/// Maximum time to wait until the daemon has joined the cluster. After this time the daemon reports
+/// readiness even if it has not joined.
 const JOIN_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Converts a configuration error.
@@ -100,7 +101,7 @@ impl SystemdStatus {
         }
     }
 
-    /// Pings the watchdog if no loop is stalled, and sends the status if it has changed.
+    /// Pings systemd's watchdog if no loop is stalled, and sends the status text if it has changed.
     fn update(&mut self, running: &Running, now: Timestamp) {
         match running.stalled(now).as_slice() {
             [] => notify::ping_watchdog(),
@@ -171,7 +172,8 @@ pub(crate) async fn bind(
     Ok(listeners)
 }
 
-/// Listens on an address, and retries while a daemon that was just killed still holds it.
+/// Listens on an address. If the address is in use, tries again for a while, because a daemon that
+/// was just killed may still hold the address.
 async fn bind_with_retry(
     listen: &ListenAddress,
     policy: &AuthPolicy,

@@ -12,7 +12,7 @@ use super::run::cannot_serve;
 /// Number of the first passed file descriptor.
 const FIRST: usize = 3;
 
-/// Adopts all passed sockets.
+/// Adopts all sockets that systemd passed to the daemon.
 ///
 /// # Errors
 ///

@@ -32,7 +32,8 @@ fn is_pending(snapshot: &Snapshot, unit: &Unit) -> bool {
         && !snapshot.states_of(name).any(|state| over(&state.systemd) || state.problem.is_some())
 }
 
-/// Formats one line per unit with its machine and state, or the reason that it has none.
+/// Formats one line per unit. The line has the unit's machine and state, or the reason for which
+/// the unit has no machine.
 pub(crate) fn units(snapshot: &Snapshot) -> String {
     let mut text = String::new();
     for unit in snapshot.units() {
@@ -58,7 +59,8 @@ fn line(text: &mut String, unit: &str, what: &str) {
     let _ = writeln!(text, "  {unit}: {what}");
 }
 
-/// Formats suggested commands for existing paths and units, ready to paste into a shell.
+/// Formats suggested commands with existing paths and units, so that they can be pasted into a
+/// shell unchanged.
 pub(crate) fn next_steps(snapshot: &Snapshot, endpoints: &[ListenAddress]) -> String {
     let beside = std::env::current_exe().ok().map(|path| path.with_file_name("fleetctl"));
     let program = beside.filter(|path| path.exists());
@@ -78,8 +80,8 @@ pub(crate) fn next_steps(snapshot: &Snapshot, endpoints: &[ListenAddress]) -> St
     text
 }
 
-/// Returns a unit for the suggested commands: the first that runs on exactly one machine, or else
-/// the first that is placed.
+/// Returns a unit for the suggested commands. This is the first unit that runs on exactly one
+/// machine, or else the first unit that has a placement.
 fn example_unit(snapshot: &Snapshot) -> Option<&str> {
     let names = || snapshot.units().map(|unit| unit.name.as_str());
     let runs = |name: &&str| {

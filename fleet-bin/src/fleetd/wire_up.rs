@@ -189,8 +189,8 @@ impl Wiring {
     }
 }
 
-/// Returns the limits for clients. Connections use at most half of the open file limit; the rest is
-/// for the store, units and their logs.
+/// Returns the limits for clients. Connections use at most half of the open file limit. The other
+/// half remains for the store, for units and for their logs.
 fn limits(listeners: usize) -> ServerLimits {
     let limits = ServerLimits::default();
     let files = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
@@ -278,7 +278,7 @@ impl Running {
         self.agents.iter().for_each(|agent| agent.describe(machine.clone()));
     }
 
-    /// Returns the loops that have not responded since the last call, or make no progress.
+    /// Returns the loops that have not responded since the last call, or that make no progress.
     pub(crate) fn stalled(&self, now: Timestamp) -> Vec<&'static str> {
         let agents = self.agents.iter().map(Agent::watchdog);
         agents.chain([&self.watchdog]).flat_map(|watchdog| watchdog.check(now)).collect()
@@ -298,8 +298,8 @@ impl Running {
         }
     }
 
-    /// Returns when the engine, a server or an agent ends without shutdown. The daemon must not
-    /// continue without it.
+    /// Waits until the engine, a server or an agent ends although the daemon was not shut down. The
+    /// daemon must not continue without that component.
     pub(crate) async fn wait_failed(&mut self) -> StartError {
         let loops = async {
             match self.loops.join_next().await {

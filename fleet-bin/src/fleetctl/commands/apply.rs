@@ -1,6 +1,7 @@
 //! `apply`, `diff` and `plan`: compares unit files with the cluster, and applies them.
 //!
-//! All files are checked locally, and then together by the daemon, before the first is uploaded.
+//! Before the first file is uploaded, all files are checked locally, and then together by the
+//! daemon.
 
 use fleet_core::TargetState;
 use fleet_http::{UnitUpload, wire};
@@ -54,8 +55,8 @@ pub(super) async fn run(context: &mut Context, args: ApplyArgs) -> Result<Exit, 
     Ok(if is_changed { Exit::Success } else { verdict(context, true) })
 }
 
-/// Reports the units without changes. Returns an error for each that has failed or has no machine,
-/// so that applying it again does not look like a success.
+/// Reports the units without changes. Returns an error for each of these units that has failed or
+/// has no machine. So applying the same files again does not appear to have succeeded.
 async fn report_unchanged(
     context: &mut Context,
     unchanged: &[&UnitDiff],
@@ -168,7 +169,8 @@ async fn gather(context: &mut Context, args: &ManifestArgs) -> Result<Vec<UnitDi
     compare(&context.session, units.collect(), args.state.into()).await
 }
 
-/// Requests the engine's plan. The daemon rejects everything that it would reject in an upload.
+/// Requests the engine's plan. The daemon rejects the request for every reason for which it would
+/// reject the upload.
 async fn preview_plan(
     context: &Context,
     changed: &[&UnitDiff],
@@ -222,7 +224,7 @@ async fn send(
     Ok(targets)
 }
 
-/// Returns the report of a unit that was changed before the failure of another one.
+/// Returns the report of a unit that this command had already changed when another unit failed.
 fn triggered(name: &UnitName) -> UnitReport {
     UnitReport::new(name.as_str(), Action::Apply, UnitOutcome::Triggered)
 }

@@ -44,7 +44,8 @@ pub(super) async fn run(context: &mut Context, args: &ExplainArgs) -> Result<(),
 /// Problems that keep a unit from running, by machine.
 type Problems = BTreeMap<String, String>;
 
-/// Returns the problems on machines that have the unit. The engine does not know these.
+/// Returns the problems that machines with the unit report. The engine's explanation does not
+/// include them.
 async fn problems_of(
     context: &Context,
     name: &UnitName,

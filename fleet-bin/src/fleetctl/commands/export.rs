@@ -47,7 +47,8 @@ enum ExportSink {
     File(AtomicFile),
 }
 
-/// Runs the command. The export is parsed while it is copied, so a truncated one is an error.
+/// Runs the command. The export is parsed while it is copied, so a truncated export causes an
+/// error.
 pub(super) async fn run(context: &mut Context, args: &ExportArgs) -> Result<(), CliError> {
     let from = match &args.config {
         Some(config) => {
@@ -79,7 +80,7 @@ pub(super) async fn run(context: &mut Context, args: &ExportArgs) -> Result<(), 
     }
 }
 
-/// Copies the export. Returns its header and end, and the units that are broken.
+/// Copies the export. Returns the export's header and end, and the units that are broken.
 async fn copy(
     context: &mut Context,
     mut from: ExportSource,

@@ -25,8 +25,9 @@ impl Record for Line {
     }
 }
 
-/// Runs the command. For a unit on several machines, the daemon merges the journals and prefixes
-/// each line with the machine's ID. Lines are printed as they arrive; Ctrl-C ends the program.
+/// Runs the command. If a unit is on several machines, the daemon merges their journals and
+/// prefixes each line with the machine's ID. Lines are printed as they arrive; Ctrl-C ends the
+/// program.
 pub(super) async fn run(context: &mut Context, args: &JournalArgs) -> Result<(), CliError> {
     if args.follow && context.output.format() == Format::Json {
         return Err(endless_document("followed journals"));

@@ -99,7 +99,8 @@ pub(crate) async fn run(context: &mut Context, args: &ListArgs) -> Result<(), Cl
 
 /// Returns the last `Description=` of the unit's file.
 ///
-/// Specifiers of the unit's name are expanded. Text with specifiers of the machine stays unchanged.
+/// Specifiers of the unit's name are expanded. A text that contains specifiers of the machine is
+/// returned unchanged.
 pub(super) fn description(unit: &wire::UnitEntity) -> String {
     let mut options = unit.options.iter().rev();
     let found = options.find(|it| it.section == "Unit" && it.name == "Description");

@@ -1,4 +1,5 @@
-//! `list-units`: lists the states of units on machines, and units that have none but should.
+//! `list-units`: lists the states of units on machines, and the units that should have a state but
+//! have none.
 
 use std::collections::BTreeSet;
 

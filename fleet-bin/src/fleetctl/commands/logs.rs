@@ -22,8 +22,9 @@ use crate::fleetctl::session::{Session, next_dated};
 /// Most journals to read, each over its own connection.
 const MAX_JOURNALS: usize = 256;
 
-/// Time to wait for a silent journal while others have lines. It exceeds the daemon's own timeout
-/// for another daemon, so the daemon's reason arrives first.
+/// Time to wait for a journal that sends no lines while other journals have lines. It exceeds the
+/// timeout with which the daemon waits for another daemon, so the daemon's error message arrives
+/// first.
 const SILENCE_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Journal of one unit on one machine.
@@ -47,8 +48,8 @@ impl Record for Line {
     }
 }
 
-/// Runs the command. Past lines are printed in the order of their timestamps, followed lines as
-/// they arrive. Ctrl-C ends the program.
+/// Runs the command. Past lines are printed in the order of their timestamps, and followed lines in
+/// the order of their arrival. Ctrl-C ends the program.
 pub(super) async fn run(context: &mut Context, args: &LogsArgs) -> Result<(), CliError> {
     if args.follow && context.output.format() == Format::Json {
         return Err(endless_document("followed logs"));
@@ -82,8 +83,8 @@ pub(super) async fn run(context: &mut Context, args: &LogsArgs) -> Result<(), Cl
     CliError::combined(missing.errors)
 }
 
-/// Journals that could not be read. With `--follow`, errors are also printed at once, because the
-/// end may never come.
+/// Journals that could not be read. With `--follow`, each error is also printed immediately,
+/// because the command may run forever.
 struct FailedJournals {
     prints_at_once: bool,
     errors: Vec<CliError>,
@@ -98,7 +99,8 @@ impl FailedJournals {
     }
 }
 
-/// Opens all journals concurrently, so that a machine without a response delays no other.
+/// Opens all journals concurrently, so that a machine that does not respond delays no other
+/// journal.
 async fn open(
     session: &Session,
     keys: &[JournalKey],
@@ -167,7 +169,8 @@ async fn journal_keys(context: &mut Context, args: &LogsArgs) -> Result<Vec<Jour
     }
 }
 
-/// Returns the journals of one unit: on its machine, and on all machines that report it.
+/// Returns the journals of one unit. These are the journal on its machine, and those on all
+/// machines that report the unit.
 async fn keys_of_unit(session: &Session, name: &UnitName) -> Result<Vec<JournalKey>, CliError> {
     let unit = session.known_unit(name).await?;
     let states = session.states_of(name).await?;
@@ -201,7 +204,7 @@ impl Line {
     }
 }
 
-/// Prefix of each line: as much as is needed to tell the journals apart.
+/// Prefix of each line. It is only as long as necessary to distinguish the journals.
 #[derive(Debug, PartialEq, Eq)]
 enum Label {
     Nothing,

@@ -72,8 +72,8 @@ async fn id(context: &Context, start: &str) -> Result<MachineId, CliError> {
     })
 }
 
-/// Resolves the ID of a machine to uncordon. An absent machine can be given by its complete ID,
-/// because it may never return.
+/// Resolves the ID of a machine to uncordon. For an absent machine, its complete ID is accepted,
+/// because the machine may never return.
 async fn resolve_or_parse(context: &Context, typed: &str) -> Result<MachineId, CliError> {
     let known = id(context, typed).await;
     match (known, typed.parse()) {

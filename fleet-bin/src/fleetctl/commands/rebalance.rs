@@ -16,8 +16,8 @@ use crate::fleetctl::rebalance_args::RebalanceArgs;
 /// Pause between two polls.
 const PAUSE: Duration = Duration::from_millis(500);
 
-/// Time for which a rebalancing has to be stuck before the wait for it ends. Observed states lag
-/// behind changes by less than this.
+/// Time for which a rebalancing has to be stuck before the command stops waiting for it. States
+/// arrive with a delay that is shorter than this time.
 const STUCK_AFTER: Duration = Duration::from_secs(2);
 
 impl Record for RebalanceReport {
@@ -79,8 +79,9 @@ async fn start(context: &mut Context, args: &RebalanceArgs) -> Result<(), CliErr
     Ok(())
 }
 
-/// Returns the number of moves that a vanished rebalancing left, based on its last report. After a
-/// completed one, all moves of that report are done; other possible moves do not count.
+/// Returns the number of moves that remain after the request disappeared, based on the last report.
+/// If all moves of that report were made, the rebalancing was completed and the result is zero.
+/// Other possible moves are then ignored.
 async fn remaining_moves(context: &Context, last: &RebalanceReport) -> Result<usize, CliError> {
     if last.moves.is_empty() {
         return Ok(0);
@@ -153,7 +154,8 @@ fn summary(report: &RebalanceReport) -> String {
     format!("{} moved, {} moving, {} to move", order.moved, under_way.len(), moves.len())
 }
 
-/// Formats a line for each move, and for each machine with a different load afterwards.
+/// Formats a line for each move, and a line for each machine that has a different load after the
+/// moves.
 fn text(report: &RebalanceReport) -> String {
     if report.is_over() {
         return format!("nothing to do: {}\n", report.reason);

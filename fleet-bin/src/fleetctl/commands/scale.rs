@@ -90,8 +90,8 @@ fn template(arg: &str) -> Result<UnitName, CliError> {
     }
 }
 
-/// Returns the change of each numbered instance. Surplus instances come last, the highest number
-/// first.
+/// Returns the change of each numbered instance. The surplus instances come last, in descending
+/// order of their numbers.
 fn changes(
     template: &UnitName,
     count: u32,

@@ -1,7 +1,7 @@
 //! `submit`, `load` and `start`: creates units if necessary, and starts them.
 //!
-//! All checks precede the first request that changes something. All files are uploaded before any
-//! desired state is changed.
+//! The command makes all its checks before it sends the first request that changes something. It
+//! uploads all files before it changes any desired state.
 
 use fleet_core::{TargetState, Verb};
 use fleet_http::wire;
@@ -76,7 +76,7 @@ pub(super) async fn run(
 ///
 /// # Errors
 ///
-/// All errors of all units.
+/// The errors of all units together.
 async fn prepare(
     context: &mut Context,
     verb: Verb,
@@ -135,8 +135,8 @@ fn file_to_send(
     }
 }
 
-/// Parses the file of a template for its instance. It may be invalid under the instance's name
-/// alone.
+/// Parses the file of a template for its instance. A file that is valid for the template may be
+/// invalid for the instance, because of the instance's name.
 fn instance_of(name: &UnitName, template: &wire::UnitEntity) -> Result<UnitFile, CliError> {
     let (file, findings) = check(template.name.as_ref(), name, &source(template)?);
     file.ok_or_else(|| {
@@ -145,8 +145,8 @@ fn instance_of(name: &UnitName, template: &wire::UnitEntity) -> Result<UnitFile,
     })
 }
 
-/// Sets the desired state, or requests a restart of a failed unit. Returns the generation of the
-/// restart.
+/// Sets the desired state of a unit, or requests a restart if the unit has failed. Returns the
+/// generation of the restart, if one was requested.
 async fn activate(
     session: &Session,
     verb: Verb,
@@ -163,8 +163,8 @@ async fn activate(
     Ok(None)
 }
 
-/// Whether the unit is launched and has failed on all its machines, so that `start` retries. A
-/// global unit that still runs somewhere is left alone.
+/// Returns whether the unit has failed on all machines that report it, so that `start` restarts it.
+/// A global unit that still runs on some machine is not restarted.
 pub(super) fn has_failed(states: &[wire::UnitStateEntity]) -> bool {
     !states.is_empty() && states.iter().all(|state| state.systemd_active_state == "failed")
 }

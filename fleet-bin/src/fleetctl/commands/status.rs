@@ -27,7 +27,8 @@ use crate::fleetctl::session::Session;
 use crate::fleetctl::table::clean;
 use crate::fleetctl::wait::Observation;
 
-/// Time limit for reading the journal on one machine. The status is shown without it.
+/// Time limit for reading the journal on one machine. After this time the status is shown without
+/// the journal.
 const JOURNAL_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// A unit with its states on machines.
@@ -86,8 +87,8 @@ impl Record for Status {
     }
 }
 
-/// Runs the command. Exit codes follow the LSB, like `systemctl status`: 0 if all units are active
-/// on all their machines, 3 if one is not active, 4 if one is unknown.
+/// Runs the command. As for `systemctl status`, the exit codes follow the LSB. The code is 0 if all
+/// units are active on all their machines, 3 if a unit is not active, and 4 if a unit is unknown.
 pub(super) async fn run(context: &mut Context, args: &StatusArgs) -> Result<Exit, CliError> {
     let mut drains = DrainCache::default();
     let lines = if context.output.format() == Format::Name { 0 } else { args.lines };
@@ -122,8 +123,8 @@ pub(super) async fn run(context: &mut Context, args: &StatusArgs) -> Result<Exit
     Ok(exit)
 }
 
-/// Returns a unit with its last journal lines on its machine, and all its states. A moved unit may
-/// still run elsewhere.
+/// Returns a unit with its last journal lines on its machine, and all states of the unit. There can
+/// be several states, because a moved unit may still run on its old machine.
 async fn observe(
     session: &Session,
     name: &UnitName,
@@ -170,8 +171,9 @@ impl DrainCache {
     }
 }
 
-/// Adds the last journal lines of each machine, fetching those that the status lacks. Errors
-/// replace the lines, and machines are queried concurrently.
+/// Adds the last journal lines of each machine. Lines that the status lacks are fetched from all
+/// these machines concurrently. If a journal cannot be read, the error is shown in place of its
+/// lines.
 async fn add_journals(
     context: &Context,
     name: &UnitName,

@@ -39,7 +39,8 @@ pub(super) async fn run(
     follow(context, targets, patience).await
 }
 
-/// Returns the desired state to set; `None` if it is set already, and for `destroy`.
+/// Returns the desired state to set. Returns `None` for `destroy`, and if the unit already has the
+/// desired state.
 async fn prepare(
     session: &Session,
     verb: Verb,

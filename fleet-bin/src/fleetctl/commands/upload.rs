@@ -10,8 +10,9 @@ use crate::fleetctl::partial_failure::with_completed;
 use crate::fleetctl::resolve::{ContentAction, resolve_create_race, unstable_unit};
 use crate::fleetctl::session::Session;
 
-/// Number of attempts for a unit that blocks its creation, but is missing from lookups. It was
-/// destroyed meanwhile, or the daemon lags behind the store.
+/// Number of attempts to create a unit that exists according to the create request but not
+/// according to lookups. Either another client destroyed the unit in between, or the daemon lags
+/// behind the store.
 const MAX_TRIES: usize = 5;
 
 /// Changes to make to one unit.
@@ -46,9 +47,9 @@ impl From<UploadFailure> for CliError {
     }
 }
 
-/// Uploads all files. New units stay inactive for now; replaced units keep their desired state.
+/// Uploads all files. New units are created as inactive; replaced units keep their desired state.
 ///
-/// After a failure, completed uploads stay; the error lists them.
+/// After a failure, completed uploads are not undone, and the error lists them.
 pub(super) async fn send_contents(
     session: &Session,
     steps: &[UploadStep],
@@ -68,8 +69,9 @@ pub(super) async fn send_contents(
     combine_results(free.iter().chain(&dependent).map(|(step, _)| *step).zip(sent))
 }
 
-/// Returns the first failure with the units that were uploaded. New ones are inactive; replaced
-/// ones have their new file, and were restarted with it if launched.
+/// Returns the first failure together with the units that were uploaded. Of these, the new units
+/// are inactive. The replaced units have their new file, and those that are launched were restarted
+/// with it.
 fn combine_results<'a>(
     sent: impl Iterator<Item = (&'a UploadStep, Result<(), CliError>)>,
 ) -> Result<(), UploadFailure> {

@@ -62,7 +62,8 @@ fn check_file(path: &Path) -> Result<Vec<Finding>, CliError> {
     }
 }
 
-/// Returns a stand-in for an invalid file name, to check the file's content nevertheless.
+/// Returns a valid name that replaces an invalid file name, so that the file's content can be
+/// checked in spite of its name.
 fn placeholder_name() -> UnitName {
     UnitName::parse("unit.service").expect("a plain name with a type")
 }

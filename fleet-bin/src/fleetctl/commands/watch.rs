@@ -12,7 +12,8 @@ use crate::fleetctl::context::Context;
 use crate::fleetctl::error::CliError;
 use crate::fleetctl::global_args::Format;
 
-/// Quiet time that must follow a change before the list is printed, and the longest delay.
+/// Time without changes after which the list is printed. The next constant is the longest delay if
+/// changes continue.
 const QUIET_TIME: Duration = Duration::from_millis(100);
 const MAX_DELAY: Duration = Duration::from_secs(1);
 

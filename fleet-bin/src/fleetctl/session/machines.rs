@@ -91,7 +91,8 @@ impl Session {
     }
 }
 
-/// Whether the text has the form of a complete machine ID, which needs no list to resolve.
+/// Returns whether the text has the form of a complete machine ID. A complete ID can be used
+/// without requesting the list of machines.
 pub(crate) fn is_complete_id(id: &str) -> bool {
     id.len() == 32 && id.bytes().all(|byte| byte.is_ascii_hexdigit())
 }

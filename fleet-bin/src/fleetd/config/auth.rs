@@ -31,8 +31,8 @@ pub(crate) struct FileSetting {
 }
 
 impl AuthSettings {
-    /// Resolves the keys, and checks that every port reachable from other hosts is protected. Such
-    /// a port uses TLS regardless of its URL scheme.
+    /// Resolves the keys, and checks that every port that other hosts can reach is protected. Every
+    /// such port uses TLS, regardless of the scheme in its URL.
     pub(super) fn resolve(
         values: &Values<'_>,
         listen: Vec<ListenAddress>,
@@ -86,8 +86,8 @@ impl AuthSettings {
         Ok(if is_open { ListenAddress::Tls(address) } else { listen })
     }
 
-    /// Checks that other daemons can reach the URL. Daemons on other hosts are expected if one of
-    /// the etcd servers is not local.
+    /// Checks that other daemons can reach the public URL. Daemons on other hosts are expected if
+    /// one of the etcd servers is not local.
     #[cfg(feature = "etcd")]
     pub(super) fn check_reach(
         &self,
@@ -108,8 +108,8 @@ impl AuthSettings {
         }
     }
 
-    /// Returns the URL at which other daemons reach a daemon with these listen addresses and this
-    /// IP address.
+    /// Returns the URL at which other daemons reach a daemon that has these listen addresses and
+    /// this IP address.
     pub(crate) fn url<'a>(
         &self,
         listen: impl IntoIterator<Item = &'a ListenAddress>,

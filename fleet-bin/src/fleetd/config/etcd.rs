@@ -1,4 +1,5 @@
-//! Keys of the etcd store. They have the names and meanings of fleet v1.
+//! Configuration keys of the etcd store. They have the names and meanings that they had in fleet
+//! v1.
 
 use std::fmt;
 use std::path::PathBuf;

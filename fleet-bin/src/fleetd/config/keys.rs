@@ -1,7 +1,8 @@
-//! Table of all configuration keys. Flags, environment variables and checks are derived from it.
+//! Table of all configuration keys. Flags, environment variables and checks are derived from this
+//! table.
 
-/// A configuration key. In a file it is written as is, on the command line as `--key` with dashes,
-/// and in the environment as `FLEET_KEY`.
+/// A configuration key. Its name is used unchanged in a file. On the command line it is `--key`
+/// with dashes in place of underscores, and in the environment `FLEET_KEY`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Key {
     pub(crate) name: &'static str,

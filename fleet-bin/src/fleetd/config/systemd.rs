@@ -1,4 +1,5 @@
-//! Keys of the systemd service manager. Two of them have the names and meanings of fleet v1.
+//! Configuration keys of the systemd service manager. Two of them have the names and meanings that
+//! they had in fleet v1.
 
 use std::path::PathBuf;
 
@@ -10,8 +11,8 @@ use super::resolve::{Values, bad_value};
 /// Settings of the systemd service manager.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct SystemdSettings {
-    /// Whether to use a user's systemd. By default, root uses the system's and other users their
-    /// own.
+    /// Whether to use a user's systemd. Without this key, root uses the system's systemd, and other
+    /// users use their own.
     pub(crate) user: Option<bool>,
     /// Whether to use systemd's private socket instead of D-Bus.
     pub(crate) private: bool,

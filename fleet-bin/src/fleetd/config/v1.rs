@@ -7,15 +7,15 @@ use super::file::{place, unknown_key};
 use super::keys::find;
 use super::value::{RawConfig, RawEntry, RawValue};
 
-/// Parses `text` in the format of fleet v1. Returns `None` if it is not in that format.
+/// Parses `text` in the format of fleet v1. Returns `None` if the text is not in that format.
 ///
 /// - Lines that begin with `#` or `;` are comments.
 /// - A line that ends with a backslash continues on the next line.
-/// - Only keys before the first `[section]` count.
+/// - Keys after the first `[section]` are ignored.
 /// - An unquoted value ends at `#` or `;`.
 ///
-/// A file with one of our tables, such as `[metadata]` or an unclosed `[metadata`, is invalid TOML
-/// instead.
+/// A file with a table of the current format, such as `[metadata]` or an unclosed `[metadata`, is
+/// not in the format of fleet v1. It is reported as invalid TOML.
 pub(crate) fn read(path: &Path, text: &str) -> Option<Result<RawConfig, ConfigError>> {
     if text.lines().any(is_our_table) {
         return None;
@@ -51,7 +51,7 @@ fn pair(
     Ok((key.name, RawEntry { raw: RawValue::Text(unquoted(value)), origin }))
 }
 
-/// Returns the value without its quotes, or up to a comment if it is unquoted.
+/// Returns a quoted value without its quotes, and an unquoted value up to the first comment.
 fn unquoted(value: &str) -> String {
     let value = value.trim();
     for quote in ['"', '\''] {

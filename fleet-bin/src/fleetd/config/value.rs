@@ -39,7 +39,8 @@ pub(crate) enum RawValue {
 }
 
 impl RawValue {
-    /// Returns the items of a list. A text is split at commas, without brackets, quotes and blanks.
+    /// Returns the items of a list. If the value is a text, it is split at commas, and brackets,
+    /// quotes and blanks are removed.
     pub(crate) fn items(&self) -> Vec<String> {
         match self {
             Self::List(items) => items.clone(),

@@ -14,7 +14,7 @@ pub(super) struct ImportSummary {
     file: String,
     /// `export` or `v1`.
     format: &'static str,
-    /// Whether the changes were written; false after a refusal and for a dry run.
+    /// Whether the changes were written. This is false after a refusal and for a dry run.
     written: bool,
     dry_run: bool,
     created: u64,
@@ -29,7 +29,7 @@ pub(super) struct ImportSummary {
     refused: Vec<Refused>,
     remarks: Vec<String>,
     content: String,
-    /// Units that were not read back as written; `None` if nothing was read back.
+    /// Units that were different when they were read back. `None` if nothing was read back.
     #[serde(skip_serializing_if = "Option::is_none")]
     differing: Option<Vec<String>>,
     /// Description of the file's origin.
@@ -130,7 +130,8 @@ impl ImportSummary {
         }
     }
 
-    /// Returns the error of an import that was refused, or not read back as written.
+    /// Returns the error of an import that was refused, or of one with objects that were different
+    /// when they were read back.
     pub(super) fn verdict(&self) -> Result<(), CliError> {
         if !self.refused.is_empty() {
             return Err(self.refusal());
