@@ -1,5 +1,5 @@
-//! Keeps the units of absent machines placed there while the machine may be back soon, or may still
-//! run the units. Pure: no I/O, no clock.
+//! Holds the placements of units on absent machines. A unit is held while its machine may be back
+//! soon, or while its machine may still run the unit. Pure: no I/O, no clock.
 //!
 //! The planner treats a held unit as a unit with `Reschedule=never`: the unit must not be placed
 //! elsewhere. So all other units are planned from the actual placements, and their plan stays valid
@@ -164,8 +164,8 @@ impl AbsentMachines {
         stops.then(|| stop_deadline(unit, self.presence_ttl))
     }
 
-    /// Returns the delta with all held units pinned. `changed` names the units whose hold has begun
-    /// or ended.
+    /// Returns the delta with all held units pinned. `changed` names the units that have just
+    /// become held or are no longer held.
     fn with_held(&self, delta: &Delta, changed: BTreeSet<UnitName>) -> Delta {
         if self.held.is_empty() && changed.is_empty() {
             return delta.clone();

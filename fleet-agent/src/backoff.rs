@@ -24,8 +24,8 @@ impl BackoffLimits {
 
 /// Keys that failed, with the number of consecutive failures and the time of the next retry.
 ///
-/// Contains one entry per key whose last attempt failed, so its size is bounded by the number of
-/// keys.
+/// Contains one entry for each key if its last attempt failed, so the size is bounded by the number
+/// of keys.
 #[derive(Debug)]
 pub(crate) struct Backoff<K> {
     pace: BackoffLimits,

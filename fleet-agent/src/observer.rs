@@ -45,8 +45,8 @@ struct Counts {
 }
 
 impl AgentMetrics {
-    /// Returns the number of tasks that failed. A failed task is one whose unit could not be
-    /// loaded, started, stopped or unloaded.
+    /// Returns the number of failed tasks. A task fails if its unit cannot be loaded, started,
+    /// stopped or unloaded.
     #[must_use]
     pub fn failures(&self) -> u64 {
         self.0.failures.load(Ordering::Relaxed)

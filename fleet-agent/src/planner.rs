@@ -121,8 +121,8 @@ impl Planner {
     }
 
     /// Returns the reasons of all waiting units. If the planner has not tried a waiting unit again,
-    /// its previous reason may be outdated, because a reason counts machines and names the units on
-    /// them.
+    /// its previous reason may be outdated. A reason contains numbers of machines and the names of
+    /// units on them.
     fn unplaced(
         &mut self,
         tried: BTreeMap<UnitName, Arc<Reason>>,

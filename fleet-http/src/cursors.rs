@@ -8,8 +8,8 @@ use std::time::Duration;
 use crate::clock::Stopwatch;
 use crate::server::JournalEntry;
 
-/// If a journal has not yet returned a line, it is read from this long before it was opened. This
-/// covers the time that the request to open it may take to reach the machine.
+/// Margin added to the time since a journal was opened, if the journal has not yet returned a line.
+/// It covers the time that the request to open the journal may take to reach the machine.
 const REQUEST_MARGIN: Duration = Duration::from_secs(1);
 
 /// Maximum size of all cursors in a request, in bytes.

@@ -21,8 +21,9 @@ pub(crate) async fn unix(path: &Path) -> io::Result<BoxedStream> {
     Ok(Box::new(UnixStream::connect(path).await?))
 }
 
-/// TCP keepalive settings: idle time before the first probe, interval between probes, number of
-/// probes. A peer that disappears silently is detected within two minutes.
+/// TCP keepalive settings: the idle time before the first probe, the interval between probes, and
+/// the number of probes. With these settings, a peer that disappears silently is detected within
+/// two minutes.
 const KEEPALIVE_IDLE: Duration = Duration::from_secs(60);
 const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(15);
 const KEEPALIVE_PROBES: u32 = 4;

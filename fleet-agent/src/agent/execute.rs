@@ -16,8 +16,9 @@ use crate::{Clock, ServiceError, ServiceManager};
 
 /// Runs the tasks of one unit in order, and the tasks of different units concurrently.
 ///
-/// A unit with tasks in progress is *busy* and gets no new tasks until these have ended. So each
-/// unit has at most one chain of tasks, and a unit whose stop hangs delays no other unit.
+/// A unit with tasks in progress is *busy* and gets no new tasks until the current tasks have
+/// ended. So each unit has at most one chain of tasks, and a stop that hangs delays only its own
+/// unit.
 pub(crate) struct Executor {
     manager: Arc<dyn ServiceManager>,
     chains: JoinSet<Outcome>,
@@ -78,7 +79,7 @@ impl Executor {
 
     /// Loads units, reloads once, and starts the remaining tasks in the background.
     ///
-    /// Returns the units whose tasks have already ended. The results of the remaining units come
+    /// Returns the outcomes of units without remaining tasks. The outcomes of all other units come
     /// from [`next`](Self::next). No task may concern a busy unit.
     pub(crate) async fn execute(&mut self, tasks: Vec<Task>) -> Vec<Outcome> {
         let mut chains: BTreeMap<UnitName, Vec<Task>> = BTreeMap::new();
@@ -206,7 +207,7 @@ async fn run_chain(
     Outcome { unit, result }
 }
 
-/// Refuses to start a unit with `OnPartition=stop` whose stop may take longer on this machine than
+/// Refuses to start a unit with `OnPartition=stop` if its stop may take longer on this machine than
 /// its file allows. The cluster waits only for the time in the file before it starts the unit
 /// elsewhere.
 async fn refuse_slow_stop(manager: &dyn ServiceManager, unit: &Unit) -> Result<(), ServiceError> {

@@ -83,8 +83,8 @@ impl StartGate {
         StartView { snapshot: snapshot.clone(), machines, gaps: mirror.resyncs(), now, window }
     }
 
-    /// Lowers the desired state of units that must not be started yet to loaded. Returns when to
-    /// evaluate them again even if nothing has changed.
+    /// Changes the desired state of units that must not be started yet from launched to loaded.
+    /// Returns when to evaluate these units again even if nothing has changed.
     pub(crate) fn hold_back(
         &mut self,
         desired: &mut BTreeMap<UnitName, DesiredUnit>,

@@ -1,8 +1,8 @@
 //! Checks that the mirror eventually shows this machine's writes.
 //!
-//! All actions of an agent follow from its mirror. A mirror whose task hangs cannot be
-//! distinguished from a cluster without changes. So each accepted write has to appear in the
-//! mirror, as long as the mirror reports that it is current.
+//! All actions of an agent follow from its mirror. If the mirror's task hangs, the mirror looks the
+//! same as in a cluster without changes. So each accepted write has to appear in the mirror, as
+//! long as the mirror reports that it is current.
 
 use std::sync::Arc;
 

@@ -126,7 +126,7 @@ pub(crate) async fn uninstall(
     }
 }
 
-/// Requires a reload if systemd has a unit in memory whose dependencies have changed. Without a
+/// Requires a reload if a unit is in systemd's memory and its dependencies have changed. Without a
 /// reload, systemd would use the old dependencies.
 ///
 /// An active target uses its dependencies only at its next start. The machine's own targets are

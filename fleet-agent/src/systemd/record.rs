@@ -28,8 +28,8 @@ impl Record {
         Self { known: KnownUnit { hash, requested: asked, epoch, generation }, order: None }
     }
 
-    /// Returns whether a recorded start of this generation has reached systemd. It has if the unit
-    /// has begun another run since the start was recorded.
+    /// Returns whether a recorded start of this generation has reached systemd. A new run of the
+    /// unit since the start was recorded shows that it has.
     pub(crate) fn has_started(&self, generation: Generation, invocation: &[u8]) -> bool {
         self.order.as_ref().is_some_and(|order| {
             let is_another = !invocation.is_empty() && order.invocation != invocation;

@@ -41,9 +41,9 @@ impl ObservedState {
         self.before = None;
     }
 
-    /// Applies the three states from a response. Returns whether the details have to be queried
-    /// too. The load state is always used, because signals do not contain it. The other two states
-    /// are ignored if a signal came after the query, unless they are the first ones.
+    /// Applies the load, active and sub state from a response. Returns whether the details have to
+    /// be queried too. The load state is always used, because signals do not contain it. The active
+    /// and sub state are ignored if a signal came after the query, unless they are the first ones.
     pub(crate) fn on_states(&mut self, states: &States, is_latest: bool) -> bool {
         self.load.clone_from(&states.load);
         let is_first = self.active.is_empty();

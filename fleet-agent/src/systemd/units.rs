@@ -66,7 +66,8 @@ impl UnitTable {
         }
     }
 
-    /// Returns whether the next start of a unit is its first start. Clears this mark.
+    /// Returns whether the unit is marked as new, so that its next start is its first. Clears the
+    /// mark.
     pub(crate) fn take_new(&self, unit: &UnitName) -> bool {
         let mut state = self.lock();
         state.units.get_mut(unit).is_some_and(|entry| std::mem::take(&mut entry.is_new))
@@ -158,9 +159,9 @@ impl UnitTable {
         self.lock().units.get(unit).map_or(0, |entry| entry.signals)
     }
 
-    /// Applies a response by calling `change`. Passes to `change` whether the response is the
-    /// latest information. It is not if a signal came since the count was `signals`. Returns
-    /// whether a known unit has changed.
+    /// Applies a response by calling `change`. The second argument of `change` is `false` if a
+    /// signal has come since the signal count was `signals`, because that signal may be newer.
+    /// Returns whether a known unit has changed.
     pub(crate) fn on_answer(
         &self,
         unit: &UnitName,

@@ -18,8 +18,8 @@ use crate::{ChangeSender, Drift, ServiceError};
 /// A scripted service manager without processes, files and a clock. A line of output has the
 /// [`wall_time`](crate::wall_time) at which it was scripted.
 ///
-/// It represents the machine rather than a daemon. Pass the same one to the next daemon to simulate
-/// a restart of fleet, and call [`reboot`](Self::reboot) to simulate one of the machine.
+/// It represents the machine rather than a daemon. To simulate a restart of fleet, pass the same
+/// instance to the next daemon. To simulate a reboot of the machine, call [`reboot`](Self::reboot).
 ///
 /// ```
 /// # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {

@@ -18,7 +18,8 @@ pub enum UnitKind {
     ExitsWith3,
     /// A task that is started when it is done, and succeeds.
     Succeeds,
-    /// Runs as a task whose start is over when its process exits. The process exits with status 3.
+    /// Runs a process that exits with status 3. The start is over when the process exits, and has
+    /// failed then.
     Fails,
     /// Runs, and ignores the stop signal.
     IgnoresStop,

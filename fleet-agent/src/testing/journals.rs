@@ -9,7 +9,7 @@ use super::conformance::{Check, DEADLINE};
 use super::harness::UnitKind;
 use crate::{Clock as _, Journal, JournalLine, JournalQuery, SystemClock, wall_time};
 
-/// Time between two writes whose times must differ. Writes that follow each other more closely may
+/// Pause between two writes that must have different times. Two writes with a shorter pause may
 /// have equal times, because files are dated by a coarse clock.
 const APART: Duration = Duration::from_millis(50);
 

@@ -19,7 +19,7 @@ pub struct EventOptions {
     pub since: Option<String>,
     /// Only events of this unit.
     pub unit: Option<String>,
-    /// Only events of this machine, and of units that are placed on it or leave it.
+    /// Selects only events of this machine, and of units that are placed on it or leave it.
     pub machine: Option<String>,
     /// Only events of instances of this template.
     pub template: Option<String>,
@@ -60,10 +60,11 @@ impl Events {
 
     /// Makes the stream reconnect and resume when it ends or breaks.
     ///
-    /// It retries with exponential backoff, beginning after a tenth of a second, for up to one
-    /// minute. If the server no longer knows the missed events, the next event is
+    /// The stream retries for up to one minute with exponential backoff, beginning after a tenth of
+    /// a second. If the server no longer knows the missed events, the next event is
     /// [`ClusterEvent::Resync`]. After a minute, or on a permanent error,
-    /// [`next_event`](Self::next_event) returns the error. Calling it again starts another attempt.
+    /// [`next_event`](Self::next_event) returns the error. The next call of it starts another
+    /// attempt.
     ///
     /// ```
     /// use fleet_http::wire::ClusterEvent;

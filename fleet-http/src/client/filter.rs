@@ -16,7 +16,8 @@ pub struct UnitFilter {
     pub current: Option<TargetState>,
     /// Only instances of this template.
     pub template: Option<UnitName>,
-    /// Only units placed on machines with all of this metadata, each `KEY=VALUE` or `KEY`.
+    /// Selects only units placed on machines with all of this metadata. Each item is `KEY=VALUE` or
+    /// `KEY`.
     pub metadata: Vec<String>,
 }
 
@@ -43,7 +44,8 @@ pub struct StateFilter {
     pub template: Option<UnitName>,
     /// Only states of units in this state.
     pub active: Option<ActiveState>,
-    /// Only states reported by machines with all of this metadata, each `KEY=VALUE` or `KEY`.
+    /// Selects only states reported by machines with all of this metadata. Each item is `KEY=VALUE`
+    /// or `KEY`.
     pub metadata: Vec<String>,
 }
 

@@ -28,9 +28,9 @@ pub struct JournalOptions {
     pub since: Option<Timespan>,
     /// Whether to wait for new lines.
     pub follow: bool,
-    /// The machine whose lines to read. If this is `None`, the server reads the machine that the
-    /// unit is placed on. If the unit has no placement, as with a global unit, the server reads all
-    /// machines that report a state of it. If these are several machines, each line is prefixed
+    /// The machine from which to read lines. If this is `None`, the server reads the machine that
+    /// the unit is placed on. If the unit has no placement, as with a global unit, the server reads
+    /// all machines that report a state of it. If these are several machines, each line is prefixed
     /// with the machine ID and a colon.
     pub machine: Option<String>,
 }

@@ -47,7 +47,7 @@ pub use upload::UnitUpload;
 /// A client of the API. Cloning is cheap, and clones share connections.
 ///
 /// The time limit is five seconds for connecting and thirty seconds for a complete response.
-/// Streams have no time limit. A `GET` request whose connection breaks is repeated once. Other
+/// Streams have no time limit. A `GET` request is repeated once if its connection breaks. Other
 /// requests are never repeated.
 #[derive(Debug, Clone)]
 pub struct Client {

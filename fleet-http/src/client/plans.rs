@@ -48,7 +48,7 @@ impl Client {
     /// # Errors
     ///
     /// Returns [`ClientError::Api`] with status 400 and details if a unit file is invalid together
-    /// with the others, and 404 if a unit to destroy does not exist.
+    /// with the others. The status is 404 if a unit to destroy does not exist.
     pub async fn plan(
         &self,
         puts: &[(UnitName, UnitUpload)],

@@ -9,7 +9,8 @@ use crate::wire::RebalanceReport;
 
 impl Client {
     /// Orders the cluster to move units from loaded machines to less loaded ones, and returns the
-    /// planned moves. A dry run only returns them. If there are none, the report gives the reason.
+    /// planned moves. A dry run returns the moves without ordering them. If no moves are planned,
+    /// the report gives the reason.
     ///
     /// # Errors
     ///

@@ -31,7 +31,7 @@ impl AuthPolicy {
     }
 
     /// Replaces the configuration. Requests in progress continue. Each further request on an open
-    /// connection must present a valid token, or the connection's certificate must be signed by a
+    /// connection must present a valid token, or the connection must have a client certificate of a
     /// CA that is still accepted.
     pub fn replace(&self, tls: Option<ServerTls>, tokens: Option<Tokens>) {
         *self.0.write().unwrap_or_else(PoisonError::into_inner) =

@@ -124,9 +124,9 @@ pub(super) fn batch(delta: &FullDelta, before: Option<&Snapshot>, lineage: Optio
     encoder.finish(now.revision, lineage)
 }
 
-/// Returns the unit whose representation changes with a result. Returns `None` for a global unit,
-/// because its current state depends on all its machines. Updating that state on each report would
-/// take quadratic time.
+/// Returns the unit that looks different to clients after a changed result. Returns `None` for a
+/// global unit, because its current state depends on all its machines. Updating that state on each
+/// report would take quadratic time.
 fn changed_unit<'a>(now: &Snapshot, report: &'a ResultChange) -> Option<&'a UnitName> {
     let (ResultChange::State(unit, _) | ResultChange::Reason(unit)) = report;
     now.unit(unit.as_str()).is_some_and(|unit| !unit.is_global()).then_some(unit)

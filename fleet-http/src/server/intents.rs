@@ -46,8 +46,9 @@ pub(super) async fn cordon(
 
 /// Uncordon a machine, so that it takes units again.
 ///
-/// A machine that is not present can also be uncordoned, so that no intent is left behind if it
-/// never returns. With `dryRun=1` nothing is changed, and the response is the plan with status 200.
+/// A machine that is not present can also be uncordoned. So its intent can be removed even if the
+/// machine never returns. With `dryRun=1` nothing is changed, and the response is the plan with
+/// status 200.
 #[utoipa::path(
     post,
     path = "/machines/{id}/uncordon",

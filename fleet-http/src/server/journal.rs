@@ -26,17 +26,19 @@ pub(super) const MAX_MACHINES: usize = 256;
 
 /// Read a unit's journal.
 ///
-/// Without `lines`, returns all lines since `since`, or the last ten if that is absent too.
+/// Without `lines`, returns all lines since `since`. Without `lines` and `since`, returns the last
+/// ten lines.
 ///
 /// If the unit is on several machines, returns the lines of all of them, each prefixed with the
-/// machine ID and a colon. Followed lines are returned as they arrive, others in timestamp order.
+/// machine ID and a colon. Followed lines are returned as they arrive, other lines in timestamp
+/// order.
 ///
-/// With `after`, resumes after a line that was returned with its cursor. Each machine with a given
-/// cursor sends all later lines; other machines are not affected. If that line is no longer stored,
-/// a line reports the gap.
+/// With `after`, resumes after a line that was returned with its cursor. A machine for which a
+/// cursor is given sends all lines after that line. Cursors do not affect other machines. If that
+/// line is no longer stored, a line reports the gap.
 ///
 /// An error after the first line cuts off the response. If several machines are followed, a line
-/// reports the error, and the server reconnects to that machine.
+/// reports the error, and the server reconnects to the machine with the error.
 #[utoipa::path(
     get,
     path = "/units/{name}/journal",

@@ -31,7 +31,7 @@ pub struct ServerLimits {
     /// Maximum size of a request head, in bytes; at least 8192. A larger request head is refused
     /// with status 431.
     pub head_size: usize,
-    /// Time limit for receiving a request body. A request whose body takes longer is refused with
+    /// Time limit for receiving a request body. If it is exceeded, the request is refused with
     /// status 408.
     pub body_time: Duration,
     /// Maximum size of a request body, in bytes. A request with a larger body is refused with

@@ -74,8 +74,8 @@ const MODE: u32 = 0o660;
 impl Listener {
     /// Listens on an address. Must be called within a tokio runtime, like the other constructors.
     ///
-    /// Removes the file of a unix socket whose server is gone. Creates the socket with mode 0660,
-    /// for its owner and group.
+    /// If the address is a unix socket, removes the socket file of a server that is gone. Creates
+    /// the socket file with mode 0660, for its owner and group.
     ///
     /// # Errors
     ///

@@ -12,7 +12,7 @@ use super::sleep::sleep;
 /// full, the least recently used snapshot is dropped, and its readers must start over.
 const MAX_SNAPSHOTS: usize = 64;
 
-/// Maximum number of cached snapshots whose readers have all finished. It is above zero because a
+/// Maximum number of cached snapshots that no reader needs any more. It is above zero because a
 /// client that repeats the request for a last page is counted as two finished readers. It is small
 /// because each snapshot may be as large as the cluster.
 const MAX_FINISHED: usize = 4;

@@ -9,7 +9,7 @@ use super::journals::{JournalEntry, JournalError, JournalStream};
 use crate::merge::{Interrupted, merge_journals};
 
 /// Merges the journals, with the machine ID before each line. After the last line, adds a line for
-/// each machine whose journal was interrupted.
+/// each machine with an interrupted journal.
 ///
 /// All journals are opened at once. The merge never waits for one journal for longer than
 /// [`MACHINE_TIMEOUT`] at a time.

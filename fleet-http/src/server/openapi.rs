@@ -112,7 +112,7 @@ pub(super) struct Page {
     reason = "only describes the parameter; an extractor reads it and returns plain errors"
 )]
 pub(super) struct DryRun {
-    /// With 1 nothing is changed, and the response is the resulting plan with status 200.
+    /// If this is 1, nothing is changed, and the response is the resulting plan with status 200.
     #[param(nullable = false)]
     dry_run: Option<bool>,
 }

@@ -1,4 +1,4 @@
-//! Tokens of list pages. Pure.
+//! Tokens of list pages. Pure: no I/O, no clock.
 //!
 //! A token is URL-safe base64 of these fields, all little endian:
 //! - the four bytes of version 1: page size and page number, 16 bits each
@@ -7,8 +7,8 @@
 //! - a reference to the page's first item, so that the preceding pages need not be skipped one item
 //!   at a time
 //!
-//! Old clients and servers thus understand the first four bytes, the number of pages is not limited
-//! to 16 bits, and all pages of a list can show one revision.
+//! Old clients and servers understand the first four bytes. Because of the other fields, the number
+//! of pages is not limited to 16 bits, and all pages of a list can show one revision.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE;

@@ -174,8 +174,8 @@ fn refusing(
     })
 }
 
-/// Redirects a path with empty, `.` or `..` segments to its normalized form. Responds to any other
-/// path that it does not exist.
+/// Redirects a path with empty, `.` or `..` segments to its normalized form. For any other path,
+/// responds that no such resource exists.
 async fn not_found_or_redirect(uri: Uri) -> Response {
     let Some(path) = cleaned(uri.path()) else {
         return no_resource().into_response();

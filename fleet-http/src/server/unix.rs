@@ -16,7 +16,7 @@ const BACKLOG: u32 = 1024;
 /// Maximum length of a socket path on Linux, in bytes, without the terminating zero.
 const MAX_PATH_LEN: usize = 107;
 
-/// Listens on a unix socket. Replaces the file of a socket whose server is gone. The file gets the
+/// Listens on a unix socket. Replaces the socket file of a server that is gone. The file gets the
 /// given mode, and only clients with write permission for the file can connect. Dropping the
 /// [`SocketFile`] removes the file. Must be called within a tokio runtime.
 ///
