@@ -9,8 +9,8 @@ use serde::Serialize;
 
 /// One diagnostic of a unit file.
 ///
-/// `Display` prints `FILE:LINE:COLUMN: message` with the code if there is one, then a second line
-/// `help: …`.
+/// `Display` prints `FILE:LINE:COLUMN: message`, with the severity unless it is an error, and with
+/// the code if there is one. The second line is `help: …`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub(crate) struct Finding {
     /// Path of the file as given by the caller.

@@ -3,21 +3,21 @@
 //! | key, after the prefix | value |
 //! |---|---|
 //! | `units/<unit>` | the unit's desired state, generation and content ID |
-//! | `contents/<id>` | a format line and a unit file's bytes, shared by all its units |
-//! | `placements/<machine>/<unit>` | the unit is placed there; the epoch of the placement |
-//! | `reasons/<unit>` | why the unit has no machine |
-//! | `states/<machine>/<unit>` | the unit's state there; bound to the machine's presence |
+//! | `contents/<id>` | a format line and a unit file's bytes, shared by all units with this file |
+//! | `placements/<machine>/<unit>` | the epoch of the unit's placement on the machine |
+//! | `reasons/<unit>` | the reason for which the unit has no machine |
+//! | `states/<machine>/<unit>` | the unit's state on the machine; bound to the machine's presence |
 //! | `machines/<machine>` | the claim of a present machine; its lease is the machine's presence |
-//! | `metadata/<machine>/<key>` | metadata set at run time |
-//! | `intents/<machine>` | the operator's intent for the machine; outlives its presence |
-//! | `orders/rebalancing` | the request to rebalance units, and its progress |
+//! | `metadata/<machine>/<key>` | a metadata value set at run time |
+//! | `intents/<machine>` | the operator's intent for the machine; outlives the machine's presence |
+//! | `orders/rebalancing` | the request to rebalance units, and the progress of the rebalancing |
 //! | `engine/leader` | the leader and its term; bound to the leader's lease |
-//! | `engine/term` | the last term; permanent |
-//! | `engine/placed` | the term that last wrote placements; only its revision is used |
+//! | `engine/term` | the last term; never deleted |
+//! | `engine/placed` | the term that last wrote placements; only the key's revision is used |
 //! | `cluster/lineage` | the identity of this unbroken history of revisions |
 //!
-//! Placement keys begin with the machine, so a change's key shows which machine it affects. All
-//! writers of placements make sure that a unit has at most one; see
+//! Placement keys begin with the machine, so the key of a change shows the affected machine. All
+//! writers of placements make sure that a unit has at most one placement; see
 //! [`Leadership`](crate::Leadership).
 //!
 //! The format of `cluster/lineage` is the format of the whole layout.

@@ -19,25 +19,31 @@ use crate::Watch;
 /// * **Reads** return one consistent state and its revision. A read that begins after a commit was
 ///   acknowledged sees that commit.
 /// * **Commits** check all conditions and apply all writes in one step. An acknowledged commit is
-///   as durable as the backend promises: in memory, while the process lives; embedded, through loss
-///   of power; in etcd, as long as a majority of its members keep their disks.
-/// * **Watches** deliver every change under their prefix after their start revision, in order,
-///   exactly once, and never part of a revision. A watch that cannot continue ends with an error;
-///   it never just stops delivering. A watch buffers a bounded number of revisions for a slow
-///   reader and is cut off beyond that. It never blocks a writer.
+///   as durable as the backend promises. In memory, it lasts while the process lives. In the
+///   embedded store, it survives loss of power. In etcd, it lasts as long as a majority of the
+///   members keep their disks.
+/// * **Watches** deliver every change under their prefix after their start revision. They deliver
+///   changes in order and exactly once, and never only a part of a revision. A watch that cannot
+///   continue ends with an error; it never just stops delivering. For a slow reader, a watch
+///   buffers a bounded number of revisions. It is cut off when the buffer is full, and never blocks
+///   a writer.
 /// * **Leases** end if they are not renewed within their time to live, as measured by the store.
 ///   When a lease ends, one revision deletes all keys bound to it. A lease ID is never used twice.
 ///   After a restart of the store, or a time in which it could not serve requests, every lease has
 ///   its full time to live again.
-/// * **Bounds**: a transaction within the limits of [`Transaction::check`] is never too large.
+/// * **Bounds**: a transaction within the limits of [`Transaction::check`] is never too large for
+///   the backend.
 /// * **Errors** never mean *absent*. [`StoreError::Unknown`] means that a commit may or may not
-///   have been applied; every other error means that it was not. A store that cannot be reached in
-///   time returns [`StoreError::Unavailable`], never an empty listing or an ended lease.
-/// * **Retries**: reads, renewals, revocations and watches may be retried after any error. So may a
-///   grant: a lease whose ID never reached the caller expires. A commit may be retried after
-///   [`StoreError::Unavailable`]; after [`StoreError::Unknown`], read first.
+///   have been applied; every other error means that it was not applied. If a store cannot be
+///   reached in time, it returns [`StoreError::Unavailable`]. It never reports an empty listing or
+///   an ended lease instead.
+/// * **Retries**: reads, renewals, revocations and watches may be retried after any error. Grants
+///   may be retried as well, because a lease expires if its ID never reached the caller. A commit
+///   may be retried after [`StoreError::Unavailable`]. After [`StoreError::Unknown`], the caller
+///   must read first.
 ///
-/// The suite in `fleet_store::testing` (feature `testing`) has a function for each of these.
+/// The suite in `fleet_store::testing` (feature `testing`) has a function for each of these
+/// guarantees.
 #[async_trait]
 pub trait Store: Send + Sync + 'static {
     /// Returns all entries with keys that start with `prefix`, in key order, at the current

@@ -56,20 +56,20 @@ pub(super) async fn tree(
     let mut output = Output::on_stdout(format);
     let columns = ["asked", "active", "sub"];
     let table = tree_with(head, &units, &columns, &cell_of, output.colour());
-    let both = |unit| Both { unit, row: rows.get(unit.unit.as_str()) };
+    let both = |unit| UnitWithRow { unit, row: rows.get(unit.unit.as_str()) };
     output.list(&units.iter().map(both).collect::<Vec<_>>(), &table)
 }
 
 /// A unit of the graph with the state reported to fleetd. It is also the form of the JSON output.
 #[derive(Serialize)]
-struct Both<'a> {
+struct UnitWithRow<'a> {
     #[serde(flatten)]
     unit: &'a Unit,
     #[serde(flatten)]
     row: Option<&'a Row<'a>>,
 }
 
-impl Record for Both<'_> {
+impl Record for UnitWithRow<'_> {
     fn name(&self) -> &str {
         &self.unit.unit
     }

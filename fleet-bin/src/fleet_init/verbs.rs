@@ -25,7 +25,7 @@ pub(super) fn reload(args: &ReloadArgs) -> Result<(), CliError> {
     };
     let ask_it = Request::ReloadUnit { unit: unit.clone() };
     request(&args.socket, async |init| init.all(ask_it).await)?;
-    one(&Reloaded { unit: &unit, reloads: true }, args.output)
+    one(&ReloadResult { unit: &unit, reloads: true }, args.output)
 }
 
 /// Runs `restart`.
@@ -35,7 +35,7 @@ pub(super) fn restart(args: &UnitArgs) -> Result<(), CliError> {
         let text = "is neither starting nor active";
         let _unread = writeln!(io::stderr(), "{} {text}", args.unit).is_err();
     }
-    one(&Restarted { unit: &args.unit, restarted }, args.output)
+    one(&RestartResult { unit: &args.unit, restarted }, args.output)
 }
 
 /// Sends a change and prints the new targets.
@@ -47,12 +47,12 @@ fn change(socket: &SocketArgs, action: Request, format: Format) -> Result<(), Cl
 
 /// Runs `reset-failed`.
 pub(super) fn reset_failed(args: &UnitArgs) -> Result<(), CliError> {
-    let reset = unit_action(args, Request::ResetFailed { unit: args.unit.clone() })?;
+    let reset = unit_action(args, Request::ResetResult { unit: args.unit.clone() })?;
     if !reset {
         let _unread =
             writeln!(io::stderr(), "{} has neither failed nor completed", args.unit).is_err();
     }
-    one(&ResetFailed { unit: &args.unit, reset }, args.output)
+    one(&ResetResult { unit: &args.unit, reset }, args.output)
 }
 
 /// Sends an action for a unit. Returns whether it had an effect.
@@ -63,7 +63,7 @@ fn unit_action(args: &UnitArgs, action: Request) -> Result<bool, CliError> {
 
 /// Result of a unit's reload, as JSON.
 #[derive(Serialize)]
-struct Reloaded<'a> {
+struct ReloadResult<'a> {
     unit: &'a str,
     /// The reload has begun; the unit's state shows how it ends.
     reloads: bool,
@@ -71,7 +71,7 @@ struct Reloaded<'a> {
 
 /// Result of a restart, as JSON.
 #[derive(Serialize)]
-struct Restarted<'a> {
+struct RestartResult<'a> {
     unit: &'a str,
     /// Whether the unit was starting or active.
     restarted: bool,
@@ -79,25 +79,25 @@ struct Restarted<'a> {
 
 /// Result of a reset, as JSON.
 #[derive(Serialize)]
-struct ResetFailed<'a> {
+struct ResetResult<'a> {
     unit: &'a str,
     /// Whether there was anything to reset.
     reset: bool,
 }
 
-impl Record for Reloaded<'_> {
+impl Record for ReloadResult<'_> {
     fn name(&self) -> &str {
         self.unit
     }
 }
 
-impl Record for Restarted<'_> {
+impl Record for RestartResult<'_> {
     fn name(&self) -> &str {
         self.unit
     }
 }
 
-impl Record for ResetFailed<'_> {
+impl Record for ResetResult<'_> {
     fn name(&self) -> &str {
         self.unit
     }

@@ -24,7 +24,7 @@ pub(crate) const ODD: Style = AnsiColor::Yellow.on_default();
 pub(crate) const HELP: Style = AnsiColor::Cyan.on_default();
 
 impl Colour {
-    /// Enables colours for terminals only, unless the environment overrides it: `NO_COLOR`,
+    /// Enables colours for terminals only. The environment can override this by `NO_COLOR`,
     /// `CLICOLOR`, `CLICOLOR_FORCE`, and a `TERM` without colours.
     pub(crate) fn for_stream(stream: &impl RawStream) -> Self {
         match AutoStream::choice(stream) {

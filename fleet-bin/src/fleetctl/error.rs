@@ -173,7 +173,8 @@ impl CliError {
 
     /// Prints the error and its hints as messages of `program`.
     ///
-    /// Prints nothing if the output was closed.
+    /// Prints nothing for an error with the exit code for success. A closed output causes such an
+    /// error.
     pub(crate) fn print_as(
         &self,
         program: &str,

@@ -18,7 +18,7 @@ pub(crate) struct UnitArg {
     pub(crate) path: PathBuf,
 }
 
-/// Parses a name or a path, with or without a type.
+/// Parses the argument for a unit, which is a name or a path, with or without a unit type.
 ///
 /// # Errors
 ///

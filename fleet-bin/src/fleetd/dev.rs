@@ -16,7 +16,7 @@ use super::cli::DevArgs;
 use super::config::{NativeSettings, ServiceManagerKind, StoreKind};
 use super::error::{Context as _, StartError};
 use super::run::{self, ShutdownSignals};
-use super::wire_up::{MachineSetup, Running, Wiring};
+use super::wire_up::{MachineSetup, RunningDaemon, DaemonParts};
 use super::{identity, machine, say, summary};
 use crate::findings;
 
@@ -56,7 +56,7 @@ pub(crate) async fn run(args: DevArgs) -> Result<(), StartError> {
 
 /// Launches the units, and returns when the cluster fails.
 async fn run_cluster(
-    running: &mut Running,
+    running: &mut RunningDaemon,
     units: Vec<NewUnit>,
     endpoints: &[ListenAddress],
 ) -> StartError {
@@ -67,7 +67,7 @@ async fn run_cluster(
 }
 
 async fn launch_units(
-    running: &mut Running,
+    running: &mut RunningDaemon,
     units: Vec<NewUnit>,
     endpoints: &[ListenAddress],
 ) -> Result<(), StartError> {
@@ -91,9 +91,9 @@ fn wiring(
     args: &DevArgs,
     data_dir: PathBuf,
     listeners: Vec<Listener>,
-) -> Result<Wiring, StartError> {
+) -> Result<DaemonParts, StartError> {
     let machine = |number| machine_of(&data_dir, number, args.machines);
-    Ok(Wiring {
+    Ok(DaemonParts {
         store: StoreKind::Embedded,
         service_manager: ServiceManagerKind::Native(NativeSettings::default()),
         machines: (0..args.machines).map(machine).collect::<Result<_, _>>()?,

@@ -10,7 +10,7 @@ use super::error::StartError;
 use super::logging::Level;
 use super::machine;
 use super::run::config_error;
-use super::wire_up::Running;
+use super::wire_up::RunningDaemon;
 
 /// Sources of the configuration, and the values last read.
 pub(crate) struct ConfigSource {
@@ -46,7 +46,7 @@ impl ConfigSource {
     pub(crate) fn reload(
         &mut self,
         machine: &MachineRecord,
-        running: &Running,
+        running: &RunningDaemon,
         auth: &AuthReloader,
         level: &Level,
     ) -> String {

@@ -13,7 +13,7 @@ use super::error::{Context as _, StartError};
 use super::logging::Level;
 use super::reload::ConfigSource;
 use super::socket_activation::adopt_all;
-use super::wire_up::{MachineSetup, Running, Wiring};
+use super::wire_up::{MachineSetup, RunningDaemon, DaemonParts};
 use super::{identity, machine, notify};
 
 /// Time to wait for an address in use, because another daemon may be about to release it.
@@ -102,7 +102,7 @@ impl SystemdStatus {
     }
 
     /// Pings systemd's watchdog if no loop is stalled, and sends the status text if it has changed.
-    fn update(&mut self, running: &Running, now: Timestamp) {
+    fn update(&mut self, running: &RunningDaemon, now: Timestamp) {
         match running.stalled(now).as_slice() {
             [] => notify::ping_watchdog(),
             stalled => tracing::error!(?stalled, "loops are stalled"),
@@ -113,7 +113,7 @@ impl SystemdStatus {
         }
     }
 
-    fn render(&mut self, running: &Running) -> &str {
+    fn render(&mut self, running: &RunningDaemon) -> &str {
         self.status = running.status();
         if !self.reload.is_empty() {
             self.status = format!("{}; {}", self.status, self.reload);
@@ -122,7 +122,7 @@ impl SystemdStatus {
     }
 }
 
-async fn wiring(config: &Config, auth: &AuthReloader) -> Result<Wiring, StartError> {
+async fn wiring(config: &Config, auth: &AuthReloader) -> Result<DaemonParts, StartError> {
     let directory = machine::directory(config);
     std::fs::create_dir_all(&directory)
         .context(|| format!("cannot create {}: choose another data_dir", directory.display()))?;
@@ -131,7 +131,7 @@ async fn wiring(config: &Config, auth: &AuthReloader) -> Result<Wiring, StartErr
     let record = machine::record(config, machine::id(config)?, &at);
     let runtime_dir = machine::runtime_dir(config)?;
     let token = identity::token(&runtime_dir)?;
-    Ok(Wiring {
+    Ok(DaemonParts {
         store: config.store.clone(),
         service_manager: config.service_manager.clone(),
         data_dir: config.data_dir.clone(),

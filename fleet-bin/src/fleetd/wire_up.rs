@@ -30,7 +30,7 @@ use super::remote;
 use super::systemd;
 
 /// Components of a daemon.
-pub(crate) struct Wiring {
+pub(crate) struct DaemonParts {
     pub(crate) store: StoreKind,
     pub(crate) service_manager: ServiceManagerKind,
     pub(crate) data_dir: PathBuf,
@@ -56,7 +56,7 @@ pub(crate) struct MachineSetup {
 }
 
 /// A running daemon.
-pub(crate) struct Running {
+pub(crate) struct RunningDaemon {
     pub(crate) registry: Registry,
     pub(crate) mirror: Mirror,
     managers: Vec<Manager>,
@@ -66,9 +66,9 @@ pub(crate) struct Running {
     shutdown: ShutdownTrigger,
 }
 
-impl Wiring {
+impl DaemonParts {
     /// Starts all components. On failure all are stopped again, and running units continue.
-    pub(crate) async fn start(self) -> Result<Running, StartError> {
+    pub(crate) async fn start(self) -> Result<RunningDaemon, StartError> {
         let metrics = Metrics::new();
         let registry = open_registry(&self.store, &self.data_dir).await?;
         let store = metrics.metered_store(registry.store().clone());
@@ -77,7 +77,7 @@ impl Wiring {
         let managers = self.open_managers().await?;
         let mirror = Mirror::start(&registry);
         let (trigger, shutdown) = ShutdownTrigger::new();
-        let mut running = Running {
+        let mut running = RunningDaemon {
             agents: self.start_agents(&registry, &mirror, &managers, &shutdown),
             registry,
             mirror,
@@ -148,7 +148,7 @@ impl Wiring {
         agents.collect()
     }
 
-    fn start_engine(&self, running: &mut Running, shutdown: &Shutdown, observer: EngineMetrics) {
+    fn start_engine(&self, running: &mut RunningDaemon, shutdown: &Shutdown, observer: EngineMetrics) {
         let Some(first) = self.machines.first().filter(|_| self.engine) else { return };
         let engine = Engine::new(EngineConfig {
             candidate: first.machine.id.clone(),
@@ -164,7 +164,7 @@ impl Wiring {
         running.loops.spawn(engine);
     }
 
-    fn serve(self, running: &mut Running, shutdown: &Shutdown, metrics: Metrics) {
+    fn serve(self, running: &mut RunningDaemon, shutdown: &Shutdown, metrics: Metrics) {
         let ids = self.machines.iter().map(|setup| setup.machine.id.clone());
         let managers = ids.zip(running.managers.iter().map(Manager::shared));
         let api = Api {
@@ -265,7 +265,7 @@ pub(crate) async fn open_registry(
     Ok(Registry::new(store, prefix))
 }
 
-impl Running {
+impl RunningDaemon {
     /// Waits until all machines of this daemon are present in the cluster.
     pub(crate) async fn joined(&mut self) {
         for agent in &mut self.agents {
@@ -361,7 +361,7 @@ mod tests {
 
     #[tokio::test]
     async fn failed_task_is_reported() {
-        let wiring = Wiring {
+        let wiring = DaemonParts {
             store: StoreKind::Memory,
             service_manager: ServiceManagerKind::Native(NativeSettings::default()),
             data_dir: PathBuf::new(),

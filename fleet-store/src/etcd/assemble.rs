@@ -36,7 +36,7 @@ impl Assembler {
     ///
     /// # Errors
     ///
-    /// [`StoreError::Unavailable`] when a key is not UTF-8.
+    /// [`StoreError::Unavailable`] when a key in the response is not UTF-8.
     pub(super) fn take(
         &mut self,
         key_prefix: &KeyPrefix,

@@ -57,7 +57,8 @@ impl Endpoint {
         self.client.lease_client().revoke(lease).await.map(|_revoked| ())
     }
 
-    /// Returns the remaining seconds of a lease; zero or less if it has ended.
+    /// Returns the remaining seconds of a lease. The result is zero or negative if the lease has
+    /// ended.
     pub(super) async fn seconds_left(&self, lease: i64) -> Result<i64, Error> {
         Ok(self.client.lease_client().time_to_live(lease, None).await?.ttl())
     }

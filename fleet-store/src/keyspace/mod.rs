@@ -167,7 +167,8 @@ impl Keyspace {
         self.history.push(changes);
     }
 
-    /// Grants a lease that ends unless renewed within `ttl`, which is at least a millisecond.
+    /// Grants a lease that ends unless it is renewed within `ttl`. A `ttl` below a millisecond is
+    /// raised to a millisecond.
     pub fn grant(&mut self, now: Timestamp, ttl: Duration) -> LeaseId {
         self.leases.grant(now, ttl)
     }

@@ -12,7 +12,8 @@ use super::FaultInjector;
 use crate::clock::sleep;
 use crate::{Commit, Keyspace, LeaseId, Listing, Store, StoreError, Transaction, Watch};
 
-/// A [`Store`] over another one that can be disconnected, slowed down and made to lose responses.
+/// A [`Store`] that wraps another store. It can be disconnected, slowed down and made to lose
+/// responses.
 ///
 /// Clones share the same faults, so a test can keep one handle and pass on another.
 ///

@@ -35,8 +35,9 @@
 //! # }
 //! ```
 //!
-//! Each promise of the contract is a public function, so a failing one can be run alone. The
-//! functions require that there is no other writer, but the store may have any revision.
+//! Each promise of the contract is a public function, so the function of a broken promise can be
+//! run alone. The functions require that there is no other writer, but the store may have any
+//! revision.
 
 mod commits;
 mod faults;
@@ -62,7 +63,7 @@ macro_rules! suite {
 
         /// Checks every promise of the [`Store`] contract, each on a new store.
         ///
-        /// Takes a few seconds if leases are measured in real time.
+        /// This takes a few seconds if leases are measured in real time.
         ///
         /// # Panics
         ///

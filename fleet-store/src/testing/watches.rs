@@ -76,7 +76,7 @@ pub async fn watch_from_listing_misses_nothing(store: Arc<dyn Store>) {
     assert_eq!(value(&store, "count").await, Some(LAST.to_string().into_bytes()));
 }
 
-/// A watch from a future revision is refused, because that revision may never exist.
+/// A store refuses a watch from a future revision, because that revision may never exist.
 pub async fn watch_from_future_revision_is_refused(store: Arc<dyn Store>) {
     let revision = put(&store, "a", "1").await;
     expect_invalid(store.watch("a", revision.next()).await);

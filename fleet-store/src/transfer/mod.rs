@@ -6,9 +6,9 @@
 //! | exporting a cluster | `export` |
 //! | reading and verifying an export incrementally | `reader` |
 //! | reading a key dump of fleet v1 | `v1` |
-//! | the content of a file of either kind | `import` |
-//! | checking it and deciding what to do (pure) | `check`, `plan` |
-//! | applying it to a store, and the report | `apply`, `report` |
+//! | the content of a file to import: an export or a key dump | `import` |
+//! | checking the content and deciding on the changes (pure) | `check`, `plan` |
+//! | applying the changes to a store, and the report | `apply`, `report` |
 
 mod apply;
 mod check;

@@ -80,7 +80,8 @@ async fn report_unchanged(
     Ok(errors)
 }
 
-/// Returns the error for an unchanged unit that is not in the state that its file wants.
+/// Returns the error for an unchanged unit that has failed or has no machine, although its file is
+/// the cluster's.
 fn missed_goal(unit: &UnitDiff, states: &[wire::UnitStateEntity]) -> Option<CliError> {
     let (name, known) = (&unit.name, unit.known.as_ref()?);
     let is = |what: &str| CliError::failed(format!("{name} matches its file, but {what}"));

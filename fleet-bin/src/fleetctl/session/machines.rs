@@ -9,11 +9,11 @@ use crate::fleetctl::names::nearest;
 use crate::fleetctl::partial_failure::abbreviated_list;
 
 impl Session {
-    /// Returns the present machine with this ID or prefix of an ID.
+    /// Returns the present machine with this ID, or with an ID that starts with this text.
     ///
     /// # Errors
     ///
-    /// No machine, or more than one, matches.
+    /// No machine matches, or several machines match.
     pub(crate) async fn machine_named(
         &self,
         prefix: &str,
@@ -97,7 +97,7 @@ pub(crate) fn is_complete_id(id: &str) -> bool {
     id.len() == 32 && id.bytes().all(|byte| byte.is_ascii_hexdigit())
 }
 
-/// Returns the ID that equals the text, or else all IDs that start with it.
+/// Returns the ID that equals `prefix`. If no ID equals it, returns all IDs that start with it.
 fn pick<'a>(prefix: &str, ids: &[&'a str]) -> Vec<&'a str> {
     if let Some(id) = ids.iter().find(|id| **id == prefix) {
         return vec![id];

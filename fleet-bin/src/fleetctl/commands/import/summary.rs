@@ -26,7 +26,7 @@ pub(super) struct ImportSummary {
     left: u64,
     #[serde(skip_serializing_if = "String::is_empty")]
     why_left: String,
-    refused: Vec<Refused>,
+    refused: Vec<RefusedItem>,
     remarks: Vec<String>,
     content: String,
     /// Units that were different when they were read back. `None` if nothing was read back.
@@ -41,7 +41,7 @@ pub(super) struct ImportSummary {
 
 /// A refused item of the file.
 #[derive(Debug, Serialize)]
-struct Refused {
+struct RefusedItem {
     place: String,
     name: String,
     reasons: Vec<String>,
@@ -85,7 +85,7 @@ impl ImportSummary {
         self.why_left = report.reschedule_reason.map(|why| why.to_string()).unwrap_or_default();
         let refused = report.refused.into_iter();
         let refused =
-            refused.map(|it| Refused { place: it.location, name: it.name, reasons: it.reasons });
+            refused.map(|it| RefusedItem { place: it.location, name: it.name, reasons: it.reasons });
         self.refused = refused.collect();
         (self.content, self.differing) = (report.content, report.mismatches);
     }
