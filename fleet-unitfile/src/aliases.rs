@@ -6,7 +6,7 @@ use crate::name::UnitName;
 use crate::tree::{Names, UnitEntry, absolute};
 use crate::unit_type::UnitType;
 
-/// Maps each unit name to its target, and each unit file to the names that lead to it.
+/// Maps each unit name to its target, and each unit file to the names that lead to that file.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Aliases {
     targets: BTreeMap<String, Target>,
@@ -40,13 +40,15 @@ impl Aliases {
         self.targets.keys().map(String::as_str)
     }
 
-    /// Returns the path that the unit of this name is read from (systemd's `FragmentPath=`).
+    /// Returns the path of the file from which the unit with this name is read (systemd's
+    /// `FragmentPath=`).
     pub(crate) fn fragment(&self, name: &UnitName) -> Option<&str> {
         let own = self.follow(name.as_str());
         own.or_else(|| self.follow(name.template()?.as_str()))
     }
 
-    /// Returns all names of the unit that `name` stands for. `path` is the file it is read from.
+    /// Returns all names of the unit that `name` stands for. `path` is the file from which the unit
+    /// is read.
     pub(crate) fn names_of(&self, name: &UnitName, path: Option<&str>) -> Names {
         let mut names = Names::from([name.clone()]);
         self.collect_names(name.as_str(), name, None, &mut names);
@@ -119,7 +121,7 @@ impl Aliases {
         None
     }
 
-    /// Adds `name`, and all names that lead to the same file, as names of `unit`.
+    /// Adds `name`, and all names that lead to the same file, to the names of `unit`.
     fn collect_names(&self, name: &str, unit: &UnitName, file: Option<&str>, names: &mut Names) {
         let others = self.names.get(name).into_iter().flatten().map(String::as_str);
         // A template itself is no name of an instance.

@@ -10,11 +10,12 @@ use crate::specifier::SpecifierError;
 use crate::specifier_context::SpecifierContext;
 use crate::variables;
 
-/// One command of a value such as that of `ExecStart=`.
+/// One command of a value such as the value of `ExecStart=`.
 ///
 /// Quotes and escapes are processed. Specifiers and variables are kept; [`expand`](Self::expand)
-/// replaces the specifiers. Two commands are equal if they run the same; their spans are not
-/// compared. `Display` writes a command that reads back as the same.
+/// replaces the specifiers. Two commands are equal if they run the same program in the same way;
+/// their spans are not compared. `Display` writes a command in a form that parses to an equal
+/// command.
 #[derive(Clone, Debug)]
 pub struct CommandLine {
     prefixes: Prefixes,
@@ -35,12 +36,13 @@ impl CommandLine {
     /// Parses the commands of a value, which are separated by lone semicolons.
     ///
     /// An empty value has no commands; in a unit file it resets the list. An unknown escape is kept
-    /// as written, as systemd does after a warning.
+    /// as written. systemd does the same after a warning.
     ///
     /// # Errors
     ///
-    /// Returns an error for what systemd refuses: an unclosed quote, a command without a path, or a
-    /// path that is neither absolute nor a plain name. A path with specifiers is not checked.
+    /// Returns an error for values that systemd refuses: an unclosed quote, a command without a
+    /// path, or a path that is neither absolute nor a plain name. A path with specifiers is not
+    /// checked.
     ///
     /// ```
     /// use fleet_unitfile::CommandLine;
@@ -55,15 +57,15 @@ impl CommandLine {
         Commands::new(value).map(|command| command.map_err(|it| it.error)).collect()
     }
 
-    /// Returns the program: an absolute path without `//` and `/./`, or a name that systemd looks
-    /// up in its own search path.
+    /// Returns the program. This is an absolute path without `//` and `/./`, or a name that systemd
+    /// looks up in its own search path.
     pub fn path(&self) -> &str {
         &self.program
     }
 
     /// Returns the program's arguments, including `argv[0]`.
     ///
-    /// `argv[0]` is the path as written, or the first argument if the prefix `@` is set.
+    /// `argv[0]` is the path as written. If the prefix `@` is set, it is the first argument.
     pub fn argv(&self) -> impl Iterator<Item = &str> {
         let path = (!self.prefixes.sets_argv0).then_some(self.path.text.as_str());
         let arguments = self.arguments.iter().map(|it| it.text.as_str());
@@ -89,9 +91,10 @@ impl CommandLine {
     /// | `$$` | a dollar sign |
     /// | a dollar sign before anything else, `${` without `}` or with `:` | itself |
     ///
-    /// A word that begins with `$` is a variable name up to its end: `$HOME/a` names no variable
-    /// and expands to nothing. [`path`](Self::path) is never expanded, and the prefix `:` disables
-    /// expansion. Expand specifiers [first](Self::expand).
+    /// In a word that begins with `$`, everything up to the end of the word is the variable name.
+    /// For example, `$HOME/a` names no variable and expands to nothing. [`path`](Self::path) is
+    /// never expanded, and the prefix `:` disables expansion. Expand specifiers
+    /// [first](Self::expand).
     ///
     /// ```
     /// use fleet_unitfile::CommandLine;
@@ -143,12 +146,12 @@ impl CommandLine {
         words.map(|word| (word.text.as_str(), word.span))
     }
 
-    /// Returns this command with its specifiers expanded, and checks the resulting path.
+    /// Returns this command with its specifiers expanded. Checks the resulting path.
     ///
     /// # Errors
     ///
-    /// Returns an error with the offset of the word for a specifier without a value, or an invalid
-    /// path.
+    /// Returns an error if a specifier has no value, or if the resulting path is invalid. The error
+    /// contains the offset of the word.
     pub fn expand(
         &self,
         context: &SpecifierContext,
@@ -168,13 +171,14 @@ impl CommandLine {
     }
 }
 
-/// Iterates over the commands of a value, up to the first that is refused.
+/// An iterator over the commands of a value. It stops at the first command that is refused.
 pub(crate) struct Commands<'a> {
     splitter: Splitter<'a>,
     ended: bool,
 }
 
-/// Error of a command, and whether systemd only ignores this command and those after it.
+/// Error of a command. It records whether systemd only ignores this command and the commands after
+/// it.
 #[derive(Debug)]
 pub(crate) struct RefusedCommand {
     pub(crate) error: CommandError,
@@ -291,7 +295,7 @@ impl fmt::Display for CommandLine {
     }
 }
 
-/// Error for a value that is not a command line; offsets are in bytes of the value.
+/// Error for a value that is not a valid command line. Its offsets are in bytes of the value.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum CommandError {
@@ -338,7 +342,7 @@ pub enum CommandError {
     },
 }
 
-/// Returns `true` if a text starts with a mark that is a word of its own.
+/// Returns `true` if a text starts with a mark, and the mark is a word of its own.
 fn is_lone(text: &str, mark: &str) -> bool {
     let after = text.strip_prefix(mark).map(str::as_bytes);
     after.is_some_and(|after| after.first().is_none_or(|&byte| is_separator(byte)))

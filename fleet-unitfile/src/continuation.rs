@@ -3,17 +3,18 @@
 use crate::diagnostic::Span;
 use crate::lines::{Line, Lines, MAX_LINE, ends_in_open_backslash, is_blank, trim_end, trim_start};
 
-/// A physical line with the lines that continue it; comments between them are left out.
+/// A physical line together with the lines that continue it. Comments between these lines are left
+/// out.
 ///
-/// Stores only the first and last line and the total length, since a logical line can span a
-/// million physical ones.
+/// The type stores only the first and last line and the total length, because a logical line can
+/// span a million physical lines.
 #[derive(Clone, Debug)]
 pub(crate) struct LogicalLine<'a> {
     pub(crate) first: Line<'a>,
     last: Line<'a>,
     after_first: Lines<'a>,
     len: usize,
-    /// Whether the source ends after a backslash, so that the next line is missing.
+    /// Whether the source ends after a backslash, so that the line that should follow is missing.
     pub(crate) unfinished: bool,
 }
 
@@ -78,9 +79,10 @@ impl<'a> LogicalLine<'a> {
         bytes.find(|&&byte| !is_blank(byte)) == Some(&b'[')
     }
 
-    /// Returns the line as systemd sees it: each continuing backslash is replaced by a space.
+    /// Returns the line in the form in which systemd reads it: each continuing backslash is
+    /// replaced by a space.
     ///
-    /// Offsets in the result are offsets in the concatenated physical lines without their line
+    /// Offsets in the result are also offsets in the concatenated physical lines without their line
     /// ends.
     pub(crate) fn joined(&self) -> Vec<u8> {
         let mut joined = Vec::with_capacity(self.len);
@@ -99,8 +101,8 @@ impl<'a> LogicalLine<'a> {
         self.len
     }
 
-    /// Returns the physical line, and the offset in it, of the byte at offset `at` of the joined
-    /// line.
+    /// Returns the physical line that contains the byte at offset `at` of the joined line, and the
+    /// byte's offset in that physical line.
     pub(crate) fn locate(&self, mut at: usize) -> (Line<'a>, usize) {
         for line in self.lines() {
             if at < line.text.len() {
@@ -126,11 +128,12 @@ impl<'a> LogicalLine<'a> {
         Span { start: place(start), end: last }
     }
 
-    /// Returns the text from offset `at` of the joined line, keeping backslashes and line ends.
+    /// Returns the text from offset `at` of the joined line. Backslashes and line ends are kept.
     ///
-    /// Trims blanks at both ends, with two exceptions. A final line end stays if an empty line, or
-    /// nothing at all, follows the last backslash; otherwise the backslash would swallow the line
-    /// after it. One blank stays after a backslash that it keeps from continuing the line.
+    /// Blanks at both ends are trimmed, with two exceptions. A final line end stays if an empty
+    /// line, or nothing at all, follows the last backslash, because otherwise the backslash would
+    /// continue onto the line after it. One blank stays after a backslash if the blank keeps the
+    /// backslash from continuing the line.
     pub(crate) fn verbatim(&self, at: usize) -> Vec<u8> {
         let (first, offset) = self.locate(at);
         let mut text = trim_start(&first.text[offset..]).to_vec();

@@ -33,7 +33,8 @@ macro_rules! as_text {
 
 as_text!(UnitName, UnitType, UnitHash);
 
-/// The fields of an option. The value is as written, so that it reads back as the same.
+/// The fields of an option. The value is stored as written, so that it is read back as the same
+/// value.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct OptionFields {

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-/// A byte range of the source, from `start` up to but not including `end`.
+/// A byte range of the source. It begins at `start` and ends before `end`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Span {
     /// Offset of the first byte.
@@ -11,7 +11,8 @@ pub struct Span {
     pub end: usize,
 }
 
-/// A line and column of the source, counted as editors do: from 1, columns in characters.
+/// A line and a column of the source. Both are counted from 1 as in editors, and columns are
+/// counted in characters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Location {
     /// The line, counted from 1.
@@ -33,8 +34,8 @@ pub enum Severity {
     Hint,
     /// The text is ignored, or probably does not mean what its author intended.
     Warning,
-    /// A line that cannot be parsed, for which strict parsing refuses the file; or a defect for
-    /// which systemd refuses the unit.
+    /// A line for which strict parsing refuses the file because the line cannot be parsed, or a
+    /// defect for which systemd refuses the unit.
     Error,
 }
 
@@ -54,13 +55,13 @@ impl fmt::Display for Severity {
 pub enum DiagnosticKind {
     /// A line, or a logical line made of several, reaches the length limit.
     LineTooLong,
-    /// A line other than a comment is not valid UTF-8, or holds a Unicode noncharacter.
+    /// A line other than a comment is not valid UTF-8, or contains a Unicode noncharacter.
     InvalidUtf8,
     /// A line starts with `[` and does not end with `]`.
     UnclosedHeader,
     /// The name of a section is empty.
     EmptySection,
-    /// The name of a section has a control character, a quote, a backslash or a `]`.
+    /// The name of a section contains a control character, a quote, a backslash or a `]`.
     SectionCharacter,
     /// An option stands before the first section.
     OutsideSection,
@@ -68,11 +69,12 @@ pub enum DiagnosticKind {
     MissingEquals,
     /// Nothing stands before the `=`.
     EmptyName,
-    /// Blanks after a backslash at the end of a line keep it from continuing the line.
+    /// Blanks follow a backslash at the end of a line, so the backslash does not continue the line.
     BlankAfterBackslash,
     /// The last line of the file ends in a continuation backslash.
     UnfinishedContinuation,
-    /// A section header is part of the value above it, which ends in a backslash.
+    /// A section header is read as part of the value above it, because that value ends in a
+    /// backslash.
     SwallowedHeader,
 }
 
@@ -138,8 +140,8 @@ pub struct Diagnostic {
 }
 
 impl Diagnostic {
-    /// Makes a diagnostic about a span of the source that reads `text`. The message quotes the
-    /// start of `text`.
+    /// Creates a diagnostic about a span of the source. `text` is the text in that span; the
+    /// message quotes its start.
     pub(crate) fn new(kind: DiagnosticKind, span: Span, location: Location, text: &[u8]) -> Self {
         Self { kind, span, location, excerpt: excerpt(text) }
     }
@@ -183,7 +185,8 @@ impl fmt::Display for Diagnostic {
 
 /// The first error in the text of a unit file.
 ///
-/// The message begins with line and column. It does not name the file, which the caller knows.
+/// The message begins with line and column. It does not name the file, because the caller knows the
+/// file.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct ParseError(Box<Diagnostic>);

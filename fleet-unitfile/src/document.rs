@@ -7,30 +7,35 @@ use crate::grammar::byte_order_mark_len;
 use crate::option::{OptionView, UnitOption};
 use crate::write::{OptionError, check, check_section};
 
-/// Edits. Each returns a new unit file whose source differs only in the edited part.
+/// Methods for editing. Each returns a new unit file with a source that differs only in the edited
+/// part.
 impl UnitFile {
-    /// Returns this unit file with an option set; every other byte of the source is unchanged.
+    /// Returns this unit file with an option set. Every other byte of the source is unchanged.
     ///
-    /// Replaces the last option of that section and name. If there is none, adds the option after
-    /// the last one of its section, below the section's header, or in a new section at the end.
+    /// The method replaces the last option with the same section and name. If no such option
+    /// exists, it adds the option after the last option of its section. In a section without
+    /// options, it adds the option below the section's header. If the section does not exist, it
+    /// adds the section at the end.
     ///
     /// # Errors
     ///
-    /// Returns an error if the option would not read back as the same.
+    /// Returns an error if the option would not be read back unchanged.
     pub fn with(&self, option: UnitOption) -> Result<Self, OptionError> {
         check(&option)?;
         Ok(self.edited(&edit::with(self.source(), self.options(), &option)))
     }
 
-    /// Returns this unit file without any option of that section and name; every other byte of the
-    /// source is unchanged. Comments between the lines of a removed option are removed too.
+    /// Returns this unit file without any option with this section and name. Every other byte of
+    /// the source is unchanged. Comments between the lines of a removed option are removed with the
+    /// option.
     #[must_use]
     pub fn without(&self, section: &str, name: &str) -> Self {
         self.edited(&edit::without(self.source(), self.values(section, name)))
     }
 
-    /// Returns this unit file with one more option, added after the last one of its section. If the
-    /// section has none, adds it below the header, or in a new section at the end.
+    /// Returns this unit file with one more option, which is added after the last option of its
+    /// section. In a section without options, it is added below the section's header. If the
+    /// section does not exist, it is added in a new section at the end.
     ///
     /// ```
     /// use fleet_unitfile::{UnitFile, UnitOption};
@@ -137,20 +142,20 @@ impl UnitFile {
         Ok(self.edited(&edit::section_renamed(self.source(), old, new)))
     }
 
-    /// Returns this unit file without a section: removes each of its headers and everything up to
-    /// the last option below it. Comments after that option stay, since they are mostly about the
-    /// text that follows.
+    /// Returns this unit file without a section. The method removes each header of the section and
+    /// everything up to the last option below that header. Comments after that option stay, because
+    /// they are mostly about the text that follows.
     #[must_use]
     pub fn without_section(&self, section: &str) -> Self {
         self.edited(&edit::without_section(self.source(), section))
     }
 
-    /// Returns this unit file in normal form: `[Section]` and `Name=value` without surrounding
-    /// blanks, and line feeds as line ends. An empty line precedes each header without a comment
-    /// above it; elsewhere at most one empty line stays.
+    /// Returns this unit file in normal form. `[Section]` and `Name=value` have no surrounding
+    /// blanks, and all line ends are line feeds. An empty line precedes each header without a
+    /// comment above it. Elsewhere, at most one empty line in a row stays.
     ///
-    /// Options keep their meaning and the [`hash`](Self::hash) is unchanged. Comments and invalid
-    /// lines stay in place. The lines of a continued value keep their indentation.
+    /// The options keep their meaning, and the [`hash`](Self::hash) is unchanged. Comments and
+    /// invalid lines stay in place. The lines of a continued value keep their indentation.
     ///
     /// ```
     /// let unit = fleet_unitfile::UnitFile::parse("[A]\r\n\r\n K = v\r\n# c\r\n\r\n\r\n[B]\r\n")?;

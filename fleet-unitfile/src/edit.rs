@@ -11,9 +11,10 @@ use crate::lines::{
 use crate::option::{OptionView, UnitOption};
 use crate::options::Options;
 
-/// Replaces the last option of the same section and name, or adds `option` if there is none.
+/// Replaces the last option with the same section and name. If no such option exists, adds
+/// `option`.
 ///
-/// The caller has checked that `option` can be written; `options` are those of `source`.
+/// The caller has checked that `option` can be written. `options` are the options of `source`.
 pub(crate) fn with(source: &[u8], options: Options<'_>, option: &UnitOption) -> Vec<u8> {
     let (section, name) = (option.section(), option.name());
     match options.clone().named(section, [name]).next_back() {
@@ -35,7 +36,8 @@ pub(crate) fn without<'a>(source: &[u8], options: impl Iterator<Item = OptionVie
     output
 }
 
-/// Adds `option` after the last option of its section, or where its section is.
+/// Adds `option` after the last option of its section. If the section has no options, adds it below
+/// the section's header.
 pub(crate) fn with_added(source: &[u8], options: Options<'_>, option: &UnitOption) -> Vec<u8> {
     match options.rev().find(|it| it.section() == option.section()) {
         Some(last) => inserted(source, last, option),
@@ -43,8 +45,8 @@ pub(crate) fn with_added(source: &[u8], options: Options<'_>, option: &UnitOptio
     }
 }
 
-/// Adds `option` to a section without options: below the section's last header, or in a new section
-/// at the end.
+/// Adds `option` to a section without options, below the section's last header. If the section does
+/// not exist, adds a new section at the end.
 fn into_empty(source: &[u8], option: &UnitOption) -> Vec<u8> {
     let headers = Headers::new(source).filter(|(name, _)| name == option.section());
     match headers.last() {
@@ -152,13 +154,14 @@ pub(crate) fn inserted(source: &[u8], after: OptionView<'_>, new: &UnitOption) -
     spliced(&source[..end], &text, &source[end..])
 }
 
-/// The end of a logical line, and the text that must separate it from a line after it.
+/// The end of a logical line, and the text that must separate that line from a line added after it.
 struct Separator {
     end: usize,
     text: String,
 }
 
-/// Returns the separator between the logical line that begins at `start` and a new line below it.
+/// Returns the separator between the logical line that begins at `start` and a new line that is
+/// added below it.
 fn separator(source: &[u8], start: usize) -> Separator {
     let (end, unfinished) = logical_line_end(source, start);
     let text = match &source[end..] {
@@ -172,8 +175,8 @@ fn separator(source: &[u8], start: usize) -> Separator {
     Separator { end, text: text.to_owned() }
 }
 
-/// Joins text between two parts of a source; the second part begins with a line end unless it is
-/// empty.
+/// Joins a text with the parts of a source before and after it. The part after it begins with a
+/// line end, unless that part is empty.
 fn spliced(before: &[u8], text: &str, after: &[u8]) -> Vec<u8> {
     // A carriage return would merge with the line feed before it, and leave no empty line to end
     // the value.
@@ -199,8 +202,8 @@ fn line(option: &UnitOption) -> String {
     format!("{}={}", option.name(), option.verbatim())
 }
 
-/// Returns the end of the text of the logical line that begins at `start`, and whether its
-/// continuation is missing.
+/// Returns the end of the logical line that begins at `start`, without its line end. Also returns
+/// whether the line that should continue it is missing.
 fn logical_line_end(source: &[u8], start: usize) -> (usize, bool) {
     let mut lines = Lines::new(source, start);
     let first = lines.next().expect("what stands in the source has a line in it");
@@ -214,7 +217,7 @@ fn whole_lines(source: &[u8], option: OptionView<'_>) -> (usize, usize) {
     whole_lines_between(source, start, logical_line_end(source, start).0)
 }
 
-/// Extends `start..end` to whole lines, including the line end after it. Returns the range
+/// Extends `start..end` to whole lines, including the line end after the range. Returns the range
 /// unchanged if the text before it belongs to the same logical line.
 fn whole_lines_between(source: &[u8], start: usize, end: usize) -> (usize, usize) {
     let before = trim_end(&source[..start]);

@@ -4,8 +4,8 @@ use std::fmt::Write as _;
 
 /// Escapes any text as a part of a unit name, like `systemd-escape`.
 ///
-/// `/` becomes `-`. A byte that is not allowed in a name, and `-` and `\` themselves, become `\x`
-/// and two hexadecimal digits; so does a leading dot.
+/// `/` becomes `-`. A byte that is not allowed in a name becomes `\x` and two hexadecimal digits.
+/// The same applies to `-` and `\` themselves, and to a leading dot.
 ///
 /// ```
 /// use fleet_unitfile::{escape, unescape};
@@ -27,11 +27,12 @@ pub fn escape(text: &str) -> String {
     escaped
 }
 
-/// Unescapes a part of a unit name: `-` becomes `/`, and `\x` with two hexadecimal digits a byte.
+/// Unescapes a part of a unit name. `-` becomes `/`, and `\x` with two hexadecimal digits becomes a
+/// byte.
 ///
 /// # Errors
 ///
-/// Returns an error for a backslash that does not begin an escape, or if the result is not UTF-8.
+/// Returns an error if a backslash does not begin an escape, or if the result is not UTF-8.
 pub fn unescape(text: &str) -> Result<String, EscapeError> {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();
@@ -53,12 +54,13 @@ pub fn unescape(text: &str) -> Result<String, EscapeError> {
 
 /// Escapes a path as a part of a unit name, like `systemd-escape --path`.
 ///
-/// Slashes at both ends are dropped, repeated slashes count as one, and `.` components are left
-/// out. The root is `-`.
+/// Slashes at both ends are dropped, repeated slashes are treated as one slash, and `.` components
+/// are left out. The root directory is written as `-`.
 ///
 /// # Errors
 ///
-/// Returns an error if the path has a `..` component, which can lead elsewhere on each machine.
+/// Returns an error if the path has a `..` component, which can lead to a different place on each
+/// machine.
 ///
 /// ```
 /// use fleet_unitfile::{escape_path, unescape_path};
@@ -83,8 +85,8 @@ pub fn escape_path(path: &str) -> Result<String, EscapeError> {
 ///
 /// # Errors
 ///
-/// Returns the errors of [`unescape`], and an error for a path that is not normalized: with a slash
-/// at an end, a repeated slash, or a component `.` or `..`.
+/// Returns the errors of [`unescape`]. Also returns an error for a path that is not normalized,
+/// because it has a slash at an end, a repeated slash, or a component `.` or `..`.
 pub fn unescape_path(text: &str) -> Result<String, EscapeError> {
     if text == "-" {
         return Ok("/".to_owned());
@@ -120,7 +122,7 @@ pub enum EscapeError {
     NotNormal,
 }
 
-/// Parses `xHH` at the start of a text. Returns the byte and the rest.
+/// Parses `xHH` at the start of a text. Returns the byte and the text after it.
 fn hex_escape(text: &[u8]) -> Option<(u8, &[u8])> {
     let [b'x', high, low, rest @ ..] = text else {
         return None;

@@ -19,8 +19,8 @@ use crate::write::{OptionError, canonical, check};
 /// The text of a unit and the options in it.
 ///
 /// The source is kept byte for byte, including comments and blank lines; parsing never changes it.
-/// Two unit files are equal if their sources are. They mean the same to a service manager if their
-/// [`hash`](Self::hash)es are equal. Clones share all data.
+/// Two unit files are equal if their sources are equal. They have the same meaning for a service
+/// manager if their [`hash`](Self::hash)es are equal. Clones share all data.
 ///
 /// ```
 /// use fleet_unitfile::UnitFile;
@@ -38,10 +38,10 @@ struct Inner {
 }
 
 impl UnitFile {
-    /// Parses a source strictly: an invalid line is an error.
+    /// Parses a source strictly, which means that an invalid line is an error.
     ///
-    /// systemd itself only warns about some of these lines and skips them;
-    /// [`parse_collecting`](Self::parse_collecting) does the same.
+    /// systemd itself only warns about some of these lines and skips them.
+    /// [`parse_collecting`](Self::parse_collecting) skips them as well.
     ///
     /// # Errors
     ///
@@ -54,20 +54,22 @@ impl UnitFile {
         }
     }
 
-    /// Parses a source, skipping invalid lines, and returns the diagnostics about it.
+    /// Parses a source and skips invalid lines. Returns the unit file and the diagnostics about the
+    /// source.
     ///
-    /// Diagnostics are in source order. At most a thousand are kept, and in addition the first
-    /// error if it comes after those. If a section header is invalid, the options below it are
-    /// skipped, since their section is unknown.
+    /// Diagnostics are in source order. At most a thousand are kept. If the first error comes after
+    /// those, it is kept in addition. If a section header is invalid, the options below it are
+    /// skipped, because their section is unknown.
     pub fn parse_collecting(source: impl AsRef<[u8]>) -> (Self, Vec<Diagnostic>) {
         Self::new(parse(source.as_ref(), false))
     }
 
-    /// Builds a unit file from options; its source is their canonical text.
+    /// Builds a unit file from options. The source of the unit file is the canonical text of the
+    /// options.
     ///
     /// # Errors
     ///
-    /// Returns an error for the first option that would not read back as the same.
+    /// Returns an error for the first option that would not be read back unchanged.
     pub fn from_options(
         options: impl IntoIterator<Item = UnitOption>,
     ) -> Result<Self, OptionError> {
@@ -85,7 +87,7 @@ impl UnitFile {
         self.0.text.source.as_bytes()
     }
 
-    /// Returns the source as text; `None` if a comment in it is not UTF-8.
+    /// Returns the source as text, or `None` if a comment in the source is not UTF-8.
     pub fn source_str(&self) -> Option<&str> {
         self.0.text.source.as_text()
     }
@@ -95,8 +97,8 @@ impl UnitFile {
         Options::new(&self.0.text)
     }
 
-    /// Returns the names of the sections, including those without options, in order of their first
-    /// headers.
+    /// Returns the names of the sections in the order of their first headers. Sections without
+    /// options are included.
     pub fn sections(&self) -> impl Iterator<Item = &str> {
         self.0.text.sections()
     }
@@ -120,16 +122,16 @@ impl UnitFile {
         self.options().named(section, [name]).next_back().map(OptionView::value)
     }
 
-    /// Returns the effective values of a list option: those after the last empty value, which
-    /// resets the list.
+    /// Returns the effective values of a list option. These are the values after the last empty
+    /// value, because an empty value resets the list.
     ///
-    /// As in systemd, options that fill one list are reset together: all of `Condition…=`, of
-    /// `Assert…=` and of `Listen…=`, the triggers of a timer, those of a path unit, and pairs such
-    /// as `BindPaths=` and `BindReadOnlyPaths=`. Dependencies, such as those of `After=`, are never
-    /// reset.
+    /// As in systemd, an empty value resets all options that fill the same list. These are all of
+    /// `Condition…=`, all of `Assert…=`, all of `Listen…=`, the triggers of a timer, the triggers
+    /// of a path unit, and pairs such as `BindPaths=` and `BindReadOnlyPaths=`. Dependencies, such
+    /// as those of `After=`, are never reset.
     ///
-    /// If a list has an older name, such as `ReadWriteDirectories=` for `ReadWritePaths=`, the
-    /// result holds the options of both names, regardless of the name passed.
+    /// Some lists also have an older name, such as `ReadWriteDirectories=` for `ReadWritePaths=`.
+    /// For such a list, the result contains the options of both names, whichever name is passed.
     ///
     /// ```
     /// use fleet_unitfile::UnitFile;
@@ -161,11 +163,11 @@ impl UnitFile {
         self.last("Unit", "Description").unwrap_or_default()
     }
 
-    /// Returns the canonical text: the options alone, in one fixed layout.
+    /// Returns the canonical text: the options alone, in a fixed layout.
     ///
-    /// Options are grouped by section, in order of the first option of each section. Each is
-    /// written as `Name=value`, with the value as [written](UnitOption::verbatim). An empty line
-    /// separates sections. The text reads back as the same options.
+    /// Options are grouped by section, in the order of the first option of each section. Each
+    /// option is written as `Name=value`, with the value as [written](UnitOption::verbatim). An
+    /// empty line separates sections. Parsing the text yields the same options.
     pub fn canonical(&self) -> String {
         let mut text = String::new();
         canonical(self.options(), &mut |piece| text.push_str(piece));
@@ -180,13 +182,13 @@ impl UnitFile {
 
     /// Returns the line and column of a byte offset of the source.
     ///
-    /// Bytes of a line end, and offsets past the end of the source, belong to the end of their
-    /// line. Counts lines from the start, so the time is proportional to the offset.
+    /// Bytes of a line end, and offsets past the end of the source, are treated as the end of their
+    /// line. The time is proportional to the offset, because lines are counted from the start.
     pub fn location(&self, offset: usize) -> Location {
         self.locator().location(offset)
     }
 
-    /// Returns the physical line that holds a byte offset of the source, without its line end.
+    /// Returns the physical line that contains a byte offset of the source, without its line end.
     ///
     /// Invalid UTF-8 is replaced by U+FFFD.
     pub fn line_text(&self, offset: usize) -> Cow<'_, str> {

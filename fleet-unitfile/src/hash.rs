@@ -5,9 +5,9 @@ use std::str::FromStr;
 
 /// The SHA-1 of a unit file's canonical text.
 ///
-/// Two files with the same hash hold the same options in the same order; comments, blank lines and
-/// line ends do not count. The hash identifies contents. It is no protection against an attacker.
-/// Its text form is 40 lower-case hexadecimal digits.
+/// Two files with the same hash contain the same options in the same order; comments, blank lines
+/// and line ends do not affect the hash. The hash identifies contents, but it is no protection
+/// against an attacker. Its text form is 40 lower-case hexadecimal digits.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct UnitHash([u8; 20]);
 
@@ -22,7 +22,8 @@ impl UnitHash {
         &self.0
     }
 
-    /// Returns the first seven digits, for display in tables. They do not identify a unit file.
+    /// Returns the first seven digits, for display in tables. These digits alone do not identify a
+    /// unit file.
     pub fn short(&self) -> String {
         let mut digits = self.to_string();
         digits.truncate(7);

@@ -1,7 +1,7 @@
 //! Offsets of options and headers in a source, stored in two bytes each.
 
-/// The offsets of options or headers, in source order, with the text of each entry that backslashes
-/// continue over several lines.
+/// The offsets of options or headers, in source order. If backslashes continue an entry over
+/// several lines, its joined text is stored as well.
 #[derive(Debug, Default)]
 pub(crate) struct Index {
     chunks: Vec<Chunk>,
@@ -17,10 +17,11 @@ pub(crate) struct Entry<'a> {
     pub(crate) joined: Option<&'a str>,
 }
 
-/// Entries that begin within 64 KiB of the source, so that 16 bits hold each offset.
+/// Entries that begin within the same 64 KiB of the source, so that 16 bits are enough for each
+/// offset.
 ///
-/// A joined text is never longer than its source text, so 16 bits also hold each offset into
-/// `texts`.
+/// A joined text is never longer than its source text. 16 bits are therefore also enough for each
+/// offset into `texts`.
 #[derive(Debug)]
 struct Chunk {
     /// Number of entries in the chunks before this one.
@@ -40,7 +41,7 @@ struct JoinedAt {
 }
 
 impl Index {
-    /// Appends an entry. For a joined entry, the pieces are concatenated to its text.
+    /// Appends an entry. For a joined entry, the pieces are concatenated to form its text.
     pub(crate) fn push(&mut self, start: usize, joined: Option<&[&str]>) {
         let last = self.chunks.last_mut();
         let added = last.is_some_and(|chunk| chunk.push(start, joined).is_some());
@@ -125,7 +126,8 @@ impl Chunk {
     }
 }
 
-/// Returns the last chunk for which `is_before` holds. It must hold for a prefix of the chunks.
+/// Returns the last chunk for which `is_before` is true. `is_before` must be true for all chunks up
+/// to some position and false for all later ones.
 #[inline]
 fn before(chunks: &[Chunk], is_before: impl Fn(&Chunk) -> bool) -> Option<&Chunk> {
     chunks.get(chunks.partition_point(is_before).checked_sub(1)?)

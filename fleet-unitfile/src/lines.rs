@@ -1,7 +1,8 @@
-//! Physical lines, split where systemd splits them.
+//! Physical lines, split at the same places as in systemd.
 //!
-//! Functions called for every line are marked `#[inline]`, here and in the modules above. Their
-//! bodies are so small that the call costs as much as the work, above all from other crates.
+//! Functions that are called for every line are marked `#[inline]`, here and in the modules that
+//! use this one. Their bodies are so small that a call would cost as much as the work, above all
+//! for calls from other crates.
 
 /// Length in bytes that no line may reach, whether joined or not.
 pub(crate) const MAX_LINE: usize = 1024 * 1024;
@@ -20,8 +21,8 @@ pub(crate) struct Line<'a> {
 impl Line<'_> {
     /// Returns `true` if the first non-blank character starts a comment.
     ///
-    /// A comment that exceeds the line limit does not count as one, so that it is refused like any
-    /// other overlong line.
+    /// A comment that exceeds the line limit is not treated as a comment, so that it is refused
+    /// like any other overlong line.
     #[inline]
     pub(crate) fn is_comment(&self) -> bool {
         matches!(trim_start(self.text).first(), Some(b'#' | b';')) && self.text.len() < MAX_LINE
@@ -35,9 +36,9 @@ impl Line<'_> {
 
 /// An iterator over the lines of a text.
 ///
-/// A line ends at a line feed, a carriage return or a zero byte. A run of different ones is one
-/// line end, and a zero byte ends its run. So `\r\n` and `\n\r` each end one line, and `\n\n` ends
-/// two.
+/// A line ends at a line feed, a carriage return or a zero byte. Several different ones in a row
+/// form a single line end, and a zero byte ends such a sequence. Therefore `\r\n` and `\n\r` each
+/// end one line, and `\n\n` ends two.
 #[derive(Clone, Debug)]
 pub(crate) struct Lines<'a> {
     source: &'a [u8],
@@ -66,7 +67,8 @@ impl<'a> Iterator for Lines<'a> {
     }
 }
 
-/// Returns the number of bytes before the first line end, or the whole length if there is none.
+/// Returns the number of bytes before the first line end, or the whole length if the text has no
+/// line end.
 #[inline]
 pub(crate) fn line_length(text: &[u8]) -> usize {
     // Tests eight bytes at a time: a byte becomes zero if it is the wanted one, and only a zero, or
@@ -90,7 +92,7 @@ pub(crate) fn line_length(text: &[u8]) -> usize {
     end.map_or(text.len(), |end| words.len() * 8 + end)
 }
 
-/// Returns `true` if the text ends in a backslash that is not itself escaped.
+/// Returns `true` if the text ends in a backslash that no other backslash escapes.
 pub(crate) fn ends_in_open_backslash(text: &[u8]) -> bool {
     text.iter().rev().take_while(|&&byte| byte == b'\\').count() % 2 == 1
 }
@@ -121,7 +123,7 @@ pub(crate) fn is_blank(byte: u8) -> bool {
     matches!(byte, b' ' | b'\t')
 }
 
-/// Returns the number of bytes at the start of a text that make up one line end.
+/// Returns the number of bytes at the start of a text that form one line end.
 #[inline]
 pub(crate) fn line_end_length(text: &[u8]) -> usize {
     // Nearly every line end is a single line feed.

@@ -1,5 +1,5 @@
-//! Semantics of list options: the names that fill one list, and the lists that an empty value
-//! resets.
+//! Semantics of list options: the options that fill the same list, and the lists that an empty
+//! value resets.
 
 /// Older names of lists, each with its current name.
 const OLD_NAMES: [(&str, &str); 6] = [
@@ -11,7 +11,7 @@ const OLD_NAMES: [(&str, &str); 6] = [
     ("ReadWriteDirectories", "ReadWritePaths"),
 ];
 
-/// Options that fill one list. An empty value of any of them resets all.
+/// Options that fill the same list. An empty value of any of these options resets the whole list.
 const SHARED_LISTS: [&[&str]; 9] = [
     &["BindPaths", "BindReadOnlyPaths"],
     &["InaccessibleDirectories", "InaccessiblePaths"],
@@ -38,7 +38,7 @@ pub(crate) const TIMER_TRIGGERS: [&str; 6] = [
 pub(crate) const PATH_TRIGGERS: [&str; 5] =
     ["PathExists", "PathExistsGlob", "PathChanged", "PathModified", "DirectoryNotEmpty"];
 
-/// The addresses that a socket listens on. Connections can be accepted from the first two.
+/// The addresses on which a socket listens. Sockets of the first two kinds can accept connections.
 pub(crate) const SOCKET_LISTENERS: [&str; 8] = [
     "ListenStream",
     "ListenSequentialPacket",
@@ -77,7 +77,8 @@ const NEVER_RESET: [&str; 23] = [
     "WantsMountsFor",
 ];
 
-/// Returns both names of a list that has an older one; otherwise the same name twice.
+/// Returns both names of a list that also has an older name. For any other list, returns the same
+/// name twice.
 pub(crate) fn names_of_list<'a>(section: &str, name: &'a str) -> [&'a str; 2] {
     if !matches!(section, "Mount" | "Service" | "Socket" | "Swap" | "Unit") {
         return [name; 2];

@@ -4,7 +4,8 @@ use crate::diagnostic::Location;
 use crate::grammar::{byte_order_mark_len, column};
 use crate::lines::{Line, Lines};
 
-/// Resolves offsets to lines, for offsets in ascending order, in one pass over the source.
+/// Resolves offsets to lines in one pass over the source. The offsets must be passed in ascending
+/// order.
 pub(crate) struct Locator<'a> {
     line: Option<Line<'a>>,
     after: Lines<'a>,
@@ -16,8 +17,8 @@ impl<'a> Locator<'a> {
         Self { line: after.next(), after }
     }
 
-    /// Returns the line that holds an offset. An offset past the end belongs to the last line;
-    /// `None` if the source has no line.
+    /// Returns the line that contains an offset. An offset past the end belongs to the last line.
+    /// Returns `None` if the source has no line.
     pub(crate) fn line(&mut self, offset: usize) -> Option<Line<'a>> {
         loop {
             // `Lines` is a cursor, so a clone looks ahead.
@@ -29,8 +30,8 @@ impl<'a> Locator<'a> {
         }
     }
 
-    /// Returns the line and column of an offset. Bytes of a line end belong to the end of their
-    /// line.
+    /// Returns the line and column of an offset. For the bytes of a line end, the column is the end
+    /// of their line.
     pub(crate) fn location(&mut self, offset: usize) -> Location {
         let Some(line) = self.line(offset) else {
             return Location { line: 1, column: 1 };

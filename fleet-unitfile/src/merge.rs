@@ -16,10 +16,10 @@ pub const UNIT_DIRECTORIES: [&str; 4] = [
 
 /// Returns the names of a unit's drop-in directories, in order of precedence.
 ///
-/// For an instance, these are its own directory, that of its template, one for each beginning of
-/// the prefix that ends in a dash, and for each such beginning one with the instance and one as a
-/// template. The directory of the [type](UnitName::unit_type), such as `service.d`, has the lowest
-/// precedence and is not included.
+/// An instance has its own directory, that of its template, and one for each beginning of the
+/// prefix that ends in a dash. These are followed by two more directories for each of these
+/// beginnings: one with the instance and one as a template. The directory of the
+/// [type](UnitName::unit_type), such as `service.d`, has the lowest precedence and is not included.
 ///
 /// ```
 /// use fleet_unitfile::{UnitName, drop_in_directories};
@@ -59,10 +59,10 @@ pub(crate) fn directories_with(name: &UnitName, suffix: &str) -> Vec<String> {
     directories
 }
 
-/// A unit as systemd merges it from files: the unit file and its drop-ins.
+/// A unit in the form into which systemd merges it from files: the unit file and its drop-ins.
 ///
-/// The files are selected by path from files that the caller has read. If there are links among
-/// them, see [`UnitTree`].
+/// The files are selected by path from files that the caller has read. If some of these are links,
+/// use [`UnitTree`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MergedUnit {
     name: UnitName,
@@ -94,7 +94,8 @@ impl UnitPart {
 pub struct ImpliedDependency {
     /// Kind of the dependency.
     pub kind: DependencyKind,
-    /// The unit depended on. For a link named after a template, the matching instance.
+    /// The unit on which the other unit depends. If the link is named after a template, it is the
+    /// matching instance.
     pub unit: UnitName,
     /// Path of the link.
     pub path: String,
@@ -136,14 +137,15 @@ impl MergedUnit {
     /// Selects the files of a unit from the given files, each with its absolute path.
     ///
     /// `directories` are the unit directories, in order of precedence; see [`UNIT_DIRECTORIES`].
-    /// The unit file is the one with the unit's name, or else its template's. Drop-ins are the
-    /// `.conf` files in the unit's [drop-in directories](drop_in_directories) and in that of its
-    /// type.
+    /// The unit file is the file with the unit's name, or else the file of its template. Drop-ins
+    /// are the `.conf` files in the unit's [drop-in directories](drop_in_directories) and in the
+    /// drop-in directory of its type.
     ///
-    /// Of several drop-ins with the same file name, one counts: the one in the first unit
-    /// directory, and within it the one in the first drop-in directory, that of the type last.
-    /// Drop-ins are read in the bytewise order of their file names. An empty file, such as
-    /// `/dev/null`, masks the others of its name. Files that do not belong to the unit are ignored.
+    /// If several drop-ins have the same file name, only one of them is used. It is the one in the
+    /// first unit directory. Within this directory it is the one in the first drop-in directory,
+    /// where the directory of the type comes last. Drop-ins are read in the bytewise order of their
+    /// file names. An empty file, such as `/dev/null`, masks all others with its name. Files that
+    /// do not belong to the unit are ignored.
     ///
     /// ```
     /// use fleet_unitfile::{MergedUnit, UNIT_DIRECTORIES, UnitFile, UnitName};
@@ -180,8 +182,9 @@ impl MergedUnit {
         Self { name, aliases, parts, has_main, dependencies }
     }
 
-    /// Returns the unit's own name: that of its file, or for an instance of a template the
-    /// instance's name. Specifiers are expanded from it.
+    /// Returns the unit's own name, which is the name of its file. For an instance that is read
+    /// from a template's file, it is the name of the instance. Specifiers are expanded from this
+    /// name.
     pub fn name(&self) -> &UnitName {
         &self.name
     }
@@ -192,8 +195,8 @@ impl MergedUnit {
     }
 
     /// Returns the dependencies made by links in directories such as `web.service.wants`, in
-    /// addition to those in options. Requirements come first; within each kind they are ordered by
-    /// link name.
+    /// addition to the dependencies in options. Requirements come before wants. Within each kind,
+    /// dependencies are ordered by link name.
     pub fn dependencies(&self) -> &[ImpliedDependency] {
         &self.dependencies
     }

@@ -12,11 +12,11 @@ use crate::unit_type::{UnitType, type_list};
 /// Maximum length of a unit name in bytes.
 const MAX_BYTES: usize = 255;
 
-/// The name of a unit, such as `web@3.service`; always valid.
+/// The name of a unit, such as `web@3.service`. The name is always valid.
 ///
-/// A name is a *stem*, a dot and a [`UnitType`]. A stem that contains an `@` is split at the first
-/// one into a *prefix* and an *instance*. A name with an empty instance is a *template*. Names are
-/// compared, ordered and hashed by text. Clones share the text.
+/// A name consists of a *stem*, a dot and a [`UnitType`]. If a stem contains an `@`, the first `@`
+/// splits it into a *prefix* and an *instance*. A name with an empty instance is a *template*.
+/// Names are compared, ordered and hashed by text. Clones share the text.
 ///
 /// ```
 /// use fleet_unitfile::{UnitName, UnitType};
@@ -40,7 +40,7 @@ impl UnitName {
     ///
     /// # Errors
     ///
-    /// Returns an error for the first rule that the text breaks, with a remedy.
+    /// Returns an error for the first rule that the text breaks. The error suggests a remedy.
     pub fn parse(text: &str) -> Result<Self, NameError> {
         match check(text) {
             Ok((unit_type, at)) => Ok(Self { text: text.into(), unit_type, at }),
@@ -63,13 +63,13 @@ impl UnitName {
         &self.text[..self.stem_end()]
     }
 
-    /// Returns the stem up to the first `@`, or the whole stem if it has none.
+    /// Returns the stem up to the first `@`, or the whole stem if it contains no `@`.
     pub fn prefix(&self) -> &str {
         &self.text[..self.at.map_or(self.stem_end(), usize::from)]
     }
 
-    /// Returns the text after the first `@` of the stem: `None` without an `@`, empty for a
-    /// template.
+    /// Returns the text after the first `@` of the stem. Returns `None` if the stem contains no
+    /// `@`. The text is empty for a template.
     pub fn instance(&self) -> Option<&str> {
         self.at.map(|at| &self.text[usize::from(at) + 1..self.stem_end()])
     }
@@ -84,19 +84,20 @@ impl UnitName {
         self.instance().is_some_and(|instance| !instance.is_empty())
     }
 
-    /// Returns the template of an instance; `None` for a template or a plain name.
+    /// Returns the template of an instance, or `None` if the name is a template or a plain name.
     pub fn template(&self) -> Option<Self> {
         let at = self.at.filter(|_| self.is_instance())?;
         let text = format!("{}@.{}", self.prefix(), self.unit_type).into();
         Some(Self { text, unit_type: self.unit_type, at: Some(at) })
     }
 
-    /// Returns the instance of this template with the given instance name, taken verbatim.
+    /// Returns the instance of this template with the given instance name, which is inserted
+    /// unchanged.
     ///
     /// # Errors
     ///
-    /// Returns an error if this is not a template, the instance is empty, or the resulting name is
-    /// invalid.
+    /// Returns an error if this name is not a template, if the instance name is empty, or if the
+    /// resulting name is invalid.
     pub fn instantiate(&self, instance: &str) -> Result<Self, NameError> {
         let refuse = |kind| Err(NameError { name: self.text.to_string(), kind });
         if !self.is_template() {

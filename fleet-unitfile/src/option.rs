@@ -12,7 +12,8 @@ use crate::write::normalise;
 
 /// An owned option: section, name and value.
 ///
-/// Options are equal if section, name and [`verbatim`](Self::verbatim) value are.
+/// Two options are equal if their sections, names and [`verbatim`](Self::verbatim) values are
+/// equal.
 #[derive(Clone)]
 pub struct UnitOption {
     section: Box<str>,
@@ -23,10 +24,10 @@ pub struct UnitOption {
 }
 
 impl UnitOption {
-    /// Makes an option, to build a [`UnitFile`](crate::UnitFile) or to add to one.
+    /// Creates an option, to build a [`UnitFile`](crate::UnitFile) or to add to one.
     ///
-    /// The value is in unit file syntax: it may continue on further lines after a backslash.
-    /// Surrounding blanks do not count. [`UnitFile::from_options`](crate::UnitFile::from_options)
+    /// The value is in unit file syntax, so it may continue on further lines after a backslash.
+    /// Surrounding blanks are removed. [`UnitFile::from_options`](crate::UnitFile::from_options)
     /// refuses a value that cannot be written as one option.
     #[inline]
     pub fn new(section: impl AsRef<str>, name: impl AsRef<str>, value: impl AsRef<str>) -> Self {
@@ -97,11 +98,11 @@ impl fmt::Debug for UnitOption {
     }
 }
 
-/// An option of a [`UnitFile`](crate::UnitFile): section, name, value and their spans. Copying is
-/// free; [`UnitOption::from`] makes an owned option.
+/// An option of a [`UnitFile`](crate::UnitFile): section, name, value and their spans. Copying
+/// costs nothing. [`UnitOption::from`] creates an owned option.
 ///
-/// Options are equal if section, name and [`verbatim`](Self::verbatim) value are. Spans are not
-/// compared.
+/// Two options are equal if their sections, names and [`verbatim`](Self::verbatim) values are
+/// equal. Spans are not compared.
 #[derive(Clone, Copy)]
 pub struct OptionView<'a> {
     text: &'a Text,
@@ -129,17 +130,19 @@ impl<'a> OptionView<'a> {
         self.parts.name()
     }
 
-    /// Returns the value as systemd reads it: lines joined, with a space for each continuation
-    /// backslash, and trimmed. Quotes, escapes and specifiers are not processed.
+    /// Returns the value in the form in which systemd reads it. Lines are joined, with a space for
+    /// each continuation backslash, and the result is trimmed. Quotes, escapes and specifiers are
+    /// not processed.
     #[inline]
     pub fn value(self) -> &'a str {
         self.parts.value()
     }
 
-    /// Returns the value as written, including backslashes and line feeds between its lines.
+    /// Returns the value as written, including the backslashes and line feeds between its lines.
     ///
     /// The canonical text and the hash use this form. Comments between the lines are left out, and
-    /// every line end is a line feed. Borrowed unless the value continues over several lines.
+    /// every line end is a line feed. The result is borrowed unless the value continues over
+    /// several lines.
     pub fn verbatim(self) -> Cow<'a, str> {
         if self.is_joined {
             return Cow::Owned(self.text.joined(self.start).verbatim());
@@ -152,7 +155,8 @@ impl<'a> OptionView<'a> {
         if self.is_joined { self.text.joined(self.start).span() } else { self.parts.span() }
     }
 
-    /// Returns the span of the value; an empty span at the end of the option if the value is empty.
+    /// Returns the span of the value. If the value is empty, returns an empty span at the end of
+    /// the option.
     pub fn value_span(self) -> Span {
         if self.is_joined {
             return self.text.joined(self.start).value_span();

@@ -10,8 +10,8 @@ use crate::text::Text;
 
 /// An iterator over the options of a [`UnitFile`](crate::UnitFile), in source order.
 ///
-/// Each option is parsed from the source when it is reached. [`get`](Self::get) gives access by
-/// index.
+/// The iterator parses each option from the source when it reaches the option. [`get`](Self::get)
+/// gives access by index.
 ///
 /// ```
 /// use fleet_unitfile::UnitFile;

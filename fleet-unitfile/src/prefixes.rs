@@ -26,7 +26,8 @@ pub(crate) struct Prefixes {
 }
 
 impl Prefixes {
-    /// Parses the prefixes of the first word and returns the rest of it. Each prefix counts once.
+    /// Parses the prefixes of the first word and returns the remaining text. No prefix may be
+    /// repeated, except that `!!` is a prefix of its own.
     pub(crate) fn read(word: &str) -> (Self, &str) {
         let mut prefixes = Self::default();
         for (at, byte) in word.bytes().enumerate() {

@@ -6,9 +6,9 @@ use std::fmt::Write as _;
 /// Splits a value into words as systemd does, with quotes and C escapes.
 ///
 /// Blanks separate words. Single and double quotes keep blanks together, may open inside a word,
-/// and are removed; an empty pair makes an empty word. A backslash begins an escape, in quotes too:
-/// `\a` `\b` `\f` `\n` `\r` `\t` `\v` `\\` `\"` `\'`, `\s` (a space), `\xHH`, `\NNN` (octal),
-/// `\uHHHH` and `\UHHHHHHHH`.
+/// and are removed. An empty pair of quotes makes an empty word. A backslash begins an escape, also
+/// inside quotes: `\a` `\b` `\f` `\n` `\r` `\t` `\v` `\\` `\"` `\'`, `\s` (a space), `\xHH`, `\NNN`
+/// (octal), `\uHHHH` and `\UHHHHHHHH`.
 ///
 /// # Errors
 ///
@@ -25,7 +25,7 @@ pub fn split_words(text: &str) -> Result<Vec<String>, WordError> {
     Splitter::new(text, false).collect()
 }
 
-/// Splits like [`split_words`], but keeps unknown escapes as written.
+/// Splits a value like [`split_words`], but keeps unknown escapes as written.
 ///
 /// systemd does the same, after a warning, for a line such as `ExecStart=sed s/\./,/`.
 ///
@@ -36,12 +36,13 @@ pub fn split_words_relaxed(text: &str) -> Result<Vec<String>, WordError> {
     Splitter::new(text, true).collect()
 }
 
-/// Quotes a text as one word that [`split_words`] reads as the same.
+/// Quotes a text as a single word, from which [`split_words`] reads the same text.
 ///
 /// A word without blanks, quotes, backslashes and control characters is returned unchanged. Any
-/// other is put in double quotes with escapes. A percent sign is unchanged: double it for values in
-/// which specifiers are expanded. So is a dollar sign, for [command lines](crate::CommandLine). A
-/// zero byte has no escape and stays; an option that contains one is refused when written.
+/// other word is put in double quotes with escapes. Percent signs are unchanged, so double them for
+/// values in which specifiers are expanded. Dollar signs are also unchanged, so double them for
+/// [command lines](crate::CommandLine). A zero byte has no escape and stays; an option that
+/// contains a zero byte is refused when it is written.
 ///
 /// ```
 /// use fleet_unitfile::quote_word;
@@ -64,8 +65,8 @@ pub fn quote_word(word: &str) -> Cow<'_, str> {
 
 /// Escapes a text with C escapes, as systemd prints texts: `\\`, `\"`, `\'`, `\n` and so on.
 ///
-/// Control characters without a short escape become `\xHH`. All other characters stay, including a
-/// zero byte, which the grammar has no escape for.
+/// Control characters without a short escape become `\xHH`. All other characters stay, and so does
+/// a zero byte, because the grammar has no escape for it.
 ///
 /// ```
 /// use fleet_unitfile::{cescape, cunescape};
@@ -80,7 +81,7 @@ pub fn cescape(text: &str) -> String {
     escaped
 }
 
-/// Replaces the escapes of [`split_words`] in a text, without splitting it.
+/// Replaces the escapes in a text that [`split_words`] would replace, without splitting the text.
 ///
 /// # Errors
 ///
@@ -123,7 +124,7 @@ fn cescape_into(text: &str, escaped: &mut String) {
     }
 }
 
-/// Error for a value that cannot be split into words; offsets are in bytes of the value.
+/// Error for a value that cannot be split into words. Its offsets are in bytes of the value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum WordError {
@@ -215,7 +216,8 @@ impl<'a> Splitter<'a> {
         }
     }
 
-    /// Reads the escape at the current backslash, leaving the position on its last byte.
+    /// Reads the escape at the current backslash. Afterwards the position is on the last byte of
+    /// the escape.
     fn escape(&mut self, word: &mut Vec<u8>) -> Result<(), WordError> {
         match unescape(&self.text[self.at + 1..]) {
             Some((UnescapedItem::Byte(byte), len)) => {
@@ -246,7 +248,7 @@ enum UnescapedItem {
     Character(char),
 }
 
-/// Parses the text after a backslash. Returns the result and the number of bytes consumed.
+/// Parses the text after a backslash. Returns the unescaped item and the number of bytes consumed.
 fn unescape(text: &str) -> Option<(UnescapedItem, usize)> {
     let byte = match text.bytes().next()? {
         b'a' => 0x07,
@@ -267,14 +269,15 @@ fn unescape(text: &str) -> Option<(UnescapedItem, usize)> {
     Some((UnescapedItem::Byte(byte), 1))
 }
 
-/// Parses a byte by its number. Zero is refused, since it would end a word early in the kernel.
+/// Parses a byte by its number. Zero is refused, because the kernel would end a word at a zero
+/// byte.
 fn byte_escape(digits: &str, radix: u32) -> Option<UnescapedItem> {
     let value = number(digits, radix).filter(|&value| value != 0)?;
     u8::try_from(value).ok().map(UnescapedItem::Byte)
 }
 
-/// Parses a character by its number. systemd also accepts numbers that are not characters, and
-/// produces invalid UTF-8 for them.
+/// Parses a character by its number. Numbers that are not characters are refused. systemd accepts
+/// them and produces invalid UTF-8 for them.
 fn character_escape(digits: &str) -> Option<UnescapedItem> {
     const NOT_UTF8: u8 = 0xff;
     let value = number(digits, 16).filter(|&value| value != 0)?;

@@ -10,11 +10,11 @@ use crate::diagnostic::{Diagnostic, Span};
 use crate::grammar::{SyntaxItem, SyntaxItems};
 use crate::option::UnitOption;
 
-/// Reads a source event by event, borrowing from it wherever possible.
+/// Reads a source event by event, and borrows from it wherever possible.
 ///
-/// Follows the same grammar as [`UnitFile`](crate::UnitFile), which is built on it, and continues
-/// after invalid lines. Allocates only for values and headers that continue over several lines, and
-/// for diagnostics. The source may be text or bytes.
+/// The reader follows the same grammar as [`UnitFile`](crate::UnitFile), which uses it, and
+/// continues after invalid lines. It allocates memory only for values and headers that continue
+/// over several lines, and for diagnostics. The source may be text or bytes.
 ///
 /// ```
 /// use fleet_unitfile::{Event, Reader};
@@ -31,9 +31,9 @@ pub struct Reader<'a> {
 }
 
 impl<'a> Reader<'a> {
-    /// Makes a reader at the start of a source.
+    /// Creates a reader at the start of a source.
     ///
-    /// Checks the source for UTF-8 once.
+    /// The function checks once whether the source is UTF-8.
     pub fn new<S: AsRef<[u8]> + ?Sized>(source: &'a S) -> Self {
         Self { steps: SyntaxItems::new(source.as_ref()), section: SectionName::Borrowed("") }
     }
@@ -74,8 +74,8 @@ pub enum Event<'a> {
     },
     /// An option of the most recent section.
     Option(OptionRef<'a>),
-    /// An error or warning. If a section header is invalid, the options below it are skipped, since
-    /// their section is unknown.
+    /// An error or warning. If a section header is invalid, the options below it are skipped,
+    /// because their section is unknown.
     Diagnostic(Diagnostic),
 }
 
@@ -99,7 +99,8 @@ impl<'a> OptionRef<'a> {
         self.assignment.name()
     }
 
-    /// Returns the value as systemd reads it. Borrowed unless it continues over several lines.
+    /// Returns the value in the form in which systemd reads it. The result is borrowed unless the
+    /// value continues over several lines.
     #[inline]
     pub fn value(&self) -> Cow<'a, str> {
         self.assignment.value()
@@ -115,7 +116,8 @@ impl<'a> OptionRef<'a> {
         self.assignment.span()
     }
 
-    /// Returns the span of the value; an empty span at the end of the option if the value is empty.
+    /// Returns the span of the value. If the value is empty, returns an empty span at the end of
+    /// the option.
     pub fn value_span(&self) -> Span {
         self.assignment.value_span()
     }

@@ -15,7 +15,8 @@ pub enum Size {
     Infinity,
 }
 
-/// The suffixes, largest first. Each is 1024 times the next one, apart from the two for bytes.
+/// The suffixes, largest first. Each suffix stands for 1024 times the next one, except that `B` and
+/// no suffix both stand for bytes.
 const SUFFIXES: [(&str, u64); 8] = [
     ("E", 1 << 60),
     ("P", 1 << 50),
@@ -27,11 +28,12 @@ const SUFFIXES: [(&str, u64); 8] = [
     ("", 1),
 ];
 
-/// Parses a size as in options such as `MemoryMax=`: bytes, a percentage, or `infinity`.
+/// Parses a size of an option such as `MemoryMax=`: a number of bytes, a percentage, or `infinity`.
 ///
 /// A number of bytes may have a fraction and one of the suffixes `K`, `M`, `G`, `T`, `P` and `E`,
-/// each 1024 times the one before. Several terms add up if each suffix is smaller than the one
-/// before, as in `1G 512M`. For percentages see [`parse_permyriad`]; here they are limited to 100%.
+/// each 1024 times the one before. Several terms are added up if each suffix is smaller than the
+/// one before, as in `1G 512M`. For percentages see [`parse_permyriad`]; for sizes they are limited
+/// to 100%.
 ///
 /// # Errors
 ///
@@ -66,7 +68,8 @@ pub fn parse_size(text: &str) -> Result<Size, SizeError> {
     }
 }
 
-/// Parses a share in ten-thousandths: `%` with at most two decimals, `‰` with at most one, or `‱`.
+/// Parses a share in ten-thousandths. The text is a number with `%` and at most two decimals, with
+/// `‰` and at most one, or with `‱`.
 ///
 /// The share may exceed the whole, as in `CPUQuota=200%`.
 ///
@@ -147,8 +150,8 @@ impl FromStr for Size {
 
 type Suffixes = &'static [(&'static str, u64)];
 
-/// Parses the first term of a text. Returns its value, the rest of the text, and the suffixes that
-/// may follow.
+/// Parses the first term of a text. Returns its value, the text after it, and the suffixes that
+/// later terms may have.
 fn term(text: &str, suffixes: Suffixes) -> Option<(Option<u64>, &str, Suffixes)> {
     let blanks = [' ', '\t', '\n', '\r'];
     let text = text.trim_start_matches(blanks);
@@ -163,7 +166,8 @@ fn term(text: &str, suffixes: Suffixes) -> Option<(Option<u64>, &str, Suffixes)>
     Some((bytes(whole, fraction, factor), &rest[suffix.len()..], &suffixes[place + 1..]))
 }
 
-/// Multiplies a decimal number by a factor, truncated to whole bytes; `None` on overflow.
+/// Multiplies a decimal number by a factor. The result is truncated to whole bytes. Returns `None`
+/// on overflow.
 fn bytes(whole: &str, fraction: &str, factor: u64) -> Option<u64> {
     let (mut value, mut place) = (0_u128, 1_u128);
     // Eighteen digits distinguish the bytes of an exbibyte.
@@ -175,8 +179,8 @@ fn bytes(whole: &str, fraction: &str, factor: u64) -> Option<u64> {
     whole.checked_mul(factor)?.checked_add(u64::try_from(part).ok()?)
 }
 
-/// Parses an integer as systemd does: decimal, or hexadecimal, octal or binary after a prefix, with
-/// an optional sign.
+/// Parses an integer as systemd does. It may have a sign, and it is decimal unless a prefix marks
+/// it as hexadecimal, octal or binary.
 pub(crate) fn integer(value: &str) -> Option<i64> {
     let (sign, digits) = match value.strip_prefix('-') {
         Some(digits) => (-1, digits),

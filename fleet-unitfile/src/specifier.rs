@@ -4,7 +4,7 @@ use crate::escape::{EscapeError, unescape};
 use crate::name::UnitName;
 use crate::specifier_context::Specifier;
 
-/// Expands the specifiers of a value with parts of the unit's name.
+/// Expands the specifiers of a value. Specifiers stand for parts of the unit's name.
 ///
 /// | specifier | stands for |
 /// |---|---|
@@ -50,7 +50,7 @@ pub fn expand_specifiers(text: &str, name: &UnitName) -> Result<String, Specifie
     Ok(expanded)
 }
 
-/// Error for specifiers that cannot be expanded; offsets are in bytes of the value.
+/// Error for specifiers that cannot be expanded. Its offsets are in bytes of the value.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum SpecifierError {
@@ -89,7 +89,7 @@ pub enum SpecifierError {
         /// The offset of the percent sign.
         at: usize,
     },
-    /// The part of the name that the specifier stands for has an invalid escape.
+    /// The specifier stands for a part of the name that contains an invalid escape.
     #[error("specifier \"%{letter}\" at byte {at} needs a unit name with proper escapes")]
     Unescape {
         /// The offset of the percent sign.

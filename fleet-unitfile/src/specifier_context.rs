@@ -1,4 +1,5 @@
-//! All specifiers of systemd, expanded from a unit's name and from values of its environment.
+//! All specifiers of systemd. They are expanded from a unit's name and from values of its
+//! environment.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -10,7 +11,7 @@ use crate::specifier::SpecifierError;
 
 macro_rules! specifiers {
     ($($(#[$doc:meta])* $name:ident $letter:literal $words:literal,)*) => {
-        /// A specifier with a value that does not come from the unit's name.
+        /// A specifier with a value that is not taken from the unit's name.
         ///
         /// `Display` writes a description, such as "boot id".
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -52,8 +53,8 @@ specifiers! {
     CacheDirectory 'C' "cache directory",
     /// `%E`: the directory for configuration.
     ConfigurationDirectory 'E' "configuration directory",
-    /// `%d`: the directory of the unit's credentials. Derived from the runtime directory if not
-    /// set.
+    /// `%d`: the directory of the unit's credentials. If it is not set, it is derived from the
+    /// runtime directory.
     CredentialsDirectory 'd' "credentials directory",
     /// `%y`: the path of the unit file. `%Y` is the directory that contains it.
     Fragment 'y' "path of the unit file",
@@ -77,13 +78,13 @@ specifiers! {
     MachineId 'm' "machine id",
     /// `%o`: `ID=` of os-release.
     OsId 'o' "id of the operating system",
-    /// `%q`: the pretty host name. Derived from the short host name if not set.
+    /// `%q`: the pretty host name. If it is not set, it is derived from the short host name.
     PrettyHostName 'q' "pretty host name",
     /// `%t`: the directory for run-time files, such as sockets.
     RuntimeDirectory 't' "runtime directory",
     /// `%s`: the shell of the service manager's user.
     Shell 's' "shell",
-    /// `%l`: the host name up to the first dot. Derived from the host name if not set.
+    /// `%l`: the host name up to the first dot. If it is not set, it is derived from the host name.
     ShortHostName 'l' "short host name",
     /// `%S`: the directory for state.
     StateDirectory 'S' "state directory",
@@ -103,8 +104,9 @@ specifiers! {
 
 /// Values of the specifiers that depend on the environment in which a unit runs.
 ///
-/// A specifier whose value is not set is an error when it is expanded. systemd expands a field that
-/// os-release leaves out to an empty text, so set those to an empty text.
+/// If a specifier has no value in the context, expanding it is an error. If os-release leaves out a
+/// field, systemd expands the specifier to an empty text. To get the same result, set the value to
+/// an empty text.
 ///
 /// ```
 /// use fleet_unitfile::{Specifier, SpecifierContext, UnitName};
@@ -124,8 +126,8 @@ impl SpecifierContext {
         Self::default()
     }
 
-    /// Creates a context with the values that every system manager shares: its directories, and
-    /// root as its user.
+    /// Creates a context with the values that all system managers share: their directories, and
+    /// root as the user.
     pub fn system_manager() -> Self {
         let known = [
             (Specifier::CacheDirectory, "/var/cache"),
@@ -158,7 +160,7 @@ impl SpecifierContext {
         self.0.get(&specifier).map(String::as_str)
     }
 
-    /// Expands every specifier of a text the way systemd does.
+    /// Expands every specifier of a text in the same way as systemd.
     ///
     /// Besides the letters of [`Specifier`], these stand for parts of the name:
     ///
@@ -171,12 +173,12 @@ impl SpecifierContext {
     /// | `%f` | the instance, or else the prefix, as an absolute path |
     /// | `%%` | a percent sign |
     ///
-    /// A percent sign stays literal at the end of the text and before any character other than an
-    /// ASCII letter or digit. The old control group specifiers `%c`, `%r` and `%R`, about which
-    /// systemd 252 warns, are not supported.
+    /// A percent sign is literal at the end of the text and before any character other than an
+    /// ASCII letter or digit. The old control group specifiers `%c`, `%r` and `%R` are not
+    /// supported; systemd 252 warns about them.
     ///
-    /// This differs from [`expand_specifiers`](crate::expand_specifiers), which follows fleet v1:
-    /// here `%N` and `%p` stay escaped.
+    /// The function [`expand_specifiers`](crate::expand_specifiers) follows fleet v1 and unescapes
+    /// `%N` and `%p`. This method leaves both escaped.
     ///
     /// # Errors
     ///

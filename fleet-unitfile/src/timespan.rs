@@ -23,9 +23,10 @@ impl Timespan {
     }
 }
 
-/// Writes each nonzero time unit, longest first: `1min 30s 500ms`, `0`, or `infinity`.
+/// Writes each nonzero time unit, longest first, or `0` or `infinity`. An example is `1min 30s
+/// 500ms`.
 ///
-/// Fractions of a microsecond are dropped, so the text reads back without them.
+/// Fractions of a microsecond are dropped, so they are lost when the text is read back.
 impl fmt::Display for Timespan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         const WRITTEN: [(&str, u64); 9] = [
@@ -64,7 +65,8 @@ impl FromStr for Timespan {
     }
 }
 
-/// Every time unit with its length in microseconds. A longer word comes before its prefixes.
+/// Every time unit with its length in microseconds. A longer word comes before the words that it
+/// begins with.
 const UNITS: [(&str, u64); 30] = [
     ("seconds", SECOND),
     ("second", SECOND),
@@ -109,8 +111,8 @@ const YEAR: u64 = 1461 * DAY / 4;
 
 /// Parses a time span: numbers with units that add up, or `infinity`.
 ///
-/// A number may have a fraction; without a unit it counts seconds. Units: `us` `usec` `µs` `μs`,
-/// `ms` `msec`, `s` `sec` `second` `seconds`, `m` `min` `minute` `minutes`, `h` `hr` `hour`
+/// A number may have a fraction; without a unit it is a number of seconds. Units: `us` `usec` `µs`
+/// `μs`, `ms` `msec`, `s` `sec` `second` `seconds`, `m` `min` `minute` `minutes`, `h` `hr` `hour`
 /// `hours`, `d` `day` `days`, `w` `week` `weeks`, `M` `month` `months` (30.4375 days), `y` `year`
 /// `years` (365.25 days). Fractions of a microsecond are truncated.
 ///
@@ -214,8 +216,8 @@ fn digits(text: &str) -> (&str, &str) {
     text.split_at(end)
 }
 
-/// Returns the length of the time unit at the start of a text, if there is one, and the rest of the
-/// text.
+/// Returns the length of the time unit at the start of a text, and the text after it. The length is
+/// `None` if the text does not begin with a unit.
 fn unit(text: &str) -> (Option<u64>, &str) {
     let text = skip_blanks(text);
     let found = UNITS.iter().find_map(|(word, length)| Some((*length, text.strip_prefix(word)?)));

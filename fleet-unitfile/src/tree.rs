@@ -1,4 +1,4 @@
-//! Unit directories: the files and links in them, and the units that they make up.
+//! Unit directories: the files and links in them, and the units that these files and links form.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,7 +10,8 @@ use crate::name::UnitName;
 /// An entry of a unit directory: a file or a symbolic link.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum UnitEntry {
-    /// A file with this content. An empty one masks the unit, drop-in or dependency.
+    /// A file with this content. If the content is empty, the file masks the unit, drop-in or
+    /// dependency.
     File(UnitFile),
     /// A link to this path, which may be relative to the link's directory. A link to `/dev/null`
     /// masks the unit, drop-in or dependency.
@@ -28,21 +29,22 @@ impl From<UnitFile> for UnitEntry {
 /// The caller reads the files and links. This type resolves them by their paths alone, as systemd
 /// does:
 ///
-/// - A unit is read from the file of its name; an instance without a file of its own is read from
-///   its template's. The first directory wins.
-/// - A link to the name of another unit makes an alias, in the same directory or not. A unit has
-///   the drop-ins and dependencies of all its names. Like systemd, this ignores a link whose type
-///   or kind of name differs from that of its target.
+/// - A unit is read from the file with its name. An instance without a file of its own is read from
+///   its template's file. The first directory with such a file is used.
+/// - A link to the name of another unit makes an alias, whether the two are in the same directory
+///   or not. A unit has the drop-ins and dependencies of all its names. Like systemd, this type
+///   ignores a link if its unit type or kind of name differs from that of its target.
 /// - A link to a file outside the directories stands for that file.
-/// - An empty file, or a link to `/dev/null`, masks: the unit cannot be started, and the drop-in or
-///   dependency does not count, whatever later directories contain.
+/// - An empty file, or a link to `/dev/null`, masks a unit, drop-in or dependency. A masked unit
+///   cannot be started. A masked drop-in or dependency has no effect, even if later directories
+///   contain a file with its name.
 /// - Drop-ins are files `*.conf` in `NAME.d`, the [other drop-in
-///   directories](crate::drop_in_directories) of the name, and `TYPE.d`. One of each file name
-///   counts: first that of the unit's own name before those of its aliases, then by unit directory,
-///   then by how specific the drop-in directory is; `TYPE.d` comes last. Drop-ins are read in the
-///   order of their file names.
+///   directories](crate::drop_in_directories) of the name, and `TYPE.d`. If several have the same
+///   file name, only the first one is used. Drop-ins of the unit's own name come before those of
+///   its aliases. They are then ordered by unit directory, and then by how specific the drop-in
+///   directory is; `TYPE.d` comes last. Drop-ins are read in the order of their file names.
 /// - Each link in `NAME.wants` and `NAME.requires`, and in the corresponding other directories,
-///   adds a dependency on the unit that it is named after.
+///   adds a dependency on the unit after which the link is named.
 ///
 /// ```
 /// use fleet_unitfile::{UNIT_DIRECTORIES, UnitEntry, UnitFile, UnitName, UnitTree};
@@ -71,9 +73,9 @@ pub struct UnitTree {
 }
 
 impl UnitTree {
-    /// Makes a tree from entries with absolute paths: those in `directories`, which are in order of
-    /// precedence, and the targets of links that lead out of them. See
-    /// [`UNIT_DIRECTORIES`](crate::UNIT_DIRECTORIES).
+    /// Creates a tree from entries with absolute paths. The entries are those in `directories`, and
+    /// the targets of links that lead out of `directories`. `directories` are in order of
+    /// precedence; see [`UNIT_DIRECTORIES`](crate::UNIT_DIRECTORIES).
     pub fn new<P: Into<String>, E: Into<UnitEntry>>(
         directories: &[&str],
         entries: impl IntoIterator<Item = (P, E)>,
@@ -92,7 +94,7 @@ impl UnitTree {
         self.aliases.names().filter_map(|name| UnitName::parse(name).ok())
     }
 
-    /// Returns the unit of which this is a name or an alias, merged from all its files.
+    /// Returns the unit with this name or alias, merged from all its files.
     ///
     /// A unit without a unit file has no [main part](MergedUnit::main), but may have drop-ins.
     pub fn unit(&self, name: &UnitName) -> MergedUnit {
@@ -118,7 +120,7 @@ impl UnitTree {
     }
 
     /// Returns the entries in the directories with this suffix that belong to a unit with these
-    /// names. Keeps one path for each file name, ordered by file name.
+    /// names. The result contains one path for each file name, in the order of the file names.
     fn companion_files<'n>(
         &self,
         names: impl Iterator<Item = &'n UnitName>,
@@ -186,7 +188,8 @@ impl UnitTree {
     }
 }
 
-/// Returns the unit name that a file stands for, instantiated for the requested instance.
+/// Returns the unit name that a file stands for. The name of a template file is instantiated with
+/// the requested instance.
 fn own_name(path: &str, requested: &UnitName) -> Option<UnitName> {
     let own = UnitName::parse(path.rsplit('/').next()?).ok()?;
     match requested.instance() {

@@ -2,10 +2,10 @@
 
 use crate::Calendar;
 
-/// Parses a boolean as systemd does; `None` if the text is not one.
+/// Parses a boolean as systemd does. Returns `None` if the text is not a boolean.
 ///
-/// True: `1`, `yes`, `y`, `true`, `t`, `on`. False: `0`, `no`, `n`, `false`, `f`, `off`.
-/// Case-insensitive. Blanks are not skipped.
+/// The texts `1`, `yes`, `y`, `true`, `t` and `on` are true. The texts `0`, `no`, `n`, `false`, `f`
+/// and `off` are false. Case is ignored. Blanks are not skipped.
 ///
 /// ```
 /// assert_eq!(fleet_unitfile::parse_bool("Yes"), Some(true));
@@ -25,7 +25,7 @@ pub fn parse_bool(text: &str) -> Option<bool> {
 
 /// Returns `true` if a text is a calendar event, as used in `OnCalendar=`.
 ///
-/// It is one if it parses as a [`Calendar`].
+/// A text is a calendar event if it parses as a [`Calendar`].
 ///
 /// ```
 /// use fleet_unitfile::is_calendar;

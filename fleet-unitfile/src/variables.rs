@@ -1,7 +1,7 @@
 //! Environment variables in command lines: `$NAME` and `${NAME}`.
 
-/// Expands the environment variables of one word of a command, which can become several words.
-/// Follows the rules of [`CommandLine::argv_with`](crate::CommandLine::argv_with).
+/// Expands the environment variables of one word of a command. The word can become several words.
+/// The function follows the rules of [`CommandLine::argv_with`](crate::CommandLine::argv_with).
 ///
 /// ```
 /// use fleet_unitfile::expand_variables;
@@ -53,7 +53,8 @@ fn expand_braces<V: AsRef<str>>(word: &str, variable: &impl Fn(&str) -> Option<V
     text
 }
 
-/// Appends the expansion of a `${` whose brace was consumed. Returns the rest of the word.
+/// Appends the expansion of a variable in braces, where `${` was consumed already. Returns the
+/// remaining text of the word.
 fn push_braced<'w, V: AsRef<str>>(
     braced: &'w str,
     text: &mut String,
@@ -76,8 +77,8 @@ fn value<V>(name: &str, variable: &impl Fn(&str) -> Option<V>) -> Option<V> {
     if name.is_empty() { None } else { variable(name) }
 }
 
-/// Splits a value into words: quotes keep blanks together, a backslash keeps the next character. An
-/// unclosed quote ends with the value.
+/// Splits a value into words. Quotes keep blanks together, and a backslash keeps the next character
+/// as it is. An unclosed quote ends at the end of the value.
 fn split(value: &str) -> Vec<String> {
     let mut words = Vec::new();
     let mut word: Option<String> = None;

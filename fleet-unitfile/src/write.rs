@@ -10,7 +10,7 @@ use crate::grammar::{BLANKS, has_no_noncharacters, section_name_error};
 use crate::lines::{Lines, MAX_LINE, ends_in_open_backslash, is_blank, is_line_end};
 use crate::option::{OptionView, UnitOption};
 
-/// Error for an option that cannot be written into a unit file and read back as the same.
+/// Error for an option that cannot be written into a unit file such that it is read back unchanged.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{}{kind}", self.subject())]
 pub struct OptionError {
@@ -30,7 +30,7 @@ impl OptionError {
         &self.section
     }
 
-    /// Returns the name of the option; empty if only a section was to be written.
+    /// Returns the name of the option. The name is empty if only a section was to be written.
     pub fn name(&self) -> &str {
         &self.name
     }
@@ -55,10 +55,10 @@ pub enum OptionErrorKind {
     /// The option name is empty, begins or ends with a blank, contains a line end or a `=`, or
     /// begins like a comment or a section header.
     Name,
-    /// The value contains a line end without a backslash before it. The text after it would be read
-    /// as another line of the file.
+    /// The value contains a line end without a backslash before it. The text after the line end
+    /// would be read as another line of the file.
     LineEnd,
-    /// The value ends in a backslash, which would join it with the next line.
+    /// The value ends in a backslash, which would join the value with the next line.
     OpenBackslash,
     /// The option contains a Unicode noncharacter, which systemd refuses.
     Noncharacter,
@@ -143,8 +143,8 @@ impl<'a> Writable<'a> for OptionView<'a> {
     }
 }
 
-/// Passes the canonical text to `piece` in pieces: options grouped by section, in order of the
-/// first option of each section, with an empty line between sections.
+/// Passes the canonical text to `piece` in pieces. Options are grouped by section, in the order of
+/// the first option of each section, with an empty line between sections.
 pub(crate) fn canonical<'a, O: Writable<'a>>(
     options: impl Iterator<Item = O> + Clone,
     piece: &mut dyn FnMut(&str),
@@ -166,9 +166,10 @@ pub(crate) fn canonical<'a, O: Writable<'a>>(
     }
 }
 
-/// Returns the value as systemd reads it and, if different, as written.
+/// Returns the value in the form in which systemd reads it. If the value was written differently,
+/// also returns it as written.
 ///
-/// A text that is not a valid value is returned unchanged, for [`check`] to refuse.
+/// A text that is not a valid value is returned unchanged, so that [`check`] refuses it.
 pub(crate) fn normalise(text: &str) -> (Cow<'_, str>, Option<String>) {
     let trimmed = &text[..trimmed_end(text.as_bytes())];
     let trimmed = trimmed.trim_start_matches(BLANKS);
@@ -189,7 +190,8 @@ pub(crate) fn normalise(text: &str) -> (Cow<'_, str>, Option<String>) {
     (Cow::Owned(value), differs.then_some(verbatim))
 }
 
-/// Lines are split and joined only at ASCII bytes, so they stay valid UTF-8.
+/// Message for a text that is not UTF-8 after all. Lines are split and joined only at ASCII bytes,
+/// so they stay valid UTF-8.
 const UTF8: &str = "lines that were cut from text at ASCII bytes are text";
 
 fn violation(option: &UnitOption) -> Option<OptionErrorKind> {
@@ -222,7 +224,8 @@ fn is_writable_name(name: &str) -> bool {
         && !bytes.iter().any(|&byte| byte == b'=' || is_line_end(byte))
 }
 
-/// Checks that every line of the value but the last ends in a backslash, and the last does not.
+/// Checks that every line of the value except the last ends in a backslash, and that the last line
+/// does not.
 fn value_violation(value: &str) -> Option<OptionErrorKind> {
     let mut lines = Lines::new(value.as_bytes(), 0).peekable();
     while let Some(line) = lines.next() {
@@ -236,8 +239,9 @@ fn value_violation(value: &str) -> Option<OptionErrorKind> {
     None
 }
 
-/// Groups options by section, in order of the first option of each section. Each group is a list of
-/// index ranges: there are few of them, regardless of the number of options.
+/// Groups options by section, in the order of the first option of each section. Each group is a
+/// list of index ranges. Consecutive options of a section share a range, so a group usually has few
+/// ranges.
 fn grouped<'a, O: Writable<'a>>(
     options: impl Iterator<Item = O>,
 ) -> Vec<(&'a str, Vec<Range<usize>>)> {

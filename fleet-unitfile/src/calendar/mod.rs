@@ -1,4 +1,4 @@
-//! Calendar events, such as `Mon..Fri *-*-* 06:30`, and the computation of the next elapse.
+//! Calendar events, such as `Mon..Fri *-*-* 06:30`, and the computation of their next elapse.
 
 mod civil;
 mod next;
@@ -14,9 +14,10 @@ pub use zone::{OffsetPeriod, Utc, Zone};
 
 /// A calendar event, as used in `OnCalendar=`.
 ///
-/// Parsed from a shorthand such as `daily`, or from weekdays, a date, a time and a time zone, each
-/// of which may be missing: `Mon..Fri *-*-01..07 06:30:00 UTC`. The caller expands specifiers
-/// first. The existence of the time zone is not checked.
+/// A calendar event is parsed from a shorthand such as `daily`, or from weekdays, a date, a time
+/// and a time zone. Each of these parts may be missing: `Mon..Fri *-*-01..07 06:30:00 UTC`. The
+/// caller must expand specifiers before parsing. The parser does not check whether the time zone
+/// exists.
 ///
 /// ```
 /// use std::time::Duration;

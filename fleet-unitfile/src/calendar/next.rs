@@ -1,7 +1,7 @@
 //! Computation of the next elapse of a calendar event.
 //!
-//! The search in local time finds a matching date, then a time of day. Time zones are handled by
-//! offset period: within each, the UTC offset is constant.
+//! The search in local time finds a matching date, and then a time of day. Time zones are handled
+//! period by period, because the UTC offset is constant within each offset period.
 
 use std::time::Duration;
 
@@ -17,15 +17,17 @@ const MINUTE: i64 = 60 * SECOND;
 const HOUR: i64 = 60 * MINUTE;
 const DAY: i64 = 24 * HOUR;
 
-/// Limit on the number of offset periods tried. No time zone has as many before the last year.
+/// Maximum number of offset periods that are tried. No time zone has as many periods before the
+/// last year.
 const MAX_PERIODS: usize = 10_000;
 
 impl Calendar {
-    /// Returns the first elapse after `after`; `None` if there is none before the end of 2199. Both
-    /// are times since 1970 in UTC, in whole microseconds.
+    /// Returns the first elapse after the time `after`. Returns `None` if the event does not elapse
+    /// before the end of 2199. Both times are measured since 1970 in UTC, in whole microseconds.
     ///
-    /// `zone` is the time zone of [`Calendar::zone`]. A local time that the clock skips does not
-    /// elapse on that day. A local time that occurs twice elapses once, the first time.
+    /// `zone` is the time zone of [`Calendar::zone`]. If the clock skips a local time on some day,
+    /// the event does not elapse at that time on that day. If a local time occurs twice, the event
+    /// elapses only the first time.
     pub fn next_after(&self, after: Duration, zone: &dyn Zone) -> Option<Duration> {
         let mut at = i64::try_from(after.as_micros()).ok()?.checked_add(1)?;
         for _ in 0..MAX_PERIODS {

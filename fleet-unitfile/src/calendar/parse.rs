@@ -1,4 +1,5 @@
-//! Parsing of calendar events: weekdays, date, time and time zone, each of which may be missing.
+//! Parsing of calendar events. An event consists of weekdays, date, time and time zone, each of
+//! which may be missing.
 
 use super::Calendar;
 use super::civil::Date;
@@ -128,7 +129,7 @@ fn is_zone(word: &str) -> bool {
         && !is_shorthand
 }
 
-/// Parses weekdays, separated by commas, with `..` or `-` between the first and last of a range.
+/// Parses weekdays, separated by commas. A range has `..` or `-` between its first and last day.
 fn week(word: &str) -> Option<u8> {
     let day = |text: &str| {
         let text = text.to_ascii_lowercase();
@@ -146,7 +147,8 @@ fn week(word: &str) -> Option<u8> {
     ranges.try_fold(0, |bits, range| Some(bits | range?))
 }
 
-/// Parses `MONTH-DAY` or `YEAR-MONTH-DAY`. A tilde counts days from the end of the month.
+/// Parses `MONTH-DAY` or `YEAR-MONTH-DAY`. After a tilde, days are counted from the end of the
+/// month.
 fn date(word: &str) -> Option<(Part, Part, Part)> {
     let (month, day) = word.rsplit_once(['-', '~'])?;
     let (year, month) = month.rsplit_once('-').unwrap_or(("*", month));
@@ -166,7 +168,8 @@ fn years(text: &str) -> Option<Part> {
     Part::read(text, |piece| Range::read(piece, 1, year, whole), |it| it.is_within(1970, 2199))
 }
 
-/// Parses days counted from the end of a month, of which every month has at least 28.
+/// Parses days counted from the end of a month. The number is at most 28, because every month has
+/// at least 28 days.
 fn days_from_end(text: &str) -> Option<Part> {
     let part = Part::read(text, |piece| Range::read(piece, 1, whole, whole), |_| true)?;
     let ranges = part.sorted();

@@ -16,7 +16,8 @@ impl Part {
         Self { ranges: vec![Range { first, last: None, step: None }] }
     }
 
-    /// Parses ranges separated by commas, each of which must fit; a star matches every number.
+    /// Parses ranges separated by commas. `fits` must accept each range. A lone star matches every
+    /// number.
     pub(super) fn read(
         text: &str,
         range: impl Fn(&str) -> Option<Range>,
@@ -46,7 +47,8 @@ impl Part {
         next.filter(|&next| next <= most)
     }
 
-    /// Converts days counted from the end of a month with `days` days to days of the month.
+    /// Converts days that are counted from the end of a month to days of the month. The month has
+    /// `days` days.
     pub(super) fn mirrored(&self, days: u32) -> Self {
         let mirror = |day: u32| (days + 1).saturating_sub(day);
         let mirrored = |range: &Range| match range.last {
@@ -57,8 +59,8 @@ impl Part {
     }
 }
 
-/// `FIRST`, `FIRST..LAST`, and either with `/STEP`. A range that only holds its first number is
-/// stored as that number.
+/// A range: `FIRST` or `FIRST..LAST`, either with or without `/STEP`. A range that contains only
+/// its first number is stored as that number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Range {
     pub(super) first: u32,
@@ -67,8 +69,8 @@ pub(super) struct Range {
 }
 
 impl Range {
-    /// Parses a range. Without a step of its own it must hold at least one step of `unit`, if
-    /// `unit` is more than one.
+    /// Parses a range. If `unit` is more than one, a range without a step of its own must be at
+    /// least `unit` long.
     pub(super) fn read(
         piece: &str,
         unit: u32,
@@ -93,8 +95,8 @@ impl Range {
         Some(Self { first, last: goes_on.then_some(first + length), step: goes_on.then_some(step) })
     }
 
-    /// Returns `true` if the whole range is within the bounds. If it has a step but no last number,
-    /// the number one step after the first must be within the bounds too.
+    /// Returns `true` if the whole range is within the bounds. If the range has a step but no last
+    /// number, the number one step after the first must also be within the bounds.
     pub(super) fn is_within(&self, least: u32, most: u32) -> bool {
         let end = self.last.or(self.step.map(|step| self.first.saturating_add(step)));
         least <= self.first && self.first <= most && end.is_none_or(|end| end <= most)

@@ -1,9 +1,9 @@
 //! UTC offsets of time zones, and the periods for which they are constant.
 
-/// A time zone, in whose local time a [`Calendar`](super::Calendar) elapses.
+/// A time zone. A [`Calendar`](super::Calendar) elapses in the local time of its time zone.
 ///
-/// Times are in seconds since 1970 in UTC. This crate has no time zone database: an implementation
-/// looks up the [`OffsetPeriod`] of a time in one.
+/// Times are in seconds since 1970 in UTC. This crate has no time zone database. An implementation
+/// looks up the [`OffsetPeriod`] of a time in such a database.
 pub trait Zone {
     /// Returns the offset period that contains a time.
     fn offset_period(&self, at: i64) -> OffsetPeriod;
@@ -14,7 +14,8 @@ pub trait Zone {
 pub struct OffsetPeriod {
     /// Seconds that local time is ahead of UTC.
     pub offset: i32,
-    /// The first second of the period, and the offset before it; `None` if it has no beginning.
+    /// The first second of the period, and the offset before that second. `None` if the period has
+    /// no beginning.
     pub since: Option<(i64, i32)>,
     /// The first second after the period; `None` if it has no end.
     pub until: Option<i64>,

@@ -9,7 +9,7 @@ use crate::size::integer;
 
 /// Checks network addresses, each with an optional prefix length, and the words for common ranges.
 ///
-/// Quotes have no meaning here and are part of an invalid address.
+/// Quotes have no meaning in this value, so they make an address invalid.
 pub(super) fn address_ranges(value: &str) -> Vec<ValueError> {
     let errors = pieces(value).filter(|(_, word)| !is_address_range(word)).map(|word| {
         let message = format!("{} is not a range of addresses", quoted(word.1));
@@ -36,7 +36,7 @@ fn is_address_range(word: &str) -> bool {
     length.is_none_or(|length| integer(length).is_some_and(|it| (0..=most).contains(&it)))
 }
 
-/// Checks the path of a device or device group, and the access to it.
+/// Checks the path of a device or device group, and the access rights to it.
 pub(super) fn device(value: &str) -> Option<ValueError> {
     // With quotes and escapes the value can stand for any path.
     if value.contains(['"', '\'', '\\']) {
@@ -75,7 +75,7 @@ fn device_path(path: &str) -> Option<ValueError> {
     })
 }
 
-/// Checks the name of an architecture. Whether the machine can run it is not checked.
+/// Checks the name of an architecture. The check does not test whether the machine can run it.
 pub(super) fn personality(value: &str) -> Option<ValueError> {
     (!choices::ALL_ARCHITECTURES.contains(&value)).then(|| {
         let message = format!("{} is not an architecture", quoted(value));

@@ -6,9 +6,10 @@ use super::value_error::{ValueError, quoted};
 use crate::command::{CommandError, Commands, RefusedCommand};
 use crate::quoting::{Splitter, WordError};
 
-/// Checks a command line, which may hold several commands separated by semicolons.
+/// Checks a command line, which may contain several commands separated by semicolons.
 ///
-/// Reports at most one error: systemd reads no further than the first command that it refuses.
+/// The function reports at most one error, because systemd reads no further than the first command
+/// that it refuses.
 pub(super) fn command(value: &str) -> Option<ValueError> {
     let mut commands = Commands::new(value);
     match commands.find_map(Result::err) {
@@ -60,8 +61,8 @@ fn refused(value: &str, refusal: &RefusedCommand) -> ValueError {
     ValueError { code, ..error }
 }
 
-/// Makes an error about the program of the command at an offset. Marks only its path, if that is
-/// written without quotes and escapes.
+/// Creates an error about the program of the command at an offset. The error marks only the
+/// program's path, if the path is written without quotes and escapes.
 fn of_program(value: &str, at: usize, what: &str, help: &str) -> ValueError {
     // In newer versions the bar selects a shell; older ones take it as part of the name.
     const PREFIXES: [char; 6] = ['-', '@', ':', '+', '!', '|'];

@@ -18,8 +18,8 @@ pub(super) type Words = &'static [&'static str];
 pub(super) enum Kind {
     /// Ranges of network addresses.
     AddressRanges,
-    /// Not checked: the valid values depend on the machine or the version, or the option is very
-    /// rare.
+    /// Values of this kind are not checked, because they depend on the machine or the version, or
+    /// because the option is very rare.
     Any,
     /// Source and target paths of bind mounts, with options.
     Binds,
@@ -93,7 +93,7 @@ pub(super) enum Kind {
     Span,
     /// A time span, one for each option of a list.
     Spans,
-    /// One of some words; a word that ends in a colon is followed by an argument.
+    /// One of several words. If a word ends in a colon, an argument follows it.
     Stream(Words),
     /// A number of tasks, a percentage or `infinity`.
     Tasks,
@@ -139,7 +139,8 @@ pub(super) enum Measure {
 }
 
 impl Kind {
-    /// Returns `true` if a later option replaces an earlier one instead of adding to it.
+    /// Returns `true` if a later value of the option replaces an earlier one instead of adding to
+    /// it.
     pub(super) fn is_single(self) -> bool {
         !matches!(
             self,
@@ -174,7 +175,8 @@ impl Kind {
         )
     }
 
-    /// Checks a value of this kind, for one option of a unit with this name.
+    /// Checks a value of this kind. `option` is the option with that value, and `unit` is the name
+    /// of its unit.
     pub(super) fn check(self, option: &str, value: &str, unit: &UnitName) -> Vec<ValueError> {
         if value.is_empty() {
             return self.empty(option, unit).into_iter().collect();
@@ -247,7 +249,8 @@ impl Kind {
         }
     }
 
-    /// Checks an empty value. Lists and some other options accept it as the default.
+    /// Checks an empty value. Lists and some other options accept an empty value, which stands for
+    /// the default.
     fn empty(self, option: &str, unit: &UnitName) -> Option<ValueError> {
         let is_taken = TAKES_EMPTY.contains(&option) || super::table::is_newer(option);
         match self {
@@ -272,7 +275,8 @@ impl Kind {
     }
 }
 
-/// Options with one value that accept an empty one as the default, unlike others of their kind.
+/// Options with a single value that accept an empty value as the default, unlike other options of
+/// the same kind.
 const TAKES_EMPTY: [&str; 24] = [
     "BlockIOWeight",
     "CPUQuotaPeriodSec",

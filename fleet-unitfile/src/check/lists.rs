@@ -32,7 +32,8 @@ fn is_more_than(word: &str, start: &str) -> bool {
     word.len() > start.len() && word.starts_with(start)
 }
 
-/// Checks words against a list. A tilde before the first word, or before each, inverts the meaning.
+/// Checks that each word is in a list. A tilde before the first word, or before each word, inverts
+/// the meaning.
 pub(super) fn choices(value: &str, known: &[&str]) -> Vec<ValueError> {
     let errors = words(value).filter_map(|(at, word)| {
         let bare = word.strip_prefix('~').unwrap_or(word);
@@ -56,7 +57,8 @@ pub(super) fn exit_statuses(value: &str) -> Vec<ValueError> {
     errors.collect()
 }
 
-/// Exit status names are many and differ by version, so any word of that form is accepted.
+/// Returns `true` if a word is a valid exit status. Any word in the form of a status name is
+/// accepted, because there are many names and they differ between versions.
 fn is_exit_status(word: &str) -> bool {
     let is_name = |c: char| c.is_ascii_uppercase() || c.is_ascii_digit() || c == '_';
     match word.bytes().next() {
@@ -66,8 +68,8 @@ fn is_exit_status(word: &str) -> bool {
     }
 }
 
-/// Checks absolute paths, each with an optional `-` (may be missing) and `+` (below the root
-/// directory).
+/// Checks absolute paths. Each path may be preceded by `-` (the path may be missing) and `+` (the
+/// path is below the root directory).
 pub(super) fn paths(value: &str) -> Vec<ValueError> {
     each_word(value, |word| values::path(word.trim_start_matches(['-', '+'])))
 }
@@ -141,7 +143,7 @@ pub(super) fn variables(value: &str, may_assign: bool) -> Vec<ValueError> {
     })
 }
 
-/// Returns `true` if this may be the name of a variable. A name that contains a specifier is
+/// Returns `true` if a text may be the name of a variable. A name that contains a specifier is
 /// accepted.
 fn is_variable(name: &str) -> bool {
     let is_letter = |c: char| c.is_ascii_alphanumeric() || c == '_';
@@ -167,7 +169,7 @@ pub(super) fn cpu_set(value: &str) -> Vec<ValueError> {
     errors.collect()
 }
 
-/// Collects the errors of all words of a list in which quotes and escapes are processed.
+/// Collects the errors of all words of a list. Quotes and escapes in the list are processed first.
 fn each_word(value: &str, error: impl Fn(&str) -> Option<ValueError>) -> Vec<ValueError> {
     let split = match split_words_relaxed(value) {
         Ok(split) => split,

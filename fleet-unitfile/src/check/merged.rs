@@ -1,4 +1,4 @@
-//! Checks of a unit with its drop-ins: each file by itself, and the merged unit.
+//! Checks of a unit with its drop-ins: each file by itself, and then the merged unit.
 
 use std::fmt;
 
@@ -10,7 +10,7 @@ use crate::merge::{MergedUnit, UnitPart};
 use crate::name::UnitName;
 use crate::option::OptionView;
 
-/// A finding, with the file of a [`MergedUnit`] that it is about.
+/// A finding, together with the file of a [`MergedUnit`] in which it was found.
 ///
 /// `Display` writes the path of the file and the finding on one line.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -23,8 +23,8 @@ pub struct MergedFinding<'a> {
 }
 
 impl MergedFinding<'_> {
-    /// Returns the finding as text for a terminal, like [`Finding::render`], with the path of the
-    /// file.
+    /// Returns the finding as text for a terminal, with the path of the file; see
+    /// [`Finding::render`].
     pub fn render(&self) -> impl fmt::Display + '_ {
         self.finding.render(&self.part.path, self.part.file.source())
     }
@@ -39,12 +39,13 @@ impl fmt::Display for MergedFinding<'_> {
 /// Checks a unit with all its drop-ins, like [`check`](super::check).
 ///
 /// Sections, options and values are checked file by file. Required options and conflicts are
-/// checked on the merged unit: a drop-in may add a missing `ExecStart=`, or set a second one.
-/// Findings are in the order in which systemd reads the files.
+/// checked on the merged unit, because a drop-in may add a missing `ExecStart=`, or set a second
+/// one. The findings are in the order in which systemd reads the files.
 ///
-/// For a unit without a [unit file](MergedUnit::main), only the drop-ins are checked and no missing
-/// options are reported, so that a drop-in can be checked alone. A masked unit has no findings. An
-/// error in a drop-in does not make systemd refuse the unit; systemd skips the rest of that file.
+/// If a unit has no [unit file](MergedUnit::main), only its drop-ins are checked and missing
+/// options are not reported. This way, a drop-in can be checked alone. A masked unit has no
+/// findings. An error in a drop-in does not make systemd refuse the unit; systemd skips the rest of
+/// the drop-in.
 ///
 /// ```
 /// use fleet_unitfile::{UNIT_DIRECTORIES, UnitFile, UnitName, UnitTree, check_merged};
@@ -94,7 +95,7 @@ pub fn check_merged(unit: &MergedUnit) -> Vec<MergedFinding<'_>> {
 /// Index of a part, and an option of it.
 type Origin<'a> = (usize, OptionView<'a>);
 
-/// Concatenates all options that systemd reads into one file, with the origin of each.
+/// Writes all options that systemd reads to a single file. Also returns the origin of each option.
 fn joined(unit: &MergedUnit) -> (UnitFile, Vec<Origin<'_>>) {
     let (mut source, mut origins) = (String::new(), Vec::new());
     for (number, part) in unit.parts().iter().enumerate() {

@@ -33,7 +33,8 @@ use crate::file::UnitFile;
 use crate::name::UnitName;
 use crate::option::OptionView;
 
-/// Number of findings that are kept. Beyond it, only errors are added, up to the same number.
+/// Number of findings that are kept. Beyond this number, only errors are added, until the number of
+/// errors reaches the same limit.
 const MAX_FINDINGS: usize = 200;
 
 /// Checks a unit file against systemd's rules for options and their values.
@@ -42,9 +43,10 @@ const MAX_FINDINGS: usize = 200;
 /// reads differently than it looks, or warns about itself. Hints are accepted text for which there
 /// is a newer way to write it.
 ///
-/// Findings are in source order; a finding about something missing is at the header of the section.
-/// At most two hundred findings are kept, and as many errors of those that follow. For an empty
-/// file the only finding is that it masks the unit.
+/// Findings are in source order. A finding about something missing is reported at the header of the
+/// section. At most two hundred findings are kept. After these, further errors are kept until there
+/// are two hundred errors. An empty file has a single finding, which says that the file masks the
+/// unit.
 ///
 /// The name determines the allowed sections and the required value of `Where=`. Sections and
 /// options that begin with `X-` are skipped. Values that depend on the machine, such as names of
@@ -146,8 +148,8 @@ impl<'a> Checker<'a> {
         }
     }
 
-    /// Returns the span of an option's name, or of the whole option if the name spans several
-    /// lines.
+    /// Returns the span of an option's name. If the name spans several lines, returns the span of
+    /// the whole option.
     fn name(&self, option: OptionView<'_>) -> Span {
         let start = option.span().start;
         let span = Span { start, end: start + option.name().len() };
@@ -155,7 +157,8 @@ impl<'a> Checker<'a> {
         if written == Some(option.name().as_bytes()) { span } else { option.span() }
     }
 
-    /// Adds a finding about a value, at the affected part if its position is known.
+    /// Adds a finding about a value. If the position of the affected part is known, the finding
+    /// marks only that part.
     fn push_value_error(&mut self, option: OptionView<'_>, error: ValueError) {
         let whole = match option.value() {
             "" => option.span(),
@@ -195,8 +198,8 @@ impl<'a> Checker<'a> {
     }
 }
 
-/// Returns each option that takes one value and was already set, with the offset of the setting
-/// before it. An empty value undoes the settings before it.
+/// Returns each option that takes one value and was already set before, with the offset of the
+/// earlier setting. An empty value cancels the settings before it.
 fn repeated_options(file: &UnitFile) -> impl Iterator<Item = (usize, OptionView<'_>)> {
     let mut seen: BTreeMap<(&str, &str), usize> = BTreeMap::new();
     file.options().filter_map(move |option| {

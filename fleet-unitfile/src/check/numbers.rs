@@ -98,7 +98,7 @@ pub(super) fn whole(value: &str, least: i64, most: i64, words: &[&str]) -> Optio
     Some(ValueError::new(FindingCode::Number, message, help))
 }
 
-/// Checks a limit, or a soft and a hard limit separated by a colon.
+/// Checks a single limit, or a soft limit and a hard limit separated by a colon.
 pub(super) fn limit(value: &str, measure: Measure) -> Option<ValueError> {
     let help = "write one limit, or a soft and a hard one with a colon between them; infinity is \
                 no limit";

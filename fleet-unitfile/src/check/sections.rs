@@ -48,8 +48,8 @@ fn section_error(name: &UnitName, section: &str) -> ValueError {
     ValueError::new(FindingCode::UnknownSection, message, help)
 }
 
-/// Returns the span at which something missing is reported: the header of the section that it
-/// belongs to, or the first header.
+/// Returns the span at which something missing is reported: the header of the section that belongs
+/// to the unit's type, or else the first header of the file.
 pub(super) fn missing_span(name: &UnitName, file: &UnitFile) -> Span {
     let own = table::own_section(name.unit_type());
     let header = file.headers().find(|(section, _)| own == Some(*section));

@@ -8,16 +8,18 @@ use super::value_error::ValueError;
 use crate::command::{CommandLine, Commands};
 use crate::quoting::Splitter;
 
-/// The specifier letters of systemd 252 and the percent sign. Includes `c`, `r` and `R`, which
-/// systemd expands with a warning.
+/// The specifier letters of systemd 252, and the percent sign. The list includes `c`, `r` and `R`,
+/// which systemd expands with a warning.
 const LETTERS: &str = "aAbBcCdEfgGhHiIjJlLmMnNopPqrRsStTuUvVwWyY%";
 
-/// Specifiers that are allowed in unit names: their values have no blanks and slashes.
+/// Specifiers that are allowed in unit names, because their values contain no blanks or slashes.
 const NAME_LETTERS: &str = "aAbBgGHijlmMnNopquUvwW%";
 
-/// Returns the first invalid specifier of a value in which systemd expands specifiers.
+/// Returns the first invalid specifier of a value, if systemd expands specifiers in values of this
+/// kind.
 ///
-/// A percent sign stays literal at the end, and before anything but a letter or digit.
+/// A percent sign is literal at the end of a value, and before any character other than a letter or
+/// digit.
 pub(super) fn check(kind: Kind, value: &str) -> Option<ValueError> {
     if kind == Kind::Command {
         return Commands::new(value).map_while(Result::ok).find_map(|it| in_command(value, &it));
@@ -51,7 +53,8 @@ fn in_words(value: &str) -> Option<ValueError> {
     }
 }
 
-/// Checks one command of a value. systemd only ignores a command that may fail.
+/// Checks one command of a value. If the command may fail, systemd only ignores it; otherwise it
+/// refuses the unit.
 pub(super) fn in_command(value: &str, command: &CommandLine) -> Option<ValueError> {
     let mut words = command.words();
     let (at, letter) = words.find_map(|(word, span)| in_word(value, word, span.start..span.end))?;
@@ -62,8 +65,8 @@ pub(super) fn in_command(value: &str, command: &CommandLine) -> Option<ValueErro
     Some(not_a_specifier(code, at, letter))
 }
 
-/// Returns the position of an invalid specifier in a word: the whole word if quotes or escapes
-/// produce it.
+/// Returns the position of an invalid specifier in a word. If quotes or escapes produce the
+/// specifier, the position is that of the whole word.
 fn in_word(value: &str, word: &str, span: Range<usize>) -> Option<(Range<usize>, char)> {
     let (_, letter) = unknown(word, LETTERS)?;
     let written = unknown(&value[span.clone()], LETTERS).filter(|(_, it)| *it == letter);
@@ -77,8 +80,8 @@ fn not_a_specifier(code: FindingCode, at: Range<usize>, letter: char) -> ValueEr
     ValueError { code, at, message, help: "write %% for a percent sign".to_owned() }
 }
 
-/// Returns the code for an invalid specifier in this kind of value; `None` if a percent sign has no
-/// special meaning.
+/// Returns the code for an invalid specifier in a value of this kind. Returns `None` if a percent
+/// sign has no special meaning there.
 fn code(kind: Kind, value: &str) -> Option<FindingCode> {
     match kind {
         // With the dash systemd only warns.

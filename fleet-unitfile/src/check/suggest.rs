@@ -1,10 +1,10 @@
 //! Spelling suggestions.
 
-/// Returns the candidate most similar to a word; `None` if none is similar enough.
+/// Returns the candidate most similar to a word. Returns `None` if no candidate is similar enough.
 ///
-/// Ignores case. Tolerates about one edit in four letters: a letter added, removed, changed or
-/// swapped with its neighbour. A word that is the beginning of a candidate also matches. Among
-/// equally similar candidates the first wins.
+/// The comparison ignores case. It tolerates about one edit in four letters. An edit adds, removes
+/// or changes a letter, or swaps it with its neighbour. A word that is the beginning of a candidate
+/// also matches. Of several equally similar candidates, the first is returned.
 pub(super) fn nearest<'a>(
     word: &str,
     candidates: impl IntoIterator<Item = &'a str>,

@@ -43,7 +43,8 @@ pub(super) fn quoted(text: &str) -> String {
     format!("\"{head}\"")
 }
 
-/// Suggests one of the allowed words: the nearest one, or the list of them.
+/// Suggests the allowed word that is nearest to a word. If no allowed word is near enough, suggests
+/// all of them, or a few examples if there are many.
 pub(super) fn one_of(word: &str, words: &[&str]) -> String {
     match nearest(word, words.iter().copied()) {
         Some(near) => format!("write {near}"),
@@ -61,8 +62,8 @@ pub(super) fn listed(words: &[&str]) -> String {
     }
 }
 
-/// Splits a value at blanks into words with their offsets. Quotes are only stripped from around
-/// whole words. Values whose quoted words may contain blanks are split elsewhere.
+/// Splits a value at blanks into words with their offsets. Quotes are removed only if they surround
+/// a whole word. This function is not for values in which quoted words may contain blanks.
 pub(super) fn words(value: &str) -> impl Iterator<Item = (usize, &str)> {
     pieces(value).map(|(start, piece)| {
         let quotes = ['"', '\''].into_iter();

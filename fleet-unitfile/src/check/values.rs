@@ -36,7 +36,8 @@ pub(super) fn choice(value: &str, words: &[&str]) -> Option<ValueError> {
     })
 }
 
-/// Checks one of some words; a word that ends in a colon needs an argument.
+/// Checks that a value is one of several words. A word that ends in a colon needs an argument after
+/// it.
 pub(super) fn stream(value: &str, words: &[&str]) -> Option<ValueError> {
     let fits = |word: &&str| match word.strip_suffix(':') {
         Some("fd") => value.starts_with("fd:"),
@@ -70,7 +71,7 @@ pub(super) fn signal(value: &str) -> Option<ValueError> {
     })
 }
 
-/// Returns `true` if this is a signal's number or name, or an offset from the first or last
+/// Returns `true` if a value is the number or name of a signal, or an offset from the first or last
 /// real-time signal.
 pub(super) fn is_signal(value: &str) -> bool {
     if let Ok(number) = value.parse::<u8>() {
@@ -99,8 +100,8 @@ pub(super) fn path(value: &str) -> Option<ValueError> {
     })
 }
 
-/// Checks the path of a condition. Marks may precede it, without blanks: a bar, then an exclamation
-/// mark.
+/// Checks the path of a condition. A bar and then an exclamation mark may precede the path, each
+/// without blanks.
 pub(super) fn path_test(value: &str) -> Option<ValueError> {
     let marked = value.strip_prefix('|').unwrap_or(value);
     path(marked.strip_prefix('!').unwrap_or(marked))
@@ -120,7 +121,8 @@ pub(super) fn root_path(value: &str) -> Option<ValueError> {
     path(value).map(|error| ValueError { code: FindingCode::FatalPath, ..error })
 }
 
-/// Checks an absolute path or the user's home, with a leading dash if it may be missing.
+/// Checks an absolute path or the user's home. A leading dash means that the directory may be
+/// missing.
 pub(super) fn working_directory(value: &str) -> Option<ValueError> {
     let place = value.strip_prefix('-').unwrap_or(value);
     let error = path(place).filter(|_| place != "~")?;
@@ -208,7 +210,8 @@ fn template(value: &str, own: &UnitName) -> ValueError {
     ValueError::new(FindingCode::Template, message, help)
 }
 
-/// Replaces each specifier of a name by a letter; `None` if the type depends on a specifier.
+/// Replaces each specifier of a name by a letter. Returns `None` if the type of the unit depends on
+/// a specifier.
 fn without_specifiers(value: &str) -> Option<String> {
     if !value.contains('%') {
         return Some(value.to_owned());

@@ -51,7 +51,8 @@ pub(super) fn section_names() -> impl Iterator<Item = &'static str> {
     SECTIONS.iter().map(|(name, _)| *name)
 }
 
-/// Returns the kind of a directive's value; `None` if the section has no such directive.
+/// Returns the kind of a directive's value, or `None` if the section has no directive with that
+/// name.
 pub(super) fn kind(section: &str, name: &str) -> Option<Kind> {
     tables(section).iter().find_map(|table| {
         let at = table.binary_search_by_key(&name, |(name, _)| name).ok()?;
@@ -59,8 +60,8 @@ pub(super) fn kind(section: &str, name: &str) -> Option<Kind> {
     })
 }
 
-/// Returns `true` if the directives of a section are unknown, since it belongs to an older systemd
-/// version.
+/// Returns `true` if the directives of a section are unknown, because the section belongs to an
+/// older systemd version.
 pub(super) fn is_open(section: &str) -> bool {
     section == "BusName"
 }
@@ -75,14 +76,15 @@ fn tables(section: &str) -> &'static [Table] {
     found.map_or(&[], |(_, tables)| tables)
 }
 
-/// Returns `true` if only a systemd version newer than the built-in list knows a directive.
+/// Returns `true` if a directive is missing from the built-in list because only a newer systemd
+/// version knows it.
 pub(super) fn is_newer(name: &str) -> bool {
     sections::NEWER.contains(&name)
 }
 
-/// An option that systemd knows in a section.
+/// A directive: an option that systemd knows in a section.
 ///
-/// An option shared by several sections is a directive in each of them.
+/// An option that several sections share is a separate directive in each of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub struct Directive {

@@ -1,6 +1,6 @@
-//! Directives shared by several sections.
+//! Directives that several sections share.
 //!
-//! Writable by `scripts/directives` from the list of systemd 252.
+//! The script `scripts/directives` can write this file from the list of systemd 252.
 
 use super::Table;
 use crate::UnitType;
