@@ -42,7 +42,7 @@ impl Pattern {
         self.0.glob.matches(name.as_str())
     }
 
-    /// Returns whether the pattern has no wildcard, so that it matches only its own text.
+    /// Returns `true` if the pattern has no wildcard, so that it matches only its own text.
     #[must_use]
     pub fn is_exact(&self) -> bool {
         !self.0.text.contains(['*', '?', '['])

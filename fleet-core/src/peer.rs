@@ -46,7 +46,7 @@ impl Peer {
         }
     }
 
-    /// Returns whether the peer is this unit or a pattern that matches this unit.
+    /// Returns `true` if the peer is this unit or a pattern that matches this unit.
     #[must_use]
     pub fn covers(&self, unit: &UnitName) -> bool {
         match self {

@@ -93,8 +93,8 @@ impl Rebalancing {
     }
 }
 
-/// Returns whether a moved unit still has to become active on its new machine. The result is false
-/// if the unit was since placed elsewhere or is no longer wanted.
+/// Returns `true` if a moved unit still has to become active on its new machine. Returns `false` if
+/// the unit was since placed elsewhere or is no longer wanted.
 fn is_in_flight(cluster: &Snapshot, unit: &UnitName, moving: &InFlightMove) -> bool {
     let placement = cluster.placement(unit.as_str());
     let Some(placement) = placement.filter(|placement| placement.machine == moving.to) else {

@@ -73,8 +73,8 @@ impl Rule {
         Self::ALL.into_iter().find(|rule| rule.as_str() == name)
     }
 
-    /// Returns whether the rule depends only on the unit and the machine, not on other units on the
-    /// machine.
+    /// Returns `true` if the rule depends only on the unit and the machine, not on other units on
+    /// the machine.
     #[must_use]
     pub const fn is_lasting(self) -> bool {
         matches!(

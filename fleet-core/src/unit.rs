@@ -40,14 +40,13 @@ impl Unit {
         self.file.hash()
     }
 
-    /// Returns whether the unit runs on every eligible machine instead of being placed on one.
+    /// Returns `true` if the unit runs on every eligible machine instead of being placed on one.
     #[must_use]
     pub fn is_global(&self) -> bool {
         self.requirements.global
     }
 
-    /// Returns whether a machine should have the unit, which is the case if it is neither inactive
-    /// nor a template.
+    /// Returns `true` if a machine should have the unit: it is neither inactive nor a template.
     #[must_use]
     pub fn is_wanted(&self) -> bool {
         self.desired != TargetState::Inactive && !self.name.is_template()

@@ -94,7 +94,7 @@ fn excluded_peers(reader: &SectionReader<'_>) -> Vec<(Span, RequirementErrorKind
     found
 }
 
-/// Returns whether the pattern excludes the peer. Two different patterns are assumed not to
+/// Returns `true` if the pattern excludes the peer. Two different patterns are assumed not to
 /// overlap.
 fn excludes(pattern: &Pattern, peer: &Peer) -> bool {
     match peer {

@@ -15,8 +15,7 @@ pub(super) fn split(option: FleetOption, line: &str) -> Vec<String> {
     values.into_iter().filter(|value| !value.is_empty()).collect()
 }
 
-/// Returns whether the line holds several values, which is the case if it starts and ends with a
-/// quotation mark.
+/// Returns `true` if the line holds several values: it starts and ends with a quotation mark.
 fn is_quoted(line: &str) -> bool {
     line.starts_with('"') && line.ends_with('"')
 }
