@@ -7,8 +7,8 @@
 //! *superseded*, and the engine removes them in its next pass.
 //!
 //! If one of two placements is unreadable, it is unknown which of them takes precedence. The
-//! snapshot then shows no placement of the unit, and no machine concludes that the unit is placed
-//! elsewhere.
+//! snapshot then shows no placement of the unit, unless the unreadable one took precedence before.
+//! So no machine concludes that the unit is placed elsewhere.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -157,8 +157,8 @@ impl StoredPlacements {
     }
 
     /// Shows in the snapshot the placement that takes precedence, and keeps the others in `self`.
-    /// While a placement is unreadable, the snapshot shows a placement only if the unreadable one
-    /// itself takes precedence by its last readable version.
+    /// If a placement became unreadable, its last readable version is shown if it takes precedence.
+    /// Otherwise the snapshot shows no placement of the unit.
     fn recount(
         &mut self,
         snapshot: &mut Snapshot,

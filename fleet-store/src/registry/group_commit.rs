@@ -222,8 +222,8 @@ impl<'a> BatchBuilder<'a> {
     }
 
     /// Returns whether committing the transaction with the batch is equivalent to committing it
-    /// after the batch. For that, both must not write one key differently. A key that one of them
-    /// writes must not have a condition in the other.
+    /// after the batch. This requires that no key is written differently by both. It also requires
+    /// that no condition of one is on a key that the other writes.
     fn is_independent(&self, Transaction { conditions, writes }: &Transaction) -> bool {
         let Self { expected, written, deferred, .. } = self;
         let conflicts = |write: &Write| {

@@ -27,14 +27,17 @@ pub(super) use adopt::raised_epoch_base;
 
 /// The right to decide on placements, for one term.
 ///
-/// Every write has the condition that this leadership still lasts. So a leader that was replaced
-/// without noticing cannot write. Dropping the value does not end the leadership.
+/// Every write has the condition that this leadership still lasts. So a leader that has not noticed
+/// its replacement cannot write. Dropping the value does not end the leadership.
 ///
 /// Placement keys begin with the machine, so the keys alone do not prevent two placements of a
-/// unit. The following rules prevent them. Only leaders add placements. Each write of a leader has
-/// the condition that no placement was written since the last placement write known to this
-/// leadership. A unit that moves leaves its old machine in the same step as its new placement, or
-/// in an earlier one. The condition of that step is that the old placement is unchanged.
+/// unit. The following rules prevent them:
+///
+/// - Only leaders add placements.
+/// - Each write of a leader has the condition that no placement was written since the last
+///   placement write known to this leadership.
+/// - A unit that moves leaves its old machine in the step that adds its new placement, or in an
+///   earlier step. That step has the condition that the old placement is unchanged.
 #[derive(Debug)]
 pub struct Leadership {
     registry: Registry,

@@ -151,7 +151,7 @@ fn power_loss_loses_no_acknowledged_write() {
     }
 }
 
-/// The log of the file is flushed to the tables when it is opened.
+/// When the file is opened, the log in it is flushed to the tables.
 // Holds: I-6
 #[test]
 fn interrupted_opening_loses_nothing() {
