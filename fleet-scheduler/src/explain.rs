@@ -41,7 +41,7 @@ pub enum PlacementVerdict {
         /// Number of wanted units on the machine.
         load: u32,
     },
-    /// The machine refuses the unit, or a unit that must be on the same machine.
+    /// The machine refuses the unit, or it refuses another unit that must be on the same machine.
     Refused(Arc<Refusal>),
 }
 
@@ -117,7 +117,8 @@ impl Index {
         self.machines.present().map(|machine| (machine, verdict(machine))).collect()
     }
 
-    /// Returns the verdicts, and a summary of the refusals if the unit is on no machine.
+    /// Returns the verdicts on a unit that is not global. If the unit is on no machine, also
+    /// returns a summary of the refusals.
     fn verdicts_for_single(&mut self, unit: UnitNo) -> (Verdicts, Option<RefusalSummary<Rank>>) {
         let savepoint = self.savepoint();
         let here = self.units.slots[unit].machine;

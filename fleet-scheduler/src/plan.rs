@@ -15,14 +15,14 @@ use crate::step::Step;
 /// The placement changes to carry out, and the units that cannot be placed.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Plan {
-    /// The revision of the snapshot from which the plan was made. The plan is valid for that state
-    /// only.
+    /// The revision of the snapshot from which the plan was made. The plan is valid only for the
+    /// state at that revision.
     pub based_on: Revision,
     /// The changes, in the order in which they must be applied. The state after the last step
-    /// satisfies the rules; a state between two steps may break one.
+    /// satisfies the rules. A state between two steps may break a rule.
     pub steps: Vec<Step>,
-    /// The wanted units that have no machine after the last step, with reasons. A plan of a
-    /// long-lived [`Index`] lists only the units that it had to try.
+    /// The wanted units that have no machine after the last step, with the reasons. The plan of a
+    /// long-lived [`Index`] lists only the units that the index had to try.
     pub unplaced: BTreeMap<UnitName, Arc<Reason>>,
 }
 
@@ -43,18 +43,18 @@ impl Plan {
 /// 2. Keeps a placement if its machine is present and still passes every rule. Only
 ///    [`Index::rebalance`] and [`Index::drain`] move units for other reasons.
 /// 3. Places wanted units without a machine, in the order of their names. Units that `MachineOf=`
-///    ties together are placed together. Of the machines that pass every
-///    [`Rule`](fleet_core::Rule), the one with the fewest wanted units is chosen, global units
-///    counted; ties go to the lowest ID. Units that a new unit replaces there move to another
-///    machine that passes every rule; if there is none, the new unit is refused.
-/// 4. Moves away units that were on the same machine before another unit there began to replace
-///    them, if another machine takes them.
+///    ties together are placed together. The chosen machine is the one with the fewest wanted
+///    units, including global units, of all machines that pass every [`Rule`](fleet_core::Rule).
+///    Among equal machines, it is the one with the lowest ID. Units that a new unit replaces there
+///    move to another machine that passes every rule. If they cannot move, the new unit is refused.
+/// 4. Moves away a unit if another unit on its machine began to replace it after both were placed
+///    there, provided that another machine accepts it.
 ///
-/// The plan depends only on the snapshot: equal snapshots give equal plans. The plan of a state to
-/// which a plan was [applied](crate::apply) has no steps.
+/// The plan depends only on the snapshot, so equal snapshots give equal plans. If a plan was
+/// [applied](crate::apply), the plan of the resulting state has no steps.
 ///
-/// A placed unit with an unreadable record stays, because it is unknown whether it is wanted.
-/// Other units are placed as if it were running.
+/// A placed unit with an unreadable record stays, because it is unknown whether the unit is wanted.
+/// Other units are placed as if the unreadable unit were running.
 #[must_use]
 pub fn plan(snapshot: &Snapshot) -> Plan {
     Index::load(Policy::default(), snapshot).plan()

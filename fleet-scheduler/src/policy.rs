@@ -16,8 +16,8 @@ pub enum Ranking {
     LeastLoaded,
     /// Prefers the machine with the most units, global units counted.
     BinPacking,
-    /// Prefers the machine with the fewest instances of the unit's template, then the one with the
-    /// fewest units.
+    /// Prefers the machine with the fewest instances of the unit's template. Among equal machines,
+    /// prefers the one with the fewest units.
     Spread,
 }
 
@@ -70,7 +70,7 @@ pub enum RetryOn {
     Nothing,
     /// A change of the machine: its metadata, its capacity, or any other property.
     MachineChange,
-    /// The departure of a unit from that machine, or a change of the machine.
+    /// The departure of a unit from the machine that refused, or a change of that machine.
     Departure,
     /// Any change of the cluster.
     AnyChange,
@@ -78,8 +78,8 @@ pub enum RetryOn {
 
 /// A custom rule that refuses units on machines.
 ///
-/// It must depend only on its arguments. It is checked for units that come to a machine; units that
-/// are already placed stay, even if the rule refuses them.
+/// The rule must depend only on its arguments. It is checked only for units that come to a machine.
+/// Units that are already placed stay, even if the rule refuses them.
 ///
 /// ```
 /// use fleet_core::{Machine, Snapshot};
@@ -112,7 +112,7 @@ pub trait HardRule: fmt::Debug + Send + Sync {
     /// Returns the name that refusals show.
     fn name(&self) -> &str;
 
-    /// Returns the changes after which the rule may accept a unit that it refused.
+    /// Returns the changes after which the rule may accept a unit that it refused before.
     fn retry_on(&self) -> RetryOn;
 
     /// Returns the reason to refuse the unit on the machine, or `None` to accept it.
@@ -121,7 +121,7 @@ pub trait HardRule: fmt::Debug + Send + Sync {
 
 /// A custom score that ranks the machines that accept a unit.
 ///
-/// It must depend only on its arguments.
+/// The score must depend only on its arguments.
 pub trait Score: fmt::Debug + Send + Sync {
     /// Returns the name of the score.
     fn name(&self) -> &str;

@@ -18,7 +18,7 @@ pub struct View<'a> {
 
 /// A source of placements for a [`View`].
 pub(crate) trait ViewSource: fmt::Debug + Sync {
-    /// Returns the units on a machine, global ones included, in the order of their names.
+    /// Returns the units on a machine, including global units, in the order of their names.
     fn units_on(&self, machine: &MachineId) -> Vec<Candidate<'_>>;
 
     /// Returns the present machines, in the order of their IDs.
@@ -39,7 +39,7 @@ impl<'a> View<'a> {
         Self { source }
     }
 
-    /// Returns the units on a machine, global ones included, in the order of their names. An
+    /// Returns the units on a machine, including global units, in the order of their names. An
     /// unreadable unit has no requirements. A machine that is not present has no units.
     pub fn units_on(&self, machine: &MachineId) -> impl Iterator<Item = Candidate<'_>> {
         self.source.units_on(machine).into_iter()

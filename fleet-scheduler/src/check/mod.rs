@@ -69,13 +69,15 @@ pub fn check(snapshot: &Snapshot, plan: &Plan) -> Vec<Violation> {
     check_with(&Policy::default(), snapshot, plan)
 }
 
-/// Returns all violations of a plan, custom rules included.
+/// Returns all violations of a plan, including violations of custom rules.
 ///
-/// A custom rule is checked for every unit that the plan brought to its machine, as if the unit
-/// came last. It sees all units that are there after the plan. Units that were there before may
-/// stay, even if the rule refuses them. The planner checks the rule only when the unit comes, not
-/// when further units come. A rule that later units can break is therefore reported here. State it
-/// for both sides, as `Conflicts=` is.
+/// A custom rule is checked for every unit that the plan brought to its machine, as if that unit
+/// came last. The rule sees all units that are on the machine after the plan. Units that were on
+/// the machine before may stay, even if the rule refuses them.
+///
+/// The planner checks the rule only when the unit comes, not when further units come. A rule that
+/// later units can break is therefore reported here. Write such a rule so that it refuses the
+/// earlier and the later unit alike, as `Conflicts=` does.
 ///
 /// ```
 /// use fleet_core::{Machine, Snapshot};

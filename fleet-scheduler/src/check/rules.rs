@@ -1,4 +1,4 @@
-//! A second implementation of every hard rule, for units that are on a machine already.
+//! A second implementation of every hard rule. It checks units that are already on a machine.
 
 use std::collections::BTreeSet;
 

@@ -1,4 +1,5 @@
-//! Affinity groups: the ties of `MachineOf=`, and the groups that they form among waiting units.
+//! Affinity groups: the ties that `MachineOf=` creates between units, and the groups that tied
+//! waiting units form.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;

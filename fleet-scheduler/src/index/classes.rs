@@ -54,8 +54,8 @@ pub(crate) struct EquivalenceClass {
     /// The round in which one of the parked units was queued again, if that unit has not been
     /// refused since.
     pub(crate) awake: u64,
-    /// Value of [`MachineOrders::facts_version`](super::MachineOrders::facts_version) at which the
-    /// class filter or a cordon excluded every machine.
+    /// The value of [`MachineOrders::facts_version`](super::MachineOrders::facts_version) at which
+    /// every machine was excluded by the class filter or by a cordon.
     pub(crate) filtered_out: Option<u64>,
 }
 

@@ -1,5 +1,5 @@
-//! Loading: reads a snapshot into an empty index, in the order of the names and without name
-//! lookups.
+//! Loading: reads a snapshot into an empty index. It adds everything in the order of the names, so
+//! it does not have to look up names.
 
 use std::sync::Arc;
 

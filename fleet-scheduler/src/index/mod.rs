@@ -61,9 +61,9 @@ pub(crate) use view::IndexView;
 
 /// A cluster, indexed so that the cost of a plan depends mainly on the changes since the last one.
 ///
-/// Report changes to it, and request plans. Its answers depend only on the state of the cluster,
-/// not on the changes that led there. They equal those of [`plan`](crate::plan()) for a snapshot of
-/// that state.
+/// Report changes to the index, and request plans from it. Its plans depend only on the state of
+/// the cluster, not on the changes that led to that state. They equal the plans that
+/// [`plan`](crate::plan()) makes for a snapshot of that state.
 ///
 /// ```
 /// use fleet_core::{Epoch, Machine, Requirements};
@@ -111,7 +111,7 @@ pub struct Index {
     pub(crate) retry_queue: RetryQueue,
     /// The groups that no machine accepts, by their lowest unit number.
     pub(crate) groups: BTreeMap<UnitNo, WaitingGroup>,
-    /// Those of the groups that changes other than a lifted refusal may help.
+    /// Those of the groups that may find a machine although no machine accepts more than before.
     pub(crate) sensitive_groups: BTreeSet<UnitNo>,
     /// Whether a tied unit has changed since these groups were tried.
     pub(crate) ties_changed: bool,
@@ -210,7 +210,7 @@ impl Index {
         }
     }
 
-    /// Marks a unit's stored record as unreadable. If the unit is placed, it stays.
+    /// Marks a unit's stored record as unreadable. If the unit is placed, it stays on its machine.
     pub fn put_unreadable(&mut self, unit: UnitName) {
         self.rewind();
         let unit = self.units.intern(&unit);

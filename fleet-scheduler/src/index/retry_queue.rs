@@ -18,8 +18,8 @@ pub(crate) struct WaitingGroup {
     pub(crate) helped_by_any_arrival: bool,
 }
 
-/// Units to try, without duplicates. The number of unit slots bounds its length, no matter how
-/// often units change between plans.
+/// Units to try, without duplicates. The queue is never longer than the number of unit slots, no
+/// matter how often units change between plans.
 #[derive(Debug, Default)]
 pub(crate) struct RetryQueue {
     units: Vec<UnitNo>,

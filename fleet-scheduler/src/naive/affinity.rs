@@ -86,7 +86,8 @@ pub(super) fn named(
     named
 }
 
-/// Returns the group of a unit: the units that it names, those that name it, and so on.
+/// Returns the group of a unit. Whenever a unit names another one, either both or neither of them
+/// are in the group.
 fn tied(first: UnitName, ties: &Ties) -> BTreeSet<UnitName> {
     let mut group = BTreeSet::from([first]);
     loop {

@@ -37,9 +37,9 @@ pub use state::PlacementState;
 
 /// Returns the placements that [`plan`](crate::plan()) must lead to.
 ///
-/// Custom rules and scores apply as in the planner: after all built-in rules, and to units that
-/// come. To test a custom rule itself, add it as a clause to a [`RuleSet`], use [`plan_with`], and
-/// leave it out of the policy.
+/// Custom rules and scores apply as in the real planner. They are checked after all built-in rules,
+/// and only for units that come to a machine. To test a custom rule itself, add it as a clause to a
+/// [`RuleSet`], use [`plan_with`], and leave the rule out of the policy.
 ///
 /// ```
 /// use fleet_core::{Machine, Requirements, Snapshot, TargetState, Unit};

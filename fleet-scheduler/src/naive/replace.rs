@@ -152,7 +152,8 @@ fn is_to_leave(state: &PlacementState<'_>, name: &UnitName, machine: &Machine) -
     present.iter().any(|other| replaces(state.cluster, other, name))
 }
 
-/// Returns the state in which a unit has moved away, if no other unit then lacks a peer.
+/// Returns the state in which a unit has moved away. Returns `None` if another unit would then lack
+/// a peer.
 fn separated<'a>(
     state: &PlacementState<'a>,
     head: &UnitName,

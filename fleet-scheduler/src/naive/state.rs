@@ -13,8 +13,8 @@ use crate::Policy;
 /// The requirements of an unreadable unit.
 static NOTHING: LazyLock<Requirements> = LazyLock::new(Requirements::default);
 
-/// The single and unreadable units on each present machine. Everything else is computed from the
-/// whole cluster on demand.
+/// The state of the naive planner: the single and unreadable units on each present machine.
+/// Everything else is computed from the whole cluster on demand.
 #[derive(Debug, Clone)]
 pub struct PlacementState<'a> {
     /// The clauses in use.

@@ -37,7 +37,8 @@ impl Index {
         came.into_iter().for_each(|unit| self.wake_after_coming(unit));
     }
 
-    /// Tries to find a machine for a unit, or for the group that it represents.
+    /// Tries to find a machine for a unit. If the unit represents a group, tries to find a machine
+    /// for the whole group.
     fn attempt(&mut self, unit: UnitNo, queue: &mut AttemptQueue) {
         if self.is_tied(unit) {
             let component = self.component(unit);

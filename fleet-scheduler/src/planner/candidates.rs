@@ -71,7 +71,8 @@ impl Index {
         Some(self.merge_groups(groups))
     }
 
-    /// Returns the present machines that can accept the units of a class, if there are few.
+    /// Returns the present machines that can accept the units of a class. Returns `None` if there
+    /// are many.
     fn few_candidates_of(&self, class: ClassNo) -> Option<Vec<MachineNo>> {
         let class = &self.classes.slots[class];
         match class.pin.some() {
@@ -89,7 +90,8 @@ impl Index {
         (slot.occupancy.load(), slot.label)
     }
 
-    /// Returns the refusals of the machines that can never accept the units of a class.
+    /// Returns the refusals of the machines that are not in `few`. These machines can never accept
+    /// the units of the class.
     fn groups_outside(&mut self, class: ClassNo, few: &[MachineNo]) -> Vec<RefusalGroup> {
         let cordoned = |machine: &&MachineNo| self.machines.slots[**machine].machine().cordoned;
         let checked = few.len() - few.iter().filter(cordoned).count();

@@ -1,5 +1,5 @@
-//! The disruption budget: counts running instances per template, and checks whether some may stop
-//! in order to move.
+//! The disruption budget: counts running instances per template, and checks whether some of them
+//! may stop in order to move.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,5 +1,5 @@
-//! Eviction groups: units that can only leave their machine together, and their voluntary moves to
-//! another machine.
+//! Eviction groups: units that can leave their machine only together, and the moves of these groups
+//! to other machines for a drain or for balance.
 
 use std::collections::BTreeSet;
 

@@ -6,7 +6,8 @@ use crate::index::{Index, LeaveReason, MachineNo, Occupancy, UnitNo};
 use crate::rules::PlacementQuery;
 
 impl Index {
-    /// Adds the global units that fit to an occupancy of placed units, and returns them.
+    /// Adds to an occupancy of placed units the global units that fit on the machine. Returns the
+    /// added units.
     pub(super) fn fit_in(&self, occupancy: &mut Occupancy, machine: MachineNo) -> Vec<UnitNo> {
         for unit in self.globals.values() {
             let query = PlacementQuery { occupancy, ..PlacementQuery::new(self, *unit, machine) };

@@ -1,6 +1,6 @@
-//! Kept placements: takes units off machines that no longer pass every rule.
+//! Kept placements: takes units off their machines if they no longer pass every rule.
 //!
-//! Only machines with changes are rechecked, each on its own.
+//! Only machines with changes are rechecked. Each machine is rechecked independently of the others.
 
 use std::sync::Arc;
 
@@ -121,7 +121,8 @@ impl Index {
         rejected
     }
 
-    /// Returns the units of an occupancy that lack a peer of their `MachineOf=` there.
+    /// Returns the units of an occupancy that lack a peer of their `MachineOf=` on that machine,
+    /// with the refusals.
     fn lost(&self, occupancy: &Occupancy, machine: MachineNo) -> Vec<(UnitNo, Refusal)> {
         if occupancy.tied == 0 {
             return Vec::new();

@@ -111,10 +111,10 @@ impl Index {
         units
     }
 
-    /// Returns the reason of each unit that waits for a machine and would get none from a plan made
-    /// now.
+    /// Returns the reason of each unit that waits for a machine and would not get one from a plan
+    /// made now.
     ///
-    /// Units that such a plan would place are left out.
+    /// Units that a plan made now would place are left out.
     pub fn reasons(&mut self) -> BTreeMap<UnitName, Arc<Reason>> {
         self.rewind();
         let mut queue = AttemptQueue::default();

@@ -96,7 +96,7 @@ impl Index {
         }
     }
 
-    /// Wakes the units that machines with lifted refusals may now accept.
+    /// Wakes the units that may now be accepted by machines that accept more than before.
     fn wake_lifted(&mut self) {
         let end = self.orders.lifts.end();
         if end == self.lifts_seen {

@@ -65,7 +65,8 @@ impl Index {
         reason
     }
 
-    /// Returns the key of the group with which a unit is parked, if it is parked.
+    /// Returns the key of the group with which a unit is parked. Returns `None` if the unit is not
+    /// parked with a group.
     fn parked_group(&self, unit: UnitNo) -> Option<UnitNo> {
         let slot = &self.units.slots[unit];
         slot.affinity
@@ -152,7 +153,7 @@ impl Index {
         self.reason_from(group, &summary)
     }
 
-    /// Returns the reason of the units of a class that are tied to no other unit.
+    /// Returns the reason of the units of a class. These units must not be tied to other units.
     fn reason_of_class(&mut self, unit: UnitNo) -> Reason {
         if let Some(summary) = self.count_refusals_of_few(unit) {
             return self.reason_from(&[unit], &summary);

@@ -9,8 +9,8 @@ use crate::rules::{Denial, PlacementQuery, machine_of, replaces};
 impl Index {
     /// Assigns a unit to a machine and moves away the units that it replaces there. `beside` lists
     /// units that have just been assigned to the machine and must not move again. Increases
-    /// `displaced` by the number of displaced groups that it has tried to move. On error, assigns
-    /// and moves nothing.
+    /// `displaced` by the number of displaced groups that the function tried to move. On error,
+    /// assigns and moves no unit.
     pub(super) fn try_assign(
         &mut self,
         unit: UnitNo,
@@ -206,7 +206,7 @@ impl Index {
         moved
     }
 
-    /// Returns the units that may replace another unit on the same machine, sorted by name.
+    /// Returns the units that may replace another unit on their own machine, sorted by name.
     fn side_by_side_replacers(&self) -> Vec<UnitNo> {
         let there = |machine: &MachineNo| &self.machines.slots[*machine].occupancy.units;
         let replaces = |unit: &&UnitNo| !self.class(**unit).replaces.is_empty();

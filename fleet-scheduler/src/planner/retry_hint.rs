@@ -14,7 +14,7 @@ use crate::rules::{PlacementQuery, replaces};
 const MAX_REPLACED: usize = 256;
 
 impl Index {
-    /// Wakes the groups that changes other than a lifted refusal may help.
+    /// Wakes the groups that may find a machine although no machine accepts more than before.
     pub(super) fn wake_sensitive_groups(&mut self) {
         let all = self.ties_changed || !self.globals.is_empty();
         let is_woken = |first: &&UnitNo| all || !only_lifts_help(&self.groups[*first]);
@@ -22,7 +22,8 @@ impl Index {
         woken.into_iter().for_each(|first| self.wake(first));
     }
 
-    /// Returns whether machines with lifted refusals may help a group that contains a replacer.
+    /// Returns whether a group that contains a replacer may find a machine because the machines in
+    /// `lifted` may accept more than before.
     pub(super) fn may_help(&self, group: &WaitingGroup, lifted: &[MachineNo]) -> bool {
         let [unit] = group.members[..] else { return true };
         !only_lifts_help(group)
@@ -60,7 +61,8 @@ impl Index {
     }
 }
 
-/// Returns whether no arriving unit can help a group that replaces others, ties aside.
+/// Returns whether the arrival of a unit can never be the reason that a group of replacers finds a
+/// machine. Ties are ignored.
 fn only_lifts_help(group: &WaitingGroup) -> bool {
     !group.helped_by_any_arrival && group.members.len() == 1
 }

@@ -8,7 +8,8 @@ use crate::policy::{Candidate, Ranking};
 use crate::view::View;
 
 impl Index {
-    /// Returns the first machine that accepts a unit without a group that replaces no other unit.
+    /// Returns the first machine that accepts a unit. The unit must have no group and must replace
+    /// no other unit.
     pub(super) fn find_machine(&mut self, unit: UnitNo) -> Option<MachineNo> {
         if let Some(pin) = self.class(unit).pin.some() {
             let present = self.machines.slots[pin].is_present();
@@ -57,7 +58,8 @@ impl Index {
         Some(taking.into_iter().min_by_key(|machine| order.sort_key(*machine, template, context)))
     }
 
-    /// Tries the machines in the order of a unit's class, and records the result for the class.
+    /// Tries the machines in the order of a unit's class, and records for the class whether all of
+    /// them refuse it.
     fn search_for_class(&mut self, unit: UnitNo) -> Option<MachineNo> {
         let number = self.units.slots[unit].class;
         let own = self.classes.slots[number].private_order;

@@ -36,7 +36,8 @@ pub(super) fn refusal_for(query: &PlacementQuery<'_>) -> Refusal {
     }
 }
 
-/// Returns the first pattern of another unit, in the order written, that keeps a unit away.
+/// Returns the first pattern of another unit that keeps this unit away. Patterns are checked in the
+/// order written.
 pub(super) fn keeps_away(index: &Index, other: UnitNo, unit: UnitNo) -> Option<PatternNo> {
     let mut patterns = index.class(other).conflicts.iter().copied();
     patterns.find(|pattern| covers(index, *pattern, unit))

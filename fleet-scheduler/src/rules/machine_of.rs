@@ -69,7 +69,8 @@ pub(crate) fn left_behind(index: &Index, machine: MachineNo) -> Vec<(UnitNo, usi
     occupancy.units.iter().filter_map(lost).collect()
 }
 
-/// Returns the machine that a unit must join because a single unit that it names is there.
+/// Returns the machine that a unit must join. A single unit that its `MachineOf=` names is on that
+/// machine.
 pub(crate) fn machine_of_peer(index: &Index, unit: UnitNo) -> Option<MachineNo> {
     index.units.slots[unit].peers().iter().find_map(|peer| match peer {
         PeerRef::Named(other) if index.units.slots[*other].kind != UnitKind::Global => {

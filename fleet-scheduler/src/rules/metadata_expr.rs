@@ -1,5 +1,5 @@
-//! `MachineMetadataExpr=`: an expression that must hold for the machine's metadata. The
-//! [filter](super::metadata) of the unit's class evaluates it.
+//! `MachineMetadataExpr=`: an expression that must be true for the machine's metadata. The
+//! [filter](super::metadata) of the unit's class evaluates the expression.
 
 use fleet_core::{Machine, Refusal, Requirements};
 

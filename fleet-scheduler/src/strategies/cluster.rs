@@ -48,7 +48,7 @@ pub fn clusters(features: Features) -> impl Strategy<Value = Cluster> {
     })
 }
 
-/// Generates a cluster together with one of its wanted units that is not global.
+/// Generates a cluster and the name of one of its wanted units. That unit is not global.
 pub fn clusters_with_unit(features: Features) -> impl Strategy<Value = (Cluster, UnitName)> {
     (clusters(features), any::<Index>()).prop_filter_map("no unit is wanted", |(cluster, index)| {
         let wanted = cluster.units().filter(|unit| unit.is_wanted() && !unit.is_global());

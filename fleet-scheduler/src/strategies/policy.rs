@@ -102,7 +102,7 @@ impl HardRule for AtMost {
     }
 }
 
-/// Requires a metadata key for units with a name that begins with a vowel.
+/// Requires a metadata key of the machine for each unit with a name that begins with a vowel.
 #[derive(Debug)]
 struct Needs(&'static str);
 

@@ -21,7 +21,8 @@ pub(crate) struct MachineOrder {
     spread: Vec<SpreadKey>,
     /// The template with the instances that count for the ranking.
     pub(super) ranked: PatternNo,
-    /// For each template that uses the order, the number of instances by key and value.
+    /// The number of instances of each template that uses the order, by spread key and by value of
+    /// the key.
     instance_counts: Lookup<PatternNo, Vec<Vec<i64>>>,
     /// Whether refusing machines are left out until a unit leaves them.
     pub(super) is_private: bool,
