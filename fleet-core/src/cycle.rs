@@ -25,7 +25,7 @@ impl fmt::Display for Cycle {
     }
 }
 
-/// Formats a cycle, repeating its first unit at the end: `a -> b -> a`.
+/// Formats a cycle. Repeats its first unit at the end: `a -> b -> a`.
 pub(crate) fn format_cycle(units: &[UnitName]) -> String {
     let round = units.iter().chain(units.first());
     round.map(UnitName::as_str).collect::<Vec<_>>().join(" -> ")

@@ -63,7 +63,8 @@ pub enum Reason {
         /// The refusals, counted by the first rule that refused. They are in the order of the
         /// rules.
         tallies: Vec<Tally>,
-        /// The machine that comes nearest to accepting the unit, if the planner determined it.
+        /// The machine that comes nearest to accepting the unit, or `None` if the planner did not
+        /// determine it.
         nearest: Option<NearestMachine>,
     },
     /// No machine accepts the unit together with its co-located group.
@@ -75,7 +76,8 @@ pub enum Reason {
         /// The refusals. Each machine is counted once, for the first unit of the group that it
         /// refused.
         tallies: Vec<Tally>,
-        /// The machine that comes nearest to accepting the group, if the planner determined it.
+        /// The machine that comes nearest to accepting the group, or `None` if the planner did not
+        /// determine it.
         nearest: Option<NearestMachine>,
     },
     /// `MachineOf=` names a unit that is unknown, or contains a pattern that no other unit matches.

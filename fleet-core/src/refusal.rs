@@ -7,7 +7,8 @@ use fleet_unitfile::UnitName;
 
 use crate::{MachineId, Pattern, Peer, Resource};
 
-/// A hard rule that a machine must pass to run a unit. Rules are evaluated in this order.
+/// A hard rule that a machine must pass to run a unit. Rules are checked in the order of the
+/// variants.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum Rule {
@@ -136,7 +137,7 @@ pub enum Refusal {
     MaxPerMachine {
         /// The template.
         template: UnitName,
-        /// The smallest limit set by the unit or by an instance on the machine.
+        /// The smallest of the limits that the unit and the instances on the machine set.
         limit: u32,
         /// Number of instances on the machine.
         count: u32,

@@ -125,8 +125,8 @@ impl Snapshot {
         self.placements.get(unit)
     }
 
-    /// Returns the units placed on a machine, in order of their names. The cost does not depend on
-    /// placements on other machines.
+    /// Returns the units placed on a machine, in the order of their names. The cost does not depend
+    /// on the placements on other machines.
     pub fn placements_on(&self, machine: &MachineId) -> impl Iterator<Item = (&UnitName, Epoch)> {
         let placements_by_machine =
             self.placements_by_machine.range(PlacementKey::first_on(machine));

@@ -136,7 +136,7 @@ pub enum Transition {
     Change(Option<TargetState>),
 }
 
-/// Error for a command that does not apply to a unit in its state.
+/// Error for a command that may not be applied to a unit in its current desired state.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct InvalidTransition {
     /// The command.

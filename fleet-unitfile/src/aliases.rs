@@ -142,13 +142,14 @@ impl Aliases {
     }
 }
 
-/// Instantiates `template` with the instance of `unit`, or with its prefix if it has no instance.
+/// Instantiates `template` with the instance of `unit`. If `unit` has no instance, the template is
+/// instantiated with the prefix of `unit`.
 pub(crate) fn instance_for(template: &UnitName, unit: &UnitName) -> Option<UnitName> {
     let own = unit.instance().filter(|instance| !instance.is_empty());
     template.instantiate(own.unwrap_or(unit.prefix())).ok()
 }
 
-/// Returns `true` if a link called `name` that points to `other` makes an alias.
+/// Returns `true` if a link called `name` that points to `other` is an alias of `other`.
 fn may_be_alias(name: &UnitName, other: &str) -> bool {
     use UnitType::{Device, Path, Service, Socket, Target, Timer};
     let Ok(other) = UnitName::parse(other) else { return false };

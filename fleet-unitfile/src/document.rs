@@ -49,7 +49,7 @@ impl UnitFile {
     ///
     /// # Errors
     ///
-    /// Returns an error if the option would not read back as the same.
+    /// Returns an error if the option would not be read back unchanged.
     pub fn with_added(&self, option: UnitOption) -> Result<Self, OptionError> {
         check(&option)?;
         Ok(self.edited(&edit::with_added(self.source(), self.options(), &option)))
@@ -60,7 +60,7 @@ impl UnitFile {
     ///
     /// # Errors
     ///
-    /// Returns an error if the option would not read back as the same.
+    /// Returns an error if the option would not be read back unchanged.
     ///
     /// # Panics
     ///
@@ -77,7 +77,7 @@ impl UnitFile {
     ///
     /// # Errors
     ///
-    /// Returns an error if the option would not read back as the same.
+    /// Returns an error if the option would not be read back unchanged.
     ///
     /// # Panics
     ///
@@ -89,12 +89,12 @@ impl UnitFile {
         Ok(self.edited(&edit::renamed(self.source(), old, &new)))
     }
 
-    /// Returns this unit file with a new option on the line below the one at an index of
-    /// [`options`](Self::options), in the same section.
+    /// Returns this unit file with a new option. The new option is on the line below the option at
+    /// an index of [`options`](Self::options), in the same section.
     ///
     /// # Errors
     ///
-    /// Returns an error if the option would not read back as the same.
+    /// Returns an error if the option would not be read back unchanged.
     ///
     /// # Panics
     ///
@@ -118,7 +118,8 @@ impl UnitFile {
         self.edited(&edit::without(self.source(), std::iter::once(option)))
     }
 
-    /// Returns this unit file with a header of this section, added at the end if it has none yet.
+    /// Returns this unit file with a header of this section. If no header exists yet, one is added
+    /// at the end.
     ///
     /// # Errors
     ///
@@ -131,8 +132,8 @@ impl UnitFile {
         Ok(self.edited(&edit::with_section(self.source(), section)))
     }
 
-    /// Returns this unit file with a section renamed in each of its headers. If a section of the
-    /// new name exists, the two become one.
+    /// Returns this unit file with a section renamed in each of its headers. If a section with the
+    /// new name exists, the two sections become one.
     ///
     /// # Errors
     ///

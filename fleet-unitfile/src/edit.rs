@@ -227,14 +227,14 @@ fn whole_lines_between(source: &[u8], start: usize, end: usize) -> (usize, usize
     if is_alone { (before.len(), end + line_end_length(&source[end..])) } else { (start, end) }
 }
 
-/// Returns the number of bytes at the start of a text that are blank lines.
+/// Returns the length of the blank lines at the start of a text, in bytes.
 fn blank_lines(text: &[u8]) -> usize {
     let blank = Lines::new(text, 0).take_while(|line| trim_end(line.text).is_empty());
     let last = blank.last().map_or(0, |line| line.start + line.text.len());
     last + line_end_length(&text[last..])
 }
 
-/// Returns the number of bytes at the end of a text that make up one line end.
+/// Returns the length of the line end at the end of a text, in bytes.
 fn trailing_line_end_len(text: &[u8]) -> usize {
     let mut run = 0;
     for &byte in text.iter().rev() {

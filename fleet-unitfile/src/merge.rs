@@ -1,4 +1,4 @@
-//! A unit merged with its drop-ins, in the order in which systemd reads them.
+//! A unit merged with its drop-ins. The files are merged in the order in which systemd reads them.
 
 use crate::file::UnitFile;
 use crate::list_semantics::{names_of_list, resets};
@@ -206,7 +206,8 @@ impl MergedUnit {
         self.parts.first().filter(|_| self.has_main)
     }
 
-    /// Returns `true` if the unit file is empty, which prevents the unit from being started.
+    /// Returns `true` if the unit file is empty. An empty unit file prevents the unit from being
+    /// started.
     pub fn is_masked(&self) -> bool {
         self.main().is_some_and(UnitPart::is_empty)
     }

@@ -151,7 +151,7 @@ pub enum NameErrorKind {
     NoType,
     /// The text after the last dot is not a unit type.
     UnknownType,
-    /// The prefix is empty: the name begins with its dot or its first `@`.
+    /// The prefix is empty, because the name begins with its dot or with its first `@`.
     EmptyPrefix,
     /// The stem contains a character that is not allowed.
     Character {

@@ -89,7 +89,7 @@ impl fmt::Display for OptionErrorKind {
     }
 }
 
-/// Refuses an option that would not read back as the same.
+/// Refuses an option that would not be read back unchanged.
 pub(crate) fn check(option: &UnitOption) -> Result<(), OptionError> {
     match violation(option) {
         None => Ok(()),

@@ -35,7 +35,7 @@ pub enum RequirementWarningKind {
         /// The name as written.
         name: String,
     },
-    /// A pattern without wildcards is not a full unit name, so it matches no unit.
+    /// A pattern without wildcards is not a full unit name, so the pattern matches no unit.
     MatchesNothing {
         /// The option.
         option: FleetOption,

@@ -48,7 +48,8 @@ impl Calendar {
         None
     }
 
-    /// Returns the first match at or after a local time, in microseconds since local 1970.
+    /// Returns the first match at or after a local time. Both are in microseconds since the start
+    /// of 1970 in local time.
     fn next_local(&self, from: i64) -> Option<i64> {
         let (day, time) = (from.div_euclid(DAY), from.rem_euclid(DAY));
         let today = Date::from_number(day);

@@ -194,7 +194,8 @@ fn parse_time(word: &str) -> Option<(Part, Part, Part)> {
     Some((part(hour, 0, 23)?, part(minute, 0, 59)?, micros?))
 }
 
-/// Parses a lone star, or numbers separated by commas, each with an optional range and step.
+/// Parses one field: a lone star, or numbers separated by commas. Each number may have a range and
+/// a step.
 fn part(text: &str, least: u32, most: u32) -> Option<Part> {
     let range = |piece: &str| Range::read(piece, 1, whole, whole);
     Part::read(text, range, |it| it.is_within(least, most))

@@ -1,4 +1,4 @@
-//! One field of a calendar event, such as its hours: numbers, ranges and steps.
+//! One field of a calendar event, such as its hours. A field consists of numbers, ranges and steps.
 
 /// The numbers that match a field of a calendar event.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -9,9 +9,10 @@ macro_rules! codes {
     ($($name:ident $number:literal $severity:ident $meaning:literal)*) => {
         /// Code of a finding. The text of a code stays the same in later versions.
         ///
-        /// An error makes systemd refuse the unit, or strict parsing refuse the file. A warning
-        /// marks text that systemd ignores, reads differently than it looks, or warns about. A hint
-        /// marks accepted text for which there is a newer way to write it.
+        /// For an error, systemd refuses the unit, or strict parsing refuses the file. A warning
+        /// marks text that systemd ignores, that means something other than it seems to mean, or
+        /// about which systemd warns. A hint marks accepted text that can be written in a newer
+        /// way.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
         #[non_exhaustive]
         pub enum FindingCode {

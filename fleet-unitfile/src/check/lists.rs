@@ -151,8 +151,8 @@ fn is_variable(name: &str) -> bool {
     name.contains('%') || (starts_well && name.chars().all(is_letter))
 }
 
-/// Checks numbers and ranges, separated by commas or blanks. `numa` stands for the processors of
-/// the NUMA nodes.
+/// Checks a list of processor numbers and ranges, separated by commas or blanks. The word `numa`
+/// stands for the processors of the NUMA nodes.
 pub(super) fn cpu_set(value: &str) -> Vec<ValueError> {
     let is_number = |text: &str| text.parse::<u16>().is_ok();
     let is_range = |text: &str| match text.split_once('-') {

@@ -38,9 +38,9 @@ use crate::option::OptionView;
 const MAX_FINDINGS: usize = 200;
 
 /// Checks a unit file against systemd's rules for options and their values.
-///
-/// Errors are defects for which systemd refuses the unit. Warnings are text that systemd ignores,
-/// reads differently than it looks, or warns about itself. Hints are accepted text for which there
+/// An error is a defect for which systemd refuses the unit. A warning marks text that systemd
+/// ignores, that means something other than it seems to mean, or about which systemd warns. A hint
+/// marks accepted text that can be written in a newer way.
 /// is a newer way to write it.
 ///
 /// Findings are in source order. A finding about something missing is reported at the header of the

@@ -9,7 +9,7 @@ use super::suggest::nearest;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct ValueError {
     pub(super) code: FindingCode,
-    /// The affected bytes of the value; an empty range stands for the whole value.
+    /// The affected bytes of the value. An empty range stands for the whole value.
     pub(super) at: Range<usize>,
     /// Description, without the name of the option.
     pub(super) message: String,

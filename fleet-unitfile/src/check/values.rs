@@ -132,7 +132,8 @@ pub(super) fn working_directory(value: &str) -> Option<ValueError> {
     Some(ValueError { code, help: help.to_owned(), ..error })
 }
 
-/// Returns `true` if a path is absolute. A path that begins with a specifier is accepted.
+/// Returns `true` if a path is absolute. A path that begins with a specifier is accepted as
+/// absolute.
 pub(super) fn is_absolute(path: &str) -> bool {
     path.starts_with(['/', '%'])
 }
