@@ -6,8 +6,9 @@ use super::RequirementError;
 
 /// All errors in an `[X-Fleet]` section, in source order. The list is never empty.
 ///
-/// At most a hundred errors are kept: the first ones that were found. `Display` writes one error
-/// per line.
+/// At most a hundred errors are kept: the first ones that were found.
+///
+/// `Display` writes one error per line.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RequirementErrors(Vec<RequirementError>);
 

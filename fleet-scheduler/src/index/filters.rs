@@ -107,7 +107,8 @@ impl Filters {
         self.cached.insert(number);
     }
 
-    /// Returns the machines that may pass a filter, if there are few. Some of them may fail it.
+    /// Returns the machines that may pass a filter, or `None` if there are too many. Some of the
+    /// returned machines may still fail the filter.
     pub(crate) fn few_candidates(
         &self,
         number: FilterNo,

@@ -95,7 +95,8 @@ pub fn check_merged(unit: &MergedUnit) -> Vec<MergedFinding<'_>> {
 /// Index of a part, and an option of it.
 type Origin<'a> = (usize, OptionView<'a>);
 
-/// Writes all options that systemd reads to a single file. Also returns the origin of each option.
+/// Builds a single file from all options that systemd reads. Also returns the origin of each
+/// option.
 fn joined(unit: &MergedUnit) -> (UnitFile, Vec<Origin<'_>>) {
     let (mut source, mut origins) = (String::new(), Vec::new());
     for (number, part) in unit.parts().iter().enumerate() {

@@ -38,10 +38,10 @@ use crate::option::OptionView;
 const MAX_FINDINGS: usize = 200;
 
 /// Checks a unit file against systemd's rules for options and their values.
+///
 /// An error is a defect for which systemd refuses the unit. A warning marks text that systemd
 /// ignores, that means something other than it seems to mean, or about which systemd warns. A hint
 /// marks accepted text that can be written in a newer way.
-/// is a newer way to write it.
 ///
 /// Findings are in source order. A finding about something missing is reported at the header of the
 /// section. At most two hundred findings are kept. After these, further errors are kept until there
