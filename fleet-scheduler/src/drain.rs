@@ -51,8 +51,8 @@ pub struct DrainPlan {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum HoldReason {
-    /// Too few instances of a template would be up. The template is that of the unit, of a unit
-    /// that would have to move with it, or of a unit that would have to make room.
+    /// Too few instances of a template would be up. The template is that of the unit itself, of a
+    /// unit that must move with it, or of a unit that must make room.
     MinAvailable {
         /// The template.
         template: UnitName,

@@ -131,8 +131,8 @@ impl<'a> LogicalLine<'a> {
     /// Returns the text from offset `at` of the joined line. Backslashes and line ends are kept.
     ///
     /// Blanks at both ends are trimmed, with two exceptions. A final line end stays if an empty
-    /// line, or nothing at all, follows the last backslash, because otherwise the backslash would
-    /// continue onto the line after it. One blank stays after a backslash if the blank keeps the
+    /// line, or nothing at all, follows the last backslash. Otherwise the backslash would continue
+    /// the value on the line after it. One blank stays after a backslash if the blank keeps the
     /// backslash from continuing the line.
     pub(crate) fn verbatim(&self, at: usize) -> Vec<u8> {
         let (first, offset) = self.locate(at);

@@ -169,7 +169,7 @@ impl SpecifierContext {
     /// | `%n`, `%N` | the whole name; without its type |
     /// | `%p`, `%P` | the prefix; unescaped |
     /// | `%i`, `%I` | the instance, empty where there is none; unescaped |
-    /// | `%j`, `%J` | what follows the last `-` of the prefix; unescaped |
+    /// | `%j`, `%J` | the text after the last `-` of the prefix; unescaped |
     /// | `%f` | the instance, or else the prefix, as an absolute path |
     /// | `%%` | a percent sign |
     ///
@@ -182,8 +182,8 @@ impl SpecifierContext {
     ///
     /// # Errors
     ///
-    /// Returns an error for a letter or digit that is not a specifier, for a specifier whose value
-    /// is not set, or for a name that cannot be unescaped.
+    /// Returns an error if a letter or digit is not a specifier, if a specifier has no value, or if
+    /// the name cannot be unescaped.
     pub fn expand(&self, text: &str, name: &UnitName) -> Result<String, SpecifierError> {
         let mut expanded = String::with_capacity(text.len());
         let mut rest = text;

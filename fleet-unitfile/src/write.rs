@@ -52,8 +52,8 @@ impl OptionError {
 pub enum OptionErrorKind {
     /// The section name is empty or contains a character that is not allowed.
     Section,
-    /// The option name is empty, begins or ends with a blank, contains a line end or a `=`, or
-    /// begins like a comment or a section header.
+    /// The option name is not valid. It is empty, begins or ends with a blank, contains a line end
+    /// or a `=`, or begins like a comment or a section header.
     Name,
     /// The value contains a line end without a backslash before it. The text after the line end
     /// would be read as another line of the file.

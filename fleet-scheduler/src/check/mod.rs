@@ -30,9 +30,9 @@ pub enum Violation {
         /// The revision of the snapshot.
         snapshot: Revision,
     },
-    /// A step does not match the placement of its unit. The step places a unit that has a
-    /// placement, moves or removes a unit from a machine where it is not placed, or moves a unit to
-    /// its own machine.
+    /// A step does not match the placement of its unit. The step places a unit that already has a
+    /// placement. Or it moves or removes a unit from a machine where the unit is not placed. Or it
+    /// moves a unit to its own machine.
     WrongStart(Step),
     /// The unit has more than one step.
     SeveralSteps(UnitName),

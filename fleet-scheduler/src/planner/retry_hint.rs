@@ -42,7 +42,7 @@ impl Index {
     }
 
     /// Returns whether a machine in `lifted` may accept a unit that this one replaces, so that this
-    /// unit can take the place of the replaced one.
+    /// unit can take its place.
     fn may_go_to_any(&self, unit: UnitNo, lifted: &[MachineNo]) -> bool {
         let patterns = self.class(unit).replaces.iter();
         let others = patterns.flat_map(|pattern| self.matching(*pattern));
