@@ -19,9 +19,9 @@ pub struct Share {
     /// The units for which the snapshot does not say whether they belong on the machine. If they
     /// already run there, leave them alone.
     ///
-    /// An unreadable unit is listed if it is placed there or has no placement. If the machine is
-    /// not present, all wanted global units are listed as well, because the machine's metadata is
-    /// unknown.
+    /// An unreadable unit is listed if it is placed on this machine or has no placement. If the
+    /// machine is not present, all wanted global units are listed as well, because the machine's
+    /// metadata is unknown.
     pub undecided: BTreeSet<UnitName>,
 }
 

@@ -156,7 +156,7 @@ impl Heap {
         positions.set(key, at);
     }
 
-    /// Moves a key down to its place. The key first goes to the bottom without any comparison and
+    /// Moves a key down to its place. The key first goes to the bottom without being compared, and
     /// then up again, because it usually belongs near the bottom.
     fn sift_down(&mut self, mut at: usize, positions: &mut HeapPositions) {
         let (key, length) = (self.0[at], self.0.len());
