@@ -8,10 +8,10 @@ use crate::diagnostic::{DiagnosticKind, Span};
 use crate::grammar::BLANKS;
 use crate::lines::{trim_end, trim_start};
 
-/// An assignment with the line that it was read from.
+/// An assignment with the line from which it was read.
 ///
-/// Nearly all assignments fit in one physical line. That variant is kept small because the reader
-/// yields millions of them.
+/// Nearly all assignments fit in one physical line. The variant for these is kept small because the
+/// reader yields millions of them.
 #[derive(Clone)]
 pub(crate) enum Assignment<'a> {
     Plain(Plain<'a>),
@@ -52,8 +52,8 @@ impl<'a> Assignment<'a> {
         }
     }
 
-    /// Returns the span of the value; an empty span at the end of the assignment if the value is
-    /// empty.
+    /// Returns the span of the value. If the value is empty, returns an empty span at the end of
+    /// the assignment.
     pub(crate) fn value_span(&self) -> Span {
         match self {
             Self::Plain(plain) => plain.value_span(),
@@ -101,8 +101,8 @@ impl<'a> Plain<'a> {
         &self.text[to_usize(self.value_start)..to_usize(self.value_end)]
     }
 
-    /// Returns the value including the blank that keeps a backslash at its end from continuing the
-    /// line.
+    /// Returns the value as written. A blank at the end is kept if it prevents a backslash before
+    /// it from continuing the line.
     pub(crate) fn verbatim(&self) -> &'a str {
         &self.text[to_usize(self.value_start)..]
     }
@@ -179,7 +179,7 @@ impl<'a> Joined<'a> {
 struct Offsets {
     name_end: usize,
     equals: usize,
-    /// An empty range at the end of the text if the value is empty.
+    /// The range of the value. If the value is empty, it is an empty range at the end of the text.
     value: Range<usize>,
 }
 

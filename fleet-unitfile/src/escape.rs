@@ -85,8 +85,8 @@ pub fn escape_path(path: &str) -> Result<String, EscapeError> {
 ///
 /// # Errors
 ///
-/// Returns the errors of [`unescape`]. Also returns an error for a path that is not normalized,
-/// because it has a slash at an end, a repeated slash, or a component `.` or `..`.
+/// Returns the errors of [`unescape`]. Also returns an error for a path that is not normalized: it
+/// has a slash at an end, a repeated slash, or a component `.` or `..`.
 pub fn unescape_path(text: &str) -> Result<String, EscapeError> {
     if text == "-" {
         return Ok("/".to_owned());

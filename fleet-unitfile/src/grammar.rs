@@ -49,7 +49,7 @@ impl<'a> Issue<'a> {
     }
 }
 
-/// Returns the length of the byte order mark at the start of a source, which is no part of its
+/// Returns the length of the byte order mark at the start of a source. The mark is not part of the
 /// text.
 pub(crate) fn byte_order_mark_len(source: &[u8]) -> usize {
     if source.starts_with(BYTE_ORDER_MARK) { BYTE_ORDER_MARK.len() } else { 0 }
@@ -67,8 +67,8 @@ pub(crate) fn section_name_error(name: &str) -> Option<DiagnosticKind> {
     }
 }
 
-/// Returns `true` if a text is free of Unicode noncharacters, which systemd treats as invalid
-/// UTF-8.
+/// Returns `true` if a text contains no Unicode noncharacters. systemd treats noncharacters as
+/// invalid UTF-8.
 pub(crate) fn has_no_noncharacters(text: &str) -> bool {
     let reserved =
         |c: char| matches!(c, '\u{fdd0}'..='\u{fdef}') || u32::from(c) & 0xfffe == 0xfffe;
@@ -92,7 +92,8 @@ struct LineError {
 enum SectionState {
     /// No header was read yet.
     Outside,
-    /// The last header is invalid. It was reported, so the options below it are not.
+    /// The last header is invalid. The header was reported, so the options below it are not
+    /// reported.
     Unknown,
     /// A valid section.
     Named,
@@ -101,7 +102,7 @@ enum SectionState {
 /// Iterates over the syntactic elements of a source, in source order.
 pub(crate) struct SyntaxItems<'a> {
     lines: Lines<'a>,
-    /// The source, if all of it is valid UTF-8; its lines need no further check.
+    /// The source, if the whole source is valid UTF-8. The lines then need no further check.
     text: Option<&'a str>,
     is_ascii: bool,
     section: SectionState,
@@ -279,7 +280,7 @@ enum LineKind {
     Assignment,
 }
 
-/// The warnings about a logical line, followed by the item that it stands for.
+/// The warnings about a logical line, followed by the item that was read from it.
 struct PendingItems<'a> {
     last_line_issues: [Option<Issue<'a>>; 2],
     rest: ContinuationLines<'a>,
@@ -317,8 +318,8 @@ fn swallowed_header(line: Line<'_>) -> Option<Issue<'_>> {
     is_header.then(|| Issue::warning(DiagnosticKind::SwallowedHeader, line, range))
 }
 
-/// Returns the start and end of a line without the blanks around it. For a blank line, both are its
-/// end.
+/// Returns the start and end of a line without the blanks around it. For a blank line, both are the
+/// end of the line.
 #[inline]
 fn trimmed(text: &str) -> (usize, usize) {
     let end = trim_end(text.as_bytes()).len();

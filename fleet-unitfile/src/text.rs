@@ -1,4 +1,5 @@
-//! A source with the offsets of its options and headers; everything else is parsed again on access.
+//! A source with the offsets of its options and headers. Everything else is parsed again on each
+//! access.
 
 use std::collections::BTreeSet;
 
@@ -10,8 +11,8 @@ use crate::lines::{line_length, trim_end};
 
 /// A source, byte for byte, and the index of its options and headers.
 ///
-/// Uses as little memory as possible, since a file may have a million options of four bytes.
-/// Parsing an option again costs no more than parsing it the first time.
+/// The type uses as little memory as possible, because a file may have a million options of four
+/// bytes each. Parsing an option again costs no more than parsing it the first time.
 #[derive(Debug)]
 pub(crate) struct Text {
     pub(crate) source: Source,
@@ -43,7 +44,8 @@ impl Source {
         }
     }
 
-    /// Returns the line from an offset on. That line was read as text before.
+    /// Returns the line that begins at an offset. The line must have been read as valid text
+    /// before.
     #[inline]
     fn line(&self, start: usize) -> &str {
         const READ: &str = "only lines that are text have options and headers";
@@ -72,13 +74,14 @@ impl Text {
         Joined::read(logical, text, 0).expect(READ)
     }
 
-    /// Returns `true` if an option may have this name, without the cost of parsing it.
+    /// Returns `true` if an option may have this name. The check avoids the cost of parsing the
+    /// option.
     pub(crate) fn may_be_named(&self, entry: &Entry<'_>, name: &str) -> bool {
         let rest = || &self.source.as_bytes()[entry.start..];
         entry.joined.map_or_else(rest, str::as_bytes).starts_with(name.as_bytes())
     }
 
-    /// Returns the name of the section that an offset of the source is in.
+    /// Returns the name of the section that contains an offset of the source.
     #[inline]
     pub(crate) fn section_at(&self, offset: usize) -> &str {
         self.headers.last_before(offset).map_or("", |header| self.section(&header))
@@ -100,8 +103,8 @@ impl Text {
         headers.map(|header| self.section(&header))
     }
 
-    /// Returns the name and span of each header. For a continued header, the span covers its first
-    /// line.
+    /// Returns the name and span of each header. If a header continues over several lines, its span
+    /// covers its first line.
     pub(crate) fn headers(&self) -> impl Iterator<Item = (&str, Span)> {
         let headers = (0..self.headers.len()).filter_map(|index| self.headers.get(index));
         headers.map(|header| {

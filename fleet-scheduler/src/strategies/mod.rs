@@ -1,9 +1,9 @@
 //! Generators of clusters and their histories, for [proptest](https://docs.rs/proptest).
 //!
-//! Names, keys, values and patterns come from small sets, so that units interact often: they match
-//! each other's patterns, follow each other, and require metadata that some machine has. Placements
-//! are random, so many break a rule, and machines of placed units may be absent. Each cluster uses
-//! only some of the [`Features`], so that no feature dominates the others.
+//! Names, keys, values and patterns come from small sets, so that units interact often. Units match
+//! the patterns of others, name each other, and require metadata that some machine has. Placements
+//! are random, so many of them break a rule, and the machine of a placed unit may be absent. Each
+//! cluster uses only some of the [`Features`], so that no feature dominates the others.
 //!
 //! A cluster that violates a property shrinks to a few units, and its debug output consists of
 //! scenario commands:

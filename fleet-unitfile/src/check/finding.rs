@@ -6,7 +6,7 @@ use super::code::FindingCode;
 use super::render::Rendered;
 use crate::diagnostic::{Diagnostic, Location, Severity, Span};
 
-/// Text that systemd would refuse, ignore or read differently than it looks.
+/// Text that systemd would refuse or ignore, or that means something other than it seems to mean.
 ///
 /// `Display` writes location, message and help on one line; [`render`](Self::render) adds the
 /// source line.
@@ -30,7 +30,8 @@ impl Finding {
         self.code.severity()
     }
 
-    /// Returns the affected bytes of the source. For something missing, that is the section header.
+    /// Returns the affected bytes of the source. If something is missing, returns the span of the
+    /// section header.
     pub fn span(&self) -> Span {
         self.span
     }
