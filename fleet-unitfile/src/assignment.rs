@@ -15,7 +15,7 @@ use crate::lines::{trim_end, trim_start};
 #[derive(Clone)]
 pub(crate) enum Assignment<'a> {
     Plain(Plain<'a>),
-    Joined(Box<Joined<'a>>),
+    ContinuedAssignment(Box<ContinuedAssignment<'a>>),
 }
 
 impl<'a> Assignment<'a> {
@@ -23,7 +23,7 @@ impl<'a> Assignment<'a> {
     pub(crate) fn name(&self) -> Cow<'a, str> {
         match self {
             Self::Plain(plain) => Cow::Borrowed(plain.name()),
-            Self::Joined(joined) => Cow::Owned(joined.name().to_owned()),
+            Self::ContinuedAssignment(joined) => Cow::Owned(joined.name().to_owned()),
         }
     }
 
@@ -31,7 +31,7 @@ impl<'a> Assignment<'a> {
     pub(crate) fn value(&self) -> Cow<'a, str> {
         match self {
             Self::Plain(plain) => Cow::Borrowed(plain.value()),
-            Self::Joined(joined) => Cow::Owned(joined.value().to_owned()),
+            Self::ContinuedAssignment(joined) => Cow::Owned(joined.value().to_owned()),
         }
     }
 
@@ -39,7 +39,7 @@ impl<'a> Assignment<'a> {
     pub(crate) fn verbatim(&self) -> Cow<'a, str> {
         match self {
             Self::Plain(plain) => Cow::Borrowed(plain.verbatim()),
-            Self::Joined(joined) => Cow::Owned(joined.verbatim()),
+            Self::ContinuedAssignment(joined) => Cow::Owned(joined.verbatim()),
         }
     }
 
@@ -48,7 +48,7 @@ impl<'a> Assignment<'a> {
     pub(crate) fn span(&self) -> Span {
         match self {
             Self::Plain(plain) => plain.span(),
-            Self::Joined(joined) => joined.span(),
+            Self::ContinuedAssignment(joined) => joined.span(),
         }
     }
 
@@ -57,7 +57,7 @@ impl<'a> Assignment<'a> {
     pub(crate) fn value_span(&self) -> Span {
         match self {
             Self::Plain(plain) => plain.value_span(),
-            Self::Joined(joined) => joined.value_span(),
+            Self::ContinuedAssignment(joined) => joined.value_span(),
         }
     }
 }
@@ -119,15 +119,16 @@ impl<'a> Plain<'a> {
 
 /// An assignment that backslashes continue over several lines.
 #[derive(Clone)]
-pub(crate) struct Joined<'a> {
+pub(crate) struct ContinuedAssignment<'a> {
     logical: LogicalLine<'a>,
     text: String,
     start: usize,
     offsets: Offsets,
 }
 
-impl<'a> Joined<'a> {
-    /// Parses a joined line from offset `start` of its text, which is its first non-blank byte.
+impl<'a> ContinuedAssignment<'a> {
+    /// Parses a joined line from offset `start` of its text. The byte at `start` is the first
+    /// non-blank one.
     #[inline]
     pub(crate) fn read(
         logical: LogicalLine<'a>,

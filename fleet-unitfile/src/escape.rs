@@ -115,7 +115,7 @@ pub enum EscapeError {
         at: usize,
     },
     /// The escapes produce bytes that are not UTF-8.
-    #[error("escapes stand for bytes that are not UTF-8: escape UTF-8 text byte by byte")]
+    #[error("the escapes decode to invalid UTF-8: write each byte of a character as \\xNN")]
     NotUtf8,
     /// A path that is not normalized.
     #[error("path with \"..\", or not in its plain form: write /one/component/after/another")]

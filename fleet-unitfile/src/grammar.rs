@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::ops::Range;
 use std::str::Utf8Error;
 
-use crate::assignment::{Assignment, Joined, Plain};
+use crate::assignment::{Assignment, ContinuedAssignment, Plain};
 use crate::continuation::{ContinuationLines, LogicalLine};
 use crate::diagnostic::{Diagnostic, DiagnosticKind, Location, Severity, Span};
 use crate::lines::{Line, Lines, MAX_LINE, ends_in_open_backslash, trim_end, trim_start};
@@ -169,11 +169,11 @@ impl<'a> SyntaxItems<'a> {
                 let span = logical.span(start, end);
                 return Some(SyntaxItem::Section(Cow::Owned(text[name].to_owned()), span));
             }
-            Ok(LineKind::Assignment) => Joined::read(logical.clone(), text, start),
+            Ok(LineKind::Assignment) => ContinuedAssignment::read(logical.clone(), text, start),
             Err(kind) => Err(kind),
         };
         Some(match read {
-            Ok(joined) => SyntaxItem::Assignment(Assignment::Joined(Box::new(joined))),
+            Ok(joined) => SyntaxItem::Assignment(Assignment::ContinuedAssignment(Box::new(joined))),
             Err(kind) => self.error_item(&logical, &LineError { kind, start, end }),
         })
     }

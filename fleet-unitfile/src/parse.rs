@@ -62,7 +62,7 @@ impl Collector {
     fn option(&mut self, assignment: &Assignment<'_>) {
         match assignment {
             Assignment::Plain(plain) => self.options.push(plain.span().start, None),
-            Assignment::Joined(joined) => {
+            Assignment::ContinuedAssignment(joined) => {
                 let pieces = [joined.name(), "=", joined.value()];
                 self.options.push(joined.span().start, Some(&pieces));
             }

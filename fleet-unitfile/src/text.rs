@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use crate::assignment::{Joined, Plain};
+use crate::assignment::{ContinuedAssignment, Plain};
 use crate::continuation::LogicalLine;
 use crate::diagnostic::Span;
 use crate::index::{Entry, Index};
@@ -67,11 +67,11 @@ impl Text {
     }
 
     /// Parses a joined option again, with its offsets in the source.
-    pub(crate) fn joined(&self, start: usize) -> Joined<'_> {
+    pub(crate) fn joined(&self, start: usize) -> ContinuedAssignment<'_> {
         const READ: &str = "what was read as an option reads as one again";
         let logical = LogicalLine::at(self.source.as_bytes(), start).expect(READ);
         let text = String::from_utf8(logical.joined()).expect(READ);
-        Joined::read(logical, text, 0).expect(READ)
+        ContinuedAssignment::read(logical, text, 0).expect(READ)
     }
 
     /// Returns `true` if an option may have this name. The check avoids the cost of parsing the

@@ -165,7 +165,7 @@ pub enum TimespanError {
     #[error("empty time span: write a number with a unit such as \"5s\", or \"infinity\"")]
     Empty,
     /// The text contains something other than numbers and units.
-    #[error("no time span from byte {at} on: write numbers with units, such as \"1min 30s\"")]
+    #[error("invalid time span at byte {at}: write numbers with units, such as \"1min 30s\"")]
     Syntax {
         /// Byte offset of the invalid part.
         at: usize,

@@ -92,7 +92,10 @@ impl DesiredState {
         };
         read.unwrap_or_else(|error| {
             let error = &error as &dyn std::error::Error;
-            tracing::warn!(error, "ignoring the stored desired state of this machine");
+            tracing::warn!(
+                error,
+                "cannot read this machine's stored desired state: continuing without it"
+            );
             Self::default()
         })
     }

@@ -58,7 +58,7 @@ pub(crate) struct Observation<'a> {
 
 /// Reason why a unit must not be started yet.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Blocked {
+pub(crate) enum BlockReason {
     /// This machine is not certainly present.
     CutOff,
     /// Other machines cannot know yet that the unit may run here.
@@ -89,18 +89,18 @@ impl Exclusivity {
     }
 
     /// Returns why the unit must not be started on this machine; `None` if the unit may be started.
-    pub(crate) fn blocked_by(&mut self, unit: &Unit, look: Observation<'_>) -> Option<Blocked> {
+    pub(crate) fn blocked_by(&mut self, unit: &Unit, look: Observation<'_>) -> Option<BlockReason> {
         let Some(window) = look.window.filter(|window| look.now < window.until) else {
-            return Some(Blocked::CutOff);
+            return Some(BlockReason::CutOff);
         };
         let own = look.snapshot.state(unit.name.as_str(), self.machine.as_str());
         // An older snapshot may show a state published under an earlier presence.
         let published = own.is_some() && look.snapshot.revision >= window.joined;
         let elsewhere = if unit.is_global() { None } else { self.elsewhere(unit, look) };
-        elsewhere.or_else(|| (!published).then_some(Blocked::NotPublished))
+        elsewhere.or_else(|| (!published).then_some(BlockReason::NotPublished))
     }
 
-    fn elsewhere(&mut self, unit: &Unit, look: Observation<'_>) -> Option<Blocked> {
+    fn elsewhere(&mut self, unit: &Unit, look: Observation<'_>) -> Option<BlockReason> {
         let states = look.snapshot.states_of(unit.name.as_str());
         let mut machines = states.map(|state| &state.machine);
         if let Some(machine) = machines.find(|machine| **machine != self.machine) {
@@ -110,7 +110,7 @@ impl Exclusivity {
             if other.machine != *machine || other.lost.is_some() {
                 *other = scenario();
             }
-            return Some(Blocked::Elsewhere(machine.clone()));
+            return Some(BlockReason::Elsewhere(machine.clone()));
         }
         let other = self.others.get_mut(&unit.name)?;
         let gone = other.rejoined || look.snapshot.machine(other.machine.as_str()).is_none();
@@ -121,7 +121,7 @@ impl Exclusivity {
         let ended = lost.map(|lost| stop_deadline(unit, self.ttl).map(|it| lost.after(it)));
         match ended {
             Some(ended) if ended.is_none_or(|ended| look.now < ended) => {
-                Some(Blocked::MayRun(machine, ended))
+                Some(BlockReason::MayRun(machine, ended))
             }
             _ => {
                 self.others.remove(&unit.name);
@@ -131,7 +131,7 @@ impl Exclusivity {
     }
 }
 
-impl Blocked {
+impl BlockReason {
     /// Returns when the reason may lapse without another change.
     pub(crate) fn until(&self) -> Option<Timestamp> {
         match self {
@@ -141,7 +141,7 @@ impl Blocked {
     }
 }
 
-impl fmt::Display for Blocked {
+impl fmt::Display for BlockReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("start blocked by OnPartition=stop ")?;
         match self {

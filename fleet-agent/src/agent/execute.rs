@@ -11,7 +11,7 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 
 use super::desired_state::is_fenced;
-use super::exclusivity::{Blocked, PresenceWindow};
+use super::exclusivity::{BlockReason, PresenceWindow};
 use crate::{Clock, ServiceError, ServiceManager};
 
 /// Runs the tasks of one unit in order, and the tasks of different units concurrently.
@@ -43,7 +43,7 @@ impl StartPermit {
         if stands || !is_fenced(unit) {
             return Ok(());
         }
-        Err(ServiceError::Unavailable(Blocked::CutOff.to_string()))
+        Err(ServiceError::Unavailable(BlockReason::CutOff.to_string()))
     }
 }
 

@@ -121,7 +121,7 @@ impl FenceTask {
                 Ok(None) => {}
                 Ok(Some(found)) if is_at_rest(found.state.active) => {}
                 Ok(Some(_)) => {
-                    tracing::warn!(%unit, "stopping: the cluster was out of reach for too long");
+                    tracing::warn!(%unit, "stopping the unit (OnPartition=stop): this machine's lease has ended");
                     self.stopping.begin(unit);
                     let (manager, unit) = (self.manager.clone(), unit.clone());
                     stops.tasks.spawn(async move {

@@ -13,7 +13,7 @@ use tokio::sync::watch;
 
 use super::checkpoint::Checkpoint;
 use super::desired_state::is_fenced;
-use super::exclusivity::{Blocked, Exclusivity, Observation, PresenceWindow};
+use super::exclusivity::{BlockReason, Exclusivity, Observation, PresenceWindow};
 use super::unit_errors::{OrderId, UnitError, UnitErrors};
 use crate::Clock;
 
@@ -23,7 +23,7 @@ pub(crate) struct StartGate {
     window: watch::Receiver<Option<PresenceWindow>>,
     progress: watch::Receiver<Progress>,
     errors: Arc<UnitErrors>,
-    waiting: BTreeMap<UnitName, (Arc<Unit>, Blocked)>,
+    waiting: BTreeMap<UnitName, (Arc<Unit>, BlockReason)>,
     last_revision: Revision,
 }
 
@@ -102,7 +102,7 @@ impl StartGate {
             }
             let blocked = self.exclusivity.blocked_by(&wanted.unit, view.observation());
             let Some(blocked) =
-                blocked.or_else(|| (!checkpoint.is_persisted(name)).then_some(Blocked::CutOff))
+                blocked.or_else(|| (!checkpoint.is_persisted(name)).then_some(BlockReason::CutOff))
             else {
                 continue;
             };
@@ -145,13 +145,13 @@ impl StartGate {
     }
 
     /// Reports why a unit is not started that otherwise would be.
-    fn report(&self, wanted: &DesiredUnit, blocked: &Blocked) {
+    fn report(&self, wanted: &DesiredUnit, blocked: &BlockReason) {
         let unit = &wanted.unit.name;
         match blocked {
-            Blocked::Elsewhere(_) | Blocked::MayRun(..) => {
+            BlockReason::Elsewhere(_) | BlockReason::MayRun(..) => {
                 self.errors.set(unit, UnitError::waiting(OrderId::of(wanted), blocked.to_string()));
             }
-            Blocked::CutOff | Blocked::NotPublished => self.errors.clear_waiting(unit),
+            BlockReason::CutOff | BlockReason::NotPublished => self.errors.clear_waiting(unit),
         }
     }
 }

@@ -62,13 +62,13 @@ pub(crate) fn resume(
     Ok(driver)
 }
 
-type Running = Vec<(ProcessId, ProcessHandle)>;
+type RunningProcesses = Vec<(ProcessId, ProcessHandle)>;
 
 fn adopt_processes(
     context: &ManagerContext,
     spec: Arc<InitUnit>,
     run: &mut RunRecord,
-) -> io::Result<(ServiceRun, Running)> {
+) -> io::Result<(ServiceRun, RunningProcesses)> {
     let now = context.now();
     let mut service = ServiceRun::restore(Arc::clone(&spec), run.run_state.clone(), now);
     let mut running = Vec::new();

@@ -21,7 +21,7 @@ pub(crate) struct BadSetting {
 
 /// A unit that can run here.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Compiled {
+pub(crate) struct RunnableUnit {
     pub(crate) unit: systemd::CompiledUnit,
     /// Remarks for the operator.
     pub(crate) remarks: Vec<String>,
@@ -32,14 +32,14 @@ pub(crate) fn compile(
     unit: &UnitName,
     file: &UnitFile,
     host: &HostCapabilities,
-) -> Result<Compiled, BadSetting> {
+) -> Result<RunnableUnit, BadSetting> {
     let compiled = systemd::compile(unit, file, &host.site).map_err(|it| bad_setting(&it))?;
     let unsupported_options = unsupported_options(&compiled, host);
     if !unsupported_options.is_empty() {
         return Err(bad_setting(&UnitRefusals { unit: unit.clone(), all: unsupported_options }));
     }
     let remarks = compiled.remarks.iter().map(ToString::to_string).collect();
-    Ok(Compiled { unit: compiled, remarks })
+    Ok(RunnableUnit { unit: compiled, remarks })
 }
 
 fn bad_setting(refusals: &UnitRefusals) -> BadSetting {

@@ -3,7 +3,7 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 
-use fleet_core::graph::{Condition, ConditionResult, ConditionTest};
+use fleet_core::graph::{ConditionResult, ConditionTest, UnitCondition};
 use glob::{MatchOptions, Pattern};
 use nix::unistd::{Uid, User};
 
@@ -12,15 +12,15 @@ const FIRST_REGULAR_UID: u32 = 1000;
 
 /// Checks whether a unit may start. The error holds the reason why it may not, and whether this
 /// counts as a failure.
-pub(crate) fn check_conditions(conditions: &[Condition]) -> Result<(), (String, bool)> {
-    match Condition::judge(conditions, holds) {
+pub(crate) fn check_conditions(conditions: &[UnitCondition]) -> Result<(), (String, bool)> {
+    match UnitCondition::judge(conditions, holds) {
         ConditionResult::Start => Ok(()),
         ConditionResult::Skip(condition) => Err((unmet(condition), false)),
         ConditionResult::Fail(condition) => Err((unmet(condition), true)),
     }
 }
 
-fn unmet(condition: &Condition) -> String {
+fn unmet(condition: &UnitCondition) -> String {
     let (name, value) = match &condition.test {
         ConditionTest::PathExists(path) => ("PathExists", path),
         ConditionTest::PathIsDirectory(path) => ("PathIsDirectory", path),
@@ -121,7 +121,7 @@ mod tests {
 
     #[test]
     fn a_false_condition_is_named() {
-        let condition = |assert| Condition {
+        let condition = |assert| UnitCondition {
             test: ConditionTest::PathExists("/".into()),
             negated: true,
             any: false,

@@ -8,7 +8,7 @@ use fleet_core::graph::systemd::CompileOptions;
 use fleet_core::graph::text::read_stanzas;
 use fleet_unitfile::{SpecifierContext, UnitFile};
 
-use super::compile::{BadSetting, Compiled, compile};
+use super::compile::{BadSetting, RunnableUnit, compile};
 use super::identity::HostCapabilities;
 use super::support::check_supported;
 
@@ -24,7 +24,7 @@ impl HostCapabilities {
     }
 }
 
-fn compile_as(root: bool, unit: &str, text: &str) -> Result<Compiled, BadSetting> {
+fn compile_as(root: bool, unit: &str, text: &str) -> Result<RunnableUnit, BadSetting> {
     let file = UnitFile::parse(text).expect("the file is well formed");
     compile(&unit.parse().expect("it is a name"), &file, &HostCapabilities::for_test(root))
 }

@@ -27,7 +27,7 @@ const MAX_QUEUED: usize = 4 * MAX_PENDING;
 /// the connection cancels all its requests.
 #[derive(Debug)]
 pub struct Connection {
-    shared: Arc<Shared>,
+    shared: Arc<ConnectionInner>,
     task: AbortHandle,
 }
 
@@ -69,7 +69,7 @@ pub enum RequestError {
 }
 
 #[derive(Debug)]
-struct Shared {
+struct ConnectionInner {
     /// Receivers of responses; `None` once the connection is lost.
     waiting: Mutex<Option<HashMap<u64, mpsc::Sender<ResponsePart>>>>,
     /// Queue of outgoing frames. Its length is bounded by [`MAX_QUEUED`] and by the number of
@@ -130,7 +130,7 @@ impl Connection {
         let waiting = Mutex::new(Some(HashMap::new()));
         let (queued, next, received) = (AtomicUsize::new(0), AtomicU64::new(0), AtomicU64::new(0));
         let lost = watch::Sender::new(None);
-        let shared = Arc::new(Shared { waiting, out, queued, next, received, lost });
+        let shared = Arc::new(ConnectionInner { waiting, out, queued, next, received, lost });
         let task = tokio::spawn(run(Arc::clone(&shared), frames, writer, queue)).abort_handle();
         Ok(Self { shared, task })
     }
@@ -196,7 +196,7 @@ impl Drop for Connection {
 pub struct Response {
     id: u64,
     parts: mpsc::Receiver<ResponsePart>,
-    shared: Arc<Shared>,
+    shared: Arc<ConnectionInner>,
     /// Number of items read since the last grant.
     taken: u32,
     is_over: bool,
@@ -251,7 +251,7 @@ impl Drop for Response {
     }
 }
 
-impl Shared {
+impl ConnectionInner {
     fn waiting(&self) -> MutexGuard<'_, Option<HashMap<u64, mpsc::Sender<ResponsePart>>>> {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -335,7 +335,7 @@ async fn exchange_hello(
 }
 
 async fn run(
-    shared: Arc<Shared>,
+    shared: Arc<ConnectionInner>,
     mut frames: FrameReader,
     mut writer: FrameWriter,
     mut queue: mpsc::UnboundedReceiver<Bytes>,

@@ -107,7 +107,7 @@ async fn serve_session(
     clock: &dyn Clock,
 ) -> io::Result<()> {
     if let Some(problem) = untrusted_peer(&stream)? {
-        tracing::warn!(problem, "a client was refused");
+        tracing::warn!(problem, "refused the connection of a client");
         refuse(&stream, &problem);
         return Ok(());
     }

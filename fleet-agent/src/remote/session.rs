@@ -23,7 +23,7 @@ const MAX_PENDING_BYTES: usize = 64 * 1024 * 1024;
 pub(super) struct ServerSession {
     service: Arc<dyn RequestHandler>,
     out: mpsc::Sender<Bytes>,
-    open: PendingRequests<Pending>,
+    open: PendingRequests<PendingRequest>,
     tasks: JoinSet<()>,
     /// Request answered by each task.
     request_of_task: HashMap<Id, u64>,
@@ -31,7 +31,7 @@ pub(super) struct ServerSession {
     bytes: usize,
 }
 
-struct Pending {
+struct PendingRequest {
     task: AbortHandle,
     flow: Arc<FlowControl>,
     bytes: usize,
@@ -95,7 +95,7 @@ impl ServerSession {
         if first.await.is_pending() {
             let task = self.tasks.spawn(answer);
             self.request_of_task.insert(task.id(), id);
-            self.open.insert(id, Pending { task, flow, bytes });
+            self.open.insert(id, PendingRequest { task, flow, bytes });
             self.bytes += bytes;
         }
         Ok(())

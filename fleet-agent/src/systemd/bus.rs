@@ -77,7 +77,7 @@ pub(crate) struct Bus {
 
 /// A unit as systemd lists it: name, description, load state, active state, sub state, followed
 /// unit, and object path. The last three fields are the ID, type and object path of the unit's job.
-type Listed =
+type UnitListEntry =
     (String, String, String, String, String, String, OwnedObjectPath, u32, String, OwnedObjectPath);
 
 /// The three states of a unit.
@@ -170,7 +170,7 @@ impl Bus {
 
     /// Returns the states of units. systemd loads units that are not in memory.
     pub(crate) async fn states(&self, units: &[&str]) -> Result<Vec<States>, CallError> {
-        let listed: Vec<Listed> = self.manager("ListUnitsByNames", &units).await?;
+        let listed: Vec<UnitListEntry> = self.manager("ListUnitsByNames", &units).await?;
         let states = listed.into_iter().map(|(name, _, load, active, sub, ..)| States {
             name,
             load,

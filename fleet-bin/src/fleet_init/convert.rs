@@ -42,8 +42,8 @@ pub(super) fn run(args: &ConvertArgs) -> Result<(), CliError> {
     let losses = converted.notes.iter().filter(|it| it.severity == NoteSeverity::Loss).count();
     let lossy = match losses {
         0 => return Ok(()),
-        1 => CliError::failed("there is 1 loss"),
-        _ => CliError::failed(format!("there are {losses} losses")),
+        1 => CliError::failed("1 setting or unit could not be converted"),
+        _ => CliError::failed(format!("{losses} settings or units could not be converted")),
     };
     Err(lossy.with_exit(Exit::Lossy))
 }

@@ -47,7 +47,7 @@ fn change(socket: &SocketArgs, action: Request, format: Format) -> Result<(), Cl
 
 /// Runs `reset-failed`.
 pub(super) fn reset_failed(args: &UnitArgs) -> Result<(), CliError> {
-    let reset = unit_action(args, Request::ResetResult { unit: args.unit.clone() })?;
+    let reset = unit_action(args, Request::ResetFailed { unit: args.unit.clone() })?;
     if !reset {
         let _unread =
             writeln!(io::stderr(), "{} has neither failed nor completed", args.unit).is_err();

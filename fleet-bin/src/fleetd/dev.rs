@@ -16,7 +16,7 @@ use super::cli::DevArgs;
 use super::config::{NativeSettings, ServiceManagerKind, StoreKind};
 use super::error::{Context as _, StartError};
 use super::run::{self, ShutdownSignals};
-use super::wire_up::{MachineSetup, RunningDaemon, DaemonParts};
+use super::wire_up::{DaemonParts, MachineSetup, RunningDaemon};
 use super::{identity, machine, say, summary};
 use crate::findings;
 

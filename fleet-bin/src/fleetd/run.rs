@@ -13,7 +13,7 @@ use super::error::{Context as _, StartError};
 use super::logging::Level;
 use super::reload::ConfigSource;
 use super::socket_activation::adopt_all;
-use super::wire_up::{MachineSetup, RunningDaemon, DaemonParts};
+use super::wire_up::{DaemonParts, MachineSetup, RunningDaemon};
 use super::{identity, machine, notify};
 
 /// Time to wait for an address in use, because another daemon may be about to release it.

@@ -148,7 +148,12 @@ impl DaemonParts {
         agents.collect()
     }
 
-    fn start_engine(&self, running: &mut RunningDaemon, shutdown: &Shutdown, observer: EngineMetrics) {
+    fn start_engine(
+        &self,
+        running: &mut RunningDaemon,
+        shutdown: &Shutdown,
+        observer: EngineMetrics,
+    ) {
         let Some(first) = self.machines.first().filter(|_| self.engine) else { return };
         let engine = Engine::new(EngineConfig {
             candidate: first.machine.id.clone(),

@@ -39,7 +39,7 @@ async fn export_writes_a_file_or_standard_output() {
     assert_eq!(broken.code, 1);
     insta::assert_snapshot!(broken.stderr.replace(": ", ":\n"), @r#"
     fleetctl:
-    the export lacks broken units:
+    units that cannot be read were left out:
     web.service:
     the unit's record cannot be read:
     the value is damaged:
@@ -111,7 +111,7 @@ async fn import_refuses_differences_without_replace() {
     ");
     insta::assert_snapshot!(refused.stderr, @"
     fleetctl: nothing was written: 1 refused, as listed above
-    help: --replace replaces units that differ in the cluster
+    help: add --replace to overwrite units that differ in the cluster
     help: --keep-going imports the rest
     ");
     assert!(to.desired("db.service").await.is_empty(), "nothing may be written");

@@ -174,7 +174,7 @@ async fn journal_comes_from_the_chosen_machine() {
     exit 1
     ---
     fleetctl: several machine IDs start with m
-    help: give more of one ID: m1, m2
+    help: give a longer part of one ID: m1, m2
     ");
     insta::assert_snapshot!(cluster.run("journal --machine fra all").await, @"
     exit 1

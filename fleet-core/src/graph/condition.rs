@@ -2,7 +2,7 @@
 
 /// A check of the machine, made when a unit is about to start.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Condition {
+pub struct UnitCondition {
     /// The check.
     pub test: ConditionTest,
     /// Whether the result is inverted (`!`).
@@ -41,12 +41,12 @@ pub enum ConditionResult<'a> {
     /// The unit starts.
     Start,
     /// The start is skipped without a failure, because of this condition.
-    Skip(&'a Condition),
+    Skip(&'a UnitCondition),
     /// The unit fails because of this assertion.
-    Fail(&'a Condition),
+    Fail(&'a UnitCondition),
 }
 
-impl Condition {
+impl UnitCondition {
     /// Evaluates the conditions of a unit. `holds` evaluates a single test.
     ///
     /// Assertions are evaluated after all other conditions, as in systemd. Every condition that is
@@ -82,8 +82,8 @@ impl Condition {
 mod tests {
     use super::*;
 
-    fn condition(text: &str) -> Condition {
-        Condition {
+    fn condition(text: &str) -> UnitCondition {
+        UnitCondition {
             test: ConditionTest::PathExists(text.trim_matches(['!', '|', '+']).to_owned()),
             negated: text.contains('!'),
             any: text.contains('|'),
@@ -108,12 +108,12 @@ mod tests {
             (&["|yes", "+|no"], "fail no"),
         ] {
             let all: Vec<_> = texts.iter().map(|text| condition(text)).collect();
-            let named = |it: &Condition| match &it.test {
+            let named = |it: &UnitCondition| match &it.test {
                 ConditionTest::PathExists(path) => path.clone(),
                 _ => String::new(),
             };
             let holds = |test: &ConditionTest| *test == ConditionTest::PathExists("yes".to_owned());
-            let output = match Condition::judge(&all, holds) {
+            let output = match UnitCondition::judge(&all, holds) {
                 ConditionResult::Start => "start".to_owned(),
                 ConditionResult::Skip(it) => format!("skip {}", named(it)),
                 ConditionResult::Fail(it) => format!("fail {}", named(it)),

@@ -119,7 +119,7 @@ pub enum SettingConflict {
     #[error("a scripted unit needs a stop command")]
     NoStop,
     /// A unit that runs to completion would be restarted forever.
-    #[error("a unit that runs to completion cannot be restarted always")]
+    #[error("a oneshot cannot be restarted after success: use restart: on-failure or never")]
     RestartedAlways,
     /// The growth factor would reduce the restart delay to zero.
     #[error("its delay factor is 0; it must be at least 1")]

@@ -34,7 +34,7 @@ mod validity;
 
 pub use build::Graph;
 pub use command::Command;
-pub use condition::{Condition, ConditionResult, ConditionTest};
+pub use condition::{ConditionResult, ConditionTest, UnitCondition};
 pub use derived_state::{BlockedBy, DerivedState, Retry, StatusReport, WaitReason};
 pub use edge::EdgeKind;
 pub use error::{DependencyCycle, GraphError, SettingConflict};

@@ -24,7 +24,7 @@ pub struct Target(Arc<str>);
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidName {
     /// The text is empty.
-    #[error("it is empty")]
+    #[error("the name is empty")]
     Empty,
     /// The text is longer than 255 bytes.
     #[error("it has {0} bytes; at most 255 are allowed")]

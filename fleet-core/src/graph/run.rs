@@ -2,13 +2,13 @@
 
 use std::time::Duration;
 
-use super::{Command, Condition, ExecEnvironment, ResourceLimits, Signal, StatusSet};
+use super::{Command, ExecEnvironment, ResourceLimits, Signal, StatusSet, UnitCondition};
 
 /// Everything that a unit executes. If any of these values changes, the unit has to be restarted.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Run {
     /// Conditions on the machine for the start.
-    pub conditions: Vec<Condition>,
+    pub conditions: Vec<UnitCondition>,
     /// Commands that must all exit with status 0, or the unit does not start (`ExecCondition=`).
     pub exec_condition: Vec<Command>,
     /// Commands that must succeed before the start.

@@ -51,15 +51,15 @@ impl Api {
     pub fn router(mut self) -> Router {
         self.page_size = self.page_size.max(1);
         let hub = Hub::new(&self.mirror);
-        super::router::router(Shared(Arc::new(self), Listings::default(), hub))
+        super::router::router(SharedApi(Arc::new(self), Listings::default(), hub))
     }
 }
 
 /// The API as shared by handlers.
 #[derive(Clone)]
-pub(super) struct Shared(Arc<Api>, Listings, Hub);
+pub(super) struct SharedApi(Arc<Api>, Listings, Hub);
 
-impl std::ops::Deref for Shared {
+impl std::ops::Deref for SharedApi {
     type Target = Api;
 
     fn deref(&self) -> &Api {
@@ -67,7 +67,7 @@ impl std::ops::Deref for Shared {
     }
 }
 
-impl Shared {
+impl SharedApi {
     /// Waits for a limited time until the store has been read once. Returns at once if it has
     /// already been read.
     pub(super) async fn wait_for_first_read(&self) {

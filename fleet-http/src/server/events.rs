@@ -17,7 +17,7 @@ use tokio::sync::broadcast::Receiver;
 use tokio::sync::broadcast::error::RecvError;
 use tokio::time::timeout;
 
-use super::api::Shared;
+use super::api::SharedApi;
 use super::event_stream::{Batch, Filter, batch, id_lines};
 use super::extract::Params;
 use super::failure::Failure;
@@ -59,7 +59,7 @@ const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
     ),
 )]
 pub(super) async fn events(
-    State(api): State<Shared>,
+    State(api): State<SharedApi>,
     shutdown: Option<Extension<Shutdown>>,
     headers: HeaderMap,
     params: Params,

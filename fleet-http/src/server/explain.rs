@@ -4,7 +4,7 @@ use axum::Json;
 use axum::extract::State;
 use fleet_unitfile::UnitName;
 
-use super::api::Shared;
+use super::api::SharedApi;
 use super::extract::Name;
 use super::failure::Failure;
 use super::openapi::{self as path, Failures};
@@ -26,7 +26,7 @@ use crate::wire::{self, PlacementExplanation};
     ),
 )]
 pub(super) async fn explain(
-    State(api): State<Shared>,
+    State(api): State<SharedApi>,
     Name(name): Name,
 ) -> Result<Json<PlacementExplanation>, Failure> {
     let snapshot = api.view()?;

@@ -10,7 +10,7 @@ use fleet_core::Strictness;
 use fleet_store::ExportLines;
 use futures_util::stream;
 
-use super::api::Shared;
+use super::api::SharedApi;
 use super::failure::Failure;
 use super::openapi::Failures;
 use crate::STRICTNESS;
@@ -35,7 +35,7 @@ const CHUNK_SIZE: usize = 64 << 10;
         Failures,
     ),
 )]
-pub(super) async fn export(State(api): State<Shared>) -> Result<Response, Failure> {
+pub(super) async fn export(State(api): State<SharedApi>) -> Result<Response, Failure> {
     let export = api
         .mirror
         .export()?

@@ -3,7 +3,7 @@
 use axum::Json;
 use axum::extract::State;
 
-use super::api::Shared;
+use super::api::SharedApi;
 use super::failure::Failure;
 use super::openapi::Failures;
 use crate::wire::VersionResponse;
@@ -40,7 +40,7 @@ pub(super) async fn alive() -> &'static str {
         Failures,
     ),
 )]
-pub(super) async fn ready(State(api): State<Shared>) -> Result<&'static str, Failure> {
+pub(super) async fn ready(State(api): State<SharedApi>) -> Result<&'static str, Failure> {
     if api.mirror.is_current() {
         return Ok("ok");
     }
@@ -58,6 +58,6 @@ pub(super) async fn ready(State(api): State<Shared>) -> Result<&'static str, Fai
         Failures,
     ),
 )]
-pub(super) async fn version(State(api): State<Shared>) -> Json<VersionResponse> {
+pub(super) async fn version(State(api): State<SharedApi>) -> Json<VersionResponse> {
     Json(VersionResponse { version: api.version.clone() })
 }

@@ -3,7 +3,7 @@
 use axum::extract::{Request, State};
 use axum::http::StatusCode;
 
-use super::api::Shared;
+use super::api::SharedApi;
 use super::extract::{Params, read_body};
 use super::failure::Failure;
 use super::openapi::Failures;
@@ -26,7 +26,7 @@ use crate::wire::{ImportRequest, decode_import};
     ),
 )]
 pub(super) async fn import(
-    State(api): State<Shared>,
+    State(api): State<SharedApi>,
     params: Params,
     request: Request,
 ) -> Result<StatusCode, Failure> {

@@ -6,7 +6,7 @@ use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use fleet_core::{Intent, Machine, MachineId, Snapshot};
 
-use super::api::Shared;
+use super::api::SharedApi;
 use super::drain_report::drain_report;
 use super::dry_run::dry_run;
 use super::extract::{Name, Params};
@@ -32,7 +32,7 @@ use crate::wire::DrainReport;
     ),
 )]
 pub(super) async fn cordon(
-    State(api): State<Shared>,
+    State(api): State<SharedApi>,
     Name(id): Name,
     params: Params,
 ) -> Result<Response, Failure> {
@@ -62,7 +62,7 @@ pub(super) async fn cordon(
     ),
 )]
 pub(super) async fn uncordon(
-    State(api): State<Shared>,
+    State(api): State<SharedApi>,
     Name(id): Name,
     params: Params,
 ) -> Result<Response, Failure> {
@@ -101,7 +101,7 @@ pub(super) async fn uncordon(
     ),
 )]
 pub(super) async fn drain(
-    State(api): State<Shared>,
+    State(api): State<SharedApi>,
     Name(id): Name,
     params: Params,
 ) -> Result<Json<DrainReport>, Failure> {
@@ -131,7 +131,7 @@ pub(super) async fn drain(
     ),
 )]
 pub(super) async fn progress(
-    State(api): State<Shared>,
+    State(api): State<SharedApi>,
     Name(id): Name,
 ) -> Result<Json<DrainReport>, Failure> {
     let snapshot = api.view()?;
@@ -153,7 +153,7 @@ pub(super) fn present_machine<'a>(
 }
 
 async fn set_intent(
-    api: &Shared,
+    api: &SharedApi,
     id: &MachineId,
     intent: Option<Intent>,
 ) -> Result<StatusCode, Failure> {

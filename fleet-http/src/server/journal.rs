@@ -10,7 +10,7 @@ use fleet_core::{MachineId, Snapshot, Unit};
 use fleet_unitfile::{parse_bool, parse_timespan};
 use futures_util::{StreamExt as _, stream};
 
-use super::api::Shared;
+use super::api::SharedApi;
 use super::extract::{Name, Params};
 use super::failure::{Failure, error_chain};
 use super::filters::MachineFilter;
@@ -81,7 +81,7 @@ pub(super) const MAX_MACHINES: usize = 256;
     ),
 )]
 pub(super) async fn journal(
-    State(api): State<Shared>,
+    State(api): State<SharedApi>,
     Name(name): Name,
     params: Params,
     shutdown: Option<Extension<Shutdown>>,

@@ -9,7 +9,7 @@ use fleet_unitfile::{Timespan, UnitName};
 use futures_util::{StreamExt as _, stream};
 use tokio::time::timeout;
 
-use super::api::Shared;
+use super::api::SharedApi;
 use super::failure::Failure;
 use super::follow_reconnect::follow;
 use super::journals::{JournalEntry, JournalError, JournalRequest, JournalStream, is_cursor};
@@ -28,7 +28,7 @@ const MAX_BYTES: usize = 1 << 20;
 /// Source of a unit's journal for one request.
 #[derive(Clone)]
 pub(super) struct JournalSource {
-    api: Shared,
+    api: SharedApi,
     unit: UnitName,
     query: JournalRequest,
     /// Cursors to resume after, by machine.
@@ -40,7 +40,7 @@ pub(super) struct JournalSource {
 
 impl JournalSource {
     pub(super) fn new(
-        api: &Shared,
+        api: &SharedApi,
         unit: &UnitName,
         query: JournalRequest,
         request: &Parts,

@@ -9,7 +9,7 @@ use axum::response::{IntoResponse, Response};
 use fleet_core::{MachineId, Snapshot};
 use fleet_store::MetadataChange;
 
-use super::api::Shared;
+use super::api::SharedApi;
 use super::dry_run::dry_run;
 use super::extract::{Name, Params, read_body};
 use super::failure::Failure;
@@ -39,7 +39,7 @@ use crate::wire::{self, MachineEntity, MachinePage, MetadataOp, decode_patch};
     ),
 )]
 pub(super) async fn list(
-    State(api): State<Shared>,
+    State(api): State<SharedApi>,
     params: Params,
 ) -> Result<Json<MachinePage>, Failure> {
     let listing = api.listing(&params)?;
@@ -76,7 +76,7 @@ fn from<'a>(
     ),
 )]
 pub(super) async fn get(
-    State(api): State<Shared>,
+    State(api): State<SharedApi>,
     Name(id): Name,
 ) -> Result<Json<MachineEntity>, Failure> {
     Ok(Json(wire::machine(present_machine(&*api.view()?, &id)?)))
@@ -100,7 +100,7 @@ pub(super) async fn get(
     ),
 )]
 pub(super) async fn patch(
-    State(api): State<Shared>,
+    State(api): State<SharedApi>,
     params: Params,
     request: Request,
 ) -> Result<Response, Failure> {

@@ -5,7 +5,7 @@ use axum::response::Response;
 use fleet_core::{Snapshot, Unit};
 use fleet_unitfile::UnitName;
 
-use super::api::Shared;
+use super::api::SharedApi;
 use super::dry_run::dry_run;
 use super::extract::read_body;
 use super::failure::Failure;
@@ -29,7 +29,10 @@ use crate::wire::{PlanReport, PlanRequest, PutUnit, decode_plan};
         Failures,
     ),
 )]
-pub(super) async fn plan(State(api): State<Shared>, request: Request) -> Result<Response, Failure> {
+pub(super) async fn plan(
+    State(api): State<SharedApi>,
+    request: Request,
+) -> Result<Response, Failure> {
     let (head, body) = request.into_parts();
     let request_body = decode_plan(&read_body(&head, body).await?).map_err(Failure::bad_request)?;
     let known = api.view()?;
@@ -49,7 +52,7 @@ pub(super) async fn plan(State(api): State<Shared>, request: Request) -> Result<
 
 /// Returns the unit as it would be after the write. If the write contains no unit file, the unit
 /// must exist and keeps its file.
-fn unit(api: &Shared, entity: &PutUnit, after: &Snapshot) -> Result<Unit, Failure> {
+fn unit(api: &SharedApi, entity: &PutUnit, after: &Snapshot) -> Result<Unit, Failure> {
     let name = UnitName::parse(&name_of(entity)).map_err(Failure::bad_request)?;
     let desired = desired_state(&name, entity)?;
     match validate::unit_file(entity)? {

@@ -8,7 +8,7 @@ use fleet_core::{Revision, Snapshot, TargetState, Unit};
 use fleet_store::{ExpectUnit, NewUnit, RegistryError};
 use fleet_unitfile::UnitName;
 
-use super::api::Shared;
+use super::api::SharedApi;
 use super::dry_run::dry_run;
 use super::etag::{self, Condition};
 use super::extract::{Name, Params, read_body};
@@ -48,7 +48,7 @@ use crate::wire::{PutUnit, decode_put};
     ),
 )]
 pub(super) async fn put(
-    State(api): State<Shared>,
+    State(api): State<SharedApi>,
     Name(name): Name,
     params: Params,
     request: Request,
@@ -86,7 +86,7 @@ enum Write {
 }
 
 impl Write {
-    async fn apply(self, api: &Shared, condition: Condition) -> Result<Response, Failure> {
+    async fn apply(self, api: &SharedApi, condition: Condition) -> Result<Response, Failure> {
         let written = match self {
             Self::State(name, desired) => {
                 let set = set_desired(api, &name, desired, condition).await;
@@ -136,7 +136,7 @@ impl Write {
 }
 
 async fn set_desired(
-    api: &Shared,
+    api: &SharedApi,
     name: &UnitName,
     desired: TargetState,
     condition: Condition,
@@ -152,7 +152,7 @@ async fn set_desired(
 
 /// Prepares a request without a unit file, which sets the desired state of an existing unit.
 fn change_state(
-    api: &Shared,
+    api: &SharedApi,
     name: UnitName,
     desired: Option<TargetState>,
     create_only: bool,
@@ -171,7 +171,7 @@ fn change_state(
 
 /// Prepares a request with a unit file, which creates a unit or replaces its content.
 fn put_file(
-    api: &Shared,
+    api: &SharedApi,
     name: UnitName,
     sent: SubmittedFile,
     desired: Option<TargetState>,

@@ -9,7 +9,7 @@ use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use fleet_core::{RebalanceLimits, Rebalancing, Snapshot};
 
-use super::api::Shared;
+use super::api::SharedApi;
 use super::dry_run::dry_run;
 use super::extract::Params;
 use super::failure::Failure;
@@ -55,7 +55,7 @@ use crate::wire::RebalanceReport;
     ),
 )]
 pub(super) async fn rebalance(
-    State(api): State<Shared>,
+    State(api): State<SharedApi>,
     params: Params,
 ) -> Result<Json<RebalanceReport>, Failure> {
     let (terms, is_dry) = (terms(&params)?, params.dry_run()?);
@@ -86,7 +86,9 @@ pub(super) async fn rebalance(
         Failures,
     ),
 )]
-pub(super) async fn progress(State(api): State<Shared>) -> Result<Json<RebalanceReport>, Failure> {
+pub(super) async fn progress(
+    State(api): State<SharedApi>,
+) -> Result<Json<RebalanceReport>, Failure> {
     let snapshot = api.view()?;
     let Some(order) = snapshot.rebalancing.clone() else {
         return Err(Failure::not_found("the cluster is not being rebalanced"));
@@ -110,7 +112,7 @@ pub(super) async fn progress(State(api): State<Shared>) -> Result<Json<Rebalance
         Failures,
     ),
 )]
-pub(super) async fn end(State(api): State<Shared>, params: Params) -> Result<Response, Failure> {
+pub(super) async fn end(State(api): State<SharedApi>, params: Params) -> Result<Response, Failure> {
     if params.dry_run()? {
         return dry_run(&*api.view()?, |after| after.rebalancing = None).await;
     }

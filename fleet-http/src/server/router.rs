@@ -14,7 +14,7 @@ use utoipa::OpenApi as _;
 use utoipa_axum::router::{OpenApiRouter, UtoipaMethodRouterExt as _};
 use utoipa_axum::routes;
 
-use super::api::Shared;
+use super::api::SharedApi;
 
 use super::failure::Failure;
 use super::limits::ConnectionOrigin;
@@ -30,7 +30,7 @@ use crate::clock::Stopwatch;
 const PREFIXES: [&str; 2] = ["/fleet/v1", "/v1-alpha"];
 
 /// Builds the router of the whole API.
-pub(super) fn router(api: Shared) -> Router {
+pub(super) fn router(api: SharedApi) -> Router {
     let server = HeaderValue::try_from(format!("fleetd/{}", api.version))
         .unwrap_or_else(|_| HeaderValue::from_static("fleetd"));
     let root = Router::from(daemon()).route("/", no_methods());
@@ -55,21 +55,21 @@ pub(super) fn described() -> &'static str {
 }
 
 /// Routes about the daemon itself, without a prefix.
-fn daemon() -> OpenApiRouter<Shared> {
+fn daemon() -> OpenApiRouter<SharedApi> {
     OpenApiRouter::new()
         .routes(routes!(health::alive).map(only_get))
         .routes(routes!(snapshot_metrics::metrics).map(only_get))
         .routes(routes!(health::ready).map(only_get))
 }
 
-fn version_1(prefix: &str, api: &Shared) -> Router<Shared> {
+fn version_1(prefix: &str, api: &SharedApi) -> Router<SharedApi> {
     let waiting = from_fn_with_state(api.clone(), wait_for_first_read);
     let all = Router::from(cluster()).route_layer(waiting).merge(Router::from(about()));
     Router::new().route(prefix, no_methods()).nest(prefix, all)
 }
 
 /// Routes that do not need the store.
-fn about() -> OpenApiRouter<Shared> {
+fn about() -> OpenApiRouter<SharedApi> {
     OpenApiRouter::new()
         .routes(routes!(health::version).map(only_get))
         .routes(routes!(openapi::document).map(only_get))
@@ -77,7 +77,7 @@ fn about() -> OpenApiRouter<Shared> {
 }
 
 /// Routes of the cluster: units, states, machines and operations.
-fn cluster() -> OpenApiRouter<Shared> {
+fn cluster() -> OpenApiRouter<SharedApi> {
     OpenApiRouter::new()
         .merge(units())
         .routes(routes!(states::list).map(only_get))
@@ -90,12 +90,12 @@ fn cluster() -> OpenApiRouter<Shared> {
         .routes(routes!(plan::plan).map(only_post))
 }
 
-fn rebalancing(methods: MethodRouter<Shared>) -> MethodRouter<Shared> {
+fn rebalancing(methods: MethodRouter<SharedApi>) -> MethodRouter<SharedApi> {
     let message = "only GET, POST and DELETE supported against this resource";
     only(methods, "GET, HEAD, POST, DELETE, OPTIONS", message)
 }
 
-fn units() -> OpenApiRouter<Shared> {
+fn units() -> OpenApiRouter<SharedApi> {
     let unit = |methods| {
         let message = "only GET, PUT and DELETE supported against this resource";
         only(methods, "GET, HEAD, PUT, DELETE, OPTIONS", message)
@@ -109,7 +109,7 @@ fn units() -> OpenApiRouter<Shared> {
         .routes(routes!(status::status).map(only_get))
 }
 
-fn machines() -> OpenApiRouter<Shared> {
+fn machines() -> OpenApiRouter<SharedApi> {
     let all = |methods| {
         let message = "only GET and PATCH supported against this resource";
         only(methods, "GET, HEAD, PATCH, OPTIONS", message)
@@ -129,41 +129,41 @@ fn machines() -> OpenApiRouter<Shared> {
 const GET: &str = "GET, HEAD, OPTIONS";
 
 /// Restricts a resource to reads.
-fn only_get(methods: MethodRouter<Shared>) -> MethodRouter<Shared> {
+fn only_get(methods: MethodRouter<SharedApi>) -> MethodRouter<SharedApi> {
     only(methods, GET, "only GET supported against this resource")
 }
 
 /// Restricts a resource to `POST`.
-fn only_post(methods: MethodRouter<Shared>) -> MethodRouter<Shared> {
+fn only_post(methods: MethodRouter<SharedApi>) -> MethodRouter<SharedApi> {
     only(methods, "POST, OPTIONS", "only POST supported against this resource")
 }
 
 /// A path that is only a prefix of resources.
-fn no_methods() -> MethodRouter<Shared> {
+fn no_methods() -> MethodRouter<SharedApi> {
     only(MethodRouter::new(), "", "no resource has this path: see /fleet/v1/discovery")
 }
 
 /// Adds `OPTIONS` to a resource, and refuses other methods with `message`.
 fn only(
-    methods: MethodRouter<Shared>,
+    methods: MethodRouter<SharedApi>,
     allowed: &'static str,
     message: &'static str,
-) -> MethodRouter<Shared> {
+) -> MethodRouter<SharedApi> {
     refusing(methods, allowed, StatusCode::METHOD_NOT_ALLOWED, message)
 }
 
 /// The discovery document refuses other methods with 400, like in version 1.
-fn discovery_only(methods: MethodRouter<Shared>) -> MethodRouter<Shared> {
+fn discovery_only(methods: MethodRouter<SharedApi>) -> MethodRouter<SharedApi> {
     let message = "only HTTP GET supported against this resource";
     refusing(methods, GET, StatusCode::BAD_REQUEST, message)
 }
 
 fn refusing(
-    methods: MethodRouter<Shared>,
+    methods: MethodRouter<SharedApi>,
     allowed: &'static str,
     status: StatusCode,
     message: &'static str,
-) -> MethodRouter<Shared> {
+) -> MethodRouter<SharedApi> {
     methods.fallback(async move |method: Method| {
         let mut response = match method {
             Method::OPTIONS if !allowed.is_empty() => StatusCode::NO_CONTENT.into_response(),
@@ -210,14 +210,18 @@ fn cleaned(path: &str) -> Option<String> {
 }
 
 /// Delays a request until the store was read for the first time.
-async fn wait_for_first_read(State(api): State<Shared>, request: Request, next: Next) -> Response {
+async fn wait_for_first_read(
+    State(api): State<SharedApi>,
+    request: Request,
+    next: Next,
+) -> Response {
     api.wait_for_first_read().await;
     next.run(request).await
 }
 
 /// Handles every request: authentication, metrics, logging and common response headers.
 async fn middleware(
-    State((server, api)): State<(HeaderValue, Shared)>,
+    State((server, api)): State<(HeaderValue, SharedApi)>,
     request: Request,
     next: Next,
 ) -> Response {

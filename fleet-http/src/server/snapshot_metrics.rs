@@ -13,7 +13,7 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
 
-use super::api::Shared;
+use super::api::SharedApi;
 use super::failure::Failure;
 use super::openapi::Failures;
 use crate::wire;
@@ -36,7 +36,7 @@ const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset
         Failures,
     ),
 )]
-pub(super) async fn metrics(State(api): State<Shared>) -> Result<Response, Failure> {
+pub(super) async fn metrics(State(api): State<SharedApi>) -> Result<Response, Failure> {
     let now = now(&api.mirror, api.hub().subscribers());
     let text = api.metrics.text(&now).map_err(|error| {
         Failure::new(StatusCode::INTERNAL_SERVER_ERROR, format!("cannot write metrics: {error}"))

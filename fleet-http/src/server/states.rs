@@ -7,7 +7,7 @@ use axum::extract::State;
 use fleet_core::{MachineId, Snapshot};
 use fleet_unitfile::UnitName;
 
-use super::api::Shared;
+use super::api::SharedApi;
 use super::extract::{Name, Params};
 use super::failure::Failure;
 use super::filters::StateFilter;
@@ -45,7 +45,7 @@ type StateRef<'a> = &'a Arc<fleet_core::UnitState>;
     ),
 )]
 pub(super) async fn list(
-    State(api): State<Shared>,
+    State(api): State<SharedApi>,
     params: Params,
 ) -> Result<Json<UnitStatePage>, Failure> {
     let listing = api.listing(&params)?;
@@ -111,7 +111,7 @@ fn from<'a>(
     ),
 )]
 pub(super) async fn get(
-    State(api): State<Shared>,
+    State(api): State<SharedApi>,
     Name(name): Name,
 ) -> Result<Json<UnitStateEntity>, Failure> {
     let snapshot = api.view()?;

@@ -7,7 +7,7 @@ use fleet_core::MachineId;
 use futures_util::StreamExt as _;
 use futures_util::stream;
 
-use super::api::Shared;
+use super::api::SharedApi;
 use super::extract::{Name, Params};
 use super::failure::{Failure, error_chain};
 use super::journal::{MAX_MACHINES, machines_of, query};
@@ -47,7 +47,7 @@ const MOST_LINES: u32 = 1000;
     ),
 )]
 pub(super) async fn status(
-    State(api): State<Shared>,
+    State(api): State<SharedApi>,
     Name(name): Name,
     params: Params,
     request: Parts,

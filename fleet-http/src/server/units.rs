@@ -13,7 +13,7 @@ use fleet_core::{Revision, Snapshot, TargetState};
 use fleet_store::RegistryError;
 use fleet_unitfile::UnitName;
 
-use super::api::Shared;
+use super::api::SharedApi;
 use super::dry_run::dry_run;
 use super::etag::{self, Condition};
 use super::extract::{Name, Params};
@@ -53,7 +53,7 @@ use crate::wire::{self, RestartResponse, UnitEntity, UnitPage};
     ),
 )]
 pub(super) async fn list(
-    State(api): State<Shared>,
+    State(api): State<SharedApi>,
     params: Params,
 ) -> Result<Json<UnitPage>, Failure> {
     let listing = api.listing(&params)?;
@@ -91,7 +91,7 @@ pub(super) async fn list(
     ),
 )]
 pub(super) async fn get(
-    State(api): State<Shared>,
+    State(api): State<SharedApi>,
     Name(name): Name,
     headers: HeaderMap,
 ) -> Result<Response, Failure> {
@@ -107,7 +107,7 @@ pub(super) async fn get(
 
 /// Returns the error of a conditional write to a unit that was modified or does not exist.
 pub(super) async fn precondition_failed(
-    api: &Shared,
+    api: &SharedApi,
     name: &UnitName,
     modified: Revision,
 ) -> Failure {
@@ -119,14 +119,14 @@ pub(super) async fn precondition_failed(
 }
 
 /// Returns the same error for a known snapshot.
-pub(super) fn precondition_failed_at(api: &Shared, now: &Snapshot, name: &UnitName) -> Failure {
+pub(super) fn precondition_failed_at(api: &SharedApi, now: &Snapshot, name: &UnitName) -> Failure {
     let unit = show_unit(api, now, name.as_str()).ok();
     Failure::precondition_failed(unit.map(|unit| (unit, etag::of(&api.mirror, now.revision))))
 }
 
 /// Returns a unit with its source, or with its decoding error.
 pub(super) fn show_unit(
-    api: &Shared,
+    api: &SharedApi,
     snapshot: &Snapshot,
     name: &str,
 ) -> Result<UnitEntity, Failure> {
@@ -161,7 +161,7 @@ pub(super) fn show_unit(
     ),
 )]
 pub(super) async fn delete(
-    State(api): State<Shared>,
+    State(api): State<SharedApi>,
     Name(name): Name,
     params: Params,
     headers: HeaderMap,
@@ -216,7 +216,7 @@ pub(super) async fn delete(
     ),
 )]
 pub(super) async fn restart(
-    State(api): State<Shared>,
+    State(api): State<SharedApi>,
     Name(name): Name,
     params: Params,
 ) -> Result<Response, Failure> {
@@ -246,7 +246,7 @@ pub(super) async fn restart(
 }
 
 /// If the unit's machine is not present, sets the time since the unit's state was last known.
-fn with_unknown_for(api: &Shared, mut unit: UnitEntity) -> UnitEntity {
+fn with_unknown_for(api: &SharedApi, mut unit: UnitEntity) -> UnitEntity {
     if !unit.machine_id.is_empty() {
         let absent = api.mirror.absent_for(&unit.machine_id);
         unit.unknown_for = absent.map(|absent| absent.as_secs());

@@ -22,7 +22,7 @@ struct DrainWork<'a> {
 }
 
 /// The reason for which a group stays; `None` if no machine accepts it.
-type Blocked = Option<HoldReason>;
+type Obstruction = Option<HoldReason>;
 
 impl Index {
     /// Plans the next moves that empty some machines.
@@ -132,7 +132,7 @@ impl Index {
         unit: UnitNo,
         machine: MachineNo,
         work: &mut DrainWork<'_>,
-    ) -> Result<(), Blocked> {
+    ) -> Result<(), Obstruction> {
         let savepoint = self.savepoint();
         let start = self.log_position();
         let group =
@@ -153,7 +153,7 @@ impl Index {
         machine: MachineNo,
         start: LogPosition,
         work: &mut DrainWork<'_>,
-    ) -> Result<(), Blocked> {
+    ) -> Result<(), Obstruction> {
         let class = self.group_class(group);
         if class.is_some_and(|class| work.nowhere.contains(&class)) {
             return Err(None);

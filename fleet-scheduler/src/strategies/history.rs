@@ -16,7 +16,7 @@ use crate::{ClusterChange, UnitSpec};
 
 /// A change of a cluster that is not made by the scheduler.
 #[derive(Clone)]
-pub enum ClusterEvent {
+pub enum HistoryEvent {
     /// A machine joins or changes.
     MachineChanged(Machine),
     /// A machine leaves.
@@ -37,7 +37,7 @@ pub enum ClusterEvent {
 #[derive(Debug, Clone)]
 pub enum HistoryStep {
     /// The cluster changes.
-    Change(ClusterEvent),
+    Change(HistoryEvent),
     /// A plan is made.
     Plan(PlanOutcome),
 }
@@ -63,7 +63,7 @@ pub struct History {
     pub steps: Vec<HistoryStep>,
 }
 
-impl ClusterEvent {
+impl HistoryEvent {
     /// Applies the change to a cluster and raises its revision.
     pub fn apply_to(&self, cluster: &mut Snapshot) {
         match self.clone() {
@@ -84,18 +84,18 @@ impl ClusterEvent {
 }
 
 /// Converts the event for an [`Index`](crate::Index).
-impl From<&ClusterEvent> for ClusterChange {
-    fn from(event: &ClusterEvent) -> Self {
+impl From<&HistoryEvent> for ClusterChange {
+    fn from(event: &HistoryEvent) -> Self {
         match event.clone() {
-            ClusterEvent::MachineChanged(machine) => Self::PutMachine(machine),
-            ClusterEvent::MachineRemoved(machine) => Self::RemoveMachine(machine),
-            ClusterEvent::UnitChanged(unit) => Self::PutUnit(UnitSpec::from(&unit)),
-            ClusterEvent::UnitDestroyed(unit) => Self::RemoveUnit(unit),
-            ClusterEvent::UnitUnreadable(unit) => Self::PutUnreadable(unit),
-            ClusterEvent::Placed(unit, Placement { machine, epoch }) => {
+            HistoryEvent::MachineChanged(machine) => Self::PutMachine(machine),
+            HistoryEvent::MachineRemoved(machine) => Self::RemoveMachine(machine),
+            HistoryEvent::UnitChanged(unit) => Self::PutUnit(UnitSpec::from(&unit)),
+            HistoryEvent::UnitDestroyed(unit) => Self::RemoveUnit(unit),
+            HistoryEvent::UnitUnreadable(unit) => Self::PutUnreadable(unit),
+            HistoryEvent::Placed(unit, Placement { machine, epoch }) => {
                 Self::Place { unit, machine, epoch }
             }
-            ClusterEvent::Unplaced(unit) => Self::Unplace(unit),
+            HistoryEvent::Unplaced(unit) => Self::Unplace(unit),
         }
     }
 }
@@ -126,51 +126,51 @@ pub fn histories_from(
 }
 
 /// Generates changes, each of which is valid after any other.
-pub fn events(features: Features, most: usize) -> impl Strategy<Value = Vec<ClusterEvent>> {
+pub fn events(features: Features, most: usize) -> impl Strategy<Value = Vec<HistoryEvent>> {
     vec(event(features), 0..=most)
 }
 
-fn event(features: Features) -> impl Strategy<Value = ClusterEvent> {
+fn event(features: Features) -> impl Strategy<Value = HistoryEvent> {
     let unit = || 0..UNITS.len();
     let machine = || 0..MACHINES.len();
     prop_oneof![
         4 => (unit(), unit_draft(), any::<u16>())
             .prop_map(move |(at, draft, chosen)| comes(at, &draft, features, chosen)),
-        2 => unit().prop_map(|at| ClusterEvent::UnitDestroyed(name(UNITS[at]))),
+        2 => unit().prop_map(|at| HistoryEvent::UnitDestroyed(name(UNITS[at]))),
         3 => (machine(), machine_draft())
             .prop_map(move |(at, draft)| joins(at, &draft, features)),
-        2 => machine().prop_map(|at| ClusterEvent::MachineRemoved(machine_id(MACHINES[at]))),
+        2 => machine().prop_map(|at| HistoryEvent::MachineRemoved(machine_id(MACHINES[at]))),
         2 => (unit(), machine(), 0..40_u64).prop_map(|(unit, at, epoch)| {
             let placement =
                 Placement { machine: machine_id(MACHINES[at]), epoch: Epoch(epoch) };
-            ClusterEvent::Placed(name(UNITS[unit]), placement)
+            HistoryEvent::Placed(name(UNITS[unit]), placement)
         }),
-        1 => unit().prop_map(|at| ClusterEvent::Unplaced(name(UNITS[at]))),
+        1 => unit().prop_map(|at| HistoryEvent::Unplaced(name(UNITS[at]))),
         1 => unit().prop_map(move |at| fails(at, features)),
     ]
 }
 
-fn comes(at: usize, draft: &UnitDraft, features: Features, chosen: u16) -> ClusterEvent {
+fn comes(at: usize, draft: &UnitDraft, features: Features, chosen: u16) -> HistoryEvent {
     let features = features.and(Features::from_bits(chosen));
-    ClusterEvent::UnitChanged(draft.build(name(UNITS[at]), features))
+    HistoryEvent::UnitChanged(draft.build(name(UNITS[at]), features))
 }
 
-fn joins(at: usize, draft: &MachineDraft, features: Features) -> ClusterEvent {
-    ClusterEvent::MachineChanged(draft.build(MACHINES[at], features))
+fn joins(at: usize, draft: &MachineDraft, features: Features) -> HistoryEvent {
+    HistoryEvent::MachineChanged(draft.build(MACHINES[at], features))
 }
 
 /// Makes a unit unreadable, if that feature is enabled.
-fn fails(at: usize, features: Features) -> ClusterEvent {
+fn fails(at: usize, features: Features) -> HistoryEvent {
     let unit = name(UNITS[at]);
     if features.faults {
-        ClusterEvent::UnitUnreadable(unit)
+        HistoryEvent::UnitUnreadable(unit)
     } else {
-        ClusterEvent::UnitDestroyed(unit)
+        HistoryEvent::UnitDestroyed(unit)
     }
 }
 
 /// Formats the event as a scenario command.
-impl fmt::Display for ClusterEvent {
+impl fmt::Display for HistoryEvent {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&match self {
             Self::MachineChanged(machine) => text::machine(machine),
@@ -184,7 +184,7 @@ impl fmt::Display for ClusterEvent {
     }
 }
 
-impl fmt::Debug for ClusterEvent {
+impl fmt::Debug for HistoryEvent {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "\n{self}")
     }

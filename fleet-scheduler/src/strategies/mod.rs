@@ -30,7 +30,7 @@ mod wide;
 pub use cluster::{Cluster, clusters, clusters_with_unit};
 pub use features::Features;
 pub use history::{
-    ClusterEvent, History, HistoryStep, PlanOutcome, events, histories, histories_from,
+    History, HistoryEvent, HistoryStep, PlanOutcome, events, histories, histories_from,
 };
 pub use policy::policies;
 pub use wide::wide_clusters;

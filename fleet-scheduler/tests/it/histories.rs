@@ -2,7 +2,7 @@
 
 use fleet_core::{Epoch, Snapshot};
 use fleet_scheduler::strategies::{
-    ClusterEvent, History, HistoryStep, PlanOutcome, clusters, events, histories, histories_from,
+    History, HistoryEvent, HistoryStep, PlanOutcome, clusters, events, histories, histories_from,
     policies, wide_clusters,
 };
 use fleet_scheduler::{ClusterChange, Index, Plan, Policy, Step, StepAction, apply, check};
@@ -86,7 +86,7 @@ impl Replay {
     }
 
     /// Applies a change, after predicting the plan that follows it.
-    fn observe_event(&mut self, event: &ClusterEvent) -> Outcome {
+    fn observe_event(&mut self, event: &HistoryEvent) -> Outcome {
         let before = self.index.plan();
         let predicted = self.index.what_if(&[ClusterChange::from(event)]);
         prop_assert_eq!(&before.steps, &self.index.plan().steps, "after a prediction");
@@ -99,7 +99,7 @@ impl Replay {
 
     fn predicts_correctly(
         &mut self,
-        events: &[ClusterEvent],
+        events: &[HistoryEvent],
         changes: &[ClusterChange],
     ) -> Outcome {
         let mut after = self.cluster.clone();

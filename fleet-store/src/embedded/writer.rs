@@ -111,7 +111,7 @@ impl Writer {
     fn end_leases(&mut self, now: Timestamp, batch: &mut Batch) {
         if self.keyspace.next_expiry().is_some_and(|due| now.since(due) > MAX_EXPIRY_DELAY) {
             tracing::warn!(
-                "the store was stalled: all leases are renewed for their full time to live"
+                "the store was stalled: extended all leases, which could not be renewed meanwhile"
             );
             self.keyspace.renew_all(now);
         }

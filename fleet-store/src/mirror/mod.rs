@@ -108,7 +108,7 @@ pub enum MirrorStatus {
 
 /// Error of a mirror that was shut down.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("the mirror was shut down")]
+#[error("the daemon is shutting down")]
 pub struct MirrorClosed;
 
 #[derive(Debug)]

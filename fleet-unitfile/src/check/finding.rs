@@ -3,7 +3,7 @@
 use std::fmt;
 
 use super::code::FindingCode;
-use super::render::Rendered;
+use super::render::FindingExcerpt;
 use crate::diagnostic::{Diagnostic, Location, Severity, Span};
 
 /// Text that systemd would refuse or ignore, or that means something other than it seems to mean.
@@ -73,7 +73,7 @@ impl Finding {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn render<'a>(&'a self, file: &'a str, source: &'a [u8]) -> impl fmt::Display + 'a {
-        Rendered { finding: self, file, source }
+        FindingExcerpt { finding: self, file, source }
     }
 }
 

@@ -8,13 +8,13 @@ use super::finding::Finding;
 const MAX_CHARS: usize = 120;
 const MAX_CHARS_BEFORE: usize = 60;
 
-pub(super) struct Rendered<'a> {
+pub(super) struct FindingExcerpt<'a> {
     pub(super) finding: &'a Finding,
     pub(super) file: &'a str,
     pub(super) source: &'a [u8],
 }
 
-impl fmt::Display for Rendered<'_> {
+impl fmt::Display for FindingExcerpt<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let finding = self.finding;
         let (line, column) = (finding.location.line, finding.location.column);
@@ -31,9 +31,9 @@ impl fmt::Display for Rendered<'_> {
     }
 }
 
-impl Rendered<'_> {
-    /// Returns the truncated line, the number of blanks below it before the mark, and the length of
-    /// the mark. The mark ends with the line.
+impl FindingExcerpt<'_> {
+    /// Returns the truncated source line, the number of blanks before the mark below it, and the
+    /// length of the mark. The mark extends at most to the end of the line.
     fn marked(&self) -> (String, usize, usize) {
         let (start, end) = self.line();
         let at = |offset: usize| {

@@ -33,7 +33,7 @@ pub enum SupervisorError {
     #[error(transparent)]
     Service(#[from] ServiceError),
     /// The supervisor task has panicked. The units keep running; start a supervisor again.
-    #[error("the supervisor task has crashed: start the supervisor again")]
+    #[error("the supervisor has crashed; its units keep running: restart fleet-init or fleetd")]
     Crashed,
 }
 

@@ -82,7 +82,7 @@ impl SupervisedUnit {
             ..RunState::clone(&self.run_state)
         });
         if let Err(error) = stored {
-            tracing::warn!(%error, "cannot store the restart counters of a unit");
+            tracing::warn!(%error, "cannot store the unit's restart counters");
         }
     }
 
@@ -98,7 +98,7 @@ impl SupervisedUnit {
             self.directory.write_run(&run)
         });
         if let Err(error) = noted {
-            tracing::warn!(%error, "cannot store that a request is applied");
+            tracing::warn!(%error, "cannot record that the request was carried out");
         }
     }
 

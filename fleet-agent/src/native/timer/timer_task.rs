@@ -26,7 +26,7 @@ use crate::native::manager_context::{ManagerContext, STARTUP, file_name};
 use crate::{ChangeReceiver, wall_time};
 
 /// Result of the start of a unit: the timer, the ID of its elapse, and whether the unit was loaded.
-type Started = (UnitName, u64, bool);
+type StartResult = (UnitName, u64, bool);
 
 pub(super) struct TimerTask {
     context: Arc<ManagerContext>,
@@ -40,7 +40,7 @@ pub(super) struct TimerTask {
     queue: TimerQueue,
     calendar: CalendarAlarm,
     /// Starts in progress.
-    starts: FuturesUnordered<BoxFuture<'static, Started>>,
+    starts: FuturesUnordered<BoxFuture<'static, StartResult>>,
     statuses: TimerStatusMap,
 }
 
@@ -197,7 +197,7 @@ impl TimerTask {
         self.starts.push(start.map(move |is_known| (started, elapse, is_known)).boxed());
     }
 
-    fn on_started(&mut self, (timer, elapse, is_known): &Started) {
+    fn on_started(&mut self, (timer, elapse, is_known): &StartResult) {
         let entry = self.entries.get_mut(timer);
         let Some(entry) = entry.filter(|entry| entry.starting == Some(*elapse)) else { return };
         entry.starting = None;

@@ -138,7 +138,7 @@ fn print_summary(
 /// Returns the error for broken units. The export is complete except for them.
 fn broken_units(broken: &[String]) -> CliError {
     let what = broken.join("; ");
-    CliError::failed(format!("the export lacks broken units: {what}"))
+    CliError::failed(format!("units that cannot be read were left out: {what}"))
         .help("fix them with \"fleetctl submit --replace\", or destroy them, and export again")
 }
 

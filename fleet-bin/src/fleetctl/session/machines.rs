@@ -42,7 +42,7 @@ impl Session {
                 })
             }
             several => Err(CliError::failed(format!("several machine IDs start with {start}"))
-                .help(format!("give more of one ID: {}", abbreviated_list(several)))),
+                .help(format!("give a longer part of one ID: {}", abbreviated_list(several)))),
         }
     }
 

@@ -12,7 +12,7 @@ use crate::graph::{Graph, GraphError, Phase, Settings, StartRateLimit, Target};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum NotReloadable {
     /// No unit provides the target.
-    #[error("no unit provides it")]
+    #[error("no unit provides the target")]
     NotProvided,
     /// The unit that provides it is not active.
     #[error("its unit is not active")]

@@ -1,12 +1,12 @@
 //! Conditions and assertions of a unit.
 
 use super::value::{ValueContext, absolute};
-use crate::graph::{Condition, ConditionTest};
+use crate::graph::{ConditionTest, UnitCondition};
 
 /// Adds a condition from `Condition…=` or an assertion from `Assert…=`. An empty value removes all
 /// earlier conditions or all earlier assertions, respectively.
 pub(super) fn add(
-    list: &mut Vec<Condition>,
+    list: &mut Vec<UnitCondition>,
     option: &str,
     value: &str,
     unit: &ValueContext<'_>,
@@ -23,7 +23,7 @@ pub(super) fn add(
         return Err("is empty: write what to check".to_owned());
     }
     let test = test(option.trim_start_matches("Assert").trim_start_matches("Condition"), text)?;
-    list.push(Condition { test, negated, any, assert });
+    list.push(UnitCondition { test, negated, any, assert });
     Ok(())
 }
 

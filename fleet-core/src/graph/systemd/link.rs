@@ -94,7 +94,7 @@ struct Relations {
 }
 
 /// Result of resolving a name.
-enum Resolved {
+enum Resolution {
     /// A unit of the graph, by index.
     Unit(usize),
     /// A refused unit.
@@ -157,28 +157,28 @@ impl<'a> Linker<'a> {
         }
     }
 
-    fn find(&self, name: &UnitName) -> Resolved {
+    fn find(&self, name: &UnitName) -> Resolution {
         match self.index.get(name.as_str()) {
-            Some(at) => Resolved::Unit(*at),
-            None if self.external.refused.contains(name) => Resolved::Refused,
-            None if self.external.assumed_active.contains(name) => Resolved::AssumedActive,
-            None if self.external.timers.contains(name) => Resolved::Timer,
-            None => Resolved::Nowhere,
+            Some(at) => Resolution::Unit(*at),
+            None if self.external.refused.contains(name) => Resolution::Refused,
+            None if self.external.assumed_active.contains(name) => Resolution::AssumedActive,
+            None if self.external.timers.contains(name) => Resolution::Timer,
+            None => Resolution::Nowhere,
         }
     }
 
     fn apply_relation(&mut self, unit: &'a CompiledUnit, relation: &'a Relation) {
         let Some(&from) = self.index.get(unit.unit.name.as_str()) else { return };
         match self.find(&relation.unit) {
-            Resolved::Unit(to) if to == from => {
+            Resolution::Unit(to) if to == from => {
                 let text = format!("ignores {}, which is the unit itself", relation.unit);
                 self.remark(from, Some(relation.position.clone()), text);
             }
-            Resolved::Unit(to) => self.bind(from, to, relation.kind),
-            Resolved::Refused => self.link_to_refused(from, relation),
-            Resolved::AssumedActive => self.assume_active(from, relation),
-            Resolved::Timer => self.skip_timer(from, relation),
-            Resolved::Nowhere => self.drop_or_refuse(from, relation),
+            Resolution::Unit(to) => self.bind(from, to, relation.kind),
+            Resolution::Refused => self.link_to_refused(from, relation),
+            Resolution::AssumedActive => self.assume_active(from, relation),
+            Resolution::Timer => self.skip_timer(from, relation),
+            Resolution::Nowhere => self.drop_or_refuse(from, relation),
         }
     }
 
@@ -338,7 +338,7 @@ impl<'a> Linker<'a> {
         for unit in self.compiled {
             for relation in &unit.relations {
                 let Some(&from) = self.index.get(unit.unit.name.as_str()) else { continue };
-                let Resolved::Unit(to) = self.find(&relation.unit) else { continue };
+                let Resolution::Unit(to) = self.find(&relation.unit) else { continue };
                 if relation.kind != RelationKind::BindsTo || from == to {
                     continue;
                 }

@@ -104,7 +104,7 @@ fn invalid_timers_are_refused() {
     job.timer:2:1: Timer.OnCalendar cannot be read: "dayly" is not a calendar event:
           write one such as daily, or "Mon..Fri *-*-* 06:30:00"
     job.timer:2:1: Timer.OnActiveSec cannot be infinity: it would never elapse: remove it
-    job.timer:2:1: Timer.OnActiveSec cannot be read: no time span from byte 0 on: write
+    job.timer:2:1: Timer.OnActiveSec cannot be read: invalid time span at byte 0: write
           numbers with units, such as "1min 30s"
     job.timer:3:1: Timer.Unit names job.timer: write the name of a .service unit
     job.timer:3:1: Timer.Unit names the template a@.service: name an instance of it

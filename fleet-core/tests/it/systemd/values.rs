@@ -303,7 +303,7 @@ fn refusals_have_a_position_and_a_remedy() {
           notify-reload or forking
     3:1: Service.Restart is "sometimes": write no, on-success, on-failure, on-abnormal,
           on-abort, on-watchdog or always
-    3:1: Service.RestartSec cannot be read: no time span from byte 0 on: write numbers
+    3:1: Service.RestartSec cannot be read: invalid time span at byte 0: write numbers
           with units, such as "1min 30s"
     3:1: Service.RestartSec cannot be infinity: write Restart=no instead
     3:1: Service.KillMode cannot be none, which leaves unsupervised processes behind:

@@ -84,8 +84,11 @@ impl ImportSummary {
         self.intents = report.intents;
         self.why_left = report.reschedule_reason.map(|why| why.to_string()).unwrap_or_default();
         let refused = report.refused.into_iter();
-        let refused =
-            refused.map(|it| RefusedItem { place: it.location, name: it.name, reasons: it.reasons });
+        let refused = refused.map(|it| RefusedItem {
+            place: it.location,
+            name: it.name,
+            reasons: it.reasons,
+        });
         self.refused = refused.collect();
         (self.content, self.differing) = (report.content, report.mismatches);
     }
@@ -152,7 +155,7 @@ impl ImportSummary {
             return CliError::failed(format!("{count} refused and skipped, as listed above"));
         }
         CliError::failed(format!("nothing was written: {count} refused, as listed above"))
-            .help("--replace replaces units that differ in the cluster")
+            .help("add --replace to overwrite units that differ in the cluster")
             .help("--keep-going imports the rest")
     }
 }

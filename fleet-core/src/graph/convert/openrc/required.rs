@@ -2,7 +2,7 @@
 
 use super::service::{ServiceConverter, UnknownReason};
 use super::tokens::{Piece, plain};
-use crate::graph::{Condition, ConditionTest};
+use crate::graph::{ConditionTest, UnitCondition};
 
 impl ServiceConverter<'_, '_> {
     /// Adds assertions for required directories and files.
@@ -20,7 +20,7 @@ impl ServiceConverter<'_, '_> {
                     continue;
                 };
                 let condition =
-                    Condition { test: test(path), negated: false, any: false, assert: true };
+                    UnitCondition { test: test(path), negated: false, any: false, assert: true };
                 self.unit.run.conditions.push(condition);
             }
         }

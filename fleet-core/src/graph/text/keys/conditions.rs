@@ -5,7 +5,7 @@ use crate::graph::text::diagnostic::Problems;
 use crate::graph::text::draft::Draft;
 use crate::graph::text::types::Types;
 use crate::graph::text::value::Value;
-use crate::graph::{Condition, ConditionTest, InitUnit};
+use crate::graph::{ConditionTest, InitUnit, UnitCondition};
 
 pub(super) const KEYS: &[Key] = &[
     Key::new(
@@ -25,9 +25,9 @@ pub(super) const KEYS: &[Key] = &[
 ];
 
 /// A test with its word.
-type ByWord = (&'static str, fn(String) -> ConditionTest);
+type NamedTest = (&'static str, fn(String) -> ConditionTest);
 
-const TESTS: [ByWord; 7] = [
+const TESTS: [NamedTest; 7] = [
     ("path-exists", ConditionTest::PathExists),
     ("path-is-directory", ConditionTest::PathIsDirectory),
     ("file-not-empty", ConditionTest::FileNotEmpty),
@@ -58,7 +58,7 @@ fn read_condition(assert: bool, value: &Value, draft: &mut Draft, problems: &mut
         return read::refuse(value, problems, format!("write {what} after {word}"));
     }
     let test = test(about.to_owned());
-    draft.run().conditions.push(Condition { test, negated, any, assert });
+    draft.run().conditions.push(UnitCondition { test, negated, any, assert });
 }
 
 fn marked(text: &str, mark: char) -> (bool, &str) {
@@ -70,7 +70,7 @@ fn conditions(assert: bool, unit: &InitUnit) -> Vec<String> {
     conditions.map(write_condition).collect()
 }
 
-fn write_condition(condition: &Condition) -> String {
+fn write_condition(condition: &UnitCondition) -> String {
     let (word, about) = match &condition.test {
         ConditionTest::PathExists(path) => ("path-exists", path),
         ConditionTest::PathIsDirectory(path) => ("path-is-directory", path),
