@@ -121,7 +121,8 @@ impl FenceTask {
                 Ok(None) => {}
                 Ok(Some(found)) if is_at_rest(found.state.active) => {}
                 Ok(Some(_)) => {
-                    tracing::warn!(%unit, "stopping the unit (OnPartition=stop): this machine's lease has ended");
+                    let why = "this machine's lease has ended";
+                    tracing::warn!(%unit, why, "stopping the unit (OnPartition=stop)");
                     self.stopping.begin(unit);
                     let (manager, unit) = (self.manager.clone(), unit.clone());
                     stops.tasks.spawn(async move {

@@ -147,7 +147,7 @@ impl Supervisor {
                 _ => continue,
             };
             if let Err(error) = entry.set_idle_state(run_state) {
-                tracing::warn!(%unit, %error, "cannot record that the unit was given up (start limit reached)");
+                tracing::warn!(%unit, %error, "cannot record the reached start limit");
             }
         }
     }

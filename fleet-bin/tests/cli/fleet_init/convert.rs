@@ -49,7 +49,7 @@ fn convert_prints_stanzas() {
     help: remove the option, set it to a neutral value, or run the unit under systemd
     s/web.service.d:1:1: loss: drop-in directory: its files are not read
     help: merge them into the unit file, as `systemctl cat` shows them
-    fleet-init: there are 2 losses
+    fleet-init: 2 settings or units could not be converted
     ");
     insta::assert_snapshot!(run(folder.path(), "convert --from openrc o"), @"
     exit 0
@@ -157,7 +157,7 @@ fn losses_are_reported_in_every_format() {
     "line":1,
     "message":"drop-in directory: its files are not read"}
     ---
-    fleet-init: there are 2 losses
+    fleet-init: 2 settings or units could not be converted
     "#);
     let printed = run(folder.path(), "convert --from systemd s/web.service -o name");
     insta::assert_snapshot!(printed.replace(": the nat", ":\nthe nat"), @"
@@ -169,7 +169,7 @@ fn losses_are_reported_in_every_format() {
     help: remove the option, set it to a neutral value, or run the unit under systemd
     s/web.service.d:1:1: loss: drop-in directory: its files are not read
     help: merge them into the unit file, as `systemctl cat` shows them
-    fleet-init: there are 2 losses
+    fleet-init: 2 settings or units could not be converted
     ");
     insta::assert_snapshot!(run(folder.path(), "convert --from openrc o/web -o name"), @"
     exit 0
@@ -319,7 +319,7 @@ fn names_without_a_readable_file_are_losses() {
     help: pass the unit file itself; write its other names into `provides:` of the stanza
     s/e.service:1:1: loss: the unit is left out: not a file
     help: pass the unit file itself; write its other names into `provides:` of the stanza
-    fleet-init: there are 5 losses
+    fleet-init: 5 settings or units could not be converted
     ");
     let printed = run(folder.path(), "convert --from systemd s -o jsonl");
     assert_eq!(printed.matches("\"kind\":\"loss\"").count(), 5, "{printed}");

@@ -203,7 +203,7 @@ impl Supervisor {
             }
             let Some(entry) = self.units.get_mut(unit) else { continue };
             if let Err(error) = entry.record_start_limit_hit() {
-                tracing::warn!(%unit, %error, "cannot record that the unit was given up (start limit reached)");
+                tracing::warn!(%unit, %error, "cannot record the reached start limit");
             }
         }
     }

@@ -99,7 +99,7 @@ impl SupervisedUnit {
     /// Clears the result of the last run, so that a later daemon starts the unit again.
     pub(super) fn clear_result(&mut self) {
         if let Err(error) = self.set_idle_state(RunState::default()) {
-            tracing::warn!(%error, "cannot clear the result of the unit's last run: it may stay failed after a restart");
+            tracing::warn!(%error, "cannot clear the result of the unit's last run");
         }
     }
 
