@@ -270,7 +270,10 @@ impl Engine {
                     }
                     Some(NextStep::Wait) => reason.reports = Some(seen.snapshot.revision),
                     Some(NextStep::Over(seen)) => {
-                        tracing::info!(moved = seen.moved, "rebalanced: no move is worth it");
+                        tracing::info!(
+                            moved = seen.moved,
+                            "rebalancing is complete: no further move is worth it"
+                        );
                         leadership.update_rebalancing(&seen, None).await?;
                     }
                     None => {}

@@ -242,7 +242,7 @@ impl SupervisorClient {
         match written.await {
             Ok(()) => true,
             Err(error) => {
-                tracing::error!(%unit, %error, "cannot store a stop: left to the next daemon");
+                tracing::error!(%unit, %error, "cannot store a stop: the next daemon will do it");
                 false
             }
         }

@@ -174,7 +174,7 @@ impl NativeManager {
         let gone = |result: &Result<(), _>| matches!(result, Err(ServiceError::NotLoaded { .. }));
         stopped.into_iter().filter(|result| !gone(result)).collect::<Result<(), _>>()?;
         if is_written && let Err(error) = self.context.shutdown.remove() {
-            tracing::warn!(%error, "cannot remove the shutdown marker: left to the next daemon");
+            tracing::warn!(%error, "cannot remove the shutdown marker: the next daemon will do it");
         }
         Ok(())
     }

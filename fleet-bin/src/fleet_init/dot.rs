@@ -21,7 +21,7 @@ pub(super) fn run(args: &GraphArgs) -> Result<(), CliError> {
     let read = files::read(&args.paths)?;
     let (graph, goal) = read.graph_and_goal(args.goal.as_ref())?;
     let settings = Settings { goal: goal.clone(), ..read.sources.settings().clone() };
-    let cannot = |flaw| CliError::usage("the goal cannot be drawn").because(flaw);
+    let cannot = |flaw| CliError::usage("cannot draw the graph for this goal").because(flaw);
     let system = InitState::new(graph.clone(), &settings).map_err(cannot)?;
     let needed = goal.is_some().then(|| needed(&system));
     let (goal, needed) = (goal.as_ref(), needed.as_ref());

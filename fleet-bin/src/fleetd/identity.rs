@@ -50,7 +50,7 @@ pub(crate) async fn ensure_lineage(registry: &Registry) -> Result<(), StartError
     let fresh = fresh.with_epoch_base(wall_time().as_millis() * 1000);
     if let Err(error) = registry.lineage(&fresh).await {
         let error = &error as &dyn std::error::Error;
-        tracing::warn!(error, "cannot record the lineage of the store");
+        tracing::warn!(error, "cannot store the identity (lineage) of the store");
     }
     Ok(())
 }
