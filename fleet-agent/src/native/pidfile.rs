@@ -16,8 +16,8 @@ use super::run_state::ProcessId;
 /// Maximum number of bytes read.
 const MAX_LENGTH: u64 = 64;
 
-/// Watch for changes of a pid file. If some of its directories do not exist, the nearest existing
-/// directory is watched.
+/// Watch for changes of a pid file. If the directory of the file does not exist, its nearest
+/// existing ancestor is watched.
 #[derive(Debug)]
 pub(crate) struct PidFileWatch {
     path: PathBuf,
@@ -25,7 +25,7 @@ pub(crate) struct PidFileWatch {
 }
 
 impl PidFileWatch {
-    /// Starts to watch.
+    /// Starts to watch this path.
     pub(crate) fn of(path: &Path) -> io::Result<Self> {
         let watch = Self { path: path.to_owned(), changes: FileWatch::new()? };
         watch.watch()?;
@@ -46,10 +46,11 @@ impl PidFileWatch {
     }
 }
 
-/// Watches the nearest existing directory of a path.
+/// Watches the nearest existing ancestor directory of a path.
 ///
-/// A nearer directory may be created unnoticed while the watch is being set. Therefore the nearer
-/// directories are tried again until none of them exists.
+/// A directory that is nearer to the path may be created just before the watch is set, and the
+/// watch does not report that. So after each watch the nearer directories are tried again, until
+/// none of them exists.
 fn watch_nearest(
     path: &Path,
     mut watch: impl FnMut(&Path) -> rustix::io::Result<()>,
@@ -81,7 +82,7 @@ fn watch_first(
 /// file.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum PidFileError {
-    /// The file names no process of the unit. This may change shortly.
+    /// The file names no process of the unit, but may do so shortly.
     #[error("{0}")]
     Wrong(String),
     /// The file, or the process, cannot be examined.
@@ -89,12 +90,13 @@ pub(crate) enum PidFileError {
     Unknown(io::Error),
 }
 
-/// Returns the process of the unit that its pid file names. Returns `None` if the unit has no pid
+/// Returns the process that the pid file of a unit names. Returns `None` if the unit has no pid
 /// file, or if the file names no process of the unit.
 ///
 /// # Errors
 ///
-/// The file or the process cannot be examined, so the process may belong to the unit.
+/// The file or the process cannot be examined. The caller then has to assume that the file names a
+/// process of the unit.
 pub(crate) fn named(
     unit: &InitUnit,
     owner: Option<u32>,
@@ -113,7 +115,8 @@ pub(crate) fn named(
 ///
 /// # Errors
 ///
-/// [`PidFileError`].
+/// [`PidFileError::Wrong`] if the file names no such process, and [`PidFileError::Unknown`] if the
+/// file or the process cannot be examined.
 pub(crate) fn read(
     path: &Path,
     owner: Option<u32>,
@@ -226,8 +229,8 @@ mod tests {
         }
     }
 
-    /// Regression: a pid file that cannot be examined counted as naming no process. The process
-    /// that the file may name was killed.
+    /// Regression: a pid file that could not be examined counted as naming no process. So the
+    /// process that it named was killed.
     #[test]
     fn unreadable_pid_file_does_not_count_as_empty() {
         let open_error = read(Path::new("/proc/self/mem"), Some(0), |_| Ok(true));

@@ -17,8 +17,8 @@ use super::signals::Sig;
 use crate::Clock;
 use crate::async_fd::{read_next, register_readable, wait_readable};
 
-/// Maximum time to wait for a parent to reap its child. After that the exit status counts as
-/// unknown.
+/// Maximum time to wait until the parent of an exited process has reaped it. After that time the
+/// exit status counts as unknown.
 const PARENT_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Limit on the number of ancestors that are checked.
@@ -39,8 +39,9 @@ pub(crate) fn boot_id() -> io::Result<String> {
     Ok(std::fs::read_to_string("/proc/sys/kernel/random/boot_id")?.trim().to_owned())
 }
 
-/// Returns whether a process belongs to a run. If the run has a control group, the group alone
-/// decides.
+/// Returns whether a process belongs to a run. If the run has a control group, the members of the
+/// group belong to the run, and no other process does. Otherwise the environment and the process
+/// group decide, for the process and its ancestors.
 pub(crate) fn belongs_to_run(
     process: ProcessId,
     group: Option<&Group>,
@@ -53,9 +54,11 @@ pub(crate) fn belongs_to_run(
     }
 }
 
-/// Returns whether a process belongs to a run, by the same rules as
-/// [`members`](super::process_table::members), but without reading all processes. The daemon's own
-/// process belongs to no run. Its children do not belong to a run just because it is their parent.
+/// Returns whether a process or one of its ancestors belongs to a run. The rules are those of
+/// [`members`](super::process_table::members), but only the ancestors are read and not all
+/// processes.
+///
+/// The search ends at this daemon: neither the daemon nor its ancestors make a process a member.
 fn descends_from_run(process: ProcessId, run: &str, leaders: &[ProcessId]) -> io::Result<bool> {
     let (own, mut pid) = (std::process::id(), process.pid);
     for _ in 0..GENERATIONS {
@@ -84,8 +87,8 @@ fn descends_from_run(process: ProcessId, run: &str, leaders: &[ProcessId]) -> io
     Ok(false)
 }
 
-/// Handle to wait for a process and to signal it. The handle never refers to a later process with
-/// the same pid.
+/// Handle to wait for a process and to signal it. Even if the pid is reused, the handle does not
+/// refer to the later process.
 #[derive(Debug)]
 pub(crate) struct ProcessHandle {
     descriptor: AsyncFd<OwnedFd>,
@@ -125,7 +128,8 @@ impl ProcessHandle {
         wait_readable(&self.descriptor).await
     }
 
-    /// Waits for the process to end. Returns its exit status if it can be read.
+    /// Waits for the process to end. Returns the exit status, or `Unobserved` if the parent does
+    /// not reap the process within [`PARENT_TIMEOUT`].
     pub(crate) async fn end(&self, clock: &dyn Clock) -> io::Result<ProcessExit> {
         self.ended().await?;
         tokio::select! {
@@ -148,7 +152,8 @@ mod tests {
         assert_eq!(started(u32::MAX).expect("no error is expected"), None);
     }
 
-    /// A unit has started this test process, for example through the shell of an `sshd` unit.
+    /// The arguments describe a unit that has started this test process, for example through the
+    /// shell of an `sshd` unit.
     #[test]
     fn own_children_belong_to_no_run() {
         let group = rustix::process::getpgrp().as_raw_nonzero().get().unsigned_abs();

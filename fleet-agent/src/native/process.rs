@@ -24,7 +24,7 @@ use super::outcome::ProcessExit;
 use super::resources::CgroupSetting;
 use super::spawn::Child;
 
-/// Failure to start a process, with a message for people and an exit for the state machine.
+/// Failure to start a process: a message for people, and the exit to report to the state machine.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct SpawnFailure {
     pub(crate) message: String,
@@ -48,9 +48,9 @@ const DEFAULT_UMASK: u32 = 0o022;
 
 /// Starts a command of a unit.
 ///
-/// The command runs in a session of its own, with an empty stdin. Its output goes directly to the
-/// log file and not through fleet, so that writing continues when the daemon ends. The command
-/// inherits no descriptors of fleet, because all of them are close-on-exec.
+/// The command runs in a session of its own, with an empty stdin. It writes directly to the log
+/// file, so its output is still stored after the daemon has ended. It inherits no descriptors of
+/// fleet, because all of them are close-on-exec.
 pub(crate) fn spawn(
     command: &Command,
     exec_env: &ExecEnvironment,
@@ -204,8 +204,8 @@ fn outputs(exec_env: &ExecEnvironment, log: &Path) -> Result<[Option<File>; 2], 
     Ok([opened, second])
 }
 
-/// Opens the file for an output. Returns `None` if the output is inherited. A new file gets the
-/// permissions `mode`.
+/// Opens the file for an output. Returns `None` if the command inherits the output of the daemon.
+/// `mode` is the permissions of a new file.
 fn open_output(output: &ExecOutput, log: &Path, mode: u32) -> Result<Option<File>, SpawnFailure> {
     let mut options = OpenOptions::new();
     options.write(true);
@@ -266,8 +266,8 @@ impl SpawnFailure {
         if scarce { Self { end: ProcessExit::NotSpawned, ..problem } } else { problem }
     }
 
-    /// Creates a failure with this exit code. If the cause is a lack of descriptors, the failure is
-    /// `NotSpawned` instead.
+    /// Creates a failure with this exit code. A lack of descriptors is no fault of the command, so
+    /// the exit is then `NotSpawned` instead of the code.
     fn of(code: i32, message: String, error: &io::Error) -> Self {
         let is_out_of_descriptors = Errno::from_io_error(error).is_some_and(is_out_of_descriptors);
         Self {

@@ -14,11 +14,11 @@ use crate::clock::pause;
 pub(crate) const INVOCATION_ID: &str = "INVOCATION_ID";
 
 /// Environment variable with the pid of the process that the service manager started. The
-/// descendants of this process inherit the variable unchanged.
+/// descendants of that process inherit the variable with the same value.
 pub(crate) const SYSTEMD_EXEC_PID: &str = "SYSTEMD_EXEC_PID";
 
-/// Maximum number of repeated probes of a process that is about to exec or exit. The probes are a
-/// millisecond apart.
+/// Maximum number of repeated probes of a process that is about to exec or exit. There is a pause
+/// of one millisecond between them.
 const MAX_PROBES: usize = 20;
 
 /// A running process; a zombie is none.
@@ -29,8 +29,8 @@ pub(crate) struct ProcessInfo {
     pub(crate) group: u32,
     /// Invocation ID of its run, if it can be read.
     pub(crate) invocation: Option<String>,
-    /// Pid of the process that a service manager started, if it can be read. It is this process or
-    /// one of its ancestors.
+    /// Value of [`SYSTEMD_EXEC_PID`], if it can be read: the pid of this process or of the ancestor
+    /// that a service manager started.
     pub(crate) exec_pid: Option<u32>,
 }
 
@@ -44,8 +44,8 @@ pub(crate) struct Stat {
     has_lost_first_thread: bool,
     /// It is a kernel thread.
     is_kernel: bool,
-    /// Length of the environment in bytes. `None` at the beginning of an exec, or if the kernel
-    /// does not report the length.
+    /// Length of the environment in bytes. `None` at the beginning of an exec, and on kernels that
+    /// do not report the length.
     environment: Option<usize>,
 }
 
@@ -67,8 +67,8 @@ pub(crate) enum Unreadable {
     Hidden,
 }
 
-/// Separates read errors caused by the process from those caused by a lack of descriptors or memory
-/// in this daemon.
+/// Separates two kinds of read errors. Errors caused by the examined process become the inner
+/// `Err`. A lack of descriptors or memory in this daemon becomes the outer `Err`.
 fn read_result<T>(read: io::Result<T>) -> io::Result<Result<T, Unreadable>> {
     let error = match read {
         Ok(read) => return Ok(Ok(read)),
@@ -85,7 +85,8 @@ fn read_result<T>(read: io::Result<T>) -> io::Result<Result<T, Unreadable>> {
 const KERNEL_THREAD: u32 = 0x20_0000;
 
 /// Parses `/proc/PID/stat`. The program name is in brackets and may itself contain brackets and
-/// spaces, so fields are counted from the last closing bracket.
+/// spaces, so fields are counted from the last closing bracket. Returns `None` if a field is
+/// missing.
 fn parse_stat(pid: u32, text: &str) -> Option<Stat> {
     let (_, after) = text.rsplit_once(')')?;
     let fields: Vec<&str> = after.split_ascii_whitespace().collect();
@@ -103,9 +104,11 @@ fn parse_stat(pid: u32, text: &str) -> Option<Stat> {
     })
 }
 
-/// Computes the length of the environment from its start and end addresses. During an exec the
-/// kernel first sets both addresses to the start, and only later sets the end address of the code.
-/// So the length is unknown while the end address of the code is missing.
+/// Computes the length of the environment from its start and end addresses.
+///
+/// Returns `None` at the beginning of an exec. The kernel then sets both addresses to the start of
+/// the environment. The end address of the code is still missing, and is set only after the
+/// environment is complete.
 fn environment_length(fields: &[&str]) -> Option<usize> {
     let address =
         |field: usize| fields.get(field)?.parse::<usize>().ok().filter(|&address| address > 0);
@@ -116,19 +119,19 @@ fn environment_length(fields: &[&str]) -> Option<usize> {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum ProbeResult {
     Running(ProcessInfo),
-    /// The process runs, but its environment could not be read. It is at the beginning of an exec,
-    /// or about to exit.
+    /// The process runs, but its environment currently cannot be read: the process is at the
+    /// beginning of an exec, or about to exit.
     Transient(ProcessInfo),
-    /// It cannot belong to a unit.
+    /// The process cannot belong to a unit.
     Irrelevant,
-    /// It has ended, and has not been reaped yet.
+    /// The process has ended, and has not been reaped yet.
     Zombie,
     /// There is no process with this pid any more.
     Gone,
 }
 
-/// Limit on reads of an environment whose length does not match the reported one. Either an exec is
-/// replacing the environment, or part of it cannot be read at all.
+/// Maximum number of reads of an environment whose length differs from the reported one. Either an
+/// exec is replacing the environment, or a part of it can never be read.
 const MAX_READS: usize = 4;
 
 /// Probes a process.
@@ -166,9 +169,12 @@ fn probe_once(pid: u32) -> io::Result<Result<ProbeResult, ProbeResult>> {
     })
 }
 
-/// Probes a process whose main thread has ended, by its other threads, which share the environment.
-/// If no other thread has an environment, these threads are about to end, which takes some time.
-/// Children of such a process are on the next list.
+/// Probes a process whose main thread has ended. The environment is read from another thread of the
+/// process, since all threads share it.
+///
+/// If no thread has an environment any more, the process is about to end, and the result is
+/// `Transient`. A read of all processes then takes another list, which includes the children of
+/// this process.
 fn probe_threads(process: ProcessInfo) -> io::Result<ProbeResult> {
     let pid = process.id.pid;
     let Ok(threads) = read_result(std::fs::read_dir(format!("/proc/{pid}/task")))? else {
@@ -188,8 +194,9 @@ fn probe_threads(process: ProcessInfo) -> io::Result<ProbeResult> {
     Ok(ProbeResult::Transient(process))
 }
 
-/// Returns whether the environment was read completely, judged by its expected length. If the
-/// process executes a program during the read, the read may stop early, even at the start.
+/// Returns whether the environment was read completely, judged by the length that the kernel
+/// reports. A read may stop early, even at the start, if the process executes a program at that
+/// time. On a kernel that reports no lengths, every read counts as complete.
 fn is_complete(variables: &[u8], length: Option<usize>) -> io::Result<bool> {
     static REPORTS_LENGTH: OnceLock<bool> = OnceLock::new();
     if length == Some(variables.len()) {
@@ -205,8 +212,8 @@ fn is_complete(variables: &[u8], length: Option<usize>) -> io::Result<bool> {
     Ok(!reports_length)
 }
 
-/// Probes a process repeatedly until the result is no longer `Transient`, or the limit on probes is
-/// reached.
+/// Probes a process again and again while the result is `Transient`, but no longer than
+/// [`MAX_PROBES`] repetitions.
 pub(crate) fn probe_until_settled(pid: u32) -> io::Result<ProbeResult> {
     for _ in 0..MAX_PROBES {
         let result = probe(pid)?;
@@ -284,8 +291,8 @@ mod tests {
         assert_eq!(probe(u32::MAX).expect("no error is expected"), ProbeResult::Gone);
     }
 
-    /// Helper process with a second thread, if the variable `LOOKED_AT` is set. Otherwise the test
-    /// does nothing.
+    /// Helper process with a second thread: runs forever if the variable `LOOKED_AT` is set. As a
+    /// normal test it does nothing.
     #[test]
     fn helper_process_with_second_thread() {
         if std::env::var_os("LOOKED_AT").is_some() {

@@ -12,12 +12,13 @@ use super::process_info::{ProbeResult, ProcessInfo, probe};
 use super::run_state::ProcessId;
 use crate::clock::pause;
 
-/// Limit on the lists that one read of all processes takes. Another list is taken if a process has
-/// ended before it was probed. Later lists only require probes of new processes.
+/// Maximum number of process lists that one read of all processes takes. Another list follows if a
+/// listed process has ended or cannot be read yet. Processes that have already been read are not
+/// probed again.
 const MAX_LISTS: usize = 1000;
 
-/// Numbers of repeated probes of processes that are about to exec or to exit. The first repetitions
-/// follow without a pause, and each of the later ones follows after a millisecond. The limit is
+/// Maximum numbers of lists taken because a process is about to exec or to exit. The first lists
+/// follow each other without a pause, and the later ones after a millisecond each. The limit is
 /// needed for processes that are blocked, for example by a file system that does not respond.
 const YIELD_ATTEMPTS: usize = 10;
 const SLEEP_ATTEMPTS: usize = 250;
@@ -43,8 +44,8 @@ impl ProcessTable {
     }
 }
 
-/// Reads all processes of the machine. An incomplete list is an error, because a missing process
-/// would count as ended.
+/// Reads all processes of the machine. If the list cannot be completed, returns an error, because
+/// callers treat a missing process as ended.
 pub(crate) fn read_all() -> io::Result<Vec<ProcessInfo>> {
     read_until_complete(list, probe)
 }
@@ -56,13 +57,14 @@ fn list() -> io::Result<Vec<u32>> {
     std::fs::read_dir("/proc")?.filter_map(number).collect()
 }
 
-/// Reads lists of processes until every process on the last list has been probed. Any process that
-/// was created later is a child of a probed process.
+/// Reads the list of processes again and again, until every process on the last list has been
+/// probed. Any process that was created later is a child of a probed process.
 ///
-/// A single list would miss two kinds of processes. The first are children that were created after
-/// the list, if their parent had ended before it was probed. The second are processes whose
-/// environment is just being replaced by an exec, since processes are identified by their
-/// environment.
+/// A single list would miss two kinds of processes:
+///
+/// - A child that was created after the list was read, if its parent ended before it was probed.
+/// - A process whose environment is just being replaced by an exec, since the environment shows to
+///   which run a process belongs.
 fn read_until_complete(
     mut list: impl FnMut() -> io::Result<Vec<u32>>,
     mut probe: impl FnMut(u32) -> io::Result<ProbeResult>,
@@ -107,13 +109,16 @@ fn wait_for_transient(awaited: usize) {
     }
 }
 
-/// Returns all processes of a run. A process belongs to the run if it carries the invocation ID of
-/// the run. A process without an invocation ID also belongs to it if it is in the process group of
-/// one of the leaders. Descendants of these processes belong to the run too.
+/// Returns all processes of a run:
 ///
-/// The daemon's own process belongs to no run, although a unit may have started it, for example
-/// through a login. Its children carry the ID of that unit until they exec, even if they were
-/// started for another unit.
+/// - A process belongs to the run if its environment has the invocation ID of the run.
+/// - A process without any invocation ID belongs to the run if it is in the process group of one of
+///   the leaders.
+/// - Descendants of these processes belong to the run too.
+///
+/// This daemon belongs to no run, although a unit may have started it, for example through a login.
+/// The daemon's children have that unit's invocation ID until they exec, even if they were started
+/// for another unit. So they are not members either, unless they are in the group of a leader.
 pub(crate) fn members<'a>(
     all: &'a [ProcessInfo],
     invocation: &str,
@@ -149,8 +154,8 @@ pub(crate) fn members<'a>(
 }
 
 /// Returns the process groups that still belong to the leaders. The kernel reuses a pid only once
-/// the process group with that ID is empty. So if a later process has the pid of a leader, the
-/// group does not belong to the leader any more.
+/// the process group with that ID is empty. So if another process now has the pid of a leader, the
+/// leader's group no longer exists.
 fn own_groups(all: &[ProcessInfo], leaders: &[ProcessId]) -> BTreeSet<u32> {
     let is_reused = |leader: &ProcessId| {
         all.iter().any(|process| process.id.pid == leader.pid && process.id != *leader)

@@ -12,8 +12,7 @@ use rustix::process::getpid;
 use super::exec_step::{ExecStep, StepError};
 use super::process_info::SYSTEMD_EXEC_PID;
 
-/// Size in bytes of the variable with the process's own pid. The variable consists of its name,
-/// `=`, ten digits and NUL.
+/// Size in bytes of the variable with the process's own pid: the name, `=`, ten digits and NUL.
 const NUMBER: usize = SYSTEMD_EXEC_PID.len() + 12;
 
 /// A program with its arguments and environment.
@@ -24,15 +23,15 @@ pub(crate) struct Program {
     _texts: [Vec<CString>; 2],
     /// NULL-terminated.
     arguments: Vec<AtomicPtr<libc::c_char>>,
-    /// Pointers to the variables. If `passes_own_pid` is set, the first entry is reserved for the
-    /// process's own pid, which only the child knows.
+    /// Pointers to the variables, terminated by NULL. If `passes_own_pid` is set, the first pointer
+    /// is reserved for the variable with the process's own pid, which only the child can fill in.
     environment: Vec<AtomicPtr<libc::c_char>>,
     passes_own_pid: bool,
 }
 
 impl Program {
-    /// Creates a program from its path, its arguments and its environment, in which each variable
-    /// is written as `NAME=value`. `passes_own_pid` adds a variable with the pid of the process, as
+    /// Creates a program from its path, its arguments and its environment (a list of `NAME=value`).
+    /// `passes_own_pid` adds the variable [`SYSTEMD_EXEC_PID`] with the pid of the process, as
     /// systemd does.
     pub(crate) fn new(
         path: CString,
@@ -50,8 +49,9 @@ impl Program {
         }
     }
 
-    /// Executes the program in the child. The function only makes system calls: it does not
-    /// allocate, takes no lock, and cannot panic. It returns only on failure.
+    /// Executes the program in the child, and returns only on failure. The function allocates
+    /// nothing, takes no lock and cannot panic, because the child may share the memory of the
+    /// daemon.
     #[expect(unsafe_code, reason = "there is no safe way to execute a program")]
     pub(crate) fn execute(&self) -> StepError {
         let mut number = [0; NUMBER];

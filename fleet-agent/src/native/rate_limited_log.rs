@@ -1,5 +1,5 @@
-//! Rate limit for log messages about recurring errors. For example, a full disk affects every unit
-//! at each step.
+//! Rate limit for log messages about recurring errors, such as a full disk, which would otherwise
+//! be logged for every unit at every step.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
@@ -22,8 +22,8 @@ struct LogState {
 }
 
 impl RateLimitedLog {
-    /// Returns `Some` if the event is to be logged. The value is the number of events that were
-    /// suppressed since the last logged one.
+    /// Returns `Some` if the event should be logged, with the number of events suppressed since the
+    /// last logged one. Returns `None` if the event should be suppressed.
     pub(crate) fn should_log(&self, now: Timestamp) -> Option<u64> {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         if state.last.is_some_and(|last| now.since(last) < INTERVAL) {

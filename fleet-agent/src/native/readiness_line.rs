@@ -1,8 +1,8 @@
 //! Waits for an output line that signals the readiness of a unit.
 //!
-//! A unit writes directly to its log. So the log is read as it grows, until the readiness line is
-//! found. The log discards no output before it is searched, however fast the unit writes. Output
-//! that has been searched may be discarded before the line is found.
+//! A unit writes directly to its log file. So the file is read as it grows, until the readiness
+//! line is found. However fast the unit writes, the log discards only output that has already been
+//! searched.
 
 use std::io;
 use std::sync::Arc;
@@ -160,7 +160,7 @@ mod tests {
     use super::*;
 
     /// By default the kernel allows 128 inotify instances per user, and each waiting unit uses one.
-    /// Without an instance, the log is polled.
+    /// If no instance is left, the log is polled.
     #[tokio::test]
     async fn log_is_polled_without_inotify() {
         let clock: Arc<dyn Clock> = Arc::new(crate::SystemClock::start());

@@ -157,8 +157,8 @@ async fn output_of_an_earlier_run_is_ignored() {
     assert_eq!(stage.driver.service.run_state().outcome, Some(RunOutcome::Timeout));
 }
 
-/// The log is limited to one megabyte, and the output before and after the readiness line is many
-/// times longer.
+/// The unit writes 30 megabytes before the readiness line and again after it, although its log is
+/// limited to one megabyte.
 #[tokio::test]
 async fn readiness_line_is_found_in_fast_output() {
     let flood = format!("yes {} | head -c 30000000", "x".repeat(499));

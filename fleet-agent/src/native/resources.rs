@@ -1,4 +1,4 @@
-//! Pure: no I/O, no clock. Resource limits of a unit in the kernel's format.
+//! Pure: no I/O, no clock. Converts the resource limits of a unit to the kernel's format.
 
 use fleet_core::graph::ResourceLimits;
 

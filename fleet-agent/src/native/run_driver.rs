@@ -1,4 +1,4 @@
-//! Drives the state machine of one run, by carrying out its actions and passing events to it.
+//! Drives the state machine of one run: carries out its actions, and passes events to it.
 
 mod exit_watch;
 #[cfg(test)]
@@ -45,7 +45,7 @@ pub(crate) struct RunDriver {
     invocation: String,
     /// Control group of the run.
     group: Option<Group>,
-    /// Leaders of the process groups that the run has created and that may still have members.
+    /// Leaders of the process groups that the run has created. Groups without members are removed.
     leaders: Vec<ProcessId>,
     /// Latest requested state that has reached `service`.
     requested: RequestedState,
@@ -58,13 +58,13 @@ pub(crate) struct RunDriver {
     pid_file_watch: Option<PidFileWatch>,
     /// Completes when an output line signals readiness.
     readiness: Option<BoxFuture<'static, io::Result<()>>>,
-    /// Lock that keeps the log from discarding output that has not been searched for the readiness
-    /// line.
+    /// Lock that prevents the log from discarding output before the output is searched for the
+    /// readiness line.
     held_output: Option<ReadLock>,
     /// Size of the log when the run began.
     log_from: u64,
-    /// User that may own the pid file, besides root and our own user. `None` if the user is not
-    /// known.
+    /// User, besides root and our own user, that may own the pid file. `None` if the account of the
+    /// unit cannot be looked up.
     owner: Option<u32>,
     /// Number of consecutive failures to read the pid file.
     pid_file_failures: u8,
@@ -132,8 +132,8 @@ impl RunDriver {
         }
     }
 
-    /// Continues a run that an earlier daemon started, with its restored state machine and its
-    /// running processes.
+    /// Continues a run that an earlier daemon started. `service` is the restored state machine, and
+    /// `running` are the processes of the run that still exist.
     pub(crate) fn adopt(
         &mut self,
         service: ServiceRun,
@@ -161,8 +161,8 @@ impl RunDriver {
         }
     }
 
-    /// Sets the requested state that `service` has received. The record of the run stores this
-    /// state together with its effect.
+    /// Sets the requested state, which the caller passes to `service` too. One record stores this
+    /// state together with its effect on the run.
     pub(crate) fn set_requested(&mut self, requested: RequestedState) {
         self.requested = requested;
     }
@@ -188,8 +188,8 @@ impl RunDriver {
         &self.log
     }
 
-    /// Returns the latest reason why a process of this run could not be started, or why the unit
-    /// does not become ready.
+    /// Returns the latest problem of this run: the reason why a process could not be started, or
+    /// why the unit does not become ready.
     pub(crate) fn problem(&self) -> Option<&str> {
         self.problem.as_deref()
     }
@@ -220,8 +220,8 @@ impl RunDriver {
         }
     }
 
-    /// Polls for the next event. Exits come first and messages last, so that a unit that sends many
-    /// messages does not delay other events.
+    /// Polls for the next event. Exits are polled first and messages last, so that a unit that
+    /// sends many messages does not delay its other events.
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<RunEvent> {
         if let Poll::Ready(Some(ended)) = self.processes.poll_next_unpin(cx) {
             return Poll::Ready(RunEvent::Exited(ended));
@@ -306,8 +306,8 @@ impl RunDriver {
         self.update_active();
     }
 
-    /// Logs an error of a write, for example on a full disk. The rate of these messages is limited
-    /// across all units.
+    /// Logs the error of a failed write, for example on a full disk. All units share one rate limit
+    /// for these messages.
     fn warn(&self, error: &io::Error, what: &str) {
         if let Some(suppressed) = self.context.write_failures.should_log(self.context.now()) {
             tracing::warn!(%error, unit = %self.unit, suppressed, "{what}");

@@ -1,13 +1,18 @@
 //! One file with the runs of all units of an `InitSupervisor`.
 //!
-//! A file per unit would cost more than the processes of the unit, since file systems allocate
-//! space for each file. Appending a line is much cheaper. A line holds either the run of a unit, or
-//! the definition from which the unit was started. The last line of each kind counts, and a line
-//! with neither removes the unit. As in [`unit_directory`](super::unit_directory), a partial line
-//! is ignored, and each record starts with a line break.
+//! File systems allocate space for each file, so a file per unit would cost more than the unit's
+//! processes. Appending a line to one file is much cheaper. A line is one of:
 //!
-//! The file is compacted once live lines, the last ones of each kind, are a small part of it. The
-//! journal keeps only the positions of the live lines in memory, not their content.
+//! - the run of a unit,
+//! - the definition from which a unit was started, or
+//! - the removal of a unit.
+//!
+//! The last run and the last definition of a unit count; their lines are called *live*. As in
+//! [`unit_directory`](super::unit_directory), each record starts with a line break, and a partial
+//! line is ignored.
+//!
+//! The file is compacted once the live lines are a small part of it. The journal keeps only the
+//! positions of the live lines in memory, not their content.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -110,8 +115,7 @@ impl RunJournal {
         self.add(&JournalEntry { unit, run: None, stanza: Some(stanza) })
     }
 
-    /// Reads the definition from which a unit was started. Returns `None` if no definition is
-    /// stored.
+    /// Reads the definition from which a unit was started; `None` if none is stored.
     pub(crate) fn read_stanza(&self, unit: &str) -> io::Result<Option<String>> {
         let line = self.line(unit, |positions| positions.stanza)?;
         let read = line.map(|line| serde_json::from_slice::<DefinitionLine>(&line)).transpose();
@@ -236,9 +240,9 @@ impl JournalFile {
         Ok(line)
     }
 
-    /// Rewrites the file so that it contains only the live lines. A failure, for example on a full
-    /// disk, does no harm, because the old file stays. Compaction is then tried again once the file
-    /// has grown by [`MIN_COMPACTION_SIZE`].
+    /// Rewrites the file so that it contains only the live lines. If that fails, for example on a
+    /// full disk, the old file stays in use. The next attempt follows once the file has grown by
+    /// [`MIN_COMPACTION_SIZE`].
     fn compact(&mut self, path: &Path) {
         let temporary = path.with_extension("new");
         match self.compacted(path, &temporary) {
@@ -291,8 +295,8 @@ mod tests {
         (run, records.read_stanza(unit).expect("it can be read"))
     }
 
-    /// Writes one record for one of three units. The record is a removal, a definition, or a run,
-    /// depending on `f`.
+    /// Writes one record for one of three units. `f` selects a removal (0), a definition (1 to 20),
+    /// or a run.
     fn write(records: &RunJournal, (unit, f): (usize, u32)) {
         let unit = ["a", "b", "c"][unit];
         let written = match f {

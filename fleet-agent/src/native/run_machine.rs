@@ -9,10 +9,11 @@
 //!    └──  failed  <── final-… <── stop-post <── stop-sigkill <── stop-sigterm
 //! ```
 //!
-//! A `ServiceRun` covers one run, and its owner decides whether another run follows. The driver
-//! passes events (`on_…`, `stop`, `kill`) to the state machine. After each event it carries out
-//! every [`next_action`](ServiceRun::next_action) until no action is left. It calls
-//! [`on_time`](ServiceRun::on_time) at the time that [`due`](ServiceRun::due) returns.
+//! A [`ServiceRun`] covers one run, and its owner decides whether another run follows.
+//!
+//! The driver passes events (`on_…`, `stop`, `kill`) to the state machine. After each event, the
+//! driver carries out all actions that [`next_action`](ServiceRun::next_action) returns. At the
+//! time that [`due`](ServiceRun::due) returns, it calls [`on_time`](ServiceRun::on_time).
 
 mod notifications;
 mod process_exits;
@@ -80,8 +81,8 @@ impl ServiceRun {
 
     /// Restores a run from its stored state. The timeouts of the current phase start again.
     ///
-    /// Afterwards the caller calls `on_exited` for each process that has ended, and `on_spawned` if
-    /// a process was being spawned.
+    /// Afterwards the caller calls [`on_exited`](Self::on_exited) for each process that has ended.
+    /// If a process was being spawned, the caller also calls [`on_spawned`](Self::on_spawned).
     pub(crate) fn restore(spec: Arc<InitUnit>, run_state: RunState, now: Timestamp) -> Self {
         let mut service = Self::new(spec);
         service.state = run_state;
@@ -215,8 +216,8 @@ impl ServiceRun {
         }
     }
 
-    /// Begins the run. If this run is an automatic restart, `before` is the state of the previous
-    /// run.
+    /// Begins the run. `before` is the state of the previous run if this run is an automatic
+    /// restart, and `None` otherwise.
     pub(crate) fn begin(&mut self, before: Option<&RunState>, now: Timestamp) {
         if let Some(before) = before {
             self.state.restarts = before.restarts.saturating_add(1);
@@ -296,8 +297,8 @@ impl ServiceRun {
         }
     }
 
-    /// Returns the command of the main process. A oneshot has several such commands, and the
-    /// current one is returned.
+    /// Returns the command of the main process. For a oneshot service, which may have several such
+    /// commands, returns the current one.
     fn main_command(&self) -> Option<&Command> {
         let step = if self.state.phase == ServicePhase::Start { self.state.step } else { 0 };
         self.spec.run.start.get(step)
@@ -317,7 +318,7 @@ impl ServiceRun {
         limit.map(|limit| now.after(limit))
     }
 
-    /// Returns whether the service forks, so that its command exits and leaves the main process
+    /// Returns whether the service forks: its start command exits and leaves the main process
     /// behind.
     fn is_forking(&self) -> bool {
         matches!(self.spec.kind, ServiceType::BackgroundPidfile { .. })

@@ -34,8 +34,8 @@ pub(crate) enum ServicePhase {
     FinalSigterm,
     FinalSigkill,
     Failed,
-    /// The service has ended and waits for a restart. This phase is only published, and no run is
-    /// ever in it.
+    /// The service has ended and waits for a restart. This phase is only published; no run is ever
+    /// in it.
     AutoRestart,
 }
 
@@ -71,8 +71,8 @@ pub(crate) enum RunAction {
     NewRun,
     /// Run a command; answered by `on_spawned` or `on_spawn_failed`.
     Spawn { command: Command, role: Role },
-    /// Send a signal, followed by `SIGHUP` if `hangs_up`. The signals also go to processes that
-    /// appear later. The driver calls `on_all_gone` once no process is left.
+    /// Send a signal, followed by `SIGHUP` if `hangs_up`, also to processes that appear later. Once
+    /// no process is left, the driver calls `on_all_gone`.
     Signal { signal: Sig, hangs_up: bool, reach: SignalScope },
     /// Send a signal to one process, without waiting.
     SignalProcess { process: ProcessId, signal: Sig },
@@ -95,19 +95,18 @@ pub(crate) struct RunState {
     pub(crate) outcome: Option<RunOutcome>,
     /// Exit of the main process of this run.
     pub(crate) exit: Option<ProcessExit>,
-    /// Exit of the main process of the previous run. Only set if this run is an automatic restart
-    /// of the previous one.
+    /// Exit of the main process of the previous run. Set only if this run is an automatic restart.
     pub(crate) exit_before: Option<ProcessExit>,
     pub(crate) restarts: u32,
-    /// Number of consecutive runs before this one that ended by themselves, since the counter was
-    /// last reset.
+    /// Number of consecutive runs before this one that ended without a stop request, since the
+    /// counter was last reset.
     pub(crate) attempts: u32,
     /// Number of failures among these since the last success.
     pub(crate) failures: u32,
     /// Whether the unit has hit its start limit since, and is not retried.
     pub(crate) gave_up: bool,
     pub(crate) stop_requested: bool,
-    /// Whether the command of a forking service has succeeded while its main process is still
+    /// Whether the start command of a forking service has succeeded, but the main process is still
     /// unknown.
     pub(crate) awaits_main: bool,
     /// Result of the last reload in this run; `None` during a reload.

@@ -1,9 +1,13 @@
 //! The socket for `sd_notify` messages of a run.
 //!
-//! The address of the socket is abstract, so it depends neither on the length of a path nor on
-//! directory permissions. Units of other users can therefore use it too. Any process of the machine
-//! may send to the socket, so the kernel attaches the sender's credentials to each message. The
-//! next daemon listens at the same address. Messages sent while no daemon listens are lost.
+//! The socket has an abstract address. So neither the length of a path nor the permissions of
+//! directories matter, and units of other users can use the socket too.
+//!
+//! Any process of the machine may send to the socket. Therefore the kernel attaches the sender's
+//! credentials to each message.
+//!
+//! After a restart of the daemon, the next daemon listens at the same address. Messages that are
+//! sent while no daemon listens are lost.
 
 use std::io::{self, IoSliceMut};
 use std::mem::MaybeUninit;
@@ -63,8 +67,8 @@ impl NotifySocket {
         }
     }
 
-    /// Receives a pending message without waiting. `Ok(None)` means that a message was received
-    /// that is to be ignored. [`io::ErrorKind::WouldBlock`] means that no message is pending.
+    /// Receives a pending message without waiting. Returns `Ok(None)` for a message that is to be
+    /// ignored, and [`io::ErrorKind::WouldBlock`] if no message is pending.
     pub(crate) fn try_receive(&self) -> io::Result<Option<ReceivedMessage>> {
         receive(self.descriptor.get_ref())
     }
@@ -138,8 +142,8 @@ mod tests {
         );
     }
 
-    /// One pass over the pending messages takes a limited number of them. Ignored messages count
-    /// too, since any process may send them.
+    /// Each call receives one message, even an ignored one. So the limit on messages per pass also
+    /// holds for ignored messages, which any process may send.
     #[tokio::test]
     async fn ignored_messages_are_received_one_by_one() {
         let invocation = format!("long-{}", std::process::id());

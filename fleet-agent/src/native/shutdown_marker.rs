@@ -1,12 +1,13 @@
-//! Marks the shutdown of all units with a single file.
+//! Marks the shutdown of all units with a single file, the marker.
 //!
-//! The marker is written before the first unit is stopped. The stored state of each unit is only
-//! updated while the units stop, since updating it first would delay hundreds of stops. If the
-//! daemon is killed during the shutdown, the marker keeps the next daemon from starting the units
-//! again.
+//! The marker is written before the first unit is stopped. It prevents the next daemon from
+//! starting the units again if this daemon is killed during the shutdown.
 //!
-//! No file is synced. If the daemon crashes, no write is lost that the kernel has accepted. After a
-//! reboot no unit is known anyway.
+//! The requested state in a unit's own directory is only updated while the unit stops. Updating all
+//! units before the first stop would delay hundreds of stops.
+//!
+//! No file is synced. If only the daemon crashes, the kernel still has everything that was written.
+//! After a reboot no unit is known anyway.
 
 use std::io;
 use std::path::PathBuf;
@@ -51,8 +52,8 @@ impl ShutdownMarker {
         write_atomic(&self.file, b"", false)
     }
 
-    /// Returns whether the marker exists. It exists if a shutdown was begun and not every unit is
-    /// stored as stopped yet.
+    /// Returns whether the marker exists: a shutdown has begun, and some units are not stored as
+    /// stopped yet.
     pub(crate) fn exists(&self) -> io::Result<bool> {
         self.file.try_exists()
     }
@@ -65,8 +66,8 @@ impl ShutdownMarker {
         }
     }
 
-    /// If an earlier daemon has left the marker, stores for each of these units that it should not
-    /// run.
+    /// If an earlier daemon has left the marker, stores for each of these units that the unit
+    /// should be stopped. Otherwise does nothing.
     pub(crate) fn apply_to(
         &self,
         mut units: impl Iterator<Item = UnitDirectory>,

@@ -74,8 +74,8 @@ impl From<graph::Signal> for Sig {
     }
 }
 
-/// Returns the name of a signal without `SIG`, as systemd passes it to `ExecStopPost=`. Returns the
-/// number if the signal has no name.
+/// Returns the name of a signal without `SIG` (`KILL`), as systemd passes it to `ExecStopPost=`.
+/// Returns the number as text if the signal has no name.
 pub(crate) fn short_name(number: i32) -> String {
     let named = NAMES.iter().find(|(_, signal)| signal.as_raw() == number);
     named.map_or_else(|| number.to_string(), |(name, _)| name[3..].to_owned())

@@ -1,11 +1,12 @@
 //! Spawns a process inside its control group, with `clone3`.
 //!
-//! Moving a process into a control group is slow. During the move the kernel blocks the start and
-//! exit of all other processes, which takes tens of milliseconds on an idle machine. A process that
-//! starts inside the group need not be moved, and is never outside of the group. The standard
-//! library cannot start a process inside a group, so this module of the service manager contains
-//! unsafe code. If the kernel or a seccomp filter refuses the call, processes are moved instead.
-//! Processes without a control group are spawned with `clone3` too.
+//! The alternative, to move a running process into a control group, is slow. During the move the
+//! kernel blocks the start and exit of all other processes, even on an idle machine for tens of
+//! milliseconds. A process that is spawned inside the group is also never outside of it.
+//!
+//! The standard library cannot spawn a process inside a group, so this module contains unsafe code.
+//! If the kernel or a seccomp filter refuses the call, processes are moved instead. Processes
+//! without a control group are spawned with `clone3` too.
 
 use std::ffi::c_void;
 use std::fs::File;
@@ -40,8 +41,8 @@ pub(crate) struct SpawnRequest<'a> {
     pub(crate) setup: &'a ChildSetup,
 }
 
-/// A child process, with or without `clone3`. If the handle is dropped, the child keeps running and
-/// is reaped later.
+/// A child process, spawned by tokio or by `clone3`. If the handle is dropped, the child keeps
+/// running and is reaped after its end.
 #[derive(Debug)]
 pub(crate) enum Child {
     Tokio(Box<tokio::process::Child>),
@@ -56,8 +57,8 @@ pub(crate) struct ClonedChild {
     descriptor: Option<AsyncFd<OwnedFd>>,
 }
 
-/// Delay before a dropped child is reaped. During this delay a recovery of the unit can still read
-/// the exit status of the child.
+/// Delay between the end of a dropped child and its reaping. Until then, a recovery of the unit can
+/// still read the exit status of the child.
 const REAP_DELAY: Duration = Duration::from_secs(1);
 
 impl Child {
@@ -130,8 +131,8 @@ const CLONE_CLEAR_SIGHAND: u64 = 1 << 32;
 const CLONE_INTO_CGROUP: u64 = 1 << 33;
 
 impl SpawnRequest<'_> {
-    /// Spawns the program. If `group` is set, the program starts inside this control group. Returns
-    /// `None` if the system does not support `clone3` with these flags.
+    /// Spawns the program, inside the control group `group` if there is one. Returns `None` if the
+    /// system does not support `clone3` with these flags.
     pub(crate) fn clone_child(
         &self,
         group: Option<BorrowedFd<'_>>,
@@ -176,8 +177,8 @@ struct ChildStart<'a> {
 type CloneResult = io::Result<Option<(Pid, OwnedFd)>>;
 
 impl ChildStart<'_> {
-    /// Clones a child that shares the memory of this process. The kernel suspends this thread until
-    /// the program is executed.
+    /// Clones a child that shares the memory of this process, like `vfork`. The kernel suspends the
+    /// calling thread until the child has executed the program or exited.
     fn clone_sharing_memory(&self, group: Option<BorrowedFd<'_>>) -> CloneResult {
         let mut stack = vfork::stack();
         let mut descriptor: libc::c_int = -1;
@@ -259,8 +260,8 @@ fn begun(pid: i64, descriptor: libc::c_int) -> Option<(Pid, OwnedFd)> {
 }
 
 impl CloneArgs {
-    /// Creates the arguments for a child whose pidfd is stored at the address `descriptor`. If
-    /// `group` is set, the child starts inside this control group.
+    /// Creates the arguments for a child that starts in the control group `group`, if there is one.
+    /// The kernel stores the pidfd of the child at the address `descriptor`.
     fn new(group: Option<BorrowedFd<'_>>, descriptor: *mut libc::c_int) -> Self {
         let inside = if group.is_some() { CLONE_INTO_CGROUP } else { 0 };
         Self {
@@ -296,8 +297,9 @@ impl SpawnRequest<'_> {
     }
 }
 
-/// Turns errors of an unsupported call into `None`. Old kernels do not know the call, and seccomp
-/// filters may refuse it because they cannot inspect its arguments.
+/// Returns `None` if the error means that the system does not support the call, and the error
+/// otherwise. Old kernels do not know the call. Seccomp filters may refuse it because they cannot
+/// inspect its arguments.
 fn unsupported<T>(error: io::Error) -> io::Result<Option<T>> {
     let unknown = [Errno::NOSYS, Errno::PERM, Errno::INVAL, Errno::TOOBIG];
     let is_unknown = Errno::from_io_error(&error).is_some_and(|no| unknown.contains(&no));

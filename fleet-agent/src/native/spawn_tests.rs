@@ -21,8 +21,8 @@ fn text(text: &str) -> CString {
     CString::new(text).expect("it has no zero byte")
 }
 
-/// Runs a program in a control group of its own. Returns its exit and its output, or `None` without
-/// control groups.
+/// Runs a program in a control group of its own. Returns its exit and its output, or `None` if the
+/// system has no control groups.
 async fn run_program(program: &str, script: &str) -> Option<(io::Result<ProcessExit>, String)> {
     give_with(program, script, in_usr()).await
 }
@@ -48,7 +48,8 @@ async fn give_with(
     Some((ended.0, std::fs::read_to_string(&path).expect("it can be read")))
 }
 
-/// Spawns a program in a control group of its own. Returns `None` if there are no control groups.
+/// Spawns a program in a control group of its own. Returns `None` if the system has no control
+/// groups.
 fn begin(
     home: &Path,
     program: &str,
@@ -166,7 +167,7 @@ async fn wait_until(mut so: impl FnMut() -> bool) {
     tokio::time::timeout(Duration::from_secs(30), wait).await.expect("in time");
 }
 
-/// The handle of the child is dropped while this process continues, as after the end of a
+/// The handle of the child is dropped while the daemon keeps running, as after the end of a
 /// supervisor.
 #[tokio::test]
 async fn dropped_child_is_reaped() {

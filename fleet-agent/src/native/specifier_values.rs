@@ -7,8 +7,8 @@ use nix::unistd::{Gid, Group, Uid, User as Account};
 
 use super::os_release::os_specifiers;
 
-/// Returns the values of those specifiers for system units that depend on the machine alone, and
-/// not on a user or a boot. Values that cannot be read are left out.
+/// Returns the values of the specifiers that are the same for all users and all boots of this
+/// machine, for system units. Specifiers whose value cannot be read are left out.
 #[must_use]
 pub fn machine_specifiers() -> SpecifierContext {
     static_specifiers()
@@ -24,8 +24,8 @@ fn static_specifiers() -> impl Iterator<Item = (Specifier, String)> {
     known.into_iter().filter_map(|(fact, text)| Some((fact, text?)))
 }
 
-/// Returns the current values of all specifiers. Values that cannot be read are left out. A unit
-/// that uses a specifier without a value is refused.
+/// Returns the current values of all specifiers. Specifiers whose value cannot be read are left
+/// out, and a unit that uses one of these is refused.
 pub(crate) fn specifiers() -> SpecifierContext {
     let (uid, gid) = (Uid::effective(), Gid::effective());
     let user = Account::from_uid(uid).ok().flatten();

@@ -65,9 +65,9 @@ impl RunDriver {
         self.processes.push(PendingExit { process, is_child: true, end });
     }
 
-    /// Makes a process that is not our child the main process, if the process can be watched and
-    /// the service accepts it. Otherwise the main process does not change. If the process cannot be
-    /// watched, the error holds the reason.
+    /// Makes a process that is not our child the main process, if the state machine accepts it.
+    /// Otherwise the main process stays the same. Returns an error with the reason if the process
+    /// cannot be watched.
     pub(super) fn take_as_main(
         &mut self,
         process: ProcessId,
@@ -88,8 +88,8 @@ impl RunDriver {
         Ok(())
     }
 
-    /// Stops watching processes whose exit is irrelevant. A unit may name one main process after
-    /// another, and each watched process takes a file descriptor.
+    /// Stops watching processes whose exit no longer matters. A unit may name one main process
+    /// after another, and each watched process takes a file descriptor.
     fn stop_watching_others(&mut self) {
         let run_state = self.service.run_state();
         let own = [run_state.main, run_state.control];

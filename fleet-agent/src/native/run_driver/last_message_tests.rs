@@ -13,8 +13,9 @@ use crate::native::run_state::ServicePhase;
 
 const STEP: Duration = Duration::from_millis(2);
 
-/// Helper process that sends `READY=1`, creates the file that the variable `SAID` names, and exits
-/// once this file is removed. Run as a test, it does nothing.
+/// Helper process for the test below. It sends `READY=1`, creates the file that the variable `SAID`
+/// names, and exits once this file is removed. As a normal test, without the variable, it does
+/// nothing.
 #[test]
 fn helper_process() {
     let Ok(message) = std::env::var("SAID") else { return };
@@ -32,7 +33,7 @@ fn helper_process() {
 }
 
 /// Blocks this thread until a file exists. The driver runs on the same thread, so it receives no
-/// message during that time.
+/// messages meanwhile.
 fn wait_blocking(file: &Path) {
     for _ in 0..15_000 {
         if file.exists() {

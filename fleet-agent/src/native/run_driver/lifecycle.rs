@@ -76,8 +76,8 @@ impl RunDriver {
         }
     }
 
-    /// Removes the control group of a run that is over. If the group still has processes that
-    /// `KillMode=` spares, the group stays.
+    /// Removes the control group of a run that is over. The group stays if it still has processes,
+    /// which is possible because `KillMode=` may spare some.
     fn remove_group(&self) {
         if let Some(Err(error)) = self.group.as_ref().map(Group::remove) {
             tracing::warn!(%error, unit = %self.unit, "cannot remove a control group");
@@ -85,8 +85,8 @@ impl RunDriver {
     }
 }
 
-/// Returns the user that may own the pid file of a unit, besides root and our own user. Returns
-/// `None` if the account cannot be looked up.
+/// Returns the user, besides root and our own user, that may own the pid file of a unit. Returns
+/// `None` if the account of the unit cannot be looked up.
 pub(crate) fn pid_file_owner(unit: &InitUnit) -> Option<u32> {
     match unit.kind {
         ServiceType::BackgroundPidfile { .. } => {

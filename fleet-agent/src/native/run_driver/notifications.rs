@@ -1,4 +1,4 @@
-//! Messages from the processes of a run, and the search for a main process that is not our child.
+//! Handles messages from the processes of a run, and finds a main process that is not our child.
 
 use std::io;
 use std::path::Path;
@@ -16,12 +16,15 @@ use crate::native::readiness_line::wait_for_line;
 use crate::native::run_state::{ProcessId, ServicePhase};
 use crate::native::sd_notify_socket::{NotifySocket, ReceivedMessage};
 
-/// Maximum number of messages received in one pass. The kernel queues no more messages per socket.
+/// Maximum number of messages received in one pass. The kernel does not queue more messages than
+/// this for one socket.
 const MAX_MESSAGES: usize = 512;
 
-/// Number of consecutive failures to read the pid file, after which the exit of the main process
-/// counts. The failures take ten seconds in all. During this time no process of the unit is
-/// supervised.
+/// Maximum number of consecutive failures to read the pid file before the exit of a main process is
+/// handled. After that, the exit is handled as if the file named no process.
+///
+/// The attempts take ten seconds in all. They are limited because the unit may have no supervised
+/// process during this time.
 const MAX_PID_FILE_FAILURES: u8 = 100;
 
 /// Delay before the pid file is read again.
@@ -55,7 +58,7 @@ impl RunDriver {
         }
     }
 
-    /// Closes the socket once no process may send messages any more. Opens it again if a new
+    /// Closes the socket once no process may send messages any more, and opens it if a new
     /// definition allows messages.
     pub(super) fn update_listener(&mut self) {
         let (hears, active) = (self.notify.is_some(), !self.service.is_idle());
@@ -103,8 +106,8 @@ impl RunDriver {
         self.service.on_message(&message.notice, self.context.now());
     }
 
-    /// Records that a process has sent `READY=1` without permission. This is the reason why the
-    /// unit does not become ready.
+    /// Handles a message from a process that may not send any. If the unit waits for `READY=1` and
+    /// this is that message, stores the rejection as the reason why the unit does not become ready.
     fn on_rejected_message(&mut self, message: &ReceivedMessage) {
         let awaits = self.spec.kind == ServiceType::ForegroundNotified
             && self.service.run_state().phase == ServicePhase::Start;
@@ -122,8 +125,8 @@ impl RunDriver {
         }
     }
 
-    /// Returns the name of an option. This is systemd's name, or the stanza key if the unit has no
-    /// unit file.
+    /// Returns the name under which the user knows an option: `option` as in systemd, or the stanza
+    /// key `key` if the unit has no unit file.
     fn option_name(&self, option: &'static str, key: &'static str) -> &'static str {
         if self.directory.has_unit_file() { option } else { key }
     }
@@ -150,8 +153,8 @@ impl RunDriver {
         find().unwrap_or_else(|error| self.assume_foreign(pid, &error))
     }
 
-    /// Returns whether the process belongs to this run, or did so before it exited. A process may
-    /// exit before its last message is read.
+    /// Returns whether the process belongs to this run, or did so before it exited. Exited
+    /// processes count, because a process may exit before its last message is read.
     fn was_own(&self, pid: u32) -> bool {
         let find = || -> io::Result<bool> {
             let Some(process) = child(pid)? else { return Ok(false) };
@@ -225,9 +228,12 @@ impl RunDriver {
         self.owner.or_else(|| pid_file_owner(&self.spec))
     }
 
-    /// Returns whether the main process that follows the exited one has been determined. If the pid
-    /// file cannot be read, schedules the report of the exit again and returns `false`. After
-    /// [`MAX_PID_FILE_FAILURES`] failures, treats the file as naming no process and returns `true`.
+    /// Looks for the main process that follows the exited process, and returns whether the exit can
+    /// be handled now.
+    ///
+    /// If the pid file cannot be read, schedules the exit to be reported again and returns `false`.
+    /// After [`MAX_PID_FILE_FAILURES`] failures, assumes that the file names no process and returns
+    /// `true`.
     pub(super) fn resolve_successor(&mut self, process: ProcessId, end: ProcessExit) -> bool {
         let Err(problem) = self.look_for_successor() else {
             self.pid_file_failures = 0;
@@ -246,9 +252,10 @@ impl RunDriver {
         is_last
     }
 
-    /// Adopts the process that the pid file names, if this is not the current main process. A
-    /// service that replaces its main process writes the file before the old process exits. Returns
-    /// an error if the file cannot be read.
+    /// Adopts the process that the pid file names, if it is not the current main process. A service
+    /// that replaces its main process writes the file before the old process exits.
+    ///
+    /// Returns an error if the file cannot be read, or if the named process cannot be watched.
     fn look_for_successor(&mut self) -> Result<(), String> {
         let named = pidfile::named(&self.spec, self.owner(), |process| self.is_own(process));
         let named = named.map_err(|error| error.to_string())?;
@@ -298,8 +305,8 @@ mod tests {
     use crate::native::run_machine_tests::spec;
 
     /// Starts a unit with two processes, of which the pid file names the first. Then makes the pid
-    /// file unreadable and kills the first process. The file `next` holds the process ID of the
-    /// second.
+    /// file unreadable and kills the first process. The second process stays, and the file `next`
+    /// holds its process ID.
     async fn killed_without_a_file() -> (DriverHarness, TempDir, ProcessId) {
         let home = tempfile::tempdir().expect("a directory can be made");
         let path = |name: &str| home.path().join(name);
@@ -319,8 +326,8 @@ mod tests {
         (stage, home, main)
     }
 
-    /// Regression: the unit failed, and the process that its pid file would have named later was
-    /// killed.
+    /// Regression: the run failed as soon as the pid file could not be read. So the process that
+    /// the file named a moment later was killed.
     #[tokio::test]
     async fn unreadable_pid_file_is_read_again_after_the_main_exit() {
         let (mut stage, home, main) = killed_without_a_file().await;

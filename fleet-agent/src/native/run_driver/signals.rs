@@ -38,8 +38,8 @@ impl RunDriver {
         }
     }
 
-    /// Kills all processes of the run, including those that `KillMode=` spares. The exits of these
-    /// processes are handled as usual.
+    /// Kills all processes of the run, including those that `KillMode=` spares. Their exits are
+    /// then handled like any other exits.
     pub(crate) fn kill_all(&mut self) {
         if self.killing.as_ref().is_some_and(|it| !it.is_finished()) {
             return;
@@ -59,8 +59,8 @@ impl RunDriver {
         }
     }
 
-    /// Forgets process groups without members, because the kernel may reuse their IDs. The leader
-    /// of a group may exit long before its last member.
+    /// Removes process groups without members from `leaders`, because the kernel may reuse their
+    /// IDs. A group may have members long after its leader has exited.
     pub(super) fn forget_empty_groups(&mut self) {
         self.leaders.retain(has_members);
     }

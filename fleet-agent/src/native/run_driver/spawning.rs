@@ -17,8 +17,8 @@ use crate::native::signals::short_name;
 use crate::native::spawn::Child;
 
 impl RunDriver {
-    /// Runs a command. The run is stored first, so that the next daemon finds the process if this
-    /// one ends during the spawn.
+    /// Runs a command. The run is stored first, so that a later daemon finds the process if this
+    /// daemon ends during the spawn.
     pub(super) fn spawn(&mut self, command: &Command, role: Role) {
         if let Err(error) = self.log.look() {
             self.warn(&error, "cannot check the size of the log");
@@ -63,7 +63,8 @@ impl RunDriver {
         self.service.on_spawned(process, now);
     }
 
-    /// Kills a child that cannot be watched. Otherwise its process ID could be reused unnoticed.
+    /// Kills a child that cannot be watched, because otherwise its process ID could be reused
+    /// unnoticed.
     fn kill_unwatchable(&mut self, mut started: Child, error: &io::Error) {
         if let Err(error) = started.start_kill() {
             tracing::error!(%error, unit = %self.unit, "cannot kill a process that is not watched");

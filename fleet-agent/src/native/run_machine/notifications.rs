@@ -11,7 +11,7 @@ use crate::native::run_state::{ProcessId, RunAction, ServicePhase};
 use crate::native::sd_notify_message::{NotifyMessage, WatchdogMessage};
 
 impl ServiceRun {
-    /// Handles a message of the service. `MAINPID=` is not handled here: the driver calls
+    /// Handles a message of the service, except for `MAINPID=`. For the latter, the driver calls
     /// [`on_main`](Self::on_main) once it has verified the process.
     pub(crate) fn on_message(&mut self, message: &NotifyMessage, now: Timestamp) {
         if let Some(status) = &message.status {
@@ -41,7 +41,8 @@ impl ServiceRun {
         }
     }
 
-    /// Sets the main process to the one that the pid file or the service has named.
+    /// Sets the main process to the one that the pid file or a `MAINPID=` message names. Does
+    /// nothing in phases in which the main process may not change.
     pub(crate) fn on_main(&mut self, process: ProcessId, now: Timestamp) {
         if !self.may_change_main() {
             return;
@@ -52,16 +53,16 @@ impl ServiceRun {
         }
     }
 
-    /// Returns whether the pid file has to be read before the exit of `process` is handled. This is
-    /// so for the main process and for the last command of a successful reload, because either may
-    /// have left a new main process.
+    /// Returns whether the pid file has to be read before the exit of `process` is handled, because
+    /// it may name a new main process. This applies to the main process, and to the last command of
+    /// a successful reload.
     pub(crate) fn may_name_another(&self, process: ProcessId, end: ProcessExit) -> bool {
         let is_main = self.state.main == Some(process);
         self.is_forking() && self.may_change_main() && (is_main || self.ends_reload(process, end))
     }
 
-    /// Returns whether a new main process may be named. This is not allowed before the start
-    /// command, nor while the service is stopping.
+    /// Returns whether the service may name a new main process. It may do so from its start command
+    /// on, as long as it runs.
     fn may_change_main(&self) -> bool {
         matches!(self.state.phase, ServicePhase::Start | ServicePhase::StartPost) || self.is_up()
     }
@@ -99,7 +100,8 @@ impl ServiceRun {
         }
     }
 
-    /// Handles `STOPPING=1`. No signal is sent to the service as long as it stops in time.
+    /// Handles `STOPPING=1`: the service stops by itself, and gets no signal as long as it stops
+    /// within the stop timeout.
     fn on_stopping(&mut self, now: Timestamp) {
         if self.is_up() && self.state.phase != ServicePhase::Reload {
             self.emit(EventKind::Stopping);

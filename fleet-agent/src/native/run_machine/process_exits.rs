@@ -99,8 +99,8 @@ impl ServiceRun {
         !matches!(self.state.outcome, None | Some(RunOutcome::Success))
     }
 
-    /// Records the outcome of the run. If the run has already failed, its outcome does not change,
-    /// because the first failure counts.
+    /// Records the outcome of the run. Only the first failure counts, so the outcome of a run that
+    /// has already failed does not change.
     pub(super) fn record_outcome(&mut self, outcome: RunOutcome, what: EventKind) {
         if !self.has_failed() {
             self.state.outcome = Some(outcome);
@@ -111,8 +111,8 @@ impl ServiceRun {
     }
 }
 
-/// Returns whether a failure of the command is ignored. The failure to spawn a command is never
-/// ignored.
+/// Returns whether a failure of the command is ignored (`ExecStart=-/bin/program`). A failure to
+/// spawn the command is never ignored.
 fn ignores_failure(command: &Command, end: ProcessExit) -> bool {
     command.ignore_failure && end != ProcessExit::NotSpawned
 }

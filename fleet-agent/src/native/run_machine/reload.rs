@@ -1,4 +1,4 @@
-//! Pure: no I/O, no clock. Reloading the configuration of an active service.
+//! Pure: no I/O, no clock. Reloads the configuration of an active service.
 //!
 //! ```text
 //! running ──> reload ────────────┬──> running     commands of ExecReload=
@@ -7,8 +7,8 @@
 //!    └──> reload-notify ──> running                on its own
 //! ```
 //!
-//! A failed reload is reported, and the service keeps running. If the main process exits during a
-//! reload, the reload commands continue, and the exit is handled after they end.
+//! If a reload fails, the failure is reported and the service keeps running. If the main process
+//! exits while reload commands run, its exit is handled after these commands have ended.
 
 use fleet_core::Timestamp;
 use fleet_core::graph::EventKind;
@@ -23,7 +23,7 @@ impl ServiceRun {
     ///
     /// # Errors
     ///
-    /// The reason why the service cannot be reloaded, with a remedy.
+    /// The reason why the service cannot be reloaded, and what to do instead.
     pub(crate) fn reload(&mut self, now: Timestamp) -> Result<(), &'static str> {
         match self.state.phase {
             phase if phase.is_reloading() => return Ok(()),
@@ -56,8 +56,8 @@ impl ServiceRun {
         runs && self.state.step + 1 == self.commands().len() && self.is_success(end)
     }
 
-    /// Handles the success of the reload commands. If the service has sent `RELOADING=1` during the
-    /// commands, the reload goes on until `READY=1`.
+    /// Ends a reload whose commands have all succeeded. If the service has sent `RELOADING=1`
+    /// meanwhile, the reload goes on until the service sends `READY=1`.
     pub(super) fn end_commands_of_reload(&mut self, now: Timestamp) {
         if self.reloading {
             self.enter(ServicePhase::ReloadNotify, now);

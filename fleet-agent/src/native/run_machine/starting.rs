@@ -1,4 +1,5 @@
-//! Pure: no I/O, no clock. Start conditions of a service, and its readiness if it sends no message.
+//! Pure: no I/O, no clock. Start conditions of a service, and its readiness if it sends no
+//! `READY=1`.
 
 use fleet_core::Timestamp;
 use fleet_core::graph::{EventKind, FailureCause, NotifyAccess, Readiness, ServiceType};
@@ -23,9 +24,11 @@ impl ServiceRun {
         self.enter(phase, now);
     }
 
-    /// Returns whether the starting phase lasts long enough to be published. Otherwise the service
-    /// is shown as inactive until it is active. This applies to a service that is active as soon as
-    /// its program is executed, and to a service with conditions.
+    /// Returns whether the starting phase is published as soon as the run begins.
+    ///
+    /// It is not published then in two cases: the service is active as soon as its program is
+    /// executed, or it has conditions that may skip the start. The state of the previous run is
+    /// shown until the new run reports one.
     pub(crate) fn has_visible_start(&self) -> bool {
         let is_up_at_once = self.state.phase == ServicePhase::Start
             && self.spec.kind == ServiceType::ForegroundSupervised(Readiness::Executed);
@@ -39,8 +42,8 @@ impl ServiceRun {
         }
     }
 
-    /// Returns the outcome of a control process. In the condition phase, the exit codes 1 to 254
-    /// mean that the start is skipped.
+    /// Returns the outcome that the exit of a control process has for the run. In the condition
+    /// phase, an exit code from 1 to 254 means that the start is skipped.
     pub(super) fn outcome_of(&self, end: ProcessExit) -> RunOutcome {
         match (self.state.phase, end, command_outcome(&self.spec, end)) {
             (ServicePhase::Condition, ProcessExit::Code(1..=254), RunOutcome::ExitCode) => {
@@ -66,20 +69,21 @@ impl ServiceRun {
         }
     }
 
-    /// Returns the time from which the service counts as ready if its main process still runs then.
+    /// Returns the time at which the service counts as ready, provided that its main process still
+    /// runs then.
     pub(super) fn ready_at(&self) -> Option<Timestamp> {
         self.ready_at
             .filter(|_| self.state.phase == ServicePhase::Start && self.state.main.is_some())
     }
 
-    /// Returns whether readiness depends on processes other than the main process. In that case the
-    /// start fails once none of these processes is left.
+    /// Returns whether the service has no main process, but may still become ready through its
+    /// other processes. Once none of these processes is left, the start has failed.
     pub(crate) fn awaits_others(&self) -> bool {
         self.state.awaits_main || self.outlives_main()
     }
 
-    /// Returns whether the main process has exited while other processes may still report
-    /// readiness.
+    /// Returns whether the main process has exited before the service was ready, and other
+    /// processes may still send `READY=1`.
     pub(super) fn outlives_main(&self) -> bool {
         let runs_main = self.state.main.is_some() || self.state.spawning.is_some();
         let others_speak =
@@ -92,7 +96,7 @@ impl ServiceRun {
             && self.remains_after_exit()
     }
 
-    /// Fails the start, because no process is left that could report readiness or become the main
+    /// Fails the start, because no process is left that could send `READY=1` or become the main
     /// process.
     pub(super) fn fail_readiness(&mut self, now: Timestamp) {
         self.state.awaits_main = false;

@@ -1,7 +1,8 @@
-//! Pure: no I/O, no clock. Translates a run into events of the graph.
+//! Pure: no I/O, no clock. Translates a run into events of the dependency graph.
 //!
-//! A run has more phases than the graph knows. The emitted events follow only from the old phase,
-//! the new phase and the first failure. So they do not depend on the path between the phases.
+//! A run has more phases than the graph has. Each event depends only on the old phase, the new
+//! phase and the first failure. So the events are the same whichever phases the run passes in
+//! between.
 
 use std::time::Duration;
 
@@ -64,8 +65,8 @@ impl ServiceRun {
         }
     }
 
-    /// Emits the time limit of the current phase, so that the planner does not time out before the
-    /// run.
+    /// Emits the time limit of the current phase. The planner has a time limit too, and with this
+    /// event its limit does not end before that of the run.
     pub(super) fn emit_time_limit(&mut self) {
         let limits = &self.spec.timeouts;
         let (limit, times) = match self.state.phase {
@@ -81,9 +82,9 @@ impl ServiceRun {
         self.emit(EventKind::Extend(span));
     }
 
-    /// Emits the time limit for a pid file to name the main process. Only the run knows that it
-    /// waits for the main process, so it has to time out before the planner. The planner would only
-    /// report a start timeout.
+    /// Emits the time limit for a pid file to name the main process, with some extra time for the
+    /// planner. So the run times out first, and can report the missing main process. The planner
+    /// would only report a start timeout.
     pub(super) fn emit_pid_file_limit(&mut self, now: Timestamp) {
         let span = self.deadline.map(|until| until.since(now).saturating_add(PID_FILE_GRACE));
         self.emit(EventKind::Extend(span.unwrap_or(UNLIMITED).min(UNLIMITED)));
@@ -93,8 +94,8 @@ impl ServiceRun {
         self.events.push(what);
     }
 
-    /// Records the first failure as the reason for stopping. A failure that occurs while the
-    /// service is stopping is emitted at once.
+    /// Records a failure as the reason why the service stops. If the service is already stopping,
+    /// emits the failure at once.
     pub(super) fn record_failure(&mut self, what: EventKind) {
         if stage(self.state.phase) != GraphPhase::Stopping {
             self.failure = Some(what);
@@ -117,8 +118,8 @@ impl ServiceRun {
         self.emit(EventKind::MainExited(self.good_exit()));
     }
 
-    /// Emits the exit of the main process in a run that has failed for another reason. The exit
-    /// affects whether the unit is restarted.
+    /// Emits the exit of the main process in a run that has failed for another reason, because
+    /// restart rules depend on this exit.
     pub(super) fn emit_main_exit(&mut self) {
         let exit = self.state.exit.map(ProcessExit::exit).filter(|exit| *exit != Exit::Unknown);
         if let Some(exit) = exit {
