@@ -20,8 +20,8 @@ pub use journal::{Journal, JournalLine, JournalQuery};
 /// An agent relies on these guarantees, which every implementation has to provide:
 ///
 /// * A unit is *known* from a successful [`load`](Self::load) until a successful
-///   [`unload`](Self::unload), also across restarts of fleet's daemon. The last request for the
-///   unit, its hash, its epoch and its generation are stored with it.
+///   [`unload`](Self::unload), also across restarts of fleet's daemon. The service manager stores
+///   the last request for the unit, with hash, epoch and generation.
 /// * The end of the daemon, however sudden, changes no unit. The next daemon finds all units in the
 ///   state that they have reached by then.
 /// * Calls for different units do not wait for each other. Calls for one unit take effect in the
@@ -37,7 +37,7 @@ pub trait ServiceManager: Send + Sync + 'static {
     /// # Errors
     ///
     /// [`ServiceError::BadSetting`] if the file uses something that this service manager does not
-    /// support. The unit is not known then.
+    /// support. A new unit does not become known then.
     async fn load(
         &self,
         unit: &UnitName,
@@ -45,35 +45,38 @@ pub trait ServiceManager: Send + Sync + 'static {
         epoch: Epoch,
     ) -> Result<(), ServiceError>;
 
-    /// Reads all loaded files. Must be called after a batch of loads and before any start.
+    /// Makes the service manager read all loaded files. The caller has to call this after a batch
+    /// of loads and before any start.
     async fn reload(&self) -> Result<(), ServiceError>;
 
-    /// Stops a unit if it runs, waits for its end, and forgets the unit. An unknown unit is not an
-    /// error.
+    /// Stops a unit if it runs, waits for its end, and forgets the unit. If the unit is not known,
+    /// does nothing.
     async fn unload(&self, unit: &UnitName) -> Result<(), ServiceError>;
 
-    /// Starts a unit and records the generation. Returns once the start is over.
+    /// Starts a unit and records the generation. Returns once the start has succeeded or failed.
     ///
     /// A failed unit is started again, and the count of its recent starts is reset. An active unit
     /// keeps running.
     ///
     /// # Errors
     ///
-    /// [`ServiceError::StartFailed`] if the unit did not become active. The unit is nevertheless
-    /// recorded as launched, and its own restart policy takes over. Only after
-    /// [`ServiceError::NothingToTrigger`] it is not recorded as launched.
+    /// - [`ServiceError::StartFailed`] if the unit did not become active. The unit is nevertheless
+    ///   recorded as launched, and its own restart policy takes over.
+    /// - [`ServiceError::NothingToTrigger`] if the unit would start another unit that is not
+    ///   loaded. The unit is not recorded as launched.
     async fn start(&self, unit: &UnitName, generation: Generation) -> Result<(), ServiceError>;
 
     /// Stops a unit if it is active, starts it again, and records the generation.
     async fn restart(&self, unit: &UnitName, generation: Generation) -> Result<(), ServiceError>;
 
     /// Stops a unit and waits for its end. The unit stays loaded. A start or restart in progress is
-    /// cancelled, so that this call takes no longer than the stop of a running unit.
+    /// cancelled, so this call takes no longer than the stop of a running unit.
     async fn stop(&self, unit: &UnitName) -> Result<(), ServiceError>;
 
-    /// Makes an active unit reload its own configuration, as its file specifies, and returns once
-    /// the reload is over. The unit keeps running, and its requested state stays the same. The
-    /// desired state of a unit does not include reloads, so no agent calls this method.
+    /// Makes an active unit reload its own configuration, as its file specifies. Returns once the
+    /// reload is over. The unit keeps running, and its requested state stays the same.
+    ///
+    /// No agent calls this method, because reloads are not a part of a unit's desired state.
     ///
     /// # Errors
     ///
@@ -95,17 +98,18 @@ pub trait ServiceManager: Send + Sync + 'static {
     /// Returns all known units, ordered by name.
     async fn list(&self) -> Result<Vec<ManagedUnit>, ServiceError>;
 
-    /// Returns how the unit was changed by others than fleet since fleet's last request for it.
-    /// `None` if it was not changed, or if this service manager cannot know. When the returned
-    /// value changes, the unit is reported as changed.
+    /// Returns how the unit was changed outside of fleet since fleet's last request for the unit.
+    /// Returns `None` if it was not changed, or if this service manager cannot detect such changes.
+    /// When the returned value changes, the unit is reported as changed.
     async fn drift(&self, unit: &UnitName) -> Result<Option<Drift>, ServiceError> {
         let _ = unit;
         Ok(None)
     }
 
-    /// Returns the stop timeout of a known unit as the service manager applies it, with the
-    /// machine's additions and defaults. [`Duration::MAX`] means no timeout. `None` means that only
-    /// the unit's file determines the timeout.
+    /// Returns the stop timeout that the service manager applies to a known unit. It includes
+    /// drop-ins and defaults of the machine, which the unit's file does not show. [`Duration::MAX`]
+    /// means that there is no timeout. `None` means that the unit's file alone determines the
+    /// timeout.
     ///
     /// # Errors
     ///
@@ -129,16 +133,16 @@ pub trait ServiceManager: Send + Sync + 'static {
     /// Subscribes to the names of units that change from now on.
     fn changes(&self) -> ChangeReceiver;
 
-    /// Returns the output of a unit, oldest line first. A followed journal ends when the unit is
-    /// unloaded.
+    /// Returns the output of a unit, oldest line first. A journal with `follow` ends when the unit
+    /// is unloaded.
     async fn journal(&self, unit: &UnitName, query: JournalQuery) -> Result<Journal, ServiceError>;
 
     /// Returns the output of a unit after the line with this [cursor](JournalLine::cursor). If
-    /// `follow` is set, also returns new lines as they are written. Cursors stay valid across
-    /// managers and daemons.
+    /// `follow` is set, also returns new lines as they are written. A cursor stays valid when the
+    /// service manager or the daemon is restarted.
     ///
-    /// If that line is no longer stored, returns a line that reports the gap, and then all stored
-    /// lines. Service managers without cursors need not implement this method.
+    /// If the line with the cursor is no longer stored, returns a line that reports the gap, and
+    /// then all stored lines. The default implementation does so for every cursor.
     ///
     /// # Errors
     ///
@@ -166,7 +170,8 @@ pub struct ManagedUnit {
     pub state: SystemdState,
 }
 
-/// Change of a unit on its machine that was not made by fleet. `Display` formats it as a sentence.
+/// Change of a unit on its machine that fleet did not make. `Display` formats the change as a
+/// sentence.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Drift {
@@ -212,8 +217,7 @@ pub enum ServiceError {
     BadSetting {
         /// The unit.
         unit: UnitName,
-        /// The line of the unit's file, counted from one. Zero if the problem concerns the whole
-        /// file.
+        /// Line of the unit's file, counted from one; zero if the problem concerns the whole file.
         line: usize,
         /// The problem, and an alternative.
         problem: String,
@@ -226,8 +230,9 @@ pub enum ServiceError {
         /// The cause.
         problem: String,
     },
-    /// The unit's purpose is to start another unit, and that other unit is not loaded yet. The unit
-    /// is not recorded as started. Start it again once the other unit is loaded.
+    /// The only purpose of the unit is to start another unit (for example, it is a timer), and that
+    /// other unit is not loaded yet. The unit is not recorded as launched. Start it again once the
+    /// other unit is loaded.
     #[error(
         "{unit} did not start: {missing}, which it triggers, is not loaded on its machine: \
          start it as well, and keep it there with MachineOf={missing} in the [X-Fleet] section of \

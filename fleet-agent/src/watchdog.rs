@@ -1,10 +1,11 @@
 //! Detects loops that no longer make progress.
 //!
-//! Each check pings every loop, and a loop responds when it is next polled. A loop that blocks its
-//! thread does not respond, so the pings detect it. A loop may wait for changes forever, but must
-//! finish handling each change. So a loop marks the handling of a change as a *busy* period. A loop
-//! that stays busy for too long is reported too, for example because it waits for a response that
-//! never arrives.
+//! Each check pings every loop, and a loop responds when it is next polled. So a loop that blocks
+//! its thread does not respond, and is reported.
+//!
+//! A loop may wait for changes forever, but must finish handling each change. Therefore a loop
+//! marks the handling of a change as a *busy* period. A loop whose busy period lasts too long is
+//! reported too, for example because it waits for a response that never arrives.
 
 use std::collections::BTreeMap;
 use std::pin::Pin;
@@ -16,8 +17,8 @@ use std::time::Duration;
 use fleet_core::Timestamp;
 use futures_util::task::AtomicWaker;
 
-/// Maximum length of a busy period. Normal work takes far less, because calls to a store or a
-/// service manager have their own limits of at most one minute.
+/// Maximum length of a busy period. Normal work takes far less, because each call to a store or a
+/// service manager has its own limit of at most one minute.
 pub const MAX_BUSY: Duration = Duration::from_secs(180);
 
 /// Checks whether loops make progress. Cloning gives another handle.
@@ -61,7 +62,8 @@ struct BusyGuard<'a> {
 }
 
 impl Watchdog {
-    /// Wraps a loop so that it responds to checks. Reports use the name of its heartbeat.
+    /// Wraps a loop so that it responds to checks. In reports, the loop has the name of its
+    /// heartbeat.
     pub fn monitor<F: Future>(&self, heartbeat: &Heartbeat, work: F) -> Monitored<F> {
         let state = heartbeat.0.clone();
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -70,9 +72,9 @@ impl Watchdog {
         Monitored { state, work: Box::pin(work) }
     }
 
-    /// Pings all loops. Returns the names of the loops that have not responded to the previous
-    /// ping. Also returns the loops that, at `now`, have been busy for longer than [`MAX_BUSY`].
-    /// Loops that have ended are left out.
+    /// Pings all loops. Returns the names of loops that have not responded to the previous ping,
+    /// and of loops that have been busy for [`MAX_BUSY`] at `now`. Loops that have ended are left
+    /// out.
     pub fn check(&self, now: Timestamp) -> Vec<&'static str> {
         let all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let alive = all.iter().filter(|state| !state.ended.load(Ordering::Relaxed));
@@ -92,8 +94,8 @@ impl LoopState {
         self.acks.load(Ordering::Acquire) == self.pings.load(Ordering::Acquire)
     }
 
-    /// Returns whether a busy period has lasted too long. The period is measured from the first
-    /// check that observes it, so loops need no clock.
+    /// Returns whether a busy period has lasted too long. The time is counted from the first check
+    /// during the period, so loops need no clock.
     fn is_stuck(&self, now: Timestamp) -> bool {
         let mut busy = self.busy();
         busy.first_seen.values_mut().fold(false, |late, first_seen| {
@@ -120,8 +122,8 @@ impl Heartbeat {
         }))
     }
 
-    /// Runs `work` as a busy period. If the period lasts longer than [`MAX_BUSY`], the watchdog
-    /// reports the loop. Dropping the future ends the period too.
+    /// Runs `work` as a busy period, which also ends if the future is dropped. If the period lasts
+    /// [`MAX_BUSY`] or longer, the watchdog reports the loop.
     pub async fn busy<F: Future>(&self, work: F) -> F::Output {
         let _turn = BusyGuard::begin(&self.0);
         work.await

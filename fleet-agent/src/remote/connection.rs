@@ -18,9 +18,9 @@ use super::frame::{
 };
 use super::peer::{untrusted_peer, untrusted_peer_unless_root};
 
-/// Maximum number of queued frames. Above it, requests are refused. Without this limit the queue
-/// would grow without end if the peer does not read, for example because it is stopped. Each
-/// request that times out leaves a request frame and a cancel frame in the queue.
+/// Maximum number of queued frames, above which requests are refused. Without this limit the queue
+/// would grow forever if the peer does not read, for example because it is stopped. Each request
+/// that times out leaves two frames in the queue: the request and its cancellation.
 const MAX_QUEUED: usize = 4 * MAX_PENDING;
 
 /// A connection to a program that serves a socket with [`serve_with`](super::serve_with). Dropping
@@ -72,9 +72,9 @@ pub enum RequestError {
 struct ConnectionInner {
     /// Receivers of responses; `None` once the connection is lost.
     waiting: Mutex<Option<HashMap<u64, mpsc::Sender<ResponsePart>>>>,
-    /// Queue of outgoing frames. Its length is bounded by [`MAX_QUEUED`] and by the number of
-    /// pending requests. Each pending request adds at most one cancel, and the grants that its
-    /// window allows.
+    /// Queue of outgoing frames. Requests are refused while it holds [`MAX_QUEUED`] frames. In
+    /// addition, each pending request may add one cancellation and the grants that its window
+    /// allows, so the length of the queue is bounded.
     out: mpsc::UnboundedSender<Bytes>,
     /// Number of frames in the queue.
     queued: AtomicUsize,
@@ -91,18 +91,19 @@ enum ResponsePart {
 }
 
 impl Connection {
-    /// Connects to the socket of a program that runs as root or as the same user. Such a program
-    /// can be trusted. `program` is the name of this client, for people.
+    /// Connects to the socket of a program that runs as root or as the same user, and can therefore
+    /// be trusted. `program` is the name of this client, for people.
     ///
     /// # Errors
     ///
-    /// No process listens on the socket, or the peer is not trusted.
+    /// No process listens on the socket, the peer is not trusted, or the peer refuses the
+    /// connection.
     pub async fn connect(path: &Path, program: &str) -> Result<Self, ConnectionError> {
         Self::connect_checked(untrusted_peer, path, program).await
     }
 
     /// Like [`connect`](Self::connect), except that root may connect to a program of any user. The
-    /// responses of that program must not be trusted.
+    /// caller must not trust the responses of such a program.
     ///
     /// # Errors
     ///
@@ -135,13 +136,13 @@ impl Connection {
         Ok(Self { shared, task })
     }
 
-    /// Sends a request. When this returns, the request is in the queue, behind all earlier
+    /// Sends a request. When this function returns, the request is in the queue, behind all earlier
     /// requests.
     ///
     /// # Errors
     ///
-    /// [`RequestError::Lost`], and [`RequestError::Refused`] if the request is too large, or too
-    /// many are pending.
+    /// [`RequestError::Lost`] if the connection is lost. [`RequestError::Refused`] if the request
+    /// is too large, or if too many requests are pending.
     pub fn request<T: Serialize>(&self, body: &T) -> Result<Response, RequestError> {
         let refused = |error: &dyn std::error::Error| RequestError::Refused(error.to_string());
         let body = serde_json::to_value(body).map_err(|error| refused(&error))?;
@@ -203,11 +204,11 @@ pub struct Response {
 }
 
 impl Response {
-    /// Returns the next item; `None` at the end.
+    /// Returns the next item; `None` at the end of the response.
     ///
     /// # Errors
     ///
-    /// The request failed, or the connection was lost.
+    /// The request failed or was refused, or the connection was lost.
     pub async fn next(&mut self) -> Result<Option<Value>, RequestError> {
         if self.is_over {
             return Ok(None);

@@ -68,8 +68,8 @@ impl From<ServiceError> for ErrorWire {
 }
 
 impl ErrorWire {
-    /// Converts the message back to the error. An error about a unit with an invalid name becomes
-    /// [`ServiceError::Unavailable`].
+    /// Converts the message back to the error. If the message names a unit by an invalid name, the
+    /// result is [`ServiceError::Unavailable`].
     pub(super) fn read(self) -> ServiceError {
         let result = match self {
             Self::NotLoaded { unit } => name(&unit).map(|unit| ServiceError::NotLoaded { unit }),

@@ -152,8 +152,8 @@ impl FrameWriter {
         Ok(self.buffer.len() < BATCH)
     }
 
-    /// Writes the buffered frames and releases the buffer, because connections are long-lived and
-    /// most frames are small.
+    /// Writes the buffered frames. Releases the memory of the buffer afterwards, because
+    /// connections are long-lived and most frames are small.
     pub(super) async fn flush(&mut self) -> io::Result<()> {
         self.half.write_all_buf(&mut self.buffer).await?;
         self.buffer = BytesMut::new();

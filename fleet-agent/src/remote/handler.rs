@@ -24,8 +24,8 @@ pub(super) const NOT_UNDERSTOOD_PREFIX: &str = "request not understood: ";
 const UNITS: usize = 256;
 
 /// Serves a service manager to the [`RemoteManager`](super::RemoteManager)s of other processes,
-/// until the future is dropped. The units keep running when the future is dropped or a client
-/// disconnects.
+/// until the future is dropped. Neither the end of the server nor the disconnection of a client
+/// affects the units, which keep running.
 ///
 /// `program` is the name of this server, for people.
 pub async fn serve(
@@ -37,8 +37,8 @@ pub async fn serve(
     serve_with(listener, Arc::new(ServiceManagerHandler::new(manager)), program, clock).await;
 }
 
-/// Handles calls to a service manager. A [`RequestHandler`] that also serves other requests passes
-/// the calls of the service manager on to this handler.
+/// Handles calls to a service manager. A program that also serves other requests has its own
+/// [`RequestHandler`], which forwards the calls to this handler.
 pub struct ServiceManagerHandler {
     manager: Arc<dyn ServiceManager>,
 }
@@ -56,7 +56,7 @@ impl ServiceManagerHandler {
         request.get("units").is_some()
     }
 
-    /// Returns the error with which all calls fail if this process has no service manager. `why` is
+    /// Returns the error to send for every call if this process has no service manager. `why` is
     /// the reason, for people.
     #[must_use]
     pub fn unavailable(why: &str) -> Value {
@@ -151,8 +151,8 @@ impl ServiceManagerHandler {
         self.manager.load(unit, &file, epoch).await
     }
 
-    /// Sends the names of all units, and afterwards the names of units that change. Subscribes to
-    /// changes before it lists the units, so no change is missed.
+    /// Sends the names of all units, and afterwards the names of units that change. The
+    /// subscription to changes begins before the units are listed, so no change is missed.
     async fn watch(&self, response: &mut ResponseSender) -> Result<(), ServiceError> {
         let mut changes = self.manager.changes();
         let units = self.manager.list().await?;

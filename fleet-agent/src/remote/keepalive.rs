@@ -1,8 +1,8 @@
 //! Detects a peer that is connected but does nothing, for example because it is stopped.
 //!
-//! Some calls take long, for example a stop, so the response time of a call does not show that the
-//! peer hangs. If no frame arrives for a while although a call waits, a ping is sent, to which a
-//! working peer responds at once. While no call waits, no ping is sent and no time is measured.
+//! A call may take long, for example a stop. So a late response does not prove that the peer hangs.
+//! Therefore a ping is sent if no frame arrives for a while although a call waits. A working peer
+//! responds to the ping at once. As long as no call waits, no ping is sent.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,8 +13,8 @@ use super::connection::Connection;
 use super::protocol::{Request, ServiceManagerRequest};
 use crate::Clock;
 
-/// Time without a received frame after which a ping is sent. If the same time passes again after
-/// the ping, the peer has timed out.
+/// Time without a received frame, while a call waits, after which a ping is sent. If no frame
+/// arrives during the same time after the ping, the peer has timed out.
 const LIMIT: Duration = Duration::from_secs(30);
 
 pub(super) struct Keepalive {

@@ -31,8 +31,9 @@ use crate::{
 pub struct RemoteConfig {
     /// Socket that the other process serves.
     pub socket: PathBuf,
-    /// Directory that only one such manager can lock at a time, so that two daemons do not control
-    /// the same units. `None` for a manager that only reads.
+    /// Directory that only one manager can lock at a time, so that two daemons do not control the
+    /// same units. `None` for a manager that only reads. Such a manager may connect to a process of
+    /// any user if it runs as root.
     pub directory: Option<PathBuf>,
     /// Identifies this client, for people.
     pub program: String,
@@ -43,10 +44,12 @@ pub struct RemoteConfig {
 /// Runs units through the service manager of another process, which serves it with
 /// [`serve`](super::serve). Dropping this manager changes nothing in the other process.
 ///
-/// While that process cannot be reached, every call returns [`ServiceError::Unavailable`], and the
-/// manager keeps reconnecting. After a reconnect, all units that the other process has, or had
-/// before, are reported as changed. A call during which the connection was lost may have been
-/// carried out or not.
+/// While the other process cannot be reached, every call returns [`ServiceError::Unavailable`], and
+/// this manager tries to reconnect. After a reconnect, all units are reported as changed, including
+/// those that the other process no longer has.
+///
+/// If the connection is lost during a call, the other process may or may not have carried out the
+/// call.
 pub struct RemoteManager {
     reconnector: Arc<Reconnector>,
     task: AbortHandle,
@@ -58,8 +61,8 @@ impl RemoteManager {
     ///
     /// # Errors
     ///
-    /// [`ServiceError::Unavailable`] if it cannot be reached, or another manager uses the
-    /// directory; [`ServiceError::Io`] if the directory cannot be used.
+    /// [`ServiceError::Unavailable`] if the other process cannot be reached, or if another manager
+    /// uses the directory; [`ServiceError::Io`] if the directory cannot be used.
     pub async fn open(config: RemoteConfig) -> Result<Arc<Self>, ServiceError> {
         let lock = match &config.directory {
             Some(directory) => Some(acquire(directory, &*config.clock).await?),
@@ -81,8 +84,8 @@ impl RemoteManager {
         }
     }
 
-    /// Returns the next item of a response; `None` at its end. Meanwhile the keepalive monitors the
-    /// peer.
+    /// Returns the next item of a response; `None` at its end. During the wait the keepalive
+    /// monitors the peer.
     async fn next(&self, response: &mut Response) -> Result<Option<Value>, ServiceError> {
         let _waiting = self.reconnector.keepalive.wait();
         response.next().await.map_err(read_error)

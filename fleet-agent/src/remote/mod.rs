@@ -7,11 +7,15 @@
 //!
 //! The lower layer is a request protocol: JSON frames on a socket that only root and the process's
 //! own user may use. Many requests run concurrently, and each response is a stream of items with
-//! flow control. The upper layer is the protocol of the [`ServiceManager`](crate::ServiceManager)
-//! trait. Its messages are separate types that mirror the types of the trait, so fields can be
-//! added to either. [`serve_with`] and [`Connection`] are for programs with other requests.
+//! flow control. Programs with other requests use this layer directly, through [`serve_with`] and
+//! [`Connection`].
 //!
-//! *Unknown is not absent*: while the other process cannot be reached, every call is an error.
+//! The upper layer is the protocol of the [`ServiceManager`](crate::ServiceManager) trait. Its
+//! messages are separate types that mirror the types of the trait, so either side can gain fields
+//! without the other.
+//!
+//! *Unknown is not absent*: while the other process cannot be reached, every call is an error, and
+//! no unit counts as missing.
 
 mod connection;
 mod errors;

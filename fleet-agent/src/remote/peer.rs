@@ -1,11 +1,12 @@
-//! Checks the user of the peer: root, or the user of this process. Root may connect to any user.
+//! Checks that the peer of a connection runs as root or as the user of this process. Root may
+//! connect to a peer of any user.
 
 use std::io;
 
 use tokio::net::UnixStream;
 
-/// Returns why the peer is not trusted, judged by its user as the kernel reports it; `None` if the
-/// peer is trusted.
+/// Returns the reason why the peer is not trusted; `None` if it is trusted. The kernel reports the
+/// user of the peer.
 pub(super) fn untrusted_peer(stream: &UnixStream) -> io::Result<Option<String>> {
     let own = rustix::process::geteuid().as_raw();
     let theirs = stream.peer_cred()?.uid();
@@ -14,8 +15,8 @@ pub(super) fn untrusted_peer(stream: &UnixStream) -> io::Result<Option<String>> 
     }))
 }
 
-/// Like [`untrusted_peer`], but root trusts every peer. It is for connections that only read,
-/// because responses of another user cannot harm root.
+/// Like [`untrusted_peer`], except that root trusts every peer. This check is for connections that
+/// only read, because the responses of another user cannot harm root.
 pub(super) fn untrusted_peer_unless_root(stream: &UnixStream) -> io::Result<Option<String>> {
     if may_contact_any_user(rustix::process::geteuid().as_raw()) {
         Ok(None)

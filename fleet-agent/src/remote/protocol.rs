@@ -64,8 +64,8 @@ pub(super) enum Request {
     Journal {
         unit: String,
         query: QueryWire,
-        /// Whether the client understands lines with times and cursors. An earlier version of the
-        /// client only understands the texts of lines.
+        /// Whether the client understands lines with times and cursors. Earlier versions of the
+        /// client do not set this field, and understand only the texts of lines.
         #[serde(default)]
         with_cursors: bool,
     },
@@ -143,8 +143,8 @@ pub(super) struct LineWire {
     cursor: Option<String>,
 }
 
-/// Accepted formats of a line. An earlier version of the server, which may still run after an
-/// upgrade of this program, sends only the text.
+/// Formats of a line that a client accepts. A server of an earlier version, which may still run
+/// after an upgrade of the client, sends only the text.
 #[derive(Deserialize)]
 #[serde(untagged)]
 enum LineFormat {

@@ -68,7 +68,7 @@ impl Reconnector {
     ///
     /// # Errors
     ///
-    /// The reason for the failure, for people.
+    /// A description of the failure, for people.
     pub(super) async fn connect(&self) -> Result<(Arc<Connection>, Response), String> {
         let attempt = async {
             let connection = match self.read_only {

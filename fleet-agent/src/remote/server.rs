@@ -1,5 +1,7 @@
 //! Server side: handles many concurrent requests of many clients.
 //!
+//! Each client has limits, so that it cannot exhaust this process:
+//!
 //! | client | limit |
 //! |---|---|
 //! | connects and sends nothing | it is disconnected after a timeout |
@@ -43,8 +45,9 @@ const QUEUE: usize = 64;
 pub trait RequestHandler: Send + Sync + 'static {
     /// Handles one request, and responds with any number of items in order.
     ///
-    /// The requests of one connection are first polled in the order in which they arrive, and run
-    /// concurrently from then on. The future of a cancelled request is dropped.
+    /// The requests of one connection begin in the order in which they arrive: each is polled once
+    /// before the next one. From then on they run concurrently. If a request is cancelled, its
+    /// future is dropped.
     ///
     /// # Errors
     ///
@@ -52,10 +55,9 @@ pub trait RequestHandler: Send + Sync + 'static {
     async fn handle(&self, request: Value, response: &mut ResponseSender) -> Result<(), Value>;
 }
 
-/// Serves a socket until the future is dropped. Dropping the future also drops all pending
-/// requests.
+/// Serves a socket until the future is dropped, which also drops all pending requests.
 ///
-/// Only processes of root and of the user of this process are served.
+/// Only clients that run as root or as the user of this process are served.
 pub async fn serve_with(
     listener: UnixListener,
     service: Arc<dyn RequestHandler>,

@@ -8,7 +8,7 @@ use tokio::sync::Notify;
 
 /// Collects the names of changed units for one subscriber.
 ///
-/// It contains each name at most once, so its size is bounded by the number of units.
+/// The receiver holds each name at most once, so its size is bounded by the number of units.
 #[derive(Debug)]
 pub struct ChangeReceiver {
     inbox: Arc<Inbox>,

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-/// Details of a unit beyond its state, for display. They are read when a client asks and are not
-/// published, because many of them change constantly.
+/// Details of a unit beyond its state, for display. Many of them change constantly, so they are not
+/// published, but read when a client asks for them.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct UnitDetails {
     /// Time until it is restarted automatically, if it is.

@@ -10,13 +10,15 @@ use super::ServiceError;
 pub struct JournalQuery {
     /// How many of the last stored lines come first; `None` means all.
     pub lines: Option<usize>,
-    /// Leaves out stored lines written before this time, even if more lines are requested. A line
+    /// Leaves out stored lines written before this time, even if `lines` asks for more. A line
     /// written at exactly this time is included. `None` includes lines of any age.
     ///
     /// The time is a [`wall_time`](crate::wall_time) on the machine that runs the unit, and the
     /// clocks of other machines may differ. A time in the future leaves out all stored lines, but
-    /// no followed lines. A service manager that does not observe each write may begin some seconds
-    /// too early, but never too late.
+    /// no followed lines.
+    ///
+    /// A service manager that does not know when each line was written may begin some seconds too
+    /// early, but never too late.
     pub since: Option<Timestamp>,
     /// Whether to continue with new lines as they are written.
     pub follow: bool,
@@ -25,20 +27,20 @@ pub struct JournalQuery {
 /// A line of a unit's output.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct JournalLine {
-    /// Time at which the line was written, by the machine's [`wall_time`](crate::wall_time). `None`
-    /// if the service manager does not know the time.
+    /// Time at which the line was written, as [`wall_time`](crate::wall_time) on the unit's
+    /// machine. `None` if the service manager does not know the time.
     pub at: Option<Timestamp>,
     /// The line, without its newline.
     pub text: String,
-    /// Position of the line for [`journal_from`](super::ServiceManager::journal_from). It consists
-    /// of at most 512 bytes of visible ASCII, and only its service manager can interpret it. `None`
-    /// if the service manager cannot provide a position.
+    /// Position of the line, for [`journal_from`](super::ServiceManager::journal_from). It consists
+    /// of at most 512 bytes of visible ASCII, and only the service manager that created it can
+    /// interpret it. `None` if the service manager has no cursors.
     pub cursor: Option<String>,
 }
 
 impl JournalLine {
-    /// Creates a line that reports a gap in a journal. Lines may be missing there, because the
-    /// cursor after which to continue is no longer valid.
+    /// Creates a line that reports a gap in a journal. Lines may be missing at the gap, because the
+    /// line after which the reader wanted to continue is no longer stored.
     #[must_use]
     pub fn gap() -> Self {
         Self::from(
@@ -77,8 +79,8 @@ impl Journal {
         (sender, Self { first: None, lines, broke: None })
     }
 
-    /// Like [`channel`](Self::channel), but also returns a second sender for the reason of an early
-    /// end. The reason has to be sent before the first sender is dropped.
+    /// Like [`channel`](Self::channel), but also returns a second sender for the reason if the
+    /// journal ends early. The reason has to be sent before the first sender is dropped.
     #[must_use]
     pub fn fallible() -> (mpsc::Sender<JournalLine>, oneshot::Sender<ServiceError>, Self) {
         let (sender, journal) = Self::channel();
@@ -86,10 +88,10 @@ impl Journal {
         (sender, broken, Self { broke: Some(broke), ..journal })
     }
 
-    /// Creates a journal of stored lines with their times, limited by the query. If the query
-    /// follows, also returns the sender for later lines.
+    /// Creates a journal of stored lines with their times, from which the query selects. If the
+    /// query asks for later lines too (`follow`), also returns the sender for these lines.
     ///
-    /// All stored lines are buffered for the reader, so the caller has to limit their number.
+    /// All selected lines are buffered for the reader, so the caller has to limit their number.
     pub fn from_lines<L: AsRef<str>>(
         lines: impl IntoIterator<Item = (Timestamp, L)>,
         query: JournalQuery,
@@ -126,8 +128,8 @@ impl Journal {
         }
     }
 
-    /// Returns the reason if the journal ended early. Call it after the last line. Later calls
-    /// return `None`.
+    /// Returns the reason for an early end of the journal; `None` if the journal ended normally. To
+    /// be called after the last line. Later calls return `None`.
     pub fn failure(&mut self) -> Option<ServiceError> {
         self.broke.take()?.try_recv().ok()
     }

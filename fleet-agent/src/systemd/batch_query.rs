@@ -1,8 +1,8 @@
 //! Combines queries about many units into few calls.
 //!
 //! A query is sent at once if no call is in progress. Queries that arrive during a call are sent
-//! together once that call is over. So a single query is not delayed, and a few calls suffice for a
-//! hundred concurrent queries.
+//! together after that call. So a single query is not delayed, and a hundred concurrent queries
+//! need only a few calls.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -11,8 +11,8 @@ use tokio::sync::oneshot;
 
 use super::bus::CallError;
 
-/// Maximum size of a batch. The size is limited because systemd does nothing else until it has
-/// responded to all queries of a batch.
+/// Maximum number of queries in a batch. The number is limited because systemd does nothing else
+/// until it has responded to the whole batch.
 const MAX_BATCH: usize = 64;
 
 type Answer<T> = Result<T, CallError>;
@@ -57,7 +57,8 @@ impl<T> Default for QueryBatcher<T> {
 }
 
 impl<T> QueryBatcher<T> {
-    /// Waits for the response to a query, or until it is the caller's turn to send the query.
+    /// Waits until another caller has sent this query and received the response, or until the
+    /// caller has to send a batch with this query itself.
     pub(crate) async fn join(&self, about: &str) -> BatchRole<'_, T> {
         loop {
             let (number, mut answer) = self.wait(about);

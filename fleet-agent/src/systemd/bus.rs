@@ -196,8 +196,8 @@ impl Bus {
         Ok(path.to_string())
     }
 
-    /// Returns the receive position of a response that systemd sends now. Signals of everything
-    /// that systemd did earlier have an earlier position.
+    /// Pings systemd, and returns the position of the response among all received messages. The
+    /// signals of everything that systemd did before have earlier positions.
     pub(crate) async fn barrier(&self) -> Result<Sequence, CallError> {
         let destination = (!self.private).then_some(NAME);
         let peer = Some("org.freedesktop.DBus.Peer");
@@ -222,8 +222,8 @@ impl Bus {
         self.answer(reply).await?.body().deserialize().map_err(failed)
     }
 
-    /// Waits for a response, up to the timeout. The timeout of the D-Bus library is not used,
-    /// because it would use one kernel timer per call.
+    /// Waits for a response, up to [`CALL_TIMEOUT`]. The timeout of the D-Bus library is not used,
+    /// because it would need a kernel timer for each call.
     async fn answer(
         &self,
         reply: impl Future<Output = zbus::Result<Message>>,
@@ -252,7 +252,7 @@ pub(crate) fn unit_path(unit: &str) -> String {
     path
 }
 
-/// Errors that come from the bus or from a lost connection, and not from systemd.
+/// Names of D-Bus errors that come from the bus or from a lost connection, and not from systemd.
 const CONNECTION_ERRORS: [&str; 8] = [
     "org.freedesktop.DBus.Error.Disconnected",
     "org.freedesktop.DBus.Error.LimitsExceeded",

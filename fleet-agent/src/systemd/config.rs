@@ -24,7 +24,7 @@ pub struct SystemdConfig {
     /// Whether the socket is systemd's private one, which works without a bus.
     pub private: bool,
     /// Directory of unit files and records, preferably one that a reboot clears. Only one manager
-    /// at a time may use the directory.
+    /// may use the directory at a time.
     pub directory: PathBuf,
     /// Directory in which systemd looks for links to unit files that last until the next boot.
     pub links: PathBuf,
@@ -46,8 +46,8 @@ impl SystemdConfig {
         }
     }
 
-    /// Creates the settings for a user's systemd instance, over the user's bus. The files are in
-    /// `fleet/units` in the runtime directory (`XDG_RUNTIME_DIR`).
+    /// Creates the settings for a user's systemd instance, over the user's bus. The unit files are
+    /// in `fleet/units` below the runtime directory (`XDG_RUNTIME_DIR`).
     #[must_use]
     pub fn user(runtime_directory: &Path) -> Self {
         Self {

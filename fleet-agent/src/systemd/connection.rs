@@ -1,8 +1,9 @@
 //! Maintains the connection to systemd, and processes its signals.
 //!
 //! One task connects, reads all units once, and then processes the signals in the order in which
-//! systemd has sent them. So the end of a job is processed after the changes that the job made. If
-//! the connection is lost, or systemd leaves the bus to re-execute, the task connects again.
+//! systemd has sent them. So all changes that a job has made are processed before the end of the
+//! job. If the connection is lost, the task connects again. It also does so if systemd leaves the
+//! bus to re-execute itself.
 
 use std::sync::Arc;
 use std::time::Duration;

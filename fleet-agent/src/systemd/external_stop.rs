@@ -1,11 +1,17 @@
-//! Detects that a unit was stopped by others than fleet. Pure: no I/O, no clock.
+//! Pure: no I/O, no clock. Detects that a unit was stopped outside of fleet, for example by
+//! `systemctl stop`.
 //!
-//! systemd does not report the type or the requester of a finished job. So the stop is detected by
-//! the unit's state. A job has stopped the unit if it begins while the unit is up, was not
-//! requested by fleet, and leaves the unit down. A unit that ends by itself does so without a job.
-//! A unit that its timer starts is not up when the job begins.
+//! systemd reports neither the type nor the requester of a finished job, so the stop is detected by
+//! the unit's state. A job has stopped the unit if all of the following hold:
+//!
+//! - The unit was up when the job began.
+//! - Fleet did not request the job.
+//! - The unit is down when the job is over.
+//!
+//! A unit that ends by itself does so without a job. A unit that its timer starts is not up when
+//! the job begins.
 
-/// Changes to a unit by others, as far as this daemon has observed them.
+/// Changes to a unit outside of fleet, as far as this daemon has observed them.
 #[derive(Debug, Default)]
 pub(crate) struct ExternalStopDetector {
     /// The job of the unit that began while the unit was up. A unit has only one job at a time.
@@ -19,8 +25,8 @@ impl ExternalStopDetector {
         self.job = is_up.then(|| job.to_owned());
     }
 
-    /// Records that a job of the unit is over. Returns whether others than fleet requested that job
-    /// and whether it stopped the unit.
+    /// Records that a job of the unit is over. Returns whether this job has stopped the unit and
+    /// was not requested by fleet.
     pub(crate) fn on_job_end(&mut self, job: &str, is_ours: bool, is_down: bool) -> bool {
         let came = self.job.take_if(|came| came.as_str() == job).is_some();
         let stops = came && !is_ours && is_down;

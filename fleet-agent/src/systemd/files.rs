@@ -7,9 +7,8 @@
 //! | `boot` | the ID of the boot to which all other files belong |
 //! | `lock` | empty; locked by the process that uses the directory |
 //!
-//! Each file is replaced atomically by renaming. No file is synced to the disk, because the
-//! directory is meaningless after a reboot. The end of the daemon loses no write that the kernel
-//! has accepted.
+//! Each file is replaced atomically by renaming. No file is synced to the disk. If the daemon ends,
+//! the kernel still has everything that was written. After a reboot the directory is meaningless.
 
 use std::io;
 use std::path::PathBuf;
@@ -50,15 +49,17 @@ impl UnitFiles {
         write_atomic(&self.record(unit), &record.to_json()?, TO_DISK)
     }
 
-    /// Removes the unit file, and then the record. A unit with neither of them does not exist.
+    /// Removes the unit file, and then the record. The unit exists until both are gone.
     pub(crate) fn remove(&self, unit: &UnitName) -> io::Result<()> {
         ignore_missing(std::fs::remove_file(self.text(unit)))?;
         ignore_missing(std::fs::remove_file(self.record(unit)))
     }
 
-    /// Reads all units that have a file or a record. If one of the two is missing or unreadable,
-    /// the unit is treated as not requested. The agent then makes its request again: a wanted unit
-    /// is loaded again and keeps running, and any other unit is unloaded.
+    /// Reads all units that have a file or a record.
+    ///
+    /// If one of the two is missing or unreadable, or if the record belongs to another file, the
+    /// unit counts as not requested. So the agent makes its request again: a wanted unit is loaded
+    /// again and keeps running, and any other unit is unloaded.
     pub(crate) fn read(&self) -> io::Result<Vec<(UnitName, Record)>> {
         let mut units = Vec::new();
         for entry in std::fs::read_dir(&self.directory)? {
@@ -86,8 +87,8 @@ impl UnitFiles {
         }
     }
 
-    /// Removes all units of an earlier boot, because none of them runs and systemd has no links to
-    /// their files.
+    /// Removes all units of an earlier boot. None of them runs, and systemd has no links to their
+    /// files any more.
     pub(crate) fn forget_old_boot(&self, boot: &str) -> io::Result<()> {
         let file = self.directory.join("boot");
         let memory = std::fs::read_to_string(&file).unwrap_or_default();

@@ -126,12 +126,12 @@ pub(crate) async fn uninstall(
     }
 }
 
-/// Requires a reload if a unit is in systemd's memory and its dependencies have changed. Without a
+/// Requires a reload if the dependencies of a unit in systemd's memory have changed. Without a
 /// reload, systemd would use the old dependencies.
 ///
-/// An active target uses its dependencies only at its next start. The machine's own targets are
-/// hardly ever started again, and the next reload includes them. So they require no reload while
-/// they are active.
+/// Active targets of the machine itself require no reload. Such a target uses the new dependencies
+/// only at its next start, which hardly ever happens, and any reload before that start includes
+/// them.
 async fn require_reload_if_loaded(
     context: &ManagerContext,
     bus: &Bus,

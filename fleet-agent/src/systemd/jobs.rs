@@ -1,8 +1,9 @@
 //! Jobs requested from systemd, and the signals of their ends.
 //!
 //! systemd returns a job's path in the response to the call that requests the job. The signal of
-//! the job's end may be read before that response. So each call is registered before it is sent,
-//! and until its response arrives, all ends of jobs of the unit are recorded.
+//! the job's end may be read before that response, when it is not yet clear whose job it is. So
+//! each call is registered before it is sent. Until its response arrives, the ends of all jobs of
+//! the unit are recorded.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -46,7 +47,8 @@ impl Jobs {
         PendingCall { jobs: self, unit: unit.clone() }
     }
 
-    /// Records the end of a job. Returns whether this daemon may have requested the job.
+    /// Records the end of a job. Returns whether this daemon has requested the job, or may have
+    /// done so.
     pub(crate) fn on_removed(&self, path: &str, unit: &str, result: &str) -> bool {
         let mut state = self.lock();
         if let Some(waiting) = state.waiting.remove(path) {

@@ -19,14 +19,14 @@ use super::nudge::JournalFollower;
 use crate::{Clock, Journal, JournalLine, JournalQuery, ServiceError, wall_time};
 
 /// Maximum size in bytes of an entry that is read. An entry may be four times as long as its
-/// message, because JSON may represent the message as an array of bytes.
+/// message, because in JSON a message may be an array of bytes.
 const MAX_ENTRY: u64 = 1024 * 1024;
 
-/// Number of bytes kept from the end of an entry that is too long. The fields other than the
-/// message are at the beginning or the end of the entry.
+/// Number of bytes kept from the end of an entry that is too long. They may contain the cursor and
+/// the time, which come before or after the message.
 const TAIL: usize = 4096;
 
-/// How long the last lines of a unit may take until they are in the journal.
+/// Maximum time that the last lines of a unit take to reach the journal.
 const LAST_LINES: Duration = Duration::from_secs(1);
 
 /// Replaces a longer entry in a journal.
@@ -62,8 +62,9 @@ impl LineSelection {
     }
 }
 
-/// Starts to read the output of a unit. Reading ends when the reader is dropped, or after the last
-/// line that was written before `over` was ready. `following` is dropped when reading ends.
+/// Starts to read the output of a unit. Reading ends when the reader is dropped, or once `over` has
+/// completed and all lines written before that have been read. `following` keeps the nudges active
+/// until then.
 pub(crate) fn read(
     scope: SystemdScope,
     unit: &UnitName,
@@ -89,7 +90,7 @@ pub(crate) fn read(
     Ok(journal)
 }
 
-/// Returns the arguments that select the output of the unit's own processes. systemd's messages
+/// Returns the arguments that select the output of the unit's own processes. Messages of systemd
 /// about the unit are left out, because the unit's state contains the same information.
 fn arguments(scope: SystemdScope, unit: &UnitName, wanted: &LineSelection) -> Vec<String> {
     let mut arguments =
@@ -163,8 +164,8 @@ async fn feed(
     child.wait().await.map(drop)
 }
 
-/// Handles the exit of journalctl. The exit is an error if the journal was followed, or if a signal
-/// killed journalctl.
+/// Waits for the exit of journalctl. Returns an error if a signal killed journalctl, or if the
+/// journal is followed, because journalctl should not end then.
 async fn check_exit(mut child: Child, follows: bool) -> std::io::Result<()> {
     let status = child.wait().await?;
     match follows || status.signal().is_some() {
@@ -205,8 +206,8 @@ impl LineFilter {
     }
 }
 
-/// Position of a line. It consists of the cursor of the line's entry and the number of the line
-/// within the entry. The number is absent for the last line of an entry.
+/// Position of a line: the cursor of its entry, and the number of the line within the entry (as
+/// text: `CURSOR/2`). The last line of an entry has no number.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct LineCursor {
     cursor: String,
@@ -233,7 +234,8 @@ impl LineCursor {
     }
 }
 
-/// Reads the next entry; `None` at the end. A complete entry includes its newline.
+/// Reads the next entry, including its newline; `None` at the end. An entry that is too long is
+/// returned without its middle.
 async fn next_entry(output: &mut (impl AsyncBufRead + Unpin)) -> std::io::Result<Option<Vec<u8>>> {
     let mut entry = Vec::new();
     let mut limited = (&mut *output).take(MAX_ENTRY);
@@ -279,7 +281,7 @@ struct RawEntry {
     message: Option<Message>,
 }
 
-/// Content of an entry: its cursor, its lines, and its time if the time can be parsed.
+/// Content of an entry: its cursor, its lines, and its time if the time is valid.
 struct JournalEntry {
     cursor: String,
     at: Option<Timestamp>,
@@ -299,8 +301,8 @@ impl JournalEntry {
     }
 }
 
-/// Message of an entry. A message that is not UTF-8 is an array of bytes, and a field that occurs
-/// several times is a list.
+/// Message of an entry. A message that is not UTF-8 is printed by journalctl as an array of bytes.
+/// A field that occurs several times is printed as a list.
 #[derive(Deserialize)]
 #[serde(untagged)]
 enum Message {
@@ -333,8 +335,8 @@ fn read_entry(entry: &[u8]) -> JournalEntry {
     JournalEntry { cursor, at, texts }
 }
 
-/// Extracts a field of an incomplete entry. A message cannot imitate a field, because the quotes in
-/// a message are escaped.
+/// Extracts a field of an incomplete entry. The text of a message cannot be mistaken for a field,
+/// because quotes in a message are escaped.
 fn field(entry: &[u8], name: &str) -> Option<String> {
     let begin = format!("\"{name}\":\"");
     let found = entry.windows(begin.len()).position(|part| part == begin.as_bytes())?;

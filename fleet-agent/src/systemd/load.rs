@@ -58,7 +58,8 @@ fn is_same(record: &Record, file: &UnitFile) -> bool {
     record.known.hash == file.hash() && record.known.requested != TargetState::Inactive
 }
 
-/// Returns the record of a unit with a new file. Earlier requests for the unit stay in the record.
+/// Returns the record of a unit with a new file. The record keeps the earlier requests for the
+/// unit.
 fn begin(before: Option<&Record>, file: &UnitFile, epoch: Epoch) -> Record {
     let mut record = before.cloned().unwrap_or_else(|| Record::new(file.hash(), epoch));
     (record.known.hash, record.known.epoch) = (file.hash(), epoch);
@@ -105,8 +106,8 @@ async fn take_over(
     }
 }
 
-/// Discards the last run of a unit that is loaded again. systemd may still have the unit in memory
-/// with the result of that run, which is not a result of the new load.
+/// Discards the last run of a unit that is loaded again. The result of that run may still be in
+/// systemd's memory, but it is no result of the unit that is loaded now.
 async fn discard_last_run(
     context: &ManagerContext,
     bus: &Bus,
@@ -134,8 +135,8 @@ async fn why_not_loaded(bus: &Bus, unit: &UnitName) -> Result<String, CallError>
     Ok(if reason.is_empty() { "see its log for the reason".to_owned() } else { reason })
 }
 
-/// Undoes a failed load. If undoing fails, or if the unit was known before and may run, the unit
-/// stays known without a request.
+/// Undoes a failed load of a new unit. A unit that was known before may run, so it stays known, but
+/// without a request. A new unit also stays known if the load cannot be undone.
 async fn roll_back(
     context: &ManagerContext,
     bus: &Bus,

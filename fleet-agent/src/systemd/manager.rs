@@ -34,15 +34,15 @@ use crate::{
 /// enabled, also until the next boot. A unit is refused if the machine has its own unit of the same
 /// name.
 ///
-/// systemd reloads its files only if it would otherwise use old ones; see
-/// [`reload`](ServiceManager::reload).
+/// [`reload`](ServiceManager::reload) makes systemd reload its files only if systemd would
+/// otherwise use old ones.
 ///
 /// # Types
 ///
 /// Units of all types that systemd reads from files are accepted. Only the start of a unit shows
-/// whether the machine can run it. A swap needs the permission to swap, an automount needs a kernel
-/// with autofs, and a device exists only once the kernel has it. Otherwise the start fails with the
-/// reason.
+/// whether the machine can run it. For example, a swap needs the permission to swap, and an
+/// automount needs a kernel with autofs. If the machine cannot run the unit, the start fails with
+/// the reason.
 ///
 /// # Connection
 ///
@@ -52,9 +52,9 @@ use crate::{
 ///
 /// # Drift
 ///
-/// A unit stopped by others is distinguished from a unit that ended by itself, if this manager
-/// observed the stop. The next manager of the directory cannot distinguish them. Units started by
-/// others are not reported, because timers, sockets and other units legitimately start units.
+/// If others than fleet stop a unit while this manager runs, the manager reports the drift. A later
+/// manager of the directory cannot distinguish such a stop from the unit's own end. Units started
+/// by others are not reported, because timers, sockets and other units legitimately start units.
 ///
 /// # Output
 ///

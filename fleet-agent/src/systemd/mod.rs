@@ -10,9 +10,9 @@
 //!                         └── refresh ─> state         everything once, after missed signals
 //! ```
 //!
-//! Polling is used only for a followed journal. The states of units come from systemd's signals
-//! alone. After a connection was lost, or after systemd has reloaded its files, all units are read
-//! once.
+//! systemd's signals report the states of units, so these are not polled. All units are read once
+//! after a connection was lost, or after systemd has reloaded its files. Only a followed journal
+//! needs polling.
 
 mod batch_query;
 mod bus;

@@ -19,7 +19,7 @@ pub(crate) enum ExistingUnit {
     Stale,
 }
 
-/// Checks for an existing unit of this name.
+/// Returns what systemd already has under this name, if fleet may use the name.
 ///
 /// # Errors
 ///
@@ -91,9 +91,9 @@ async fn on_disk(
     }
 }
 
-/// Returns whether systemd's search path has any file of the unit or of its template, except
-/// fleet's own link. Most units have no such file, and then systemd need not be asked for the state
-/// of the file.
+/// Returns whether systemd's search path has any file of the unit or of its template, apart from
+/// fleet's own link. Most units have no such file, so systemd need not be asked for the state of
+/// the file.
 fn is_on_disk(context: &ManagerContext, unit: &UnitName, folders: &[PathBuf]) -> bool {
     let is_there = |file: &Path| file.symlink_metadata().is_ok();
     let template = unit.template();
@@ -105,8 +105,8 @@ fn is_on_disk(context: &ManagerContext, unit: &UnitName, folders: &[PathBuf]) ->
     })
 }
 
-/// Returns whether fleet wrote the definition that systemd has loaded. Fleet may have removed the
-/// definition since.
+/// Returns whether fleet wrote the definition that systemd has loaded, even if fleet has removed
+/// the definition since.
 fn is_own(context: &ManagerContext, unit: &UnitName, file: &Path) -> bool {
     let is_link = file.parent() == Some(&*context.config.links);
     leads_to_own(context, unit, file) || (is_link && file.symlink_metadata().is_err())

@@ -1,10 +1,11 @@
 //! Makes followers of the machine's journal read new lines at once.
 //!
-//! journald notifies of a write only after a quarter of a second. journalctl may read the journal
-//! too early to see that write, and then waits for the next notification. So lines that come one at
-//! a time are up to half a second late. Setting the mode of a file to its current value notifies
-//! inotify watchers, and has no other effect. So this is done periodically while a journal is
-//! followed.
+//! journald notifies its readers of a write only after a quarter of a second. journalctl may read
+//! the journal just before it can see the write, and then waits for the next notification. So
+//! single lines may arrive half a second late.
+//!
+//! The remedy is to set the mode of the journal file to its current value, periodically while the
+//! journal is followed. This notifies inotify watchers, and has no other effect.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -14,8 +15,8 @@ use std::time::Duration;
 
 use crate::Clock;
 
-/// Interval of the nudges. journalctl reads a followed journal about as often, which costs less
-/// than a hundredth of a processor.
+/// Interval of the nudges. journalctl reads a followed journal about as often, which takes less
+/// than a hundredth of a processor's time.
 const PACE: Duration = Duration::from_millis(40);
 
 /// Directories of journals, each with a subdirectory named by the machine's ID.
@@ -59,8 +60,8 @@ async fn nudge_periodically(following: Weak<JournalFollower>, clock: Arc<dyn Clo
     }
 }
 
-/// Nudges the watchers of all journals in a directory. If the permission for this is missing, the
-/// watchers see new lines later.
+/// Nudges the watchers of all journals in a directory. Without the permission to do so, the
+/// watchers simply see new lines later.
 fn nudge_all(directory: &str) {
     let Ok(folders) = fs::read_dir(directory) else { return };
     for folder in folders.flatten() {

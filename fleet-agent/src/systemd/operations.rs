@@ -14,7 +14,7 @@ use crate::ServiceError;
 
 /// Requests a start or restart, and waits until it is over.
 ///
-/// The unit is locked only until systemd has accepted the request, so that a stop can end a start
+/// The unit is locked only until systemd has accepted the request. So a later stop can end a start
 /// that hangs.
 pub(crate) async fn launch(
     context: &ManagerContext,
@@ -69,8 +69,7 @@ pub(crate) async fn launch(
 }
 
 /// Returns the unit that a timer, socket or path should start, if systemd does not have that unit.
-/// In this case systemd refuses to start the timer, socket or path, but does not record it as
-/// failed.
+/// In this case systemd refuses the start without setting the timer, socket or path to `failed`.
 async fn missing(
     context: &ManagerContext,
     bus: &Bus,
@@ -178,7 +177,8 @@ pub(crate) async fn reload_unit(
     }
 }
 
-/// Returns the path of the job; `None` if systemd does not know the unit.
+/// Requests the stop of a unit. Returns the path of the job, or `None` if systemd does not know the
+/// unit.
 async fn request_stop(bus: &Bus, unit: &UnitName) -> Result<Option<String>, ServiceError> {
     match bus.job("StopUnit", unit.as_str()).await {
         Ok(job) => Ok(Some(job)),

@@ -1,7 +1,9 @@
 //! systemd's private socket, adapted to the requirements of the D-Bus library.
 //!
-//! On its private socket, systemd sends `org.freedesktop.systemd1` as the sender of its messages.
-//! The specification requires a *unique* name, which this is not, so zbus refuses such messages.
+//! On its private socket, systemd names `org.freedesktop.systemd1` as the sender of its messages.
+//! The D-Bus specification requires a *unique* name instead (such as `:1.7`), so the library, zbus,
+//! refuses such messages.
+//!
 //! Therefore each message is read completely, and its sender is replaced by a unique name of the
 //! same length. The lines before the first message are passed on unchanged.
 
@@ -121,7 +123,7 @@ fn length_of(message: &[u8]) -> Option<usize> {
     fields.checked_add(number(message, 4)?)?.checked_add(FIXED)
 }
 
-/// Replaces the sender by a unique name. Leaves an unreadable message unchanged, so that the
+/// Replaces the sender by a unique name. A message that cannot be parsed stays unchanged, and the
 /// library refuses it.
 fn replace_sender(message: &mut [u8]) {
     if let Some((at, length)) = find_sender(message)

@@ -5,8 +5,9 @@ use fleet_unitfile::{Severity, UnitFile, UnitName, UnitType, check};
 use super::state::ObservedState;
 use crate::ServiceError;
 
-/// Returns why systemd has refused a unit's file. The reason is the finding of fleet's own check.
-/// If that check finds no error, the reason is systemd's message, which contains few details.
+/// Returns the error for a unit file that systemd has refused. The reason is the first error that
+/// fleet's own check finds. If the check finds none, the reason is systemd's message, which
+/// contains few details.
 pub(crate) fn bad_file(unit: &UnitName, file: &UnitFile, reason: &str) -> ServiceError {
     let findings = check(unit, file);
     let fatal = findings.iter().find(|finding| finding.severity() == Severity::Error);
@@ -22,7 +23,8 @@ pub(crate) fn bad_file(unit: &UnitName, file: &UnitFile, reason: &str) -> Servic
     ServiceError::BadSetting { unit: unit.clone(), line, problem }
 }
 
-/// Returns why a start failed, derived from the result of its job and the state of the unit.
+/// Returns the reason why a start failed, derived from the result of its job and the state of the
+/// unit.
 pub(crate) fn start_problem(unit: &UnitName, result: &str, observed: &ObservedState) -> String {
     match result {
         // systemd refuses such a unit without a failed state.

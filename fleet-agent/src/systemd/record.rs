@@ -12,8 +12,9 @@ pub(crate) struct Record {
     pub(crate) order: Option<PendingStart>,
 }
 
-/// A start that is stored before it is requested. If the daemon ends in between, the next daemon
-/// neither loses the start nor repeats it.
+/// A start that is stored before it is requested from systemd. If the daemon ends in between, the
+/// next daemon can find out whether systemd has received the start. So the start is neither lost
+/// nor repeated.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct PendingStart {
     pub(crate) generation: Generation,
@@ -28,8 +29,8 @@ impl Record {
         Self { known: KnownUnit { hash, requested: asked, epoch, generation }, order: None }
     }
 
-    /// Returns whether a recorded start of this generation has reached systemd. A new run of the
-    /// unit since the start was recorded shows that it has.
+    /// Returns whether systemd has received the recorded start of this generation. This is so if
+    /// the unit has had a new run, with another invocation ID, since the start was recorded.
     pub(crate) fn has_started(&self, generation: Generation, invocation: &[u8]) -> bool {
         self.order.as_ref().is_some_and(|order| {
             let is_another = !invocation.is_empty() && order.invocation != invocation;

@@ -16,12 +16,12 @@ use super::units::apply_properties;
 /// Number of units queried concurrently.
 const MAX_CONCURRENT: usize = 8;
 
-/// Maximum number of attempts to read the details of a unit that changes while they are read. Each
-/// change has its own signal, so no change is missed after the last attempt.
+/// Maximum number of attempts to read the details of a unit that changes while they are read. After
+/// the last attempt no change is missed either, because each change has its own signal.
 const ATTEMPTS: usize = 3;
 
-/// Reads all units, with one call for the states of all units and further calls for units that have
-/// changed. Then checks the jobs with waiting callers.
+/// Reads all units: the states of all units in one call, and then the details of units that have
+/// changed. Then notifies callers that wait for a job that no longer exists.
 pub(crate) async fn refresh_all(context: &ManagerContext, bus: &Bus) -> Result<(), CallError> {
     let units = context.units.names();
     let mut changed = Vec::new();
@@ -65,7 +65,7 @@ pub(crate) async fn refresh_unit(
     Ok(states)
 }
 
-/// Queries the states of a unit. One call serves all units that are queried at the same time. Also
+/// Queries the states of a unit, in one call with the queries for other units at that time. Also
 /// returns the unit's signal count from before the query.
 async fn states(
     context: &ManagerContext,
@@ -139,8 +139,8 @@ async fn ask(
     Ok(properties)
 }
 
-/// Returns the stop timeout of a unit as systemd applies it; `None` if units of its type have no
-/// processes.
+/// Returns the stop timeout that systemd applies to a unit; `Duration::MAX` if there is none.
+/// Returns `None` if units of this type have no processes.
 pub(crate) async fn stop_timeout(
     bus: &Bus,
     unit: &UnitName,

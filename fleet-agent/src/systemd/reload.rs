@@ -1,9 +1,11 @@
 //! Makes systemd reload its unit files, but only if it would otherwise use old ones.
 //!
-//! systemd reads a unit that it does not have in memory when the unit is needed, so a new unit
-//! needs no reload. A reload is needed if systemd has an older definition of a unit in memory, or
-//! has not noticed the unit's file. It is also needed if systemd has read a unit's dependencies
-//! before another unit was enabled for it.
+//! systemd reads a unit from its file when the unit is needed and not in memory. So a new unit
+//! needs no reload. A reload is needed in three cases:
+//!
+//! - systemd has an older definition of a unit in memory.
+//! - systemd has not noticed the file of a unit.
+//! - systemd has read the dependencies of a unit before another unit was enabled for it.
 
 use std::collections::BTreeSet;
 use std::sync::{Mutex, MutexGuard, PoisonError};

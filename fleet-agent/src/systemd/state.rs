@@ -42,8 +42,11 @@ impl ObservedState {
     }
 
     /// Applies the load, active and sub state from a response. Returns whether the details have to
-    /// be queried too. The load state is always used, because signals do not contain it. The active
-    /// and sub state are ignored if a signal came after the query, unless they are the first ones.
+    /// be queried too.
+    ///
+    /// The load state is always applied, because signals do not contain it. If a signal came after
+    /// the query (`is_latest` is false), the active and sub state are applied only if none are
+    /// known yet.
     pub(crate) fn on_states(&mut self, states: &States, is_latest: bool) -> bool {
         self.load.clone_from(&states.load);
         let is_first = self.active.is_empty();
@@ -96,8 +99,8 @@ impl ObservedState {
         self.ran |= !self.is_inactive();
     }
 
-    /// Records that systemd has unloaded the unit, which happens only to idle units. Keeps the
-    /// observed result of the last run.
+    /// Records that systemd has unloaded the unit. This happens only to idle units, so the unit is
+    /// now inactive. The result of its last run is kept.
     pub(crate) fn on_unloaded(&mut self) {
         if !self.active.is_empty() {
             (self.active, self.sub) = ("inactive".to_owned(), "dead".to_owned());
@@ -120,8 +123,8 @@ impl ObservedState {
         self.active == "failed"
     }
 
-    /// Returns whether the last requested start has no run. It has no run before the run begins, or
-    /// if systemd refused or skipped the start.
+    /// Returns whether the last requested start has not led to a run. Either the run has not begun
+    /// yet, or systemd has refused or skipped the start.
     pub(crate) fn has_no_run(&self) -> bool {
         // A unit that was unloaded and loaded again meanwhile has no invocation ID.
         let is_same = |before: &Vec<u8>| self.invocation.is_empty() || *before == self.invocation;
@@ -168,8 +171,8 @@ const CLD_EXITED: i32 = 1;
 const CLD_KILLED: i32 = 2;
 const CLD_DUMPED: i32 = 3;
 
-/// Returns the D-Bus interface of a unit type and the properties to read from it; `None` if the
-/// type has no such properties.
+/// Returns the D-Bus interface of a unit type, and the properties to read from it. Returns `None`
+/// if the type has no such properties.
 pub(crate) fn details(unit_type: UnitType) -> Option<(&'static str, &'static [&'static str])> {
     const RESULT: &[&str] = &["Result"];
     const SERVICE: &[&str] = &["Result", "MainPID", "NRestarts", "ExecMainCode", "ExecMainStatus"];

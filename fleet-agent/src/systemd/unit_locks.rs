@@ -14,7 +14,7 @@ pub(crate) struct UnitLocks {
     locks: Mutex<BTreeMap<UnitName, Lock>>,
 }
 
-/// The lock that a call holds on a unit. The next call for the unit proceeds when this is dropped.
+/// The lock that a call holds on a unit. Once it is dropped, the next call for the unit proceeds.
 #[derive(Debug)]
 pub(crate) struct UnitLock<'a> {
     locks: &'a UnitLocks,

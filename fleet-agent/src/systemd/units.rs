@@ -27,13 +27,13 @@ struct State {
 
 #[derive(Debug, Default)]
 struct Entry {
-    /// The unit's record. `None` before the unit is loaded for the first time; until then the unit
-    /// is not known.
+    /// The unit's record. `None` during the first load of the unit; the unit is not known until
+    /// then.
     record: Option<Record>,
     observed: ObservedState,
     external_stop: ExternalStopDetector,
-    /// Number of signals of the unit. It is counted so that an older response does not override a
-    /// later signal.
+    /// Number of signals of the unit so far. If it changes during a query, the response may be
+    /// older than a signal, and must not override it.
     signals: u64,
     /// Whether systemd has nothing of an earlier run.
     is_new: bool,
@@ -66,8 +66,8 @@ impl UnitTable {
         }
     }
 
-    /// Returns whether the unit is marked as new, so that its next start is its first. Clears the
-    /// mark.
+    /// Returns whether the unit is marked as new, and clears the mark. The next start of a new unit
+    /// is its first.
     pub(crate) fn take_new(&self, unit: &UnitName) -> bool {
         let mut state = self.lock();
         state.units.get_mut(unit).is_some_and(|entry| std::mem::take(&mut entry.is_new))
@@ -109,8 +109,8 @@ impl UnitTable {
         state.units.iter().filter_map(|(unit, entry)| entry.managed(unit)).collect()
     }
 
-    /// Applies a signal. Returns the name of the unit if the unit is known and the signal has
-    /// changed its state.
+    /// Applies a signal to the unit with this object path. Returns the unit's name if the unit is
+    /// known and its state has changed.
     pub(crate) fn on_signal(
         &self,
         path: &str,
@@ -144,8 +144,8 @@ impl UnitTable {
         }
     }
 
-    /// Records that a job of a unit is over. Returns the unit's name if the end of the job shows
-    /// that others stopped the unit.
+    /// Records that a job of a unit is over. Returns the unit's name if this job has stopped the
+    /// unit and was not requested by fleet.
     pub(crate) fn on_job_end(&self, job: &str, unit: &str, is_ours: bool) -> Option<UnitName> {
         let mut state = self.lock();
         let entry = state.units.get_mut(unit)?;
@@ -159,9 +159,10 @@ impl UnitTable {
         self.lock().units.get(unit).map_or(0, |entry| entry.signals)
     }
 
-    /// Applies a response by calling `change`. The second argument of `change` is `false` if a
-    /// signal has come since the signal count was `signals`, because that signal may be newer.
-    /// Returns whether a known unit has changed.
+    /// Applies a response by calling `change`. Returns whether a known unit has changed.
+    ///
+    /// `signals` is the signal count from before the query. If it has changed since, the second
+    /// argument of `change` is `false`, because the response may be older than the signal.
     pub(crate) fn on_answer(
         &self,
         unit: &UnitName,

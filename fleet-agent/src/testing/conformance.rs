@@ -12,12 +12,11 @@ use crate::{JournalQuery, ManagedUnit, ServiceError, ServiceManager};
 /// Time limit for everything that has to happen.
 pub(super) const DEADLINE: Duration = Duration::from_secs(20);
 
-/// Checks all guarantees in sequence, on one machine. After the checks, no unit is left on the
-/// machine.
+/// Checks all guarantees in sequence, on one machine. Leaves no unit behind.
 ///
 /// # Panics
 ///
-/// If a guarantee is broken. The message describes the broken guarantee.
+/// If a guarantee is broken. The message describes the guarantee.
 pub async fn conformance(harness: &dyn Harness) {
     let check = Check { manager: harness.open().await, harness };
     check.a_loaded_unit_is_known_and_does_not_run().await;
@@ -233,8 +232,8 @@ impl<'a> Check<'a> {
         self.unload(&unit).await;
     }
 
-    /// Checks that a start resets the count of starts. Otherwise service managers refuse a unit
-    /// that was started too often in a short time.
+    /// Checks that a start resets the count of starts. Without the reset, a service manager would
+    /// refuse a unit that is started too often in a short time.
     async fn a_start_begins_a_new_count_of_failures(&self) {
         let unit = self.load("failing.service", UnitKind::Fails).await;
         for generation in 1..=20 {

@@ -101,8 +101,8 @@ impl FakeManager {
         self.lock().time_outs.insert(unit.clone(), time_out);
     }
 
-    /// Makes `unit` trigger `other`. From then on, `unit` cannot be started while `other` is not
-    /// loaded.
+    /// Makes `unit` a trigger of `other`, like a timer. From then on, `unit` can only be started
+    /// while `other` is loaded.
     pub fn trigger(&self, unit: &UnitName, other: &UnitName) {
         self.lock().triggers.insert(unit.clone(), other.clone());
     }
@@ -128,7 +128,8 @@ impl FakeManager {
         self.end(unit, ExitStatus::Code(code));
     }
 
-    /// Changes the unit as if others than fleet had done so. Does nothing if the unit is not known.
+    /// Applies a drift to the unit, as if an administrator of the machine had changed it. Does
+    /// nothing if the unit is not known.
     pub fn interfere(&self, unit: &UnitName, drift: Drift) {
         let mut state = self.lock();
         state.pid += 1;

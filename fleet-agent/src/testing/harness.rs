@@ -18,8 +18,7 @@ pub enum UnitKind {
     ExitsWith3,
     /// A task that is started when it is done, and succeeds.
     Succeeds,
-    /// Runs a process that exits with status 3. The start is over when the process exits, and has
-    /// failed then.
+    /// Runs a process that exits with status 3. The start fails when the process exits.
     Fails,
     /// Runs, and ignores the stop signal.
     IgnoresStop,
@@ -39,8 +38,8 @@ pub enum UnitKind {
 /// A machine with the service manager under test.
 #[async_trait]
 pub trait Harness: Send + Sync {
-    /// Opens a service manager on the machine, as a daemon does at its start. The suite drops one
-    /// service manager before it opens the next.
+    /// Opens a service manager on the machine, as a daemon does when it starts. The suite drops the
+    /// previous service manager first.
     async fn open(&self) -> Arc<dyn ServiceManager>;
 
     /// Whether the service manager can reload units.
@@ -51,8 +50,8 @@ pub trait Harness: Send + Sync {
     /// A directory that the units may use.
     fn directory(&self) -> &Path;
 
-    /// Returns a unit file of that kind and name. The default implementation needs `/bin/sh` and
-    /// `/bin/sleep`.
+    /// Returns the file of a unit with this name and of this kind. The default implementation needs
+    /// `/bin/sh` and `/bin/sleep`.
     fn unit(&self, unit: &UnitName, kind: UnitKind) -> UnitFile {
         let gate = self.gate(unit);
         let service = match kind {

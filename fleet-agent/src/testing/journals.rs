@@ -9,8 +9,8 @@ use super::conformance::{Check, DEADLINE};
 use super::harness::UnitKind;
 use crate::{Clock as _, Journal, JournalLine, JournalQuery, SystemClock, wall_time};
 
-/// Pause between two writes that must have different times. Two writes with a shorter pause may
-/// have equal times, because files are dated by a coarse clock.
+/// Pause between two writes that must have different times. After a shorter pause the times may be
+/// equal, because the file system dates writes by a coarse clock.
 const APART: Duration = Duration::from_millis(50);
 
 impl Check<'_> {
@@ -120,8 +120,8 @@ impl Check<'_> {
         self.manager.journal_from(unit, cursor, follow).await.expect("a journal")
     }
 
-    /// Checks selections of lines. The lines `one` to `three` were written after `start`, and the
-    /// line `four` was written after `between`.
+    /// Checks selections of lines from a journal with the lines `one` to `four`. The first three
+    /// lines were written after `start`, and `four` was written after `between`.
     async fn check_selections(&self, unit: &UnitName, start: Timestamp, between: Timestamp) {
         let rows: [(Timestamp, Option<usize>, &[&str]); 6] = [
             (start, None, &["one", "two", "three", "four"]),

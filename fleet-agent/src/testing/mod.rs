@@ -1,8 +1,8 @@
 //! Test support for service managers and for their callers.
 //!
-//! [`FakeManager`] is a scripted service manager that runs nothing. [`conformance()`] checks that
-//! any service manager provides the guarantees of [`ServiceManager`]. [`Planner`] is the planner of
-//! an engine, for benchmarks.
+//! - [`FakeManager`] is a scripted service manager that runs nothing.
+//! - [`conformance()`] checks that a service manager provides the guarantees of [`ServiceManager`].
+//! - [`Planner`] is the planner of an engine, for benchmarks.
 //!
 //! [`ServiceManager`]: crate::ServiceManager
 

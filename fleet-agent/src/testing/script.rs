@@ -13,7 +13,7 @@ pub enum Behaviour {
     Writes(&'static [&'static str]),
     /// It starts, and exits at once with this code.
     Exits(i32),
-    /// The unit is a oneshot unit. Its start is over when its process exits with this code.
+    /// The unit is a oneshot unit, whose start is over when its process exits with this code.
     Task(i32),
     /// It runs until it is stopped, and writes a line on each reload.
     Reloads,

@@ -48,8 +48,8 @@ async fn oversized_entry_is_replaced() {
     }
 }
 
-/// Reads from a program that replaces journalctl, when its unit is already gone. Returns the number
-/// of lines and the result.
+/// Reads from a program that runs in place of journalctl, for a unit that is already gone. Returns
+/// the number of lines and the result.
 async fn fed(program: &str, follow: bool) -> (usize, std::io::Result<()>) {
     let mut command = Command::new("sh");
     command.args(["-c", program]).stdout(Stdio::piped()).kill_on_drop(true);
@@ -130,7 +130,8 @@ fn invalid_cursor_is_not_passed_on() {
     }
 }
 
-/// Returns the lines of the entries `a` and `b`, of two lines each, after this cursor.
+/// Returns the lines after this cursor. The journal has two entries of two lines each: `a1` and
+/// `a2` at the cursor `i=1`, and `b1` and `b2` at `i=2`.
 fn after(cursor: &str) -> Vec<String> {
     let mut filter = LineFilter(LineSelection::after(cursor, true).from);
     let entry = |cursor: &str, text: &str| {
