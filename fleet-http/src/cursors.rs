@@ -1,4 +1,5 @@
-//! Tracks the last line received from each followed journal, so that a reader can resume there.
+//! Remembers the last line received from each machine's journal, so that a reader can resume after
+//! it.
 //!
 //! Pure except for the clock.
 
@@ -8,15 +9,15 @@ use std::time::Duration;
 use crate::clock::Stopwatch;
 use crate::server::JournalEntry;
 
-/// Margin added to the time since a journal was opened, if the journal has not yet returned a line.
-/// It covers the time that the request to open the journal may take to reach the machine.
+/// Margin added to the age of lines to read if no line was received before an interruption. It
+/// covers the time that the first request may have taken to reach the machine.
 const REQUEST_MARGIN: Duration = Duration::from_secs(1);
 
 /// Maximum size of all cursors in a request, in bytes.
 ///
-/// The limit leaves room for the rest of the request head, and is sufficient for the maximum of 256
-/// machines of one journal. However, a unit may have run on any number of machines over weeks. If
-/// the cursors exceed the limit, the cursors of the machines with the oldest last lines are
+/// The limit leaves room for the rest of the request head. It is sufficient for 256 machines, the
+/// maximum of one journal. However, a journal that is followed for weeks may collect the cursors of
+/// more machines, as the unit moves. Beyond the limit, the cursors whose lines are oldest are
 /// dropped.
 const MAX_BYTES: usize = 56 * 1024;
 
@@ -79,15 +80,15 @@ impl Cursors {
         self.last.iter().map(|(machine, last)| format!("{machine}/{}", last.cursor))
     }
 
-    /// Returns the maximum age of lines to read if no line was received yet. It is long enough that
-    /// no line is missed.
+    /// Returns the time since the journals were opened, plus a margin. If no line was received yet,
+    /// a reader that requests all lines of at most this age misses none.
     pub(crate) fn time_since_opened(&self) -> Duration {
         self.opened.elapsed() + REQUEST_MARGIN
     }
 }
 
-/// Returns the size of a cursor in a request, in bytes. Every byte except ASCII letters and digits
-/// is percent-encoded and takes three bytes.
+/// Returns the size of a cursor in a request URL, in bytes. Every byte except ASCII letters and
+/// digits is percent-encoded and takes three bytes.
 fn size(machine: &str, cursor: &str) -> usize {
     let escaped = |byte: u8| if byte.is_ascii_alphanumeric() { 1 } else { 3 };
     let cursor = machine.bytes().chain([b'/']).chain(cursor.bytes());

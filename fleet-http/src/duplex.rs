@@ -22,8 +22,8 @@ pub(crate) async fn unix(path: &Path) -> io::Result<BoxedStream> {
 }
 
 /// TCP keepalive settings: the idle time before the first probe, the interval between probes, and
-/// the number of probes. With these settings, a peer that disappears silently is detected within
-/// two minutes.
+/// the number of probes. With these values, the kernel detects within two minutes that a peer has
+/// silently disappeared.
 const KEEPALIVE_IDLE: Duration = Duration::from_secs(60);
 const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(15);
 const KEEPALIVE_PROBES: u32 = 4;

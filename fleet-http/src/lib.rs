@@ -27,12 +27,12 @@ pub use server::{
 pub use tls::{ClientTls, PemIdentity, ServerTls, TlsError};
 pub use token::{Token, TokenError};
 
-/// Response header: number of seconds since the server lost contact with its store. Each response
-/// during the outage has this header, and such a response may be outdated.
+/// Response header: number of seconds since the server lost contact with its store. Responses
+/// during a store outage have this header, because they may be outdated.
 const BEHIND: hyper::header::HeaderName = hyper::header::HeaderName::from_static("x-fleet-behind");
 
-/// Request header: the request comes from another daemon on behalf of a client. The server responds
-/// from its own machine and does not forward the request again.
+/// Request header: another daemon forwards the request on behalf of a client. The server responds
+/// from its own machine, and does not forward the request again.
 const PROXIED: hyper::header::HeaderName =
     hyper::header::HeaderName::from_static("x-fleet-proxied");
 
@@ -44,7 +44,7 @@ const TIMESTAMPS: hyper::header::HeaderName =
 const CURSORS: hyper::header::HeaderName =
     hyper::header::HeaderName::from_static("x-fleet-cursors");
 
-/// Response header of an export: how the server handles unit files that fleet v1 silently accepted.
-/// The value is `refuse` or `warn`.
+/// Response header of an export: `refuse` or `warn`. It shows how the server handles mistakes in
+/// unit files that fleet v1 silently accepted.
 const STRICTNESS: hyper::header::HeaderName =
     hyper::header::HeaderName::from_static("x-fleet-unknown-options");

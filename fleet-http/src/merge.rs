@@ -1,8 +1,8 @@
 //! Merges lines of several journals in timestamp order.
 //!
-//! The merge holds one line per journal and emits the earliest of them, so its memory use is
-//! bounded. Lines of one journal keep their order. A line without a timestamp follows its
-//! predecessor.
+//! The merge holds one line per journal and returns the earliest of them, so its memory use is
+//! bounded. Lines of one journal keep their order. A line without a timestamp is sorted as if it
+//! had the timestamp of the line before it.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -17,9 +17,9 @@ use tokio::time::timeout;
 use crate::JournalEntry;
 use crate::clock::Stopwatch;
 
-/// Time added to a journal's wait budget after each line. So a distant journal that makes progress
-/// is not cut off. A journal that only occasionally writes a line soon uses up its budget, so it
-/// does not delay the other journals.
+/// Time added to a journal's wait budget after each line. Because of this refill, a distant journal
+/// that makes steady progress is not cut off. A journal that writes a line only occasionally soon
+/// uses up its budget, so it does not delay the other journals.
 const REFILL_PER_LINE: Duration = Duration::from_millis(10);
 
 /// Reason that a journal was cut off before its end.
@@ -34,11 +34,10 @@ pub enum Interrupted<E> {
 /// Merges the lines of several journals in timestamp order. Each line comes with the name of its
 /// journal. After the last line, the merge returns one error for each journal that was interrupted.
 ///
-/// All journals are opened at once. Each journal has a wait budget of `max_wait`, which the time
-/// spent waiting for its lines uses up. Each of its lines adds a little to the budget, up to
-/// `max_wait`. A journal without remaining budget is cut off. Lines that arrive while the merge
-/// waits for another journal are never lost.
-///
+/// All journals are opened at once. The merge waits for a journal until the journal's wait budget
+/// is used up; then the journal is cut off. The budget is initially `max_wait`, and waiting reduces
+/// it. Each line of the journal adds ten milliseconds, up to `max_wait` in total. Lines that arrive
+/// while the merge waits for another journal are never lost.
 /// ```
 /// use std::future::ready;
 /// use std::time::Duration;
@@ -88,7 +87,7 @@ struct Merge<W, E, S> {
     sources: Vec<Source<W, E, S>>,
     /// Sources that hold a line, ordered by its timestamp.
     heads: BTreeSet<(Timestamp, usize)>,
-    /// Source whose line was emitted last; it holds no line.
+    /// Source of the last emitted line. Its next line has not been read yet.
     taken: Option<usize>,
 }
 
@@ -121,7 +120,8 @@ struct Source<W, E, S> {
     lines: Option<S>,
     /// Next line.
     head: Option<JournalEntry>,
-    /// Timestamp of the next line, or a lower bound of it.
+    /// Timestamp by which the next line is sorted: its own, but at least that of the preceding
+    /// line.
     at: Timestamp,
     /// Remaining wait budget.
     budget: Duration,
@@ -161,8 +161,8 @@ impl<W: Clone, E, S: Stream<Item = Result<JournalEntry, E>> + Unpin> Source<W, E
         }
     }
 
-    /// Waits for at most the remaining budget. If the result is already available, returns it even
-    /// if the budget is used up.
+    /// Waits for the result for at most the remaining budget. If the result is already available,
+    /// returns it even if the budget is used up. Returns `None` if the budget does not suffice.
     async fn within_budget<T>(&mut self, future: impl Future<Output = T>) -> Option<T> {
         let watch = Stopwatch::start();
         let result = timeout(self.budget, future).await.ok();
@@ -173,7 +173,8 @@ impl<W: Clone, E, S: Stream<Item = Result<JournalEntry, E>> + Unpin> Source<W, E
         result
     }
 
-    /// Returns the reason that the journal was cut off, once.
+    /// Returns the reason that the journal was cut off, and clears it, so that it is reported only
+    /// once.
     fn take_interruption(&mut self) -> Option<(W, Result<JournalEntry, Interrupted<E>>)> {
         let interrupted = self.interrupted.take()?;
         Some((self.name.clone(), Err(interrupted)))

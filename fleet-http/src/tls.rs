@@ -58,12 +58,12 @@ pub enum TlsError {
 }
 
 impl ServerTls {
-    /// Creates the configuration of a server with this identity. If `client_ca` (PEM) is given,
-    /// client certificates signed by this CA are accepted, and all others are refused.
+    /// Creates the configuration of a server with this identity. If `client_ca` (PEM) is given, the
+    /// server accepts client certificates signed by this CA and refuses all others.
     ///
     /// # Errors
     ///
-    /// Returns [`TlsError`] if one of the texts cannot be used.
+    /// Returns [`TlsError`] if one of the PEM texts cannot be used.
     pub fn new(identity: PemIdentity<'_>, client_ca: Option<&[u8]>) -> Result<Self, TlsError> {
         let builder = ServerConfig::builder_with_provider(provider());
         let builder =
@@ -97,19 +97,21 @@ impl ServerTls {
         self.client_ca.is_some()
     }
 
-    /// Whether this configuration also accepts clients whose certificate was verified by `other`.
+    /// Whether this configuration accepts client certificates that `other` has verified. This is so
+    /// if both have the same client CA.
     pub(crate) fn verifies_clients_of(&self, other: &Self) -> bool {
         self.verifies_clients() && self.client_ca == other.client_ca
     }
 }
 
 impl ClientTls {
-    /// Creates the configuration of a client. It trusts the CAs in `ca` (PEM), or the CAs of this
-    /// host if `ca` is `None`. It presents `identity` if one is given.
+    /// Creates the configuration of a client. The client trusts the CAs in `ca` (PEM), or the CAs
+    /// of this host if `ca` is `None`. If `identity` is given, the client presents it to the
+    /// server.
     ///
     /// # Errors
     ///
-    /// Returns [`TlsError`] if one of the texts cannot be used.
+    /// Returns [`TlsError`] if one of the PEM texts cannot be used.
     pub fn new(ca: Option<&[u8]>, identity: Option<PemIdentity<'_>>) -> Result<Self, TlsError> {
         let roots = ca.map_or_else(native_roots, roots)?;
         let verifier = WebPkiServerVerifier::builder_with_provider(Arc::new(roots), provider());
@@ -119,8 +121,8 @@ impl ClientTls {
         Self::verifying(verifier, identity)
     }
 
-    /// Creates the configuration of a client that accepts any server certificate. An attacker on
-    /// the network can impersonate the server, read everything and forge responses.
+    /// Creates the configuration of a client that accepts any server certificate. This is insecure:
+    /// an attacker on the network can impersonate the server, read everything and forge responses.
     ///
     /// # Errors
     ///

@@ -33,7 +33,7 @@ pub enum TokenError {
 /// Shorter tokens can be guessed by trying.
 const MIN_LEN: usize = 16;
 
-/// Longer tokens would not fit into every server's limit for request heads.
+/// A longer token might make a request head larger than a server accepts.
 const MAX_LEN: usize = 512;
 
 impl Token {

@@ -40,8 +40,8 @@ pub(super) struct Caller {
     /// Whether requests are forwarded on behalf of another client.
     is_proxy: bool,
     pool: Pool<Connector, Full<Bytes>>,
-    /// Staleness in seconds that the last response reported. Zero if the server was in contact with
-    /// its store.
+    /// Staleness that the last response reported, in seconds. Zero if the server was in contact
+    /// with its store.
     behind: Arc<AtomicU64>,
 }
 
@@ -185,7 +185,7 @@ impl Caller {
     }
 
     /// Sends a GET request. If the connection breaks, sends the request once more, because the
-    /// server may have closed a pooled connection just as it was reused. Repeating a read is
+    /// server may have closed a pooled connection just as the client reused it. Repeating a read is
     /// harmless.
     async fn get_with_retry(&self, path: &str) -> Result<Response<Incoming>, ClientError> {
         let request = || self.request(Method::GET, path, Bytes::new());
@@ -243,8 +243,8 @@ impl Caller {
         ClientError::Unreachable { endpoint, cause: cause.into() }
     }
 
-    /// Returns the status and body of a successful response. Returns an error for any other
-    /// response.
+    /// Returns the status and body of a successful response. Converts any other response to an
+    /// error.
     async fn checked(
         &self,
         response: Response<Incoming>,
@@ -281,7 +281,7 @@ impl Caller {
     }
 }
 
-/// Whether the server was reached but one end does not trust the other.
+/// Whether TLS reported the error, rather than the network.
 fn is_tls_error(error: &io::Error) -> bool {
     error.get_ref().is_some_and(|cause| cause.is::<rustls::Error>() || cause.is::<TlsError>())
 }

@@ -1,4 +1,4 @@
-//! Conditional writes: change a unit only if it was not modified in the meantime.
+//! Conditional writes: change a unit only if no other client has modified it in the meantime.
 
 use fleet_unitfile::UnitName;
 use hyper::Method;
@@ -32,8 +32,9 @@ impl Client {
         Ok(Some(WithEtag { unit, etag }))
     }
 
-    /// Replaces the content of a unit unless it was modified since `etag`. Returns `false` if the
-    /// unit was modified or destroyed. In that case, read the unit again before retrying.
+    /// Replaces the content of a unit, provided that the unit is still as it was when `etag` was
+    /// returned. Returns `false` if the unit was modified or destroyed since then. In that case,
+    /// read the unit again before retrying.
     ///
     /// # Errors
     ///
@@ -49,12 +50,13 @@ impl Client {
         unchanged(put.map(drop))
     }
 
-    /// Destroys a unit unless it was modified since `etag`. Returns `false` if the unit was
-    /// modified. In that case, read the unit again before retrying.
+    /// Destroys a unit, provided that the unit is still as it was when `etag` was returned. Returns
+    /// `false` if the unit was modified or destroyed since then. In that case, read the unit again
+    /// before retrying.
     ///
     /// # Errors
     ///
-    /// Returns [`ClientError::Api`] with status 404 if the unit does not exist.
+    /// Returns [`ClientError`] if the request fails.
     pub async fn destroy_if(&self, name: &UnitName, etag: &str) -> Result<bool, ClientError> {
         let header = Some(self.if_match(etag)?);
         let gone = self.caller.send_empty_with(Method::DELETE, &unit_path(name), header).await;

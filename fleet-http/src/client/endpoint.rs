@@ -81,14 +81,15 @@ impl Endpoint {
         matches!(self.0, Address::Tcp { is_tls: true, .. })
     }
 
-    /// Returns whether requests cannot be read in transit, because connections use TLS or stay on
-    /// this host.
+    /// Returns whether requests are protected from eavesdropping: connections use TLS, or they stay
+    /// on this host.
     #[must_use]
     pub fn is_private(&self) -> bool {
         self.is_tls() || self.is_local()
     }
 
-    /// Returns whether the endpoint is on this host, as a unix socket or a loopback address.
+    /// Returns whether the endpoint is on this host: a unix socket, `localhost` or a loopback
+    /// address.
     #[must_use]
     pub fn is_local(&self) -> bool {
         let Address::Tcp { host, .. } = &self.0 else { return true };
@@ -145,7 +146,8 @@ fn unix(path: &str) -> Result<Endpoint, EndpointError> {
     Err(EndpointError::UnixHost { host: host.to_owned(), rest: rest.to_owned() })
 }
 
-/// Returns the host as the resolver expects it: an IPv6 address without its brackets.
+/// Removes the brackets of an IPv6 address (`[::1]` becomes `::1`), because the resolver expects
+/// none.
 fn strip_brackets(host: &str) -> &str {
     host.trim_start_matches('[').trim_end_matches(']')
 }

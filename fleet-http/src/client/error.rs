@@ -22,8 +22,8 @@ pub enum ClientError {
         #[source]
         cause: Box<dyn Error + Send + Sync>,
     },
-    /// The server was reached, but the client does not trust the server or the server does not
-    /// trust the client. Nothing was changed.
+    /// The TLS handshake failed, for example because the client or the server does not trust the
+    /// other's certificate. Nothing was changed.
     #[error("{endpoint} responds, but a secure connection cannot be established")]
     Untrusted {
         /// The endpoint.
@@ -32,7 +32,7 @@ pub enum ClientError {
         #[source]
         cause: Box<dyn Error + Send + Sync>,
     },
-    /// The token could be read in transit. Nothing was sent.
+    /// The client would have to send the token without encryption. Nothing was sent.
     #[error("refusing to send a token to {endpoint}, where others could read it: use https://")]
     TokenUnprotected {
         /// The endpoint.
@@ -47,7 +47,7 @@ pub enum ClientError {
         #[source]
         cause: Box<dyn Error + Send + Sync>,
     },
-    /// The response did not arrive in time. The request may or may not have been carried out.
+    /// The response did not arrive in time. The server may or may not have carried out the request.
     #[error("{endpoint} did not respond within {} seconds", after.as_secs())]
     TimedOut {
         /// The endpoint.
@@ -76,9 +76,9 @@ pub enum ClientError {
 }
 
 impl ClientError {
-    /// Returns whether the same request may succeed later without intervention. This is so if the
-    /// connection broke, the server did not respond, or the server reported a temporary failure. A
-    /// write may nevertheless have been carried out.
+    /// Returns whether the same request may succeed later without intervention. This applies if the
+    /// connection broke, the server did not respond, or the server reported a temporary failure. If
+    /// the request was a write, the server may nevertheless have carried it out.
     #[must_use]
     pub fn is_transient(&self) -> bool {
         match self {

@@ -7,19 +7,19 @@ use super::query::Query;
 use super::retry::Retry;
 use crate::wire::ClusterEvent;
 
-/// Maximum size of an event, in bytes. It is sufficient for a unit file of the maximum size in any
-/// encoding.
+/// Maximum size of an event, in bytes; a larger event is an error. The server's events are much
+/// smaller, because they contain no unit files. The limit bounds the client's memory.
 const MAX_EVENT_SIZE: usize = 64 << 20;
 
 /// Selects events and the position to start from.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct EventOptions {
-    /// ID of the last received event, from [`Events::last_id`]. If this is `None`, the stream
-    /// begins with [`ClusterEvent::Resync`].
+    /// ID of the last received event, from [`Events::last_id`]. If `None`, the stream begins with
+    /// [`ClusterEvent::Resync`].
     pub since: Option<String>,
     /// Only events of this unit.
     pub unit: Option<String>,
-    /// Selects only events of this machine, and of units that are placed on it or leave it.
+    /// Only events of this machine, and events of units that are placed on it or leave it.
     pub machine: Option<String>,
     /// Only events of instances of this template.
     pub template: Option<String>,
@@ -37,9 +37,10 @@ impl EventOptions {
 
 /// Stream of cluster events.
 ///
-/// After [`ClusterEvent::Resync`], list the state you need, and then continue to read events. If
-/// the stream ends or breaks, open a new stream with [`last_id`](Self::last_id) to resume. A
-/// [`reconnecting`](Self::reconnecting) stream resumes automatically.
+/// After [`ClusterEvent::Resync`], list the objects that you need, and then continue to read
+/// events. If the stream ends or breaks, open a new stream that resumes after
+/// [`last_id`](Self::last_id). A [`reconnecting`](Self::reconnecting) stream does this
+/// automatically.
 #[derive(Debug)]
 pub struct Events {
     caller: Caller,
@@ -62,8 +63,9 @@ impl Events {
     ///
     /// The stream retries for up to one minute with exponential backoff, beginning after a tenth of
     /// a second. If the server no longer knows the missed events, the next event is
-    /// [`ClusterEvent::Resync`]. After a minute, or on a permanent error,
-    /// [`next_event`](Self::next_event) returns the error. The next call of it starts another
+    /// [`ClusterEvent::Resync`]. If the stream cannot be resumed within the minute, or an error is
+    /// permanent, [`next_event`](Self::next_event) returns the error. A further call of
+    /// `next_event` tries again.
     /// attempt.
     ///
     /// ```
@@ -86,14 +88,15 @@ impl Events {
         Self { reconnects: true, ..self }
     }
 
-    /// Returns the next event. `None` means that the server has ended the stream and that it is not
-    /// [`reconnecting`](Self::reconnecting). Cancel-safe: no event is lost.
+    /// Returns the next event, or `None` if the server has ended the stream. A
+    /// [`reconnecting`](Self::reconnecting) stream never returns `None`, because it resumes
+    /// instead. Cancel-safe: dropping the future loses no event.
     ///
     /// # Errors
     ///
-    /// Returns [`ClientError::Broken`] if the stream was interrupted, and
-    /// [`ClientError::BadResponse`] if the server sent an invalid event. A reconnecting stream
-    /// returns the error of its last attempt.
+    /// Returns [`ClientError::Broken`] if the connection broke, and [`ClientError::BadResponse`] if
+    /// the server sent an invalid event. A reconnecting stream returns the error of its last
+    /// attempt.
     pub async fn next_event(&mut self) -> Result<Option<ClusterEvent>, ClientError> {
         loop {
             match self.read_event().await {
@@ -147,8 +150,9 @@ impl Events {
         Ok(None)
     }
 
-    /// Returns the ID of the stream's position, after which a new stream can resume. All events up
-    /// to this ID have been returned. Returns `None` if no ID was received yet.
+    /// Returns the ID of the stream's position, for [`EventOptions::since`]. A new stream can
+    /// resume there, because all events up to this position have been returned. Returns `None` if
+    /// the server has not sent an ID yet.
     #[must_use]
     pub fn last_id(&self) -> Option<&str> {
         self.id.as_deref()

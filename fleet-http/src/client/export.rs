@@ -14,9 +14,9 @@ impl Client {
     /// Prepares the cluster for the import of another cluster's units. Call this method before you
     /// create the units.
     ///
-    /// Raises the epoch above `past`, the latest epoch of the other cluster. So new placements
-    /// supersede everything that machines remember of that cluster. Records the intents of
-    /// machines, even for machines that are not present.
+    /// Raises the epoch above `past`, the latest epoch of the other cluster. As a result, new
+    /// placements supersede the placements of the other cluster that machines still remember. Also
+    /// records the given intents, even for machines that are not present.
     ///
     /// # Errors
     ///

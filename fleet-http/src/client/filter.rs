@@ -16,8 +16,8 @@ pub struct UnitFilter {
     pub current: Option<TargetState>,
     /// Only instances of this template.
     pub template: Option<UnitName>,
-    /// Selects only units placed on machines with all of this metadata. Each item is `KEY=VALUE` or
-    /// `KEY`.
+    /// Only units placed on machines that have all of this metadata. Each item is `KEY=VALUE`, or
+    /// `KEY` for any value.
     pub metadata: Vec<String>,
 }
 
@@ -44,8 +44,8 @@ pub struct StateFilter {
     pub template: Option<UnitName>,
     /// Only states of units in this state.
     pub active: Option<ActiveState>,
-    /// Selects only states reported by machines with all of this metadata. Each item is `KEY=VALUE`
-    /// or `KEY`.
+    /// Only states reported by machines that have all of this metadata. Each item is `KEY=VALUE`,
+    /// or `KEY` for any value.
     pub metadata: Vec<String>,
 }
 

@@ -15,23 +15,25 @@ use crate::cursors::Cursors;
 use crate::server::LinePrefix;
 use crate::{CURSORS, JournalEntry, TIMESTAMPS, wire};
 
-/// Time after which an open journal counts as stable, even without a line.
+/// Time after which an open journal counts as stable, even if it has returned no line.
 const STABLE_AFTER: Duration = Duration::from_secs(10);
 
 /// Selects lines of a journal.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct JournalOptions {
-    /// Maximum number of existing lines. If this is `None`, the server returns all lines if `since`
-    /// is set, and otherwise a few lines.
+    /// Maximum number of existing lines. If `None`, the server returns all lines that `since`
+    /// selects, or the last ten lines if `since` is not set.
     pub lines: Option<u32>,
     /// Maximum age of existing lines, by the clock of the unit's machine. `None` sets no limit.
     pub since: Option<Timespan>,
     /// Whether to wait for new lines.
     pub follow: bool,
-    /// The machine from which to read lines. If this is `None`, the server reads the machine that
-    /// the unit is placed on. If the unit has no placement, as with a global unit, the server reads
-    /// all machines that report a state of it. If these are several machines, each line is prefixed
-    /// with the machine ID and a colon.
+    /// The machine from which to read lines. If `None`, the server reads the journal on the machine
+    /// that the unit is placed on.
+    ///
+    /// A unit without a placement, such as a global unit, may be on several machines. The server
+    /// then reads the journals of all machines that report a state of the unit. If several machines
+    /// do, each line begins with the machine ID and a colon.
     pub machine: Option<String>,
 }
 
@@ -62,8 +64,9 @@ pub struct JournalLines {
 }
 
 impl JournalLines {
-    /// Opens the journal of the unit with this API path. If the journal is followed, requests
-    /// cursors, so that the stream can be made [`reconnecting`](Self::reconnecting).
+    /// Opens the journal of a unit; `unit` is its API path. If the journal is followed, requests a
+    /// cursor for each line, because a [`reconnecting`](Self::reconnecting) stream needs them to
+    /// resume.
     pub(super) async fn open(
         caller: Caller,
         unit: String,
@@ -85,7 +88,8 @@ impl JournalLines {
         Self::open_by(caller, unit, options, query).await
     }
 
-    /// Opens the journal after the line with that cursor, with timestamps and cursors.
+    /// Opens the journal after the line with the cursor `after`. Requests a timestamp and a cursor
+    /// for each line.
     pub(super) async fn open_full(
         caller: Caller,
         unit: String,
@@ -109,16 +113,17 @@ impl JournalLines {
         Ok(Self { caller, unit, options, opened, cursors, retry, reconnects: false })
     }
 
-    /// Makes a followed journal reconnect and resume when it breaks. Has no effect on other
-    /// journals.
+    /// Makes a followed journal reconnect and resume when it ends or breaks. Has no effect on a
+    /// journal that is not followed.
     ///
-    /// It reconnects like [`Events::reconnecting`](crate::Events::reconnecting) and resumes after
-    /// the last line, so no line is repeated. Lines that are no longer stored are skipped, and a
-    /// line reports the gap. If no line with a cursor has been received, it reads the lines written
-    /// since the journal was opened.
+    /// The stream reconnects like [`Events::reconnecting`](crate::Events::reconnecting), and
+    /// resumes after the last line, so no line is repeated. If the machine no longer stores some of
+    /// the missed lines, a line reports the gap. If no line with a cursor was received before the
+    /// interruption, the stream reads the lines written since the journal was opened.
     ///
-    /// It also continues when the unit is replaced or moved. If the unit is on no machine, it waits
-    /// for as long as the unit is meant to run. It ends when the unit is destroyed or unloaded.
+    /// The stream continues when the unit is replaced or moved. While the unit is on no machine but
+    /// still wanted, the stream waits for it. The stream ends when the unit is destroyed or its
+    /// desired state becomes inactive.
     ///
     /// ```
     /// use fleet_http::{Client, ClientError, JournalOptions};
@@ -139,18 +144,18 @@ impl JournalLines {
     }
 
     /// Returns the next line without its newline, or `None` at the end. Invalid UTF-8 is replaced.
-    /// A line of more than one mebibyte is split into parts of that size. Cancel-safe: no line is
-    /// lost.
+    /// A line of more than one mebibyte is split into parts of that size. Cancel-safe: dropping the
+    /// future loses no line.
     ///
     /// # Errors
     ///
-    /// Returns [`ClientError::Broken`] if the journal was interrupted. A reconnecting journal
-    /// returns the error of its last attempt.
+    /// Returns [`ClientError::Broken`] if the connection broke. A reconnecting journal returns the
+    /// error of its last attempt.
     pub async fn next_line(&mut self) -> Result<Option<String>, ClientError> {
         Ok(self.next_entry().await?.map(|line| line.text))
     }
 
-    /// Returns the next line with its timestamp and cursor, as far as the server sent them.
+    /// Returns the next line with its timestamp and cursor, if the server sent them.
     ///
     /// # Errors
     ///
@@ -174,8 +179,9 @@ impl JournalLines {
     }
 
     /// Reopens the journal after the last line. Returns `false` if the unit is no longer wanted.
-    /// The journal also ends if the unit is replaced or moved. In that case the unit is still
-    /// wanted, so the journal is reopened.
+    ///
+    /// `error` is `None` if the server has ended the stream. The server also does this when the
+    /// unit is replaced or moved, so the end alone does not mean that the unit is no longer wanted.
     async fn reconnect(&mut self, error: Option<ClientError>) -> Result<bool, ClientError> {
         if self.opened.since.take().is_some_and(|since| since.elapsed() > STABLE_AFTER) {
             self.retry = Retry::new();
@@ -200,7 +206,8 @@ impl JournalLines {
         }
     }
 
-    /// Makes one attempt to reopen the journal. Returns `None` if the unit is no longer wanted.
+    /// Tries once to reopen the journal. Returns `None` if the stream has ended and the unit is no
+    /// longer wanted.
     async fn try_reopen(&mut self, has_ended: bool) -> Result<Option<OpenJournal>, ClientError> {
         if has_ended {
             if !self.is_wanted().await? {
@@ -212,7 +219,7 @@ impl JournalLines {
         OpenJournal::new(&self.caller, &self.unit, &self.resume_query()).await.map(Some)
     }
 
-    /// Whether the unit exists and is meant to be on a machine.
+    /// Whether the unit exists and its desired state is not inactive.
     async fn is_wanted(&self) -> Result<bool, ClientError> {
         match self.caller.get::<wire::UnitEntity>(&self.unit, &Query::new()).await {
             Err(ClientError::Api { status: 404, .. }) => Ok(false),

@@ -17,8 +17,8 @@ impl Client {
         none_if_not_found(self.caller.get(&path(id), &Query::new()).await)
     }
 
-    /// Cordons a machine, so that it gets no more units. If the machine is being drained, the drain
-    /// ends.
+    /// Cordons a machine, so that the engine places no more units on it. If the machine is being
+    /// drained, ends the drain.
     ///
     /// # Errors
     ///
@@ -28,8 +28,8 @@ impl Client {
         self.caller.send_empty(Method::POST, &path).await.map(drop)
     }
 
-    /// Uncordons a machine, even if it is not present. If the machine is being drained, the drain
-    /// ends.
+    /// Uncordons a machine, so that it takes units again. If the machine is being drained, ends the
+    /// drain. The machine need not be present.
     ///
     /// # Errors
     ///
@@ -39,8 +39,9 @@ impl Client {
         self.caller.send_empty(Method::POST, &path).await.map(drop)
     }
 
-    /// Drains a machine while keeping `min_available` instances of each template up, and returns
-    /// the first steps. A dry run returns the steps without starting the drain.
+    /// Drains a machine: orders the engine to move its units to other machines, and returns the
+    /// first moves. The engine leaves at least `min_available` instances of each template up. A dry
+    /// run returns the moves without ordering them.
     ///
     /// # Errors
     ///

@@ -46,9 +46,9 @@ pub use upload::UnitUpload;
 
 /// A client of the API. Cloning is cheap, and clones share connections.
 ///
-/// The time limit is five seconds for connecting and thirty seconds for a complete response.
-/// Streams have no time limit. A `GET` request is repeated once if its connection breaks. Other
-/// requests are never repeated.
+/// Connecting may take at most five seconds, and a complete response at most thirty seconds.
+/// Streams have no time limit. If the connection breaks during a `GET` request, the client repeats
+/// the request once. The client never repeats other requests.
 #[derive(Debug, Clone)]
 pub struct Client {
     caller: Caller,
@@ -59,7 +59,7 @@ pub struct Client {
 pub struct Credentials {
     /// TLS configuration. `None` trusts the CAs of this host and presents no certificate.
     pub tls: Option<ClientTls>,
-    /// Bearer token. It is not sent where it could be read in transit.
+    /// Bearer token. The client refuses to send it to another host without TLS.
     pub token: Option<Token>,
 }
 
@@ -99,9 +99,9 @@ impl Client {
         self.caller.endpoint()
     }
 
-    /// Returns the time since the server lost contact with its store, as of the last response. If
-    /// it returns a time, that response may be outdated. Returns `None` if the response was up to
-    /// date.
+    /// Returns the time for which the server had been out of contact with its store when it sent
+    /// the last response. That response may be outdated. Returns `None` if the server was in
+    /// contact with its store.
     #[must_use]
     pub fn behind(&self) -> Option<Duration> {
         self.caller.behind()
@@ -121,7 +121,7 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// Returns [`ClientError`] if it is not.
+    /// Returns [`ClientError`] if the daemon does not respond.
     pub async fn health(&self) -> Result<(), ClientError> {
         self.caller.probe("healthz").await
     }
@@ -130,7 +130,8 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// Returns [`ClientError::Api`] with status 503 and the reason if they do not.
+    /// Returns [`ClientError::Api`] with status 503 and the reason if the daemon's data may be
+    /// outdated.
     pub async fn ready(&self) -> Result<(), ClientError> {
         self.caller.probe("readyz").await
     }
@@ -167,7 +168,8 @@ impl Client {
         none_if_not_found(self.caller.get(&unit_path(name), &Query::new()).await)
     }
 
-    /// Creates a unit or replaces its content, byte for byte.
+    /// Creates a unit, or replaces the content of an existing unit. The server stores the unit file
+    /// byte for byte.
     ///
     /// # Errors
     ///
@@ -201,7 +203,7 @@ impl Client {
         self.caller.send(Method::PUT, &unit_path(name), None, &entity).await.map(drop)
     }
 
-    /// Destroys a unit. Returns whether it existed.
+    /// Destroys a unit. Returns whether the unit existed.
     ///
     /// # Errors
     ///
@@ -215,8 +217,8 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// Returns [`ClientError::Api`] with status 404 if the unit does not exist, and 409 if its
-    /// desired state is not launched.
+    /// Returns [`ClientError::Api`] with status 404 if the unit does not exist. The status is 409
+    /// if the unit's desired state is not launched.
     pub async fn restart(&self, name: &UnitName) -> Result<Generation, ClientError> {
         let path = format!("{}/restart", unit_path(name));
         let body = self.caller.send_empty(Method::POST, &path).await?;
@@ -245,7 +247,7 @@ impl Client {
         self.list("machines", &Query::new(), split).await
     }
 
-    /// Changes metadata of machines, atomically.
+    /// Changes metadata of machines: either makes all changes, or none.
     ///
     /// # Errors
     ///
@@ -260,7 +262,8 @@ impl Client {
     /// # Errors
     ///
     /// Returns [`ClientError::Api`] with one of these statuses:
-    /// - 404: the unit does not exist.
+    /// - 404: the unit does not exist or is not loaded on the machine, or the machine is not
+    ///   present.
     /// - 409: the unit is on no machine.
     /// - 501: the machine's API URL is unknown.
     /// - 502: the machine does not respond.
@@ -272,8 +275,8 @@ impl Client {
         JournalLines::open(self.caller.clone(), unit_path(name), options.clone()).await
     }
 
-    /// Opens the journal of a unit with a timestamp for each line, if the server supports it. Read
-    /// it with [`JournalLines::next_entry`].
+    /// Opens the journal of a unit, and requests a timestamp for each line. Use
+    /// [`JournalLines::next_entry`] to read the timestamps, which an older server may not send.
     ///
     /// # Errors
     ///
@@ -287,7 +290,8 @@ impl Client {
             .await
     }
 
-    /// Opens the journal of a unit after the line with that cursor, with timestamps and cursors.
+    /// Opens the journal of a unit after the line with the cursor `after`. Requests a timestamp and
+    /// a cursor for each line.
     pub(crate) async fn full_journal(
         &self,
         name: &UnitName,
@@ -297,13 +301,14 @@ impl Client {
         JournalLines::open_full(self.caller.clone(), unit_path(name), options.clone(), after).await
     }
 
-    /// Returns a unit's status on each of its machines with the last lines of its journal. Returns
-    /// `None` if the unit does not exist. `lines` is the number of lines, ten by default.
+    /// Returns a unit's status on each of its machines, with the last lines of its journal. Returns
+    /// `None` if the unit does not exist. `lines` is the maximum number of lines from each machine,
+    /// ten by default.
     ///
     /// # Errors
     ///
-    /// Returns [`ClientError`] if the request fails. A machine that does not respond is not an
-    /// error: the status contains the reason instead of the lines.
+    /// Returns [`ClientError`] if the request fails. If a machine does not respond, the request
+    /// does not fail: the status of that machine contains the reason instead of the lines.
     pub async fn status(
         &self,
         name: &UnitName,
@@ -316,7 +321,8 @@ impl Client {
         )
     }
 
-    /// Returns details of a unit beyond its state, as the machine's daemon reports them.
+    /// Returns the details of a unit that the daemon of `machine` reports in addition to the unit's
+    /// state.
     pub(crate) async fn details(
         &self,
         name: &UnitName,

@@ -5,12 +5,13 @@ use serde::de::DeserializeOwned;
 use super::query::Query;
 use super::{Client, ClientError};
 
-/// Maximum number of times that a list is restarted because the server has dropped its snapshot.
+/// Maximum number of times that the client starts a list again because the server has dropped its
+/// snapshot.
 const MAX_RELISTS: usize = 3;
 
 impl Client {
-    /// Returns the items of all pages of a list. Starts over if the server has dropped the snapshot
-    /// of the list.
+    /// Returns the items of all pages of a list. Starts again if the server responds with status
+    /// 400, because it may have dropped the snapshot of the list.
     pub(super) async fn list<P: DeserializeOwned, T>(
         &self,
         path: &str,

@@ -15,7 +15,7 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// Returns [`ClientError::Api`] with status 409 if the stored unit is invalid.
+    /// Returns [`ClientError::Api`] with status 409 if the stored unit cannot be decoded.
     pub async fn explain(
         &self,
         name: &UnitName,
@@ -28,8 +28,8 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// Returns [`ClientError::Api`] with status 400 and details if the unit file is invalid, and
-    /// 412 if the unit exists and `create_only` is set.
+    /// Returns [`ClientError::Api`] with status 400 and details if the unit file is invalid. The
+    /// status is 412 if the unit exists and `create_only` is set.
     pub async fn dry_run_put_unit(
         &self,
         name: &UnitName,
@@ -41,14 +41,14 @@ impl Client {
         self.caller.decode(&body)
     }
 
-    /// Returns the plan that would result from all these writes together. The units in `puts` would
-    /// be created or replaced, and afterwards the units in `destroy` would be destroyed. Without
+    /// Returns the plan that would result from several writes together: first the units in `puts`
+    /// would be created or replaced, and then the units in `destroy` would be destroyed. Without
     /// writes, returns the plan for the current state. Changes nothing.
     ///
     /// # Errors
     ///
-    /// Returns [`ClientError::Api`] with status 400 and details if a unit file is invalid together
-    /// with the others. The status is 404 if a unit to destroy does not exist.
+    /// Returns [`ClientError::Api`] with status 400 and details if a unit file is invalid, by
+    /// itself or together with the others. The status is 404 if a unit to destroy does not exist.
     pub async fn plan(
         &self,
         puts: &[(UnitName, UnitUpload)],

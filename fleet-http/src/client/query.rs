@@ -2,7 +2,8 @@
 
 use std::fmt::{self, Write as _};
 
-/// The query string of a request. `Display` writes it with a leading `?` unless it is empty.
+/// The query string of a request. `Display` writes it with a leading `?`, or writes nothing if
+/// there are no parameters.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Query(String);
 

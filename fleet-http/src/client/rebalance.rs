@@ -8,7 +8,7 @@ use super::{Client, ClientError, none_if_not_found};
 use crate::wire::RebalanceReport;
 
 impl Client {
-    /// Orders the cluster to move units from loaded machines to less loaded ones, and returns the
+    /// Orders the engine to move units from loaded machines to less loaded ones, and returns the
     /// planned moves. A dry run returns the moves without ordering them. If no moves are planned,
     /// the report gives the reason.
     ///
@@ -54,7 +54,8 @@ impl Client {
         none_if_not_found(self.caller.get("rebalance", &Query::new()).await)
     }
 
-    /// Cancels the rebalancing, if one is in progress. No more units are moved for it.
+    /// Cancels the rebalancing, if one is in progress. Units that were moved stay on their new
+    /// machines, and no further units are moved.
     ///
     /// # Errors
     ///

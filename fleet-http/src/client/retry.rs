@@ -6,7 +6,7 @@ use tokio::time::timeout;
 
 use super::ClientError;
 
-/// Delay before the first attempt to reopen a stream. It doubles after each failed attempt.
+/// Delay before the first attempt to reopen a stream. The delay doubles after each failed attempt.
 const INITIAL_DELAY: Duration = Duration::from_millis(100);
 
 /// Maximum delay between two attempts.

@@ -11,8 +11,8 @@ use crate::wire::PutUnit;
 pub struct UnitUpload {
     /// The unit file.
     pub file: UnitFile,
-    /// The desired state. `None` leaves the desired state of an existing unit unchanged, and means
-    /// inactive for a new unit.
+    /// The desired state. If `None`, an existing unit keeps its desired state, and a new unit
+    /// becomes inactive.
     pub desired: Option<TargetState>,
     /// Whether an existing unit must stay unchanged.
     pub create_only: bool,

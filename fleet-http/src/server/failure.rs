@@ -112,16 +112,22 @@ pub(super) fn error_chain(error: &dyn std::error::Error) -> String {
     causes.fold(error.to_string(), |text, cause| format!("{text}: {cause}"))
 }
 
+/// Message of a response with a 5xx status, as an extension of the response. The middleware logs it
+/// together with the request.
+#[derive(Clone)]
+pub(super) struct ServerError(pub(super) String);
+
 impl IntoResponse for Failure {
     fn into_response(self) -> Response {
         let Self { status, message, details, current } = self;
-        if status.is_server_error() {
-            tracing::warn!(status = status.as_u16(), message, "request failed");
-        }
+        let server_error = status.is_server_error().then(|| ServerError(message.clone()));
         let error = ErrorEntity { code: status.as_u16(), details, message };
         let (unit, tag) = current.unzip();
         let mut response = (status, Json(ErrorBody { error, unit })).into_response();
         response.headers_mut().extend(tag.map(|tag| (ETAG, tag)));
+        if let Some(error) = server_error {
+            response.extensions_mut().insert(error);
+        }
         if status == StatusCode::SERVICE_UNAVAILABLE {
             response.headers_mut().insert(RETRY_AFTER, HeaderValue::from(RETRY_AFTER_SECONDS));
         }

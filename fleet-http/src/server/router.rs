@@ -16,7 +16,7 @@ use utoipa_axum::routes;
 
 use super::api::SharedApi;
 
-use super::failure::Failure;
+use super::failure::{Failure, ServerError};
 use super::limits::ConnectionOrigin;
 use super::tokens::Rights;
 use super::{
@@ -232,8 +232,11 @@ async fn middleware(
         Some(failure) => failure.into_response(),
         None => next.run(request).await,
     };
-    tracing::debug!(%method, path, status = response.status().as_u16(), "sent a response");
     let status = response.status().as_u16();
+    if let Some(ServerError(message)) = response.extensions_mut().remove() {
+        tracing::warn!(%method, path, status, message, "request failed");
+    }
+    tracing::debug!(%method, path, status, "sent a response");
     api.metrics.request(&route, method_label(&method), status, watch.elapsed());
     response.headers_mut().insert(SERVER, server);
     if let MirrorStatus::Behind { duration } = api.mirror.status()
