@@ -7,8 +7,8 @@ use fleet_unitfile::{UnitHash, UnitName};
 
 use crate::{Epoch, Generation, TargetState, Task, TaskReason, Unit};
 
-/// A unit assigned to this machine. Its desired state is loaded or launched. If the desired state
-/// is inactive, the unit is to be unloaded.
+/// A unit that is assigned to this machine, with its desired state. If that state is `Inactive`,
+/// [`converge`] unloads the unit.
 #[derive(Debug, Clone)]
 pub struct DesiredUnit {
     /// The unit with its desired state.
@@ -17,15 +17,16 @@ pub struct DesiredUnit {
     pub epoch: Epoch,
 }
 
-/// A unit in this machine's service manager, with the last state that was requested for it.
+/// A unit in this machine's service manager, with the state that the agent last requested for it.
 ///
-/// The tasks depend on the last request, not on the actual state. A unit that ran and exited is
-/// therefore not started again, and neither is a unit that an operator stopped.
+/// [`converge`] compares desired states with these requests, not with the units' actual states. A
+/// unit that has exited, or that an operator stopped on the machine, is therefore not started
+/// again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct KnownUnit {
     /// Hash of the loaded unit file.
     pub hash: UnitHash,
-    /// The last requested state: loaded or launched. The state is inactive if the unit file is
+    /// The state last requested: `Loaded` or `Launched`. `Inactive` means that the unit file is
     /// present but nothing was requested yet, for example after an interrupted load.
     pub requested: TargetState,
     /// Epoch of the placement for which the unit was loaded.
@@ -36,24 +37,26 @@ pub struct KnownUnit {
 
 /// Returns the tasks that bring a machine from its known units to its desired units.
 ///
-/// | desired here | known | tasks |
+/// | desired on this machine | known to the service manager | tasks |
 /// |---|---|---|
 /// | no, inactive, or a template | no | none |
 /// | no, inactive, or a template | yes | unload |
 /// | yes | no | load; start if launched |
-/// | yes | for a newer placement | none: the request is outdated |
-/// | yes | with another hash | unload; the next pass loads it |
-/// | yes | for an older placement | load again, which only records the placement |
+/// | yes | loaded for a newer placement | none: `desired` is outdated |
+/// | yes | loaded with another hash | unload; the next pass loads the new file |
 /// | yes | inactive: the file is present, nothing was requested yet | load; start if launched |
+/// | yes | loaded for an older placement | load again, to record the placement; then as below |
 /// | launched | loaded | start |
 /// | launched | launched, of a lower generation | restart |
 /// | loaded | launched | stop |
-/// | as known | | none |
+/// | any other combination | | none |
 ///
-/// The order is the same for every input: all unloads, all loads, one reload if anything was loaded
-/// or unloaded, all stops, all restarts, all starts. Within each group, tasks are ordered by name.
-/// The service manager has therefore read all files before anything starts. The caller must pass a
-/// `desired` that is complete at one revision, because any unit missing from it is unloaded.
+/// The tasks are ordered: all unloads, all loads, one reload if anything was loaded or unloaded,
+/// all stops, all restarts, all starts. Within each group, they are ordered by name. The service
+/// manager has therefore read all files before anything starts.
+///
+/// The caller must pass a `desired` that is complete at one revision, because any unit missing from
+/// it is unloaded.
 #[must_use]
 pub fn converge(
     desired: &BTreeMap<UnitName, DesiredUnit>,
@@ -77,8 +80,7 @@ pub fn converge(
     tasks
 }
 
-/// Loads a unit that the machine does not know. Also starts the unit if its desired state is
-/// launched.
+/// Adds a task that loads the unit and, if its desired state is `Launched`, a task that starts it.
 fn load_and_start(wanted: &DesiredUnit, tasks: &mut Vec<Task>) {
     let (unit, reason) = (wanted.unit.clone(), TaskReason::NotLoaded);
     tasks.push(Task::Load { unit: unit.clone(), epoch: wanted.epoch, reason });

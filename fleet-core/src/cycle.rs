@@ -31,12 +31,12 @@ pub(crate) fn format_cycle(units: &[UnitName]) -> String {
     round.map(UnitName::as_str).collect::<Vec<_>>().join(" -> ")
 }
 
-/// Returns the cycle of `MachineOf=` that would exist if `unit` were added to the known units, or
-/// replaced the known unit with the same name.
+/// Returns the cycle that `MachineOf=` options would form if `unit` were added to the known units,
+/// or replaced the known unit with the same name.
 ///
-/// The result is a shortest cycle. Of several shortest cycles, it is the first in the order of the
-/// units' options. Templates never run and are not part of a cycle. Patterns in `MachineOf=` are
-/// ignored, because any matching unit satisfies them.
+/// The result is a shortest cycle through `unit`. If there are several, the order of the units'
+/// options decides. Templates never run, so they are never part of a cycle. Patterns in
+/// `MachineOf=` are ignored, because any matching unit satisfies them.
 #[must_use]
 pub fn machine_of_cycle(known: &Snapshot, unit: &Unit) -> Option<Cycle> {
     let units = find_cycle(known, unit, |from| {
@@ -45,12 +45,11 @@ pub fn machine_of_cycle(known: &Snapshot, unit: &Unit) -> Option<Cycle> {
     Some(Cycle { option: FleetOption::MachineOf, units })
 }
 
-/// Returns the cycle of `Replaces=` that would exist if `unit` were added to the known units, or
-/// replaced the known unit with the same name.
+/// Returns the cycle that `Replaces=` options would form if `unit` were added to the known units,
+/// or replaced the known unit with the same name.
 ///
-/// A unit refers to every other unit that one of its patterns matches; a match of its own name is
-/// ignored. The result is a shortest cycle. Of several shortest cycles, it is the first in the
-/// order of names.
+/// A unit refers to every unit that one of its patterns matches, except itself. The result is a
+/// shortest cycle through `unit`. If there are several, the order of the unit names decides.
 #[must_use]
 pub fn replaces_cycle(known: &Snapshot, unit: &Unit) -> Option<Cycle> {
     // Only units with a `Replaces=` of their own can be part of a cycle.

@@ -2,11 +2,12 @@
 
 /// An operator's intent for a machine.
 ///
-/// Unlike the data that a machine publishes, the intent stays in the cluster when the machine goes,
-/// until an operator withdraws the intent. A machine without an intent accepts units.
+/// An intent stays in the cluster until an operator withdraws it, even while the machine is absent.
+/// (The data that a machine publishes disappears with the machine.) A machine without an intent
+/// accepts units.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Intent {
-    /// Accepts no units other than those placed there already.
+    /// Keeps the units that are placed on the machine, and accepts no others.
     Cordoned,
     /// Moves its units to other machines, and accepts none.
     Drained {

@@ -104,9 +104,10 @@ pub struct Machine {
     pub version: String,
     /// Total resources that units may reserve on the machine.
     pub offers: Resources,
-    /// Whether the machine accepts no units other than those placed there already.
+    /// Whether the machine keeps the units that are placed on it, but accepts no others.
     pub cordoned: bool,
-    /// The operator's intent, if there is one. A machine with an intent is also cordoned.
+    /// The operator's intent, if there is one. For a machine with an intent, `cordoned` is also
+    /// `true`.
     pub intent: Option<Intent>,
 }
 

@@ -6,12 +6,12 @@ use std::ops::RangeFrom;
 
 use immutable_chunkmap::map::Map as Chunks;
 
-/// Number of entries per chunk. A change copies one chunk while a clone is held. Small chunks
-/// therefore make changes cheap, while large chunks make lookups and iteration cheap.
+/// Number of entries per chunk. While a clone is held, each change copies one chunk, so small
+/// chunks make changes cheap. Large chunks make lookups and iteration cheap.
 const CHUNK_SIZE: usize = 64;
 
-/// Number of entries inserted at once. Larger batches would be slow, because the library moves all
-/// remaining entries for each chunk.
+/// Number of entries that [`Map::extend`] inserts at once. With larger batches `immutable_chunkmap`
+/// would be slow, because it moves all remaining entries for each chunk.
 const BATCH_SIZE: usize = 16 * CHUNK_SIZE;
 
 /// An ordered map from `K` to `V`. Cloning costs almost nothing. While a clone is held, a change
@@ -41,8 +41,8 @@ impl<K: Ord + Clone, V: Clone> Map<K, V> {
         self.0.insert_cow(key, value)
     }
 
-    /// Inserts entries in order. A sorted batch fills new chunks, which costs a fraction of
-    /// inserting the entries one by one.
+    /// Inserts entries in the given order. A batch with ascending keys fills new chunks at once,
+    /// which costs a fraction of inserting its entries one by one.
     pub(crate) fn extend(&mut self, entries: impl IntoIterator<Item = (K, V)>) {
         let mut entries = entries.into_iter();
         loop {
@@ -138,8 +138,8 @@ mod tests {
         Insert(u16, u8),
         Remove(u16),
         Change(u16),
-        /// Inserts the keys of a range that starts at the first number, in ascending or descending
-        /// order.
+        /// Inserts a range of keys, given by its first key, its length, and whether the keys are in
+        /// ascending order.
         Extend(u16, u16, bool),
         /// Keeps a clone that later steps must not change.
         Copy,

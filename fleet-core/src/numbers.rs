@@ -37,14 +37,15 @@ counter! {
     Term
 }
 counter! {
-    /// Epoch of a placement: the revision of the state from which its plan was made.
+    /// Epoch of a placement. It grows with the revision of the cluster state from which the
+    /// placement was planned.
     ///
     /// A later placement of the same unit always has a higher epoch, so an agent can recognize an
     /// outdated placement. A global unit has no placement, and its epoch is zero.
     Epoch
 }
 counter! {
-    /// Number of restarts that were requested for a unit. An agent restarts a unit if its
-    /// generation is higher than the generation that the agent last started.
+    /// Number of restarts that were requested for a unit. An agent restarts the unit if this number
+    /// is higher than it was at the agent's last start of the unit.
     Generation
 }

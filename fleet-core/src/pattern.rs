@@ -79,8 +79,9 @@ impl std::str::FromStr for Pattern {
     }
 }
 
-/// Translates spellings of fleet v1 to spellings of the `glob` crate. Refuses a pattern that can
-/// match no unit name. The error contains the position in characters, counted from zero.
+/// Translates spellings of fleet v1 to those of the `glob` crate. Refuses a pattern that can match
+/// no unit name: an empty one, or one with a character that unit names cannot contain. The error
+/// contains a message and the position in characters, counted from zero.
 fn translate(text: &str) -> Result<String, (&'static str, usize)> {
     let chars: Vec<char> = text.chars().collect();
     let mut out = String::with_capacity(text.len());
@@ -99,8 +100,8 @@ fn translate(text: &str) -> Result<String, (&'static str, usize)> {
     if out.is_empty() { Err(("is missing", 0)) } else { Ok(out) }
 }
 
-/// Returns the end of the character class that opens at `open`. A closing bracket at the beginning
-/// of the class is one of its characters.
+/// Returns the exclusive end of the character class that opens at `open`. A `]` that is the first
+/// character of the class belongs to it and does not close it.
 fn class_end(chars: &[char], open: usize) -> Result<usize, (&'static str, usize)> {
     let negated = matches!(chars.get(open + 1), Some('!' | '^'));
     let first = open + 1 + usize::from(negated);

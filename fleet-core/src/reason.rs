@@ -12,7 +12,7 @@ use crate::{MachineId, Peer, Refusal, Rule};
 /// The number of machines that one rule refused, and one of these machines as an example.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Tally {
-    /// Number of machines that this rule was the first to refuse.
+    /// Number of machines for which this rule is the first that fails.
     pub machines: u32,
     /// One of these machines.
     pub example: MachineId,
@@ -22,8 +22,8 @@ pub struct Tally {
     pub refusal: Refusal,
 }
 
-/// The machine that comes nearest to accepting a unit: no other machine refuses the unit by a later
-/// rule.
+/// The machine that comes nearest to accepting a unit. Rules are checked in a fixed order, and no
+/// other machine passes more of them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NearestMachine {
     /// The machine.
@@ -34,8 +34,9 @@ pub struct NearestMachine {
     pub refusal: Refusal,
 }
 
-/// Counts the refusals of a unit outside any group, in the order of the rules. Custom rules are
-/// counted separately by name. For each rule, the example is the first machine that refuses by it.
+/// Counts the refusals of one unit, which belongs to no co-located group, in the order of the
+/// rules. Each custom rule is counted separately, by its name. The example for a rule is the first
+/// machine that the rule refuses.
 pub fn tally(refusals: impl IntoIterator<Item = (MachineId, Refusal)>) -> Vec<Tally> {
     let mut by_rule: BTreeMap<(Rule, String), Tally> = BTreeMap::new();
     for (example, refusal) in refusals {
@@ -60,8 +61,8 @@ pub enum Reason {
     NoMachineFits {
         /// Number of machines that are present.
         machines: u32,
-        /// The refusals, counted by the first rule that refused. They are in the order of the
-        /// rules.
+        /// The refusals, counted per rule in the order of the rules. Each machine counts for the
+        /// first rule that fails on it.
         tallies: Vec<Tally>,
         /// The machine that comes nearest to accepting the unit, or `None` if the planner did not
         /// determine it.
@@ -73,8 +74,8 @@ pub enum Reason {
         group: Vec<UnitName>,
         /// Number of machines that are present.
         machines: u32,
-        /// The refusals. Each machine is counted once, for the first unit of the group that it
-        /// refused.
+        /// The refusals, counted per rule. Each machine counts once, for the first unit of the
+        /// group that it refuses.
         tallies: Vec<Tally>,
         /// The machine that comes nearest to accepting the group, or `None` if the planner did not
         /// determine it.
@@ -103,13 +104,15 @@ pub enum Reason {
         /// The units of the cycle; the last one refers to the first.
         units: Vec<UnitName>,
     },
-    /// The machine is absent, and `Reschedule=never` forbids another. The unit stays placed there.
+    /// The machine is absent, and `Reschedule=never` forbids another one. The unit stays placed on
+    /// the absent machine.
     NotRescheduled {
         /// The absent machine.
         machine: MachineId,
     },
-    /// The machine is absent but may return soon, because the store was unreachable until recently.
-    /// The unit stays placed on this machine.
+    /// The machine is absent, but the engine waits for it. The store was unreachable until
+    /// recently, so machines that still run may have lost their presence. The unit stays placed on
+    /// this machine.
     MachineAwaited {
         /// The absent machine.
         machine: MachineId,
@@ -119,8 +122,8 @@ pub enum Reason {
     MayStillRun {
         /// The absent machine.
         machine: MachineId,
-        /// The time, counted from the loss of the machine, by which the unit must have stopped on
-        /// the machine. `None` means that stopping the unit has no time limit.
+        /// Maximum time from the loss of the machine until the unit has stopped on it. `None` means
+        /// that the stop of the unit has no time limit.
         limit: Option<Duration>,
     },
 }

@@ -6,11 +6,11 @@ use fleet_unitfile::UnitName;
 
 use crate::{ActiveState, MachineId, Snapshot, TargetState, UnitState};
 
-/// A request to move units from loaded machines to emptier ones until no move reaches the requested
-/// gain.
+/// A request to move units from fuller machines to emptier ones, until no further move reaches the
+/// required [`gain`](RebalanceLimits::gain).
 ///
-/// The request stays in the cluster until it is completed or withdrawn. A new leader continues the
-/// request at the point where the previous leader stopped.
+/// The request stays in the cluster until it is completed or withdrawn. A new leader therefore
+/// continues it at the point where the previous leader stopped.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Rebalancing {
     /// Limits on the moves.
@@ -27,8 +27,9 @@ pub struct RebalanceLimits {
     /// Maximum number of moves in flight at the same time. A move is in flight from the time the
     /// unit leaves its machine until the unit is active on the other machine.
     pub max_in_flight: u32,
-    /// Additional difference in load that a move requires. The machine that the unit leaves must
-    /// have more than `gain + 1` units more than the machine that it goes to.
+    /// Additional difference in load that a move requires. Before the move, the source must have at
+    /// least `gain + 1` more units than the target has after it. With a gain of 0, for example,
+    /// machines with five and three units end up with four each.
     pub gain: u32,
     /// Minimum number of active instances of a template.
     pub min_available: u32,
@@ -43,8 +44,8 @@ pub struct InFlightMove {
     pub from: MachineId,
     /// The machine that the unit moved to.
     pub to: MachineId,
-    /// Whether the unit was active when it left. If it was inactive, the move did not disturb it
-    /// and is not in flight.
+    /// Whether the unit was active when it left its machine. The move of an inactive unit
+    /// interrupts nothing, so it does not count as in flight.
     pub was_active: bool,
 }
 
@@ -67,9 +68,9 @@ impl Rebalancing {
         Self { limits, moved: 0, moves: BTreeMap::new() }
     }
 
-    /// Returns the moved units that were active before and are not known to be active again, in the
-    /// order of their names. A unit that ran to completion on the new machine has arrived; a unit
-    /// that failed has not arrived.
+    /// Returns the moves in flight, in the order of the unit names. A move is in flight if the unit
+    /// was active before it and is not yet known to be active on the new machine. A unit that ran
+    /// to completion there has arrived; a unit that failed has not.
     pub fn in_flight<'a>(
         &'a self,
         cluster: &'a Snapshot,
@@ -93,8 +94,8 @@ impl Rebalancing {
     }
 }
 
-/// Returns `true` if a moved unit still has to become active on its new machine. Returns `false` if
-/// the unit was since placed elsewhere or is no longer wanted.
+/// Returns `true` if a moved unit is not yet known to be active on its new machine. Returns `false`
+/// if the unit has arrived, was placed elsewhere since, or is no longer to be launched.
 fn is_in_flight(cluster: &Snapshot, unit: &UnitName, moving: &InFlightMove) -> bool {
     let placement = cluster.placement(unit.as_str());
     let Some(placement) = placement.filter(|placement| placement.machine == moving.to) else {

@@ -7,8 +7,8 @@ use fleet_unitfile::UnitName;
 
 use crate::{MachineId, Pattern, Peer, Resource};
 
-/// A hard rule that a machine must pass to run a unit. Rules are checked in the order of the
-/// variants.
+/// A hard rule that a machine must pass to run a unit. Each variant describes how a machine fails
+/// the rule. Rules are checked in the order of the variants.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum Rule {
@@ -22,14 +22,15 @@ pub enum Rule {
     MachineMetadataExpr,
     /// `MachineOf=` names a unit that is not on the machine.
     MachineOf,
-    /// A `Conflicts=` of the unit excludes a unit on the machine, or the reverse.
+    /// `Conflicts=` of the unit matches a unit on the machine, or `Conflicts=` of a unit on the
+    /// machine matches this unit.
     Conflicts,
-    /// A `MaxPerMachine=`, of the unit or of one on the machine, is reached.
+    /// The `MaxPerMachine=` of the unit, or of an instance on the machine, is reached.
     MaxPerMachine,
     /// `ReserveCPU=`, `ReserveMemory=` or `ReserveDisk=` exceeds the machine's free resources.
     Reserve,
-    /// `Replaces=` applies in one of two ways: a unit on the machine would have to move and cannot,
-    /// or a unit on the machine replaces this unit.
+    /// `Replaces=` of the unit matches a unit on the machine that cannot move away, or `Replaces=`
+    /// of a unit on the machine matches this unit.
     Replaces,
     /// A custom rule of the program that embeds the scheduler.
     Custom,
@@ -50,8 +51,7 @@ impl Rule {
         Self::Custom,
     ];
 
-    /// Returns the rule's name. If the rule belongs to a single option, the name is that of the
-    /// option.
+    /// Returns the rule's name. A rule that belongs to a single option has the name of that option.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -91,8 +91,8 @@ impl fmt::Display for Rule {
     }
 }
 
-/// The reason for which a machine refuses a unit: the first failed rule, with the values that made
-/// it fail.
+/// The reason why a machine refuses a unit: the first rule that fails, with the values that make it
+/// fail.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Refusal {
@@ -137,7 +137,7 @@ pub enum Refusal {
     MaxPerMachine {
         /// The template.
         template: UnitName,
-        /// The smallest of the limits that the unit and the instances on the machine set.
+        /// The lowest `MaxPerMachine=` of the unit and the instances on the machine.
         limit: u32,
         /// Number of instances on the machine.
         count: u32,
@@ -153,7 +153,8 @@ pub enum Refusal {
         /// Total amount that the machine offers.
         offered: u64,
     },
-    /// A unit on the machine would have to move and cannot, or it replaces this unit.
+    /// The unit replaces a unit on the machine that cannot move away, or a unit on the machine
+    /// replaces this unit.
     Replaces {
         /// The unit on the machine.
         with: UnitName,

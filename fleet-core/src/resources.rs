@@ -16,7 +16,7 @@ pub enum Resource {
     Disk,
 }
 
-/// Amounts of every resource.
+/// An amount of each resource.
 ///
 /// Machines offer amounts and units reserve them. The amounts are only compared with each other;
 /// the actual use of the resources is not measured.
@@ -70,8 +70,8 @@ impl Resources {
         self.first_over(other).is_none()
     }
 
-    /// Returns the first resource with an amount that exceeds the other's amount, in the order of
-    /// [`Resource::ALL`].
+    /// Returns the first resource, in the order of [`Resource::ALL`], of which `self` has more than
+    /// `other`. Returns `None` if there is none.
     #[must_use]
     pub fn first_over(self, other: Self) -> Option<Resource> {
         Resource::ALL.into_iter().find(|resource| self[*resource] > other[*resource])
@@ -204,8 +204,8 @@ impl AmountError {
         }
     }
 
-    /// Returns the probable amount if the text is in the syntax of other programs. These write
-    /// `500m` for half a core, and `1Gi` or `1GB` for systemd's `1G`.
+    /// Returns the amount that was probably meant. Other programs write `500m` for half a core, and
+    /// `1Gi` or `1GB` for systemd's `1G`. Returns `None` for any other text.
     fn suggestion(&self) -> Option<String> {
         if self.resource == Resource::Cpu {
             return self.text.strip_suffix('m')?.parse().ok().map(format_thousandths);
@@ -228,8 +228,8 @@ impl fmt::Display for AmountError {
     }
 }
 
-/// Parses processor time: cores with at most three decimals, or a percentage of a core in whole
-/// thousandths of a core.
+/// Parses processor time into thousandths of a core. Accepts cores with at most three decimals
+/// (`1.5`), or a percentage of one core (`150%`) that is a whole number of thousandths.
 fn parse_cores(text: &str) -> Option<u64> {
     if text.ends_with(['%', '‰', '‱']) {
         let permyriad = parse_permyriad(text).ok()?;

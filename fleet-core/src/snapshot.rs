@@ -15,8 +15,8 @@ use crate::{TargetState, Unit};
 
 /// The cluster state at one revision.
 ///
-/// Iteration is always in the order of names and machine IDs. Cloning is cheap. A change while a
-/// clone is held is also cheap, because the snapshot and its clone share all unchanged data.
+/// Iteration is always in the order of names and machine IDs. Cloning is cheap. Changing a snapshot
+/// while a clone is held is cheap too, because both share all unchanged data.
 #[derive(Debug, Clone, Default)]
 pub struct Snapshot {
     /// Revision of this state.
@@ -36,8 +36,8 @@ pub struct Snapshot {
     dynamic_metadata: Map<MachineId, Arc<Metadata>>,
 }
 
-/// A key that consists of a machine and a unit on it. The key with the unit `None` sorts before all
-/// units of the machine.
+/// A key of the placement index: a machine and a unit on it. `unit` is `None` only in a search key,
+/// which sorts before the keys of all units on the machine.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 struct PlacementKey {
     machine: MachineId,
@@ -74,8 +74,8 @@ impl Snapshot {
         self.units.values()
     }
 
-    /// Returns the units from `first` on, in the order of their names. Skipping the earlier units
-    /// costs nothing.
+    /// Returns the units from `first` on, in the order of their names. The earlier units are not
+    /// visited.
     pub fn units_from(&self, first: UnitName) -> impl Iterator<Item = &Arc<Unit>> {
         self.units.range(first..).map(|(_, unit)| unit)
     }
@@ -102,8 +102,8 @@ impl Snapshot {
         self.machines.values()
     }
 
-    /// Returns the machines from `first` on, in the order of their IDs. Skipping the earlier
-    /// machines costs nothing.
+    /// Returns the machines from `first` on, in the order of their IDs. The earlier machines are
+    /// not visited.
     pub fn machines_from(&self, first: MachineId) -> impl Iterator<Item = &Arc<Machine>> {
         self.machines.range(first..).map(|(_, machine)| machine)
     }
@@ -140,8 +140,9 @@ impl Snapshot {
         self.states.values().flat_map(States::iter)
     }
 
-    /// Returns the published states from a unit and machine on, ordered by unit name and machine
-    /// ID. Skipping the earlier states costs nothing, except for other machines of the same unit.
+    /// Returns the published states from this unit and machine on, ordered by unit name and machine
+    /// ID. States of earlier units are not visited; states of the same unit on earlier machines
+    /// are.
     pub fn states_from(
         &self,
         unit: UnitName,
@@ -201,12 +202,11 @@ impl Snapshot {
         self.dynamic_metadata.iter().map(|(machine, pairs)| (machine, &**pairs))
     }
 
-    /// Returns the current state of a unit: the part of its desired state that was applied.
+    /// Returns the current state of a unit: the state that its agent last requested from the
+    /// service manager.
     ///
-    /// A unit without a placement, or without a published state of its machine, is inactive. Any
-    /// other unit has the state that its agent last requested from the service manager. A global
-    /// unit has one current state for each machine. For a global unit, the method therefore returns
-    /// the least of these states.
+    /// A unit without a placement, or without a published state of its machine, is `Inactive`. A
+    /// global unit has such a state on every machine, so the lowest of them is returned.
     #[must_use]
     pub fn current(&self, unit: &Unit) -> TargetState {
         if unit.is_global() {

@@ -24,13 +24,13 @@ impl Unit {
     /// Returns the maximum time from a stop request until all processes of the unit have exited.
     /// Returns `None` if the time is unlimited.
     ///
-    /// A service manager applies the unit's timeout to each stop command, then once more to the
-    /// remaining processes before it kills them. It does the same with the commands that run after
-    /// the stop. A unit type without processes stops at once.
+    /// The service manager applies the unit's timeout to each stop command. It applies the timeout
+    /// once more to the remaining processes before it kills them. The commands that run after the
+    /// stop are limited in the same way. A unit of a type without processes (such as a target)
+    /// stops at once.
     ///
-    /// Without a valid timeout, the timeout is 90 seconds, which is systemd's default unless its
-    /// configuration sets another. The time is unlimited if the timeout is infinite, or if
-    /// `SendSIGKILL=no` lets processes survive.
+    /// If the unit file contains no valid timeout, systemd's default of 90 seconds is assumed. The
+    /// time is unlimited if the timeout is infinite, or if `SendSIGKILL=no` lets processes survive.
     #[must_use]
     pub fn max_stop_duration(&self) -> Option<Duration> {
         let stop_options = stop_options(self.name.unit_type());
@@ -40,8 +40,8 @@ impl Unit {
     }
 
     /// Returns the same as [`max_stop_duration`](Self::max_stop_duration), but with the timeout
-    /// that the service manager reports. The reported timeout includes the manager's configuration
-    /// and the machine's drop-ins. `None` stands for an infinite timeout.
+    /// that the service manager reports. Unlike the unit file, that timeout reflects the manager's
+    /// configuration and the machine's drop-ins. `None` stands for an infinite timeout.
     #[must_use]
     pub fn max_stop_duration_with(&self, timeout: Option<Duration>) -> Option<Duration> {
         let stop_options = stop_options(self.name.unit_type());

@@ -5,8 +5,8 @@ use std::str::FromStr;
 
 /// A cluster-level state of a unit, either desired or current.
 ///
-/// The states are ordered. A unit that changes from one state to another passes through the states
-/// in between.
+/// The states are ordered: `Inactive`, `Loaded`, `Launched`. A unit that changes from one state to
+/// another passes through the states in between.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum TargetState {
     /// Known to fleet, but not assigned to a machine.
@@ -104,7 +104,7 @@ impl Verb {
         }
     }
 
-    /// Applies the command to a unit with the desired state `from`. `from` is `None` for an unknown
+    /// Applies the command to a unit with the desired state `from`, which is `None` for an unknown
     /// unit.
     ///
     /// Submit, load and start only raise the desired state; the other commands only lower it.
@@ -112,8 +112,8 @@ impl Verb {
     ///
     /// # Errors
     ///
-    /// Returns [`InvalidTransition`] if the command would change the state in the wrong direction.
-    /// An example is a stop of a unit that was never loaded.
+    /// Returns [`InvalidTransition`] if the command would change the state in the wrong direction,
+    /// for example if it stops a unit that was never loaded.
     pub fn apply(self, from: Option<TargetState>) -> Result<Transition, InvalidTransition> {
         let goal = self.goal();
         if from == goal {

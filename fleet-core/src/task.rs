@@ -104,7 +104,7 @@ pub enum TaskReason {
     NotLoaded,
     /// A different unit file is loaded under the unit's name.
     ContentDiffers,
-    /// A newer placement of the unit exists. The loaded unit belongs to an older placement.
+    /// The unit is loaded for an older placement, and a newer placement of the unit exists.
     NewerPlacement,
     /// The unit is loaded and should be started.
     NotStarted,

@@ -178,6 +178,6 @@ pub struct UnitState {
     pub generation: Generation,
     /// State reported by the service manager.
     pub systemd: SystemdState,
-    /// The error that prevented the agent from applying the desired state, if an error occurred.
+    /// The error that keeps the agent from applying the desired state, if there is one.
     pub problem: Option<String>,
 }

@@ -33,21 +33,21 @@ const MAX_BYTES: usize = 4096;
 /// | `disk = ssd` | the key has this value |
 /// | `disk != hdd` | the key has another value, or is missing |
 /// | `disk in (ssd, nvme)` | the key has one of these values |
-/// | `cores < 16`, `>`, `<=`, `>=` | the value is a decimal number that compares so |
+/// | `cores < 16` (also `>`, `<=`, `>=`) | the value is a number for which the comparison holds |
 /// | `exists gpu` | the key exists |
 /// | `a and b`, `a or b`, `not a`, `(a)` | as in logic |
 ///
 /// `not` binds tighter than `and`, and `and` tighter than `or`. If the machine lacks the key, every
-/// comparison except `!=` is false. `<`, `>`, `<=` and `>=` are also false if the value is not a
-/// number. They compare numbers exactly. `=` compares texts, so `1.0` does not equal `1`.
+/// comparison except `!=` is false. `<`, `>`, `<=` and `>=` compare decimal numbers exactly, and
+/// are false if the value is not a number. `=` compares texts, so `1.0` does not equal `1`.
 ///
-/// Keys and values need quotation marks in two cases: they contain blanks or one of `( ) = ! < > ,
-/// " ' & |`, or they are one of the words `and`, `or`, `not`, `in` and `exists`. Inside quotation
-/// marks, `\"` stands for a quotation mark and `\\` for a backslash.
+/// A key or value needs quotation marks if it contains a blank or one of `( ) = ! < > , " ' & |`.
+/// The words `and`, `or`, `not`, `in` and `exists` need them too. Inside quotation marks, `\"`
+/// stands for a quotation mark and `\\` for a backslash.
 ///
 /// `Display` writes canonical text, which parses to the same expression. Two expressions are equal
-/// if their canonical texts are equal. An expression is limited to 64 levels and 4096 bytes.
-/// Cloning is cheap.
+/// if their canonical texts are equal. An expression is limited to 64 levels of nesting and 4096
+/// bytes. Cloning is cheap.
 ///
 /// ```
 /// use fleet_core::{Expression, Metadata};
@@ -89,8 +89,9 @@ impl Expression {
         self.0.node.eval(metadata)
     }
 
-    /// Returns the first of the smallest parts that are each enough to make the whole expression
-    /// false, with the machine's values. Returns `None` if the expression is true.
+    /// Returns the part that makes the expression false, with the machine's values. In a
+    /// conjunction (`a and b`) this is the first false operand; otherwise it is the whole
+    /// expression. Returns `None` if the expression is true.
     #[must_use]
     pub fn first_false(&self, metadata: &Metadata) -> Option<FalsePart> {
         let part = self.0.node.first_false(metadata)?;
@@ -122,8 +123,9 @@ impl Expression {
         read(&format!("({self}) and ({other})"), &|word| Ok(word.to_owned()))
     }
 
-    /// Parses an expression of the unit with the given name. Specifiers are expanded in each key
-    /// and value separately, so that a unit's name cannot add a condition.
+    /// Parses an expression of the unit with the given name, and expands its specifiers. Each key
+    /// and value is expanded on its own, after the text was split into tokens. The unit's name
+    /// therefore cannot change the structure of the expression.
     pub(crate) fn parse_of(text: &str, name: &UnitName) -> Result<Self, ExpressionError> {
         read(text, &|word| expand_specifiers(word, name))
     }

@@ -63,8 +63,8 @@ impl Node {
         }
     }
 
-    /// Returns the first of the smallest parts that are each enough to make the whole expression
-    /// false. Returns `None` if the whole expression is true.
+    /// Returns the part that makes the expression false: in a conjunction (`a and b`) the first
+    /// false operand, otherwise the whole expression. Returns `None` if the expression is true.
     pub(super) fn first_false(&self, metadata: &Metadata) -> Option<&Self> {
         match self {
             Self::All(parts) => parts.iter().find_map(|part| part.first_false(metadata)),

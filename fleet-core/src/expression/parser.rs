@@ -136,8 +136,8 @@ impl Parser<'_> {
         comes
     }
 
-    /// Reports a missing operator after a key. If the key is a keyword in capital letters, the
-    /// keyword is reported instead.
+    /// Returns the error for a missing operator after a key. If the key is a keyword in capital
+    /// letters (`AND`), the error is about that keyword instead.
     fn missing_operator(&mut self, key: &str) -> ExpressionError {
         if Keyword::nearest(key).is_none() {
             return self.expected(ExpectedToken::Operator);

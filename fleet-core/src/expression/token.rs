@@ -175,7 +175,8 @@ fn quoted(rest: &str, at: usize, expand: Expand<'_>) -> Result<(Kind, usize), Ex
     Err(ExpressionError::new(span, Problem::OpenQuote))
 }
 
-/// Expands each word separately, so that a unit's name cannot add a condition.
+/// Expands the specifiers of one word. The result stays one word, so that a unit's name cannot add
+/// a condition.
 fn expanded(word: &str, span: Span, expand: Expand<'_>) -> Result<String, ExpressionError> {
     let refuse = |problem| Err(ExpressionError::new(span, problem));
     match expand(word) {

@@ -23,8 +23,8 @@ pub struct RequirementError {
 
 /// The kind of an error, with its data.
 ///
-/// If the error involves a second option, `line` is the line of that second option, counted from
-/// one.
+/// If the error involves another option too, the field `line` is the line of that option, counted
+/// from one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum RequirementErrorKind {
@@ -87,7 +87,7 @@ pub enum RequirementErrorKind {
         /// The unit.
         peer: UnitName,
     },
-    /// A `Conflicts=` or `Replaces=` is not a pattern.
+    /// A value of `MachineOf=`, `Conflicts=` or `Replaces=` is not a valid pattern.
     Pattern {
         /// The option.
         option: FleetOption,

@@ -28,7 +28,7 @@ pub use warning::{RequirementWarning, RequirementWarningKind};
 /// The section of a unit file that fleet reads.
 const SECTION: &str = "X-Fleet";
 
-/// The requirements of a unit for the machine that runs it.
+/// A unit's requirements for the machine that runs it.
 ///
 /// Specifiers are expanded with the unit's own name. Each instance of a template therefore has its
 /// own requirements.
@@ -68,11 +68,11 @@ pub struct Requirements {
 /// The handling of text that fleet v1 silently ignored.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Strictness {
-    /// Refuses it, so that no requirement is lost by a typo.
+    /// Refuses such text, so that a typo cannot silently remove a requirement.
     #[default]
     Refuse,
-    /// Ignores it with a warning: unknown options, invalid `MachineMetadata=` conditions, and
-    /// invalid patterns.
+    /// Ignores such text with a warning. This applies to unknown options, invalid
+    /// `MachineMetadata=` conditions, and invalid patterns.
     Warn,
 }
 
@@ -88,17 +88,21 @@ pub struct ParsedRequirements {
 impl Requirements {
     /// Parses the requirements of the unit called `name`.
     ///
-    /// A line that starts and ends with `"` holds several values, which are split at blanks outside
-    /// quotes; there are no escapes. Any other line is one value. Unit names and patterns contain
-    /// no blanks, so these values are always split at blanks.
+    /// A line of an option holds one or several values:
     ///
-    /// If an option occurs several times, its values add up. For `Global=`, only the last value
-    /// takes effect. As in systemd, an empty assignment (`Conflicts=`) resets the option, including
+    /// - `MachineMetadataExpr=` and `Prefer=`: always one value, the whole line.
+    /// - Unit names and patterns: split at blanks, because they contain none.
+    /// - Other options: if the line starts and ends with `"`, split at blanks outside quotes,
+    ///   without escapes. Otherwise the line is one value.
+    ///
+    /// If an option occurs several times, lists grow and expressions are joined by `and`. A later
+    /// single value (such as `Global=`) overrides the earlier one, but two different `MachineID=`
+    /// are an error. As in systemd, an empty assignment (`Conflicts=`) resets the option, including
     /// values under its deprecated name.
     ///
-    /// A template is never placed, and the expansion of its values is known only for its instances.
-    /// If a value of a template contains `%i`, `%n` or `%N`, it is therefore skipped here. It is
-    /// parsed and checked for each instance.
+    /// A template is never placed, and values with `%i`, `%n` or `%N` are known only for its
+    /// instances. For a template such values are therefore skipped here; they are parsed and
+    /// checked for each instance.
     ///
     /// ```
     /// use fleet_core::{Requirements, Strictness};

@@ -123,8 +123,8 @@ impl FleetOption {
         matches!(self, Self::MachineOf | Self::Conflicts | Self::Replaces)
     }
 
-    /// Returns `true` if the option's values are expressions, in which quotation marks have a
-    /// meaning of their own.
+    /// Returns `true` if the option's values are expressions. Quotation marks belong to the
+    /// expression there, so they do not separate values.
     pub(super) const fn takes_expressions(self) -> bool {
         matches!(self, Self::MachineMetadataExpr | Self::Prefer)
     }

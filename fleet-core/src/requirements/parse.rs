@@ -12,8 +12,8 @@ use super::{
 };
 use crate::{MachineId, Pattern, Peer, PeerError};
 
-/// Maximum number of values of an option. The number must be bounded because the values are
-/// compared with each other and with those of other units.
+/// Maximum number of values of an option. The number is limited because values are compared in
+/// pairs, with each other and with those of other units.
 const MAX_VALUES: usize = 256;
 
 /// A value with its span.
@@ -27,12 +27,12 @@ pub(super) struct SectionReader<'a> {
     pub(super) name: &'a UnitName,
     file: &'a UnitFile,
     pub(super) reports: Reports<'a>,
-    /// The first span of each option other than `Global=`. An option that was reset afterwards has
-    /// no entry.
+    /// Position of the first occurrence of each option except `Global=`. An option that a later
+    /// empty assignment reset has no entry.
     first_spans: BTreeMap<FleetOption, Span>,
-    /// Number of values of each option, unless they were reset since.
+    /// Number of values of each option since its last reset.
     value_counts: BTreeMap<FleetOption, usize>,
-    /// The span of a true `Global=`, unless it was reset since.
+    /// Position of a true `Global=`, if it is still in effect.
     global: Option<Span>,
     machine_id: Option<Spanned<MachineId>>,
     pub(super) machine_of: Vec<Spanned<Peer>>,
@@ -130,15 +130,16 @@ impl<'a> SectionReader<'a> {
         }
     }
 
-    /// Returns the span of a value in a part of the source, if the value appears there literally.
+    /// Returns the position of a value within a part of the source, or `None` if the value does not
+    /// appear there literally.
     fn find(&self, value: &str, part: Span) -> Option<Span> {
         let text = str::from_utf8(self.file.source().get(part.start..part.end)?).ok()?;
         let start = part.start + text.find(value)?;
         Some(Span { start, end: start + value.len() })
     }
 
-    /// Counts one more value of an option. Returns whether the option may have that many values.
-    /// Records an error for the first excess value.
+    /// Counts one more value of an option. Returns `false` if the option then has too many values,
+    /// and records an error for the first excess value.
     fn count_value(&mut self, option: FleetOption, span: Span) -> bool {
         let count = self.value_counts.entry(option).or_default();
         *count += 1;
@@ -202,8 +203,8 @@ impl<'a> SectionReader<'a> {
         }
     }
 
-    /// Expands the specifiers of a value. If the expansion fails, records the error and returns
-    /// `None`. Also returns `None` for a template if the value depends on the instance.
+    /// Expands the specifiers of a value. Returns `None` if the expansion fails, after recording an
+    /// error. Also returns `None` if the unit is a template and the value depends on the instance.
     pub(super) fn expand(
         &mut self,
         option: FleetOption,
@@ -262,8 +263,8 @@ impl<'a> SectionReader<'a> {
         }
     }
 
-    /// Parses a condition. The condition is split before specifiers are expanded, so that a unit's
-    /// name cannot add a condition.
+    /// Parses a `MachineMetadata=` condition. The condition is split into key and value before
+    /// specifiers are expanded, so that the unit's name cannot change the split.
     fn read_metadata(&mut self, text: &str, span: Span) {
         let (key, value) = match metadata::split_pair(text) {
             Ok(pair) => pair,

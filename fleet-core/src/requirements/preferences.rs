@@ -4,8 +4,8 @@ use std::fmt;
 
 use crate::Expression;
 
-/// One `Prefer=`. Machines for which the expression is true are preferred, or avoided if the weight
-/// is negative.
+/// One `Prefer=` option: a condition with a weight. Machines that meet the condition are preferred
+/// or, if the weight is negative, avoided.
 ///
 /// `Display` writes the preference as in a unit file: `10: disk = ssd`.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -16,14 +16,14 @@ pub struct Preference {
     pub expression: Expression,
 }
 
-/// One `Spread=`: a metadata key. Instances of the unit's template are spread over machines with
-/// different values of the key.
+/// One `Spread=` option: a metadata key with a weight. Instances of the unit's template are spread
+/// over machines with different values of the key (for example, over zones).
 ///
-/// `Display` writes it as in a unit file: `5: zone`.
+/// `Display` writes the option as in a unit file: `5: zone`.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Spread {
-    /// Penalty of a machine for each instance that runs on a machine with the same value: 1 to
-    /// 1000. The default is 1.
+    /// Penalty for choosing a machine, per instance that already runs on a machine with the same
+    /// value of the key. From 1 to 1000; the default is 1.
     pub weight: i32,
     /// The metadata key.
     pub key: String,
@@ -42,7 +42,7 @@ pub enum Reschedule {
 /// `OnPartition=`: the policy of an agent that has lost contact with the cluster.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum OnPartition {
-    /// The unit keeps running, and may run twice.
+    /// The unit keeps running, so it may run on two machines at once.
     #[default]
     Keep,
     /// The agent stops the unit before the engine may place it on another machine, so the unit

@@ -7,9 +7,9 @@ use super::{
     RequirementWarningKind, Strictness,
 };
 
-/// Maximum number of errors, and also of warnings, that are kept for one file. Further reports are
-/// dropped, but the file is still refused. The limit exists because each report costs a pass over
-/// the file to find its line.
+/// Maximum number of errors kept for one file, and likewise of warnings. Further ones are dropped;
+/// a file with errors is refused anyway. The limit exists because each report costs a pass over the
+/// file to find its line.
 const MAX_REPORTS: usize = 100;
 
 /// The errors and warnings of a file.

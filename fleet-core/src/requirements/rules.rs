@@ -12,12 +12,15 @@ use crate::{Pattern, Peer};
 
 /// Pairs of mutually exclusive options.
 ///
-/// A unit with `MachineID=` cannot depend on peers and replaces no unit. A global unit runs on
-/// every eligible machine, so reservations, limits and preferences do not apply to it. A unit that
-/// replaces another must be able to run on the other unit's machine.
+/// - `MachineID=` fixes the machine, so the unit cannot depend on peers, replace units, or be
+///   global.
+/// - A global unit runs on every eligible machine, so it has no reservations, limits, preferences
+///   or peers, and replaces no unit.
+/// - A unit that replaces another must be able to run on the other unit's machine, so it cannot
+///   also have conflicts.
 ///
-/// Unlike in fleet v1, `MachineID` and `Conflicts` are allowed together. The combination only
-/// narrows the choice of machines, and the documentation does not forbid it.
+/// Unlike in fleet v1, `MachineID=` and `Conflicts=` are allowed together. The combination only
+/// narrows the choice of machines, and the documentation of fleet v1 does not forbid it.
 const EXCLUSIVE_PAIRS: [(FleetOption, FleetOption); 13] = [
     (MachineId, MachineOf),
     (MachineId, Global),
@@ -94,8 +97,8 @@ fn excluded_peers(reader: &SectionReader<'_>) -> Vec<(Span, RequirementErrorKind
     found
 }
 
-/// Returns `true` if the pattern excludes the peer. Two different patterns are assumed not to
-/// overlap.
+/// Returns `true` if the pattern excludes the peer. A peer that is itself a pattern counts as
+/// excluded only if the two patterns are equal, because other overlaps are not examined.
 fn excludes(pattern: &Pattern, peer: &Peer) -> bool {
     match peer {
         Peer::Named(name) => pattern.matches(name),

@@ -47,8 +47,8 @@ impl SectionReader<'_> {
         }
     }
 
-    /// Parses an amount. A percent sign at the very end of the amount is literal and need not be
-    /// doubled.
+    /// Parses a reserved amount. A percent sign at the very end (`150%`) is literal, so it need not
+    /// be doubled like the percent sign of other values.
     pub(super) fn read_amount(
         &mut self,
         resource: Resource,
@@ -69,7 +69,7 @@ impl SectionReader<'_> {
         }
     }
 
-    /// Parses an expression and adds it to the others by `and`.
+    /// Parses an expression and joins it to earlier ones by `and`.
     pub(super) fn read_metadata_expr(&mut self, text: &str, span: Span) {
         let option = FleetOption::MachineMetadataExpr;
         let Some(demand) = self.read_expression(option, text, span) else {
@@ -126,8 +126,8 @@ impl SectionReader<'_> {
         }
     }
 
-    /// Checks whether the colon after a weight is missing. It is missing if the value as a whole is
-    /// invalid and its first word is a weight before a valid expression or key.
+    /// Returns an error if the colon after the weight seems to be missing, as in `5 zone` instead
+    /// of `5: zone`. That is the case if the value is valid only without its leading number.
     fn missing_colon(&self, option: FleetOption, value: &str) -> Option<Kind> {
         let (weight, rest) = value.split_once(char::is_whitespace)?;
         let rest = rest.trim_start();
@@ -141,7 +141,7 @@ impl SectionReader<'_> {
         missing.then_some(Kind::MissingColon { option, weight, rest })
     }
 
-    /// Parses the weight before a colon; without one, returns the default.
+    /// Parses the weight before a colon. Without a weight, returns the default.
     fn read_weight(&mut self, option: FleetOption, text: Option<&str>, span: Span) -> Option<i32> {
         let Some(text) = text else {
             return Some(DEFAULT_WEIGHT);
@@ -191,8 +191,8 @@ impl SectionReader<'_> {
     }
 }
 
-/// Splits a value at its first colon, if the text before the colon is a number. The number may
-/// contain specifiers.
+/// Splits a value into weight and rest at its first colon, if the text before the colon is a
+/// number. The number may contain specifiers.
 fn split_weight(value: &str) -> (Option<&str>, &str) {
     let Some((weight, rest)) = value.split_once(':') else {
         return (None, value);
@@ -207,8 +207,8 @@ fn split_weight(value: &str) -> (Option<&str>, &str) {
     if is_number { (Some(weight), rest.trim_start()) } else { (None, value) }
 }
 
-/// Returns the span of a part of a text in the file. If the text does not appear literally in the
-/// file, or if the part is empty, returns the span of the whole text.
+/// Returns the position in the file of a part of `text`, which itself is at `span`. If the text
+/// does not appear literally in the file, or if the part is empty, returns `span`.
 fn within(span: Span, text: &str, part: Span) -> Span {
     if span.end - span.start != text.len() || part.start == part.end {
         return span;

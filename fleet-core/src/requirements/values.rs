@@ -15,13 +15,14 @@ pub(super) fn split(option: FleetOption, line: &str) -> Vec<String> {
     values.into_iter().filter(|value| !value.is_empty()).collect()
 }
 
-/// Returns `true` if the line holds several values: it starts and ends with a quotation mark.
+/// Returns `true` if the line starts and ends with a quotation mark, so that it may hold several
+/// values.
 fn is_quoted(line: &str) -> bool {
     line.starts_with('"') && line.ends_with('"')
 }
 
-/// Splits a line at blanks outside quotes and removes the quotes. Backslashes and tabs are ordinary
-/// characters, because fleet v1 splits at spaces only.
+/// Splits a line at blanks outside quotes, and removes the quotes. Backslashes and tabs are
+/// ordinary characters, because fleet v1 splits only at spaces.
 fn unquote(line: &str) -> Vec<String> {
     let mut values = vec![String::new()];
     let mut inside = false;

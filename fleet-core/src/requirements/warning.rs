@@ -23,7 +23,8 @@ pub struct RequirementWarning {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum RequirementWarningKind {
-    /// An option has a deprecated name of older fleet versions. It takes effect.
+    /// An option is written with its deprecated name of older fleet versions. The option takes
+    /// effect.
     DeprecatedName {
         /// The name as written.
         name: String,
@@ -35,7 +36,7 @@ pub enum RequirementWarningKind {
         /// The name as written.
         name: String,
     },
-    /// A pattern without wildcards is not a full unit name, so the pattern matches no unit.
+    /// A pattern has no wildcards and is not a full unit name, so it matches no unit.
     MatchesNothing {
         /// The option.
         option: FleetOption,

@@ -1,5 +1,5 @@
-//! Bulk insertion into a snapshot. Each method has the same effect as repeated single insertions.
-//! It is faster if the snapshot contains no entries of that kind and the input is sorted.
+//! Bulk insertion into a snapshot. Each method has the effect of inserting the entries one by one.
+//! Bulk insertion is faster if the input is sorted and the snapshot has no such entries yet.
 
 use std::sync::Arc;
 
