@@ -33,15 +33,15 @@ pub(crate) struct DesiredState {
 /// Reason why a stored state cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum StoredStateError {
-    #[error("cannot be read")]
+    #[error("the file cannot be read")]
     Io(#[from] io::Error),
-    #[error("invalid content")]
+    #[error("the file is damaged")]
     Damaged(#[from] serde_json::Error),
-    #[error("unsupported format {0}")]
+    #[error("the file has format {0}, which this version does not support")]
     Format(u32),
-    #[error("belongs to machine {0}")]
+    #[error("the file belongs to machine {0}")]
     Machine(String),
-    #[error("invalid unit {unit}: {problem}")]
+    #[error("the file contains an invalid unit, {unit}: {problem}")]
     Unit { unit: String, problem: String },
 }
 
@@ -259,8 +259,8 @@ mod tests {
     async fn invalid_stored_state_is_ignored() {
         let good = String::from_utf8(assignment().encode(&machine())).unwrap();
         let cases = [
-            (String::new(), "invalid content"),
-            (good[..good.len() / 2].to_owned(), "invalid content"),
+            (String::new(), "the file is damaged"),
+            (good[..good.len() / 2].to_owned(), "the file is damaged"),
             (good.replace("\"v\":1", "\"v\":2"), "unsupported format 2"),
             ("{\"v\":0}".to_owned(), "unsupported format 0"),
             (good.replace("\"m1\"", "\"m2\""), "belongs to machine m2"),

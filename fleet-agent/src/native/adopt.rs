@@ -1,15 +1,15 @@
 //! Adopts the processes of an earlier daemon.
 //!
-//! | stored state | process | result |
+//! | stored state | process found | result |
 //! |---|---|---|
-//! | process with its start time | runs, same start time | is watched, although not a child |
-//! | process with its start time | is gone | ended unobserved, or the PID file names a successor |
-//! | process being spawned | one carries the run's invocation ID | it is adopted as that process |
-//! | process being spawned | none carries that ID | ended unobserved |
+//! | pid and start time of a process | same pid and start time | watched, although not a child |
+//! | pid and start time of a process | none | ended unobserved, or the PID file names a successor |
+//! | a spawn in progress | one with the run's invocation ID | adopted as the spawned process |
+//! | a spawn in progress | none | ended unobserved |
 //!
 //! The exit status of a process that ended unobserved is unknown. This counts as a failure, so the
-//! restart policy of the unit applies. After a reboot there is nothing to adopt, because no process
-//! of a unit runs and no unit is known.
+//! restart policy of the unit applies. After a reboot there is nothing to adopt: all processes have
+//! ended, and the daemon forgets all units.
 
 use std::io;
 use std::sync::Arc;
@@ -31,8 +31,8 @@ use super::run_machine::ServiceRun;
 use super::run_state::ProcessId;
 use super::unit_directory::{RunRecord, UnitDirectory};
 
-/// Returns a definition for a unit whose file cannot be run any more. This definition can only be
-/// used to stop a run of the unit.
+/// Returns a substitute definition for a unit whose file can no longer be run. Its start command is
+/// a placeholder, so the definition only serves to stop a run of the unit.
 pub(crate) fn stop_only_definition(name: Name) -> InitUnit {
     InitUnit {
         provides: vec![Target::from(&name)],
@@ -104,7 +104,8 @@ fn adopt_processes(
     Ok((service, running))
 }
 
-/// Finds the process that the pid file names after the main process has ended.
+/// Returns the process that the PID file names as the new main process, after the main process has
+/// ended. Returns `None` if the file names no running process of this run.
 fn successor(spec: &InitUnit, run: &RunRecord) -> io::Result<Option<(ProcessId, ProcessHandle)>> {
     let is_own =
         |process| belongs_to_run(process, run.group.as_ref(), &run.invocation, &run.leaders);
@@ -113,16 +114,21 @@ fn successor(spec: &InitUnit, run: &RunRecord) -> io::Result<Option<(ProcessId, 
     Ok(named.zip(watched))
 }
 
-/// Finds the process that was being spawned when the daemon ended.
+/// Finds the process that was being spawned when the earlier daemon ended. Returns `None` if no
+/// process qualifies.
 ///
-/// It is a process group leader that is not known yet. It either carries the invocation ID of the
-/// run, or carries no invocation ID and is in the control group of the run.
+/// A candidate is the leader of a process group and is not stored with the run yet. It carries the
+/// invocation ID of the run, or is in the control group of the run and carries no invocation ID.
 ///
-/// The service manager sets `SYSTEMD_EXEC_PID` to the pid of each process that it spawns, and the
-/// children of that process inherit the variable. The leader with its own pid in the variable is
-/// therefore chosen. If no leader has its own pid there, the earliest one without the variable is
-/// chosen, since the others are its children. A process with the pid of another process in the
-/// variable is never chosen, since it is only a descendant of that process, which may have ended.
+/// The service manager sets `SYSTEMD_EXEC_PID` to the pid of each process that it spawns, and
+/// descendants inherit the variable. So the variable decides between several candidates:
+///
+/// 1. A candidate with its own pid in the variable was spawned by the service manager, and is
+///    chosen.
+/// 2. Otherwise the earliest candidate without the variable is chosen, since the others are its
+///    children.
+/// 3. A candidate with another pid in the variable is never chosen. It is only a descendant of that
+///    process, which may have ended.
 fn find_spawning(run: &RunRecord, inside: &[u32], all: &[ProcessInfo]) -> Option<ProcessId> {
     let known = [run.run_state.main, run.run_state.control];
     // A nested service manager gives its units other invocation IDs.

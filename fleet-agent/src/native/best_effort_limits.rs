@@ -1,6 +1,6 @@
 //! Sets limits and nice levels as close to the requested value as permitted, like systemd.
 //!
-//! All code of this module runs in the child before the exec, so it only makes system calls.
+//! All code of this module runs in the child before the exec, so it may only make system calls.
 
 use rustix::io::{Errno, Result};
 use rustix::process::{

@@ -1,11 +1,13 @@
-//! Handles file systems that do not respond, for example a mount whose server is gone.
+//! Prevents file systems that do not respond from delaying other units. An example is a mount whose
+//! server is gone.
 //!
-//! A process that uses a file on such a file system blocks in the kernel. That cannot be avoided,
-//! but the tasks of other units must not wait for it. A blocked runtime thread would delay every
-//! unit task in its queue. So the thread first moves these tasks to another thread. The move costs
-//! little compared with a remote file access, but much compared with a process start. So it is only
-//! done for units that use files outside of the system's own directories. If the system's own
-//! directories do not respond, nothing works anyway.
+//! A process that uses a file on such a file system blocks in the kernel, and nothing can prevent
+//! that. But a blocked runtime thread would also delay the tasks of other units in its queue. So
+//! the thread first moves these tasks to another thread.
+//!
+//! The move is cheap compared with a remote file access, but expensive compared with a process
+//! start. So it is only done for units that use files outside of the system's own directories, such
+//! as `/usr`. If those directories do not respond, the machine is unusable anyway.
 
 use std::path::Path;
 
@@ -19,8 +21,8 @@ const LOCAL_DIRECTORIES: [&str; 12] = [
     "/sys", "/usr",
 ];
 
-/// Runs `work`. If `may_block` is set, `work` may block for a long time, so the other tasks of the
-/// thread are moved to another thread first.
+/// Runs `work`. If `may_block` is set, first moves the other tasks of this thread to another
+/// thread, because `work` may block for a long time.
 pub(crate) fn block_in_place_if<T>(may_block: bool, work: impl FnOnce() -> T) -> T {
     let has_others = || {
         let flavor = Handle::try_current().map(|runtime| runtime.runtime_flavor());
@@ -48,7 +50,7 @@ pub(crate) fn spawn_may_block(command: &Command, exec_env: &ExecEnvironment) -> 
     directory || looks_up_account(exec_env) || named.any(may_block)
 }
 
-/// Accounts may be looked up on a server.
+/// Whether accounts are looked up, which may require a remote server.
 fn looks_up_account(exec_env: &ExecEnvironment) -> bool {
     let groups = &exec_env.supplementary_groups;
     exec_env.user.is_some() || exec_env.group.is_some() || !groups.is_empty()
@@ -63,7 +65,8 @@ fn file_of(output: &ExecOutput) -> Option<&str> {
     }
 }
 
-/// A name without a path is searched in the system's own directories.
+/// Whether a path is outside of the system's own directories. A program name without a path is
+/// searched only inside.
 fn may_block(path: &str) -> bool {
     path.starts_with('/') && !LOCAL_DIRECTORIES.iter().any(|own| Path::new(path).starts_with(own))
 }

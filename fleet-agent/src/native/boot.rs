@@ -1,9 +1,9 @@
 //! The boot in which a directory was last used.
 //!
-//! A restarted container counts as a reboot, because its processes are gone although the kernel is
-//! the same. A container is identified by its pid namespace and by the start time of its first
-//! process. The namespace number alone is not enough, since the kernel reuses the number of a
-//! removed namespace.
+//! The restart of a container counts as a reboot too: all processes of the container are gone,
+//! although the kernel has not restarted. A container is identified by its pid namespace and by the
+//! start time of its first process. The namespace number alone is not enough, since the kernel
+//! reuses the number of a removed namespace.
 
 use std::io;
 use std::os::unix::fs::MetadataExt as _;
@@ -39,8 +39,8 @@ impl Boot {
         }
     }
 
-    /// Returns whether the two boots differ, so that no process of one can exist in the other. A
-    /// value that only one of the two has is not compared.
+    /// Returns whether the two boots differ. If they do, no process of one boot can exist in the
+    /// other. A value that only one of the two boots has is not compared.
     pub(crate) fn differs_from(&self, other: &Self) -> bool {
         let differ = |one: Option<u64>, other: Option<u64>| {
             one.zip(other).is_some_and(|(one, other)| one != other)
@@ -63,7 +63,7 @@ impl Boot {
         boot
     }
 
-    /// Formats it for storage.
+    /// Formats the boot for storage.
     pub(crate) fn text(&self) -> String {
         let line =
             |key, value: Option<u64>| value.map(|it| format!("\n{key} {it}")).unwrap_or_default();

@@ -1,14 +1,16 @@
 //! Control groups (cgroup v2), one per run of a unit.
 //!
-//! A process and all its descendants stay in their control group, and the kernel kills all of them
-//! at once. The groups are created below the group of the daemon. Root may create groups there.
-//! Other users may do so if that group was delegated to them:
+//! A process and all its descendants stay in their control group, so the kernel can kill all of
+//! them at once. The groups are created below the group of the daemon:
 //!
 //! ```text
 //! the daemon's own group / fleet-DEVICE-INODE of its directory / UNIT.INVOCATION
 //! ```
 //!
-//! The path of a run's group is stored with the run, since the next daemon may be in another group.
+//! Root may create groups there. Other users may do so if the daemon's group is delegated to them.
+//!
+//! The path of a run's group is stored with the run, because the next daemon may be in another
+//! group.
 
 mod inside;
 
@@ -28,8 +30,8 @@ use crate::async_fd::register;
 /// Controllers that limit the groups, as far as they are available.
 const CONTROLLERS: [&str; 4] = ["cpu", "io", "memory", "pids"];
 
-/// Depth to which the groups that a unit has created below its own are traversed. The kernel does
-/// not limit the depth, but the stack of this process does.
+/// Maximum depth to which groups below the group of a unit are traversed. The unit may have created
+/// these groups, and by default the kernel does not limit their depth.
 const MAX_DEPTH: usize = 16;
 
 /// Attempts to create a group that is removed concurrently.
@@ -43,10 +45,11 @@ pub(crate) struct Groups {
 }
 
 /// Removes the empty control groups that an [`InitSupervisor`](crate::InitSupervisor) or a
-/// [`NativeManager`](crate::NativeManager) of that directory has created below the group of this
-/// process. Both remove their empty groups themselves, but cannot remove groups with processes that
-/// units left behind. This function is for programs that kill these processes and then remove the
-/// groups.
+/// [`NativeManager`](crate::NativeManager) of `directory` has created below the group of this
+/// process.
+///
+/// Both remove their groups themselves when these are empty. But a group remains if a unit has left
+/// processes behind in it. Call this function after killing such processes.
 pub fn remove_empty_cgroups(directory: &Path) {
     // Without groups, or without the directory, there is nothing to remove.
     if let Ok(own) = own_group()
@@ -62,8 +65,8 @@ pub fn remove_empty_cgroups(directory: &Path) {
 pub(crate) struct Group(PathBuf);
 
 impl Groups {
-    /// Finds the parent group for the control groups of a manager. The error is a message that
-    /// explains to people why control groups cannot be used.
+    /// Creates the parent of a manager's control groups if it is missing, and removes empty groups
+    /// in it. If control groups cannot be used, the error is a message for people with the reason.
     pub(crate) fn find(directory: &Path) -> Result<Self, String> {
         let own = own_group()?;
         let unusable = |what: &str| format!("the control group {} {what}", own.display());
@@ -93,9 +96,9 @@ impl Groups {
         &self.controllers
     }
 
-    /// Enables the available controllers for the groups, as far as that is allowed, and returns the
-    /// enabled ones. The kernel refuses a controller if other processes are in the daemon's own
-    /// group.
+    /// Enables the available controllers for the groups, as far as permitted, and returns the
+    /// enabled ones. The kernel refuses to enable a controller while other processes are in the
+    /// daemon's own group.
     fn delegate_from(&self, own: &Path) -> BTreeSet<String> {
         let there = fs::read_to_string(own.join("cgroup.controllers")).unwrap_or_default();
         let there = there.split_whitespace().filter(|name| CONTROLLERS.contains(name));
@@ -168,7 +171,7 @@ impl Group {
         settings.iter().try_for_each(|it| fs::write(self.0.join(it.file), &it.value))
     }
 
-    /// Returns the processes in it, and in groups that they created below it.
+    /// Returns the pids of all processes in the group and in the groups below it.
     pub(crate) fn members(&self) -> io::Result<Vec<u32>> {
         let mut members = Vec::new();
         for group in self.all()? {
@@ -185,8 +188,9 @@ impl Group {
         Ok(members)
     }
 
-    /// Returns whether a process is in the group or in one below it. A zombie counts as a member of
-    /// the group in which it ended, although the process list of the group omits zombies.
+    /// Returns whether a process is in the group or in one below it. Unlike
+    /// [`members`](Self::members), this includes zombies: a zombie counts as a member of the group
+    /// in which it ended.
     pub(crate) fn contained(&self, pid: u32) -> io::Result<bool> {
         let group = match fs::read_to_string(format!("/proc/{pid}/cgroup")) {
             Err(error) if is_no_process(&error) => return Ok(false),
@@ -196,13 +200,13 @@ impl Group {
         Ok(directory_of(&group, &mounts).is_some_and(|group| group.starts_with(&self.0)))
     }
 
-    /// Kills every process in it at once, including those being created.
+    /// Kills all processes in the group at once, including those being created.
     pub(crate) fn kill(&self) -> io::Result<()> {
         fs::write(self.0.join("cgroup.kill"), "1")
             .or_else(|error| if is_gone(&error) { Ok(()) } else { Err(error) })
     }
 
-    /// Whether it has no processes.
+    /// Whether the group has no processes.
     pub(crate) fn is_empty(&self) -> io::Result<bool> {
         match fs::read(self.0.join("cgroup.events")) {
             Err(error) if is_gone(&error) => Ok(true),
@@ -210,7 +214,7 @@ impl Group {
         }
     }
 
-    /// Returns once it has no processes.
+    /// Returns once the group has no processes.
     pub(crate) async fn wait_empty(&self) -> io::Result<()> {
         let events = match File::open(self.0.join("cgroup.events")) {
             Err(error) if is_gone(&error) => return Ok(()),
@@ -229,7 +233,7 @@ impl Group {
         }
     }
 
-    /// Removes it, if it has no processes.
+    /// Removes the group and the groups below it, if they have no processes.
     pub(crate) fn remove(&self) -> io::Result<()> {
         // Hardly any unit creates groups of its own, which would have to be removed first.
         if fs::remove_dir(&self.0).is_ok() {
@@ -245,7 +249,7 @@ impl Group {
         Ok(())
     }
 
-    /// Returns it and all groups below it, parents first.
+    /// Returns this group and all groups below it, parents first.
     fn all(&self) -> io::Result<Vec<PathBuf>> {
         let mut all = vec![self.0.clone()];
         let mut level = all.clone();
@@ -306,18 +310,18 @@ fn is_populated(events: &[u8]) -> bool {
     events.split(|&byte| byte == b'\n').any(|line| line == b"populated 1")
 }
 
-/// Both are errors for a group that is removed while it is read.
+/// Whether the error means that a group was removed while it was being read.
 fn is_gone(error: &io::Error) -> bool {
     error.kind() == io::ErrorKind::NotFound
         || error.raw_os_error() == Some(rustix::io::Errno::NODEV.raw_os_error())
 }
 
-/// A threaded group has no list of processes.
+/// Whether the error means that a group is threaded, and so has no process list.
 fn is_threaded(error: &io::Error) -> bool {
     error.raw_os_error() == Some(rustix::io::Errno::OPNOTSUPP.raw_os_error())
 }
 
-/// Both are errors for a process that ends while it is read.
+/// Whether the error means that a process ended while it was being read.
 fn is_no_process(error: &io::Error) -> bool {
     error.kind() == io::ErrorKind::NotFound
         || error.raw_os_error() == Some(rustix::io::Errno::SRCH.raw_os_error())

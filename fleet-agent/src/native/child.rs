@@ -1,9 +1,10 @@
 //! Setup of a child process before it executes its program.
 //!
-//! This is one of the modules of the service manager that contain unsafe code. The compiler cannot
-//! check code that runs in a child with a copy of only one thread. This code must not take locks or
-//! allocate, since another thread may have held a lock at the time of the copy. So the parent
-//! prepares everything that needs locks or allocations, and the child only makes system calls.
+//! This is one of the modules of the service manager that contain unsafe code. After a fork, the
+//! child runs with a copy of only one thread, and the compiler cannot check the rules for such
+//! code. The child must not take locks or allocate, since another thread may have held a lock
+//! during the fork. So the parent prepares everything that needs locks or allocations, and the
+//! child only makes system calls.
 
 use std::ffi::CString;
 use std::fs::File;
@@ -22,8 +23,8 @@ use super::program::Program;
 /// Highest signal number of the kernel.
 const LAST_SIGNAL: libc::c_int = 64;
 
-/// Setup in the child. The fields are applied in this order, because steps that need privileges
-/// must come before these privileges are dropped.
+/// Setup that the child performs. The fields are applied in this order, so that steps that need
+/// privileges come before the privileges are dropped.
 #[derive(Debug, Default)]
 pub(crate) struct ChildSetup {
     /// Process list of the control group to enter.
@@ -46,7 +47,7 @@ pub(crate) struct ChildSetup {
 #[derive(Debug)]
 pub(crate) struct WorkingDirectory {
     pub(crate) path: CString,
-    /// Whether to fall back to the root directory.
+    /// Whether to use the root directory if `path` cannot be entered.
     pub(crate) optional: bool,
 }
 
@@ -55,7 +56,7 @@ pub(crate) struct WorkingDirectory {
 pub(crate) struct Credentials {
     pub(crate) uid: Option<Uid>,
     pub(crate) gid: Option<Gid>,
-    /// All supplementary groups; `None` keeps them, the only choice without root.
+    /// All supplementary groups; `None` keeps ours, the only choice without root.
     pub(crate) groups: Option<Vec<Gid>>,
 }
 
@@ -75,7 +76,7 @@ impl ChildSetup {
         }
     }
 
-    /// Runs in the child.
+    /// Performs the setup. Runs in the child.
     pub(crate) fn enter(&self) -> Result<(), StepError> {
         reset_signals(self.ignore_sigpipe);
         // With its own process group, and without a controlling terminal that could stop it.
@@ -104,9 +105,9 @@ impl ChildSetup {
     }
 }
 
-/// Resets the disposition of each signal to the default. Otherwise signals that are ignored in this
-/// process would stay ignored in the program. `nohup` and shells ignore some signals, and so does
-/// this daemon. With `but_sigpipe`, `SIGPIPE` is ignored in the program.
+/// Resets the disposition of each signal to the default. Otherwise a signal that is ignored in this
+/// process would stay ignored in the program. `nohup`, shells and this daemon all ignore some
+/// signals. With `but_sigpipe`, the program starts with `SIGPIPE` ignored.
 fn reset_signals(but_sigpipe: bool) {
     let none = std::ptr::null_mut::<u64>();
     for signal in 1..=LAST_SIGNAL {
@@ -123,8 +124,8 @@ fn reset_signals(but_sigpipe: bool) {
     }
 }
 
-/// Writes the OOM score adjustment of the child. Without permission the adjustment stays as it is,
-/// as with systemd. In a container the change is never permitted.
+/// Writes the OOM score adjustment of the child. If the kernel refuses permission, as it does in
+/// containers, the adjustment stays as it is, like with systemd.
 fn write_score(score: &str) -> rustix::io::Result<()> {
     let flags = OFlags::WRONLY | OFlags::CLOEXEC;
     let file = rustix::fs::open(c"/proc/self/oom_score_adj", flags, Mode::empty());
@@ -159,8 +160,8 @@ impl Credentials {
     }
 }
 
-/// Converts the limits of a unit to those of the kernel. A soft limit without a hard limit sets
-/// both. `files` is the limit of open files for a unit that sets none itself.
+/// Converts the limits of a unit to those of the kernel. `files` is the limit of open files for a
+/// unit that sets none itself.
 pub(crate) fn limits(limits: &Rlimits, files: Option<Rlimit>) -> Vec<(Resource, Rlimit)> {
     let limit = |&(current, maximum): &(Option<u64>, Option<u64>)| Rlimit { current, maximum };
     let known = |name: &str| RESOURCES.iter().find(|it| it.0 == name).map(|it| it.1);

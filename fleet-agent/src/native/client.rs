@@ -1,8 +1,8 @@
-//! Calls to a native service manager. The calls for one unit run in order, and each is stored
-//! before it takes effect.
+//! Calls to a native service manager. The calls for one unit run in order, and each requested state
+//! is stored on disk before it takes effect.
 //!
-//! A caller may stop waiting at any time. A call that has started is completed nevertheless, so
-//! that the stored state matches the state in effect.
+//! A caller may stop waiting for its result at any time. A call that has started runs to completion
+//! nevertheless, so the stored state always matches the state in effect.
 
 use std::collections::BTreeMap;
 use std::future::{Future, ready};
@@ -24,8 +24,8 @@ use super::supervisor::managed_units::{
 use super::unit_directory::{RequestedState, UnitDirectory};
 use crate::{ManagedUnit, ServiceError, UnitDetails};
 
-/// Maximum number of concurrent writes by calls for services. Each write takes a thread, and all
-/// writes share one disk.
+/// Maximum number of concurrent writes by calls for services. They are limited because each write
+/// occupies a thread, and all writes share one disk.
 const MAX_WRITERS: usize = 8;
 
 /// Request for a loaded unit.
@@ -34,8 +34,9 @@ pub(super) enum UnitRequest {
     Start(Generation),
     Restart(Generation),
     Stop,
-    /// Start because a timer has elapsed. The value is the ID of this elapse. The start does not
-    /// change whether fleet has launched the unit.
+    /// Start by a timer that has elapsed. The value is the ID of this elapse, by which a repeated
+    /// request is recognized. Unlike `Start`, this request does not mark the unit as launched by
+    /// fleet.
     Trigger(u64),
 }
 
@@ -174,8 +175,8 @@ impl SupervisorClient {
         self.request_after(ready(Ok(())), unit, request, directory).await
     }
 
-    /// Runs `first`, and then does the same as [`request`](Self::request) if `first` has succeeded.
-    /// The lock of the unit is held for both, so that no later call overtakes this one.
+    /// Runs `first`. If `first` succeeds, applies the request like [`request`](Self::request). The
+    /// lock of the unit is held during both, so that no later call overtakes this one.
     pub(super) async fn request_after(
         self: &Arc<Self>,
         first: impl Future<Output = CallResult> + Send + 'static,
@@ -214,8 +215,9 @@ impl SupervisorClient {
         }
     }
 
-    /// Stops all units at once, and waits for them. The units stay loaded, and none of them starts
-    /// again. Returns the result of each stop, and whether every unit is stored as stopped.
+    /// Stops all units at once, and waits until they have stopped. The units stay loaded, and none
+    /// of them starts again. Returns the result of each stop, and whether the stop of every unit
+    /// was stored on disk.
     pub(super) async fn stop_all(
         self: &Arc<Self>,
     ) -> Result<(Vec<CallResult>, bool), ServiceError> {
@@ -230,9 +232,9 @@ impl SupervisorClient {
         Ok((crashed, written.into_iter().all(|is_written| is_written)))
     }
 
-    /// Stores that a unit should not run. Waits until all earlier calls for the unit have stored
-    /// their requested state, for example a start that came too late. Returns whether the state was
-    /// stored.
+    /// Stores that a unit should not run, and returns whether that succeeded. First waits for all
+    /// earlier calls for the unit, because such a call may store another state. An example is a
+    /// start that came just before the shutdown.
     async fn write_stopped(self: &Arc<Self>, unit: &UnitName) -> bool {
         let directory = self.context.directory(unit.as_str());
         let action = "store that a unit is stopped";
@@ -285,7 +287,7 @@ impl SupervisorClient {
         begun.await?.await.unwrap_or_else(|_| Err(crashed()))
     }
 
-    /// Stops and unloads a unit. Later calls for it wait.
+    /// Stops and unloads a unit. Later calls for the unit wait until this is done.
     pub(super) async fn unload(
         self: &Arc<Self>,
         unit: &UnitName,
@@ -331,7 +333,7 @@ impl SupervisorClient {
         done.await.unwrap_or_else(|_| Err(crashed()))
     }
 
-    /// Works on the directory of a unit, as one of at most [`MAX_WRITERS`].
+    /// Runs `work` on the directory of a unit. At most [`MAX_WRITERS`] of these run at once.
     async fn write(
         &self,
         directory: &UnitDirectory,
@@ -355,8 +357,8 @@ impl SupervisorClient {
     }
 }
 
-/// Lock that one call holds on its unit. Dropping it removes the unit's entry from the lock table
-/// if no other call waits for the unit.
+/// Lock on a unit, held by one call. Dropping the lock removes it from the table of locks if no
+/// other call waits for the unit.
 struct UnitLock {
     client: Arc<SupervisorClient>,
     unit: UnitName,
@@ -373,8 +375,8 @@ impl Drop for UnitLock {
     }
 }
 
-/// Runs `work` on the directory of a unit in a blocking thread outside the async runtime, since the
-/// disk may be slow.
+/// Runs `work` on the directory of a unit in a blocking thread, because a slow disk must not delay
+/// the async runtime.
 pub(super) async fn write(
     directory: &UnitDirectory,
     action: &str,

@@ -5,12 +5,12 @@ use std::io;
 use nix::libc;
 
 /// Marks every descriptor except stdin, stdout and stderr as close-on-exec, including descriptors
-/// inherited from the parent process. Otherwise all units would inherit these descriptors,
-/// whichever user the units run as. This function is for programs, not for libraries.
+/// inherited from the parent process. Otherwise all units would inherit these descriptors, even
+/// units that run as another user. This function is for programs, not for libraries.
 ///
 /// # Errors
 ///
-/// The kernel does not support the call. Version 5.11 or later is required.
+/// The kernel does not support the call, which requires version 5.11 or later.
 pub fn set_cloexec_on_all() -> io::Result<()> {
     let (first, last): (libc::c_uint, libc::c_uint) = (3, libc::c_uint::MAX);
     // SAFETY: the arguments are plain numbers. It changes a flag of descriptors that only matters

@@ -10,8 +10,9 @@ use nix::unistd::{Uid, User};
 /// First user ID that does not belong to the system.
 const FIRST_REGULAR_UID: u32 = 1000;
 
-/// Checks whether a unit may start. The error holds the reason why it may not, and whether this
-/// counts as a failure.
+/// Evaluates the conditions of a unit, and returns `Ok` if the unit may start. Otherwise the error
+/// holds the unmet condition. The flag is `true` if this counts as a failure (`Assert…=`), and
+/// `false` if the start is only skipped (`Condition…=`).
 pub(crate) fn check_conditions(conditions: &[UnitCondition]) -> Result<(), (String, bool)> {
     match UnitCondition::judge(conditions, holds) {
         ConditionResult::Start => Ok(()),

@@ -1,9 +1,11 @@
-//! Pure: cursors of log lines. A cursor stays valid after a cut or rotation of the log. It also
-//! stays valid for a later daemon that counts offsets from another base.
+//! Pure: cursors, each of which marks the end of a line in a log.
 //!
-//! While the base stays the same, the offset of a cursor is exact. A hash of the bytes before the
-//! cursor verifies the offset. If the offset is beyond the end of the log, the base must have
-//! changed. Only then are the hashed bytes searched for in the log.
+//! A cursor stays valid after a cut or rotation of the log. It also stays valid if a later daemon
+//! counts log offsets from another base.
+//!
+//! A cursor consists of an offset and a hash of the bytes before that offset. While the base stays
+//! the same, the offset is exact, and the hash only verifies it. If the offset is beyond the end of
+//! the log, the base must have changed. Only then is the log searched for the hashed bytes.
 
 use std::fmt;
 use std::str::FromStr;
@@ -17,7 +19,7 @@ pub(crate) struct LogCursor {
     offset: u64,
     /// Number of hashed bytes.
     length: usize,
-    /// Their hash.
+    /// Hash of these bytes.
     hash: u64,
 }
 
@@ -28,9 +30,9 @@ impl LogCursor {
         Self { offset, length: known.len(), hash: hash(known) }
     }
 
-    /// Returns the length of the part of `text` before the cursor. `text` begins at offset `begin`.
-    /// Returns `None` if the position of the cursor is not found or ambiguous, because a reported
-    /// gap is better than silently skipped lines.
+    /// Returns the position of the cursor in `text`, which begins at the log offset `begin`.
+    /// Returns `None` if the position is not found or is ambiguous, because a reported gap is
+    /// better than silently skipped lines.
     pub(crate) fn find(&self, text: &[u8], begin: u64) -> Option<usize> {
         // Anything before the beginning was dropped, even if it looks the same.
         let at = usize::try_from(self.offset.checked_sub(begin)?).unwrap_or(usize::MAX);
@@ -53,7 +55,7 @@ impl fmt::Display for LogCursor {
     }
 }
 
-/// The text is not a valid cursor.
+/// Error for a text that is not a valid cursor.
 #[derive(Debug)]
 pub(crate) struct InvalidLogCursor;
 
@@ -75,8 +77,8 @@ impl FromStr for LogCursor {
     }
 }
 
-/// Computes the FNV-1a hash. The reader may be another version of this program, so all versions
-/// must use the same hash.
+/// Computes the FNV-1a hash. All versions of this program must use the same hash, because a client
+/// may keep a cursor across an upgrade.
 fn hash(bytes: &[u8]) -> u64 {
     bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, &byte| {
         (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
@@ -151,8 +153,9 @@ mod tests {
             }
         }
 
-        /// The base has changed, and the old offset is beyond the end. A cursor at a distinct line
-        /// is then found by the preceding text, wherever that text has moved.
+        /// Checks cursors with an offset beyond the end of the log, because the base has changed.
+        /// If the line of the cursor is unique, the search finds the text before the cursor, even
+        /// if a cut has moved that text.
         #[test]
         fn cut_does_not_move_cursor(
             numbers in proptest::collection::btree_set(0..10_000_u32, 1..60),

@@ -10,19 +10,19 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 /// Soft limit before it was raised.
 static INITIAL_SOFT_LIMIT: OnceLock<Option<u64>> = OnceLock::new();
 
-/// The reserve of open files is one part in `SHARE` of the limit, within the bounds below. No unit
-/// is started if fewer files can still be opened.
+/// The reserve of open files is the limit divided by `SHARE`, but at least `MIN_RESERVE` and at
+/// most `MAX_RESERVE`. No unit is started while fewer files can still be opened.
 const SHARE: u64 = 8;
 const MIN_RESERVE: u64 = 16;
 const MAX_RESERVE: u64 = 128;
 
-/// Raises this process's soft limit of open files to the hard limit. Units are started with the
-/// original soft limit, because some programs perform worse with a higher limit. Programs that need
-/// a higher one can raise it themselves. This function is for programs, not for libraries.
+/// Raises this process's soft limit of open files to the hard limit. Units still start with the
+/// original soft limit, because some programs perform worse with a higher one. Programs that need a
+/// higher limit can raise it themselves. This function is for programs, not for libraries.
 ///
 /// # Errors
 ///
-/// The kernel no longer permits that many files.
+/// The kernel no longer permits as many files as the hard limit says.
 pub fn raise_file_limit() -> io::Result<()> {
     let found = getrlimit(Resource::Nofile);
     setrlimit(Resource::Nofile, Rlimit { current: found.maximum, ..found })?;
@@ -31,31 +31,33 @@ pub fn raise_file_limit() -> io::Result<()> {
     Ok(())
 }
 
-/// Returns the limit of open files for units that do not set one. Returns `None` if these units
-/// should inherit the limit of this process.
+/// Returns the limit of open files for units that set none, which is the limit before it was
+/// raised. Returns `None` if the limit was never raised, so that these units inherit the limit of
+/// this process.
 pub(crate) fn unit_nofile_limit() -> Option<Rlimit> {
     let found = *INITIAL_SOFT_LIMIT.get()?;
     let maximum = getrlimit(Resource::Nofile).maximum;
     Some(Rlimit { current: found.into_iter().chain(maximum).min(), maximum })
 }
 
-/// Returns the reason why no unit may be started, if too few descriptors are left. The remaining
-/// descriptors are reserved for stopping units and for status requests.
+/// Returns a message if too few descriptors are left to start a unit. The remaining descriptors are
+/// reserved for stopping units and for status requests.
 pub(crate) fn descriptor_shortage() -> Option<String> {
     shortage(1)
 }
 
-/// Refuses to recover more units if too few descriptors are left. With fewer descriptors, no
-/// request could be answered and no unit could be stopped. Half of the reserve is enough, since the
-/// earlier daemon may have used the other half when it left the units.
+/// Returns an error if too few descriptors are left to recover another unit, after `units` have
+/// been recovered. With fewer descriptors, the daemon could neither answer requests nor stop units.
+///
+/// Half of the reserve is enough here, because the earlier daemon may have used the other half
+/// before it left the units running.
 pub(crate) fn check_descriptors_left(units: usize) -> io::Result<()> {
     let message =
         |why| format!("only {units} units could be recovered, and more are running: {why}");
     shortage(2).map_or(Ok(()), |why| Err(io::Error::other(message(why))))
 }
 
-/// Returns a message about the lack of descriptors, if fewer than the reserve divided by `part` are
-/// free.
+/// Returns a message if fewer descriptors are free than the reserve divided by `part`.
 fn shortage(part: u64) -> Option<String> {
     let most = getrlimit(Resource::Nofile).current?;
     let free = most.saturating_sub((most / SHARE).clamp(MIN_RESERVE, MAX_RESERVE) / part);

@@ -81,7 +81,7 @@ pub(crate) fn collect(
     Ok(all)
 }
 
-/// Variables cannot contain NUL.
+/// Returns the text, or an error if it contains NUL, which variables cannot contain.
 fn without_zero(text: String) -> io::Result<String> {
     if text.contains('\0') { Err(io::Error::other("it contains a NUL byte")) } else { Ok(text) }
 }

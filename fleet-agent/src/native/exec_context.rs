@@ -26,8 +26,8 @@ pub(crate) struct ExecContext {
     /// Its `argv[0]`.
     pub(crate) name: String,
     pub(crate) arguments: Vec<String>,
-    /// Environment of the process. Its own pid is not known yet, so the value of `SYSTEMD_EXEC_PID`
-    /// is only a placeholder.
+    /// Environment of the process. The value of `SYSTEMD_EXEC_PID` is only a placeholder, because
+    /// the pid is not known before the spawn.
     pub(crate) environment: BTreeMap<String, String>,
     /// Files for stdout and stderr; `None` inherits ours.
     pub(crate) outputs: [Option<File>; 2],
@@ -35,8 +35,9 @@ pub(crate) struct ExecContext {
 }
 
 impl ExecContext {
-    /// Starts the process inside the control group of this directory. If the system does not
-    /// support that, the process is moved into the group with the process list that `list` opens.
+    /// Starts the process directly in the control group whose directory is `group`. If the system
+    /// does not support that, opens the process list of the group with `list`. The child then
+    /// enters the group itself before the exec.
     pub(crate) fn start_in_cgroup(
         mut self,
         group: &File,
@@ -50,7 +51,7 @@ impl ExecContext {
         Ok(self.spawn(program)?)
     }
 
-    /// Starts it.
+    /// Starts the process.
     pub(crate) fn start(self) -> Result<Child, SpawnError> {
         let program = self.program()?;
         match self.spawn_request(&program)?.clone_child(None)? {
@@ -59,7 +60,7 @@ impl ExecContext {
         }
     }
 
-    /// Spawns it with the standard library, up to the exec.
+    /// Spawns the process with the standard library, including the setup before the exec.
     pub(super) fn spawn(self, program: Program) -> io::Result<Child> {
         let mut process = Process::new(self.program);
         process.kill_on_drop(false).stdin(Stdio::null());

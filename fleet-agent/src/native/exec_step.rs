@@ -43,13 +43,13 @@ pub(crate) struct SpawnError {
     pub(crate) error: io::Error,
 }
 
-/// The error of a failed step as the child reports it. The child can neither allocate nor return
-/// more than a number.
+/// The failed step and its error, as the child reports them. Both fit into one number, because the
+/// child can neither allocate nor return more than a number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct StepError(pub(crate) ExecStep, pub(crate) Errno);
 
 impl StepError {
-    /// Encodes both in one number, which is never 0.
+    /// Encodes the step and the error in one number, which is never 0.
     pub(crate) fn code(self) -> i32 {
         (self.0 as i32) << 16 | self.1.raw_os_error()
     }
@@ -61,7 +61,7 @@ impl StepError {
 }
 
 impl SpawnError {
-    /// Decodes the number of a failed child.
+    /// Decodes the number that a failed child has returned.
     pub(crate) fn from_code(number: i32) -> Self {
         let step = usize::try_from(number >> 16).ok().and_then(|at| ALL.get(at));
         let error = io::Error::from_raw_os_error(number & 0xffff);
@@ -69,7 +69,7 @@ impl SpawnError {
     }
 }
 
-/// The process was not even created.
+/// Converts an error from before the creation of the process.
 impl From<io::Error> for SpawnError {
     fn from(error: io::Error) -> Self {
         Self { step: ExecStep::Begin, error }

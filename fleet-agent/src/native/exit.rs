@@ -1,9 +1,11 @@
 //! Exit status of a process that is not a child of this daemon.
 //!
-//! The daemon waits for its children and so gets their exit status. For other processes the kernel
-//! only reports that they have ended. Since version 6.15 a pidfd also provides the exit status,
-//! once the parent has reaped the process. This daemon is a subreaper, so a process may become its
-//! child later. The daemon waits for such a process like for any other child.
+//! The kernel returns the exit status of a child to the daemon that waits for it. For other
+//! processes the kernel only reports that they have ended. Since version 6.15 a pidfd also provides
+//! the exit status, once the parent has reaped the process.
+//!
+//! This daemon is a subreaper, so it may become the parent of such a process later. It then waits
+//! for the process like for any other child.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -20,9 +22,9 @@ use super::process::exit_from_status;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum PidfdExit {
     Exited(ProcessExit),
-    /// It runs, or its parent has not reaped it yet.
+    /// The process runs, or its parent has not reaped it yet.
     Pending,
-    /// This kernel does not report it.
+    /// This kernel does not report the exit.
     Unsupported,
 }
 
@@ -45,8 +47,8 @@ pub(crate) fn exit_of(process: impl AsFd) -> PidfdExit {
     }
 }
 
-/// Reads the exit of a process. `WouldBlock` means that the process still runs, or that its parent
-/// has not reaped it yet.
+/// Returns the exit of a process. Fails with `WouldBlock` while the process runs, and until its
+/// parent has reaped it.
 pub(crate) fn read_exit(process: &OwnedFd) -> io::Result<ProcessExit> {
     match exit_of(process) {
         PidfdExit::Exited(end) => Ok(end),
@@ -69,7 +71,7 @@ fn exit_from_wait(status: &WaitIdStatus) -> ProcessExit {
 #[derive(Debug, Clone, Copy, Default)]
 #[repr(C)]
 struct PidfdInfo {
-    /// Requested fields, and then the available ones.
+    /// The requested fields before the call, and the available ones after it.
     mask: u64,
     control_group: u64,
     numbers: [u32; 11],

@@ -17,12 +17,11 @@ const POLL_INTERVAL: Duration = Duration::from_secs(1);
 /// Timeout for a connection to a TCP address.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// An external unit, which this service manager does not run, with the condition under which the
-/// unit is up.
+/// A unit that this service manager does not run, with the condition under which it counts as up.
 ///
-/// The text form is `up`, `path:FILE` or `tcp:HOST:PORT`. While a unit waits for the external unit,
-/// its path or address is probed once a second. Once a probe succeeds, the external unit counts as
-/// up for as long as it is needed.
+/// The text form is `up`, `path:FILE` or `tcp:HOST:PORT`. While another unit waits for the external
+/// unit, the service manager probes the path or address once a second. Once a probe succeeds, the
+/// external unit counts as up for as long as it is needed.
 ///
 /// ```
 /// use fleet_agent::External;
@@ -89,8 +88,8 @@ impl External {
     }
 }
 
-/// Compiles the stand-in for an external unit in the graph. The commands of the stand-in are never
-/// run.
+/// Compiles the placeholder that represents an external unit in the graph. The supervisor never
+/// runs the commands of the placeholder.
 pub(crate) fn stand_in(unit: &UnitName) -> CompiledUnit {
     let text = "[Unit]\nDefaultDependencies=no\n[Service]\nType=notify\nTimeoutSec=infinity\n\
                 ExecStart=/bin/false\n";

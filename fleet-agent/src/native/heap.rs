@@ -1,14 +1,14 @@
 //! Memory settings for long-running programs with temporary peaks of memory use.
 //!
-//! Both functions of this module are for programs, not for libraries. Without glibc they do
-//! nothing.
+//! Both functions of this module affect the whole process, so they are for programs, not for
+//! libraries. Without glibc they do nothing.
 
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
 use nix::libc;
 
-/// Makes all threads created from now on share one malloc arena. The price is contention between
-/// these threads. By default glibc creates several arenas, each for some of the threads. Memory
-/// freed by one thread is hardly ever reused by a thread with another arena.
+/// Makes all threads created from now on share one malloc arena. By default glibc spreads threads
+/// over several arenas, and memory freed in one arena is hardly ever reused by threads of another.
+/// The price of a single arena is contention between these threads.
 pub fn use_single_malloc_arena() {
     #[cfg(all(target_os = "linux", target_env = "gnu"))]
     // SAFETY: it takes the allocator's own locks, and sets a number.

@@ -13,11 +13,11 @@ use super::specifier_values::specifiers;
 /// Identity of the supervisor, which determines its capabilities.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct HostCapabilities {
-    /// Whether it may change to another user.
+    /// Whether the supervisor may change to another user.
     pub(crate) root: bool,
-    /// Its own user, by name and by number.
+    /// The supervisor's own user, by name and by number.
     pub(crate) users: Vec<String>,
-    /// Its own group, by name and by number.
+    /// The supervisor's own group, by name and by number.
     pub(crate) groups: Vec<String>,
     /// Controllers that limit the control groups of units, or why there are none.
     pub(crate) controllers: Result<BTreeSet<String>, String>,
@@ -59,8 +59,8 @@ const NO_SHELLS: [&str; 8] = [
 const NOBODY_USER: &str = "nobody";
 
 impl User {
-    /// Returns the environment variables about the user. `HOME` or `SHELL` is left out if systemd
-    /// treats this value of the account as missing.
+    /// Returns the environment variables about the user. Leaves out `HOME` or `SHELL` if systemd
+    /// treats this value of the account as missing (for example the shell `/sbin/nologin`).
     pub(crate) fn variables(&self) -> impl Iterator<Item = (String, String)> + use<> {
         let is_user = self.name != NOBODY_USER;
         let (home, shell) = (Path::new(&self.home), Path::new(&self.shell));
@@ -127,9 +127,10 @@ pub(crate) fn look_up(exec_env: &ExecEnvironment) -> Result<Identity, UnknownAcc
     Ok(identity)
 }
 
-/// Returns the supplementary groups of a process, which are those of its user and those that the
-/// unit names. Only root can set supplementary groups. If the daemon does not run as root, units
-/// keep the groups of the daemon.
+/// Returns the supplementary groups of a process: those of its user and those that the unit names.
+/// Returns `None` if the process keeps the daemon's groups. This is the case if the unit changes
+/// neither user nor groups, or if the daemon does not run as root. (Only root can set supplementary
+/// groups.)
 fn groups(
     exec_env: &ExecEnvironment,
     identity: &Identity,
@@ -164,7 +165,7 @@ fn account(name: &str) -> Option<Account> {
     by_name.or_else(|| Account::from_uid(Uid::from_raw(name.parse().ok()?)).ok().flatten())
 }
 
-/// Like a user, a group given by number has to exist.
+/// Looks up a group by name or number. Even a group given by number has to exist.
 fn group(name: &str) -> Result<u32, UnknownAccount> {
     let by_name = Group::from_name(name).ok().flatten();
     let found =

@@ -46,8 +46,8 @@ impl FileWatch {
     }
 }
 
-/// Discards the pending events. The buffer only exists during the call, since there is one watch
-/// per running unit.
+/// Discards the pending events. The buffer exists only during the call, because a permanent buffer
+/// would be needed for each running unit.
 fn take(descriptor: &OwnedFd) -> io::Result<()> {
     let mut events = [0; 4096];
     Ok(rustix::io::read(descriptor, &mut events).map(drop)?)

@@ -15,8 +15,8 @@ use crate::{Journal, JournalLine, JournalQuery, ServiceError, wall_time};
 /// Longer lines are split into pieces of this many bytes.
 const MAX_LINE: usize = 64 * 1024;
 
-/// Starts to send the lines of a log to a reader. Sending ends when the reader is dropped or the
-/// log is removed.
+/// Starts a task that sends the lines of a log to the returned journal. The task ends early if the
+/// journal is dropped or the log is removed.
 pub(crate) fn read(log: &Arc<Log>, query: JournalQuery) -> io::Result<Journal> {
     begin(log, query.follow, move |log| {
         let (text, end) = log.tail(query.lines, query.since)?;
@@ -39,7 +39,7 @@ pub(crate) fn read_after(log: &Arc<Log>, cursor: &str, follow: bool) -> io::Resu
 /// Lines that exist when reading starts.
 struct InitialRead {
     text: Vec<u8>,
-    /// Offset of the end.
+    /// Log offset at the end of `text`.
     end: u64,
     time_index: TimeIndex,
     has_gap: bool,
@@ -135,8 +135,8 @@ impl LogFollower {
         }
     }
 
-    /// Sends a gap line to the reader, because lines were discarded before they could be read.
-    /// Returns whether the reader still exists.
+    /// Sends a gap line to the reader, because the log has discarded lines that were not read yet.
+    /// An incomplete line is sent before it. Returns whether the reader still exists.
     async fn skip(&mut self) -> bool {
         self.last_read.clear();
         let half = self.lines.take_partial();
@@ -149,7 +149,7 @@ impl LogFollower {
         true
     }
 
-    /// Reads the log outside the async runtime; `None` if it was removed.
+    /// Reads the log outside the async runtime; `None` if the log was removed.
     async fn look<T: Send + 'static>(
         &self,
         read: impl FnOnce(&Log) -> io::Result<T> + Send + 'static,
@@ -161,8 +161,8 @@ impl LogFollower {
         read.map_err(io::Error::other)?.map(Some)
     }
 
-    /// Sends the lines of `text`, which ends at the log offset `end`. `written_by` returns the time
-    /// of a line for the offset of its end. Returns whether the reader still exists.
+    /// Sends the lines of `text`, which ends at the log offset `end`. `written_by` maps the end
+    /// offset of a line to the time of the line. Returns whether the reader still exists.
     async fn send(
         &mut self,
         text: &[u8],
@@ -194,8 +194,8 @@ struct Lines {
 }
 
 impl Lines {
-    /// Adds `text` to the partial line. Returns the completed lines, each with the offset of its
-    /// end in `text`.
+    /// Appends `text` to the incomplete line. Returns the lines that are now complete, each with
+    /// the offset of its end in `text`.
     fn take(&mut self, text: &[u8]) -> Vec<(u64, String)> {
         let (mut lines, mut end) = (Vec::new(), 0);
         for piece in text.split_inclusive(|&byte| byte == b'\n') {

@@ -17,8 +17,8 @@ use super::signals::{CONT, Sig};
 /// Wait before a retry, if a process could not be opened.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// Limit on immediate repeated reads of the process list of a control group. A read is repeated if
-/// a listed process has already ended.
+/// Maximum number of immediate reads of the process list of a control group. The list is read again
+/// if a listed process has already ended.
 const MAX_LISTS: usize = 100;
 
 /// The processes to signal.
@@ -33,10 +33,9 @@ pub(crate) enum SignalTargets {
 }
 
 /// Sends the signals once to each process, including processes that appear later. Returns when no
-/// process is left. If `signals` is empty, this function only waits for the processes to end.
+/// process is left. If `signals` is empty, only waits for the processes to end.
 ///
-/// The function waits without polling and without a timeout of its own, because the caller sets
-/// one.
+/// The wait needs no polling. It has no timeout of its own, because the caller sets one.
 pub(crate) async fn kill_all(
     context: Arc<ManagerContext>,
     targets: SignalTargets,
@@ -104,9 +103,15 @@ impl SignalTargets {
     }
 }
 
-/// Returns the running processes of a list. A process that ended before it was read may have
-/// started another process, which is on the next list. So lists are read until no pid fails to be
-/// read for the first time. A pid that fails twice belongs to a hidden process.
+/// Returns the running processes of a control group.
+///
+/// A listed process that has already ended may have started another process, which only the next
+/// list contains. So the list is read again until it contains no pid that has failed for the first
+/// time. (A pid that fails twice belongs to a process that is hidden from this daemon.)
+///
+/// # Errors
+///
+/// A read fails, or [`MAX_LISTS`] lists in a row contain only processes that have ended.
 fn running_processes(
     mut list: impl FnMut() -> io::Result<Vec<u32>>,
     mut look: impl FnMut(u32) -> io::Result<Option<ProcessId>>,
@@ -132,8 +137,8 @@ fn running_processes(
     }
 }
 
-/// Calls `one` for each process. An error does not end the loop, so that a process without
-/// permission does not protect the processes after it. Returns the first error, if there is one.
+/// Calls `one` for each process, and returns the results or the first error. An error does not end
+/// the loop. Otherwise a process that may not be signalled would protect the processes after it.
 fn for_each_process<T>(
     all: &[ProcessId],
     mut one: impl FnMut(ProcessId) -> io::Result<Option<T>>,

@@ -1,6 +1,8 @@
-//! Moves the supervisor out of the control groups of its own units. Otherwise it would end together
-//! with the unit that started it, and would create the groups of all other units below the group of
-//! that unit.
+//! Moves the supervisor out of the control groups of its own units.
+//!
+//! The supervisor is in such a group if one of its units started it, for example a login shell of
+//! its SSH service. If it stayed there, it would end together with that unit. It would also create
+//! the groups of all other units below the group of that unit.
 
 use std::fs;
 use std::io;
@@ -8,12 +10,13 @@ use std::path::{Path, PathBuf};
 
 use super::{Groups, own_group};
 
-/// Moves this process out of the control groups of that directory's units, if it is in one of them.
-/// The process moves to the group that contains the groups of the units.
+/// Moves this process out of the control group of a unit of `directory`, if it is in one. The
+/// process moves to the group that contains the groups of all these units.
 ///
 /// # Errors
 ///
-/// The process may not leave its group. The error message says how to start the process instead.
+/// The directory cannot be read, or the process may not leave its group. In the second case, the
+/// message says how to start the process instead.
 pub(crate) fn leave_units(directory: &Path) -> io::Result<()> {
     // Without control groups there is none to leave.
     let Ok(own) = own_group() else { return Ok(()) };
@@ -29,9 +32,12 @@ pub(crate) fn leave_units(directory: &Path) -> io::Result<()> {
     })
 }
 
-/// Returns the group that contains the manager's groups, if this process is in one of its unit
-/// groups. A supervisor that stayed in the group of its unit has created further groups below that
-/// group. So the outermost match is used.
+/// Returns the group to which a process in the group `own` has to move. This is the parent of the
+/// outermost ancestor that has the same name as the manager's `groups`. Returns `None` if no
+/// ancestor has that name, since the process is then in no unit's group.
+///
+/// The outermost ancestor counts because a supervisor that stayed in a unit's group has created
+/// further groups below it.
 fn outside_of(groups: &Path, own: &Path) -> Option<PathBuf> {
     let of_units = own.ancestors().filter(|group| group.file_name() == groups.file_name());
     of_units.last()?.parent().map(Path::to_owned)

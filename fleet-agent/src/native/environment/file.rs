@@ -27,9 +27,9 @@ struct EnvFileParser {
     variables: Vec<(String, String)>,
 }
 
-/// Parses an environment file of `NAME=value` lines. It may contain comments with `#` and `;`,
-/// quoted values that span lines, and backslash escapes. Quotes are special only at the start of a
-/// value, or right after another quoted part. Lines without an assignment are skipped.
+/// Parses an environment file of `NAME=value` lines. The file may contain comments with `#` and
+/// `;`, quoted values that span lines, and backslash escapes. Quotes are special only at the start
+/// of a value, or right after another quoted part. Lines without an assignment are skipped.
 pub(crate) fn parse_file(text: &str) -> Vec<(String, String)> {
     let mut reader = EnvFileParser {
         at: ParseState::Outside,
@@ -135,7 +135,7 @@ fn is_variable(name: &str) -> bool {
 mod tests {
     use super::*;
 
-    /// systemd 252 reads each of them with the same result.
+    /// Environment files with the variables that systemd 252 also reads from them.
     const FILES: [(&str, &[(&str, &str)]); 22] = [
         ("A=1\nB=two words  \n", &[("A", "1"), ("B", "two words")]),
         ("# A=1\n ; B=2\n\n  C = 3 ", &[("C", "3")]),
