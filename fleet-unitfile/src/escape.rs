@@ -118,7 +118,9 @@ pub enum EscapeError {
     #[error("the escapes decode to invalid UTF-8: write each byte of a character as \\xNN")]
     NotUtf8,
     /// A path that is not normalized.
-    #[error("path with \"..\", or not in its plain form: write /one/component/after/another")]
+    #[error(
+        "the path contains \"..\" or is not normalized: write it as /one/component/after/another"
+    )]
     NotNormal,
 }
 

@@ -141,7 +141,7 @@ pub enum WordError {
         at: usize,
     },
     /// The escapes of a word produce bytes that are not UTF-8.
-    #[error("word at byte {at} is not UTF-8 once its escapes are read: use \\u for characters")]
+    #[error("the escapes of the word at byte {at} do not form UTF-8: write characters as \\uXXXX")]
     NotUtf8 {
         /// Offset of the word.
         at: usize,

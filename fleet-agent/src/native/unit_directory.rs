@@ -1,7 +1,7 @@
 //! Storage of one unit, from which the next daemon continues.
 //!
-//! Each loaded unit has a directory. The units of an `InitSupervisor` have no directories. Their
-//! runs and definitions share one file, the [`RunJournal`], and each of these units has a log.
+//! Each unit that fleet has loaded has a directory. The units of an `InitSupervisor` have none:
+//! their runs and definitions share one file, the [`RunJournal`], and each unit has a log.
 //!
 //! | file of a directory | holds |
 //! |---|---|
@@ -10,20 +10,20 @@
 //! | `run.json` | the run: phase, processes, invocation ID, and the applied requested state |
 //! | `stanza` | for a unit without a unit file: the definition from which it was started |
 //! | `log` | output of the unit |
-//! | `timer.json` | for a timer, instead of the three files above: its state |
+//! | `timer.json` | state of a timer, which has none of the three files above |
 //!
 //! The files `unit` and `requested.json` are replaced atomically by renaming. A shutdown is marked
-//! by one file for all units, see [`ShutdownMarker`](super::shutdown_marker::ShutdownMarker).
+//! by one file for all units, the [`ShutdownMarker`](super::shutdown_marker::ShutdownMarker).
 //! `run.json` is written before and after each spawn, and at each change of the phase. No file is
-//! synced, because a crash of the daemon loses no write that the kernel has accepted. After a
-//! reboot the files are meaningless anyway.
+//! synced: a crash of the daemon loses no write that the kernel has accepted, and after a reboot
+//! the files are meaningless.
 //!
-//! `run.json` is append-only. Each line is a record, and the last complete line is the current one.
-//! Appending is much cheaper than creating a new file, for which file systems allocate space. If a
-//! daemon is killed during a write, it leaves a partial line, which is ignored. Each record starts
-//! with a line break, so that it never continues a partial line. A large file is replaced by its
-//! last record.
+//! `run.json` is append-only, because appending is much cheaper than creating a new file. Each line
+//! is a record, and the last complete line is the current one. A daemon that is killed during a
+//! write leaves a partial line, which is ignored. Each record starts with a line break, so that it
+//! never continues a partial line. Once the file is too large, the next record replaces it.
 
+use std::fmt::Display;
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -38,7 +38,7 @@ use super::run_journal::RunJournal;
 use super::run_state::{ProcessId, RunState};
 use crate::atomic_file::write_atomic;
 
-/// Size of `run.json` in bytes. A larger file is replaced by its last record.
+/// Maximum size of `run.json` in bytes. If the file is larger, the next record replaces it.
 const MAX_RUN_FILE: u64 = 64 * 1024;
 
 /// State of a unit that the service manager was requested to reach.
@@ -47,8 +47,8 @@ pub(crate) struct RequestedState {
     pub(crate) epoch: u64,
     pub(crate) generation: u64,
     pub(crate) launched: bool,
-    /// For a unit, whether a timer has started it since its last stop. For a timer, whether a unit
-    /// has started it since then.
+    /// Whether a timer has started this unit since the unit's last stop. For a timer: whether
+    /// another unit has started the timer since its last stop.
     pub(crate) triggered: bool,
     /// ID of the last timer elapse that started the unit.
     pub(crate) trigger: u64,
@@ -98,9 +98,8 @@ pub(crate) enum PendingRequest {
 /// Stored state of a run.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct RunRecord {
-    /// Requested state that is applied. If a daemon ends after storing a request but before
-    /// applying it, this state differs from the stored request. The next daemon then applies the
-    /// request.
+    /// Requested state that was last applied. It differs from the stored request if a daemon ended
+    /// between storing and applying the request. In that case the next daemon applies the request.
     pub(crate) requested: RequestedState,
     /// Invocation ID that all processes of the run carry. It is empty before the first run.
     pub(crate) invocation: String,
@@ -137,10 +136,16 @@ impl UnitDirectory {
         Self { path: path.into(), shared: None }
     }
 
-    /// Returns the directory at a path if it exists, and the shared storage otherwise.
+    /// Returns the storage in the directory at a path. If there is no such directory, returns the
+    /// shared storage.
     pub(crate) fn with_journal(path: PathBuf, shared: SharedStorage) -> Self {
         let shared = (!path.is_dir()).then(|| Arc::new(shared));
         Self { path: path.into(), shared }
+    }
+
+    /// Returns the name of the directory for log lines: the name of the unit, with escapes.
+    pub(crate) fn label(&self) -> impl Display {
+        self.path.file_name().unwrap_or_default().display()
     }
 
     /// Returns the path of the log.
@@ -154,7 +159,7 @@ impl UnitDirectory {
     }
 
     /// Creates the directory of a unit that is loaded for the first time, and stores an empty run
-    /// in it. If a run is already stored there, keeps that run.
+    /// in it. A run that is already stored there is kept, because its processes may still run.
     pub(crate) fn create(&self) -> io::Result<()> {
         std::fs::create_dir_all(&self.path)?;
         match self.read_run()? {
@@ -211,9 +216,8 @@ impl UnitDirectory {
         write_atomic(&self.path.join("requested.json"), &serde_json::to_vec(&requested)?, false)
     }
 
-    /// Stores that the unit should not run, as a shutdown requires, unless this is already stored.
-    /// An invalid requested state is not changed, because a unit with such a state is not
-    /// recovered.
+    /// Changes the stored requested state to stopped, as part of a shutdown. A requested state that
+    /// cannot be parsed stays as it is, because the next daemon does not recover such a unit.
     pub(crate) fn write_stopped(&self) -> io::Result<()> {
         use io::ErrorKind::{InvalidData, NotADirectory, UnexpectedEof};
         let path = self.path.join("requested.json");
@@ -287,7 +291,7 @@ impl UnitDirectory {
 }
 
 /// Returns the error for an invalid stored run, for example one that a later version has written.
-/// `or` adds a remedy.
+/// `or` is appended to the message as a further remedy.
 pub(crate) fn invalid_record(path: &Path, why: impl Into<io::Error>, or: &str) -> io::Error {
     let (why, path) = (why.into(), path.display());
     let problem = format!(

@@ -36,21 +36,21 @@ impl ResponseSender {
         Arc::clone(&self.flow)
     }
 
-    /// Sends an item once its reader has room for it. If the item cannot be serialised or is too
-    /// large, the response ends, and later items are dropped.
+    /// Sends an item once the client has room for it. If the item cannot be serialised or is too
+    /// large, the response ends with an error, and later items are dropped.
     pub async fn send<T: Serialize + Sync>(&mut self, item: &T) {
         self.flow.take().await;
         self.enqueue(encode_item(self.id, item)).await;
     }
 
-    /// Sends the texts of the journal's lines as the lines arrive. Each item is a list of the lines
-    /// that are available then. The first list may be empty; it confirms that the unit has a
-    /// journal.
+    /// Sends the lines of a journal as they arrive, without times and cursors. Each item is a list
+    /// of the lines that are available at that time. The first item is always sent, if necessary as
+    /// an empty list: it confirms that the unit has a journal.
     ///
     /// # Errors
     ///
-    /// The reason why the journal ended early. It is returned after all lines have been sent, and
-    /// the handler should fail the request with it.
+    /// The reason why the journal ended early, after all its lines have been sent. The handler
+    /// should return this error for the request.
     pub async fn send_journal(&mut self, journal: Journal) -> Result<(), ServiceError> {
         self.send_lines(journal, |line| line.text).await
     }
@@ -108,7 +108,7 @@ impl ResponseSender {
                 Err(TrySendError::Full(bytes)) => drop(Box::pin(self.out.send(bytes)).await),
                 Ok(()) | Err(TrySendError::Closed(_)) => {}
             },
-            Err(error) => tracing::error!(%error, "a response was lost"),
+            Err(error) => tracing::error!(%error, "cannot send a response"),
         }
     }
 }
@@ -128,7 +128,7 @@ impl FlowControl {
         }
     }
 
-    /// Grants room for more items. The total never exceeds the window, even if the client asks for
+    /// Grants room for more items. The room never exceeds the window, even if the client grants
     /// more.
     pub(super) fn grant(&self, items: u32) {
         let room = (WINDOW as usize).saturating_sub(self.0.available_permits());

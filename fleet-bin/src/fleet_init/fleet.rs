@@ -16,7 +16,7 @@ use crate::fleetctl::global_args::Format;
 use crate::fleetctl::output::{Output, Record};
 use crate::fleetctl::table::{cell, painted};
 
-/// The units as fleetd sees them.
+/// Opens the fleet-init's service manager, which reports the units as fleetd sees them.
 pub(super) async fn open(init: &InitClient) -> Result<Arc<RemoteManager>, CliError> {
     let config = RemoteConfig {
         socket: init.socket.clone(),
@@ -24,12 +24,13 @@ pub(super) async fn open(init: &InitClient) -> Result<Arc<RemoteManager>, CliErr
         program: PROGRAM.to_owned(),
         clock: Arc::new(SystemClock::start()),
     };
-    let cannot = |error| CliError::failed("cannot list its units").because(error);
+    let cannot =
+        |error| CliError::failed("cannot connect to the service manager of fleetd").because(error);
     RemoteManager::open(config).await.map_err(cannot)
 }
 
-/// Prints the units as a tree. Each unit has fleetd's request and the state that was reported to
-/// fleetd.
+/// Prints the units as a tree. Each row also shows the last request of fleetd for the unit, and the
+/// unit's state as fleetd sees it.
 pub(super) async fn tree(
     init: &InitClient,
     format: Format,
@@ -60,7 +61,8 @@ pub(super) async fn tree(
     output.list(&units.iter().map(both).collect::<Vec<_>>(), &table)
 }
 
-/// A unit of the graph with the state reported to fleetd. It is also the form of the JSON output.
+/// A unit of the graph, together with the unit's row as fleetd sees it. This is also the record of
+/// the JSON output.
 #[derive(Serialize)]
 struct UnitWithRow<'a> {
     #[serde(flatten)]
@@ -75,7 +77,7 @@ impl Record for UnitWithRow<'_> {
     }
 }
 
-/// Lists the units of an earlier version, whose responses have no graph.
+/// Lists the units of a fleet-init of an earlier version, whose response to `Status` has no graph.
 pub(super) async fn status(init: &InitClient, format: Format) -> Result<(), CliError> {
     let cannot = |error| CliError::failed("cannot list the units").because(error);
     let units = open(init).await?.list().await.map_err(cannot)?;

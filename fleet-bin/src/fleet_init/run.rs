@@ -69,8 +69,8 @@ fn directory(args: &RunArgs) -> PathBuf {
     paths::state_dir(args.state_dir.as_deref(), if args.fleet { "fleet" } else { "init" })
 }
 
-/// Refuses options for fleetd's units if `--fleet` is missing. This check is necessary because
-/// clap's `requires` has no effect if a path is given.
+/// Returns a usage error if an option for fleetd's units is given without `--fleet`. clap does not
+/// detect this error, because its `requires` has no effect if a path is given.
 fn check(args: &RunArgs) -> Result<(), CliError> {
     let given = [
         (args.max_starting.is_some(), "--max-starting", "write `max-starting: N` in init.conf"),
@@ -120,8 +120,10 @@ async fn run_fleet(args: &RunArgs) -> Result<(), CliError> {
     running.serve_until_stopped(args, UnitOwner::Manager(manager), background).await
 }
 
-/// Releases memory some time after requests arrived. A fleetd that starts many units sends many
-/// requests at once, and then none for a long time.
+/// Releases unused heap memory five seconds after a request.
+///
+/// A fleetd that starts many units sends many requests at once and then none for a long time, so
+/// the memory of these requests would stay allocated.
 async fn trim_heap_when_idle(asked: Arc<Notify>) {
     let clock = SystemClock::start();
     loop {
@@ -148,7 +150,7 @@ async fn run_files(args: &RunArgs) -> Result<(), CliError> {
             match again.reload().await {
                 Ok(()) => tracing::info!("units reloaded"),
                 Err(error) => {
-                    tracing::error!("cannot reload; keeps the previous units");
+                    tracing::error!("cannot reload: keeping the previous units");
                     log_error(&error);
                 }
             }
@@ -181,13 +183,13 @@ async fn begin(
     Ok((listener, Arc::new(supervisor)))
 }
 
-/// Logs the goal if it was chosen by `set-target` and differs from the goal of the files or the
-/// command line.
+/// Logs the current goal if it differs from the goal of the files or the command line, because an
+/// earlier `set-target` chose it.
 async fn log_chosen_goal(supervisor: &InitSupervisor, settings: &Settings) -> Result<(), CliError> {
     let cannot = |error| CliError::failed("cannot run the units").because(error);
     let goal = supervisor.snapshot().await.map_err(cannot)?.desired.goal;
     if let Some(chosen) = goal.filter(|goal| settings.goal.as_ref() != Some(goal)) {
-        tracing::info!(goal = %chosen, "keeps the goal chosen by set-target");
+        tracing::info!(goal = %chosen, "keeping the goal chosen by set-target");
     }
     Ok(())
 }
@@ -210,7 +212,7 @@ impl RunningInit {
     ) -> Result<(), CliError> {
         let Listener { listener, socket } = self.listener;
         let (place, directory) = (socket.path().display(), self.directory.display());
-        tracing::info!(socket = %place, %directory, "runs units");
+        tracing::info!(socket = %place, %directory, "listening for fleet-init commands");
         let clock = Arc::new(SystemClock::start());
         tokio::select! {
             () = serve_with(listener, self.service, PROGRAM, clock.clone()) => {}
@@ -219,7 +221,7 @@ impl RunningInit {
         }
         // Closes the socket, so that no client restarts a stopped unit.
         drop(socket);
-        tracing::info!("stops its units");
+        tracing::info!("stopping all units");
         end(&units, &mut self.signals, args.stop_limit, &*clock).await
     }
 }

@@ -1,8 +1,8 @@
 //! The files of a fleet-init, and the definitions that it last accepted from these files.
 //!
-//! The accepted definitions stay in the state directory until the units have ended. If a fleet-init
-//! crashes while its files are invalid, its restart uses the accepted definitions. So a mistake in
-//! a file does not stop running units.
+//! The accepted definitions stay in the state directory until all units have stopped. If a
+//! fleet-init crashes while its files have errors, the next start uses the accepted definitions.
+//! Without them, it could not start, and no process would supervise the running units.
 
 use std::fs;
 use std::path::PathBuf;
@@ -23,7 +23,7 @@ const FILE_NAME: &str = "accepted.json";
 #[derive(Debug, Clone)]
 pub(super) struct Sources {
     paths: Vec<PathBuf>,
-    /// Goal of the command line, which wins over the files' goal.
+    /// Goal of the command line, which overrides the goal of the files.
     pub(super) goal: Option<Target>,
     /// State directory.
     pub(super) directory: PathBuf,
@@ -45,11 +45,11 @@ struct StoredDefinitions {
 }
 
 impl Definitions {
-    /// Builds the definitions from files.
+    /// Builds the definitions from files. `goal` overrides the goal of the files.
     ///
     /// # Errors
     ///
-    /// All errors of the files, or the error that there is no goal.
+    /// The files have errors, or neither they nor `goal` name a goal.
     pub(super) fn of(read: Files, goal: Option<&Target>) -> Result<Self, CliError> {
         let graph_and_goal = read.graph_and_goal(goal).map(|(graph, goal)| (graph.clone(), goal));
         let (graph, goal) = graph_and_goal.map_err(|error| read.with_skipped(error))?;
@@ -76,12 +76,12 @@ impl Sources {
         Ok(Self { paths: paths.map_err(cannot)?, goal, directory })
     }
 
-    /// Reads the files. If the files are invalid and units may still be running, returns the last
-    /// accepted definitions.
+    /// Reads the files. If the files have errors and units may still be running, logs the errors
+    /// and returns the last accepted definitions.
     ///
     /// # Errors
     ///
-    /// All errors of the files.
+    /// The files have errors, and there are no accepted definitions to continue with.
     pub(super) fn read(&self) -> Result<Definitions, CliError> {
         let read =
             files::read(&self.paths).and_then(|read| Definitions::of(read, self.goal.as_ref()));
@@ -90,7 +90,7 @@ impl Sources {
                 Some(accepted) => {
                     log_error(&error);
                     tracing::error!(
-                        "continues with the last accepted definitions: correct the files and reload"
+                        "continuing with the last accepted definitions: correct the files and reload"
                     );
                     Ok(accepted)
                 }

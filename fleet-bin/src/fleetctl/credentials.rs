@@ -36,11 +36,12 @@ impl CredentialFiles {
         }
     }
 
-    /// Reads the credential files. The files for TLS are read only if `by_tls` is true.
+    /// Reads the credential files. If `by_tls` is `false`, only the token file is read, because the
+    /// connection uses no certificates.
     ///
     /// # Errors
     ///
-    /// A file cannot be read, is invalid, or is readable by other users.
+    /// A file cannot be read or is invalid, or the token file is readable by other users.
     pub(super) fn credentials(&self, by_tls: bool) -> Result<Credentials, CliError> {
         let token = self.token.as_deref().map(token).transpose()?;
         // The environment may set TLS files for all endpoints, including unix sockets.
@@ -85,7 +86,7 @@ fn token(path: &Path) -> Result<Token, CliError> {
 }
 
 fn requires(flag: &str, other: &str) -> CliError {
-    CliError::usage(format!("{flag} requires {other}")).help(format!("add {other}"))
+    CliError::usage(format!("{flag} requires {other}"))
 }
 
 #[cfg(test)]
@@ -129,7 +130,6 @@ mod tests {
         };
         insta::assert_snapshot!(refused("fleetctl --cert-file /a list-units"), @"
         fleetctl: --cert-file requires --key-file
-        help: add --key-file
         ");
         for (flag, beginning) in [
             ("--ca-file", "fleetctl: --ca-file: cannot read /nowhere: No such file"),

@@ -81,15 +81,15 @@ pub(crate) fn resolve_create_race(
     if now.hash == sent.to_string() {
         return Ok(());
     }
-    Err(CliError::failed(format!("another client has just submitted a different {name}"))
-        .help("run the command again to compare both files"))
+    Err(CliError::failed(format!("another client submitted a different {name} at the same time"))
+        .help("run the command again: it then compares that file with yours"))
 }
 
 /// Returns the error for a unit that prevents each attempt to create it, but is missing whenever it
 /// is looked up.
 pub(crate) fn unstable_unit(name: &UnitName) -> CliError {
     CliError::failed(format!(
-        "cannot create {name}: it exists when it is uploaded, but not when it is looked up"
+        "cannot create {name}: the cluster reports that it exists, but does not find it"
     ))
     .help(
         "another client keeps submitting and destroying it, or the daemon lags behind its store: \
@@ -271,8 +271,8 @@ mod tests {
         assert_eq!(judged(&known(HERE, "inactive")), "keep");
         let other = judged(&known("[Service]\nExecStart=/bin/other\n", "inactive"));
         insta::assert_snapshot!(other, @"
-        fleetctl: another client has just submitted a different web.service
-        help: run the command again to compare both files
+        fleetctl: another client submitted a different web.service at the same time
+        help: run the command again: it then compares that file with yours
         ");
     }
 

@@ -102,8 +102,10 @@ fn matching(
         (true, 0) => Err(CliError::failed(format!("no unit of the cluster matches {arg}"))
             .help("a pattern must match the whole name with its type, as in \"web@*.service\"")
             .help("\"fleetctl list-unit-files\" shows the units that are known")),
-        (true, n) => Err(CliError::failed(format!("nothing to do for the units that match {arg}"))
-            .help(format!("{n} match; \"fleetctl list-unit-files\" shows their desired states"))),
+        (true, n) => Err(CliError::failed(format!(
+            "no unit that matches {arg} needs this command"
+        ))
+        .help(format!("{n} match; \"fleetctl list-unit-files\" shows their desired states"))),
     }
 }
 
@@ -139,7 +141,7 @@ mod tests {
             ("web@*.service", DesiredFilter::Launched, "web@1.service"),
             ("web@[1]*", DesiredFilter::All, "web@1.service web@1.socket"),
             ("web@?", DesiredFilter::All, "no unit of the cluster matches web@?"),
-            ("*@2.*", DesiredFilter::Placed, "nothing to do for the units that match *@2.*"),
+            ("*@2.*", DesiredFilter::Placed, "no unit that matches *@2.* needs this command"),
             ("web@[", DesiredFilter::All, "\"web@[\" is not a valid pattern"),
         ] {
             assert_eq!(names(arg, filter).join(" "), expected, "{arg}");

@@ -112,7 +112,7 @@ async fn commands_accept_patterns_and_ranges() {
     insta::assert_snapshot!(cluster.run("restart web@*").await, @r#"
     exit 1
     ---
-    fleetctl: nothing to do for the units that match web@*
+    fleetctl: no unit that matches web@* needs this command
     help: 3 match; "fleetctl list-unit-files" shows their desired states
     "#);
     insta::assert_snapshot!("patterns_that_match_nothing", cluster.run("destroy x* web@[").await);

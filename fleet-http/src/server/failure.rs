@@ -61,7 +61,7 @@ impl Failure {
         Self::new(StatusCode::SERVICE_UNAVAILABLE, message)
     }
 
-    /// 409: the stored unit cannot be decoded, but it can be destroyed or replaced.
+    /// 409: the stored unit cannot be decoded. It can still be destroyed or replaced.
     fn unreadable(error: &RegistryError) -> Self {
         Self::conflict(format!(
             "{}: destroy the unit, or send its unit file again",
@@ -69,7 +69,8 @@ impl Failure {
         ))
     }
 
-    /// 412: the unit does not match `If-Match`. Returns its current state and tag.
+    /// 412: the unit does not match `If-Match`. The response contains the unit's current state and
+    /// tag.
     pub(super) fn precondition_failed(current: Option<(UnitEntity, HeaderValue)>) -> Self {
         let message = match current {
             Some(_) => "the unit was modified in the meantime: read it again and retry",

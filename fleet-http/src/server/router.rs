@@ -175,7 +175,7 @@ fn refusing(
 }
 
 /// Redirects a path with empty, `.` or `..` segments to its normalized form. For any other path,
-/// responds that no such resource exists.
+/// responds with 404.
 async fn not_found_or_redirect(uri: Uri) -> Response {
     let Some(path) = cleaned(uri.path()) else {
         return no_resource().into_response();
@@ -247,8 +247,8 @@ async fn middleware(
     response
 }
 
-/// Returns the route pattern of a request, with the current prefix. It is suitable as a metrics
-/// label, because the number of patterns is small.
+/// Returns the route pattern of a request (such as `/fleet/v1/units/{name}`), with the current API
+/// prefix. There are few patterns, so they are suitable as a metrics label.
 fn route(request: &Request) -> String {
     let pattern = request.extensions().get::<MatchedPath>().map_or("other", MatchedPath::as_str);
     let [today, before] = PREFIXES;
@@ -292,8 +292,8 @@ fn reject(request: &Request) -> Option<Failure> {
     })
 }
 
-/// Returns whether a browser may have sent the write on behalf of a web page. Without this check,
-/// any page open on this host could write to a loopback port.
+/// Returns whether a web page may have made a browser send this write. Without this check, any web
+/// page that a user of this host visits could write to a loopback port.
 fn is_cross_origin_write(request: &Request) -> bool {
     !request.method().is_safe() && request.headers().contains_key(ORIGIN)
 }

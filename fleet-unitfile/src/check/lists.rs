@@ -190,7 +190,7 @@ fn each_word(value: &str, error: impl Fn(&str) -> Option<ValueError>) -> Vec<Val
 fn split_error(value: &str, error: WordError) -> ValueError {
     let (at, message) = match error {
         WordError::OpenQuote { at } => (at..value.len(), "a quote is not closed"),
-        _ => (0..0, "a word is not UTF-8 once its escapes are read"),
+        _ => (0..0, "the escapes of a word do not form UTF-8"),
     };
     let help = "close each quote, and write \\\" for a quote of the text";
     ValueError { at, ..ValueError::new(FindingCode::Quotes, message, help) }

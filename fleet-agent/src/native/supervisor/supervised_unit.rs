@@ -1,4 +1,4 @@
-//! State of a unit outside of the planner: its log, its stored state, and its current run.
+//! State of a unit that the planner does not hold: its log, its stored state, and its current run.
 
 use std::io;
 use std::sync::Arc;
@@ -19,7 +19,7 @@ pub(super) struct SupervisedUnit {
     /// State of the current or last run.
     pub(super) run_state: Arc<RunState>,
     pub(super) problem: Option<String>,
-    /// Its current run.
+    /// Current run of the unit.
     pub(super) handle: Option<RunHandle>,
     /// Whether the next start is an automatic restart.
     pub(super) is_auto_restart: bool,
@@ -54,12 +54,12 @@ impl SupervisedUnit {
         })
     }
 
-    /// Records that a requested state is applied, or that it has no effect. If the unit has a
-    /// current run, this run records the state. Otherwise the state is written to the stored record
-    /// of the last run.
+    /// Records that a requested state is applied, or that nothing has to be done for it. A current
+    /// run stores the requested state itself. Without a current run, the requested state is written
+    /// to the record of the last run.
     ///
-    /// `is_off` means that the unit is inactive. If the unit should run although it is inactive,
-    /// the result in the record of the last run is cleared.
+    /// `is_off` means that the unit is inactive. If an inactive unit should run, the result in the
+    /// record of its last run is cleared.
     pub(super) fn record_applied(&mut self, requested: RequestedState, is_off: bool) {
         if std::mem::replace(&mut self.applied, requested) == requested {
             return;
@@ -70,8 +70,9 @@ impl SupervisedUnit {
         }
     }
 
-    /// Stores the restart counters of a unit that will be retried. The planner may have reset these
-    /// counters after a long uptime. The run does not know about such a reset.
+    /// Stores the restart counters of a unit that will be retried. The planner's counters are
+    /// stored, because the planner may have reset them after a long uptime without the run's
+    /// knowledge.
     pub(super) fn persist_counters(&mut self, state: &StatusReport) {
         let attempts = state.attempts.saturating_sub(1);
         // A success leaves no failures to count.
@@ -82,12 +83,12 @@ impl SupervisedUnit {
             ..RunState::clone(&self.run_state)
         });
         if let Err(error) = stored {
-            tracing::warn!(%error, "cannot store the unit's restart counters");
+            tracing::warn!(unit = %self.directory.label(), %error, "cannot store the unit's restart counters");
         }
     }
 
     /// Writes the applied requested state to the record of the last run. If the unit is inactive
-    /// although it should run, clears the result in that record.
+    /// (`is_off`) although it should run, also clears the result in that record.
     pub(super) fn write_applied(&self, requested: RequestedState, is_off: bool) {
         let run = self.directory.read_run().map(Option::unwrap_or_default);
         let noted = run.and_then(|mut run| {
@@ -98,7 +99,7 @@ impl SupervisedUnit {
             self.directory.write_run(&run)
         });
         if let Err(error) = noted {
-            tracing::warn!(%error, "cannot record that the request was carried out");
+            tracing::warn!(unit = %self.directory.label(), %error, "cannot record that the request was carried out");
         }
     }
 
@@ -109,9 +110,9 @@ impl SupervisedUnit {
         }
     }
 
-    /// Writes the definition from which the unit is started. A later daemon can stop the unit with
-    /// this definition, even if the graph has changed. Settings that a stanza cannot express are
-    /// left out.
+    /// Writes the definition from which the unit is started, so that a later daemon can stop the
+    /// unit with it even if the graph has changed. Settings that a stanza cannot express are left
+    /// out.
     pub(super) fn write_definition(&mut self, unit: &Arc<InitUnit>) -> io::Result<()> {
         if self.written.as_ref() == Some(unit) {
             return Ok(());

@@ -39,8 +39,8 @@ impl Supervisor {
     }
 }
 
-/// Returns the state of a unit in systemd's terms. During a run it is derived from the run's own
-/// state, and afterwards from the planner's state.
+/// Returns the state of a unit in systemd's terms. A unit with a current run has the state of that
+/// run. Otherwise the state is derived from the planner's `state`.
 fn systemd_state_of(state: Option<&StatusReport>, entry: &SupervisedUnit) -> SystemdState {
     let run_state = &*entry.run_state;
     let Some(state) = state.filter(|_| entry.handle.is_none()) else {
@@ -92,19 +92,19 @@ impl SupervisedUnit {
     pub(in super::super) fn clear_retry(&mut self) {
         let run_state = RunState { phase: ServicePhase::Dead, ..RunState::clone(&self.run_state) };
         if let Err(error) = self.set_idle_state(run_state) {
-            tracing::warn!(%error, "cannot store that a unit is not retried");
+            tracing::warn!(unit = %self.directory.label(), %error, "cannot store that a unit is not retried");
         }
     }
 
     /// Clears the result of the last run, so that a later daemon starts the unit again.
     pub(super) fn clear_result(&mut self) {
         if let Err(error) = self.set_idle_state(RunState::default()) {
-            tracing::warn!(%error, "cannot clear the result of the unit's last run");
+            tracing::warn!(unit = %self.directory.label(), %error, "cannot clear the result of the unit's last run");
         }
     }
 
-    /// Sets and stores the state of a unit without a current run, which replaces the state of its
-    /// last run. Does nothing during a run.
+    /// Replaces the state of the unit's last run, in memory and on disk. Does nothing while the
+    /// unit has a current run.
     pub(in super::super) fn set_idle_state(&mut self, run_state: RunState) -> std::io::Result<()> {
         if *self.run_state == run_state || self.handle.is_some() {
             return Ok(());
@@ -136,8 +136,8 @@ pub(super) mod tests {
     use crate::native::supervisor::event_loop::Request;
     use crate::native::unit_directory::RequestedState;
 
-    /// Calls a function between two turns of the event loop. The event loop receives no report
-    /// during the call.
+    /// Runs a function in the event loop and returns its result. Reports of runs that arrive
+    /// meanwhile are handled only after the function has returned.
     pub(in super::super) async fn call<T: Send + 'static>(
         handle: &SupervisorHandle,
         what: impl FnOnce(&mut Supervisor) -> T + Send + 'static,
