@@ -5,16 +5,17 @@
 //!         |    a hole      | stored lines      |
 //! ```
 //!
-//! A log that exceeds its limit rotates within its file. Everything except the newer half becomes a
-//! hole, which ends at the start of a line. Nothing moves, so no concurrent write is lost. A log
-//! *offset* keeps its meaning for the lifetime of the log, also across daemons.
+//! A log that exceeds its limit is *rotated* within its file. Everything except the newer half
+//! becomes a hole, which ends at the start of a line. Nothing moves, so no concurrent write is
+//! lost. A log *offset* keeps its meaning for the lifetime of the log, even if the daemon restarts.
 //!
-//! The log is cut instead if the file system does not support holes, or if the file would exceed
-//! its maximum length. For a cut, the newer half is read and written over the beginning of the
-//! file, and the file is truncated to that half. A write during the cut is lost.
+//! The log is *cut* instead if the file system does not support holes, or if the file would exceed
+//! its maximum length. A cut copies the newer half to the beginning of the file, and then truncates
+//! the file to that half. A write during the cut may be lost.
 //!
-//! Other programs may truncate the file, or move it so that a new file is created. The log offsets
-//! of the new content follow the last known offset, so no offset changes its meaning.
+//! Other programs may truncate the file, or move it so that a new file is created. In both cases
+//! the offsets of the new content continue from the last known offset. So no offset changes its
+//! meaning.
 
 mod base_offset;
 mod hole;
@@ -42,7 +43,7 @@ use super::process::append;
 use super::time_index::TimeIndex;
 use crate::clock::{as_wall_time, wall_time};
 
-/// Limit on the length of a file, including holes. File systems limit the length likewise.
+/// Maximum length of a log file, including its hole. File systems have such limits too.
 const LONGEST: u64 = 1 << 40;
 
 /// The log of one unit.
@@ -52,7 +53,7 @@ pub(crate) struct Log {
     limit: u64,
     /// Locked while the file is cut or read.
     state: Mutex<LogState>,
-    /// Closed with the log, which ends followed journals.
+    /// Closed when the log is dropped, which ends the journals that follow the log.
     alive: watch::Sender<()>,
 }
 
@@ -68,29 +69,28 @@ struct LogState {
     inode: u64,
     /// Allocated size of the file.
     taken: u64,
-    /// Whether another program has truncated it before.
+    /// Whether another program has truncated the file before.
     was_emptied: bool,
     /// Offset of a reader whose unread lines must be kept.
     read_offset: Weak<ReadOffset>,
 }
 
 impl LogState {
-    /// Returns how many bytes the log may store. This is `limit`, or less if the file has to stay
-    /// shorter.
+    /// Returns how many bytes the log may store: `limit`, or less if the file must stay shorter.
     fn room(&self, limit: u64) -> u64 {
         limit.min(self.longest)
     }
 
-    /// Whether more than that is stored.
+    /// Whether the log stores more than `limit`, or its file is too long.
     fn has_grown(&self, limit: u64) -> bool {
         let end = self.time_index.end();
         end.saturating_sub(self.floor) > limit
             || end - self.base_offset.base.min(end) > self.longest
     }
 
-    /// Returns whether the file takes more space than its stored part should. This happens if a
-    /// process that does not append writes into the hole. One block is tolerated, because a block
-    /// at the end of the hole stays allocated completely.
+    /// Returns whether the file takes more disk space than its stored part should. This happens if
+    /// a process writes into the hole because it does not append. One block more is tolerated,
+    /// because the block in which the hole ends stays allocated as a whole.
     fn hole_is_filled(&self, limit: u64) -> bool {
         self.floor > self.base_offset.base && self.taken > limit.saturating_add(LARGEST_BLOCK)
     }
@@ -114,10 +114,11 @@ impl LogState {
         Ok(end)
     }
 
-    /// Warns that another program has truncated the log. The warning is logged once per log,
-    /// because a unit may truncate its log repeatedly. The warning does not go to the unit's own
-    /// log. If the unit does not append to its log, the warning would interfere with the unit's
-    /// writes.
+    /// Warns that another program has truncated the log. Warns only once, because a unit may
+    /// truncate its log repeatedly.
+    ///
+    /// The warning goes to the daemon's own log. If the unit does not append to its log, a warning
+    /// there would interfere with the unit's writes.
     fn warn_emptied(&mut self, path: &Path) {
         if !std::mem::replace(&mut self.was_emptied, true) {
             let log = path.display();
@@ -125,8 +126,8 @@ impl LogState {
         }
     }
 
-    /// Returns the start of the part of the file to keep. This is `from`, or the start of the line
-    /// at which the reader continues if that line comes first.
+    /// Returns the offset in the file from which the content is kept. This is `from`, or the start
+    /// of the line that the reader reads next, if that line comes first.
     fn keep_unread(&self, file: &mut File, from: u64) -> io::Result<u64> {
         let read_offset = self.read_offset.upgrade().map(|read_offset| read_offset.offset());
         match read_offset.map(|offset| offset.saturating_sub(self.base_offset.base)) {
@@ -135,8 +136,8 @@ impl LogState {
         }
     }
 
-    /// Records that the file is missing. The next file at the path is a different one, even if it
-    /// has the same inode number.
+    /// Records that the file is missing. The next file at the path counts as a different one, even
+    /// if it has the same inode number.
     fn on_file_missing(&mut self) {
         self.inode = 0;
     }
@@ -193,21 +194,23 @@ impl Log {
         self.alive.subscribe()
     }
 
-    /// Appends a line of the supervisor.
+    /// Appends a message of the supervisor as a line.
     pub(crate) fn note(&self, words: &str) -> io::Result<()> {
         note(&self.path, words)
     }
 
-    /// Keeps the file below half of `longest` from now on, because the kernel kills a process whose
-    /// write would exceed its file size limit. The other half allows for writes until the next
-    /// check of the file. A file that is too long is cut at once. `None` means the limit of the
-    /// file system.
+    /// Keeps the file shorter than half of `longest` from now on. The reason is that the kernel
+    /// kills a process whose write would exceed its file size limit. The other half allows for
+    /// writes until the next check of the file.
+    ///
+    /// A file that is already too long is cut at once. With `None`, only the limit of the file
+    /// system applies.
     pub(crate) fn limit_length(&self, longest: Option<u64>) -> io::Result<()> {
         self.lock().longest = longest.map_or(LONGEST, |longest| (longest / 2).min(LONGEST));
         if longest.is_some() { self.trim() } else { Ok(()) }
     }
 
-    /// Returns how much may be stored before half of it is dropped.
+    /// Returns how many bytes the log may store before its older half is dropped.
     fn room(&self) -> u64 {
         self.lock().room(self.limit)
     }
@@ -224,30 +227,30 @@ impl Log {
         self.lock().floor
     }
 
-    /// Records the current end offset with its time, and returns that offset. Later writes have
-    /// higher offsets.
+    /// Records the current end offset and the time of the last write. Returns the offset. Later
+    /// writes have higher offsets.
     pub(crate) fn look(&self) -> io::Result<u64> {
         let mut state = self.lock();
         let file = std::fs::metadata(&self.path).inspect_err(|_| state.on_file_missing())?;
         state.update(&self.path, &file)
     }
 
-    /// Whether it has grown past its limit, as of the last look.
+    /// Whether the log has grown past its limit, as of the last check.
     pub(crate) fn exceeds_limit(&self) -> bool {
         let state = self.lock();
         state.has_grown(self.limit) || state.hole_is_filled(self.limit)
     }
 
-    /// Creates a lock that protects everything written from this offset on until it is read or the
-    /// lock is dropped. Only one such lock may exist at a time.
+    /// Returns a lock that keeps everything from `offset` on, until it is read or the lock is
+    /// dropped. Only one such lock may exist at a time.
     pub(crate) fn read_lock(&self, offset: u64) -> ReadLock {
         let reading = ReadLock::from(offset);
         self.lock().read_offset = reading.read_offset();
         reading
     }
 
-    /// Returns whether the log has grown past its limit while a read lock exists. The part to drop
-    /// may then not have been read completely.
+    /// Returns whether the log has grown past its limit while a read lock exists. The log may then
+    /// have to keep unread lines beyond the limit.
     pub(crate) fn is_held(&self) -> bool {
         let state = self.lock();
         state.has_grown(self.limit) && state.read_offset.strong_count() > 0
@@ -292,8 +295,8 @@ impl Log {
         Ok(())
     }
 
-    /// Returns the last `lines` lines and their end offset. If `lines` is `None`, returns all
-    /// stored lines. Lines that were certainly written before `since` are left out.
+    /// Returns the last `lines` lines and their end offset, or all stored lines if `lines` is
+    /// `None`. Leaves out lines that were certainly written before `since`.
     pub(crate) fn tail(
         &self,
         lines: Option<usize>,
@@ -328,8 +331,7 @@ impl Log {
         Ok((text.split_off(first), base + end))
     }
 
-    /// Returns up to one block of the text after an offset, and the end offset of the returned
-    /// text.
+    /// Returns the text after `offset`, at most [`BLOCK`] bytes, and the end offset of that text.
     pub(crate) fn read_from(&self, offset: u64) -> io::Result<(Vec<u8>, u64)> {
         let mut state = self.lock();
         let mut file = File::open(&self.path)?;
@@ -358,14 +360,14 @@ fn note(path: &Path, words: &str) -> io::Result<()> {
     append(path)?.write_all(format!("fleet: {words}\n").as_bytes())
 }
 
-/// Counts the lines that certainly start in `text`. The beginning of `text` is not counted, since
-/// it may be within a line.
+/// Counts the lines that certainly start in `text`. The beginning of `text` does not count, since
+/// it may be in the middle of a line.
 fn starts_of_lines(text: &[u8]) -> usize {
     let body = text.strip_suffix(b"\n").unwrap_or(text);
     body.iter().filter(|&&byte| byte == b'\n').count()
 }
 
-/// Returns the start of the last lines of a text.
+/// Returns the index in `text` at which its last `lines` lines start.
 fn start_of_last(text: &[u8], lines: usize) -> usize {
     if lines == 0 {
         return text.len();

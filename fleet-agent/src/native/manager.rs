@@ -39,7 +39,7 @@ use crate::ServiceError;
 /// on this host, and are refused in the same way where the host does not support them:
 ///
 /// - `MemoryMax=`, `TasksMax=` and the other limits for all processes of a unit need control
-///   groups. The controller has to be delegated to this daemon alone.
+///   groups. Their controllers have to be delegated to this daemon alone.
 /// - `User=` and `Group=` can name any account if the daemon runs as root, and otherwise only the
 ///   daemon's own account. Options that raise the rights of a process need root. The prefixes `+`,
 ///   `!` and `!!` are accepted if they change nothing.
@@ -51,33 +51,44 @@ use crate::ServiceError;
 ///
 /// The loaded units form one graph. A start of a unit also starts the units that it requires, in
 /// the order that the files prescribe. A stop of a unit also stops the units that require it or are
-/// bound to it. Units are loaded in any order, so a unit may require one that is not loaded yet. It
-/// cannot start before the required unit is loaded. [External](NativeConfig::external) units of the
-/// machine satisfy requirements like loaded units.
+/// bound to it.
+///
+/// Units are loaded in any order, so a unit may require a unit that is not loaded yet. It cannot
+/// start until the required unit is loaded. [External](NativeConfig::external) units of the machine
+/// satisfy requirements like loaded units.
 ///
 /// # Processes
 ///
 /// Each run of a unit has its own control group if the host allows it. No process of the run can
 /// leave this group, so a stop reaches all of them. [`tracking`](Self::tracking) reports whether
-/// control groups are used. Without control groups, each command runs in its own process group and
-/// carries the random `INVOCATION_ID` of its run. A stop then reaches the process group, every
-/// process with this ID, and the descendants of both. A process that leaves its group, its parent
-/// and its environment is not found. A unit only becomes `inactive` once no process of it is left,
-/// or once `TimeoutStopSec=`, at least ten seconds, has passed since SIGKILL.
+/// control groups are used.
+///
+/// Without control groups, each command runs in its own process group and carries the random
+/// `INVOCATION_ID` of its run. A stop then reaches the process group, every process with this ID,
+/// and the descendants of both. It misses a process that leaves its group, its parent and its
+/// environment.
+///
+/// A unit only becomes `inactive` once no process of it is left, or once `TimeoutStopSec=` (at
+/// least ten seconds) has passed since SIGKILL.
 ///
 /// # Output
 ///
 /// Units write directly to their own log file, so their output survives the daemon. Once a log
 /// exceeds its limit, its older half is released to the file system by punching a hole. No other
 /// output is lost. On file systems without holes the file is truncated, and output written at that
-/// instant may be lost. A log is checked after its first write, and within a tenth of a second for
-/// as long as more is written. Unloading a unit removes its log.
+/// instant may be lost.
 ///
-/// The time of each line is not recorded. A journal [`since`](crate::JournalQuery::since) a
-/// timestamp begins at the size of the file at the last check that was certainly before this
-/// timestamp. For a unit that writes continuously, the journal begins at most a tenth of a second
-/// early, and earlier for older timestamps. For a unit that paused, the beginning is exact. Output
-/// from before this manager was opened counts as written at the time of its last line.
+/// A log is checked after its first write, and within a tenth of a second for as long as more is
+/// written. Unloading a unit removes its log.
+///
+/// The time of each line is not recorded, but the size of the file at each check is. A journal
+/// [`since`](crate::JournalQuery::since) a timestamp begins at the last recorded size that was
+/// certainly reached before that timestamp:
+///
+/// - For a unit that writes continuously, the journal begins at most a tenth of a second too early.
+///   For older timestamps it may begin earlier, because some recorded sizes are dropped.
+/// - For a unit that paused at the timestamp, the beginning is exact.
+/// - Output from before this manager was opened counts as written at the time of its last line.
 pub struct NativeManager {
     context: Arc<ManagerContext>,
     client: Arc<SupervisorClient>,
@@ -151,11 +162,12 @@ impl NativeManager {
     }
 
     /// Stops all units, dependents before their dependencies, and waits until they have stopped.
-    /// The units stay loaded. From then on this manager refuses every start. The next manager does
-    /// not catch up on the refused starts.
+    /// The units stay loaded. From then on this manager refuses every start, and the next manager
+    /// does not catch up on the refused starts.
     ///
-    /// A marker for the whole shutdown is stored before the first unit is stopped. If the manager
-    /// is killed during the shutdown, the next manager stores for each unit that it is stopped.
+    /// Before the first unit is stopped, a marker for the whole shutdown is stored. If the manager
+    /// is killed during the shutdown, the next manager finds the marker and records every unit as
+    /// stopped.
     ///
     /// # Errors
     ///
@@ -231,8 +243,8 @@ mod tests {
         assert!(matches!(unknown, Err(ServiceError::Unavailable(_))), "unknown is not absent");
     }
 
-    /// The start has passed the check for a shutdown, but reaches the supervisor only after the
-    /// shutdown.
+    /// Simulates a start that passes the check for a shutdown, but reaches the supervisor only
+    /// after the shutdown.
     #[tokio::test]
     async fn a_start_overtaken_by_a_shutdown_has_no_later_effect() {
         for is_killed in [true, false] {

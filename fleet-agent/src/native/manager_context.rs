@@ -20,20 +20,19 @@ use super::unit_directory::{SharedStorage, UnitDirectory};
 use crate::atomic_file::write_atomic;
 use crate::{ChangeSender, Clock};
 
-/// Names of the file for the runs of an `InitSupervisor` and of the directory for its logs. Both
-/// are next to the directory of the units.
+/// Names of two entries next to the directory of the units: the file with the runs of an
+/// `InitSupervisor`, and the directory with its logs.
 const RUNS: &str = "runs";
 const LOGS: &str = "logs";
 
-/// Names of the file with the desired targets and of the file with the start time of the first
-/// daemon of the boot.
+/// Names of two files: the desired targets, and the start time of the first daemon of the boot.
 pub(super) const TARGETS: &str = "targets.json";
 pub(super) const STARTUP: &str = "timers.json";
 
 /// The file that marks a shutdown of all units.
 const SHUTDOWN: &str = "shutdown";
 
-/// The file that identifies the boot that all others belong to.
+/// The file that identifies the boot to which all other files belong.
 const BOOT: &str = "boot";
 
 /// State that all units of one native service manager share.
@@ -48,7 +47,7 @@ pub(crate) struct ManagerContext {
     pub(crate) write_failures: RateLimitedLog,
     /// Log messages about processes that cannot be killed.
     pub(crate) kill_failures: RateLimitedLog,
-    /// The error is the reason why there are none.
+    /// Control groups of the manager, or the reason why there are none.
     groups: Result<Groups, String>,
     units: PathBuf,
     journal: Arc<RunJournal>,
@@ -113,8 +112,8 @@ impl ManagerContext {
         UnitDirectory::new(self.units.join(file_name(unit)))
     }
 
-    /// Returns the storage of a unit. This is the directory of the unit if it exists, and the
-    /// shared journal otherwise.
+    /// Returns the storage of a unit: the unit's directory if it exists, and the shared journal
+    /// otherwise.
     pub(crate) fn storage(&self, unit: &str) -> UnitDirectory {
         let file = file_name(unit);
         let log = self.units.with_file_name(LOGS).join(&file);
@@ -153,8 +152,9 @@ impl ManagerContext {
     }
 }
 
-/// Removes the state of an earlier boot. After a reboot of the machine or a restart of the
-/// container, no process of a unit runs. So all units and the desired targets are forgotten.
+/// Removes the state of an earlier boot: all units, their logs, and the desired targets. The state
+/// is useless, because no process of a unit survives a reboot of the machine or a restart of the
+/// container.
 pub(crate) fn forget_old_boot(directory: &Path, units: &Path) -> io::Result<()> {
     let (file, boot) = (directory.join(BOOT), Boot::current()?);
     std::fs::create_dir_all(units)?;

@@ -1,7 +1,7 @@
-//! Opens files named by users without blocking on them.
+//! Opens files that a unit file names, without blocking on them.
 //!
-//! An open of a FIFO without a peer blocks, an open of a device may block, and some files have no
-//! end. If a unit file names such a file, only its own unit may be affected.
+//! Opening a FIFO blocks until its other end is open, opening a device may block, and some files
+//! have no end. If a unit file names such a file, only its own unit may be affected.
 
 use std::fs::{File, OpenOptions, Permissions};
 use std::io::{self, Read as _};
@@ -14,7 +14,7 @@ use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 ///
 /// # Errors
 ///
-/// The errors of any open. A FIFO without a reader cannot be opened for writing.
+/// Fails like any open. In addition, fails for a FIFO that is opened for writing and has no reader.
 pub(crate) fn open_nonblocking(mut options: OpenOptions, path: &Path) -> io::Result<File> {
     let file = options.custom_flags(flags()).open(path)?;
     fcntl_setfl(&file, fcntl_getfl(&file)? - OFlags::NONBLOCK)?;
@@ -26,7 +26,7 @@ pub(crate) fn open_nonblocking(mut options: OpenOptions, path: &Path) -> io::Res
 ///
 /// # Errors
 ///
-/// The errors of any open.
+/// Fails like [`open_nonblocking`].
 pub(crate) fn open_or_create(mut options: OpenOptions, path: &Path, mode: u32) -> io::Result<File> {
     let mut create_new = options.clone();
     match open_nonblocking(create_new.create_new(true).mode(mode).clone(), path) {
@@ -49,7 +49,7 @@ pub(crate) fn open_or_create(mut options: OpenOptions, path: &Path, mode: u32) -
 ///
 /// # Errors
 ///
-/// The text is longer than `longest`, or the file is not a regular file.
+/// The file cannot be read, is not a regular file, is longer than `longest`, or is not UTF-8.
 pub(crate) fn read_text(path: &Path, longest: u64) -> io::Result<String> {
     let file = OpenOptions::new().read(true).custom_flags(flags()).open(path)?;
     if !file.metadata()?.is_file() {

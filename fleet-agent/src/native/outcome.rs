@@ -33,20 +33,20 @@ pub(crate) enum RunOutcome {
     Timeout,
     StartLimitHit,
     Resources,
-    /// Did not behave as its type requires.
+    /// The service did not behave as its type requires.
     Protocol,
     Watchdog,
     /// A condition did not hold, which is no failure.
     Condition,
     /// An assertion did not hold.
     Assert,
-    /// Unknown; counts as any kind of failure that would cause a restart.
+    /// Unknown. If any kind of failure would cause a restart, this outcome causes it too.
     Unobserved,
 }
 
 impl RunOutcome {
-    /// Returns systemd's name of the outcome. systemd has no name for an unobserved exit, and
-    /// `exit-code` is the least misleading of its names.
+    /// Returns systemd's name of the outcome. An unobserved exit is called `exit-code`: systemd has
+    /// no name for it, and `exit-code` is the least misleading of its names.
     pub(crate) const fn as_str(self) -> &'static str {
         match self {
             Self::Success => "success",

@@ -1,5 +1,5 @@
-//! The log offset at which the file of a log begins. It is stored in a second file before each cut,
-//! so that log offsets keep their meaning.
+//! The base offset of a log, which is the log offset at which its file begins. Before each cut, the
+//! new base offset is stored in a second file, so that log offsets keep their meaning.
 
 use std::ffi::OsString;
 use std::io;
@@ -8,7 +8,7 @@ use std::str::FromStr;
 
 use crate::atomic_file::write_atomic;
 
-/// Start of a log's file.
+/// Base offset of a log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct BaseOffset {
     /// Log offset at which the file begins.
@@ -16,7 +16,7 @@ pub(super) struct BaseOffset {
 }
 
 impl BaseOffset {
-    /// Reads that of the log in this file.
+    /// Reads the base offset of the log in this file; 0 if none is stored.
     pub(super) fn of(path: &Path) -> Self {
         let new = Self { base: 0 };
         let written = std::fs::read_to_string(offset_file(path));
@@ -30,8 +30,8 @@ impl BaseOffset {
         })
     }
 
-    /// Returns the base offset after a cut of `cut` bytes. The new value is stored on return, so
-    /// the cut may follow.
+    /// Returns the base offset after a cut of `cut` bytes. The new offset is already stored when
+    /// this returns, so the caller may cut the file next.
     pub(super) fn advance(self, path: &Path, cut: u64) -> io::Result<Self> {
         let renewed = Self { base: self.base + cut };
         match write_atomic(&offset_file(path), format!("{}\n", renewed.base).as_bytes(), false) {
@@ -43,8 +43,8 @@ impl BaseOffset {
 }
 
 impl BaseOffset {
-    /// Returns the base offset after another program has truncated or replaced the file. `end` is
-    /// the last known end offset.
+    /// Returns the base offset after another program has truncated or replaced the file. The new
+    /// content begins at `end`, the last known end offset.
     pub(super) fn continue_at(self, path: &Path, end: u64) -> Self {
         let next = Self { base: end.max(self.base) };
         match self.advance(path, next.base - self.base) {

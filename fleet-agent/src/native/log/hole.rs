@@ -12,11 +12,11 @@ pub(super) const BLOCK: u64 = 64 * 1024;
 /// Largest block size of file systems.
 pub(super) const LARGEST_BLOCK: u64 = 16 << 20;
 
-/// Turns everything before the offset `before` into a hole. Returns whether the file system
-/// supports holes.
+/// Turns everything before the offset `before` into a hole. Returns `false` if the file system does
+/// not support holes.
 ///
-/// No content moves, and the file keeps its length, so processes that append to the file are not
-/// affected.
+/// Processes that append to the file are not affected, because no content moves and the file keeps
+/// its length.
 pub(super) fn punch_hole(file: &File, before: u64) -> io::Result<bool> {
     // From the start: a block that an earlier hole covered partly is freed too.
     let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
@@ -52,8 +52,8 @@ pub(super) fn data_start(file: &mut File) -> io::Result<u64> {
     Ok(start + zeros)
 }
 
-/// Returns the start of the first line after `offset`. If no line starts within a block, returns
-/// `offset` itself.
+/// Returns the start of the first line after `offset`. If no line ends in the [`BLOCK`] bytes after
+/// `offset`, returns `offset` itself.
 pub(super) fn next_line(file: &mut File, offset: u64) -> io::Result<u64> {
     file.seek(SeekFrom::Start(offset))?;
     let mut block = Vec::new();
@@ -62,8 +62,8 @@ pub(super) fn next_line(file: &mut File, offset: u64) -> io::Result<u64> {
     Ok(offset + newline.map_or(0, |newline| newline as u64 + 1))
 }
 
-/// Returns the start of the line that contains `offset`. If the line starts more than a block
-/// before `offset`, returns a position within the line.
+/// Returns the start of the line that contains `offset`. If that line starts more than [`BLOCK`]
+/// bytes before `offset`, returns a position within the line.
 pub(super) fn start_of_line(file: &mut File, offset: u64) -> io::Result<u64> {
     let start = offset.saturating_sub(BLOCK);
     file.seek(SeekFrom::Start(start))?;

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use fleet_core::Timestamp;
 
-/// Shortest and longest poll interval. A log can exceed its limit by the writes of one interval,
-/// because nothing reports that a unit starts to write much between two polls.
+/// Bounds of the poll interval. Between two polls nothing reports that a unit has begun to write
+/// fast. So a log can exceed its limit by as much as the unit writes in one interval.
 const SHORTEST: Duration = Duration::from_millis(2);
 const LONGEST: Duration = Duration::from_millis(100);
 
@@ -13,39 +13,39 @@ const LONGEST: Duration = Duration::from_millis(100);
 #[derive(Debug, Clone)]
 pub(super) struct PollInterval {
     pause: Duration,
-    /// Since when the log has not been polled.
+    /// Time since which the log has not been polled.
     rests: Timestamp,
 }
 
 impl PollInterval {
-    /// Interval of a log that is not written.
+    /// Creates the interval of a log that is not being written.
     pub(super) fn new(now: Timestamp) -> Self {
         Self { pause: SHORTEST, rests: now }
     }
 
-    /// Returns the time of the next poll, for a poll at `now`. Polls with the longest interval are
-    /// aligned, so that many logs cause only one wakeup.
+    /// Returns the time of the next poll after a poll at `now`. Polls with the longest interval
+    /// fall on multiples of that interval, so that one wakeup serves many logs.
     pub(super) fn due(&self, now: Timestamp) -> Timestamp {
         let due = now.after(self.pause);
         let beyond = due.as_millis() % to_millis(LONGEST);
         if self.pause < LONGEST { due } else { Timestamp::from_millis(due.as_millis() - beyond) }
     }
 
-    /// The log is no longer polled.
+    /// Records that the log is no longer polled.
     pub(super) fn on_rest(&mut self, now: Timestamp) {
         self.rests = now;
     }
 
-    /// Adjusts the interval when the log is written again after a pause in polling. For an
-    /// occasional writer the interval doubles each time. After a long pause the interval is the
-    /// shortest one.
+    /// Sets the interval after the first write to a log that was not being polled. If the log was
+    /// not polled for at least the longest interval, the shortest interval is used. Otherwise the
+    /// interval doubles, so that frequent small writes do not cause one wakeup each.
     pub(super) fn on_written(&mut self, now: Timestamp) {
         let rested = now.since(self.rests);
         self.pause = if rested >= LONGEST { SHORTEST } else { self.slower() };
     }
 
-    /// Sets the next interval so that about a quarter of the limit would be written in it at the
-    /// rate of the last interval. The interval at most doubles.
+    /// Sets the next interval from the `grown` bytes of the last one. At the same rate, the unit
+    /// would write about a quarter of `limit` in the next interval. The interval at most doubles.
     pub(super) fn on_growth(&mut self, grown: u64, limit: u64) {
         let nanos = self.pause.as_nanos() * u128::from(limit / 4) / u128::from(grown.max(1));
         let pause = Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX));
@@ -95,8 +95,8 @@ mod tests {
         assert_eq!(pace.pause, SHORTEST);
     }
 
-    /// However slowly a unit wrote before, fast writes are noticed within the longest interval.
-    /// After that the log stays within twice its limit.
+    /// A unit that has written slowly may suddenly write fast. The fast writes are noticed within
+    /// the longest interval, and from then on the log stays within twice its limit.
     #[test]
     fn log_exceeds_limit_by_one_interval() {
         let (limit, fast) = (1 << 20, 64 << 10);

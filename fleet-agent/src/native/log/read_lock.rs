@@ -3,8 +3,8 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 
-/// Offset up to which a log has been read. Everything after this offset is kept until the lock is
-/// dropped.
+/// Lock on the unread part of a log. The log keeps everything after the read offset until the lock
+/// is dropped.
 #[derive(Debug)]
 pub(crate) struct ReadLock(Arc<ReadOffset>);
 
@@ -21,7 +21,7 @@ impl ReadLock {
         Arc::downgrade(&self.0)
     }
 
-    /// Returns the offset up to which it has been read.
+    /// Returns the offset up to which the log has been read.
     pub(crate) fn offset(&self) -> u64 {
         self.0.offset()
     }

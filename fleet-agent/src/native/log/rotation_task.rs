@@ -1,11 +1,18 @@
 //! Watches logs for writes, and keeps them within their limits.
 //!
-//! For each log, inotify reports the first write and no further ones. After that write the log is
-//! polled for as long as it grows. Then the inotify watch is set again. A unit that writes
-//! constantly thus wakes the daemon ten times a second, and more often only while it writes much.
-//! Several such units cause no more wakeups than one, because their polls are aligned. Idle units
-//! do not wake the daemon at all. A write is noticed after at most one poll interval, so the writes
-//! of one interval bound how far a log can exceed its limit.
+//! Each log is either quiet or busy. A quiet log has an inotify watch that reports only the first
+//! write. That write makes the log busy, and the log is polled for as long as it grows. Then it
+//! becomes quiet again.
+//!
+//! This keeps the number of wakeups low:
+//!
+//! - A unit that does not write never wakes the daemon.
+//! - A unit that writes constantly wakes the daemon ten times a second, and more often only if it
+//!   writes much.
+//! - Several such units cause no more wakeups than one, because their polls are aligned.
+//!
+//! Writes are noticed after at most one poll interval. So a log can exceed its limit only by as
+//! much as its unit writes in one interval.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -53,16 +60,16 @@ struct Logs {
 struct TrackedLog {
     log: Weak<Log>,
     pace: PollInterval,
-    /// End offset at the last look.
+    /// End offset at the last check.
     end: u64,
-    /// Number of consecutive looks without the file.
+    /// Number of consecutive checks that did not find the file.
     missed: u32,
 }
 
 impl TrackedLog {
-    /// Counts a check at which the file was missing, because it was moved or removed, and warns at
-    /// the second one. The next run creates the file again. The current run still has the old file
-    /// open. Only a search of all processes could find and limit that file.
+    /// Counts a check that did not find the file, because the file was moved or removed. Warns at
+    /// the second such check in a row. The current run still writes to the old file, and only a
+    /// search of all processes could find and limit it. The next run creates the file again.
     fn on_missed(&mut self) {
         self.missed = self.missed.saturating_add(1);
         // At the first look the unit may just be being unloaded.
@@ -223,8 +230,8 @@ async fn look(log: &Weak<Log>) -> io::Result<u64> {
     Ok(end)
 }
 
-/// Returns the watch descriptors of written logs. A `None` among them stands for all logs.
-/// Cancel-safe.
+/// Waits for writes, and returns the watch descriptors of the written logs. `None` among them means
+/// that events were lost, so any log may have been written. Cancel-safe.
 async fn next_written(inotify_fd: Option<&AsyncFd<OwnedFd>>) -> io::Result<Vec<Option<i32>>> {
     let Some(inotify_fd) = inotify_fd else { return std::future::pending().await };
     let mut room = [const { MaybeUninit::uninit() }; 4096];

@@ -80,8 +80,8 @@ fn long_lines_are_returned_completely() {
     assert_eq!(text, format!("{long}\nlast\n").as_bytes());
 }
 
-/// Creates a log with a limit of 400 bytes and writes a hundred lines. Then cuts the log if
-/// `is_cut`, and otherwise rotates it.
+/// Creates a log with a limit of 400 bytes and a hundred lines. Then cuts the log if `is_cut`, and
+/// rotates it otherwise.
 fn rotated(is_cut: bool) -> (tempfile::TempDir, Log, String) {
     let lines: String = (0..100).map(|number| format!("line {number:02}\n")).collect();
     let (directory, log) = log(400, lines.as_bytes());
@@ -148,8 +148,8 @@ fn log_with_longest_file_name_works() {
     assert!(!path.exists());
 }
 
-/// The limit of the log is far away, but the unit would be killed if its log file grew longer than
-/// its file size limit.
+/// The log is far below its own limit, but it must not reach the file size limit of the unit.
+/// Otherwise the kernel would kill the unit.
 #[test]
 fn file_size_limit_cuts_log_at_once_and_later() {
     let (_directory, log) = log(1 << 20, &b"sixteen letters\n".repeat(100));
@@ -172,7 +172,7 @@ fn knows_holes(log: &Log) -> bool {
     append(log.path()).and_then(|file| punch_hole(&file, 1)).expect("it can be tried")
 }
 
-/// The log stays the same file, and afterwards takes no more disk space than its stored part.
+/// A rotation keeps the same file, which then takes no more disk space than its stored part.
 #[test]
 fn rotation_frees_disk_space() {
     use std::os::unix::fs::MetadataExt as _;
@@ -212,9 +212,9 @@ fn rotation_loses_no_concurrent_write() {
     assert_eq!((lines, end), (expected.iter().map(String::as_str).collect(), 240_000));
 }
 
-/// A line appended during a cut may be lost. It must never come before older text, since that would
-/// shift the offsets. So the kept part is written before the file is truncated. The test observes
-/// this order with a file that cannot be truncated.
+/// A line that is appended during a cut may be lost, but must never come before older text. That
+/// would shift the offsets. So the kept part is written before the file is truncated. The test
+/// observes this order with a file that cannot be truncated.
 #[test]
 fn cut_writes_kept_part_before_truncating() {
     let file = memfd_create("log", MemfdFlags::ALLOW_SEALING).expect("there is memory");
@@ -232,7 +232,8 @@ fn cut_writes_kept_part_before_truncating() {
     assert_eq!(text, format!("{half}{rest}"));
 }
 
-/// The log was cut for a smaller length limit, and only one block of the hole is checked.
+/// A log rotated with a small limit is opened with a larger one, and then cut. The cut must keep
+/// the stored lines, and not the hole before them.
 #[test]
 fn raised_length_limit_leaves_no_hole() {
     let (_directory, log) = log(1000, &b"sixteen letters\n".repeat(1 << 14));
@@ -245,7 +246,7 @@ fn raised_length_limit_leaves_no_hole() {
     assert_eq!(all(&next), kept);
 }
 
-/// The kernel may reuse the inode number.
+/// The new file may have the inode number of the old one, since the kernel reuses numbers.
 #[test]
 fn recreated_log_is_a_new_file() {
     let (directory, log) = log(1 << 20, b"one\n");
@@ -257,7 +258,7 @@ fn recreated_log_is_a_new_file() {
     assert_eq!((log.look().expect("it is there"), log.floor()), (8, 4));
 }
 
-/// Equal lines later have other offsets.
+/// Later lines with the same text have other offsets.
 #[test]
 fn truncated_or_replaced_log_continues_offsets() {
     let text = b"tick tick tick!\n".repeat(20);
@@ -285,7 +286,7 @@ fn truncated_or_replaced_log_continues_offsets() {
     assert_eq!((find(&next), next.floor()), (None, 640), "the next daemon knows it, too");
 }
 
-/// Like `exec >/dev/stderr`: it opens the log again, without `O_APPEND`.
+/// A unit opens its log again without `O_APPEND`, as a shell does for `exec >/dev/stderr`.
 #[test]
 fn truncating_unit_gets_no_extra_lines() {
     let (_directory, log) = log(1 << 20, b"one\ntwo\nthree\n");
@@ -302,7 +303,7 @@ fn truncating_unit_gets_no_extra_lines() {
     assert_eq!((read.as_str(), all(&log).as_str()), ("four\nfive\n", "four\nfive\n"));
 }
 
-/// A unit may clear `O_APPEND`.
+/// A unit may clear `O_APPEND` and then write into the hole.
 #[test]
 fn writes_into_the_hole_are_freed_again() {
     let (_directory, log) = log(1 << 20, &b"sixteen letters\n".repeat(2 << 20));
@@ -323,7 +324,7 @@ fn writes_into_the_hole_are_freed_again() {
     }
 }
 
-/// A reader of all lines gets all of them, however much is written meanwhile. Lines are dropped
+/// A reader gets all lines, even if the log exceeds its limit meanwhile. Lines are dropped only
 /// once they are read.
 #[test]
 fn unread_part_is_kept() {

@@ -21,11 +21,11 @@ pub struct NativeConfig {
     ///
     /// [`DEFAULT_LOG_LIMIT`]: Self::DEFAULT_LOG_LIMIT
     pub log_limit: u64,
-    /// Whether each run of a unit gets its own control group where possible. This is possible for
-    /// root, and for other users if the daemon's control group is delegated to them.
+    /// Whether each run of a unit gets its own control group where possible. Root can create
+    /// control groups. Other users can do so if the daemon's control group is delegated to them.
     pub control_groups: bool,
-    /// Names of options, such as `PrivateTmp`, that are ignored instead of refused. A unit with
-    /// such an option runs as if the option were absent, and the log reports that.
+    /// Names of unit file options, such as `PrivateTmp`, that are ignored instead of refused. A
+    /// unit with such an option runs as if the option were absent, and the log reports that.
     pub accept: BTreeSet<String>,
     /// External units of this machine, which loaded units may depend on. A loaded unit takes
     /// precedence over an external unit of the same name.

@@ -131,8 +131,8 @@ impl ServiceManager for NativeManager {
 impl NativeManager {
     /// Compiles a unit file, and logs the remarks about the file if the unit is new.
     ///
-    /// The result is boxed before the first await, to save memory. Hundreds of units are loaded at
-    /// once, and each future would hold the space for an unboxed result more than once.
+    /// The result is boxed to save memory. Hundreds of units are loaded at once, and the futures of
+    /// each load would contain the space for an unboxed result several times.
     fn compile_and_warn(
         &self,
         unit: &UnitName,

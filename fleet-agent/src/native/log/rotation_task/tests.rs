@@ -56,7 +56,7 @@ async fn written_logs_are_polled_and_idle_ones_are_not() {
     running.abort();
 }
 
-/// Like `logrotate`, and like cleanup scripts.
+/// Moves the log away, like `logrotate` and cleanup scripts do.
 #[tokio::test]
 async fn moved_log_is_limited_again_once_back() {
     let directory = tempfile::tempdir().expect("a directory can be made");
@@ -96,7 +96,7 @@ async fn wait_until_looked(looks: &impl Fn() -> u64, enough: u64) {
     }
 }
 
-/// Nothing is written any more once its reader has come this far.
+/// Once the reader is gone, the log is limited even if nothing more is written.
 #[tokio::test]
 async fn slowly_read_log_is_limited_once_read() {
     let directory = tempfile::tempdir().expect("a directory can be made");
@@ -148,7 +148,8 @@ async fn most(log: &Log, clock: Steps, bytes: usize, millis: u32) -> u64 {
     most
 }
 
-/// A unit that writes nothing or little may start to write as fast as possible at any time.
+/// Checks the bound for a unit that has written nothing or little, and then writes as fast as
+/// possible.
 #[tokio::test(start_paused = true)]
 async fn sudden_burst_exceeds_limit_by_one_interval() {
     let (limit, fast, directory) = (1 << 20, 64 << 10, tempfile::tempdir().expect("it is made"));
