@@ -9,8 +9,8 @@ use serde::Serialize;
 
 /// One diagnostic of a unit file.
 ///
-/// `Display` prints `FILE:LINE:COLUMN: message`, with the severity unless it is an error, and with
-/// the code if there is one. The second line is `help: …`.
+/// `Display` prints two lines, for example `web.service:3:1: hint: message [code]` and then `help:
+/// …`. Errors have no severity in the text, and some diagnostics have no code.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub(crate) struct Finding {
     /// Path of the file as given by the caller.
@@ -31,10 +31,10 @@ pub(crate) struct Finding {
     pub(crate) help: String,
 }
 
-/// Checks a unit file with the rules of the cluster alone.
+/// Checks a unit file with the rules of the cluster, but not with those of systemd.
 ///
-/// Returns all findings in the order of the file. The parsed file is `None` if any finding is an
-/// error.
+/// Returns all findings in the order of their lines, and the parsed file. The file is `None` if any
+/// finding is an error.
 pub(crate) fn check(
     path: &Path,
     name: &UnitName,
@@ -51,8 +51,8 @@ pub(crate) fn check(
 
 /// Checks a unit file with the rules of the cluster and those of systemd.
 ///
-/// The cluster also accepts files that break only the rules of systemd, because each machine's
-/// service manager applies these rules itself.
+/// A file that breaks only rules of systemd can still be submitted, because each machine's service
+/// manager checks these rules itself.
 pub(crate) fn verify(path: &Path, name: &UnitName, source: &[u8]) -> Vec<Finding> {
     let (_, mut findings) = check(path, name, source);
     let (file, _) = UnitFile::parse_collecting(source);

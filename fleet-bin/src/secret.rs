@@ -13,11 +13,12 @@ pub(crate) const OWNER_ONLY: u32 = 0o077;
 /// Mode bits that must not be set for a file that only its owner and its group may access.
 pub(crate) const OWNER_AND_GROUP: u32 = 0o007;
 
-/// Largest accepted secret file, in bytes. The limit is necessary because the path may name a pipe
-/// or a device that never ends.
+/// Largest accepted secret file, in bytes. Without this limit, a path that names a device or an
+/// endless pipe would fill the memory.
 const MAX_BYTES: u64 = 1 << 20;
 
-/// Reads a file. Fails if the file's mode has any of the bits in `others`.
+/// Reads a file. Returns an error if it cannot be read, is too large, or has any of the mode bits
+/// in `others`.
 pub(crate) fn read(path: &Path, others: u32) -> Result<Vec<u8>, String> {
     let mut bytes = Vec::new();
     let mode = File::open(path).and_then(|mut file| {
@@ -38,8 +39,8 @@ pub(crate) fn read(path: &Path, others: u32) -> Result<Vec<u8>, String> {
     }
 }
 
-/// Returns the first plain (unhashed) token of a token file. A read-only token is also accepted,
-/// because daemons only read from each other.
+/// Returns the first token of a token file that is written in plain text and not as a hash. A token
+/// with the prefix `read:` is also accepted, because daemons send only read requests to each other.
 pub(crate) fn first_token(text: &str) -> Option<Token> {
     let lines = text.lines().map(str::trim);
     let plain = lines.map(|line| line.strip_prefix("read:").unwrap_or(line));

@@ -15,8 +15,8 @@ use crate::fleetctl::error::CliError;
 /// Name of the client, shown in the server's log.
 pub(super) const PROGRAM: &str = concat!("fleet-init ", env!("CARGO_PKG_VERSION"));
 
-/// Time limit for any response. A running fleet-init responds at once. A stopped process never
-/// responds, although the kernel still accepts connections for it.
+/// Time limit for each item of a response. A running fleet-init responds at once, but a suspended
+/// one (SIGSTOP) never does, although the kernel still accepts connections to its socket.
 const RESPONSE_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// A connection to a fleet-init.
@@ -27,13 +27,13 @@ pub(super) struct InitClient {
 
 /// Reason for which there is no response.
 pub(super) enum NoResponse {
-    /// It runs the units of fleetd and has no goal.
+    /// The fleet-init runs the units of fleetd and has no goal.
     RunsForFleet,
     /// Any other reason.
     Because(CliError),
 }
 
-/// Sends a request to the fleet-init at a socket.
+/// Connects to the fleet-init at a socket and runs `question` with this connection.
 pub(super) fn request<T>(
     args: &SocketArgs,
     question: impl AsyncFnOnce(&InitClient) -> Result<T, CliError>,
@@ -46,8 +46,8 @@ pub(super) fn request<T>(
     })
 }
 
-/// Sends a request to the fleet-init at a socket. Returns `None` if no process listens at the
-/// socket.
+/// Connects to the fleet-init at a socket and runs `question` with this connection. Returns `None`
+/// if no process listens at the socket.
 pub(super) fn request_if_running<T>(
     args: &SocketArgs,
     question: impl AsyncFnOnce(&InitClient) -> Result<T, CliError>,
@@ -108,7 +108,8 @@ impl InitClient {
         next.map_err(NoResponse::Because)?.map_err(no_response)
     }
 
-    /// Returns all items of a response from a fleet-init that runs units from files.
+    /// Sends a request and returns all items of the response. Returns an error if the fleet-init
+    /// runs the units of fleetd.
     pub(super) async fn all(&self, ask: Request) -> Result<Vec<Value>, CliError> {
         let all = async {
             let mut answer = self.begin(ask)?;
@@ -123,7 +124,7 @@ impl InitClient {
 }
 
 impl NoResponse {
-    /// Returns the error for commands that need a goal.
+    /// Converts to the error of a command that needs a goal.
     pub(super) fn into_error(self) -> CliError {
         match self {
             Self::Because(error) => error,
@@ -164,7 +165,8 @@ fn not_decodable(error: serde_json::Error) -> CliError {
 mod tests {
     use super::*;
 
-    /// Regression: the kernel accepts connections for a stopped program.
+    /// Regression: a request to a suspended fleet-init waited forever, because the kernel accepts
+    /// connections for it.
     #[tokio::test(start_paused = true)]
     async fn requests_to_a_stopped_fleet_init_time_out() {
         let home = tempfile::tempdir().unwrap();

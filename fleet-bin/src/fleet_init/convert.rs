@@ -48,9 +48,10 @@ pub(super) fn run(args: &ConvertArgs) -> Result<(), CliError> {
     Err(lossy.with_exit(Exit::Lossy))
 }
 
-/// Prints the stanzas and the losses. In machine formats, losses are records between the stanzas.
-/// Otherwise losses go to standard error, because the standard output of the table format is a file
-/// of stanzas.
+/// Prints the stanzas and the losses.
+///
+/// In the table format, standard output is a file of stanzas, so the losses go to standard error.
+/// In the JSON formats, the losses are records that follow the stanzas.
 fn print(converted: &Conversion, skipped: &[PathBuf], format: Format) -> Result<(), CliError> {
     let mut to = io::stderr();
     for other in skipped {
@@ -81,13 +82,13 @@ fn print(converted: &Conversion, skipped: &[PathBuf], format: Format) -> Result<
 #[derive(Default)]
 struct PathScan {
     sources: Vec<SourceFile>,
-    /// Links that give systemd units further names, with the unit's file.
+    /// Links that give a systemd unit another name: each link's name, and the file of the unit.
     links: Vec<(String, PathBuf)>,
     /// Skipped names in directories.
     skipped: Vec<PathBuf>,
-    /// Unit names in directories that lead to no file.
+    /// One loss for each name of a unit in a directory that leads to no file.
     losses: Vec<ConversionNote>,
-    /// Drop-in directories by canonical path, with their first spelling.
+    /// Drop-in directories: their canonical path, and the path by which they were found first.
     drop_ins: BTreeMap<PathBuf, PathBuf>,
 }
 
@@ -152,8 +153,10 @@ impl PathScan {
         Ok(())
     }
 
-    /// Reads a path in a directory that is named like a unit but is not a file. It is a mask or a
-    /// broken link.
+    /// Handles a directory entry that has the name of a unit but is not a regular file.
+    ///
+    /// A link to `/dev/null` masks the unit and is read like a file. Any other entry, such as a
+    /// broken link, is recorded as a loss.
     fn read_no_file(&mut self, path: &Path) -> Result<(), CliError> {
         if fs::canonicalize(path).is_ok_and(|file| file == Path::new("/dev/null")) {
             return self.read(path, From::Systemd);
@@ -174,8 +177,8 @@ impl PathScan {
     }
 }
 
-/// Returns whether the file's first line is `#!` with one of these names in the interpreter's path.
-/// `|` separates the names.
+/// Returns whether the file's first line begins with `#!` and contains one of the names. `|`
+/// separates the names, as in `openrc-run|runscript`; an empty text fits every script.
 fn begins_with_interpreter(path: &Path, names: &str) -> bool {
     if !path.is_file() {
         return false;
@@ -186,16 +189,18 @@ fn begins_with_interpreter(path: &Path, names: &str) -> bool {
     first.starts_with("#!") && names.split('|').any(|name| first.contains(name))
 }
 
-/// Returns whether the path is a directory with drop-ins for a systemd unit or for all units of a
-/// type.
+/// Returns whether the path is a directory with drop-ins for one systemd unit (`web.service.d`) or
+/// for all units of a type (`service.d`).
 fn is_drop_in(path: &Path) -> bool {
     let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
     let unit = name.strip_suffix(".d").map(|name| format!("all.{name}").parse::<UnitName>());
     path.is_dir() && unit.is_some_and(|unit| unit.is_ok())
 }
 
-/// Returns the existing drop-in directories beside a unit file. They exist for the unit's name, its
-/// prefixes that end in a dash, its template, and its type.
+/// Returns the existing drop-in directories beside a unit file.
+///
+/// For `a-b@1.service`, systemd applies the drop-ins in `a-b@1.service.d`, `a-.service.d` (a prefix
+/// that ends in a dash), `a-b@.service.d` (the template) and `service.d` (the type).
 fn drop_ins_beside(path: &Path) -> Vec<PathBuf> {
     let mut names = Vec::new();
     if let Some(unit) = unit_name(path) {
@@ -209,8 +214,9 @@ fn drop_ins_beside(path: &Path) -> Vec<PathBuf> {
     directories.filter(|path| path.is_dir()).collect()
 }
 
-/// Returns a link's name and its target file, if the name is an alias of the unit. Links of
-/// templates are not aliases, because for a template each name is another unit.
+/// Returns the name of a link and its target file, if that name is an alias of the unit in the
+/// target file. A link to a template is no alias: `a@1.service` → `a@.service` makes an instance,
+/// which is a unit of its own.
 fn as_link(path: &Path) -> Option<(String, PathBuf)> {
     let file = fs::canonicalize(path).ok()?;
     let (own, other) = (unit_name(path)?, unit_name(&file)?);

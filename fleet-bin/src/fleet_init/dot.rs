@@ -81,7 +81,8 @@ fn too_large() -> CliError {
     error.help("draw fewer files, or use -o dot and a layout program")
 }
 
-/// Writes each unit as a node and each dependency as an arrow. Units that are not needed are grey.
+/// Returns the graph in the language of Graphviz, with a node for each unit and an arrow for each
+/// dependency. Units that are not needed are grey.
 fn draw(graph: &Graph, goal: Option<&Target>, needed: Option<&BTreeSet<&Name>>) -> String {
     let is_needed = |unit: &InitUnit| needed.is_none_or(|needed| needed.contains(&unit.name));
     let mut text = "digraph units {\n  rankdir=LR;\n  node [shape=box];\n".to_owned();
@@ -137,7 +138,7 @@ fn quoted(text: &str) -> String {
     format!("\"{}\"", escaped(text))
 }
 
-/// Names contain no quotes, but may contain backslashes.
+/// Escapes backslashes for Graphviz. Quotes need no escape, because names contain none.
 fn escaped(text: &str) -> String {
     text.replace('\\', "\\\\")
 }

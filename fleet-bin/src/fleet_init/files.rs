@@ -41,11 +41,12 @@ pub(crate) fn read(paths: &[PathBuf]) -> Result<Files, CliError> {
     read_by(paths, read_file)
 }
 
-/// Reads files and directories. It does not block, even if a path is a pipe.
+/// Reads files and directories, and never blocks, because anything except a regular file is
+/// refused.
 ///
 /// # Errors
 ///
-/// A file cannot be read or is not a regular file.
+/// A file cannot be read, or is not a regular file (for example a pipe).
 pub(crate) fn read_regular(paths: &[PathBuf]) -> Result<Files, CliError> {
     read_by(paths, read_regular_file)
 }
@@ -75,7 +76,7 @@ pub(crate) fn of(files: Vec<InitFile>) -> Files {
 }
 
 impl Files {
-    /// Returns all errors and warnings of the files, each with the lines of the file that it is
+    /// Returns all errors and warnings of the files, each with an excerpt of the lines that it is
     /// about.
     pub(crate) fn findings(&self) -> Vec<(Finding, String)> {
         let files = self.sources.files.iter().zip(&self.sources.diagnostics);
@@ -96,11 +97,12 @@ impl Files {
         findings.collect()
     }
 
-    /// Returns the graph and the goal. The parameter `goal` overrides the goal of the files.
+    /// Returns the graph and the goal. The goal is the parameter `goal` or, if it is `None`, the
+    /// goal of the files.
     ///
     /// # Errors
     ///
-    /// The files have errors, or no unit provides the goal.
+    /// The files have errors, or no unit provides the parameter `goal`.
     pub(crate) fn graph_and_goal(
         &self,
         goal: Option<&Target>,
@@ -124,7 +126,7 @@ impl Files {
         Ok((graph, goal.cloned()))
     }
 
-    /// Adds skipped files to an error that they may explain.
+    /// Adds the names of skipped files to an error, if these files may be its cause.
     pub(crate) fn with_skipped(&self, error: CliError) -> CliError {
         let systemd_unit_error: Vec<_> =
             self.skipped.iter().filter(|it| is_systemd_unit(it)).collect();
@@ -143,7 +145,7 @@ impl Files {
     }
 }
 
-/// Joins paths, up to a number that a person reads.
+/// Joins the first paths, and then gives only the number of the others (`a, b and 7 more`).
 fn abbreviated<P: AsRef<Path>>(paths: &[P]) -> String {
     let names = paths.iter().take(MAX_NAMES).map(|it| it.as_ref().display().to_string());
     let names: Vec<String> = names.collect();
@@ -197,12 +199,12 @@ fn file(path: &Path, role: FileRole, read: Reader) -> Result<InitFile, CliError>
     Ok(InitFile { name: path.display().to_string(), role, source: read(path)? })
 }
 
-/// Reads a file, but at most one byte more than the size limit. That byte is enough for the caller
-/// to refuse the file.
+/// Reads at most one byte more than the size limit from a file. By that extra byte, the caller
+/// detects that the file is too large.
 ///
 /// # Errors
 ///
-/// The file cannot be read, or is a named pipe that might never end.
+/// The file cannot be read. A named pipe is refused, because it might never end.
 pub(super) fn read_file(path: &Path) -> Result<Vec<u8>, CliError> {
     let cannot = |error| CliError::failed(format!("cannot read {}", path.display())).because(error);
     // A pipe that the shell made for this command ends; a named pipe may never begin.
@@ -235,7 +237,8 @@ fn bytes_of(file: fs::File) -> io::Result<Vec<u8>> {
     Ok(source)
 }
 
-/// Sorts files by name and removes duplicates, including those in different spellings.
+/// Sorts files by name and removes duplicates, even if their paths are written differently
+/// (`./a.unit` and `a.unit`).
 pub(super) fn deduplicated<T>(mut files: Vec<T>, path: impl Fn(&T) -> &Path) -> Vec<T> {
     files.sort_by(|one, other| path(one).cmp(path(other)));
     let mut seen = BTreeSet::new();

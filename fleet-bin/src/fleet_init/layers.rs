@@ -2,7 +2,8 @@
 
 use std::collections::BTreeMap;
 
-/// A position in the layout. It belongs to a node, or to an arrow where the arrow crosses a column.
+/// A position in the layout. Nodes have one, and so do the points at which an arrow passes through
+/// a column between its ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Spot {
     /// Column, from the left.
@@ -16,8 +17,8 @@ pub(crate) struct Spot {
 pub(crate) struct Layers {
     /// Position of each node.
     pub(crate) nodes: Vec<Spot>,
-    /// For each arrow, the positions that it passes between its ends. Only arrows that point to the
-    /// right have such positions.
+    /// For each arrow, the positions that it passes in the columns between its ends. The list is
+    /// empty unless the arrow points to the right across at least one column.
     pub(crate) bends: Vec<Vec<Spot>>,
     /// Number of rows in each column.
     pub(crate) rows: Vec<usize>,
@@ -28,18 +29,20 @@ pub(crate) struct Layers {
 pub(crate) struct Arrow {
     pub(crate) from: usize,
     pub(crate) to: usize,
-    /// Whether it determines columns. Such arrows form no cycle.
+    /// Whether the target must be in a later column than the source. Such arrows form no cycle.
     pub(crate) orders: bool,
 }
 
 /// Number of ordering sweeps, from the left and from the right.
 const SWEEPS: usize = 12;
 
-/// Maximum number of intermediate positions; further arrows are straight.
+/// Maximum number of intermediate positions in total. Arrows beyond this limit are drawn straight.
 const MOST_BENDS: usize = 20_000;
 
-/// Assigns each node a column and a row. The column is the length of the node's longest chain of
-/// incoming arrows, and the row is near those of its neighbours.
+/// Computes the layout of nodes and arrows.
+///
+/// The column of a node is the length of the longest chain of ordering arrows that leads to the
+/// node. Its row is chosen close to the rows of its neighbours, so that few arrows cross.
 pub(crate) fn layers(nodes: usize, arrows: &[Arrow]) -> Layers {
     let mut columns = columns(nodes, arrows);
     let mut edges: Vec<(usize, usize)> = Vec::new();
@@ -64,7 +67,7 @@ pub(crate) fn layers(nodes: usize, arrows: &[Arrow]) -> Layers {
     Layers { nodes: spots[..nodes].to_vec(), bends, rows }
 }
 
-/// Returns the length of the longest chain to each node.
+/// Returns the column of each node: the length of the longest chain of ordering arrows to the node.
 fn columns(nodes: usize, arrows: &[Arrow]) -> Vec<usize> {
     let mut columns = vec![0; nodes];
     let mut open = vec![0_usize; nodes];
@@ -86,7 +89,8 @@ fn columns(nodes: usize, arrows: &[Arrow]) -> Vec<usize> {
     columns
 }
 
-/// Orders the rows: keeps the sweep with the shortest arrows.
+/// Orders the nodes within their columns by several sweeps, and returns the order with the shortest
+/// arrows.
 fn rows(columns: &[usize], edges: &[(usize, usize)]) -> (Vec<Spot>, Vec<usize>) {
     let mut order: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
     for (at, column) in columns.iter().enumerate() {

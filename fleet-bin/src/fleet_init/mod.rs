@@ -52,13 +52,13 @@ use crate::fleetctl::colour::Colour;
 use crate::fleetctl::error::{CliError, Exit};
 use args::{Cli, Command};
 
-/// Runs `fleet-init` with these arguments, starting with the program name, and returns the exit
+/// Runs `fleet-init` with these arguments, of which the first is the program name. Returns the exit
 /// code.
 ///
 /// | status | meaning |
 /// |---|---|
-/// | 0 | done |
-/// | 1 | it could not be done, or the checked files are wrong |
+/// | 0 | success |
+/// | 1 | failure, or the checked files have errors |
 /// | 2 | the command line is wrong |
 /// | 3 | `convert`: some settings could not be converted |
 ///

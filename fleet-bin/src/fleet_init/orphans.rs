@@ -1,8 +1,8 @@
 //! Kills the processes that remain as children of process 1 at the end.
 //!
-//! Without control groups, a process can leave its process group, its parent and its environment.
-//! Such a process is not found when its unit stops. By the end its parents have exited, so it is a
-//! child of process 1, the reaper.
+//! Without control groups, units are found by process group, parent and environment. A process that
+//! changes all three is not found when its unit stops. When its parent exits, the kernel makes it a
+//! child of process 1, so process 1 kills it at the end.
 
 use std::io;
 use std::time::Duration;
@@ -11,12 +11,13 @@ use fleet_agent::{Clock, SystemClock};
 use rustix::process::{Pid, Signal, kill_process};
 use tokio::signal::unix;
 
-/// Time for killed processes to be gone.
+/// Maximum time to wait until the killed processes have exited.
 const GRACE: Duration = Duration::from_secs(10);
 
-/// Kills all children until none remains, including children inherited during this call.
+/// Kills all children of this process until none remains, including children that it inherits
+/// during this call. Gives up after [`GRACE`].
 ///
-/// `reap` waits for exited children. `ends` is notified when some children may have exited.
+/// `ends` reports that children may have exited; `reap` then collects their exit statuses.
 pub(super) async fn end(
     ends: &mut unix::Signal,
     clock: &SystemClock,

@@ -2,8 +2,8 @@
 
 /// Makes a panic of any thread abort the process.
 ///
-/// The units keep running, and the next start of fleet-init adopts them. Without the panicked
-/// thread, the process would look alive but supervise nothing.
+/// Otherwise the process would look alive without the panicked thread, but supervise nothing. After
+/// the abort, the units keep running, and the next start of fleet-init adopts them.
 pub(super) fn abort_on_panic() {
     let tell = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {

@@ -15,11 +15,11 @@ use crate::fleetctl::error::CliError;
 /// Environment variable with the socket; ignored if empty.
 const SOCKET: &str = "FLEET_INIT_SOCKET";
 
-/// Time to wait for a socket in use, because its owner may be about to close it.
+/// Time to wait for a socket in use. The process that listens there may be about to exit.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Time to wait for a socket in use after its owner has exited. A child that the owner forked just
-/// before its exit still holds the socket until the child calls exec.
+/// Time to wait for a socket in use if the process that listened there has exited. A child that it
+/// forked just before holds the socket open until the child calls exec.
 const CLOSE_TIMEOUT_WITH_CHILDREN: Duration = Duration::from_secs(5);
 
 /// Interval at which a socket in use is tried again.
@@ -28,8 +28,8 @@ const RETRY_INTERVAL: Duration = Duration::from_millis(20);
 /// Looks up an environment variable.
 type Environment<'a> = &'a dyn Fn(&str) -> Option<PathBuf>;
 
-/// Returns the path of the socket: `given`, or else the one in the environment, or else the user's
-/// default.
+/// Returns the path of the socket: `given`, or else the value of [`SOCKET`] in the environment, or
+/// else the default path for this user.
 pub(super) fn socket(given: Option<&Path>) -> PathBuf {
     let chosen = chosen(given, std::env::var_os(SOCKET));
     chosen.unwrap_or_else(|| default_socket(is_root(), &environment))
@@ -40,7 +40,7 @@ fn chosen(given: Option<&Path>, named: Option<OsString>) -> Option<PathBuf> {
     given.map(Path::to_owned).or_else(|| named.map(PathBuf::from))
 }
 
-/// Returns the state directory for units of that kind.
+/// Returns `given`, or else the default state directory for units of this kind (`init` or `fleet`).
 pub(super) fn state_dir(given: Option<&Path>, kind: &str) -> PathBuf {
     let default = || default_state_dir(is_root(), &environment).join(kind);
     given.map_or_else(default, Path::to_owned)
@@ -89,8 +89,9 @@ pub(super) struct Listener {
     pub(super) socket: SocketFile,
 }
 
-/// Listens at a path, and replaces a socket at which no process listens. Only this user and root
-/// may connect.
+/// Listens at a path. Only this user and root may connect.
+///
+/// Replaces a socket file at which no process listens. Returns an error if the socket stays in use.
 pub(super) async fn listen(path: &Path) -> Result<Listener, CliError> {
     make_parents(path)?;
     let (listener, socket) = match listen_when_free(path).await {
@@ -201,8 +202,8 @@ mod tests {
         drop(listener);
     }
 
-    /// Regression: a fleet-init stopped right after a crash could not start, and killed its
-    /// units.
+    /// Regression: a fleet-init that was stopped right after a crash could not start, so its units
+    /// were killed.
     #[tokio::test]
     async fn a_socket_about_to_close_is_awaited() {
         let folder = tempfile::tempdir().unwrap();

@@ -1,8 +1,8 @@
 //! Pure: draws units and dependencies as SVG.
 //!
-//! Dependencies are drawn to the right of their dependents. Line styles distinguish the kinds of
-//! dependencies, and borders the kinds of units. Titles repeat both kinds for viewers that show
-//! titles. Colour carries no further information.
+//! Each dependency is to the right of its dependents. The line style shows the kind of a
+//! dependency, and the border shows the kind of a unit. The title of each element repeats the kind
+//! as text. Nothing is shown by colour alone.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -41,8 +41,8 @@ const STYLE: &str = "\
 </style>
 ";
 
-/// Arrow heads, each with a name, a fill and a stroke. The styles are explicit, because in some
-/// viewers a head cannot inherit the line's style.
+/// Arrow heads, each with a name, a fill colour and a stroke colour. The colours are explicit,
+/// because some viewers do not let a head inherit the colour of its line.
 const HEADS: [(&str, &str, &str); 4] = [
     ("full", "#111", "#111"),
     ("open", "#fff", "#111"),
@@ -50,8 +50,10 @@ const HEADS: [(&str, &str, &str); 4] = [
     ("open-unneeded", "#fff", "#777"),
 ];
 
-/// Draws the picture, or returns `None` if there are more than [`MOST`] units or dependencies. If
-/// `needed` is `None`, all units are drawn as needed.
+/// Draws the picture. Returns `None` if there are more than [`MOST`] units or dependencies.
+///
+/// Units that are not in `needed` are drawn as not needed. If `needed` is `None`, all units are
+/// drawn as needed.
 pub(crate) fn picture(
     graph: &Graph,
     goal: Option<&Target>,

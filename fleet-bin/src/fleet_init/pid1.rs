@@ -1,7 +1,10 @@
-//! Process 1 of a container: reaps orphans and restarts the fleet-init that supervises the units.
+//! Process 1 of a container: reaps orphans, and restarts the supervisor, which is the fleet-init
+//! that runs the units.
 //!
-//! A supervisor waits for its own processes one by one. A reaper waits for any child. In a single
-//! process, each of them would consume exits that the other waits for, so they are two processes.
+//! The two roles are separate processes. The supervisor waits for each of its processes by PID, but
+//! process 1 waits for any child. In one process, the second wait would consume exit statuses that
+//! the first one needs.
+//!
 //! If the supervisor crashes, its units become children of process 1 and keep running. The next
 //! supervisor adopts them.
 
@@ -19,7 +22,7 @@ use tokio::signal::unix::{self, SignalKind, signal};
 use super::orphans;
 use crate::fleetctl::error::CliError;
 
-/// Environment variable that marks the second process.
+/// Environment variable that marks the supervisor process.
 const CHILD_MARKER: &str = "FLEET_INIT_WATCHED";
 
 /// Delay before a crashed supervisor is restarted.
@@ -42,8 +45,10 @@ pub(super) fn is_needed(reap: bool) -> bool {
     !is_watched && (reap || rustix::process::getpid().is_init())
 }
 
-/// Runs this program again with the arguments, until the new process exits or this one receives a
-/// signal to end. `directory` holds the state of process 1.
+/// Starts the supervisor, which is this program with the same arguments, and acts as process 1
+/// until the supervisor exits. Restarts it if a signal killed it. Returns its exit code.
+///
+/// `directory` is the state directory, in which the control groups of the units are recorded.
 pub(super) fn run(args: &[OsString], directory: &Path) -> Result<ExitCode, CliError> {
     let cannot = |error: io::Error| CliError::failed("cannot act as process 1").because(error);
     if !rustix::process::getpid().is_init() {
@@ -104,9 +109,10 @@ struct Pid1 {
 }
 
 impl Pid1 {
-    /// Records a signal to forward. If a restart of the supervisor is pending and the signal
-    /// requests the end, the restart happens at once. The units still run, and only a supervisor
-    /// can stop them.
+    /// Records a signal to forward to the supervisor.
+    ///
+    /// If the signal requests the end while no supervisor runs, the supervisor is restarted at
+    /// once, because only a supervisor can stop the units that still run.
     fn take(&mut self, signal: Signal) {
         self.pending.push(signal);
         if signal != Signal::HUP {
@@ -133,8 +139,8 @@ impl Pid1 {
         self.due.into_iter().chain(look).min()
     }
 
-    /// Records the supervisor's exit. Returns the exit code with which this process ends. Returns
-    /// `None` after a crash, because the supervisor is then restarted.
+    /// Handles the end of the supervisor process. If the supervisor has exited, returns the exit
+    /// code for this process. If a signal has killed it, schedules a restart and returns `None`.
     fn on_exit(&mut self, status: WaitStatus, now: Timestamp) -> Option<ExitCode> {
         if status.exit_status().is_some() {
             let status = status.exit_status().and_then(|status| u8::try_from(status).ok());
@@ -155,9 +161,9 @@ impl Pid1 {
         self.due.take_if(|due| *due <= now).is_some()
     }
 
-    /// Records the result of starting the supervisor. A failed start is tried again, because its
-    /// cause may be temporary, for example lack of memory. Ending this process instead would end
-    /// all units.
+    /// Handles the result of starting the supervisor. After a failure, schedules another attempt,
+    /// because the cause may be temporary, such as a lack of memory. Without these attempts,
+    /// process 1 would have to exit, and the kernel would then kill all units.
     fn on_spawn(&mut self, spawned: io::Result<Pid>, now: Timestamp) {
         match spawned {
             Ok(supervisor) => self.supervisor = Some(supervisor),
@@ -169,13 +175,12 @@ impl Pid1 {
     }
 }
 
-/// Returns whether a process catches all forwarded signals. A new process does not catch them yet
-/// and would be killed. Returns `true` if `/proc` cannot be read.
+/// Returns whether a process has installed handlers for all forwarded signals. Without a handler, a
+/// forwarded signal would kill the process. Returns `true` if `/proc` cannot be read.
 ///
-/// A signal that arrives while a process installs its handler can be lost, because it is caught
-/// before any task listens for it. So this function checks HUP, which is the signal with the
-/// handler that supervisors install last. Losing a HUP is harmless at that time, because the files
-/// are still to be read.
+/// This function checks only SIGHUP, because supervisors install its handler last. A signal can be
+/// lost if it arrives between the installation of its handler and the first wait for it. For SIGHUP
+/// this is harmless: it requests a reload, and a new supervisor has not read its files yet.
 fn catches_forwarded(process: Pid) -> bool {
     const LAST: Signal = Signal::HUP;
     let status = std::fs::read_to_string(format!("/proc/{}/status", process.as_raw_nonzero()));
@@ -186,8 +191,8 @@ fn catches_forwarded(process: Pid) -> bool {
     caught.is_none_or(|caught| caught & (1 << (LAST.as_raw() - 1)) != 0)
 }
 
-/// Starts the supervisor in its own process group, so that it gets each signal of a terminal only
-/// once.
+/// Starts the supervisor in a process group of its own. Otherwise Ctrl-C on a terminal would reach
+/// the supervisor twice: from the terminal, and forwarded by process 1.
 fn spawn_supervisor(args: &[OsString]) -> io::Result<Pid> {
     use std::os::unix::process::CommandExt as _;
     let mut command = Command::new("/proc/self/exe");
@@ -212,7 +217,8 @@ async fn next(signals: &mut [(unix::Signal, Signal)]) -> Signal {
     futures_util::future::select_all(waits).await.0
 }
 
-/// Reaps all exited children. Returns the status of `supervisor` if it is one of them.
+/// Reaps all children that have exited. Returns the wait status of `supervisor` if it is among
+/// them.
 fn reap(supervisor: Option<Pid>) -> io::Result<Option<WaitStatus>> {
     let mut found = None;
     loop {
@@ -233,7 +239,8 @@ mod tests {
 
     use super::*;
 
-    /// A shell cannot trap a signal that was ignored when it started, as under `nohup`.
+    /// Returns whether this process ignores SIGHUP, as under `nohup`. A shell cannot set a trap for
+    /// a signal that was ignored when the shell started.
     fn ignores_hangups() -> bool {
         let status = std::fs::read_to_string("/proc/self/status").unwrap();
         let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:")).unwrap();

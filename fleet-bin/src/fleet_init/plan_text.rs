@@ -16,8 +16,8 @@ use super::status_text;
 /// Maximum number of dependents named in a reason.
 const MAX_NAMES: usize = 4;
 
-/// Returns the targets and planned actions of the system state `after`. The actions are relative to
-/// the state `before`, if there is one.
+/// Returns the targets of the system state `after`, and the planned action for each unit. If
+/// `before` is given, the reasons also name failures and completions in that state.
 pub(super) fn describe_plan(
     before: Option<&InitState>,
     after: InitState,
@@ -57,8 +57,8 @@ struct PlanText<'a> {
 }
 
 impl PlanText<'_> {
-    /// Describes a unit. Returns `None` if the unit is inactive, stays inactive, and no unit
-    /// requires it.
+    /// Describes the planned action for a unit. Returns `None` if there is nothing to show, because
+    /// the unit has no action and nothing needs it.
     fn row(&self, it: &UnitPreview) -> Option<PlannedUnit> {
         let graph = self.preview.after.graph();
         let unit = graph.unit(&it.unit).or(it.running.as_ref())?;
@@ -237,7 +237,8 @@ mod tests {
         assert_eq!(output.collect::<Vec<_>>(), expected);
     }
 
-    /// Regression: a dependent of an active, degraded unit was described as running without it.
+    /// Regression: for an active unit with an active but degraded dependency, the text said that
+    /// the dependency was missing.
     #[test]
     fn a_degraded_dependency_is_not_described_as_missing() {
         let source = "unit: goal\ntype: virtual\nprovides: goal\nwaits-for: web, db\n\

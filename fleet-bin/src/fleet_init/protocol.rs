@@ -21,9 +21,10 @@ pub(super) enum Request {
     SetTarget { goal: String, extra_targets: Vec<String> },
     /// The response is the new [`Targets`].
     Reload,
-    /// Requests a plan for running these files with that goal. Without a goal and with
-    /// `PlanFiles::Own`, requests a plan for a reload of these files. The response is the
-    /// [`Targets`], then lists of [`PlannedUnit`]s.
+    /// Requests a plan. The response is the [`Targets`], then lists of [`PlannedUnit`]s.
+    ///
+    /// With files, the plan is for running these files. With `PlanFiles::Own` and a goal, it is for
+    /// choosing that goal. With `PlanFiles::Own` alone, it is for a reload.
     Plan { files: PlanFiles, goal: Option<String>, extra_targets: Vec<String> },
     /// Makes a unit reload its configuration. The response is empty.
     ReloadUnit { unit: String },
@@ -47,8 +48,8 @@ pub(super) enum Request {
 pub(super) enum PlanFiles {
     /// The files of the running fleet-init.
     Own,
-    /// Contents of files. The request includes them, because only the client may be able to read
-    /// the files.
+    /// Names and contents of files. The client reads the files and sends their contents, because
+    /// the server may not have permission to read them.
     Given(Vec<SourceFile>),
 }
 

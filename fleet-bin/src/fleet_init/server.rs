@@ -100,8 +100,8 @@ impl FilesServer {
         Ok(())
     }
 
-    /// Responds with a plan for other files, for another goal, or for a reload of the fleet-init's
-    /// own files.
+    /// Sends a plan for other files, for another goal, or for a reload of this fleet-init's own
+    /// files.
     async fn plan(
         &self,
         given: PlanFiles,
@@ -194,8 +194,11 @@ impl FilesServer {
         Ok(())
     }
 
-    /// Returns a target of the unit with that name, or the target with that name. For a unit that
-    /// is no longer in any file, returns a target with the unit's name.
+    /// Returns a target by which the supervisor can identify a unit. `name` is the name of the unit
+    /// or of a target that it provides; any other name is refused.
+    ///
+    /// A unit that is no longer in any file may provide no target. The result is then a target with
+    /// the unit's own name.
     async fn target_of(&self, name: &str) -> Result<Target, Refusal> {
         let snapshot = self.supervisor.snapshot().await.map_err(|error| because(&error))?;
         let unit = snapshot.units.iter().find(|unit| unit.unit.as_str() == name);
@@ -213,9 +216,10 @@ impl FilesServer {
         })
     }
 
-    /// Returns the name of the unit with that name, or of the unit that provides that target.
-    /// Otherwise returns the text as a name, because a unit that is no longer in any file may still
-    /// have a log.
+    /// Returns the name of a unit. `text` is that name, or a target that the unit provides.
+    ///
+    /// If no unit fits, returns `text` itself, because a unit that is no longer in any file may
+    /// still have a log.
     async fn unit_of(&self, text: &str) -> Result<Name, Refusal> {
         let name = Name::new(text).map_err(|error| because(&error))?;
         let snapshot = self.supervisor.snapshot().await.map_err(|error| because(&error))?;
@@ -279,8 +283,8 @@ fn cannot_replace(error: SupervisorError) -> CliError {
     error.help("first choose a goal that both provide: `fleet-init set-target GOAL`")
 }
 
-/// Returns the error for targets that cannot be chosen. If an extra target is the cause, the error
-/// does not blame the goal.
+/// Returns the error for a goal or extra targets that cannot be chosen. If no unit provides one of
+/// the extra targets, the error names that target instead of the goal.
 fn invalid_targets(error: &SupervisorError, goal: Option<&Target>) -> Refusal {
     match error {
         SupervisorError::InvalidTargets(GraphError::NoGoal { goal: missing, near })

@@ -1,4 +1,5 @@
-//! The end of a fleet-init. Its units have a time limit to stop, and are then killed.
+//! Shutdown of a fleet-init. Its units get a limited time to stop, and those that still run are
+//! then killed.
 
 use std::convert::Infallible;
 use std::error::Error;
@@ -57,8 +58,9 @@ impl StopSignals {
 }
 
 impl StopSignals {
-    /// Runs work that may never finish. After a signal, the work gets a short additional time and
-    /// is then dropped. The signal stays pending for later calls.
+    /// Runs `work`, which may never finish. If a signal arrives, `work` gets one more second to
+    /// finish. Returns `None` if it does not. The signal stays pending, so that the next call of
+    /// [`next`](Self::next) returns at once.
     pub(super) async fn run_until_signal<T>(
         &mut self,
         work: impl Future<Output = T>,
@@ -156,8 +158,8 @@ fn cannot(error: impl Error + Send + Sync + 'static) -> CliError {
     CliError::failed("cannot stop all units").because(error)
 }
 
-/// Stops all units. When the time limit is over or another signal arrives, kills the units that
-/// still run.
+/// Stops all units. Kills the units that still run when the time limit ends or another signal
+/// arrives. Returns an error if some processes survive even that.
 pub(super) async fn end(
     units: &UnitOwner,
     signals: &mut StopSignals,

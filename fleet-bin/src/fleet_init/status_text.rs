@@ -22,8 +22,8 @@ pub(super) fn header(snapshot: &InitSnapshot) -> StatusHeader {
     }
 }
 
-/// Returns the header for a fleet-init that runs the units of fleetd. Its targets are those that
-/// fleetd requested.
+/// Returns the header for a fleet-init that runs the units of fleetd. Such a fleet-init has no
+/// goal; its targets are those of the units that fleetd requested.
 pub(super) fn header_for_fleet(snapshot: &InitSnapshot) -> StatusHeader {
     let extra_targets = snapshot.planner.requested_targets().map(ToString::to_string).collect();
     StatusHeader { extra_targets, fleet: true, ..header(snapshot) }

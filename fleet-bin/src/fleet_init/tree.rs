@@ -7,15 +7,15 @@ use super::status_text::format_duration;
 use crate::fleetctl::colour::Colour;
 use crate::fleetctl::table::{cell, painted};
 
-/// Maximum depth of a tree. Units below it get a separate tree after this one. Otherwise the rows
-/// of a long chain would be as wide as the chain is long.
+/// Maximum depth of a tree. A unit at this depth becomes the root of another tree below this one.
+/// Otherwise a long chain of dependencies would make the rows very wide.
 const DEEPEST: usize = 40;
 
 /// Cells shown beside each unit, by unit name.
 pub(super) type Beside<'a> = &'a dyn Fn(&str) -> Vec<String>;
 
-/// Returns the trees of the goal and of the extra targets, and then the rows of the units that are
-/// not needed.
+/// Formats the units: first a tree for the goal and for each extra target, then a row for each unit
+/// that is in none of these trees.
 pub(super) fn tree(head: &StatusHeader, units: &[Unit], colour: Colour) -> String {
     tree_with(head, units, &[], &|_| Vec::new(), colour)
 }
@@ -69,8 +69,9 @@ impl<'a> Tree<'a> {
         }
     }
 
-    /// Adds a unit and its subtree, without recursion. Units beyond the maximum depth are added to
-    /// `deeper`. For a unit that is already shown, only its name is added.
+    /// Adds rows for a unit and its dependencies, without recursion. A unit that already has its
+    /// row gets only a reference to it. A unit at the maximum depth also gets a reference, and is
+    /// added to `deeper`.
     fn add_tree(&mut self, root: &'a Unit, deeper: &mut VecDeque<&'a Unit>) {
         let mut open = vec![(0, String::new(), String::new(), root, "")];
         while let Some((depth, lead, below, unit, kind)) = open.pop() {
@@ -168,7 +169,8 @@ mod tests {
         }
     }
 
-    /// Regression: a dependent of an active, degraded unit was described as running without it.
+    /// Regression: for an active unit with an active but degraded dependency, the text said that
+    /// the dependency was missing.
     #[test]
     fn a_degraded_dependency_is_not_described_as_missing() {
         let head = StatusHeader { goal: Some("home".into()), ..StatusHeader::default() };

@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 
 use tempfile::NamedTempFile;
 
-/// A temporary file that gets its final name when it is complete and synced. Until then, an
-/// existing file with the final name is unchanged. Only the owner can read the new file.
+/// A temporary file that gets its final name once it is complete and synced. Until then, an
+/// existing file of that name is unchanged. Only the owner can read the new file.
 pub(crate) struct AtomicFile {
     path: PathBuf,
     file: NamedTempFile,
@@ -18,7 +18,7 @@ impl AtomicFile {
     ///
     /// # Errors
     ///
-    /// The path names something other than a regular file, or its directory is not writable.
+    /// `path` is a directory or a device, or its parent directory is missing or not writable.
     pub(crate) fn begin(path: &Path) -> io::Result<Self> {
         // A symbolic link stays; its target is replaced.
         let path = path.canonicalize().unwrap_or_else(|_| path.to_owned());

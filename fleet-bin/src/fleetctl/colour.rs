@@ -24,8 +24,8 @@ pub(crate) const ODD: Style = AnsiColor::Yellow.on_default();
 pub(crate) const HELP: Style = AnsiColor::Cyan.on_default();
 
 impl Colour {
-    /// Enables colours for terminals only. The environment can override this by `NO_COLOR`,
-    /// `CLICOLOR`, `CLICOLOR_FORCE`, and a `TERM` without colours.
+    /// Returns `On` if the stream is a terminal. The environment can override this with `NO_COLOR`,
+    /// `CLICOLOR`, `CLICOLOR_FORCE`, or a `TERM` without colours.
     pub(crate) fn for_stream(stream: &impl RawStream) -> Self {
         match AutoStream::choice(stream) {
             ColorChoice::Never => Self::Off,

@@ -6,8 +6,8 @@ use super::inspect_args::ListArgs;
 use super::names::nearest;
 use super::table::painted;
 
-/// Name of a column, and the function that returns its cell for a row. The function's `bool`
-/// requests full IDs and hashes.
+/// Name of a column, and the function that returns the column's cell for a row. Its `bool` argument
+/// requests IDs and hashes in full length.
 pub(crate) type Column<R> = (&'static str, fn(&R, bool) -> String);
 
 /// Columns of a list.
@@ -19,9 +19,9 @@ pub(crate) struct Columns<R: 'static> {
 }
 
 impl<R> Columns<R> {
-    /// Formats rows as a table.
+    /// Formats rows as a table with the columns of `--fields`, or else with the default columns.
     ///
-    /// `extra` names a column that follows the default columns if some row has a value for it.
+    /// The column `extra` is added to the default columns if some row has a value for it.
     ///
     /// # Errors
     ///

@@ -1,7 +1,7 @@
 //! Runs many requests concurrently, and returns the responses in the order of the requests.
 //!
-//! Sequential requests would need the sum of all round-trip times. They would also prevent the
-//! daemon from batching their writes.
+//! One request after the other would take the sum of all round-trip times. The daemon could also
+//! not commit several writes together.
 
 use std::cell::Cell;
 use std::future::ready;
@@ -10,8 +10,8 @@ use futures_util::{StreamExt as _, stream};
 
 use super::error::CliError;
 
-/// Largest number of requests in flight. It is enough for a daemon to batch the requests' writes,
-/// and small compared with the daemon's own limit.
+/// Maximum number of requests in flight. The number is large enough for the daemon to commit many
+/// writes together, and far below the number of requests that a daemon accepts at a time.
 const MAX_IN_FLIGHT: usize = 64;
 
 /// Runs all requests.
@@ -22,9 +22,10 @@ where
     stream::iter(requests).buffered(MAX_IN_FLIGHT).collect().await
 }
 
-/// Runs requests until one fails, and then waits for the requests in flight.
+/// Runs requests until one fails, and then waits for those in flight.
 ///
-/// Returns a result for every request that was sent. The other requests have no result.
+/// The result has one item for each request that was sent. Requests that were not sent have no
+/// item, so the result can be shorter than `requests`.
 pub(crate) async fn try_buffered<T, F>(
     requests: impl IntoIterator<Item = F>,
 ) -> Vec<Result<T, CliError>>

@@ -173,8 +173,8 @@ impl CliError {
 
     /// Prints the error and its hints as messages of `program`.
     ///
-    /// Prints nothing for an error with the exit code for success. A closed output causes such an
-    /// error.
+    /// An error with the exit code for success prints nothing. Such an error only ends the command,
+    /// because the reader of the output has closed it.
     pub(crate) fn print_as(
         &self,
         program: &str,

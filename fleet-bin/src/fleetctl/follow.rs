@@ -1,4 +1,4 @@
-//! Waits until units reach the goals of a command, and reports the result of each unit.
+//! Waits until units reach the goals of a command, and reports the result for each unit.
 
 use std::time::Duration;
 
@@ -23,9 +23,9 @@ const FIRST_PAUSE: Duration = Duration::from_millis(20);
 
 const LONGEST_PAUSE: Duration = Duration::from_millis(250);
 
-/// Minimum pause between polls, as a multiple of the duration of a poll. Pauses are needed because
-/// polling many units costs their machines time. The constant [`LONGEST_FACTOR_PAUSE`] limits this
-/// pause.
+/// Minimum pause between two polls, as a multiple of the time that a poll takes. If polls are slow,
+/// for example because there are many units, longer pauses reduce the load. The pause is at most
+/// [`LONGEST_FACTOR_PAUSE`].
 const PAUSE_FACTOR: u32 = 4;
 
 const LONGEST_FACTOR_PAUSE: Duration = Duration::from_secs(1);
@@ -36,11 +36,12 @@ const LAST_LINES: u32 = 10;
 /// Time limit for reading these lines; they are optional.
 const LAST_LINES_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// Waits for all units together. Prints a line for each unit that reaches its goal, and notices
-/// about obstacles for other units.
+/// Waits for all units together. Prints a line for each unit that reaches its goal, and a notice
+/// for each obstacle that delays a unit.
 ///
 /// The wait for a unit ends when the unit reaches its goal, fails, is blocked for two seconds, or
-/// runs out of time. Desired states stay unchanged in all cases.
+/// runs out of time. The desired states stay as the command has set them, even after a failure or
+/// Ctrl-C.
 ///
 /// # Errors
 ///
@@ -140,8 +141,8 @@ impl<'a> Follower<'a> {
         Self { context, machines, poller, remaining, count, missed: 0 }
     }
 
-    /// Polls until the wait for each unit is over. Returns the number of units that missed their
-    /// goal.
+    /// Polls until the wait for each unit is over. Returns the number of units that did not reach
+    /// their goal.
     async fn run(mut self, deadline: Option<Timestamp>) -> Result<usize, CliError> {
         let mut pause = FIRST_PAUSE;
         loop {
@@ -181,8 +182,9 @@ impl<'a> Follower<'a> {
         Ok(())
     }
 
-    /// Adds the eligible machines of a global unit to its observation. Only the list of all
-    /// machines shows which machines are eligible.
+    /// For a global unit, adds the machines that have the required metadata to the observation.
+    /// This needs the list of all machines, so it is only done for goals that expect the unit on
+    /// machines.
     async fn add_eligible_machines(
         &mut self,
         target: &WaitTarget,

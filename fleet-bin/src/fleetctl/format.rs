@@ -64,8 +64,8 @@ pub(crate) fn short_hash(hash: &str) -> String {
     start(hash, SHORT_HASH).to_owned()
 }
 
-/// Removes the unit's name from the start of a problem. This is for output in which the name is
-/// already shown.
+/// Removes the unit's name from the start of a problem, for output that already shows the name
+/// (`web.service: no port` becomes `no port`).
 pub(crate) fn without_name<'a>(problem: &'a str, unit: &str) -> &'a str {
     let rest = problem.strip_prefix(unit).unwrap_or("");
     rest.strip_prefix(": ").or_else(|| rest.strip_prefix(", ")).unwrap_or(problem)

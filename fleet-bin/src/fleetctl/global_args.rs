@@ -58,7 +58,9 @@ pub(crate) struct CredentialArgs {
 
 /// Options of fleet v1.
 ///
-/// Those for ssh are passed on to it. `--driver` accepts `API` alone. The others have no effect.
+/// - The options for ssh are passed to `ssh`.
+/// - `--driver` must be `API`, because fleetctl always uses the API.
+/// - All others have no effect.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct V1Args {
     #[arg(long, global = true, hide = true)]

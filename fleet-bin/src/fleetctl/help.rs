@@ -1,7 +1,7 @@
 //! Pure: the definition of the command line, with the layout of its help.
 //!
-//! The program's help groups the commands under headings and lists the global options. A command's
-//! help contains neither the groups nor the global options, but refers to the program's help.
+//! The help of the program lists the commands in groups, and the global options. The help of a
+//! command has neither, but a line that refers to the help of the program.
 
 use std::fmt::Write as _;
 
@@ -48,8 +48,8 @@ const ABOUT_HELP: &str = "Print this help, or that of a command";
 
 /// Returns the definition of the command line, for parsing and for printing help.
 ///
-/// Every command gets hidden copies of the global options. clap adds its own, visible copies only
-/// to a command without such options, so the copies stay hidden.
+/// clap adds visible copies of the global options to each command that does not have them. So this
+/// function first adds hidden copies, to keep the global options out of the help of commands.
 pub(crate) fn command() -> Command {
     let command = Cli::command().max_term_width(MAX_COLUMNS);
     let is_global = |arg: &&Arg| arg.is_global_set();
@@ -59,7 +59,7 @@ pub(crate) fn command() -> Command {
     command.mut_subcommands(|it| with_reference(it.args(&hidden))).help_template(template)
 }
 
-/// Adds the line that refers to the global options to the help of a command and of its subcommands.
+/// Adds the line [`REFERENCE`] to the end of a command's help, and to that of each subcommand.
 fn with_reference(command: Command) -> Command {
     let text = match command.get_after_help() {
         Some(text) => format!("{text}\n\n{REFERENCE}"),
@@ -99,7 +99,7 @@ mod tests {
 
     use super::*;
 
-    /// Returns the long and the short help of a command, followed by those of all its subcommands.
+    /// Returns the long and the short help of a command, and of all its subcommands.
     fn helps(command: &Command) -> Vec<String> {
         let mut own = command.clone();
         let (long, short) = (own.render_long_help(), own.render_help());

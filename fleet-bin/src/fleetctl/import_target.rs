@@ -52,8 +52,8 @@ fn add(snapshot: &mut Snapshot, item: ExportItem) {
     }
 }
 
-/// Parses a unit. This can fail for a valid unit, because a newer daemon may accept units that this
-/// program does not.
+/// Parses a unit of the cluster. A unit that is valid for the daemon can still fail here, because
+/// the daemon may be newer than this program.
 fn unit(from: &ExportedUnit) -> Result<Unit, String> {
     let file = UnitFile::parse(&from.source).map_err(|error| error.to_string())?;
     let parsed = Requirements::parse(&from.name, &file, Strictness::Warn);

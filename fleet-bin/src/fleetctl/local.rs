@@ -44,11 +44,11 @@ pub(crate) struct LocalUnits {
 }
 
 impl LocalUnits {
-    /// Prints all findings. Returns the units if no file has errors.
+    /// Prints all findings. Returns the units if no file has an error; warnings do not matter.
     ///
     /// # Errors
     ///
-    /// A file has errors.
+    /// A file has an error.
     pub(crate) fn checked<W: Write>(
         self,
         progress: &mut Progress<W>,
@@ -79,9 +79,10 @@ impl LocalUnits {
     }
 }
 
-/// Reads and checks the files of all units.
+/// Reads and checks the files of all units. If an instance (`web@1.service`) has no file of its
+/// own, reads the file of its template (`web@.service`) in the same folder.
 ///
-/// An instance without a file of its own uses the file of its template in the same folder.
+/// A unit without any file is returned with `file: None`.
 ///
 /// # Errors
 ///

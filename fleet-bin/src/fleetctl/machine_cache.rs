@@ -9,12 +9,14 @@ use super::error::CliError;
 use super::format::MachineLabels;
 use super::session::Session;
 
-/// Largest number of machines to request one by one. A command that shows more machines has much
-/// output anyway, so requesting the list of all machines adds little.
+/// Maximum number of machines that are requested one by one. Beyond it, a single request for the
+/// list of all machines is cheaper.
 const MAX_SINGLE_REQUESTS: usize = 8;
 
-/// Machines that a command has looked up. Each machine is requested only once. A command that shows
-/// one unit must not fetch the machine list of a whole cluster.
+/// Machines that a command has looked up, each requested only once.
+///
+/// A few machines are requested one by one. A command that shows one unit therefore does not fetch
+/// the list of all machines of a large cluster.
 #[derive(Debug, Default)]
 pub(crate) struct MachineCache {
     requested: BTreeSet<String>,
@@ -23,11 +25,12 @@ pub(crate) struct MachineCache {
 }
 
 impl MachineCache {
-    /// Looks up the machines that are not cached yet. Empty IDs are ignored.
+    /// Looks up machines that are not in the cache yet. Ignores empty IDs, and IDs of machines that
+    /// are not present.
     ///
     /// # Errors
     ///
-    /// A request failed. It is not an error if a machine is not present.
+    /// A request failed.
     pub(crate) async fn load<'a>(
         &mut self,
         session: &Session,

@@ -47,11 +47,11 @@ impl UnitChange {
     }
 }
 
-/// Reads the files at all paths. The path of a directory selects the unit files in it.
+/// Reads the unit files at all paths. The path of a directory selects all unit files in it.
 ///
 /// # Errors
 ///
-/// A file does not exist or cannot be read.
+/// A file does not exist or cannot be read, or a directory has no unit files.
 pub(crate) fn read(paths: &[String]) -> Result<LocalUnits, CliError> {
     let files = expand_all(paths)?.into_iter().map(files_at).collect();
     let files: Vec<String> = CliError::all_or_none(files)?.into_iter().flatten().collect();
@@ -104,8 +104,8 @@ pub(crate) fn unit_files_in(folder: &Path) -> Result<Vec<PathBuf>, CliError> {
     }
 }
 
-/// Looks up each unit in the cluster. `desired` does not apply to templates, for which the desired
-/// state is always inactive.
+/// Looks up each unit in the cluster, and returns it together with its local file and the state
+/// that the user wants for it. That state is `desired`, or inactive for a template.
 pub(crate) async fn compare(
     session: &Session,
     units: Vec<(UnitName, LocalFile)>,
@@ -149,8 +149,8 @@ impl UnitDiff {
         (self.name.clone(), UnitUpload { file, desired, create_only: false })
     }
 
-    /// Returns a unified diff from the cluster's file to the local file. The diff is empty if both
-    /// files are equal.
+    /// Returns a unified diff from the cluster's file to the local file; empty if both files are
+    /// equal.
     pub(crate) fn diff(&self) -> String {
         let before = self.known.as_ref().and_then(|known| source(known).ok()).unwrap_or_default();
         let (before, after) = (lossy(&before), lossy(self.file.file.source()));

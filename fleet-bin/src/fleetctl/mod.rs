@@ -81,10 +81,10 @@ use session::Session;
 use settings::Settings;
 use tunnel::Tunnel;
 
-/// Runs `fleetctl` and returns its exit code. `args` starts with the program's name.
+/// Runs `fleetctl` and returns its exit code. `args` starts with the name of the program, and
+/// `environment` looks up environment variables.
 ///
-/// Results go to standard output, everything else to standard error. `environment` looks up an
-/// environment variable.
+/// Results go to standard output, everything else to standard error.
 pub fn run(args: Vec<OsString>, environment: impl Fn(&str) -> Option<OsString>) -> ExitCode {
     let exit = match read(args) {
         Ok(cli) => report_error(execute(cli, &environment)),

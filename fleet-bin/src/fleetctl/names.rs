@@ -18,7 +18,8 @@ pub(crate) struct UnitArg {
     pub(crate) path: PathBuf,
 }
 
-/// Parses the argument for a unit, which is a name or a path, with or without a unit type.
+/// Parses a unit argument, which is the name of a unit or the path of its file. The unit type may
+/// be missing (`web` means `web.service`).
 ///
 /// # Errors
 ///
@@ -29,9 +30,11 @@ pub(crate) fn unit_arg(arg: &str) -> Result<UnitArg, CliError> {
     Ok(UnitArg { name, path })
 }
 
-/// Parses all arguments. If some are invalid, returns the errors of all of them at once.
+/// Parses all arguments and removes duplicates.
 ///
-/// Duplicates are removed. If one name is given with two different paths, that is an error.
+/// # Errors
+///
+/// Some names are invalid (the error lists all of them), or one name is given with two paths.
 pub(crate) fn unit_args(args: &[String]) -> Result<Vec<UnitArg>, CliError> {
     let mut units: Vec<UnitArg> = Vec::new();
     let mut wrong = Vec::new();
@@ -59,8 +62,8 @@ pub(crate) fn nearest<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) 
     near.min().map(|(_, known)| known)
 }
 
-/// Returns the last part of the argument's path, and the whole path. If the type is missing, both
-/// get the default type.
+/// Returns the last part of an argument's path, and the whole path. Adds `.service` to both if the
+/// unit type is missing.
 fn with_type(arg: &str) -> (String, PathBuf) {
     let path = Path::new(arg);
     let Some(name) = path.file_name().and_then(|name| name.to_str()) else {

@@ -17,8 +17,8 @@ pub(crate) trait Record: Serialize {
     fn name(&self) -> &str;
 }
 
-/// Printer of results. Text for people is sanitized, so that text from units and machines cannot
-/// control the terminal.
+/// Printer of results. It sanitizes text for people, because units and machines could otherwise
+/// control the terminal through their output.
 pub(crate) struct Output<W: Write> {
     to: W,
     format: Format,
@@ -80,9 +80,10 @@ impl<W: Write> Output<W> {
         }
     }
 
-    /// Prints one result. `text` is the form of the result for people: whole lines, or nothing.
+    /// Prints one result. `text` is the result as text for people, and consists of whole lines.
     ///
-    /// With the JSON format, the result is only collected, and [`finish`](Self::finish) prints it.
+    /// With the JSON format, the result is only stored until [`finish`](Self::finish) prints all of
+    /// them as one document.
     pub(crate) fn record<R: Record>(&mut self, record: &R, text: &str) -> Result<(), CliError> {
         match self.format {
             Format::Table => self.print_text(text),

@@ -1,18 +1,18 @@
-//! Pure: errors of commands that failed after they had already changed some units.
+//! Pure: errors of commands that fail after they have already changed some units.
 //!
-//! Changes are not rolled back, so the error lists the units that were changed before the failure.
+//! The changes are not undone, so the error lists the units that were changed.
 
 use super::error::CliError;
 
 /// Largest number of units to list.
 const MAX_NAMES: usize = 8;
 
-/// Returns all values. If there is an error, returns the first error together with the names of the
-/// successful units.
+/// Returns all values if there is no error.
 ///
 /// # Errors
 ///
-/// The first error. `done` describes the change of the successful units, such as "stopped".
+/// The first error, with a hint that lists the successful units. `done` describes their change, for
+/// example "stopped".
 pub(crate) fn all_or_partial_failure<'a, T>(
     results: impl IntoIterator<Item = (&'a str, Result<T, CliError>)>,
     done: &str,
@@ -33,8 +33,8 @@ pub(crate) fn all_or_partial_failure<'a, T>(
     }
 }
 
-/// Adds the names of the units that were already changed to an error. Without such units, the error
-/// stays the same.
+/// Adds a hint that lists the units that were already changed. If `names` is empty, the error stays
+/// unchanged.
 pub(crate) fn with_completed(error: CliError, done: &str, names: &[&str]) -> CliError {
     if names.is_empty() {
         return error;

@@ -1,4 +1,4 @@
-//! Polls units one by one or through the lists of the cluster, whichever costs less.
+//! Polls units one by one, or by the lists of all units and states if that costs less.
 
 use std::collections::BTreeMap;
 
@@ -10,8 +10,8 @@ use super::error::CliError;
 use super::session::Session;
 use super::wait::Observation;
 
-/// Minimum number of units for which the poller uses lists of the whole cluster. Polling a single
-/// unit takes two requests.
+/// Minimum number of units for which the poller requests the lists of the whole cluster. For fewer
+/// units, two requests per unit cost less.
 const LIST_THRESHOLD: usize = 32;
 
 /// Number of list entries that cost as much as one request.

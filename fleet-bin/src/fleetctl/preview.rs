@@ -11,8 +11,8 @@ use super::output::Record;
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub(crate) struct PlannedChange {
     unit: String,
-    /// Change by the file: `create`, `replace`, `state` or `none`. The text is empty for a step of
-    /// the engine.
+    /// Change that the file makes: `create`, `replace`, `state` or `none`. Empty if the change is a
+    /// step of the engine.
     #[serde(skip_serializing_if = "str::is_empty")]
     change: &'static str,
     #[serde(skip_serializing_if = "String::is_empty")]
@@ -74,8 +74,8 @@ impl PlannedChange {
     }
 
     /// Returns whether the engine would act, or would leave one of the `changed` units without a
-    /// machine. Other units in the plan without a machine already have none now, so they are no
-    /// change.
+    /// machine. Any other unit without a machine in the plan has none now either, so nothing
+    /// changes.
     pub(crate) fn is_change(&self, changed: &[&UnitDiff]) -> bool {
         self.is_step() || changed.iter().any(|unit| unit.name.as_str() == self.unit)
     }
@@ -102,8 +102,8 @@ impl PlannedChange {
     }
 }
 
-/// Describes the changes by files, and then the engine's steps. A unit without a machine is
-/// included only if a file or a step concerns that unit.
+/// Describes the changes by files, and then the engine's steps. A unit that stays without a machine
+/// is described only if a file or a step concerns it.
 pub(crate) fn preview_text(
     diffs: &[UnitDiff],
     plan: &[PlannedChange],

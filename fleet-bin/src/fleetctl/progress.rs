@@ -13,9 +13,8 @@ const DEFAULT_COLUMNS: usize = 80;
 
 /// Printer of progress messages for people.
 ///
-/// On a terminal, the live line is redrawn in place, and is erased when this value is dropped. In
-/// other outputs only notices are printed. Write errors are ignored, because there is no other
-/// place to report them.
+/// On a terminal, it keeps one live line, which it redraws in place and erases on drop. Elsewhere
+/// it prints only notices. It ignores write errors, because there is no other place to report them.
 pub(crate) struct Progress<W: Write> {
     to: W,
     live: bool,
@@ -38,7 +37,7 @@ impl<W: Write> Progress<W> {
         Self { to, live, columns, current: String::new() }
     }
 
-    /// Draws the live line if its text has changed. Does nothing if the output is not a terminal.
+    /// Draws the live line if its text has changed. Without a terminal, does nothing.
     pub(crate) fn show(&mut self, text: &str) {
         if !self.live {
             return;
@@ -76,8 +75,8 @@ fn columns_of_stderr() -> usize {
     columns.ok().filter(|n| *n > 0).unwrap_or(DEFAULT_COLUMNS)
 }
 
-/// Shortens text to one line of `columns` columns. The last column stays free, so that the line
-/// never wraps.
+/// Shortens text to one line that leaves the last column of the terminal free. If that column were
+/// used, the line would wrap on some terminals.
 fn fit(text: &str, columns: usize) -> String {
     let room = columns.saturating_sub(1);
     let text = clean(text);

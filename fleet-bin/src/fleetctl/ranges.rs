@@ -5,11 +5,13 @@ use super::error::CliError;
 /// Most arguments that one argument may expand to.
 const MAX_EXPANSION: usize = 10_000;
 
-/// Expands the argument. An argument without a range or a list in braces expands to itself.
+/// Expands ranges and lists in braces: `web@{1..3}` becomes `web@1`, `web@2` and `web@3`. An
+/// argument without them is returned unchanged.
 ///
 /// # Errors
 ///
-/// An end of a range is not a number, braces are nested, or there are too many results.
+/// An end of a range is not a number, braces are nested, or there are more than [`MAX_EXPANSION`]
+/// results.
 pub(crate) fn expand(arg: &str) -> Result<Vec<String>, CliError> {
     let mut all = vec![String::new()];
     let mut rest = arg;

@@ -1,8 +1,8 @@
 //! Pure: finds obstacles to the rebalancing.
 //!
-//! A unit that does not start on its new machine delays all other moves without limit. A unit that
-//! is still starting is not reported as a problem. A unit that cannot start without intervention
-//! is.
+//! A moved unit that does not start on its new machine delays the remaining moves without limit. It
+//! is reported as a problem if it cannot start without intervention, but not while it is still
+//! starting.
 
 use fleet_http::wire::{MachineEntity, PendingMove, RebalanceReport, UnitStateEntity};
 
@@ -12,8 +12,8 @@ use super::format::MachineLabels;
 /// Subject of these diagnoses.
 const SUBJECT: &str = "rebalance";
 
-/// Returns a problem for each moved unit that is stuck on its new machine, and a problem if the
-/// rebalancing itself is stuck.
+/// Returns a problem for each moved unit that cannot start on its new machine. Adds a problem if no
+/// further move is possible, so that the rebalancing itself is stuck.
 pub(crate) fn rebalance_problems(
     report: &RebalanceReport,
     states: &[UnitStateEntity],

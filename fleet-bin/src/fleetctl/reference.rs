@@ -70,8 +70,7 @@ fn wrapped(text: &str) -> String {
     wrapped
 }
 
-/// Returns whether the tables have a row for the argument. Hidden arguments and `--help` have no
-/// row.
+/// Returns whether the argument has a row in the tables. Hidden arguments and `--help` have none.
 fn is_shown(arg: &Arg) -> bool {
     !arg.is_hide_set() && arg.get_id() != "help"
 }

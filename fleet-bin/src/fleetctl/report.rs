@@ -71,8 +71,7 @@ pub(crate) struct UnitReport {
     /// Reason for a failure, or a remark.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub(crate) message: String,
-    /// Word to print for a unit that has reached its goal. If it is `None`, the unit's current
-    /// state is printed.
+    /// Word to print in place of the unit's current state, if the unit has reached its goal.
     #[serde(skip)]
     pub(crate) word: Option<&'static str>,
 }
@@ -119,8 +118,8 @@ impl UnitReport {
         }
     }
 
-    /// Sets the word to print if the goal is a start request or a finished run, because the current
-    /// state does not describe these goals.
+    /// Sets the word to print for goals that the unit's current state does not describe. These are
+    /// "loaded" for a requested start, and "finished" for a run that has ended.
     pub(crate) fn for_goal(mut self, goal: Goal) -> Self {
         if let Goal::StartRequested | Goal::Finished { .. } = goal {
             self.word = Some(goal.word());
@@ -128,8 +127,8 @@ impl UnitReport {
         self
     }
 
-    /// Formats the line for people, in the words of fleet v1. The text is empty if v1 printed
-    /// nothing. It is also empty for failures, which the error reports.
+    /// Formats the line for people, in the words of fleet v1. The text is empty if the unit was
+    /// unchanged, and if it failed or was late, because the error then reports it.
     pub(crate) fn text(&self, machines: &MachineLabels) -> String {
         let Self { unit, action, .. } = self;
         let word = self.word.unwrap_or(&self.state);
@@ -151,8 +150,8 @@ impl UnitReport {
     }
 }
 
-/// Returns the current state of a unit. For a global unit, this is the lowest of the states on its
-/// machines.
+/// Returns the current state of a unit, as reported by its machine. For a global unit, returns the
+/// lowest state of all machines (loaded is lower than launched).
 fn current_state(unit: &wire::UnitEntity, states: &[wire::UnitStateEntity]) -> String {
     let counts = |state: &&wire::UnitStateEntity| match unit.machine_id.as_str() {
         "" => unit.global || unit.current_state.is_empty(),
@@ -188,8 +187,8 @@ mod tests {
         UnitReport::new("web.service", action, UnitOutcome::Reached).with_observation(&observation)
     }
 
-    /// The unit and its states are requested concurrently, so they may differ. The wait is based on
-    /// the states.
+    /// The unit and its states are requested concurrently, so the unit can be older than its
+    /// states. The report uses the states, because the wait also does.
     #[test]
     fn reported_state_comes_from_the_unit_states() {
         let state = |machine: &str, asked: &str| wire::UnitStateEntity {

@@ -1,8 +1,8 @@
-//! Pure: decides how submit, load and start handle a unit, given the local file and the cluster's
-//! file.
+//! Pure: decides on the changes that `submit`, `load` and `start` make to a unit, given the local
+//! file and the cluster's file.
 //!
-//! Nothing is overwritten without `--replace`. If a local file differs from the cluster's file, the
-//! error names the hashes of both files.
+//! A file of the cluster is overwritten only with `--replace`. Without it, a local file that
+//! differs causes an error, which names the hashes of both files.
 
 use fleet_core::{TargetState, Verb};
 use fleet_http::wire;
@@ -32,13 +32,16 @@ pub(crate) enum ContentSource {
     Template,
 }
 
-/// Decides on the change to a unit's file. `known` is the cluster's unit of this name.
-/// `has_template` says whether the cluster has the unit's template.
+/// Decides on the change to a unit's file.
+///
+/// `known` is the cluster's unit of this name. `has_template` is `true` if the cluster has the
+/// template of this unit.
 ///
 /// # Errors
 ///
-/// There is no content, or the cluster has different content and `replace` is not set or not
-/// allowed for this command.
+/// - The cluster does not know the unit, and there is neither a local file nor a template.
+/// - The cluster has a different file, and `replace` is not set.
+/// - `replace` is set, but there is no local file, or the command would lower the desired state.
 pub(crate) fn content(
     verb: Verb,
     unit: &LocalUnit,
@@ -64,11 +67,11 @@ pub(crate) fn content(
     }
 }
 
-/// Decides the result of a create request that failed because another request had just created the
-/// unit. `now` is the unit that the cluster has.
+/// Decides the result of a create request that failed because the unit already existed. `now` is
+/// the cluster's unit.
 ///
-/// If the cluster's file is the same, the result is success, because an earlier, unacknowledged
-/// request of this program may have created it.
+/// The result is success if the cluster's file is the one that was sent. An earlier request of this
+/// program may have created the unit without a response.
 ///
 /// # Errors
 ///
@@ -85,8 +88,8 @@ pub(crate) fn resolve_create_race(
         .help("run the command again: it then compares that file with yours"))
 }
 
-/// Returns the error for a unit that prevents each attempt to create it, but is missing whenever it
-/// is looked up.
+/// Returns the error for a unit that exists whenever this program tries to create it, but not when
+/// this program then looks it up.
 pub(crate) fn unstable_unit(name: &UnitName) -> CliError {
     CliError::failed(format!(
         "cannot create {name}: the cluster reports that it exists, but does not find it"
@@ -97,13 +100,14 @@ pub(crate) fn unstable_unit(name: &UnitName) -> CliError {
     )
 }
 
-/// Returns the desired state that a command sets, or `None` if the command sets none.
+/// Returns the desired state that a command sets, or `None` if it sets none.
 ///
-/// Submitting a known unit changes nothing, whatever the unit's state is.
+/// `from` is the current desired state; it is `None` if the cluster does not know the unit.
+/// `submit` changes nothing for a known unit, even if the unit is launched.
 ///
 /// # Errors
 ///
-/// The command is not valid for a unit in this state.
+/// The command is not valid for a unit in this state, or for a template.
 pub(crate) fn change(
     verb: Verb,
     name: &UnitName,
@@ -124,8 +128,9 @@ pub(crate) fn change(
     }
 }
 
-/// Decides on replacing a file. The command must not lower the unit's desired state, because
-/// `submit --replace` must not stop a running unit.
+/// Returns the replacement of a unit's file by the local file. Returns an error if the command
+/// would lower the unit's desired state: for example, `submit --replace` must not stop a running
+/// unit.
 fn replacement(
     verb: Verb,
     known: &wire::UnitEntity,
@@ -259,8 +264,8 @@ mod tests {
         assert!(no_file.contains("cannot replace web.service: there is no file web.service"));
     }
 
-    /// An earlier command may have failed to get a response from the store, although its unit was
-    /// written between a lookup and the next write.
+    /// An earlier command may have created the unit without a response, after this command looked
+    /// the unit up and before it tried to create it.
     #[test]
     fn lost_create_race_with_same_file_is_success() {
         let name: UnitName = "web.service".parse().unwrap();

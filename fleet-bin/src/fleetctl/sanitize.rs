@@ -1,8 +1,9 @@
-//! Pure: sanitizes foreign text for terminals.
+//! Pure: sanitizes text from other sources before it is printed on a terminal.
 //!
-//! Output of units, reports of machines and contents of files may contain control characters. On a
-//! terminal, control characters can clear the screen, hide text, or simulate typed input. Sanitized
-//! text shows them as escapes, as `journalctl` does.
+//! The output of units, the reports of machines and the contents of files can contain control
+//! characters. A terminal would obey them: it would clear the screen, hide text, or act as if the
+//! user had typed something. Sanitized text contains escapes such as `\x1b` instead, as in
+//! `journalctl`.
 
 use std::borrow::Cow;
 use std::fmt::Write as _;
@@ -25,8 +26,8 @@ pub(crate) fn sanitize_line(line: &str) -> Cow<'_, str> {
     sanitize_for_terminal(line.trim_end_matches('\r'))
 }
 
-/// Replaces characters that could control a terminal with JSON escapes. The JSON value stays the
-/// same.
+/// Replaces characters of a JSON document that could control a terminal by JSON escapes. The value
+/// of the document stays the same.
 pub(crate) fn sanitize_json(text: String) -> String {
     let orders = |c: char| is_unsafe(c) && c != '\r';
     if !text.contains(orders) {
@@ -42,8 +43,8 @@ pub(crate) fn sanitize_json(text: String) -> String {
     all
 }
 
-/// Escapes unsafe characters. At each position, `kept_len` returns the length in bytes of a
-/// sequence to keep unescaped, or 0.
+/// Escapes unsafe characters. `kept_len` gets the rest of the text, and returns the length in bytes
+/// of a sequence at its start that stays unescaped, or 0.
 fn escaped(text: &str, kept_len: impl Fn(&str) -> usize) -> Cow<'_, str> {
     if !text.contains(is_unsafe) {
         return Cow::Borrowed(text);
@@ -65,13 +66,14 @@ fn escaped(text: &str, kept_len: impl Fn(&str) -> usize) -> Cow<'_, str> {
 }
 
 /// Returns whether the character is a control character or changes the direction of text. A changed
-/// direction can disguise text.
+/// direction can make a name look like another one.
 fn is_unsafe(c: char) -> bool {
     let turns = matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
     turns || (c.is_control() && !matches!(c, '\n' | '\t'))
 }
 
-/// Returns the length of the colour sequence at the start of the text, in bytes, or 0.
+/// Returns the length in bytes of this program's own colour sequence at the start of the text, or
+/// 0.
 fn paint(text: &str) -> usize {
     let numbers = text.strip_prefix("\u{1b}[").and_then(|rest| rest.split_once('m'));
     let number = numbers.map(|(number, _)| number).filter(|number| ALLOWED_SGR.contains(number));

@@ -1,4 +1,5 @@
-//! Resolves unit arguments: names, ranges of names, and patterns over the names in the cluster.
+//! Resolves unit arguments: names, ranges of names such as `web@{1..3}`, and patterns such as
+//! `web@*`, which are matched with the names in the cluster.
 
 use fleet_core::{Pattern, TargetState};
 use fleet_http::wire;
@@ -32,11 +33,12 @@ impl DesiredFilter {
 
 /// Returns the units of these arguments, each once, in the order of the arguments.
 ///
-/// The list of units is only requested if an argument is a pattern. Patterns never match templates.
+/// A pattern selects units of the cluster, but never templates. `filter` restricts the matches of
+/// patterns, but not units given by name. Only a pattern requires a request for the list of units.
 ///
 /// # Errors
 ///
-/// An argument is no valid name or pattern, or a pattern has no match.
+/// An argument is not a valid name or pattern, or a pattern selects no unit.
 pub(crate) async fn select(
     session: &Session,
     args: &[String],

@@ -38,7 +38,7 @@ pub(crate) struct Session {
 }
 
 impl Session {
-    /// Prepares the connection; the first request opens it.
+    /// Creates a session without connecting; the first request opens the connection.
     ///
     /// # Errors
     ///
@@ -51,8 +51,8 @@ impl Session {
         Ok(Self { client: Client::with_credentials(&endpoint, credentials), names: Arc::default() })
     }
 
-    /// Returns how long ago the daemon lost its store, according to the last response. Returns
-    /// `None` if the daemon has not lost its store.
+    /// Returns the time for which the daemon has been without its store, according to its last
+    /// response. Returns `None` if the daemon has its store.
     pub(crate) fn behind(&self) -> Option<Duration> {
         self.client.behind()
     }
@@ -83,11 +83,11 @@ impl Session {
         self.client.unit(name).await.map_err(|error| cannot(format!("look up {name}"), error))
     }
 
-    /// Returns a unit. It is an error if the cluster does not know the unit.
+    /// Returns a unit that the cluster must know.
     ///
     /// # Errors
     ///
-    /// The unit is unknown. The error may suggest a similar name.
+    /// The cluster does not know the unit. The error suggests a unit with a similar name, if any.
     pub(crate) async fn known_unit(&self, name: &UnitName) -> Result<wire::UnitEntity, CliError> {
         match self.unit(name).await? {
             Some(unit) => Ok(unit),
@@ -104,7 +104,7 @@ impl Session {
         }
     }
 
-    /// Returns a question that suggests a unit with a similar name, if such a unit exists.
+    /// Returns a question such as "did you mean web.service?" if a unit with a similar name exists.
     pub(crate) async fn suggestion(&self, name: &UnitName) -> Option<String> {
         let list = async || {
             let units = self.client.units().await.unwrap_or_default();
@@ -131,8 +131,7 @@ impl Session {
         Ok(Observation { unit, states, ..Observation::default() })
     }
 
-    /// Returns a unit with its last journal lines. Returns `None` if the cluster does not know the
-    /// unit.
+    /// Returns a unit with its last journal lines, or `None` if the cluster does not know the unit.
     pub(crate) async fn status(
         &self,
         name: &UnitName,
@@ -142,8 +141,8 @@ impl Session {
         status.map_err(|error| cannot(format!("look up {name}"), error))
     }
 
-    /// Returns the verdicts of all machines about a unit. It is an error if the cluster does not
-    /// know the unit.
+    /// Returns, for each machine, the reason why it accepts or refuses a unit. Returns an error if
+    /// the cluster does not know the unit.
     pub(crate) async fn explain(
         &self,
         name: &UnitName,
@@ -240,8 +239,8 @@ impl Session {
         export.next().await.map_err(|error| cannot("continue the export", error))
     }
 
-    /// Creates or replaces a unit. Returns `false` if the upload may only create the unit, but the
-    /// unit already exists.
+    /// Creates or replaces a unit. Returns `false` if `upload` must only create the unit and it
+    /// already exists.
     pub(crate) async fn put(&self, name: &UnitName, upload: &UnitUpload) -> Result<bool, CliError> {
         match self.client.put_unit(name, upload).await {
             Ok(outcome) => Ok(outcome != PutOutcome::Exists),
@@ -344,11 +343,11 @@ fn journal_error(what: &str, name: &UnitName, error: ClientError) -> CliError {
     help.into_iter().fold(error, CliError::help)
 }
 
-/// Returns the bytes of a unit's file.
+/// Returns the content of a unit's file.
 ///
 /// # Errors
 ///
-/// The response has no file, or an invalid one.
+/// The response contains no file, for example because the unit is broken, or an undecodable one.
 pub(crate) fn source(unit: &wire::UnitEntity) -> Result<Vec<u8>, CliError> {
     match (&unit.source, &unit.source_base64) {
         (Some(text), _) => Ok(text.clone().into_bytes()),

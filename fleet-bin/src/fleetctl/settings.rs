@@ -14,8 +14,8 @@ use super::ssh::Ssh;
 /// Default endpoint of a daemon.
 const DEFAULT_ENDPOINT: &str = "unix:///run/fleet.sock";
 
-/// Default time limit of a wait. It exceeds systemd's limit of 90 seconds for a start or a stop, so
-/// that the wait lasts until the final result.
+/// Default time limit of a wait. It is longer than the 90 seconds that systemd gives a unit to
+/// start or stop, so that the wait lasts until that result is known.
 const DEFAULT_WAIT: Duration = Duration::from_secs(100);
 
 /// Duration of an attempt in `--block-attempts` of fleet v1.
@@ -43,7 +43,7 @@ impl Settings {
     /// Takes each value from the command line, or else from the environment, or else uses the
     /// default.
     ///
-    /// An empty variable is treated as unset.
+    /// An empty environment variable counts as unset.
     pub(crate) fn new(args: &GlobalArgs, environment: Environment<'_>) -> Result<Self, CliError> {
         let variable = |name: &str| {
             let value = environment(name)?.to_string_lossy().into_owned();

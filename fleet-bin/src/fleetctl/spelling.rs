@@ -1,7 +1,7 @@
 //! Pure: rewrites command lines in the spelling of fleet v1.
 //!
-//! Go's flag package, and scripts for fleet v1, write long options with one dash (`-endpoint=URL`).
-//! fleet v1 also accepted short options with two dashes (`--l`).
+//! fleet v1 used Go's flag package, which accepts long options with one dash (`-endpoint=URL`) and
+//! short options with two (`--l`). Scripts for fleet v1 use both.
 
 use std::collections::BTreeSet;
 use std::ffi::OsString;
@@ -10,9 +10,11 @@ use clap::error::{ContextKind, ContextValue, ErrorKind};
 
 use super::names::nearest;
 
-/// Rewrites arguments to the spelling that clap expects; `command` defines the known long options.
+/// Rewrites options to the spelling that clap expects: `-endpoint` to `--endpoint`, and `--l` to
+/// `-l`.
 ///
-/// Arguments after `--`, the remote command of `ssh`, and everything else stay unchanged.
+/// `command` defines the long options. Arguments after `--`, the remote command of `ssh`, and
+/// everything that is not such an option stay unchanged.
 pub(crate) fn normalize(args: Vec<OsString>, command: &clap::Command) -> Vec<OsString> {
     let mut known = BTreeSet::from(["help".to_owned(), "version".to_owned()]);
     collect_long_options(command, &mut known);
@@ -25,8 +27,8 @@ pub(crate) fn normalize(args: Vec<OsString>, command: &clap::Command) -> Vec<OsS
     args.into_iter().enumerate().map(rewrite_arg).collect()
 }
 
-/// Returns the index of the first argument of `ssh` that is not an option. This argument and all
-/// later ones are for the remote machine.
+/// Returns the index of the argument at which the remote command of `ssh` may begin: the first
+/// argument after `ssh` that is not an option. It and all later arguments stay unchanged.
 fn remote_command(args: &[OsString]) -> usize {
     let ssh = args.iter().position(|arg| arg == "ssh").unwrap_or(args.len());
     let is_word = |arg: &OsString| !arg.to_string_lossy().starts_with('-');
@@ -41,8 +43,8 @@ fn collect_long_options(command: &clap::Command, known: &mut BTreeSet<String>) {
     }
 }
 
-/// Adds the most similar command as a suggestion to an error of `help`, because clap makes no
-/// suggestion for `help`.
+/// Adds the most similar command name to an error about an unknown command in `fleetctl help
+/// COMMAND`. clap itself makes this suggestion only for the command line without `help`.
 pub(crate) fn with_suggestion(
     mut error: clap::Error,
     args: &[OsString],
@@ -66,8 +68,8 @@ pub(crate) fn with_suggestion(
     error
 }
 
-/// Adds the usage of the command to errors about a value, because clap prints no usage for these
-/// errors.
+/// Adds the usage of the command to an error about an invalid value. clap prints the usage for
+/// other errors, but not for these.
 pub(crate) fn with_usage(
     mut error: clap::Error,
     args: &[OsString],

@@ -1,5 +1,5 @@
-//! Pure: arguments for the system's `ssh`. Because the system's program is used, its configuration,
-//! agents and jump hosts work.
+//! Pure: arguments for the system's `ssh`. fleetctl runs that program so that the user's ssh
+//! configuration, agents and jump hosts work.
 
 use std::path::Path;
 
@@ -15,7 +15,8 @@ pub(crate) struct Ssh {
 }
 
 impl Ssh {
-    /// Reads the options. `tunnel` may come from the environment.
+    /// Translates the options of fleet v1 to options of `ssh`. `tunnel` is the host of the tunnel,
+    /// from the command line or the environment.
     ///
     /// # Errors
     ///
@@ -73,8 +74,9 @@ impl Ssh {
         args
     }
 
-    /// Returns the arguments that run a command, or a shell, on a machine. If a tunnel is
-    /// configured, its host is used as the jump host.
+    /// Returns the arguments that run a command on a machine, or a shell if `command` is empty.
+    ///
+    /// If a tunnel is configured, its host is the jump host, unless it is the machine itself.
     pub(crate) fn shell(
         &self,
         address: &str,

@@ -1,8 +1,8 @@
 //! Pure: tables padded with tabs, in the layout that scripts for fleet v1 expect.
 //!
-//! Every cell except the last of a row is padded with tabs to the next tab stop after the widest
-//! cell of its column. Because several tabs can follow a cell, `cut` needs `tr -s '\t'` in front.
-//! `awk` works without it.
+//! Each cell is followed by as many tabs as lead to the next column; only the last cell of a row
+//! has none. A script that uses `cut` must first merge these tabs with `tr -s '\t'`, but `awk`
+//! works as it is.
 
 use super::colour::Colour;
 use super::sanitize::sanitize_for_terminal;
@@ -16,9 +16,10 @@ const STATES: [&str; 4] = ["load", "active", "sub", "state"];
 /// Text of an empty cell.
 pub(crate) const NOTHING: &str = "-";
 
-/// Formats rows as a table, with upper-case column names as the header if `legend`.
+/// Formats rows as a table. If `legend` is set, the first line is the names of the columns in upper
+/// case.
 ///
-/// Each row has one cell per column. Newlines and tabs in cells become blanks.
+/// Each row has one cell for each column. Newlines and tabs in cells become blanks.
 pub(crate) fn layout(columns: &[&str], legend: bool, rows: &[Vec<String>]) -> String {
     painted(columns, legend, rows, Colour::Off)
 }
@@ -40,13 +41,14 @@ pub(crate) fn painted(
     rows.iter().map(|row| line(row, &widths, &paint)).collect()
 }
 
-/// Returns a cell with `text`, or a dash if the text is missing or empty.
+/// Returns `text` as a cell; a dash if the text is `None` or empty.
 pub(crate) fn cell(text: Option<impl Into<String>>) -> String {
     let text = text.map(Into::into).filter(|text: &String| !text.is_empty());
     text.unwrap_or_else(|| NOTHING.to_owned())
 }
 
-/// Returns the width of each column: the next multiple of the tab distance past the widest cell.
+/// Returns the width of each column: that of its widest cell plus at least one blank, rounded up to
+/// a tab stop.
 fn widths(columns: usize, rows: &[Vec<String>]) -> Vec<usize> {
     let widest =
         |column: usize| rows.iter().filter_map(|row| row.get(column)).map(|cell| width(cell)).max();

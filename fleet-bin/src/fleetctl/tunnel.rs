@@ -25,12 +25,13 @@ pub(crate) struct Tunnel {
 }
 
 impl Tunnel {
-    /// Opens the tunnel if the settings name a host. `endpoint` is the daemon's address on that
-    /// host.
+    /// Opens the tunnel, or returns `None` if the settings name no host for it. `endpoint` is the
+    /// address of the daemon as seen from that host.
     ///
     /// # Errors
     ///
-    /// `ssh` is missing or could not connect. The output of `ssh` shows the reason.
+    /// `ssh` is missing, or could not connect. In the second case, `ssh` itself has printed the
+    /// reason.
     pub(crate) async fn open(
         ssh: &Ssh,
         endpoint: &str,
@@ -65,8 +66,8 @@ impl Tunnel {
     }
 }
 
-/// Runs `work` until it ends or a signal arrives. If signals ended the program immediately, the
-/// `ssh` process and the temporary directory would remain.
+/// Runs `work` until it ends or a signal arrives. The signals must be handled, because the default
+/// action would leave the `ssh` process and its temporary directory behind.
 ///
 /// # Errors
 ///
@@ -97,8 +98,7 @@ pub(crate) async fn until_signal<T>(
     }
 }
 
-/// Returns a command that runs the system's `ssh`. Its process is killed when the command's handle
-/// is dropped.
+/// Returns a command that runs the system's `ssh`. Dropping the child process kills it.
 pub(crate) fn command(args: &[String]) -> Command {
     let mut command = Command::new("ssh");
     command.args(args).kill_on_drop(true);
@@ -115,7 +115,7 @@ fn forwarded_kind(endpoint: &str) -> &'static str {
     if endpoint.contains(":///") { "unix sockets" } else { "ports" }
 }
 
-/// Returns an endpoint in the syntax of ssh, which is the path of a socket or a host with its port.
+/// Converts an endpoint to the syntax of `ssh -L`: the path of a socket, or a host with its port.
 fn remote(endpoint: &str) -> Result<&str, CliError> {
     let (scheme, rest) = endpoint.split_once("://").unwrap_or(("", endpoint));
     match scheme {

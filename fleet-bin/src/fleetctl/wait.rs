@@ -14,16 +14,18 @@ pub(crate) enum Goal {
     /// Loaded on its machine.
     Loaded,
     /// The unit is started and active according to its service manager, or has finished
-    /// successfully. States of an earlier generation than this one are ignored.
+    /// successfully. A state of an earlier generation does not count, because it describes the run
+    /// before the restart.
     Active {
         /// Generation of the requested restart, or 0.
         generation: u64,
     },
-    /// The machine has the unit and the request to start it. The result of the start is irrelevant
-    /// to this goal.
+    /// The machine has loaded the unit and got the request to start it. The start itself may still
+    /// fail.
     StartRequested,
-    /// The unit was started and has finished, or is active only because of the resources it left
-    /// (`exited`). States of an earlier generation are ignored, as for `Active`.
+    /// The unit was started and has finished. A oneshot unit that stays active after its process
+    /// has exited (`RemainAfterExit=`, substate `exited`) has also finished. A state of an earlier
+    /// generation does not count, as for `Active`.
     Finished {
         /// Generation of the requested restart, or 0.
         generation: u64,
@@ -52,11 +54,11 @@ pub(crate) struct Observation {
 pub(crate) enum Verdict {
     /// The goal is reached.
     Reached,
-    /// The main process runs. For most services, a start means no more than this. But the process
-    /// may exit immediately afterwards.
+    /// The main process runs. For most services systemd then reports the unit as active, although
+    /// the process may still exit immediately. So this verdict must last before the wait ends.
     Running,
-    /// The goal is reached on all machines that presently allow the unit to run. If this verdict
-    /// lasts, the wait ends with success.
+    /// A global unit has reached the goal on some of its eligible machines, and the others have not
+    /// loaded it. If this verdict lasts, the wait ends with success.
     PartlyReached(String),
     /// Not reached yet, but in progress.
     Pending(String),
@@ -99,7 +101,7 @@ impl Goal {
         }
     }
 
-    /// Returns whether this goal expects the unit on a machine, or a global unit on all eligible
+    /// Returns whether the goal expects the unit on its machine, or a global unit on all eligible
     /// machines.
     pub(crate) const fn expects_placement(self) -> bool {
         !matches!(self, Self::Stopped | Self::Unplaced | Self::Gone)
@@ -129,7 +131,8 @@ impl Goal {
         }
     }
 
-    /// Returns a verdict if the unit is broken, or if another client has changed its desired state.
+    /// Returns a verdict if the unit is broken, or if its desired state is not the one that the
+    /// command has set (another client has changed it).
     fn evaluate_desired(self, unit: &wire::UnitEntity) -> Option<Verdict> {
         if !unit.problem.is_empty() && self != Self::Gone {
             return Some(Verdict::failed(unit.problem.clone()));
@@ -163,8 +166,8 @@ impl Goal {
         }
     }
 
-    /// Evaluates a global unit. A machine without the unit is no failure, because only the machine
-    /// knows whether a conflict keeps the unit away.
+    /// Evaluates a global unit. A machine that has not loaded the unit is not a failure: a conflict
+    /// may keep the unit away, and only the machine itself knows that.
     fn evaluate_global(self, unit: &wire::UnitEntity, observation: &Observation) -> Verdict {
         let verdicts = observation.states.iter().map(|state| self.evaluate_on_machine(unit, state));
         let verdict = worst(verdicts);
@@ -221,8 +224,8 @@ impl Goal {
     }
 }
 
-/// Returns whether the machine can never load the unit's present file. An `error` with a problem is
-/// not final, because the agent tries again.
+/// Returns whether the machine can never load the unit's current file. The load state `error` with
+/// a problem is not final, because the agent then tries again.
 fn cannot_load(state: &wire::UnitStateEntity) -> bool {
     let load = state.systemd_load_state.as_str();
     matches!(load, "bad-setting" | "masked" | "not-found")
@@ -267,8 +270,7 @@ fn ended(state: &wire::UnitStateEntity) -> Verdict {
     }
 }
 
-/// Describes the end of the unit's last run by its result and exit status, as far as they are
-/// known.
+/// Describes the end of the unit's last run by its exit status and result, if they are known.
 fn outcome(state: &wire::UnitStateEntity) -> String {
     match (state.result.as_str(), state.exit.as_str()) {
         ("", exit) => exit.into(),
@@ -322,8 +324,8 @@ fn problem_of(state: &wire::UnitStateEntity) -> &str {
     without_name(&state.problem, &state.name)
 }
 
-/// Returns the verdict for a failure on a machine. Its text includes the result in `how` and the
-/// problem that the agent reports.
+/// Returns the verdict for a failure on a machine. The text consists of `what`, the machine, `how`,
+/// and the problem that the agent reports for the unit.
 fn failed(what: &str, state: &wire::UnitStateEntity, how: &str) -> Verdict {
     let mut text = format!("{what} on {}", short_machine(&state.machine_id));
     for part in [how, problem_of(state)].into_iter().filter(|part| !part.is_empty()) {

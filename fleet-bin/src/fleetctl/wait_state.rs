@@ -11,12 +11,12 @@ use super::wait::{Goal, Observation, Verdict};
 /// Time after which an obstacle counts as permanent.
 const PERMANENT_AFTER: Duration = Duration::from_secs(2);
 
-/// Time for which an obstacle must last before it is reported. Shorter obstacles are normal,
-/// because units of one command that depend on each other are placed shortly after each other.
+/// Time for which an obstacle must last before it is reported. Shorter obstacles are normal. For
+/// example, a unit with `MachineOf=` has no machine until the other unit is placed.
 const REPORT_AFTER: Duration = Duration::from_millis(300);
 
-/// Time that a new process must run before its unit is treated as active. This detects processes
-/// that exit immediately, for example because a file or a port is missing.
+/// Time for which a new process must run before its unit counts as active. Many broken services
+/// exit within this time, for example because a file is missing or a port is in use.
 const STAYS_UP: Duration = Duration::from_millis(200);
 
 /// A unit of a command, with the goal to wait for.
@@ -28,7 +28,8 @@ pub(crate) struct WaitTarget {
     pub(crate) action: Action,
     /// Goal to wait for.
     pub(crate) goal: Goal,
-    /// Whether the unit already was in the desired state, so that the command causes no change.
+    /// Whether the unit already had its desired state and its file, so that the command changes
+    /// nothing.
     pub(crate) is_settled: bool,
 }
 
@@ -79,8 +80,8 @@ impl WaitState {
 
     /// Returns the result if the wait is over.
     ///
-    /// A failure must be observed twice. The failure of an earlier run is still visible for a short
-    /// time, between the agent's record of a new start and the start itself.
+    /// A failure counts only if it is observed twice. Between the time when the agent records a new
+    /// start and the start itself, the state still shows the failure of the previous run.
     pub(crate) fn result(&self) -> Option<WaitResult> {
         let last = self.last.as_ref()?;
         let end = |outcome, text: &str, machine: Option<&String>| {
@@ -175,7 +176,8 @@ mod tests {
         })
     }
 
-    /// Observes at these times, and returns the time and the outcome of the end of the wait.
+    /// Feeds observations to a wait, each with its time in milliseconds. Returns the time and the
+    /// outcome of the end of the wait; times from `late` on are after the deadline.
     fn ends(
         mut pending: WaitState,
         observations: &[(u64, &Observation)],

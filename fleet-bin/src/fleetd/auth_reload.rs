@@ -43,7 +43,7 @@ impl AuthReloader {
     }
 }
 
-/// Loads and validates the files. An error names the configuration key and the file.
+/// Loads and validates the authentication files. An error names the configuration key and the file.
 pub(crate) fn load(settings: &AuthSettings) -> Result<LoadedAuth, StartError> {
     let (tls, peers_tls) = certificates(settings)?;
     let text = settings.tokens.as_ref().map(|file| Ok((file, secret_text(file)?))).transpose()?;

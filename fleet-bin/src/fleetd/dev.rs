@@ -20,15 +20,15 @@ use super::wire_up::{DaemonParts, MachineSetup, RunningDaemon};
 use super::{identity, machine, say, summary};
 use crate::findings;
 
-/// Time after which a machine or an engine of a development cluster is treated as gone if it does
-/// not renew its lease.
+/// Lease duration of machines and of the engine in a development cluster. A machine or engine that
+/// has not renewed its lease for this time counts as gone.
 const TTL: Duration = Duration::from_secs(10);
 
 /// Time that units have to come up before the summary is printed.
 const SETTLE_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Runs until Ctrl-C, and then also stops the units. A second Ctrl-C exits without waiting for the
-/// units.
+/// Runs the cluster until Ctrl-C, and then stops its units. A second Ctrl-C exits at once and
+/// leaves the remaining units running.
 pub(crate) async fn run(args: DevArgs) -> Result<(), StartError> {
     let units = read_units(&args.units)?; // // all files are checked before anything starts
     let data_dir = data_dir(args.data_dir.as_deref())?;
@@ -108,8 +108,8 @@ fn wiring(
     })
 }
 
-/// Returns the setup of a machine. All machines share this host. They are spread over three zones,
-/// and every second machine has an SSD.
+/// Returns the setup of one of the machines, which all run on this host. The machines get the zones
+/// `a`, `b` and `c` in turn as metadata, and every second machine has an SSD.
 fn machine_of(data_dir: &Path, number: u16, machines: u16) -> Result<MachineSetup, StartError> {
     let directory = data_dir.join("machines").join(format!("{}", number + 1));
     make_dir(&directory)?;
@@ -158,9 +158,10 @@ fn listen(requested: &[String], data_dir: &Path) -> Result<Vec<ListenAddress>, S
     requested.iter().map(parse).collect()
 }
 
-/// Reads and checks the unit files at these paths. A directory stands for all unit files in it.
+/// Reads and checks the unit files at these paths. The path of a directory selects all unit files
+/// in it.
 ///
-/// Templates are only submitted; other units are launched.
+/// The desired state of a template is inactive, and that of any other unit is launched.
 fn read_units(paths: &[PathBuf]) -> Result<Vec<NewUnit>, StartError> {
     let mut units = Vec::new();
     for path in paths {

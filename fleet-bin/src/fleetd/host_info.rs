@@ -5,8 +5,8 @@ use std::path::Path;
 
 use fleet_core::Resources;
 
-/// Returns the CPU, the memory, and the size of the file system of `directory`. A resource that
-/// cannot be determined is zero, so that units cannot reserve it.
+/// Returns the CPU and memory of this host, and the size of the file system of `directory`. If a
+/// resource cannot be determined, its amount is zero, so units cannot reserve it.
 pub(crate) fn resources(directory: &Path) -> Resources {
     let resources = Resources { cpu: cpu(), memory: memory(), disk: disk(directory) };
     if resources.first_over(Resources::ZERO).is_none() {
@@ -15,8 +15,9 @@ pub(crate) fn resources(directory: &Path) -> Resources {
     resources
 }
 
-/// Returns the source address of the default route, preferring IPv4. This sends no packet, because
-/// connecting a UDP socket only queries the kernel's routes.
+/// Returns the source address that the kernel would use for remote hosts, preferring IPv4. No
+/// packet is sent, because connecting a UDP socket only looks up a route. Returns `None` without a
+/// route.
 pub(crate) fn address() -> Option<IpAddr> {
     // Documentation addresses, which are routed like any remote address.
     let worlds: [(IpAddr, IpAddr); 2] = [

@@ -12,8 +12,8 @@ use super::error::{Context as _, StartError};
 /// File with the machine ID of a Linux host.
 const MACHINE_ID: &str = "/etc/machine-id";
 
-/// Returns the machine ID of the host. If the host has none, as in a container, returns the machine
-/// ID stored in `directory`.
+/// Returns the machine ID in `/etc/machine-id`. If that file is missing or empty, as in a
+/// container, returns the machine ID stored in `directory`.
 pub(crate) fn host_machine_id(directory: &Path) -> Result<MachineId, StartError> {
     match std::fs::read_to_string(MACHINE_ID) {
         Ok(text) if !text.trim().is_empty() => {
@@ -30,9 +30,10 @@ pub(crate) fn stored_id(directory: &Path) -> Result<MachineId, StartError> {
     text.parse().context(|| format!("{} does not contain a machine ID", path.display()))
 }
 
-/// Returns the token that distinguishes the daemon with this `directory` from all others with the
-/// same machine ID. The token survives a restart of the daemon, so that the daemon regains its
-/// presence immediately.
+/// Returns the token stored in `directory`, and creates it if necessary.
+///
+/// The token distinguishes this daemon from others with the same machine ID. A restarted daemon has
+/// the same token, so it can take over its earlier presence immediately.
 pub(crate) fn token(directory: &Path) -> Result<String, StartError> {
     load_or_create(&directory.join("token"))
 }
@@ -42,8 +43,9 @@ pub(crate) fn host() -> String {
     rustix::system::uname().nodename().to_string_lossy().into_owned()
 }
 
-/// Ensures that the store has a lineage. A failure is only logged, and the next daemon that starts
-/// tries again. Without a lineage, only a restored store could remain undetected.
+/// Ensures that the store has a lineage. If the store fails, the error is only logged, because the
+/// cluster works without a lineage. Only a store restored from a backup then remains undetected,
+/// until another daemon starts and creates the lineage.
 pub(crate) async fn ensure_lineage(registry: &Registry) -> Result<(), StartError> {
     let fresh: Lineage = random()?.parse().context(|| "invalid random lineage".to_owned())?;
     // Later than any epoch that this machine may remember of an earlier cluster.
@@ -55,8 +57,8 @@ pub(crate) async fn ensure_lineage(registry: &Registry) -> Result<(), StartError
     Ok(())
 }
 
-/// Returns the content of a file. If the file does not exist, creates it atomically with random
-/// content.
+/// Returns the trimmed content of a file. If the file does not exist, creates it atomically with a
+/// random content.
 fn load_or_create(path: &Path) -> Result<String, StartError> {
     match std::fs::read_to_string(path) {
         Ok(text) => Ok(text.trim().to_owned()),

@@ -66,8 +66,8 @@ impl Journals for LocalJournals {
     }
 }
 
-/// Returns the next line. If an error interrupts the journal, the error is returned as the last
-/// item.
+/// Returns the next line of a journal and the rest of the journal. If reading fails, the error is
+/// the last item.
 async fn next(
     journal: Option<Journal>,
 ) -> Option<(Result<JournalEntry, JournalError>, Option<Journal>)> {

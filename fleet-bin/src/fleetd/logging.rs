@@ -31,9 +31,10 @@ pub(crate) fn word(verbosity: u8) -> &'static str {
     if verbosity > 0 { "debug" } else { "info" }
 }
 
-/// Starts logging at `level`. If the environment variable is set, its level has precedence.
+/// Starts logging to standard error at `level`, unless the environment variable sets another
+/// filter.
 ///
-/// Lines have no timestamps, because the journal adds them.
+/// Lines have no timestamps, because systemd's journal adds them.
 pub(crate) fn start(level: &str) -> Level {
     let terminal = std::io::stderr().is_terminal();
     let subscriber = tracing_subscriber::fmt()

@@ -56,16 +56,16 @@ pub(crate) fn base_record(id: MachineId) -> MachineRecord {
     }
 }
 
-/// Returns the directory for files that are only valid until the next boot. These files are the end
-/// of the machine's presence window and the machine's token.
+/// Returns the directory for files that a reboot must invalidate: the machine's token, and the end
+/// of the time in which the machine is certainly present.
 ///
-/// With a shared store, this is a runtime directory, which a reboot clears and a copy of the disk
-/// does not contain. So a copy of the machine cannot take over the presence of the original. A
-/// restarted daemon finds its token in the directory and regains its presence immediately. After a
-/// reboot, the daemon must wait until the previous lease has expired.
+/// With a shared store (etcd), this is the runtime directory. It must not be part of a copy of the
+/// disk, because a copy of the machine could then take over the presence of the original. A
+/// restarted daemon still finds its token there and is present again immediately. After a reboot,
+/// the token is gone, so the daemon must wait until the previous lease has expired.
 ///
-/// With a private store, the files stay in the data directory, because no other machine can reach
-/// the store. So a machine that boots does not have to wait.
+/// With a private store, no other machine can reach the store. So the files stay in the data
+/// directory, and a reboot causes no wait.
 pub(crate) fn runtime_dir(config: &Config) -> Result<PathBuf, StartError> {
     if !config.store.is_etcd() {
         return Ok(directory(config));

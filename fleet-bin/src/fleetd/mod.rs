@@ -72,9 +72,10 @@ fn perform(request: Invocation) -> Result<(), StartError> {
     }
 }
 
-/// Prepares the process's file descriptors. Inherited descriptors become close-on-exec, so that
-/// units do not get them. The limit of open files is raised to the hard limit, so that many units
-/// can run.
+/// Prepares the process's file descriptors for running units.
+///
+/// - Inherited descriptors become close-on-exec, so that units do not inherit them in turn.
+/// - The limit of open files is raised to the hard limit, so that many units can run.
 pub(crate) fn prepare_descriptors() {
     if let Err(error) = fleet_agent::set_cloexec_on_all() {
         tracing::warn!(%error, "cannot set close-on-exec: units inherit open files");

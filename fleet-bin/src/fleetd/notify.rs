@@ -36,9 +36,11 @@ pub(crate) fn ping_watchdog() {
     send(&[NotifyState::Watchdog]);
 }
 
-/// Lowers systemd's watchdog timeout to `max_silence` if `max_silence` is shorter than the timeout
-/// in the service's unit file. Returns the ping interval, or `None` if systemd did not start the
-/// daemon.
+/// Enables watchdog pings, and returns the interval at which to send them. Returns `None` if
+/// systemd did not start the daemon.
+///
+/// If the watchdog timeout of the service is longer than `max_silence`, asks systemd to shorten it
+/// to `max_silence`.
 pub(crate) fn enable_watchdog(max_silence: Duration) -> Option<Duration> {
     std::env::var_os("NOTIFY_SOCKET")?;
     let limit = sd_notify::watchdog_enabled();
@@ -49,8 +51,8 @@ pub(crate) fn enable_watchdog(max_silence: Duration) -> Option<Duration> {
     Some(ping_interval(limit.map(|limit| limit.min(max_silence))))
 }
 
-/// Returns the ping interval. It is a third of the timeout, so that two pings in a row must be
-/// missing before systemd acts.
+/// Returns the interval of watchdog pings: a third of the timeout, so that one lost ping does no
+/// harm. The result is from ten milliseconds to five seconds.
 fn ping_interval(limit: Option<Duration>) -> Duration {
     limit.map_or(MAX_INTERVAL, |limit| limit / 3).clamp(Duration::from_millis(10), MAX_INTERVAL)
 }

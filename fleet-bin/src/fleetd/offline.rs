@@ -46,8 +46,8 @@ pub(crate) enum MissingStore {
     AssumeEmpty,
 }
 
-/// Opens the store of a configuration. Only an etcd store may be in use by a daemon at the same
-/// time.
+/// Opens the store that a configuration file names. A daemon may use an etcd store at the same
+/// time, but not an embedded store.
 pub(crate) async fn open(file: &Path, missing: MissingStore) -> Result<OfflineCluster, StartError> {
     let (_, config) = ConfigSource::read(Some(file.to_owned()), RawConfig::new())?;
     let (kind, new_store) = match &config.store {
@@ -71,7 +71,8 @@ pub(crate) async fn open(file: &Path, missing: MissingStore) -> Result<OfflineCl
 }
 
 impl OfflineCluster {
-    /// Moves a new store to its final place, durably. Without this call, the new store is deleted.
+    /// Moves a new store from its temporary directory to its final path, and syncs the directory. A
+    /// new store is deleted on drop unless this is called.
     pub(crate) fn keep(self) -> Result<(), StartError> {
         let Some(NewStore { folder, data_dir, .. }) = self.new_store else { return Ok(()) };
         let (from, to) = (Config::store_file(folder.path()), Config::store_file(&data_dir));
@@ -115,8 +116,8 @@ fn embedded(
     }
 }
 
-/// Creates a temporary directory for a store and locks it. Also removes the directories that killed
-/// imports left behind. Such directories have the name prefix of imports and are not locked.
+/// Creates and locks a temporary directory for a new store. Also removes the temporary directories
+/// of killed imports, which have the same name prefix but are no longer locked.
 fn temp_folder_in(beside: &Path) -> io::Result<(TempDir, File)> {
     // Prevents concurrent calls from removing a directory that is not locked yet.
     let all = File::open(beside)?;

@@ -39,10 +39,11 @@ impl ConfigSource {
         Ok((found, config))
     }
 
-    /// Reads the configuration again. If the configuration is invalid, nothing changes. Returns a
-    /// text for the daemon's status, which is empty if there is nothing to report.
+    /// Reads the configuration and the authentication files again, and applies the changes that
+    /// need no restart. If anything is invalid, nothing changes.
     ///
-    /// `machine` is the machine's record at startup.
+    /// Returns a text for the daemon's status, which is empty if there is nothing to report.
+    /// `machine` is the record that the machine had at startup.
     pub(crate) fn reload(
         &mut self,
         machine: &MachineRecord,

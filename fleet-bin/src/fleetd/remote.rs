@@ -1,5 +1,5 @@
-//! Service manager of a machine with units that `fleet-init` runs. That `fleet-init` keeps running
-//! when this daemon ends.
+//! Service manager of a machine whose units run under a separate `fleet-init`, so that the units
+//! stay supervised when this daemon ends.
 
 use std::fs::{File, TryLockError};
 use std::path::Path;
@@ -51,8 +51,9 @@ pub(super) async fn open(
     }
 }
 
-/// Refuses to start if an earlier fleetd ran units itself in `directory`. This daemon would never
-/// stop those units, and `fleet-init` would start them a second time.
+/// Returns an error if an earlier fleetd ran units itself in `directory` and no process supervises
+/// them now. This daemon could not stop such units, and `fleet-init` would start them a second
+/// time.
 fn refuse_orphaned_units(directory: &Path) -> Result<(), StartError> {
     let units = directory.join("units");
     let has_some = std::fs::read_dir(&units).is_ok_and(|mut entries| entries.next().is_some());
@@ -67,7 +68,7 @@ fn refuse_orphaned_units(directory: &Path) -> Result<(), StartError> {
     )))
 }
 
-/// Whether another process manages the units.
+/// Whether another process holds the lock, and therefore supervises the units.
 fn is_locked(lock: &Path) -> bool {
     File::open(lock).is_ok_and(|file| matches!(file.try_lock(), Err(TryLockError::WouldBlock)))
 }

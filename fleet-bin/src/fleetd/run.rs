@@ -16,14 +16,14 @@ use super::socket_activation::adopt_all;
 use super::wire_up::{DaemonParts, MachineSetup, RunningDaemon};
 use super::{identity, machine, notify};
 
-/// Time to wait for an address in use, because another daemon may be about to release it.
+/// Time to wait for a listen address in use. A daemon that was just killed may still hold it.
 const BIND_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Delay between attempts to bind.
 const RETRY_DELAY: Duration = Duration::from_millis(20);
 
-/// Maximum time to wait until the daemon has joined the cluster. After this time the daemon reports
-/// readiness even if it has not joined.
+/// Maximum time to wait for the machine to join the cluster before the daemon notifies systemd that
+/// it is ready. Without etcd the daemon cannot join, but it still runs units and answers requests.
 const JOIN_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Converts a configuration error.
@@ -101,7 +101,8 @@ impl SystemdStatus {
         }
     }
 
-    /// Pings systemd's watchdog if no loop is stalled, and sends the status text if it has changed.
+    /// Pings systemd's watchdog unless a loop is stalled. Also sends the status text if it has
+    /// changed.
     fn update(&mut self, running: &RunningDaemon, now: Timestamp) {
         match running.stalled(now).as_slice() {
             [] => notify::ping_watchdog(),
@@ -172,8 +173,8 @@ pub(crate) async fn bind(
     Ok(listeners)
 }
 
-/// Listens on an address. If the address is in use, tries again for a while, because a daemon that
-/// was just killed may still hold the address.
+/// Listens on an address. If the address is in use, tries again for up to [`BIND_TIMEOUT`], because
+/// a daemon that was just killed may still hold it.
 async fn bind_with_retry(
     listen: &ListenAddress,
     policy: &AuthPolicy,

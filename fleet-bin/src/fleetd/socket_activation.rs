@@ -12,11 +12,11 @@ use super::run::cannot_serve;
 /// Number of the first passed file descriptor.
 const FIRST: usize = 3;
 
-/// Adopts all sockets that systemd passed to the daemon.
+/// Adopts all sockets that systemd passed to the daemon. The list is empty if there are none.
 ///
 /// # Errors
 ///
-/// Fails if a socket cannot serve the API, or would be reachable without protection.
+/// Some socket is not a listening stream socket, or other hosts could reach it without protection.
 pub(super) fn adopt_all(policy: &AuthPolicy) -> Result<Vec<Listener>, StartError> {
     let mut sockets = ListenFd::from_env();
     (0..sockets.len()).map(|index| adopt(&mut sockets, index, policy)).collect()

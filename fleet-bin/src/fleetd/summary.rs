@@ -12,7 +12,8 @@ pub(crate) fn endpoints(machines: usize, endpoints: &[ListenAddress]) -> String 
     format!("A cluster of {machines} machines listens on {}", list.join(" and "))
 }
 
-/// Waits until each launched unit has started or failed, or has a reason.
+/// Waits until no launched unit is pending. A unit is pending until it has started, has failed, or
+/// has a reason for which it cannot be placed.
 pub(crate) async fn wait_settled(mirror: &Mirror) {
     let mut revisions = mirror.subscribe();
     while mirror.snapshot().units().any(|unit| is_pending(&mirror.snapshot(), unit)) {
@@ -32,8 +33,8 @@ fn is_pending(snapshot: &Snapshot, unit: &Unit) -> bool {
         && !snapshot.states_of(name).any(|state| over(&state.systemd) || state.problem.is_some())
 }
 
-/// Formats one line per unit. The line has the unit's machine and state, or the reason for which
-/// the unit has no machine.
+/// Formats a line for each state of a unit on a machine, and a line for each unit that has no
+/// machine, with the reason.
 pub(crate) fn units(snapshot: &Snapshot) -> String {
     let mut text = String::new();
     for unit in snapshot.units() {
@@ -59,7 +60,7 @@ fn line(text: &mut String, unit: &str, what: &str) {
     let _ = writeln!(text, "  {unit}: {what}");
 }
 
-/// Formats suggested commands with existing paths and units, so that they can be pasted into a
+/// Formats commands to try next. They contain real paths and names, so they can be pasted into a
 /// shell unchanged.
 pub(crate) fn next_steps(snapshot: &Snapshot, endpoints: &[ListenAddress]) -> String {
     let beside = std::env::current_exe().ok().map(|path| path.with_file_name("fleetctl"));
@@ -80,8 +81,8 @@ pub(crate) fn next_steps(snapshot: &Snapshot, endpoints: &[ListenAddress]) -> St
     text
 }
 
-/// Returns a unit for the suggested commands. This is the first unit that runs on exactly one
-/// machine, or else the first unit that has a placement.
+/// Returns a unit to use in the suggested commands: the first that runs on exactly one machine, or
+/// else the first that is placed.
 fn example_unit(snapshot: &Snapshot) -> Option<&str> {
     let names = || snapshot.units().map(|unit| unit.name.as_str());
     let runs = |name: &&str| {

@@ -7,8 +7,8 @@ use fleet_agent::SystemdConfig;
 use super::config::SystemdSettings;
 use super::error::StartError;
 
-/// Returns the configuration of the systemd service manager. It depends on whether the daemon runs
-/// as root, and on its `XDG_RUNTIME_DIR`.
+/// Returns the configuration for the system's systemd or for a user's. Without `systemd_user` in
+/// the settings, root uses the system's. `runtime_directory` is the value of `XDG_RUNTIME_DIR`.
 pub(crate) fn config(
     settings: &SystemdSettings,
     is_root: bool,

@@ -67,7 +67,8 @@ pub(crate) struct RunningDaemon {
 }
 
 impl DaemonParts {
-    /// Starts all components. On failure all are stopped again, and running units continue.
+    /// Starts all components. If one fails, stops those already started; units that run keep
+    /// running.
     pub(crate) async fn start(self) -> Result<RunningDaemon, StartError> {
         let metrics = Metrics::new();
         let registry = open_registry(&self.store, &self.data_dir).await?;
@@ -194,8 +195,8 @@ impl DaemonParts {
     }
 }
 
-/// Returns the limits for clients. Connections use at most half of the open file limit. The other
-/// half remains for the store, for units and for their logs.
+/// Returns the limits for clients of a listener. Together, the listeners use at most half of the
+/// open file limit, so that the other half remains for the store, the units and their logs.
 fn limits(listeners: usize) -> ServerLimits {
     let limits = ServerLimits::default();
     let files = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
@@ -213,7 +214,7 @@ fn limits(listeners: usize) -> ServerLimits {
 
 /// Service manager of a machine.
 enum Manager {
-    /// One whose units can be stopped with the daemon.
+    /// A manager inside this daemon, which can stop its units when the daemon ends.
     Native(Arc<NativeManager>),
     Other(Arc<dyn ServiceManager>),
 }
@@ -283,7 +284,8 @@ impl RunningDaemon {
         self.agents.iter().for_each(|agent| agent.describe(machine.clone()));
     }
 
-    /// Returns the loops that have not responded since the last call, or that make no progress.
+    /// Pings all loops. Returns the names of those that have not responded to the previous ping, or
+    /// that have been busy for too long.
     pub(crate) fn stalled(&self, now: Timestamp) -> Vec<&'static str> {
         let agents = self.agents.iter().map(Agent::watchdog);
         agents.chain([&self.watchdog]).flat_map(|watchdog| watchdog.check(now)).collect()
@@ -303,8 +305,8 @@ impl RunningDaemon {
         }
     }
 
-    /// Waits until the engine, a server or an agent ends although the daemon was not shut down. The
-    /// daemon must not continue without that component.
+    /// Waits until the engine, a server or an agent ends without a shutdown. Returns the error with
+    /// which the daemon must then exit, because it is useless without that component.
     pub(crate) async fn wait_failed(&mut self) -> StartError {
         let loops = async {
             match self.loops.join_next().await {

@@ -1,7 +1,7 @@
-//! `apply`, `diff` and `plan`: compares unit files with the cluster, and applies them.
+//! `apply`, `diff` and `plan`: compare unit files with the cluster, and apply them.
 //!
-//! Before the first file is uploaded, all files are checked locally, and then together by the
-//! daemon.
+//! Before `apply` uploads the first file, fleetctl checks each file, and then the daemon checks all
+//! files together.
 
 use fleet_core::TargetState;
 use fleet_http::{UnitUpload, wire};
@@ -55,8 +55,8 @@ pub(super) async fn run(context: &mut Context, args: ApplyArgs) -> Result<Exit, 
     Ok(if is_changed { Exit::Success } else { verdict(context, true) })
 }
 
-/// Reports the units without changes. Returns an error for each of these units that has failed or
-/// has no machine. So applying the same files again does not appear to have succeeded.
+/// Reports the units without changes. Returns an error for each of them that has failed or has no
+/// machine. Otherwise, applying the same files a second time would report success for such a unit.
 async fn report_unchanged(
     context: &mut Context,
     unchanged: &[&UnitDiff],
@@ -80,8 +80,7 @@ async fn report_unchanged(
     Ok(errors)
 }
 
-/// Returns the error for an unchanged unit that has failed or has no machine, although its file is
-/// the cluster's.
+/// Returns the error for a unit that matches its file but has failed or has no machine.
 fn missed_goal(unit: &UnitDiff, states: &[wire::UnitStateEntity]) -> Option<CliError> {
     let (name, known) = (&unit.name, unit.known.as_ref()?);
     let is = |what: &str| CliError::failed(format!("{name} matches its file, but {what}"));
@@ -170,8 +169,8 @@ async fn gather(context: &mut Context, args: &ManifestArgs) -> Result<Vec<UnitDi
     compare(&context.session, units.collect(), args.state.into()).await
 }
 
-/// Requests the engine's plan. The daemon rejects the request for every reason for which it would
-/// reject the upload.
+/// Requests the engine's plan for uploading and destroying these units. If the daemon would reject
+/// one of the uploads, it rejects this request with the same error.
 async fn preview_plan(
     context: &Context,
     changed: &[&UnitDiff],
@@ -225,7 +224,8 @@ async fn send(
     Ok(targets)
 }
 
-/// Returns the report of a unit that this command had already changed when another unit failed.
+/// Returns the report for a unit that this command had already changed when it failed for another
+/// unit.
 fn triggered(name: &UnitName) -> UnitReport {
     UnitReport::new(name.as_str(), Action::Apply, UnitOutcome::Triggered)
 }

@@ -10,8 +10,8 @@ use crate::fleetctl::output::Record;
 use crate::fleetctl::select::{DesiredFilter, select};
 use crate::fleetctl::session::source;
 
-/// A unit and its file. The JSON output replaces bytes that are not UTF-8; the plain output keeps
-/// them.
+/// A unit and its file, as JSON. Bytes that are not UTF-8 are replaced, because JSON cannot contain
+/// them; the plain output keeps them.
 #[derive(Debug, Serialize)]
 struct UnitSource {
     unit: String,

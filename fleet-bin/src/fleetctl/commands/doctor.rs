@@ -11,8 +11,8 @@ use crate::fleetd::config;
 /// Default configuration file of the daemon and of its service.
 const CONFIG: &str = "/etc/fleet/fleet.conf";
 
-/// Runs the command. The exit status is a failure if there are problems. Warnings alone do not make
-/// it a failure.
+/// Runs the command. Returns the exit status of a failure if there is a problem. Warnings alone do
+/// not cause a failure.
 pub(super) async fn run(context: &mut Context) -> Result<Exit, CliError> {
     let mut diagnoses: Vec<Diagnosis> =
         installation_problem(Path::new(CONFIG)).into_iter().collect();

@@ -44,8 +44,8 @@ pub(super) async fn run(context: &mut Context, args: &ExplainArgs) -> Result<(),
 /// Problems that keep a unit from running, by machine.
 type Problems = BTreeMap<String, String>;
 
-/// Returns the problems that machines with the unit report. The engine's explanation does not
-/// include them.
+/// Returns the problem that each machine with the unit reports for the unit, if any. The engine's
+/// explanation contains no such problems.
 async fn problems_of(
     context: &Context,
     name: &UnitName,

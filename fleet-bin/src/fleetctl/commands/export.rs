@@ -47,8 +47,7 @@ enum ExportSink {
     File(AtomicFile),
 }
 
-/// Runs the command. The export is parsed while it is copied, so a truncated export causes an
-/// error.
+/// Runs the command. Parses the export while copying it, so that a truncated export is detected.
 pub(super) async fn run(context: &mut Context, args: &ExportArgs) -> Result<(), CliError> {
     let from = match &args.config {
         Some(config) => {
@@ -80,7 +79,8 @@ pub(super) async fn run(context: &mut Context, args: &ExportArgs) -> Result<(), 
     }
 }
 
-/// Copies the export. Returns the export's header and end, and the units that are broken.
+/// Copies the export to its destination. Returns its header, its end record, and the units in it
+/// that cannot be read, each with the problem.
 async fn copy(
     context: &mut Context,
     mut from: ExportSource,

@@ -20,8 +20,8 @@ use crate::fleetctl::{import_target, offline};
 use crate::fleetd::offline::MissingStore;
 use summary::ImportSummary;
 
-/// Number of concurrent uploads. A store commits many concurrent writes together, at about the cost
-/// of one.
+/// Maximum number of concurrent uploads. Uploads are concurrent because a store commits many writes
+/// in one transaction, at about the cost of a single write.
 const MAX_IN_FLIGHT: usize = 32;
 
 /// Number of metadata pairs per request.
@@ -108,8 +108,8 @@ async fn import_through_daemon(
     Ok(ImportReport { mismatches: Some(plan.mismatches(&after.cluster)), ..report })
 }
 
-/// Writes the plan. Epochs, intents and metadata are written before the units, because they affect
-/// the engine's decisions about the units.
+/// Writes the plan. The epoch, the intents and the metadata come before the units, because the
+/// engine's decisions about the units depend on them.
 async fn write(session: &Session, plan: &ImportPlan, epochs: Epoch) -> Result<(), CliError> {
     session.hand_over(epochs, &plan.intents).await?;
     for changes in plan.metadata.chunks(PAIRS_PER_REQUEST) {

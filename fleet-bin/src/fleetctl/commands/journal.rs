@@ -25,9 +25,10 @@ impl Record for Line {
     }
 }
 
-/// Runs the command. If a unit is on several machines, the daemon merges their journals and
-/// prefixes each line with the machine's ID. Lines are printed as they arrive; Ctrl-C ends the
-/// program.
+/// Runs the command. Prints the lines as they arrive; Ctrl-C ends the program.
+///
+/// If the unit is on several machines, the daemon merges their journals and prefixes each line with
+/// the ID of its machine.
 pub(super) async fn run(context: &mut Context, args: &JournalArgs) -> Result<(), CliError> {
     if args.follow && context.output.format() == Format::Json {
         return Err(endless_document("followed journals"));

@@ -99,8 +99,8 @@ pub(crate) async fn run(context: &mut Context, args: &ListArgs) -> Result<(), Cl
 
 /// Returns the last `Description=` of the unit's file.
 ///
-/// Specifiers of the unit's name are expanded. A text that contains specifiers of the machine is
-/// returned unchanged.
+/// Specifiers that depend only on the unit's name, such as `%i`, are expanded. If the text contains
+/// specifiers of the machine, such as `%H`, it is returned unchanged.
 pub(super) fn description(unit: &wire::UnitEntity) -> String {
     let mut options = unit.options.iter().rev();
     let found = options.find(|it| it.section == "Unit" && it.name == "Description");

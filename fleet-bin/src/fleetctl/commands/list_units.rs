@@ -1,5 +1,5 @@
-//! `list-units`: lists the states of units on machines, and the units that should have a state but
-//! have none.
+//! `list-units`: lists the state of each unit on each machine. Units that should be on a machine
+//! but have no reported state are listed too, with the reason.
 
 use std::collections::BTreeSet;
 
@@ -124,7 +124,8 @@ pub(crate) async fn run(context: &mut Context, args: &ListArgs) -> Result<(), Cl
     context.output.list(&rows, &table)
 }
 
-/// Returns a row for each state, and one for each wanted unit without a state, sorted by name.
+/// Returns a row for each state, and a row for each wanted unit without a state. The rows are
+/// sorted by unit name.
 fn rows(
     units: Vec<wire::UnitEntity>,
     states: Vec<wire::UnitStateEntity>,

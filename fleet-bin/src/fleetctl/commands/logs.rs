@@ -22,9 +22,10 @@ use crate::fleetctl::session::{Session, next_dated};
 /// Most journals to read, each over its own connection.
 const MAX_JOURNALS: usize = 256;
 
-/// Time to wait for a journal that sends no lines while other journals have lines. It exceeds the
-/// timeout with which the daemon waits for another daemon, so the daemon's error message arrives
-/// first.
+/// Time to wait for a journal that sends no lines while other journals have lines to print.
+///
+/// A daemon forwards the journal of another machine with a shorter timeout. So the error message of
+/// the daemon, which names the cause, arrives before this timeout ends.
 const SILENCE_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Journal of one unit on one machine.
@@ -48,8 +49,8 @@ impl Record for Line {
     }
 }
 
-/// Runs the command. Past lines are printed in the order of their timestamps, and followed lines in
-/// the order of their arrival. Ctrl-C ends the program.
+/// Runs the command. Prints past lines in the order of their timestamps, and with `--follow` all
+/// lines in the order of their arrival. Ctrl-C ends the program.
 pub(super) async fn run(context: &mut Context, args: &LogsArgs) -> Result<(), CliError> {
     if args.follow && context.output.format() == Format::Json {
         return Err(endless_document("followed logs"));
@@ -83,8 +84,8 @@ pub(super) async fn run(context: &mut Context, args: &LogsArgs) -> Result<(), Cl
     CliError::combined(missing.errors)
 }
 
-/// Journals that could not be read. With `--follow`, each error is also printed immediately,
-/// because the command may run forever.
+/// Errors of journals that could not be read. With `--follow`, each error is also printed
+/// immediately, because the command may run forever and would never print it at the end.
 struct FailedJournals {
     prints_at_once: bool,
     errors: Vec<CliError>,
@@ -99,8 +100,8 @@ impl FailedJournals {
     }
 }
 
-/// Opens all journals concurrently, so that a machine that does not respond delays no other
-/// journal.
+/// Opens all journals concurrently, so that one machine that does not respond does not delay the
+/// journals of the others.
 async fn open(
     session: &Session,
     keys: &[JournalKey],
@@ -169,8 +170,8 @@ async fn journal_keys(context: &mut Context, args: &LogsArgs) -> Result<Vec<Jour
     }
 }
 
-/// Returns the journals of one unit. These are the journal on its machine, and those on all
-/// machines that report the unit.
+/// Returns the journals of one unit: one for the machine on which the unit is placed, and one for
+/// each other machine that reports a state of the unit.
 async fn keys_of_unit(session: &Session, name: &UnitName) -> Result<Vec<JournalKey>, CliError> {
     let unit = session.known_unit(name).await?;
     let states = session.states_of(name).await?;
@@ -204,7 +205,8 @@ impl Line {
     }
 }
 
-/// Prefix of each line. It is only as long as necessary to distinguish the journals.
+/// Prefix of each printed line. It names the unit if each unit has one journal, the unit and the
+/// machine if some unit has several, and nothing if there is only one journal.
 #[derive(Debug, PartialEq, Eq)]
 enum Label {
     Nothing,

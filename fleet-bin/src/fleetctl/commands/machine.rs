@@ -72,8 +72,8 @@ async fn id(context: &Context, start: &str) -> Result<MachineId, CliError> {
     })
 }
 
-/// Resolves the ID of a machine to uncordon. For an absent machine, its complete ID is accepted,
-/// because the machine may never return.
+/// Returns the ID of the machine to uncordon. An absent machine can also be uncordoned, but only by
+/// its complete ID, because a prefix is matched with present machines.
 async fn resolve_or_parse(context: &Context, typed: &str) -> Result<MachineId, CliError> {
     let known = id(context, typed).await;
     match (known, typed.parse()) {

@@ -16,8 +16,8 @@ use crate::fleetctl::rebalance_args::RebalanceArgs;
 /// Pause between two polls.
 const PAUSE: Duration = Duration::from_millis(500);
 
-/// Time for which a rebalancing has to be stuck before the command stops waiting for it. States
-/// arrive with a delay that is shorter than this time.
+/// Time for which the rebalancing must be reported as stuck before the command stops waiting.
+/// States of units reach the daemon with a shorter delay, so a late state does not end the wait.
 const STUCK_AFTER: Duration = Duration::from_secs(2);
 
 impl Record for RebalanceReport {
@@ -79,9 +79,11 @@ async fn start(context: &mut Context, args: &RebalanceArgs) -> Result<(), CliErr
     Ok(())
 }
 
-/// Returns the number of moves that remain after the request disappeared, based on the last report.
-/// If all moves of that report were made, the rebalancing was completed and the result is zero.
-/// Other possible moves are then ignored.
+/// Returns the number of units that still have to move after the request for rebalancing has
+/// disappeared. `last` is the last report before that.
+///
+/// If a new plan contains none of the moves in `last`, the rebalancing was completed, so the result
+/// is zero. Moves that became possible later do not count.
 async fn remaining_moves(context: &Context, last: &RebalanceReport) -> Result<usize, CliError> {
     if last.moves.is_empty() {
         return Ok(0);
@@ -154,7 +156,7 @@ fn summary(report: &RebalanceReport) -> String {
     format!("{} moved, {} moving, {} to move", order.moved, under_way.len(), moves.len())
 }
 
-/// Formats a line for each move, and a line for each machine that has a different load after the
+/// Formats a line for each move, and a line for each machine that has more or fewer units after the
 /// moves.
 fn text(report: &RebalanceReport) -> String {
     if report.is_over() {

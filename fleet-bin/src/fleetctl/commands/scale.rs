@@ -90,8 +90,8 @@ fn template(arg: &str) -> Result<UnitName, CliError> {
     }
 }
 
-/// Returns the change of each numbered instance. The surplus instances come last, in descending
-/// order of their numbers.
+/// Returns the change for each numbered instance (such as `web@3`). The instances to destroy come
+/// last, and those with the highest numbers first among them.
 fn changes(
     template: &UnitName,
     count: u32,

@@ -41,8 +41,8 @@ async fn target<'a>(
     }
 }
 
-/// Returns the machine with this ID prefix, or the machine on which the unit with this name is
-/// placed.
+/// Returns the machine with an ID that starts with `word`, or the machine of the unit named `word`.
+/// If there are both, returns an error.
 async fn machine_or_unit(session: &Session, word: &str) -> Result<wire::MachineEntity, CliError> {
     let machine = session.machine_named(word).await;
     let unit = match unit_arg(word) {

@@ -1,6 +1,6 @@
-//! `submit`, `load` and `start`: creates units if necessary, and starts them.
+//! `submit`, `load` and `start`: create units if necessary, and load or start them.
 //!
-//! The command makes all its checks before it sends the first request that changes something. It
+//! Each command makes all its checks before it sends the first request that changes something. It
 //! uploads all files before it changes any desired state.
 
 use fleet_core::{TargetState, Verb};
@@ -72,11 +72,11 @@ pub(super) async fn run(
     follow(context, targets, patience).await
 }
 
-/// Determines the steps for each unit, without changing anything.
+/// Returns the steps for each unit. Changes nothing.
 ///
 /// # Errors
 ///
-/// The errors of all units together.
+/// The errors of all units, combined into one.
 async fn prepare(
     context: &mut Context,
     verb: Verb,
@@ -135,8 +135,8 @@ fn file_to_send(
     }
 }
 
-/// Parses the file of a template for its instance. A file that is valid for the template may be
-/// invalid for the instance, because of the instance's name.
+/// Returns the file of a template as the file of its instance. Returns an error if the file is
+/// invalid under the name of the instance, even if it is valid for the template.
 fn instance_of(name: &UnitName, template: &wire::UnitEntity) -> Result<UnitFile, CliError> {
     let (file, findings) = check(template.name.as_ref(), name, &source(template)?);
     file.ok_or_else(|| {
@@ -145,8 +145,8 @@ fn instance_of(name: &UnitName, template: &wire::UnitEntity) -> Result<UnitFile,
     })
 }
 
-/// Sets the desired state of a unit, or requests a restart if the unit has failed. Returns the
-/// generation of the restart, if one was requested.
+/// Sets the desired state of a unit. If nothing about the unit changes but it has failed, `start`
+/// requests a restart instead, and this function returns the generation of the restart.
 async fn activate(
     session: &Session,
     verb: Verb,
@@ -163,8 +163,8 @@ async fn activate(
     Ok(None)
 }
 
-/// Returns whether the unit has failed on all machines that report it, so that `start` restarts it.
-/// A global unit that still runs on some machine is not restarted.
+/// Returns whether all machines that report the unit report it as failed. Only then does `start`
+/// restart the unit, so a global unit that still runs on some machine is left alone.
 pub(super) fn has_failed(states: &[wire::UnitStateEntity]) -> bool {
     !states.is_empty() && states.iter().all(|state| state.systemd_active_state == "failed")
 }

@@ -27,7 +27,7 @@ use crate::fleetctl::session::Session;
 use crate::fleetctl::table::clean;
 use crate::fleetctl::wait::Observation;
 
-/// Time limit for reading the journal on one machine. After this time the status is shown without
+/// Time limit for reading the journal on one machine. After this time, a note appears in place of
 /// the journal.
 const JOURNAL_TIMEOUT: Duration = Duration::from_secs(3);
 
@@ -87,8 +87,11 @@ impl Record for Status {
     }
 }
 
-/// Runs the command. As for `systemctl status`, the exit codes follow the LSB. The code is 0 if all
-/// units are active on all their machines, 3 if a unit is not active, and 4 if a unit is unknown.
+/// Runs the command. The exit codes follow the LSB, as for `systemctl status`:
+///
+/// - 0: all units are active on all their machines.
+/// - 3: some unit is not active.
+/// - 4: some unit is unknown.
 pub(super) async fn run(context: &mut Context, args: &StatusArgs) -> Result<Exit, CliError> {
     let mut drains = DrainCache::default();
     let lines = if context.output.format() == Format::Name { 0 } else { args.lines };
@@ -123,8 +126,9 @@ pub(super) async fn run(context: &mut Context, args: &StatusArgs) -> Result<Exit
     Ok(exit)
 }
 
-/// Returns a unit with its last journal lines on its machine, and all states of the unit. There can
-/// be several states, because a moved unit may still run on its old machine.
+/// Returns a unit with all its states, and the last journal lines on its machine. There can be
+/// several states, because a moved unit may still run on its old machine. Returns `None` for an
+/// unknown unit.
 async fn observe(
     session: &Session,
     name: &UnitName,
@@ -171,9 +175,9 @@ impl DrainCache {
     }
 }
 
-/// Adds the last journal lines of each machine. Lines that the status lacks are fetched from all
-/// these machines concurrently. If a journal cannot be read, the error is shown in place of its
-/// lines.
+/// Adds the last journal lines of each machine. `details` has the lines of some machines; for all
+/// other machines, they are requested concurrently. If a journal cannot be read, the error is shown
+/// instead.
 async fn add_journals(
     context: &Context,
     name: &UnitName,

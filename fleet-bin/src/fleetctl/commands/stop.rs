@@ -39,8 +39,8 @@ pub(super) async fn run(
     follow(context, targets, patience).await
 }
 
-/// Returns the desired state to set. Returns `None` for `destroy`, and if the unit already has the
-/// desired state.
+/// Checks whether the command can be applied to the unit. Returns the desired state to set, or
+/// `None` for `destroy` and for a unit that already has that state.
 async fn prepare(
     session: &Session,
     verb: Verb,

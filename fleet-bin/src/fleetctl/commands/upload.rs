@@ -10,9 +10,9 @@ use crate::fleetctl::partial_failure::with_completed;
 use crate::fleetctl::resolve::{ContentAction, resolve_create_race, unstable_unit};
 use crate::fleetctl::session::Session;
 
-/// Number of attempts to create a unit that exists according to the create request but not
-/// according to lookups. Either another client destroyed the unit in between, or the daemon lags
-/// behind the store.
+/// Maximum number of attempts to create a unit that already exists according to the create request,
+/// but not according to the lookup that follows. Either another client has just destroyed the unit,
+/// or the daemon's copy of the store lags behind.
 const MAX_TRIES: usize = 5;
 
 /// Changes to make to one unit.
@@ -47,9 +47,9 @@ impl From<UploadFailure> for CliError {
     }
 }
 
-/// Uploads all files. New units are created as inactive; replaced units keep their desired state.
+/// Uploads all files. A new unit becomes inactive, and a replaced unit keeps its desired state.
 ///
-/// After a failure, completed uploads are not undone, and the error lists them.
+/// After a failure, the uploads that succeeded are kept, and the error lists them.
 pub(super) async fn send_contents(
     session: &Session,
     steps: &[UploadStep],
@@ -69,9 +69,9 @@ pub(super) async fn send_contents(
     combine_results(free.iter().chain(&dependent).map(|(step, _)| *step).zip(sent))
 }
 
-/// Returns the first failure together with the units that were uploaded. Of these, the new units
-/// are inactive. The replaced units have their new file, and those that are launched were restarted
-/// with it.
+/// Returns the first failure, if any, together with the names of the units that were uploaded. The
+/// error lists new and replaced units separately, because new units are inactive. Replaced units
+/// have their new file, and restart with it if they are launched.
 fn combine_results<'a>(
     sent: impl Iterator<Item = (&'a UploadStep, Result<(), CliError>)>,
 ) -> Result<(), UploadFailure> {

@@ -62,8 +62,7 @@ fn check_file(path: &Path) -> Result<Vec<Finding>, CliError> {
     }
 }
 
-/// Returns a valid name that replaces an invalid file name, so that the file's content can be
-/// checked in spite of its name.
+/// Returns the name under which the content of a file with an invalid name is checked.
 fn placeholder_name() -> UnitName {
     UnitName::parse("unit.service").expect("a plain name with a type")
 }

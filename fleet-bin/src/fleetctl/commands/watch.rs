@@ -12,8 +12,8 @@ use crate::fleetctl::context::Context;
 use crate::fleetctl::error::CliError;
 use crate::fleetctl::global_args::Format;
 
-/// Time without changes after which the list is printed. The next constant is the longest delay if
-/// changes continue.
+/// Time without further changes after which the list is printed again. If changes continue, the
+/// list is printed after [`MAX_DELAY`].
 const QUIET_TIME: Duration = Duration::from_millis(100);
 const MAX_DELAY: Duration = Duration::from_secs(1);
 

@@ -9,11 +9,12 @@ use crate::fleetctl::names::nearest;
 use crate::fleetctl::partial_failure::abbreviated_list;
 
 impl Session {
-    /// Returns the present machine with this ID, or with an ID that starts with this text.
+    /// Returns the present machine with this ID, or else the one with an ID that starts with
+    /// `prefix`.
     ///
     /// # Errors
     ///
-    /// No machine matches, or several machines match.
+    /// No machine matches, or the prefix matches several machines.
     pub(crate) async fn machine_named(
         &self,
         prefix: &str,
@@ -91,13 +92,14 @@ impl Session {
     }
 }
 
-/// Returns whether the text has the form of a complete machine ID. A complete ID can be used
-/// without requesting the list of machines.
+/// Returns whether the text looks like a complete machine ID (32 hexadecimal digits). A machine
+/// with a complete ID can be requested directly, without the list of all machines.
 pub(crate) fn is_complete_id(id: &str) -> bool {
     id.len() == 32 && id.bytes().all(|byte| byte.is_ascii_hexdigit())
 }
 
-/// Returns the ID that equals `prefix`. If no ID equals it, returns all IDs that start with it.
+/// Returns the ID that equals `prefix` if there is one. Otherwise returns all IDs that start with
+/// `prefix`.
 fn pick<'a>(prefix: &str, ids: &[&'a str]) -> Vec<&'a str> {
     if let Some(id) = ids.iter().find(|id| **id == prefix) {
         return vec![id];

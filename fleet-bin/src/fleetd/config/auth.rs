@@ -31,8 +31,11 @@ pub(crate) struct FileSetting {
 }
 
 impl AuthSettings {
-    /// Resolves the keys, and checks that every port that other hosts can reach is protected. Every
-    /// such port uses TLS, regardless of the scheme in its URL.
+    /// Resolves the authentication keys. Also checks that ports which other hosts can reach have a
+    /// certificate and require authentication.
+    ///
+    /// Returns the settings and the listen addresses. A port that other hosts can reach becomes a
+    /// TLS port, even if its URL begins with `tcp://`.
     pub(super) fn resolve(
         values: &Values<'_>,
         listen: Vec<ListenAddress>,
@@ -86,8 +89,8 @@ impl AuthSettings {
         Ok(if is_open { ListenAddress::Tls(address) } else { listen })
     }
 
-    /// Checks that other daemons can reach the public URL. Daemons on other hosts are expected if
-    /// one of the etcd servers is not local.
+    /// Refuses a public URL that only this host can reach (such as `http://localhost:4285`) if an
+    /// etcd server is on another host. The cluster then probably has daemons on other hosts too.
     #[cfg(feature = "etcd")]
     pub(super) fn check_reach(
         &self,
@@ -108,8 +111,9 @@ impl AuthSettings {
         }
     }
 
-    /// Returns the URL at which other daemons reach a daemon that has these listen addresses and
-    /// this IP address.
+    /// Returns the URL at which other daemons reach this one: the configured `public_url`, or else
+    /// the first TLS port that other hosts can reach. `address` replaces a wildcard such as
+    /// `0.0.0.0`. Returns `None` if there is no such port.
     pub(crate) fn url<'a>(
         &self,
         listen: impl IntoIterator<Item = &'a ListenAddress>,

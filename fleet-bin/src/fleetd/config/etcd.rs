@@ -1,5 +1,5 @@
-//! Configuration keys of the etcd store. They have the names and meanings that they had in fleet
-//! v1.
+//! Configuration keys of the etcd store. Those that fleet v1 also had keep their names and
+//! meanings.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -50,7 +50,8 @@ impl EtcdSettings {
         Ok(settings)
     }
 
-    /// Refuses certificates for servers without TLS, which would not use them.
+    /// Refuses a CA or client certificate if some server has no `https://` URL, because the
+    /// certificate would have no effect there.
     fn refuse_plain(&self, values: &Values<'_>) -> Result<(), ConfigError> {
         let key = if self.ca.is_some() { "etcd_cafile" } else { "etcd_certfile" };
         let encrypts = self.ca.is_some() || self.identity.is_some();

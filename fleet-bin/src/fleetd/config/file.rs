@@ -11,10 +11,10 @@ use super::keys::{find, nearest};
 use super::v1;
 use super::value::{RawConfig, RawEntry, RawValue, ValueOrigin};
 
-/// Parses `text`, which is the content of the file `path`.
+/// Parses the text of a configuration file. `path` is used in errors.
 ///
-/// If the text is not valid TOML but consists of `key=value` lines, it is parsed in the format of
-/// fleet v1.
+/// The text is TOML. If it is not valid TOML but consists of lines of the form `key=value`, it is
+/// parsed as a file of fleet v1.
 pub(crate) fn read(path: &Path, text: &str) -> Result<RawConfig, ConfigError> {
     match Document::parse(text) {
         Ok(document) => from_toml(path, text, &document),

@@ -1,8 +1,8 @@
-//! Table of all configuration keys. Flags, environment variables and checks are derived from this
-//! table.
+//! Table of all configuration keys. The command-line flags, the environment variables, and the
+//! check for unknown keys are derived from this table.
 
-/// A configuration key. Its name is used unchanged in a file. On the command line it is `--key`
-/// with dashes in place of underscores, and in the environment `FLEET_KEY`.
+/// A configuration key. For example, the key `agent_ttl` of a file is the flag `--agent-ttl` and
+/// the environment variable `FLEET_AGENT_TTL`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Key {
     pub(crate) name: &'static str,

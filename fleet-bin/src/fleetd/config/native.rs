@@ -13,7 +13,7 @@ use super::resolve::{Values, bad_value};
 /// Settings of the native service manager.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct NativeSettings {
-    /// Maximum number of units that may be starting at the same time; `None` means no limit.
+    /// Maximum number of units that start at the same time; `None` for no limit.
     pub(crate) max_starting: Option<NonZeroU32>,
     /// Options to ignore instead of refusing the unit.
     pub(crate) accept: BTreeSet<String>,

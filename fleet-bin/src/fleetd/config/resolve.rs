@@ -1,5 +1,5 @@
-//! Resolves raw values to a configuration. Each value is checked once, and errors name the value's
-//! position.
+//! Converts raw values to a configuration. Each value is checked once, and an error names the
+//! position of the value, such as `fleet.conf:3:1`.
 
 use std::fmt::Display;
 use std::net::IpAddr;
@@ -145,8 +145,8 @@ impl<'a> Values<'a> {
         }
     }
 
-    /// Returns the value of `key`, parsed by `read`. A list is an invalid value, because a text is
-    /// expected.
+    /// Returns the value of `key`, parsed by `read`, or `None` if the key is not set. A list is
+    /// refused, and so is a text for which `read` returns `None`.
     pub(super) fn parsed<T>(
         &self,
         key: &'static str,
@@ -216,8 +216,8 @@ fn etcd(values: &Values<'_>) -> Result<StoreKind, ConfigError> {
     EtcdSettings::resolve(values).map(StoreKind::Etcd)
 }
 
-/// Returns the error of a daemon built without etcd. Such a daemon must not start a separate
-/// cluster next to the cluster in etcd.
+/// Returns an error, because this daemon was built without etcd. With any other store, it would
+/// start a cluster of its own next to the one in etcd.
 #[cfg(not(feature = "etcd"))]
 fn etcd(values: &Values<'_>) -> Result<StoreKind, ConfigError> {
     let chosen = ["store", "etcd_servers"].into_iter().find_map(|key| values.raw.get(key));
@@ -264,8 +264,8 @@ fn listen(values: &Values<'_>) -> Result<Vec<ListenAddress>, ConfigError> {
     found.raw.items().into_iter().map(read).collect()
 }
 
-/// Parses metadata pairs of the form `k=v`. If a key occurs twice, the later pair overrides the
-/// earlier one. An empty key or value is refused.
+/// Parses metadata pairs of the form `key=value`. If a key occurs twice, the later pair counts. An
+/// empty key or an empty value is an error.
 fn metadata(values: &Values<'_>) -> Result<Metadata, ConfigError> {
     let Some(found) = values.raw.get("metadata") else { return Ok(Metadata::new()) };
     let pair = |item: String| match item.split_once('=') {
@@ -277,8 +277,8 @@ fn metadata(values: &Values<'_>) -> Result<Metadata, ConfigError> {
     found.raw.items().into_iter().map(pair).collect()
 }
 
-/// Returns the runtime directory that systemd created for the service, or else the path that is
-/// usual for it.
+/// Returns the runtime directory that systemd created for the service (`$RUNTIME_DIRECTORY`), or
+/// else `/run/fleet`.
 fn runtime_dir() -> PathBuf {
     let given = std::env::var_os("RUNTIME_DIRECTORY").unwrap_or_default();
     let first = std::env::split_paths(&given).next().filter(|path| !path.as_os_str().is_empty());

@@ -1,5 +1,5 @@
-//! Configuration keys of the systemd service manager. Two of them have the names and meanings that
-//! they had in fleet v1.
+//! Configuration keys of the systemd service manager. `systemd_user` and `units_directory` mean the
+//! same as in fleet v1.
 
 use std::path::PathBuf;
 
@@ -11,8 +11,8 @@ use super::resolve::{Values, bad_value};
 /// Settings of the systemd service manager.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct SystemdSettings {
-    /// Whether to use a user's systemd. Without this key, root uses the system's systemd, and other
-    /// users use their own.
+    /// Whether to use a user's systemd instead of the system's. If this is `None`, root uses the
+    /// system's systemd, and any other user uses its own.
     pub(crate) user: Option<bool>,
     /// Whether to use systemd's private socket instead of D-Bus.
     pub(crate) private: bool,

@@ -14,8 +14,8 @@ use super::value::{RawConfig, RawEntry, RawValue};
 /// - Keys after the first `[section]` are ignored.
 /// - An unquoted value ends at `#` or `;`.
 ///
-/// A file with a table of the current format, such as `[metadata]` or an unclosed `[metadata`, is
-/// not in the format of fleet v1. It is reported as invalid TOML.
+/// A file with a table named like a key, such as `[metadata]`, is in the current format. So the
+/// result is `None`, and the caller reports the file as invalid TOML.
 pub(crate) fn read(path: &Path, text: &str) -> Option<Result<RawConfig, ConfigError>> {
     if text.lines().any(is_our_table) {
         return None;
@@ -51,7 +51,7 @@ fn pair(
     Ok((key.name, RawEntry { raw: RawValue::Text(unquoted(value)), origin }))
 }
 
-/// Returns a quoted value without its quotes, and an unquoted value up to the first comment.
+/// Removes the quotes of a quoted value, or the comment after an unquoted one.
 fn unquoted(value: &str) -> String {
     let value = value.trim();
     for quote in ['"', '\''] {

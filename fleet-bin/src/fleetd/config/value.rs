@@ -39,8 +39,8 @@ pub(crate) enum RawValue {
 }
 
 impl RawValue {
-    /// Returns the items of a list. If the value is a text, it is split at commas, and brackets,
-    /// quotes and blanks are removed.
+    /// Returns the value as a list of texts. A single text is split at commas, and each part loses
+    /// its brackets, quotes and blanks. The pairs of a table become `key=value`.
     pub(crate) fn items(&self) -> Vec<String> {
         match self {
             Self::List(items) => items.clone(),

@@ -14,7 +14,8 @@ pub(super) struct ImportSummary {
     file: String,
     /// `export` or `v1`.
     format: &'static str,
-    /// Whether the changes were written. This is false after a refusal and for a dry run.
+    /// Whether the changes were written. This is `false` for a dry run, and if the import was
+    /// refused.
     written: bool,
     dry_run: bool,
     created: u64,
@@ -29,7 +30,7 @@ pub(super) struct ImportSummary {
     refused: Vec<RefusedItem>,
     remarks: Vec<String>,
     content: String,
-    /// Units that were different when they were read back. `None` if nothing was read back.
+    /// Units that were not the same when they were read back; `None` if nothing was read back.
     #[serde(skip_serializing_if = "Option::is_none")]
     differing: Option<Vec<String>>,
     /// Description of the file's origin.
@@ -133,8 +134,8 @@ impl ImportSummary {
         }
     }
 
-    /// Returns the error of an import that was refused, or of one with objects that were different
-    /// when they were read back.
+    /// Returns an error if items of the file were refused, or if units were not the same when they
+    /// were read back.
     pub(super) fn verdict(&self) -> Result<(), CliError> {
         if !self.refused.is_empty() {
             return Err(self.refusal());
