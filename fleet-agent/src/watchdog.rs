@@ -73,8 +73,8 @@ impl Watchdog {
     }
 
     /// Pings all loops. Returns the names of loops that have not responded to the previous ping,
-    /// and of loops that have been busy for [`MAX_BUSY`] at `now`. Loops that have ended are left
-    /// out.
+    /// and of loops that at `now` have been busy for [`MAX_BUSY`] or longer. Loops that have ended
+    /// are left out.
     pub fn check(&self, now: Timestamp) -> Vec<&'static str> {
         let all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let alive = all.iter().filter(|state| !state.ended.load(Ordering::Relaxed));

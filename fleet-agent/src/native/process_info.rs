@@ -17,8 +17,8 @@ pub(crate) const INVOCATION_ID: &str = "INVOCATION_ID";
 /// descendants of that process inherit the variable with the same value.
 pub(crate) const SYSTEMD_EXEC_PID: &str = "SYSTEMD_EXEC_PID";
 
-/// Maximum number of repeated probes of a process that is about to exec or exit. There is a pause
-/// of one millisecond between them.
+/// Maximum number of repeated probes, one millisecond apart, of a process that is about to exec or
+/// exit.
 const MAX_PROBES: usize = 20;
 
 /// A running process; a zombie is none.
@@ -106,9 +106,9 @@ fn parse_stat(pid: u32, text: &str) -> Option<Stat> {
 
 /// Computes the length of the environment from its start and end addresses.
 ///
-/// Returns `None` at the beginning of an exec. The kernel then sets both addresses to the start of
-/// the environment. The end address of the code is still missing, and is set only after the
-/// environment is complete.
+/// Returns `None` at the beginning of an exec, when both addresses still are the start of the
+/// environment. The kernel sets the end address of the code only after the environment is complete.
+/// So these addresses cannot be used while the end address of the code is missing.
 fn environment_length(fields: &[&str]) -> Option<usize> {
     let address =
         |field: usize| fields.get(field)?.parse::<usize>().ok().filter(|&address| address > 0);
@@ -212,8 +212,8 @@ fn is_complete(variables: &[u8], length: Option<usize>) -> io::Result<bool> {
     Ok(!reports_length)
 }
 
-/// Probes a process again and again while the result is `Transient`, but no longer than
-/// [`MAX_PROBES`] repetitions.
+/// Probes a process, and repeats the probe at most [`MAX_PROBES`] times while the result is
+/// `Transient`.
 pub(crate) fn probe_until_settled(pid: u32) -> io::Result<ProbeResult> {
     for _ in 0..MAX_PROBES {
         let result = probe(pid)?;

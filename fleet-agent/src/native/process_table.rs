@@ -117,8 +117,9 @@ fn wait_for_transient(awaited: usize) {
 /// - Descendants of these processes belong to the run too.
 ///
 /// This daemon belongs to no run, although a unit may have started it, for example through a login.
-/// The daemon's children have that unit's invocation ID until they exec, even if they were started
-/// for another unit. So they are not members either, unless they are in the group of a leader.
+/// The daemon's children inherit that unit's invocation ID and have it until they exec, even if
+/// they are spawned for another unit. So such a child is no member either, unless it is in the
+/// group of a leader.
 pub(crate) fn members<'a>(
     all: &'a [ProcessInfo],
     invocation: &str,

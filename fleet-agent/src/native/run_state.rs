@@ -34,8 +34,8 @@ pub(crate) enum ServicePhase {
     FinalSigterm,
     FinalSigkill,
     Failed,
-    /// The service has ended and waits for a restart. This phase is only published; no run is ever
-    /// in it.
+    /// The service has ended and waits for a restart. This phase is only published. The state
+    /// machine of a run never enters it.
     AutoRestart,
 }
 
@@ -71,8 +71,9 @@ pub(crate) enum RunAction {
     NewRun,
     /// Run a command; answered by `on_spawned` or `on_spawn_failed`.
     Spawn { command: Command, role: Role },
-    /// Send a signal, followed by `SIGHUP` if `hangs_up`, also to processes that appear later. Once
-    /// no process is left, the driver calls `on_all_gone`.
+    /// Send a signal to the processes in `reach`, followed by `SIGHUP` if `hangs_up`. Processes
+    /// that appear later get the signals too. Once none of the processes is left, the driver calls
+    /// `on_all_gone`.
     Signal { signal: Sig, hangs_up: bool, reach: SignalScope },
     /// Send a signal to one process, without waiting.
     SignalProcess { process: ProcessId, signal: Sig },

@@ -72,9 +72,9 @@ pub enum RequestError {
 struct ConnectionInner {
     /// Receivers of responses; `None` once the connection is lost.
     waiting: Mutex<Option<HashMap<u64, mpsc::Sender<ResponsePart>>>>,
-    /// Queue of outgoing frames. Requests are refused while it holds [`MAX_QUEUED`] frames. In
-    /// addition, each pending request may add one cancellation and the grants that its window
-    /// allows, so the length of the queue is bounded.
+    /// Queue of outgoing frames. Its length is bounded: above [`MAX_QUEUED`] frames, new requests
+    /// are refused. Each pending request adds at most one cancellation, and the grants that its
+    /// window allows.
     out: mpsc::UnboundedSender<Bytes>,
     /// Number of frames in the queue.
     queued: AtomicUsize,

@@ -28,7 +28,8 @@ pub(super) const WINDOW: u32 = 16;
 /// Limit on pending requests of one connection.
 pub(super) const MAX_PENDING: usize = 4096;
 
-/// A frame. Each response refers to its request by an id that the client chooses.
+/// One message on a connection. Each part of a response has the id of its request, which the client
+/// chooses.
 #[derive(Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(super) enum Frame {

@@ -33,8 +33,8 @@ pub struct JournalLine {
     /// The line, without its newline.
     pub text: String,
     /// Position of the line, for [`journal_from`](super::ServiceManager::journal_from). It consists
-    /// of at most 512 bytes of visible ASCII, and only the service manager that created it can
-    /// interpret it. `None` if the service manager has no cursors.
+    /// of at most 512 bytes of visible ASCII, and only the machine's service manager can interpret
+    /// it. `None` if the service manager has no cursors.
     pub cursor: Option<String>,
 }
 

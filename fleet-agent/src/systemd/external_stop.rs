@@ -11,7 +11,7 @@
 //! A unit that ends by itself does so without a job. A unit that its timer starts is not up when
 //! the job begins.
 
-/// Changes to a unit outside of fleet, as far as this daemon has observed them.
+/// Changes to a unit that others than fleet have made and that this daemon has observed.
 #[derive(Debug, Default)]
 pub(crate) struct ExternalStopDetector {
     /// The job of the unit that began while the unit was up. A unit has only one job at a time.

@@ -1,9 +1,9 @@
 //! Jobs requested from systemd, and the signals of their ends.
 //!
 //! systemd returns a job's path in the response to the call that requests the job. The signal of
-//! the job's end may be read before that response, when it is not yet clear whose job it is. So
-//! each call is registered before it is sent. Until its response arrives, the ends of all jobs of
-//! the unit are recorded.
+//! the job's end may be read before that response, when the requester of the job is not yet known.
+//! So each call is registered before it is sent. Until its response arrives, the ends of all jobs
+//! of the unit are recorded.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};

@@ -164,8 +164,8 @@ async fn feed(
     child.wait().await.map(drop)
 }
 
-/// Waits for the exit of journalctl. Returns an error if a signal killed journalctl, or if the
-/// journal is followed, because journalctl should not end then.
+/// Waits for the exit of journalctl. Returns an error if a signal killed journalctl. Any exit is an
+/// error if the journal is followed, because journalctl then should run until it is killed.
 async fn check_exit(mut child: Child, follows: bool) -> std::io::Result<()> {
     let status = child.wait().await?;
     match follows || status.signal().is_some() {

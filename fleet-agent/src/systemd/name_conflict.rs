@@ -19,7 +19,7 @@ pub(crate) enum ExistingUnit {
     Stale,
 }
 
-/// Returns what systemd already has under this name, if fleet may use the name.
+/// Returns the kind of unit that systemd already has under this name, if fleet may use the name.
 ///
 /// # Errors
 ///

@@ -16,8 +16,8 @@ use tokio::net::UnixStream;
 use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 use zbus::connection::socket::{ReadHalf, Socket, Split, WriteHalf};
 
-/// Length of the fixed part of a message. The fixed part contains the lengths of the body and of
-/// the header fields.
+/// Length of the fixed part of a message, which contains the lengths of the body and of the header
+/// fields.
 const FIXED: usize = 16;
 /// Limit of D-Bus on the size of a message.
 const LONGEST_MESSAGE: usize = 128 * 1024 * 1024;

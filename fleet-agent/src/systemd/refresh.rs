@@ -65,8 +65,8 @@ pub(crate) async fn refresh_unit(
     Ok(states)
 }
 
-/// Queries the states of a unit, in one call with the queries for other units at that time. Also
-/// returns the unit's signal count from before the query.
+/// Queries the states of a unit. Concurrent queries for other units share one call. Also returns
+/// the unit's signal count from before the query.
 async fn states(
     context: &ManagerContext,
     bus: &Bus,

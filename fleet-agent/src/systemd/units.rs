@@ -27,8 +27,8 @@ struct State {
 
 #[derive(Debug, Default)]
 struct Entry {
-    /// The unit's record. `None` during the first load of the unit; the unit is not known until
-    /// then.
+    /// The unit's record. `None` during the first load of the unit. Until that load has succeeded,
+    /// the unit is not known.
     record: Option<Record>,
     observed: ObservedState,
     external_stop: ExternalStopDetector,

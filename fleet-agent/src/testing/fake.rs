@@ -15,11 +15,12 @@ use self::unit::{FakeUnit, ended, started};
 use super::script::{Behaviour, Call};
 use crate::{ChangeSender, Drift, ServiceError};
 
-/// A scripted service manager without processes, files and a clock. A line of output has the
+/// A scripted service manager without processes, files or a clock. A line of output has the
 /// [`wall_time`](crate::wall_time) at which it was scripted.
 ///
-/// It represents the machine rather than a daemon. To simulate a restart of fleet, pass the same
-/// instance to the next daemon. To simulate a reboot of the machine, call [`reboot`](Self::reboot).
+/// The fake represents the machine rather than a daemon. To simulate a restart of fleet, pass the
+/// same instance to the next daemon. To simulate a reboot of the machine, call
+/// [`reboot`](Self::reboot).
 ///
 /// ```
 /// # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {

@@ -23,7 +23,7 @@ impl ServiceRun {
     ///
     /// # Errors
     ///
-    /// The reason why the service cannot be reloaded, and what to do instead.
+    /// The reason why the service cannot be reloaded, and a remedy.
     pub(crate) fn reload(&mut self, now: Timestamp) -> Result<(), &'static str> {
         match self.state.phase {
             phase if phase.is_reloading() => return Ok(()),
@@ -56,7 +56,7 @@ impl ServiceRun {
         runs && self.state.step + 1 == self.commands().len() && self.is_success(end)
     }
 
-    /// Ends a reload whose commands have all succeeded. If the service has sent `RELOADING=1`
+    /// Handles the success of all reload commands. If the service has sent `RELOADING=1`
     /// meanwhile, the reload goes on until the service sends `READY=1`.
     pub(super) fn end_commands_of_reload(&mut self, now: Timestamp) {
         if self.reloading {

@@ -1,8 +1,7 @@
 //! Pure: no I/O, no clock. Translates a run into events of the dependency graph.
 //!
 //! A run has more phases than the graph has. Each event depends only on the old phase, the new
-//! phase and the first failure. So the events are the same whichever phases the run passes in
-//! between.
+//! phase and the first failure. So phases in between do not change the events.
 
 use std::time::Duration;
 
