@@ -1,5 +1,5 @@
-//! Options that the unit file compiler accepts, but that this supervisor does not support on this
-//! host.
+//! Options that the unit file compiler accepts, but that this supervisor cannot support on this
+//! host (for example, because fleet does not run as root).
 
 use fleet_core::graph::systemd::{CompiledUnit, RefusalCause, UnitRefusal};
 use fleet_core::graph::{Command, Run};
@@ -35,7 +35,7 @@ const STANZA_KEYS: [(&str, &str); 18] = [
     ("ExecStopPost", "exec-stop-post"),
 ];
 
-/// Returns all reasons to refuse a compiled unit.
+/// Returns all reasons why a compiled unit cannot run on this host.
 pub(crate) fn unsupported_options(
     compiled: &CompiledUnit,
     host: &HostCapabilities,
@@ -49,7 +49,8 @@ pub(crate) fn unsupported_options(
 ///
 /// # Errors
 ///
-/// All reasons why the unit cannot run, each with the stanza key of the option.
+/// Returns all reasons why the unit cannot run. Each reason begins with the stanza key of the
+/// option.
 pub(crate) fn check_supported(run: &Run, host: &HostCapabilities) -> Result<(), String> {
     let key = |option| STANZA_KEYS.iter().find(|row| row.0 == option).map_or(option, |row| row.1);
     let messages =
@@ -65,7 +66,7 @@ fn unsupported(run: &Run, host: &HostCapabilities) -> Vec<Unsupported> {
     all
 }
 
-/// Refuses a calendar event in an unknown time zone.
+/// Returns a refusal if a calendar event names an unknown time zone.
 fn unknown_zone(compiled: &CompiledUnit) -> Option<UnitRefusal> {
     let zone = compiled.timer.as_ref()?.zones().find(|zone| !is_zone(zone))?;
     let problem = format!(
@@ -75,7 +76,7 @@ fn unknown_zone(compiled: &CompiledUnit) -> Option<UnitRefusal> {
     Some(refusal(compiled, "Timer", "OnCalendar", problem))
 }
 
-/// Returns the resource limits that no cgroup controller enforces here.
+/// Returns the resource limits that no cgroup controller can enforce on this host.
 fn resources(run: &Run, host: &HostCapabilities) -> Vec<Unsupported> {
     let unsupported = |setting: &CgroupSetting| match &host.controllers {
         Ok(available) if available.contains(setting.controller) => None,
@@ -102,7 +103,7 @@ fn privileged_settings(run: &Run, host: &HostCapabilities) -> Vec<Unsupported> {
     requested.map(|(_, name)| (name, NEEDS_ROOT.to_owned())).collect()
 }
 
-/// Returns accounts and command prefixes that need root.
+/// Returns the user, the group and the command prefixes that need root.
 fn privileges(run: &Run, host: &HostCapabilities) -> Vec<Unsupported> {
     let (user, group) = (&run.exec_environment.user, &run.exec_environment.group);
     let other = |kind: &str, wanted: &Option<String>, own: &[String]| {

@@ -1,5 +1,5 @@
-//! Tests of options that are refused on this host, with their messages, and of options that are
-//! ignored.
+//! Tests of options that are refused on this host, with the messages for them, and of options that
+//! are accepted but ignored.
 
 use std::collections::BTreeSet;
 

@@ -1,5 +1,5 @@
-//! Pure: no I/O, no clock. The state of a service in systemd's terms, and the reasons for its
-//! failures.
+//! Pure: no I/O, no clock. Maps the state of a run to systemd's terms, and describes failed starts
+//! and reloads.
 
 use fleet_core::{ActiveState, LoadState, SystemdState};
 
@@ -45,8 +45,8 @@ pub(crate) fn to_systemd_state(run_state: &RunState) -> SystemdState {
     }
 }
 
-/// Returns the reason for a failed start. If `problem` is set, it is the reason: it describes the
-/// latest problem other than the exit of a process.
+/// Returns the reason for a failed start. If a process could not be started, `problem` is the
+/// reason and is returned unchanged.
 pub(crate) fn start_failure_reason(run_state: &RunState, problem: Option<&str>) -> String {
     if let Some(problem) = problem {
         return problem.to_owned();

@@ -1,19 +1,20 @@
 //! Pure: estimates when parts of a log were written, from occasional checks of its file.
 //!
-//! Units write to their logs directly, so the time of each line is not observed. But each check of
-//! the file yields the time of the last write. Everything in the file was written by that time.
+//! Units write to their logs directly, so fleet does not see when each line is written. But each
+//! check of the file yields the time of the last write, and everything in the file was written by
+//! then.
 
 use std::time::Duration;
 
 use fleet_core::Timestamp;
 
-/// Limit on recorded looks. Beyond it, every other one is dropped.
+/// Maximum number of recorded checks. If there are more, every second one is dropped.
 const MAX_SAMPLES: usize = 256;
 
-/// How far the clock of a file system's timestamps may be behind.
+/// Maximum lag of the clock that the file system uses for timestamps.
 const BEHIND: Duration = Duration::from_millis(20);
 
-/// Offsets up to which a log was written, with the times.
+/// Recorded offsets of a log, each with a time by which everything before it was written.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct TimeIndex {
     /// Ordered by offset.
@@ -23,13 +24,16 @@ pub(crate) struct TimeIndex {
 #[derive(Debug, Clone)]
 struct Sample {
     offset: u64,
-    /// Everything before the offset was written by then.
+    /// Time by which everything before the offset was written.
     by: Timestamp,
 }
 
 impl TimeIndex {
-    /// Records a check of the file. `offset` is the end of the log, and `written` is the time of
-    /// its last write by the clock of the file system. The check was over at `now`.
+    /// Records a check of the log file.
+    ///
+    /// - `offset` is the end of the log.
+    /// - `written` is the time of the last write, by the clock of the file system.
+    /// - `now` is the time at which the check ended.
     pub(crate) fn record_look(&mut self, offset: u64, written: Timestamp, now: Timestamp) {
         // Another program may have truncated the file.
         self.marks.retain(|mark| mark.offset <= offset);
@@ -47,20 +51,20 @@ impl TimeIndex {
         }
     }
 
-    /// Returns the end offset at the last look.
+    /// Returns the end of the log at the last check.
     pub(crate) fn end(&self) -> u64 {
         self.marks.last().map_or(0, |mark| mark.offset)
     }
 
-    /// Returns the highest recorded offset before which everything was certainly written before
-    /// `since`. Returns zero if no such offset is recorded.
+    /// Returns the highest recorded offset for which all text up to it was certainly written before
+    /// `since`. Returns zero if there is none.
     pub(crate) fn offset_before(&self, since: Timestamp) -> u64 {
         let before = self.marks.iter().rfind(|mark| mark.by < since);
         before.map_or(0, |mark| mark.offset)
     }
 
-    /// Returns a time by which the text before this offset was written. Returns `None` if no check
-    /// has reached this offset.
+    /// Returns a time by which the text before an offset was certainly written. Returns `None` if
+    /// the log was shorter at the last check.
     pub(crate) fn written_by(&self, offset: u64) -> Option<Timestamp> {
         let after = self.marks.partition_point(|mark| mark.offset < offset);
         self.marks.get(after).map(|mark| mark.by)

@@ -8,8 +8,8 @@ use std::fmt;
 pub enum Tracking {
     /// By a control group per run, which its processes cannot leave.
     ControlGroups,
-    /// By process group, descent and environment. A process that has left its process group, its
-    /// parent and its environment is not found.
+    /// By process group, parent process and environment variables. A process that has changed all
+    /// three is not found.
     Environment {
         /// Reason why control groups are not used.
         why: String,

@@ -1,16 +1,18 @@
-//! Clones a process that shares our memory until its exec.
+//! Clones this process into a child that shares its memory until the exec.
 //!
-//! The more memory this daemon uses, the more a copy of its process costs, and the exec discards
-//! this copy at once. So the child gets a stack of its own and otherwise uses our memory, while the
-//! kernel suspends the calling thread. `vfork` works in the same way, and `posix_spawn` is built on
-//! it. No library combines this method with a control group. The method requires assembly code, so
-//! it is only used on x86-64. Other architectures use a copy.
+//! An ordinary fork copies the memory mappings of the process. The copy costs more the more memory
+//! the daemon uses, and the exec discards it at once. So the child here shares the daemon's memory
+//! and gets only a stack of its own. The kernel suspends the calling thread until the exec.
+//!
+//! `vfork` works in the same way, and `posix_spawn` is built on it. But no library can also put
+//! such a child into a control group. The method requires assembly code, which exists here only for
+//! x86-64. Other architectures use a copy.
 
 #[cfg(target_arch = "x86_64")]
 use std::arch::asm;
 use std::ffi::c_void;
 
-/// Size of the child's stack in bytes. The code before the exec uses only a fraction of this size.
+/// Size of the child's stack in bytes. The code before the exec needs only a fraction of it.
 const STACK: usize = 64 * 1024;
 
 /// Flags in addition to those for a copy: `CLONE_VM` and `CLONE_VFORK`.
@@ -27,20 +29,22 @@ pub(super) fn stack() -> Vec<u8> {
     Vec::with_capacity(STACK)
 }
 
-/// Returns the lowest address of a stack, and its usable size. The top of the stack is aligned to
-/// 16 bytes, as the ABI requires.
+/// Returns the lowest address of a stack, and its usable size. The size is chosen so that the top
+/// of the stack is aligned to 16 bytes, as the ABI requires.
 pub(super) fn stack_range(stack: &mut Vec<u8>) -> (u64, u64) {
     let (lowest, size) = (stack.as_mut_ptr() as u64, stack.capacity() as u64);
     (lowest, size - (lowest + size) % 16)
 }
 
-/// Calls `clone3` with these arguments. Returns a pid, or an error number below zero.
+/// Calls `clone3` and runs `main` with `argument` in the child. Returns the child's pid, or a
+/// negated error number.
 ///
 /// # Safety
 ///
-/// The arguments are valid for `clone3` with this size. They contain [`FLAGS`] and a stack with its
-/// [`stack_range`]. `main` only makes system calls, and ends with an exec or an exit. Everything
-/// that `main` uses stays valid and unchanged until this function returns.
+/// - `request` points to valid arguments for `clone3` of this size. They contain [`FLAGS`], and a
+///   stack with its [`stack_range`].
+/// - `main` only makes system calls, and ends with an exec or an exit.
+/// - Everything that `main` uses stays valid and unchanged until this function returns.
 #[cfg(target_arch = "x86_64")]
 #[expect(unsafe_code, reason = "no library begins a process so inside a control group")]
 pub(super) unsafe fn clone3(
@@ -75,11 +79,11 @@ pub(super) unsafe fn clone3(
     answer
 }
 
-/// Not supported on this architecture.
+/// Fails with `ENOSYS`, because this architecture is not supported.
 ///
 /// # Safety
 ///
-/// It does nothing.
+/// There are no requirements, because the function does nothing.
 #[cfg(not(target_arch = "x86_64"))]
 #[expect(unsafe_code, reason = "it is unsafe elsewhere")]
 pub(super) unsafe fn clone3(_: *const c_void, _: usize, _: ChildMain, _: *const c_void) -> isize {

@@ -15,22 +15,24 @@ pub(super) const LANGUAGE: &str = "LANG";
 /// Configuration of an [`InitSupervisor`](crate::InitSupervisor).
 #[derive(Clone)]
 pub struct SupervisorConfig {
-    /// Directory for state and logs. Only one supervisor at a time may use it, and a
-    /// [`NativeManager`](crate::NativeManager) may not.
+    /// Directory for state and logs. At most one supervisor at a time may use the directory, and it
+    /// must not be the directory of a [`NativeManager`](crate::NativeManager).
     pub directory: PathBuf,
-    /// Environment variables, besides `PATH`, that every process of every unit gets. An
-    /// [`InitSupervisor`](crate::InitSupervisor) adds the `LANG` of its own environment.
+    /// Environment variables that every process of every unit gets, besides `PATH`. An
+    /// [`InitSupervisor`](crate::InitSupervisor) also passes on its own `LANG`, unless `LANG` is
+    /// set here.
     pub environment: Vec<(String, String)>,
     /// Bytes of output kept per unit.
     pub log_limit: u64,
-    /// Whether each run of a unit gets its own control group on machines that allow control groups.
+    /// Whether each run of a unit gets its own control group, on machines where fleet may create
+    /// control groups.
     pub control_groups: bool,
     /// Clock for timeouts and restarts.
     pub clock: Arc<dyn Clock>,
 }
 
 impl SupervisorConfig {
-    /// Returns the default configuration, with everything in this directory and the real clock.
+    /// Returns the default configuration with this directory and the real clock.
     #[must_use]
     pub fn new(directory: impl Into<PathBuf>) -> Self {
         Self {

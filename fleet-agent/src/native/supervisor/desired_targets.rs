@@ -20,8 +20,8 @@ pub struct DesiredTargets {
     pub mask: BTreeSet<Target>,
 }
 
-/// Desired targets, and the targets that were configured at that time. Where the two differ, an
-/// operator has overridden the settings.
+/// Desired targets, together with the targets that the current settings name. Where the two differ,
+/// an operator has overridden the settings.
 #[derive(Debug)]
 pub(super) struct TargetSelection {
     pub(super) desired: DesiredTargets,
@@ -94,7 +94,7 @@ impl TargetSelection {
         }
     }
 
-    /// Applies the overrides to other settings.
+    /// Applies the operator's overrides to other settings.
     pub(super) fn rebase(&self, settings: &Settings) -> Self {
         let (Self { desired, configured: before }, configured) =
             (self, DesiredTargets::from_settings(settings));

@@ -1,4 +1,5 @@
-//! Previews the effect of other files or another goal, with a copy of the planner.
+//! Previews the effect of other files or another goal, by applying the change to a copy of the
+//! planner.
 
 use std::collections::BTreeSet;
 
@@ -15,10 +16,10 @@ use super::handle::InitSupervisor;
 pub struct InitDryRun {
     /// Another graph with its settings, as for [`InitSupervisor::reload`].
     pub files: Option<(Graph, Settings)>,
-    /// Another goal, as for [`InitSupervisor::set_goal`]. It overrides that of the settings.
+    /// Another goal, as for [`InitSupervisor::set_goal`]. It overrides the goal of the settings.
     pub goal: Option<Target>,
-    /// Extra targets besides the goal. If neither a goal nor extra targets are given, the current
-    /// ones stay.
+    /// Extra targets besides the goal. They replace the current extra targets, unless this set is
+    /// empty and no other goal is given.
     pub extra_targets: BTreeSet<Target>,
 }
 
@@ -36,12 +37,13 @@ pub struct InitDryRunResult {
 }
 
 impl InitSupervisor {
-    /// Applies other files or another goal to a copy of the planner. The supervised units are not
-    /// affected.
+    /// Applies other files or another goal to a copy of the planner, and returns the planner before
+    /// and after the change. The supervised units are not affected.
     ///
     /// # Errors
     ///
-    /// [`SupervisorError::InvalidTargets`] if the change would be refused.
+    /// [`SupervisorError::InvalidTargets`] if the change is impossible, for example because no unit
+    /// provides the goal.
     pub async fn dry_run(&self, request: InitDryRun) -> Result<InitDryRunResult, SupervisorError> {
         self.call(move |supervisor| supervisor.dry_run(request)).await?
     }

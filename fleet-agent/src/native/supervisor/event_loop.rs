@@ -27,11 +27,11 @@ use crate::native::run_state::{RunState, ServicePhase};
 use crate::native::support::check_supported;
 use crate::native::unit_directory::RequestedState;
 
-/// Maximum number of reports that one turn takes before it plans.
+/// Maximum number of queued reports that the event loop handles before it plans again.
 const MAX_PER_TURN: usize = 256;
 
-/// Delay before a run that could not be started counts as failed. Otherwise a unit that is retried
-/// without delay would occupy the event loop all the time.
+/// Delay before a run that could not be started counts as failed. Otherwise a unit with a restart
+/// delay of zero would fail and restart in an endless loop, which would keep the event loop busy.
 const SPAWN_FAILURE_DELAY: Duration = Duration::from_secs(1);
 
 /// Request that the event loop runs between two turns.
@@ -40,7 +40,7 @@ pub(in crate::native) type Request = Box<dyn FnOnce(&mut Supervisor) + Send>;
 /// Logs of all units that have run, shared with readers.
 pub(in crate::native) type Logs = Arc<Mutex<BTreeMap<Name, Arc<Log>>>>;
 
-/// Planner of all units, and everything that it plans for.
+/// State of the event loop: the planner, and everything that its decisions affect.
 pub(in crate::native) struct Supervisor {
     pub(super) context: Arc<ManagerContext>,
     pub(super) planner: InitState,
@@ -52,12 +52,12 @@ pub(in crate::native) struct Supervisor {
     pub(super) changes: watch::Sender<u64>,
     /// Whether a shutdown has begun, so that no unit may start.
     pub(super) shutting_down: bool,
-    /// Callers that wait until all runs are over, except stuck ones.
+    /// Callers that wait until all runs are over, except those of stuck units.
     pub(super) idle_waiters: Vec<oneshot::Sender<()>>,
-    /// Runs that could not be started, each with the time from which it counts as failed.
+    /// Starts that failed, each with the time at which the run is to be reported as failed.
     pub(super) failed_spawns: VecDeque<(Timestamp, UnitAction)>,
     pub(super) reports: mpsc::Receiver<RunReport>,
-    /// Cloned for each run.
+    /// Sender that is cloned for each run.
     pub(super) report_sender: mpsc::Sender<RunReport>,
     /// Capabilities of this host.
     pub(super) host: HostCapabilities,
@@ -215,8 +215,8 @@ impl Supervisor {
         entry.handle = Some(RunHandle { incarnation, sender, task });
     }
 
-    /// Reports runs that could not be started as failed, once the delay of each is over. The queue
-    /// is ordered by time.
+    /// Reports each run that could not be started as failed, once its delay is over. The queue is
+    /// ordered by time, so only its front is checked.
     fn report_failed_spawns(&mut self, now: Timestamp) {
         let is_due = |(due, _): &(Timestamp, UnitAction)| *due <= now;
         let due = self.failed_spawns.iter().take_while(|it| is_due(it)).count();
@@ -346,8 +346,8 @@ impl Drop for Supervisor {
     }
 }
 
-/// Locks a mutex. A poisoned mutex is used as it is, because no holder leaves its data half
-/// changed.
+/// Locks a mutex, even if a thread has panicked while it held the lock. The data is still valid in
+/// that case, because no holder leaves it half changed.
 pub(in crate::native) fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
 }

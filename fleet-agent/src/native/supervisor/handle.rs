@@ -26,12 +26,12 @@ pub(super) const REQUEST_CAPACITY: usize = 64;
 /// Maximum number of queued run reports; further runs wait for a free slot.
 pub(super) const REPORT_CAPACITY: usize = 1024;
 
-/// Supervises the units of a graph. It starts the units that the goal needs, in order, and keeps
-/// them in the state that the graph prescribes.
+/// Supervises the units of a graph. It starts the units that the goal needs, in dependency order,
+/// and keeps them in the state that the graph prescribes.
 ///
 /// Dropping the supervisor leaves the units running, as a crash does. The next supervisor of the
 /// same directory adopts the units without a restart, and continues with the last desired targets.
-/// After a reboot it starts with an empty state.
+/// After a reboot, the next supervisor starts with an empty state instead.
 pub struct InitSupervisor {
     context: Arc<ManagerContext>,
     requests: mpsc::Sender<Request>,
@@ -46,14 +46,14 @@ impl InitSupervisor {
     /// left running.
     ///
     /// The goal and the masks are those of the settings, unless an operator has overridden them
-    /// since the machine booted. An override stays in effect as long as the graph provides its
-    /// targets.
+    /// since the machine booted. If the graph no longer provides the targets of an override, the
+    /// settings apply.
     ///
     /// # Errors
     ///
-    /// [`SupervisorError::Service`] when the directory is in use or cannot be used, and
-    /// [`SupervisorError::InvalidTargets`] when the graph does not provide the goal of the
-    /// settings.
+    /// - [`SupervisorError::Service`] if the directory is in use or cannot be used.
+    /// - [`SupervisorError::InvalidTargets`] if the graph does not provide the goal of the
+    ///   settings.
     pub async fn start(
         config: SupervisorConfig,
         graph: Graph,
@@ -109,14 +109,16 @@ impl InitSupervisor {
         })
     }
 
-    /// Sets the goal and the extra targets. They stay in effect until the machine boots again, also
-    /// for later supervisors of the directory.
+    /// Sets the goal and the extra targets. They stay in effect until the machine boots again, even
+    /// if another supervisor takes over the directory.
     ///
     /// # Errors
     ///
-    /// [`SupervisorError::InvalidTargets`] when no unit provides one of the targets, or when the
-    /// goal is masked. [`SupervisorError::ShuttingDown`] once a [`shutdown`](Self::shutdown) has
-    /// begun. In all these cases nothing changes.
+    /// In all these cases nothing changes:
+    ///
+    /// - [`SupervisorError::InvalidTargets`] if no unit provides one of the targets, or if the goal
+    ///   is masked.
+    /// - [`SupervisorError::ShuttingDown`] once a [`shutdown`](Self::shutdown) has begun.
     pub async fn set_goal(
         &self,
         goal: Option<Target>,
@@ -138,11 +140,12 @@ impl InitSupervisor {
         .await?
     }
 
-    /// Sets the masked targets. Like the goal, they stay in effect until the machine boots again.
+    /// Sets the masked targets. Like the goal, the masks stay in effect until the machine boots
+    /// again.
     ///
     /// # Errors
     ///
-    /// [`SupervisorError::InvalidTargets`] when the goal is among the masked targets.
+    /// [`SupervisorError::InvalidTargets`] if the goal is among the masked targets.
     pub async fn set_mask(&self, mask: BTreeSet<Target>) -> Result<(), SupervisorError> {
         self.call(move |supervisor| {
             let now = supervisor.context.now();
@@ -156,8 +159,8 @@ impl InitSupervisor {
         .await?
     }
 
-    /// Sets how many units may be starting at once. `None` sets no limit. The value stays in effect
-    /// until the next [`reload`](Self::reload).
+    /// Sets the maximum number of units that may be starting at the same time. `None` sets no
+    /// limit. The value stays in effect until the next [`reload`](Self::reload).
     ///
     /// # Errors
     ///
@@ -166,15 +169,18 @@ impl InitSupervisor {
         self.call(move |supervisor| supervisor.planner.set_max_starting(most)).await
     }
 
-    /// Replaces the graph and the settings in one step. Changed units are restarted, removed units
-    /// are stopped, and all other units stay as they are. The goal and the masks become those of
-    /// the settings, except where an operator has overridden them. Units of an earlier supervisor
-    /// that could not be recovered are tried again. Once a [`shutdown`](Self::shutdown) has begun,
-    /// a reload starts no unit.
+    /// Replaces the graph and the settings in one step.
+    ///
+    /// - Changed units are restarted, removed units are stopped, and all other units stay as they
+    ///   are.
+    /// - The goal and the masks become those of the settings, except where an operator has
+    ///   overridden them.
+    /// - Units of an earlier supervisor that could not be recovered are tried again.
+    /// - Once a [`shutdown`](Self::shutdown) has begun, a reload starts no unit.
     ///
     /// # Errors
     ///
-    /// [`SupervisorError::InvalidTargets`] when the graph does not provide the goal. In that case
+    /// [`SupervisorError::InvalidTargets`] if the graph does not provide the goal. In that case
     /// nothing changes.
     pub async fn reload(&self, graph: Graph, settings: &Settings) -> Result<(), SupervisorError> {
         let settings = settings.clone();
@@ -196,12 +202,12 @@ impl InitSupervisor {
         .await?
     }
 
-    /// Clears the failed or completed state of the unit that provides a target. The unit then
-    /// starts at once if it is needed. Returns whether there was a state to clear.
+    /// Clears the failed or completed state of the unit that provides a target. If the unit is
+    /// needed, it then starts at once. Returns whether there was a state to clear.
     ///
-    /// If the unit could not be recovered from an earlier supervisor, its processes count as ended
-    /// after this call. If such a unit is no longer in the graph, `target` has to be the name of
-    /// the unit.
+    /// For a unit of an earlier supervisor that could not be recovered, this call also declares
+    /// that its processes have ended. If that unit is no longer in the graph, `target` has to be
+    /// the name of the unit.
     ///
     /// # Errors
     ///
@@ -211,8 +217,8 @@ impl InitSupervisor {
         self.call(move |supervisor| supervisor.reset_failed(&target)).await
     }
 
-    /// Restarts the unit of a target if it is starting or active. Returns whether the unit is
-    /// restarted.
+    /// Restarts the unit that provides a target, if the unit is starting or active. Otherwise does
+    /// nothing and returns `false`.
     ///
     /// # Errors
     ///
@@ -222,12 +228,12 @@ impl InitSupervisor {
         self.call(move |supervisor| supervisor.planner.restart(&target)).await
     }
 
-    /// Reloads the configuration of the unit that provides a target. A later snapshot shows the
-    /// result.
+    /// Requests a reload of the unit that provides a target. Does not wait for the reload; a later
+    /// snapshot shows its result.
     ///
     /// # Errors
     ///
-    /// [`SupervisorError::NotReloadable`], with the reason.
+    /// [`SupervisorError::NotReloadable`] with the reason, for example that the unit is not active.
     pub async fn reload_unit(&self, target: &Target) -> Result<(), SupervisorError> {
         let requested = target.clone();
         let done =
@@ -254,8 +260,8 @@ impl InitSupervisor {
     ///
     /// # Errors
     ///
-    /// [`SupervisorError::NoLog`] for a unit that has never run. [`SupervisorError::Service`] when
-    /// the log of the unit cannot be read.
+    /// - [`SupervisorError::NoLog`] if the unit has never run.
+    /// - [`SupervisorError::Service`] if the log of the unit cannot be read.
     pub fn journal(&self, unit: &Name, query: JournalQuery) -> Result<Journal, SupervisorError> {
         let log = lock(&self.logs).get(unit).cloned();
         let log = log.ok_or_else(|| SupervisorError::NoLog { unit: unit.clone() })?;
@@ -268,9 +274,12 @@ impl InitSupervisor {
         self.context.tracking()
     }
 
-    /// Stops all units in order. Returns once no unit runs except stuck ones, whose processes
-    /// survive SIGKILL. From then on this supervisor starts no unit. The empty goal is not stored,
-    /// so the next supervisor starts with the targets from before the shutdown.
+    /// Stops all units in dependency order, and returns once they have stopped. It does not wait
+    /// for stuck units, whose processes survive SIGKILL. Once this call has begun, the supervisor
+    /// starts no unit.
+    ///
+    /// The shutdown does not change the stored targets, so the next supervisor starts the same
+    /// units again.
     ///
     /// # Errors
     ///
@@ -286,8 +295,9 @@ impl InitSupervisor {
         idle.await.map_err(|_| SupervisorError::Crashed)
     }
 
-    /// Kills all processes of all units that can be found, regardless of the stop settings of the
-    /// units. Does not wait for the processes to exit. The exits are handled like any others.
+    /// Kills all processes that can be found, of all units. The stop settings of the units do not
+    /// matter. Does not wait for the processes to exit. Their exits are handled like any other
+    /// exit.
     ///
     /// # Errors
     ///
@@ -344,8 +354,8 @@ impl Drop for InitSupervisor {
     }
 }
 
-/// Restores the planner with the stored targets. If the graph does not provide these, uses the
-/// configured targets instead.
+/// Restores the planner with the stored targets. If there are none, or the graph does not provide
+/// them, uses the configured targets.
 fn restore_state(
     graph: Graph,
     settings: &Settings,

@@ -8,9 +8,10 @@
 //! ```
 //!
 //! The event loop is one task. It wakes up for a report, a request or a deadline of the
-//! `InitState`, and then carries out the pending actions. A turn of the event loop does no work for
-//! units that are not concerned. A run task covers one run of one unit, from its start until no
-//! process of the run is left.
+//! `InitState`, and then carries out the pending actions. Each such turn works only on the units
+//! that have changed, so its cost does not depend on the number of idle units.
+//!
+//! A run task covers one run of one unit, from its start until no process of the run is left.
 
 mod config;
 mod desired_targets;

@@ -1,7 +1,7 @@
 //! Recovers the units that an earlier supervisor of the same directory left.
 //!
-//! The state of a unit is derived from its stored run state. This contains the current phase, how
-//! the run ended, and whether the unit is retried. Timeouts start again.
+//! The state of a unit is derived from its stored run state: the current phase, the result of the
+//! run, and the restart counters. Timeouts are not stored, so each timeout starts from zero.
 
 use std::collections::BTreeSet;
 use std::collections::btree_map::{BTreeMap, Entry};
@@ -29,8 +29,8 @@ use crate::native::run_driver::RunDriver;
 use crate::native::run_state::{RunState, ServicePhase};
 use crate::native::unit_directory::{RunRecord, UnitDirectory};
 
-/// Recovered state of all units. It consists of the observations of the units, their entries, and
-/// the runs to continue. It also lists the units that cannot be recovered, each with the reason.
+/// Recovered state of all units: the observation for the planner, the entry of each unit, and the
+/// runs to continue. Units that cannot be recovered are listed with the reason.
 #[derive(Default)]
 pub(super) struct Recovery {
     pub(super) observation: Observation,
@@ -119,8 +119,8 @@ impl Recovery {
     }
 }
 
-/// Returns the entry of a unit. Creates the entry only if there is none, because a log must not be
-/// opened twice.
+/// Returns the entry of a unit, and creates the entry if there is none. An existing entry is used
+/// again, because its log must not be opened twice.
 fn entry_of<'a>(
     units: &'a mut BTreeMap<Name, SupervisedUnit>,
     context: &ManagerContext,
@@ -133,8 +133,9 @@ fn entry_of<'a>(
 }
 
 impl Supervisor {
-    /// For each of `units` without a current run, stores whether it has hit its start limit. The
-    /// state of the unit's last run does not include this fact.
+    /// For each of `units` without a current run, stores whether the unit has hit its start limit.
+    /// The planner decides this after the last run, so the stored state of that run does not
+    /// include it.
     pub(super) fn persist_start_limit_hits(&mut self, units: &BTreeSet<Name>) {
         for unit in units {
             let entry = self.units.get_mut(unit).filter(|entry| entry.handle.is_none());
@@ -155,15 +156,16 @@ impl Supervisor {
 
 impl InitSupervisor {
     /// Returns whether a supervisor has used a directory since the machine or its container was
-    /// booted. If so, units may be running that the next supervisor adopts. Returns `false` if this
-    /// cannot be determined.
+    /// booted. If so, units may still be running, and the next supervisor will adopt them. Returns
+    /// `false` if the check fails.
     #[must_use]
     pub fn has_used(directory: &Path) -> bool {
         was_used_this_boot(directory).unwrap_or_default()
     }
 }
 
-/// Resumes a run. Returns the observation of the unit, and the driver of the run.
+/// Resumes a run of an earlier supervisor. Returns the observation of the unit, and the driver of
+/// the run.
 pub(super) fn resume_run(
     context: &Arc<ManagerContext>,
     name: &Name,

@@ -1,5 +1,6 @@
-//! Channel for actions and updates to one run. The channels of tokio allocate space for dozens of
-//! messages in advance, but most of the hundreds of running units never receive a message.
+//! Channel for actions and updates to one run. It allocates no space in advance, because most of
+//! the hundreds of running units never receive a message. A channel of tokio would allocate space
+//! for dozens of messages.
 
 use std::collections::VecDeque;
 use std::future::poll_fn;
@@ -14,8 +15,8 @@ use crate::native::unit_directory::RequestedState;
 /// Maximum number of queued actions. In practice at most a stop, a kill and a reload are queued.
 const ACTION_CAPACITY: usize = 16;
 
-/// Update for a run. Later values replace earlier ones, so that updates never fill the queue of
-/// actions.
+/// Pending update for a run. A new value overwrites the pending one, so that updates, unlike
+/// actions, cannot fill a queue.
 #[derive(Debug, Default)]
 pub(super) struct RunUpdate {
     /// New definition of the unit.
@@ -52,8 +53,9 @@ pub(super) fn run_channel() -> (RunSender, RunReceiver) {
 }
 
 impl RunReceiver {
-    /// Returns at most one action, together with all pending updates. Returns `None` once the
-    /// sender is dropped and the queue is empty. Cancel-safe.
+    /// Waits for an update or an action. Returns all pending updates, together with at most one
+    /// action. Returns `None` once the sender is dropped and everything has been received.
+    /// Cancel-safe.
     pub(super) async fn next(&mut self) -> Option<(RunUpdate, Option<ActionKind>)> {
         poll_fn(|cx| lock(&self.0).poll(cx)).await
     }
@@ -64,7 +66,7 @@ impl RunSender {
     ///
     /// # Errors
     ///
-    /// The queue is full.
+    /// [`QueueFull`] if the run has not yet received the last 16 actions.
     pub(super) fn send(&self, action: ActionKind) -> Result<(), QueueFull> {
         self.change(|channel| {
             if channel.actions.len() == ACTION_CAPACITY {
@@ -111,8 +113,8 @@ impl Channel {
         found.map_or(Poll::Pending, Poll::Ready)
     }
 
-    /// Takes the next message, if there is one. Returns `Some(None)` once the channel is closed and
-    /// empty.
+    /// Takes the next message. Returns `None` if nothing is queued, and `Some(None)` if the channel
+    /// is closed and empty.
     fn take(&mut self) -> Option<Option<(RunUpdate, Option<ActionKind>)>> {
         let (update, action) = (self.update.take(), self.actions.pop_front());
         if update.is_none() && action.is_none() {

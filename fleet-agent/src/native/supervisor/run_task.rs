@@ -30,8 +30,8 @@ pub(super) struct RunTask {
 }
 
 impl RunTask {
-    /// Drives the run until it is over, or until the supervisor is gone. If the supervisor is gone,
-    /// the processes of the run keep running.
+    /// Drives the run until it is over. If the supervisor ends first, returns and leaves the
+    /// processes of the run running.
     ///
     /// `self` is boxed to save memory, because the future of an async function reserves space twice
     /// for a value moved into it.

@@ -12,8 +12,8 @@ use crate::{ServiceError, Tracking, UnitDetails};
 /// Status of all units at one time.
 #[derive(Debug, Clone)]
 pub struct InitSnapshot {
-    /// Time of the snapshot. It was read from the supervisor's clock, like all other timestamps in
-    /// the snapshot.
+    /// Time of the snapshot. Like all timestamps in the snapshot, it was read from the supervisor's
+    /// clock.
     pub now: Timestamp,
     /// Targets that the supervisor has to provide.
     pub desired: DesiredTargets,
@@ -36,11 +36,11 @@ pub struct UnitSnapshot {
     pub provides: Vec<Target>,
     /// State of the unit, with its reason.
     pub report: StatusReport,
-    /// Coincidental targets: up only because the unit provides another target that is needed.
+    /// Targets that are up only because the unit provides another target that is needed.
     pub coincidental: Vec<Target>,
     /// Targets that make the unit degraded.
     pub degraded_by: Vec<Target>,
-    /// Process ID of its main process, if it runs.
+    /// Process ID of the main process, if it runs.
     pub main_pid: Option<u32>,
     /// Latest `STATUS=` message that the unit has sent with `sd_notify` in its current run. `None`
     /// once the run is over.

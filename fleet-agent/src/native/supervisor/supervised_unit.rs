@@ -70,9 +70,8 @@ impl SupervisedUnit {
         }
     }
 
-    /// Stores the restart counters of a unit that will be retried. The planner's counters are
-    /// stored, because the planner may have reset them after a long uptime without the run's
-    /// knowledge.
+    /// Stores the planner's restart counters of a unit that will be retried. The counters of the
+    /// run may be outdated, because only the planner resets them after a long uptime.
     pub(super) fn persist_counters(&mut self, state: &StatusReport) {
         let attempts = state.attempts.saturating_sub(1);
         // A success leaves no failures to count.
@@ -110,9 +109,9 @@ impl SupervisedUnit {
         }
     }
 
-    /// Writes the definition from which the unit is started, so that a later daemon can stop the
-    /// unit with it even if the graph has changed. Settings that a stanza cannot express are left
-    /// out.
+    /// Writes the definition from which the unit is started. A later daemon can then stop the unit
+    /// with this definition, even if the graph has changed. Settings that a stanza cannot express
+    /// are left out.
     pub(super) fn write_definition(&mut self, unit: &Arc<InitUnit>) -> io::Result<()> {
         if self.written.as_ref() == Some(unit) {
             return Ok(());

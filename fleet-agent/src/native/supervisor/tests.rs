@@ -1,5 +1,5 @@
 //! Tests of the planner together with the run state machine, in simulated time. They cover each row
-//! of the event table as a run reports it.
+//! of the event table in `docs/explain/init-model.md`.
 
 mod scripted_unit;
 
@@ -241,8 +241,8 @@ fn restart_policy_by_exit() {
     }
 }
 
-/// After a stop has timed out, the planner relies on the run to end, except for the last commands
-/// of the run.
+/// If the planner kills a unit, the run sends SIGKILL and waits for the processes to exit. If the
+/// unit has no final signal, the run skips to its next stage instead.
 #[test]
 fn timed_out_stop_is_killed() {
     let stanza = "type: foreground-supervised\nexec-start: /main\nexec-stop: /stop\n\

@@ -1,9 +1,9 @@
 //! Units of an earlier supervisor that cannot be recovered.
 //!
-//! The processes of such a unit may still run, so no new run is started beside them. The unit is
-//! reported as failed with processes left, together with the reason. This lasts until the unit can
-//! be recovered or an operator resets it. Other units are unaffected. The log of the unit stays
-//! within its limit and can be read.
+//! The processes of such a unit may still run, so the supervisor starts no new run beside them. It
+//! reports the unit as failed with processes left, together with the reason, until the unit can be
+//! recovered or an operator resets it. Other units are unaffected. The log of the unit is still
+//! kept within its size limit, and can be read.
 
 use std::collections::BTreeMap;
 use std::io;

@@ -15,8 +15,8 @@ use tokio::io::unix::AsyncFd;
 use crate::Clock;
 use crate::async_fd::{read_next, register_readable};
 
-/// Interval between two checks of the clock if no alarm can be set. This happens, for example, if
-/// no file descriptor is free.
+/// Interval between two checks of the clock if no alarm can be created, for example because no file
+/// descriptor is free.
 const POLL_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Event of an alarm.
@@ -67,7 +67,7 @@ impl Alarm {
 #[derive(Debug, Default)]
 pub(super) struct CalendarAlarm {
     alarm: Option<Alarm>,
-    /// Whether no alarm could be set for the current time.
+    /// Whether no alarm could be created for the current time.
     is_polling: bool,
 }
 
@@ -87,8 +87,9 @@ impl CalendarAlarm {
         });
     }
 
-    /// Waits until the time has come. If no alarm could be set, waits for one second instead.
-    /// Afterwards the caller sets the next time. Cancel-safe.
+    /// Waits until the time passed to [`set`](Self::set) has come, or until the wall clock is
+    /// changed. If no alarm could be created, returns after one second. After each return, the
+    /// caller has to call `set` again. Cancel-safe.
     pub(super) async fn wait(&mut self, clock: &dyn Clock) -> io::Result<AlarmEvent> {
         let event = match &self.alarm {
             Some(alarm) => alarm.wait().await,

@@ -22,7 +22,7 @@ pub(super) struct TimerEntry {
     pub(super) hash: UnitHash,
     pub(super) requested: RequestedState,
     pub(super) directory: UnitDirectory,
-    /// Latest observed state of its unit.
+    /// Latest observed state of the timer's unit.
     pub(super) unit_state: TriggeredUnitState,
     /// ID of the elapse that is starting the unit.
     pub(super) starting: Option<u64>,
@@ -78,8 +78,8 @@ impl TimerEntry {
         Ok(Some(entry))
     }
 
-    /// Continues with the stored state of the earlier daemon. If a stop was requested but not
-    /// applied, applies it. Returns whether the timer has to be started.
+    /// Continues with the state that an earlier daemon has stored. If a stop was requested but not
+    /// applied, applies it now. Returns whether the caller has to start the timer.
     pub(super) fn resume(&mut self, timer: Arc<Timer>, cx: TimerContext<'_>) -> bool {
         let Some(stored) = &self.stored else {
             return self.requested.should_run();
@@ -98,7 +98,7 @@ impl TimerEntry {
         self.requested.should_run() && !is_done
     }
 
-    /// Drops the pending start of the unit, because the shutdown of all units has cancelled it.
+    /// Cancels the pending start of the timer's unit, as the shutdown of all units requires.
     pub(super) fn clear_pending_start(&mut self) {
         if let Some(stored) = &mut self.stored {
             stored.starting = None;
@@ -152,8 +152,8 @@ impl TimerEntry {
     }
 }
 
-/// Returns the definition of a timer that never elapses. It replaces a timer whose file can no
-/// longer be run.
+/// Returns a definition without triggers, which never elapses. It replaces the definition of a
+/// timer whose unit file can no longer be run.
 fn stop_only_definition(unit: &UnitName) -> Timer {
     Timer {
         unit: unit.clone(),

@@ -8,7 +8,7 @@
 //!                           └── TimerTargets           starts the units, and reports their changes
 //! ```
 //!
-//! This module accesses the supervisor of the units only through [`TimerTargets`].
+//! The task accesses the units that the timers start only through [`TimerTargets`].
 
 mod alarm;
 mod entry;
@@ -40,13 +40,15 @@ const REQUEST_CAPACITY: usize = 16;
 
 /// Units that timers start.
 pub(crate) trait TimerTargets: Send + Sync + 'static {
-    /// Starts a unit for one elapse of a timer, and returns once the start has succeeded or failed.
-    /// Returns whether the unit is loaded. The start does not change whether fleet has launched the
-    /// unit. A second call for the same elapse starts nothing, and only waits for the first start.
+    /// Starts a unit for one elapse of a timer, and waits until the start has succeeded or failed.
+    /// Returns whether the unit is loaded.
+    ///
+    /// `elapse` identifies the elapse. A second call with the same value starts nothing, and only
+    /// waits for the first start. The start does not count as a launch of the unit by fleet.
     fn start(&self, unit: &UnitName, elapse: u64) -> BoxFuture<'static, bool>;
 
-    /// Returns whether a unit is neither inactive nor failed. Returns `None` if the unit is not
-    /// loaded.
+    /// Returns whether a unit is active or in transition: in any state except inactive and failed.
+    /// Returns `None` if the unit is not loaded.
     fn is_active(&self, unit: &UnitName) -> Option<bool>;
 
     /// Returns a receiver of the units that change from now on.
@@ -98,8 +100,8 @@ pub(crate) fn is_timer(unit: &UnitName) -> bool {
 }
 
 impl Timers {
-    /// Recovers the timers of an earlier manager of the directory. If the machine was rebooted
-    /// since then, no timer is recovered.
+    /// Recovers the timers that an earlier manager of the directory has stored. After a reboot
+    /// there are none, because their stored state is removed at boot.
     pub(crate) fn open(
         context: &Arc<ManagerContext>,
         units: Arc<dyn TimerTargets>,
@@ -139,8 +141,8 @@ impl Timers {
         self.request(unit, TimerRequest::Restart(at)).await
     }
 
-    /// Starts a timer because another unit wants it. The start does not change whether fleet has
-    /// launched the timer.
+    /// Starts a timer because another unit wants it. The start does not count as a launch of the
+    /// timer by fleet.
     pub(crate) async fn pull(&self, unit: &UnitName) -> Result<(), ServiceError> {
         self.request(unit, TimerRequest::Pull).await
     }

@@ -2,7 +2,7 @@
 //!
 //! | file | holds | removed |
 //! |---|---|---|
-//! | `units/NAME/timer.json` | its state, and the last triggers since its start | at boot |
+//! | `units/NAME/timer.json` | state of the timer, and its last triggers | at boot |
 //! | `timers/NAME` | wall-clock time of the last elapse, for a persistent timer | never |
 //! | `timers.json` | start time of the first daemon of this boot | at boot |
 
@@ -25,11 +25,11 @@ const MAX_STAMPS: usize = 4096;
 /// Stored timer; all times are in milliseconds.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct StoredTimer {
-    /// Generation that was applied.
+    /// Generation of the requested state that is applied.
     pub(crate) generation: u64,
-    /// Whether the timer was launched in that state.
+    /// Whether fleet has launched the timer in that requested state.
     pub(crate) launched: bool,
-    /// Whether another unit had started it.
+    /// Whether another unit has started the timer in that requested state.
     pub(crate) triggered: bool,
     phase: StoredPhase,
     startup: u64,
@@ -113,15 +113,15 @@ impl StoredTimer {
 #[derive(Debug, Clone)]
 pub(crate) struct PersistentStamps {
     directory: PathBuf,
-    /// Stamps that are set but not written yet. Writing may take long or fail, depending on the
-    /// disk.
+    /// Stamps that are set but not yet on disk, since a write may take long or fail. Reads prefer
+    /// the stamps in this map.
     unwritten: Arc<Mutex<BTreeMap<String, Timestamp>>>,
     /// Lock that is held during a write, so that an older stamp never overwrites a newer one.
     writing: Arc<Mutex<()>>,
 }
 
 impl PersistentStamps {
-    /// Opens the directory of the stamps. Beyond [`MAX_STAMPS`] the oldest are removed.
+    /// Opens the directory of the stamps. If it holds more than [`MAX_STAMPS`], removes the oldest.
     pub(crate) fn open(directory: PathBuf) -> io::Result<Self> {
         std::fs::create_dir_all(&directory)?;
         let mut all = Vec::new();
@@ -148,7 +148,8 @@ impl PersistentStamps {
         }
     }
 
-    /// Sets the stamp of a timer. It can be read at once, but the caller still has to write it.
+    /// Sets the stamp of a timer in memory. To store it, the caller has to call
+    /// [`write`](Self::write).
     pub(crate) fn set(&self, file: &str, at: Timestamp) {
         lock(&self.unwritten).insert(file.to_owned(), at);
     }
@@ -166,8 +167,8 @@ impl PersistentStamps {
     }
 }
 
-/// Returns the start time of the first daemon of this boot. If this is the first daemon, stores and
-/// returns `now`.
+/// Returns the stored start time of the first daemon of this boot. If none is stored, this is the
+/// first daemon, so `now` is stored and returned.
 pub(crate) fn startup(file: &Path, now: Timestamp) -> io::Result<Timestamp> {
     let known = match std::fs::read(file) {
         Ok(text) => serde_json::from_slice(&text).ok(),

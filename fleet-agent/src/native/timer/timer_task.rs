@@ -25,7 +25,8 @@ use crate::native::identity::HostCapabilities;
 use crate::native::manager_context::{ManagerContext, STARTUP, file_name};
 use crate::{ChangeReceiver, wall_time};
 
-/// Result of the start of a unit: the timer, the ID of its elapse, and whether the unit was loaded.
+/// Result of starting the unit of a timer: the timer, the ID of the elapse, and whether the unit
+/// was loaded.
 type StartResult = (UnitName, u64, bool);
 
 pub(super) struct TimerTask {
@@ -35,7 +36,7 @@ pub(super) struct TimerTask {
     stamps: PersistentStamps,
     startup: Timestamp,
     entries: BTreeMap<UnitName, TimerEntry>,
-    /// The timers that start each unit.
+    /// Timers that start each unit.
     by_unit: BTreeMap<UnitName, BTreeSet<UnitName>>,
     queue: TimerQueue,
     calendar: CalendarAlarm,
@@ -157,8 +158,8 @@ impl TimerTask {
         self.change(unit, |entry, cx| entry.machine.on_start(last, entry.unit_state, cx));
     }
 
-    /// Returns the next elapse. During a shutdown no timer elapses. Otherwise the starts would be
-    /// refused, while persistent timers would count as elapsed.
+    /// Returns the time of the next elapse. During a shutdown no timer elapses, because the manager
+    /// would refuse the start, while a persistent timer would count as elapsed.
     fn due(&self) -> NextElapse {
         if self.context.shutdown.has_begun() { NextElapse::default() } else { self.queue.first() }
     }
@@ -245,8 +246,9 @@ impl TimerTask {
         });
     }
 
-    /// Returns whether a failed timer has to be started again, because its unit is loaded again.
-    /// The unit is briefly unloaded while its file is replaced.
+    /// Returns whether a timer that failed because its unit was not loaded has to be started again.
+    /// This is so once the unit is loaded again. (Replacing a unit's file unloads the unit for a
+    /// short time.)
     fn should_restart(&self, timer: &UnitName) -> bool {
         self.entries.get(timer).is_some_and(|entry| {
             let has_failed = entry.machine.state().phase == TimerPhase::Failed;

@@ -23,14 +23,14 @@ pub(crate) fn is_zone(name: &str) -> bool {
 }
 
 impl ZoneCache {
-    /// Creates a cache of time zones. The local zone is read on first use. If it is unknown, UTC is
-    /// used.
+    /// Creates a cache of time zones. The local zone is read on first use. If the local zone is
+    /// unknown, it counts as UTC.
     pub(crate) fn new() -> Self {
         Self { local: LazyLock::new(|| JiffZone(TimeZone::system())), named: BTreeMap::new() }
     }
 
-    /// Loads all time zones that a timer names. An unknown zone is treated as UTC, but a timer with
-    /// an unknown zone is not loaded in the first place.
+    /// Loads all time zones that a timer names. A zone that is unknown here counts as UTC. This is
+    /// rare, because a timer that names an unknown zone is refused when it is loaded.
     pub(crate) fn load(&mut self, timer: &Timer) {
         for name in timer.zones() {
             let found = TimeZone::get(name).ok().filter(|_| !self.named.contains_key(name));

@@ -34,8 +34,8 @@ impl Supervisor {
         self.wait_for_start(&name, before, reply);
     }
 
-    /// Restarts a unit, or starts it if it does not run. Units that stop with this unit are
-    /// restarted too.
+    /// Restarts a unit, or starts it if it does not run. Also restarts all running units that
+    /// systemd would stop together with the unit.
     pub(in crate::native) fn restart(
         &mut self,
         unit: &UnitName,
@@ -57,8 +57,8 @@ impl Supervisor {
     }
 
     /// Starts a unit on behalf of a timer, within its start limit. An active unit stays as it is,
-    /// and a unit that waits for a retry keeps waiting. If the same request has been made before,
-    /// only waits for the start.
+    /// and a unit that waits for a retry keeps waiting. If the same elapse of the timer has been
+    /// requested before (`trigger` is unchanged), the call only waits for the start.
     pub(in crate::native) fn trigger(
         &mut self,
         unit: &UnitName,
@@ -99,7 +99,9 @@ impl Supervisor {
         self.record_applied(&name, requested);
     }
 
-    /// Stops all units. No unit is needed any more, so they stop in the order of the graph.
+    /// Stops all units, in the order of the graph, by removing all targets from the planner.
+    /// `after` maps each requested state to the new one. Each returned receiver gets the result for
+    /// one unit.
     pub(in crate::native) fn stop_all(
         &mut self,
         after: impl Fn(RequestedState) -> RequestedState,
@@ -188,10 +190,10 @@ impl Supervisor {
     }
 
     /// Records the requested state of a loaded unit. If the unit is not loaded, answers the call
-    /// with an error.
+    /// with an error and returns `None`.
     ///
-    /// The current run of the unit is not notified yet. Only the run that fulfils the request may
-    /// store it as applied.
+    /// The current run is not informed yet, because it would store the request as applied. Only the
+    /// run that fulfils the request may do that.
     fn accept_request(
         &mut self,
         unit: &UnitName,
@@ -212,9 +214,9 @@ impl Supervisor {
         Some((name, reply))
     }
 
-    /// Does the same as [`accept_request`](Self::accept_request), for requests that start a unit.
-    /// During a shutdown these requests are refused, including those that were sent before the
-    /// shutdown began.
+    /// Does the same as [`accept_request`](Self::accept_request), for a request that starts a unit.
+    /// During a shutdown the request is refused, even if the caller sent it before the shutdown
+    /// began.
     fn accept_start(
         &mut self,
         unit: &UnitName,
@@ -252,8 +254,8 @@ impl Supervisor {
         }
     }
 
-    /// Restarts a unit and the units that stop with it. Returns the runs of those other units that
-    /// have to stop.
+    /// Restarts a unit and all units that stop with it. For each of those other units that runs,
+    /// returns its name and the run that has to end first.
     fn restart_with_dependents(&mut self, name: &Name) -> Vec<(Name, Incarnation)> {
         let Some(managed) = &self.managed else { return Vec::new() };
         let mut ending = Vec::new();
@@ -267,8 +269,8 @@ impl Supervisor {
         ending
     }
 
-    /// Stops a unit and all units that stop with it. If one of these units is still needed, it is
-    /// masked until a unit that needs it is started.
+    /// Stops a unit and all units that stop with it. A unit that is still needed is masked, so that
+    /// it stays stopped until a unit that requires it is started.
     fn stop_unit(&mut self, name: &Name, reply: Reply) {
         let state = self.planner.status(name).filter(|state| may_have_processes(&state.state));
         self.stop_with_dependents(name);
@@ -280,7 +282,8 @@ impl Supervisor {
         self.touched.insert(name.clone());
     }
 
-    /// Records that the requested state of a unit is applied, or that it has no effect.
+    /// Records that the requested state of a unit is applied, or that nothing has to be done for
+    /// it.
     pub(super) fn record_applied(&mut self, name: &Name, requested: RequestedState) {
         let is_off = self.planner.is_inactive(name);
         if let Some(entry) = self.units.get_mut(name) {
@@ -295,7 +298,7 @@ pub(in crate::native) fn name_of(unit: &UnitName) -> Name {
 }
 
 impl Supervisor {
-    /// Adds a loaded unit, or another file for one.
+    /// Adds a loaded unit, or replaces the file of a unit that is loaded already.
     pub(in crate::native) fn load(&mut self, mut loaded: LoadedUnit) -> CallResult {
         let name = name_of(&loaded.unit);
         loaded.requested = self.stopped_if_shutting_down(loaded.requested);
@@ -309,7 +312,7 @@ impl Supervisor {
         Ok(())
     }
 
-    /// Sets the requested state of a loaded unit. Its unit file has not changed.
+    /// Sets the requested state of a loaded unit whose unit file has not changed.
     pub(in crate::native) fn set_requested(&mut self, unit: &UnitName, requested: RequestedState) {
         let (name, requested) = (name_of(unit), self.stopped_if_shutting_down(requested));
         let loaded = self.managed.as_mut().and_then(|managed| managed.loaded_units.get_mut(&name));

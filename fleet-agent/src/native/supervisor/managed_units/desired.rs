@@ -51,8 +51,8 @@ impl Supervisor {
         }
     }
 
-    /// Adds the target of a unit to the planner's targets if the unit should run and the graph
-    /// provides the target. Removes the target if the unit should not run.
+    /// Adds the target of a unit to the planner's extra targets if the unit should run and the
+    /// graph provides the target. Removes the target if the unit should not run.
     pub(super) fn sync_desired(&mut self, name: &Name) {
         let wants = |managed: &ManagedUnits| {
             !managed.shutting_down
@@ -146,8 +146,8 @@ mod tests {
         LoadedUnit::new(unit.clone(), file.hash(), started(), Definition::Valid(Box::new(compiled)))
     }
 
-    /// The requested state was read before the shutdown. Because of a slow disk, it is only used
-    /// after the shutdown has begun.
+    /// The requested state is read before the shutdown. It is passed to the supervisor only after
+    /// the shutdown has begun, as happens when the disk is slow.
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
     async fn load_overtaken_by_a_shutdown_starts_nothing() {
         let home = tempfile::tempdir().expect("a directory can be made");

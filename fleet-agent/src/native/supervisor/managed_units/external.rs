@@ -1,8 +1,8 @@
 //! External units, which this manager does not run, but which loaded units need.
 //!
-//! An external unit that has to be probed has a stand-in in the graph. The stand-in starts when a
-//! unit needs the external unit, and is active once a probe succeeds. It has no processes and no
-//! stored state.
+//! An external unit that has to be probed has a placeholder in the graph, its stand-in. The
+//! stand-in starts when a unit needs the external unit, and is active once a probe succeeds. It has
+//! no processes and no stored state.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -58,8 +58,8 @@ impl ExternalRegistry {
         join_all(looks).await.into_iter().flatten().collect()
     }
 
-    /// Returns the observation of an external unit that was found to be up before any unit needed
-    /// it.
+    /// Returns the observation of an external unit that was already up when this manager was
+    /// opened.
     pub(super) fn observed_up(
         &self,
         name: &Name,
@@ -124,8 +124,8 @@ impl Supervisor {
     }
 }
 
-/// Task of a started stand-in. Once the external unit is up, it reports that the stand-in is ready.
-/// When asked to stop the stand-in, it reports that the stand-in has ended.
+/// Task of a started stand-in. Once the external unit is up, the task reports the stand-in as
+/// ready. When the task is asked to stop, it reports that the stand-in has ended.
 struct ExternalWatch {
     external: External,
     clock: Arc<dyn Clock>,

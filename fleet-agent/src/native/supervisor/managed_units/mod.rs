@@ -1,8 +1,8 @@
 //! The units that fleet has loaded, and the requests for these units.
 //!
-//! Requests are mapped to the graph. Units that should run are extra targets, and there is no goal.
-//! Loading a unit adds it to the graph. A caller waits until the unit has reached the requested
-//! state. All state of this module belongs to the event loop.
+//! Requests are mapped to the graph: loading a unit adds it to the graph, and each unit that should
+//! run is an extra target. There is no goal. A caller waits until the unit has reached the
+//! requested state. All state of this module belongs to the event loop.
 
 mod calls;
 mod desired;
@@ -62,8 +62,8 @@ pub(in crate::native) struct ManagedUnits {
     graph_is_stale: bool,
     /// Deadline for rebuilding the graph after files of its units have changed.
     relink_by: Option<Timestamp>,
-    /// Number of loads so far. Of two units that exclude each other, the one loaded later is left
-    /// out of the graph.
+    /// Number of loads so far, from which each unit gets its `load_number`. Of two units that
+    /// exclude each other, the one with the higher number is left out of the graph.
     load_count: u64,
     /// Whether all units are shutting down, so that no unit may start.
     shutting_down: bool,
@@ -90,11 +90,11 @@ pub(in crate::native) struct LoadedUnit {
     pub(in crate::native) hash: UnitHash,
     pub(in crate::native) requested: RequestedState,
     pub(in crate::native) definition: Definition,
-    /// Sequence number of its load.
+    /// Sequence number of the unit's load.
     pub(in crate::native) load_number: u64,
-    /// Reason why it is not in the graph.
+    /// Reason why the unit is not in the graph.
     pub(in crate::native) refused: Option<String>,
-    /// Whether it is being unloaded.
+    /// Whether the unit is being unloaded.
     pub(in crate::native) unloading: bool,
 }
 
@@ -118,8 +118,8 @@ impl LoadedUnit {
         Self { unit, hash, requested, definition, load_number: 0, refused: None, unloading: false }
     }
 
-    /// Returns whether the unit should run without being needed by another unit. This is so if
-    /// fleet has launched it or a timer has started it.
+    /// Returns whether the unit should run even if no other unit needs it, because fleet has
+    /// launched it or a timer has started it.
     fn should_run(&self) -> bool {
         self.requested.should_run() && !self.unloading
     }
@@ -141,8 +141,8 @@ impl ManagedUnits {
         Arc::clone(&self.statuses)
     }
 
-    /// Returns whether a unit is loaded, even if it is not in the graph. The stored state of the
-    /// unit is kept while it is loaded.
+    /// Returns whether a unit is loaded, even if it is not in the graph. As long as a unit is
+    /// loaded, its stored state is kept.
     pub(super) fn is_loaded(&self, unit: &Name) -> bool {
         self.loaded_units.contains_key(unit)
     }
@@ -151,7 +151,8 @@ impl ManagedUnits {
     ///
     /// # Errors
     ///
-    /// The reason why the unit cannot be started.
+    /// Returns an error with the reason if the unit file is invalid or the unit is no longer
+    /// loaded.
     pub(super) fn request_for_start(&self, unit: &Name) -> io::Result<RequestedState> {
         match self.loaded_units.get(unit) {
             Some(LoadedUnit { definition: Definition::Invalid(problem), .. }) => {
@@ -169,8 +170,8 @@ impl ManagedUnits {
 }
 
 impl Supervisor {
-    /// Clears the result of those `changed` units that have a pending restart and whose run is
-    /// over, so that they start again. Returns whether there were any such units.
+    /// Clears the result of each unit in `changed` that has a pending restart and whose run is
+    /// over, so that the unit starts again. Returns whether there was such a unit.
     pub(super) fn restart_pending(&mut self, changed: &[Name]) -> bool {
         let Some(managed) = &mut self.managed else { return false };
         if managed.pending_restarts.is_empty() {
@@ -193,8 +194,8 @@ impl Supervisor {
         !begun.is_empty()
     }
 
-    /// For each of `units` that has hit its start limit, stores that fact. The state of the unit's
-    /// last run does not include it.
+    /// Stores for each of `units` that it has hit its start limit, if it has. The planner decides
+    /// this after the last run, so the stored state of that run does not include it.
     pub(super) fn record_start_limit_hits(&mut self, units: &BTreeSet<Name>) {
         for unit in units {
             let state = self.planner.status(unit).map(|state| state.state);

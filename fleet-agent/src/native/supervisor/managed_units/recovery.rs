@@ -56,7 +56,7 @@ struct RecoveredUnit {
     entry: SupervisedUnit,
     observed: Option<ObservedUnit>,
     driver: Option<(Incarnation, RunDriver)>,
-    /// The request that was stored but not applied.
+    /// The pending request: stored, but not yet applied.
     pending: PendingRequest,
 }
 
@@ -150,8 +150,8 @@ fn recover_units(
     Ok(recovered)
 }
 
-/// Limits the log of a unit that cannot be recovered, because its processes may still write to the
-/// log.
+/// Keeps the log of an unrecoverable unit within its size limit, because the unit's processes may
+/// still write to it.
 fn limit_log(context: &ManagerContext, unit: &UnitName, logs: &Logs) {
     match context.open_log(context.directory(unit.as_str()).log()) {
         Ok(log) => drop(lock(logs).insert(name_of(unit), log)),
@@ -212,7 +212,7 @@ fn recover_unit(
     Ok(Some(RecoveredUnit { name, loaded, entry, observed, driver, pending }))
 }
 
-/// Returns the observation of a unit, and its run if that continues.
+/// Returns the observation of a unit, and the driver of its run if the run continues.
 fn recover_run(
     context: &Arc<ManagerContext>,
     loaded: &LoadedUnit,
@@ -237,8 +237,8 @@ fn recover_run(
 }
 
 impl Supervisor {
-    /// Continues the runs of the recovered units, and applies the requests that were stored but not
-    /// applied.
+    /// Continues the runs of the recovered units, and applies each request that an earlier daemon
+    /// stored but did not apply. `up` lists the external units that a probe found to be up.
     fn resume_all(&mut self, recovered: Vec<RecoveredUnit>, up: Vec<Name>) {
         let first = recovered.len() as u64 + 1;
         let (mut found, mut drivers, mut pending) = (Vec::new(), Vec::new(), Vec::new());
@@ -276,8 +276,8 @@ impl Supervisor {
         names.iter().for_each(|name| self.publish_status(name));
     }
 
-    /// Applies a request that was stored but not applied. If the current run is to be restarted, it
-    /// is not notified. Otherwise it would store the request as applied.
+    /// Applies a request that was stored but not applied. If the current run has to end first, it
+    /// is not informed of the request, because it would store the request as applied.
     fn apply_pending(&mut self, name: &Name, pending: PendingRequest, run: Option<Incarnation>) {
         let requested = self.managed.as_ref().and_then(|it| it.requested(name)).unwrap_or_default();
         match pending {

@@ -18,8 +18,8 @@ use super::{CallResult, Definition, LoadedUnit, ManagedUnits, name_of};
 use crate::ServiceError;
 use crate::native::adopt::stop_only_definition;
 
-/// Delay between a change of a unit file and the rebuilding of the graph. Further changes are
-/// collected during this delay, because rebuilding costs the same for one file as for all.
+/// Delay between a change of a unit file and the rebuilding of the graph. Changes made during this
+/// delay share one rebuild, because rebuilding costs the same for one file as for all.
 const RELINK_DELAY: Duration = Duration::from_millis(20);
 
 /// Observation of a unit, with its name.
@@ -34,8 +34,8 @@ impl Supervisor {
         }
     }
 
-    /// Rebuilds the graph if unit files have changed. This happens before an action, so that the
-    /// action is not based on the old content.
+    /// Rebuilds the graph if unit files have changed. Called before the planner acts, so that no
+    /// action is based on the old content of a file.
     pub(in super::super) fn apply_pending_files(&mut self) {
         if self.managed.as_ref().is_some_and(|managed| managed.relink_by.is_some()) {
             self.relink(Vec::new());
@@ -47,8 +47,9 @@ impl Supervisor {
         self.managed.as_ref().and_then(|managed| managed.relink_by)
     }
 
-    /// Rebuilds the graph. Current runs continue unchanged, but are stopped according to their new
-    /// definition.
+    /// Rebuilds the graph from the loaded units. Adds the observations in `found` to those of the
+    /// planner. Current runs continue, but will be stopped according to the new definition of their
+    /// unit.
     pub(super) fn relink(&mut self, found: Vec<NamedObservation>) {
         let mut observed = self.planner.observation();
         let highest = found.iter().filter_map(|(_, observed)| observed.incarnation).max();
@@ -86,8 +87,8 @@ impl Supervisor {
         }
     }
 
-    /// Adds a unit that was not loaded. The unit may already run, if its stored state could not be
-    /// read when this daemon started. In that case its run is adopted.
+    /// Adds a unit that was not loaded. If the unit already runs, its run is adopted. (This happens
+    /// if this daemon could not read the unit's stored state when it started.)
     pub(super) fn add_unit(&mut self, name: &Name, mut loaded: LoadedUnit) -> CallResult {
         let failed =
             |source| ServiceError::Io { action: format!("start to supervise {name}"), source };
@@ -119,9 +120,9 @@ impl Supervisor {
         Ok(())
     }
 
-    /// Replaces the unit file of a loaded unit. The current run continues, and is stopped according
-    /// to the new definition. The graph is rebuilt after a short delay, but in any case before the
-    /// next start.
+    /// Replaces the unit file of a loaded unit. The current run continues, but will be stopped
+    /// according to the new definition. The graph is rebuilt after a short delay, or before the
+    /// next start if that comes first.
     pub(super) fn replace_file(&mut self, name: &Name, new: LoadedUnit) {
         let Some(managed) = &mut self.managed else { return };
         let Some(loaded) = managed.loaded_units.get_mut(name) else { return };
@@ -136,8 +137,8 @@ impl Supervisor {
 }
 
 impl ManagedUnits {
-    /// Builds the graph of all units that are compatible with each other. For each other unit,
-    /// records the reason why it is left out.
+    /// Builds the graph of all units that are compatible with each other. Records a reason for each
+    /// unit that is left out.
     fn build_graph(&mut self, busy: &BTreeSet<Name>) -> Graph {
         (self.graph_is_stale, self.relink_by) = (false, None);
         let mut out: BTreeMap<Name, String> = BTreeMap::new();
@@ -180,8 +181,8 @@ impl ManagedUnits {
         link(valid, &ExternalUnits { assumed_active, timers, refused: refused.collect() })
     }
 
-    /// Returns the unit of a dependency cycle that was loaded last. This unit is left out of the
-    /// graph, so that loading it does not affect the other units.
+    /// Returns the unit of a dependency cycle that was loaded last. The caller leaves this unit out
+    /// of the graph, so that loading it does not affect the earlier units.
     fn newest_in(&self, cycle: &DependencyCycle) -> Option<Name> {
         let units = cycle.steps.iter().map(|(unit, _)| unit);
         units
@@ -215,8 +216,8 @@ impl ManagedUnits {
         }
     }
 
-    /// Records the reason for every other unit that is left out of the graph, so that no caller
-    /// waits for such a unit.
+    /// Records a reason for each unit that is not in the graph and has no reason yet. Callers that
+    /// wait for such a unit then get an error.
     fn set_graph_errors(&mut self, graph: &Graph, graph_errors: &[GraphError]) {
         for (name, loaded) in &mut self.loaded_units {
             if loaded.refused.is_none() && graph.unit(name).is_none() {

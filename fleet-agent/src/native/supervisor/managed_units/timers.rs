@@ -1,8 +1,7 @@
 //! An index of the loaded timers, and of the units that start them.
 //!
-//! Timers are not part of the graph. As with systemd, a unit that wants or requires a timer also
-//! starts this timer when the unit itself is started. From then on the timer does not depend on the
-//! unit.
+//! Timers are not part of the graph. As with systemd, starting a unit also starts the timers that
+//! the unit wants or requires. After that, a timer no longer depends on the unit.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -21,9 +20,9 @@ pub(in crate::native) type PulledTimer = (UnitName, bool);
 /// Index of the loaded timers.
 #[derive(Default)]
 pub(super) struct TimerIndex {
-    /// The units that the `[Install]` section of each timer names.
+    /// Units that the `[Install]` section of each timer names.
     timers: BTreeMap<UnitName, Vec<Name>>,
-    /// The timers of each of these units.
+    /// Timers whose `[Install]` section names the unit.
     by_unit: BTreeMap<Name, BTreeSet<PulledTimer>>,
 }
 
@@ -78,8 +77,8 @@ impl Supervisor {
         }
     }
 
-    /// Returns the timers to start together with a unit. These are the timers of the unit itself
-    /// and of all units that it requires.
+    /// Returns the timers to start together with a unit. These are the timers that are pulled in by
+    /// the unit itself or by a unit that it requires.
     pub(in crate::native) fn timers_of(&mut self, unit: &UnitName) -> Vec<PulledTimer> {
         let name = name_of(unit);
         let is_any = |managed: &ManagedUnits| !managed.timers.timers.is_empty();

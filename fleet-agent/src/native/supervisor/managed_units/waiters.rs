@@ -102,8 +102,8 @@ impl Supervisor {
         }
     }
 
-    /// Reports success to callers that wait for a start. This is done while the unit is up, because
-    /// it may be up only briefly.
+    /// Reports success to callers that wait for a start. Called as soon as a run reports that its
+    /// unit is up, because the unit may be up only briefly.
     pub(in super::super) fn answer_up(&mut self, name: &Name, run: Incarnation) {
         let Some(managed) = &mut self.managed else { return };
         let Some(waiting) = managed.waiters.all.get_mut(name) else { return };
@@ -184,7 +184,7 @@ fn reload_failure(state: Option<&StatusReport>, entry: Option<&SupervisedUnit>) 
     Some(reload_failure_reason(run_state.unwrap_or(&ended)))
 }
 
-/// Returns whether the last run of a unit is over and no other run has started.
+/// Returns whether the last run of a unit has failed or completed, and no other run has started.
 pub(super) fn is_over(what: &DerivedState) -> bool {
     matches!(what, DerivedState::Failed { .. } | DerivedState::Completed(_))
 }

@@ -110,7 +110,7 @@ impl TimerTask {
         Ok(())
     }
 
-    /// Returns an error if the unit of the timer is not loaded, or if a shutdown has begun.
+    /// Returns an error if the timer or its unit is not loaded, or if a shutdown has begun.
     fn require_unit(&self, unit: &UnitName) -> Result<(), ServiceError> {
         self.context.shutdown.refuse_start(unit)?;
         let not_loaded = || ServiceError::NotLoaded { unit: unit.clone() };
