@@ -1,8 +1,8 @@
 //! Degraded units: active units with a dependency that does not work or is itself degraded.
 //!
-//! No decision depends on whether a unit is degraded, and one event may change that for most units.
-//! Therefore the degraded flags are stored apart from the nodes, in a few bytes per unit. They are
-//! propagated after all other changes.
+//! No decision of the planner depends on the degraded flags, and one event may change the flags of
+//! most units. Therefore the flags are stored apart from the nodes, in a few bytes per unit, and
+//! are propagated only after all other changes.
 
 use super::queues::RankSet;
 use crate::graph::EdgeKind;
@@ -19,8 +19,8 @@ pub(super) struct DegradedFlags {
 /// State of one unit as its dependents see it.
 #[derive(Debug, Clone, Copy)]
 struct Health {
-    /// Number of reasons to be degraded. Each dependency that does not work is one reason, and so
-    /// is each degraded dependency. All missing dependencies together are one more.
+    /// Number of reasons to be degraded: one for each dependency that does not work or is degraded
+    /// itself, and one for all missing dependencies together.
     reasons: u32,
     active: bool,
     /// Whether the unit fulfils its dependents.
@@ -29,8 +29,8 @@ struct Health {
 }
 
 impl DegradedFlags {
-    /// Creates the flags at a time when no unit works yet. `lacking` yields for each unit whether
-    /// it depends on a missing target.
+    /// Creates the flags for the time before any unit works. `lacking` yields, for each unit,
+    /// whether the unit depends on a missing target.
     pub(super) fn new(adjacency: &Adjacency, lacking: impl Iterator<Item = bool>) -> Self {
         let health = |(at, lacks)| {
             let idle =
@@ -49,8 +49,8 @@ impl DegradedFlags {
         self.units[at as usize].degraded
     }
 
-    /// Returns whether a unit makes those of its dependents degraded that depend on it by an edge
-    /// of this kind.
+    /// Returns whether a unit gives its dependents along edges of this kind a reason to be
+    /// degraded.
     pub(super) fn is_reason(&self, at: u32, kind: EdgeKind) -> bool {
         let health = self.units[at as usize];
         (!health.works && kind.requires()) || (health.degraded && spreads(kind))
@@ -68,8 +68,8 @@ impl DegradedFlags {
         }
     }
 
-    /// Updates the degraded flags and calls `note` for each unit that changes its flag.
-    /// Dependencies are evaluated before their dependents, so each unit is evaluated once.
+    /// Updates the degraded flags, and calls `note` for each unit whose flag changes. Dependencies
+    /// are evaluated before their dependents, so each unit is evaluated once.
     pub(super) fn propagate(&mut self, adjacency: &Adjacency, mut note: impl FnMut(u32)) {
         while let Some(rank) = self.pending.pop() {
             let at = adjacency.order()[rank as usize];
@@ -115,9 +115,9 @@ impl Health {
     }
 }
 
-/// Returns whether dependents along edges of this kind become degraded if their dependency is
-/// degraded. They do only if the edge both requires and orders. Edges without an order may form
-/// cycles, in which all units would keep each other degraded.
+/// Returns whether a degraded dependency makes its dependents along edges of this kind degraded.
+/// Only edges that both require and order do so, because other edges may form cycles. In a cycle,
+/// all units would keep each other degraded.
 fn spreads(kind: EdgeKind) -> bool {
     kind.requires() && kind.orders()
 }

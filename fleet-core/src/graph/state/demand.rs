@@ -23,8 +23,9 @@ pub(super) struct Demand {
 #[derive(Debug, Clone, Default)]
 pub(super) struct Heights(Vec<(u32, u32)>);
 
-/// Strongly connected components along requiring edges. A component is evaluated as a whole,
-/// because requirements within it do not keep its units needed.
+/// Groups of units that require each other in a cycle: strongly connected components along
+/// requiring edges. Each component is evaluated as a whole. Requirements within it do not count as
+/// demand, because its units would otherwise keep each other needed forever.
 #[derive(Debug, Default)]
 pub(super) struct Components {
     all: Vec<Vec<u32>>,
@@ -52,7 +53,8 @@ impl Heights {
         }
     }
 
-    /// Returns the height of a unit that is directly below the highest of these heights.
+    /// Returns the height that follows from these heights: one more than the highest, or zero if
+    /// there are none.
     pub(super) fn next(&self) -> u32 {
         self.0.last().map_or(0, |&(height, _)| height + 1)
     }
@@ -71,8 +73,8 @@ impl Heights {
 }
 
 impl Components {
-    /// Finds the components. Ordering edges form no cycle, so without `pulls` edges there are no
-    /// components.
+    /// Finds the components. Without `pulls` edges there are none, because all other requiring
+    /// edges also order, and ordering edges form no cycle.
     pub(super) fn of(adjacency: &Adjacency) -> Self {
         let mut pulls = adjacency.order().iter().flat_map(|&at| adjacency.dependencies(at));
         if !pulls.any(|link| link.kind == EdgeKind::Pulls) {

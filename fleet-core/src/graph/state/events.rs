@@ -9,7 +9,8 @@ use crate::graph::{
 
 impl InitState {
     /// Handles an event and returns whether it had an effect. An event that is impossible in the
-    /// current phase is ignored. An event of a past incarnation is ignored and counted.
+    /// current phase is ignored. An event of a past incarnation or of an unknown unit is ignored
+    /// and counted.
     pub fn on_event(&mut self, event: &UnitEvent, now: Timestamp) -> bool {
         let at = self.find(&event.unit);
         let is_current = |&at: &u32| self.node(at).observed.incarnation == Some(event.incarnation);
@@ -94,9 +95,12 @@ impl InitState {
         true
     }
 
-    /// Handles a failure during a stop, and returns whether it had an effect. The failure does not
-    /// turn a requested stop into a failure, unless the unit had to be killed. After a kill, the
-    /// commands that follow the stop may have to be killed as well.
+    /// Handles a failure during a stop, and returns whether it had an effect.
+    ///
+    /// - A stop timeout means that the supervisor has killed the unit, so the unit will fail. This
+    ///   may happen once more for the commands that follow the stop.
+    /// - Any other failure has an effect only if the unit stops by itself. A requested stop does
+    ///   not become a failure.
     fn on_failing_end(&mut self, at: u32, cause: FailureCause, now: Timestamp) -> bool {
         if cause == FailureCause::StopTimeout {
             self.mark_killed(at, now);
@@ -148,8 +152,8 @@ impl InitState {
         }
     }
 
-    /// Handles the case that all processes have exited, but no exit of the main process was
-    /// reported.
+    /// Handles the case that all processes have exited, but the exit of the main process was not
+    /// reported. The unit fails with an unknown exit.
     fn on_main_lost(&mut self, at: u32, now: Timestamp) {
         self.node_mut(at).observed.processes = false;
         self.enter_failed(at, FailureCause::Exit(Exit::Unknown), now);
@@ -171,8 +175,8 @@ impl InitState {
         self.node(at).observed.outcome == Some(StopOutcome::SelfInitiated)
     }
 
-    /// Returns whether a readiness notification makes the unit active. It does not for a oneshot,
-    /// which is active only once its commands have ended.
+    /// Returns whether a readiness notification makes the unit active. For a oneshot it does not,
+    /// because a oneshot becomes active only once its commands have ended.
     fn signals_readiness(&self, at: u32) -> bool {
         !matches!(self.running_definition(at).kind, ServiceType::Oneshot { .. })
     }
@@ -185,9 +189,15 @@ impl InitState {
 }
 
 impl InitUnit {
-    /// Returns whether this exit of the main process is a success. The signals that usually end a
-    /// process deliberately are no success for a oneshot, because it did not finish its work. If
-    /// the failures of all start commands are ignored, every known exit is a success.
+    /// Returns whether this exit of the main process is a success. A success is:
+    ///
+    /// - an exit that the unit lists as successful
+    /// - status 0, or a signal that usually ends a process deliberately (such as SIGTERM), unless
+    ///   the unit treats every clean exit as a failure
+    /// - any known exit, if the failures of all start commands are ignored
+    ///
+    /// For a oneshot, status 0 is always a success. Such a signal is not, because the oneshot did
+    /// not finish its work.
     #[must_use]
     pub fn is_success(&self, exit: Exit) -> bool {
         let is_oneshot = matches!(self.kind, ServiceType::Oneshot { .. });

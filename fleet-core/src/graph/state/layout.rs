@@ -12,8 +12,8 @@ use crate::graph::adjacency::{Adjacency, Edge, number};
 use crate::graph::{EdgeKind, Graph, InitUnit, Name, ObservedUnit, Phase, Target};
 
 impl InitState {
-    /// Rebuilds all nodes from the graph and the observed units. Units that run but are not in the
-    /// graph keep a node until they are gone.
+    /// Rebuilds all nodes from the graph and the observed units. A unit that runs but is not in the
+    /// graph keeps a node until its processes are gone.
     pub(super) fn rebuild(&mut self, mut observed: BTreeMap<Name, ObservedUnit>) {
         let units = self.graph.units.iter();
         let known = |unit: &Arc<InitUnit>, observed: &mut BTreeMap<Name, ObservedUnit>| {
@@ -50,7 +50,8 @@ impl InitState {
     }
 
     /// Returns the edges of the graph, together with the edges of running units outside the graph.
-    /// The latter preserve the order in which units stop.
+    /// These additional edges preserve the order in which units stop. If they would close a cycle,
+    /// some or all of them are left out.
     fn merged_adjacency(&self) -> Arc<Adjacency> {
         if self.nodes.len() == self.graph.units.len() {
             return Arc::clone(&self.graph.adjacency);
@@ -73,8 +74,9 @@ impl InitState {
         Arc::new(Adjacency::new(self.nodes.len(), edges))
     }
 
-    /// Returns the edges that orphaned units have and, if `on_them` is set, also the edges that
-    /// other units have to them. Only running units are considered, and the edges only order stops.
+    /// Returns the edges of orphans, which are running units outside the graph. If `on_them` is
+    /// set, also returns the edges from other running units to orphans. All these edges have the
+    /// kind `After`, because they only order stops.
     fn orphan_edges(&self, on_them: bool) -> Vec<Edge> {
         let orphans = || self.all().filter(|&at| self.node(at).orphan);
         let provided = |at| self.node(at).unit.provides.iter().map(move |target| (target, at));
@@ -92,7 +94,7 @@ impl InitState {
         edges
     }
 
-    /// Resets the counts to their values before any unit has a view.
+    /// Resets the counts to the values that they have while every unit has the default view.
     fn reset_counts(&mut self) {
         let adjacency = Arc::clone(&self.adjacency);
         self.dirty = RankSet::new(adjacency.len());

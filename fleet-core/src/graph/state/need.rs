@@ -9,8 +9,9 @@ use super::node::Node;
 use crate::graph::adjacency::Adjacency;
 
 impl InitState {
-    /// Recomputes for all units whether they are masked and needed, and their heights. It runs when
-    /// the nodes are rebuilt or the requested targets change as a whole, but never for an event.
+    /// Recomputes which units are masked and needed, and the heights of all units. Called when the
+    /// nodes are rebuilt or all requested targets change at once. Never called for an event,
+    /// because its cost depends on the size of the graph.
     pub(super) fn recompute_demand(&mut self) {
         let (adjacency, components) = (Arc::clone(&self.adjacency), Arc::clone(&self.components));
         let before: Vec<_> = self.nodes.iter().map(Node::demand_summary).collect();
@@ -33,7 +34,7 @@ impl InitState {
     }
 
     /// Propagates a change of one unit's demand to the units that it requires. Returns the units
-    /// with a changed `needed` flag.
+    /// whose `needed` flag has changed.
     pub(super) fn propagate_demand_from(&mut self, at: u32) -> Vec<u32> {
         let (adjacency, components) = (Arc::clone(&self.adjacency), Arc::clone(&self.components));
         let node = self.node_mut(at);
@@ -65,9 +66,9 @@ impl InitState {
         masked.into_iter().for_each(|at| self.node_mut(at).demand.masks += 1);
     }
 
-    /// Returns for each unit whether it is needed. Needed are the requested units and everything
-    /// that they require, directly or indirectly. A masked unit is not needed, so its requirements
-    /// are not followed.
+    /// Returns for each unit whether it is needed. The requested units are needed, and so is
+    /// everything that they require, directly or indirectly. A masked unit is never needed, so it
+    /// does not make its requirements needed either.
     fn needed(&self, adjacency: &Adjacency) -> Vec<bool> {
         let mut needed = vec![false; self.nodes.len()];
         let mut next: Vec<u32> = self.all().filter(|&at| self.node(at).demand.wanted > 0).collect();
@@ -82,8 +83,9 @@ impl InitState {
         needed
     }
 
-    /// Updates the `needed` flags after a change of one unit's demand, and returns the units with a
-    /// changed flag. The loop ends because either all changed flags are set or all are cleared.
+    /// Updates the `needed` flags after a change of one unit's demand, and returns the units whose
+    /// flag has changed. The loop ends, because one call either only sets flags or only clears
+    /// them.
     fn update_needed(
         &mut self,
         first: u32,
@@ -103,8 +105,8 @@ impl InitState {
         changed
     }
 
-    /// Returns the units of this unit's component that have to change their `needed` flag. If the
-    /// unit is in no component, only the unit itself is considered.
+    /// Checks a unit, or all units of its component if it is in one. Returns those of the checked
+    /// units that have the wrong `needed` flag.
     fn needed_changes(&self, at: u32, adjacency: &Adjacency, components: &Components) -> Vec<u32> {
         let Some(component) = components.of_unit(at) else {
             let node = self.node(at);
@@ -126,9 +128,9 @@ impl InitState {
         component.iter().copied().filter(otherwise).collect()
     }
 
-    /// Updates the support counts of the units that a unit requires, after a change of the unit's
-    /// `needed` flag. Calls `notify` for each required unit that gains its first or loses its last
-    /// support.
+    /// Updates the support counts of the units that a unit requires, after the `needed` flag of the
+    /// requiring unit has changed. Calls `notify` for each required unit that gains its first
+    /// support or loses its last.
     fn update_support(
         &mut self,
         at: u32,
@@ -150,8 +152,8 @@ impl InitState {
         }
     }
 
-    /// Updates the height of a unit and returns whether it changed. After a change, `notify` is
-    /// called for each dependency along an ordering edge, because its height may change too.
+    /// Updates the height of a unit and returns whether it changed. If so, calls `notify` for each
+    /// dependency along an ordering edge, because the height of the dependency may change too.
     fn update_height(
         &mut self,
         at: u32,

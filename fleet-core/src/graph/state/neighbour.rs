@@ -17,15 +17,15 @@ pub(super) struct NeighbourView {
     pub(super) blocked: bool,
 }
 
-/// Effect of one dependency on its dependent. A dependent counts the effects of its dependencies,
-/// so it need not evaluate all of them after each change.
+/// Effect of one dependency on its dependent. The dependent counts the dependencies that have each
+/// effect, so that a change of one dependency does not require a look at all others.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct DependencyEffect {
-    /// The dependency makes the dependent stop.
+    /// Whether the dependency makes the dependent stop.
     pub(super) lost: bool,
-    /// The dependency blocks the dependent's start.
+    /// Whether the dependency blocks the dependent's start.
     pub(super) blocks_start: bool,
-    /// The dependent has to wait.
+    /// Whether the dependent has to wait for the dependency.
     pub(super) unready: bool,
 }
 
@@ -35,8 +35,8 @@ impl NeighbourView {
         self.active && !self.must_stop
     }
 
-    /// Returns whether dependents no longer have to wait for this unit. They do have to wait for an
-    /// active unit that is about to stop. Otherwise the order of a plan's steps would decide
+    /// Returns whether dependents no longer have to wait for this unit. An active unit that is
+    /// about to stop still makes them wait. Otherwise the order of the steps of a plan would decide
     /// whether a waiting unit starts.
     pub(super) fn is_settled(self) -> bool {
         self.stays_active() || self.failed || self.ended || self.blocked || self.masked
@@ -68,14 +68,13 @@ impl NeighbourView {
         }
     }
 
-    /// Returns the part of the view that matters to this unit's dependencies.
+    /// Returns the part of the view that affects the stops of this unit's dependencies.
     pub(super) fn stop_state(self) -> (bool, bool) {
         (self.stopping, self.must_stop)
     }
 
-    /// Returns whether this unit has to be gone before its dependency can stop. A starting or
-    /// active unit with a `depends-on` edge to a dependency that must stop has to stop too. Its own
-    /// `must_stop` flag covers that case.
+    /// Returns whether a dependency along an edge of this kind can stop only after this unit. This
+    /// is so if the edge orders the two units, and this unit is stopping or has to stop.
     pub(super) fn delays_stop_of(self, kind: EdgeKind) -> bool {
         kind.orders() && (self.must_stop || self.stopping)
     }

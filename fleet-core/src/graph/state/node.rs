@@ -17,15 +17,15 @@ pub(super) struct Node {
     pub(super) observed: ObservedUnit,
     pub(super) needed: bool,
     pub(super) masked: bool,
-    /// Whether the type or the commands of the running definition differ from those of the current
-    /// one.
+    /// Whether the running definition differs from the current one in its type or its commands, so
+    /// that the unit has to be restarted.
     pub(super) definition_changed: bool,
     /// Whether the unit's start is exempt from `max_starting`.
     pub(super) unlimited_start: bool,
     pub(super) missing: MissingTargets,
     pub(super) demand: Demand,
-    /// Length of the longest chain of needed units that depend on this one. `None` if this unit is
-    /// not needed.
+    /// Length of the longest chain of needed units that are ordered after this unit. `None` if this
+    /// unit is not needed.
     pub(super) height: Option<u32>,
     pub(super) counts: Counts,
     pub(super) view: NeighbourView,
@@ -43,8 +43,8 @@ pub(super) struct MissingTargets {
     pub(super) any: bool,
 }
 
-/// For each effect, the number of dependencies that have it, and the number of dependents that have
-/// to stop before the unit.
+/// Numbers of neighbours that affect a unit: for each effect, the dependencies that have it, and
+/// the dependents that have to stop before the unit.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Counts {
     lost: u32,
@@ -129,19 +129,19 @@ impl Node {
         }
     }
 
-    /// Returns whether a change of the requested targets makes the unit's result expire. The result
-    /// is that of its last run or of its current stop.
+    /// Returns whether the unit's result expires when the requested targets change. This is so for
+    /// an unneeded unit that has failed or is stopping.
     pub(super) fn result_expires(&self) -> bool {
         !self.needed && matches!(self.observed.phase, Phase::Failed | Phase::Stopping)
     }
 
-    /// Returns whether the unit starts again after this run, whatever the result.
+    /// Returns whether the unit starts again after this run, regardless of the result.
     pub(super) fn restarts_after_stop(&self) -> bool {
         self.definition_changed || self.observed.restart_requested
     }
 
-    /// Returns whether the unit's result is obsolete because the unit is not needed. The result of
-    /// a failed stop does not become obsolete; it is kept until the requested targets change.
+    /// Returns whether the unit's result can be dropped because the unit is not needed. The result
+    /// of a failed stop is an exception: it is kept until the requested targets change.
     fn result_is_obsolete(&self) -> bool {
         let kept = matches!(
             self.observed.cause,
@@ -173,15 +173,16 @@ impl Counts {
         self.unready = recount(self.unready, before.unready, after.unready);
     }
 
-    /// Updates the number of dependents that have to stop first, after this condition has changed
-    /// for one dependent.
+    /// Updates the number of dependents that have to stop first, after one dependent has changed.
+    /// `before` and `after` are whether that dependent had to stop first, and has to now.
     pub(super) fn replace_dependent_to_stop(&mut self, before: bool, after: bool) {
         self.dependents_to_stop = recount(self.dependents_to_stop, before, after);
     }
 }
 
-/// Returns the number of items with a property after one item has changed from `before` to `after`.
-/// An item that had the property was included in `count`, so the subtraction cannot underflow.
+/// Returns the number of items with a property, after the property of one item has changed from
+/// `before` to `after`. If the item had the property, it is included in `count`, so the subtraction
+/// cannot underflow.
 fn recount(count: u32, before: bool, after: bool) -> u32 {
     count + u32::from(after) - u32::from(before)
 }

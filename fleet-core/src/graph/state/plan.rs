@@ -7,7 +7,8 @@ use crate::graph::{ActionKind, FailureCause, Phase, UnitAction};
 impl InitState {
     /// Returns the actions that are due and records them as done. The caller has to carry out the
     /// actions and report their results as events. Kills come first, then stops, reloads and
-    /// starts. Starts are in the order of their urgency.
+    /// starts. Of the starts, the most urgent come first: those with the longest chain of waiting
+    /// dependents.
     pub fn next_actions(&mut self, now: Timestamp) -> Vec<UnitAction> {
         let mut actions = std::mem::take(&mut self.pending_actions);
         loop {
@@ -36,10 +37,11 @@ impl InitState {
             && !self.nodes.iter().any(|node| in_flux(node.observed.phase))
     }
 
-    /// Takes all steps that need no start slot, then starts units while start slots are free. Stops
-    /// precede these starts. Otherwise a start could restore a lost dependency before the units
-    /// that have to stop because of the loss are stopped. The order among stops, and among starts,
-    /// does not matter.
+    /// Takes all steps that need no start slot, then starts units while start slots are free.
+    ///
+    /// Stops precede these starts, because a start could restore a lost dependency. In that case,
+    /// the units that have to stop because of the loss would not be stopped. The order among stops,
+    /// and among starts, does not matter.
     fn settle(&mut self, now: Timestamp, actions: &mut Vec<UnitAction>) {
         self.propagate();
         while self.step(now, actions) {
@@ -118,8 +120,8 @@ impl InitState {
     }
 }
 
-/// Returns the sort key of an action. Starts keep the order in which they were decided. Actions of
-/// every other kind are sorted by name.
+/// Returns the sort key of an action: first the kind, then the name. Starts have no name in the
+/// key, so they keep the order in which they were decided.
 fn rank(action: &UnitAction) -> (u8, Option<&str>) {
     let name = Some(action.unit.as_str());
     match action.kind {

@@ -30,17 +30,18 @@ pub struct UnitPreview {
     pub running: Option<Arc<InitUnit>>,
 }
 
-/// Action planned for a unit. Steps are numbered from 1, and each step follows the steps that it
-/// has to wait for. The limit `max_starting` is ignored.
+/// Action planned for a unit, with the number of its step. Steps are numbered from 1, and a unit's
+/// step comes after the steps of all units that it has to wait for. The limit `max_starting` is
+/// ignored.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum PlannedAction {
     /// No action: the unit stays as it is.
     Unchanged,
-    /// Started in this step.
+    /// Started in the given step.
     Start(usize),
-    /// Stopped in this step, for this reason.
+    /// Stopped in the given step, for this reason.
     Stop(usize, StopReason),
-    /// Stopped in the first step and started in the second, for this reason.
+    /// Stopped in the first given step and started in the second, for this reason.
     Restart(usize, usize, StopReason),
 }
 
@@ -49,7 +50,7 @@ impl InitState {
     /// units are therefore not restarted. Units that are already stopping are assumed to finish at
     /// the same time, although in reality any of them may finish first.
     ///
-    /// Apply the intended change to a copy of the state and call this function on the copy. The
+    /// To preview a change, apply it to a copy of the state and call this function on the copy. The
     /// result is the plan that the planner would carry out.
     #[must_use]
     pub fn preview(self, now: Timestamp) -> Preview {
@@ -113,8 +114,8 @@ impl Simulation {
     }
 
     /// Runs the simulation until no action is left. The number of rounds is limited, because a unit
-    /// that completes and is always restarted without a delay would run forever. The limit is high
-    /// enough for every other graph.
+    /// that completes and is always restarted without a delay would keep the simulation running
+    /// forever. Any other graph needs fewer rounds than the limit.
     fn run(&mut self) {
         let mut is_first = true;
         for _ in 0..6 * self.units.len() + 6 {
@@ -135,9 +136,9 @@ impl Simulation {
         }
     }
 
-    /// Finishes the stops that are in progress. They finish before any unit becomes active.
-    /// Otherwise chance would decide whether a unit that waits for one of these stops is itself
-    /// stopped.
+    /// Finishes the stops that are in progress, and returns whether there were any. The simulation
+    /// does this before any unit becomes active. Otherwise chance would decide whether a unit that
+    /// waits for one of these stops is itself stopped.
     fn finish_stops(&mut self) -> bool {
         let mut ended = false;
         for at in self.state.all() {
@@ -149,8 +150,8 @@ impl Simulation {
         ended
     }
 
-    /// Finishes the starts and reloads that are in progress. A starting unit that has to stop does
-    /// not become active.
+    /// Finishes the starts and reloads that are in progress, and returns whether there were any. A
+    /// starting unit that has to stop does not become active.
     fn finish_operations(&mut self) -> bool {
         let mut progressed = false;
         for at in self.state.all() {
@@ -166,8 +167,8 @@ impl Simulation {
         progressed
     }
 
-    /// Carries out all actions. If `ends` is set, units stop in this round, and a start finishes
-    /// only in a later round. [`finish_stops`](Self::finish_stops) explains why.
+    /// Carries out all actions. If `ends` is set, this round finishes stops only, and starts finish
+    /// in a later round. [`finish_stops`](Self::finish_stops) explains why stops finish first.
     fn carry_out(&mut self, actions: &[UnitAction], ends: bool) {
         for action in actions {
             let Some(at) = self.state.find(&action.unit) else { continue };
@@ -197,7 +198,8 @@ impl Simulation {
         self.state.on_event(&event, self.now);
     }
 
-    /// Records the effects of a plan, including changes of units that need no action.
+    /// Records the steps that a plan takes, including starts and stops that need no action (such as
+    /// those of virtual units).
     fn record(&mut self, actions: &[UnitAction]) {
         let acted_on = actions.iter().map(|action| &action.unit);
         let changed = self.state.take_changed();
@@ -226,8 +228,8 @@ impl Simulation {
         }
     }
 
-    /// Returns why the last plan stopped a unit, or `None` if the unit was not starting or active,
-    /// or was not stopped.
+    /// Returns why the last plan stopped a unit. Returns `None` if the plan did not stop the unit,
+    /// or if the unit was neither starting nor active.
     fn was_stopped(&self, at: u32) -> Option<StopReason> {
         let observed = &self.state.node(at).observed;
         let before = self.units[at as usize].phase;
@@ -250,7 +252,8 @@ impl Simulation {
         began(after) && (restarted || !began(before))
     }
 
-    /// Returns the last step recorded for these neighbours along ordering edges.
+    /// Returns the highest step recorded for the neighbours that `links` reaches along ordering
+    /// edges, or zero if there is none.
     fn last(
         &self,
         links: &[crate::graph::adjacency::Link],

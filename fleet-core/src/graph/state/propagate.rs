@@ -13,9 +13,9 @@ impl InitState {
         self.dirty.insert(self.adjacency.rank(at));
     }
 
-    /// Updates everything that follows from the marked units. Dependencies are evaluated before
-    /// their dependents, so each unit is evaluated once. Only along `pulls` edges a unit may be
-    /// evaluated more than once.
+    /// Evaluates the marked units, and all units to which their changes matter. Dependencies are
+    /// evaluated before their dependents, so each unit is evaluated once. Only `pulls` edges, which
+    /// have no order, may cause a second evaluation.
     pub(super) fn propagate(&mut self) {
         let adjacency = Arc::clone(&self.adjacency);
         while let Some(rank) = self.dirty.pop() {
@@ -45,8 +45,8 @@ impl InitState {
     }
 
     /// Updates the counts of a unit after the effect of one dependency has changed. Marks the unit
-    /// for evaluation if the change matters to it. To a unit that is not inactive, only the loss or
-    /// the return of a dependency matters.
+    /// for evaluation if the change matters to it. For an inactive unit every change matters, for
+    /// any other unit only the loss or the return of a dependency.
     fn count(&mut self, at: u32, (before, after): (DependencyEffect, DependencyEffect)) {
         let node = self.node_mut(at);
         let was_lost = node.has_lost_dependency();
@@ -56,8 +56,8 @@ impl InitState {
         }
     }
 
-    /// After a change of a unit's stop state, updates for each dependency whether its stop has to
-    /// wait for this unit.
+    /// Updates, for each dependency of a unit, whether the dependency can stop only after this
+    /// unit. Called when the unit's stop state has changed.
     fn unblock(
         &mut self,
         adjacency: &Adjacency,

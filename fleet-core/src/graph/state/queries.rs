@@ -45,8 +45,8 @@ impl InitState {
     }
 
     /// Returns whether a unit is inactive and stays inactive, because it is masked or not needed.
-    /// Returns `None` for a unit without a [`status`](Self::status). This is cheaper than a full
-    /// status, for which the wait reason is computed.
+    /// Returns `None` for a unit without a [`status`](Self::status). This is cheaper than `status`,
+    /// which also computes the reasons for waiting.
     #[must_use]
     pub fn stays_inactive(&self, unit: &Name) -> Option<bool> {
         let node = self.find(unit).map(|at| self.node(at)).filter(|node| is_visible(node))?;
@@ -70,15 +70,15 @@ impl InitState {
         self.nodes.iter().filter(|node| is_visible(node)).map(|node| &node.unit.name)
     }
 
-    /// Returns the names of the units that may have changed their status since the last call. Units
-    /// that no longer exist are included. A unit that stays degraded or waiting is not included if
-    /// only the reasons change, because the units that cause this are included themselves.
+    /// Returns the names of the units that may have changed their status since the last call,
+    /// including units that no longer exist. A unit that stays degraded or waiting is not included
+    /// if only the reasons change. But the units that cause such a change are included.
     pub fn take_changed(&mut self) -> Vec<Name> {
         self.changed.take().into_iter().map(|at| self.node(at).unit.name.clone()).collect()
     }
 
     /// Returns whether a target is active only by coincidence: its unit is needed, but only for
-    /// other targets that it provides.
+    /// other targets that the unit provides.
     #[must_use]
     pub fn is_coincidental(&self, target: &Target) -> bool {
         let Some(at) = self.provider(target).filter(|&at| self.node(at).needed) else {
@@ -150,8 +150,9 @@ impl InitState {
         if full { WaitReason::Slot } else { WaitReason::NextPlan }
     }
 
-    /// Returns the targets that a unit depends on and for which `select` returns a value, sorted by
-    /// name. `select` gets the edge kind and the node of the provider.
+    /// Returns the targets that a unit depends on and for which `select` returns a value, each with
+    /// its value, sorted by name. `select` gets the edge kind and the node of the target's
+    /// provider, if there is one.
     fn collect_targets<T>(
         &self,
         node: &Node,

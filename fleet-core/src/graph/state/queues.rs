@@ -7,9 +7,11 @@ use super::node::QueueMembership;
 use crate::Timestamp;
 use crate::graph::adjacency::number;
 
-/// A set of numbers below a bound, from which the smallest number is removed first. If the numbers
-/// are ranks, it yields each unit after the unit's dependencies. It is a bit set. A second level
-/// marks the words that are not empty.
+/// A set of numbers below a bound, from which the smallest number is removed first. A set of ranks
+/// therefore yields each unit after the unit's dependencies.
+///
+/// The numbers are stored as bits. A second level of bits marks the words that are not empty, so
+/// that the smallest number is found fast.
 #[derive(Debug, Clone, Default)]
 pub(super) struct RankSet {
     words: Vec<u64>,
@@ -137,8 +139,8 @@ mod tests {
     const BOUND: u32 = 3 * 64 * 64 + 5;
 
     proptest! {
-        /// `Some` inserts a number, and `None` removes the smallest. Some of the numbers share a
-        /// word of the bit set.
+        /// Each step inserts a number (`Some`) or removes the smallest (`None`). Two of the three
+        /// ranges are so short that many numbers share a word of the bit set.
         #[test]
         fn rank_set_pops_in_ascending_order(
             steps in prop::collection::vec(

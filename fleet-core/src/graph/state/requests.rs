@@ -8,7 +8,7 @@ use super::demand::Demand;
 use crate::Timestamp;
 use crate::graph::{Graph, GraphError, Phase, Settings, StartRateLimit, Target};
 
-/// Why a unit cannot reload.
+/// Reason why a unit cannot reload.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum NotReloadable {
     /// No unit provides the target.
@@ -23,10 +23,11 @@ pub enum NotReloadable {
 }
 
 impl InitState {
-    /// Sets the goal and the extra targets. The effect is as if the goal were a virtual unit that
-    /// waits for all of them.
+    /// Sets the goal and the extra targets. The effect is as if a virtual unit that waits for all
+    /// these targets were the goal.
     ///
-    /// Units that are no longer needed are stopped. Earlier failures to stop are forgotten.
+    /// Units that are no longer needed are stopped. The results of earlier failed stops are
+    /// cleared.
     ///
     /// # Errors
     ///
@@ -70,7 +71,7 @@ impl InitState {
     }
 
     /// Adds one extra target. The effect is that of [`set_goal`](Self::set_goal), but the cost
-    /// depends on the number of affected units and not on the size of the graph.
+    /// depends on the number of affected units, not on the size of the graph.
     ///
     /// # Errors
     ///
@@ -94,7 +95,7 @@ impl InitState {
     }
 
     /// Masks one target. The effect is that of [`set_mask`](Self::set_mask), but the cost depends
-    /// on the number of affected units.
+    /// on the number of affected units, not on the size of the graph.
     ///
     /// # Errors
     ///
@@ -118,8 +119,8 @@ impl InitState {
         }
     }
 
-    /// Sets the maximum number of units that start at the same time. `None` means no limit. Starts
-    /// that are in progress continue.
+    /// Sets the maximum number of units that may be starting at the same time. `None` means no
+    /// limit. Starts that are in progress continue.
     pub fn set_max_starting(&mut self, most: Option<NonZeroU32>) {
         self.max_starting = most;
     }
@@ -186,8 +187,9 @@ impl InitState {
         }
     }
 
-    /// Forgets that the unit of a target failed or completed. If the unit is needed, it then starts
-    /// at once. Returns whether the unit had failed or completed, or had earlier failures.
+    /// Clears the result of the unit that provides a target: that it has failed or completed, and
+    /// the count of earlier attempts. If the unit is needed, it then starts at once. Returns
+    /// whether there was anything to clear.
     pub fn reset_failed(&mut self, target: &Target, now: Timestamp) -> bool {
         let Some(at) = self.provider(target) else { return false };
         let phase = self.node(at).observed.phase;
@@ -207,9 +209,9 @@ impl InitState {
         something
     }
 
-    /// Restarts the unit of a target now if it has failed or completed and no restart is scheduled.
-    /// The start rate limit of the unit may still prevent the restart. Returns whether a restart
-    /// was attempted.
+    /// Restarts the unit that provides a target, if it has failed or completed and no restart is
+    /// scheduled. The start rate limit of the unit may still prevent the restart. Returns whether a
+    /// restart was attempted.
     pub fn retry_now(&mut self, target: &Target, now: Timestamp) -> bool {
         let Some(at) = self.provider(target) else { return false };
         if !self.is_at_rest(at) || self.node(at).observed.retry_at.is_some() {
@@ -223,8 +225,8 @@ impl InitState {
         true
     }
 
-    /// Restarts the unit of a target if the unit is starting or active. Returns whether the unit
-    /// was starting or active.
+    /// Restarts the unit that provides a target, if the unit is starting or active. Otherwise does
+    /// nothing and returns `false`.
     pub fn restart(&mut self, target: &Target) -> bool {
         let Some(at) = self.provider(target) else { return false };
         let observed = &mut self.node_mut(at).observed;
@@ -238,8 +240,8 @@ impl InitState {
     }
 
     /// Requests a reload of the unit that provides a target. If a reload is in progress, the
-    /// requested reload begins after it. After its main process has exited, a unit can reload only
-    /// by its reload commands, not by a signal.
+    /// requested reload begins after it. A unit whose main process has exited can reload only by
+    /// its reload commands, not by a signal.
     ///
     /// # Errors
     ///
@@ -262,9 +264,9 @@ impl InitState {
         Ok(())
     }
 
-    /// Applies a change of the requested targets as a whole. A result expires if its unit is not
-    /// needed before or after the change. Therefore a unit that becomes needed again loses its old
-    /// result.
+    /// Applies a change of the requested targets as a whole. The result of a unit expires if the
+    /// unit was not needed before the change, or is not needed after it. Therefore a unit that
+    /// becomes needed again starts without its old result.
     fn requests_changed(&mut self, now: Timestamp) {
         let mut expiring_results: Vec<u32> = self.queues.expiring_results.iter().copied().collect();
         self.recompute_demand();
@@ -273,8 +275,8 @@ impl InitState {
         self.propagate();
     }
 
-    /// Applies a change of the demand for one unit. `at` is `None` if no unit provides the target.
-    /// In that case results expire, but nothing else changes.
+    /// Applies a change of the demand for one unit. `at` is `None` if no unit provides the target
+    /// of the request. In that case results expire, but nothing else changes.
     fn demand_changed(
         &mut self,
         at: Option<u32>,
@@ -291,8 +293,9 @@ impl InitState {
         self.propagate();
     }
 
-    /// Applies a changed definition to a unit. Whether a running unit has to be restarted is
-    /// decided later, when the nodes are rebuilt.
+    /// Clears the earlier failures of a unit with a changed definition. If the unit has failed or
+    /// completed, it may start again. A running unit is restarted, if necessary, when the nodes are
+    /// rebuilt.
     fn apply_definition_change(&mut self, at: u32, now: Timestamp) {
         if self.is_at_rest(at) {
             self.forget_result(at, now);

@@ -16,8 +16,9 @@ const LEAST_RESET: Duration = Duration::from_secs(10);
 const NANOS: u128 = 1_000_000_000;
 
 impl Node {
-    /// Applies the restart policy after a run. `cause` is the cause of the failure, or `None` after
-    /// a success. `exit` is the exit of the main process, even if another event caused the failure.
+    /// Applies the restart policy after a run: schedules a restart, gives up, or does neither.
+    /// `cause` is the cause of the failure, or `None` after a success. `exit` is the exit of the
+    /// main process, even if another event caused the failure.
     pub(super) fn schedule(
         &mut self,
         cause: Option<FailureCause>,
@@ -59,8 +60,8 @@ impl Node {
         starts.count = starts.count.saturating_add(1);
     }
 
-    /// Forgets earlier failures if the unit was active long enough. It has to be called when the
-    /// unit stops being active.
+    /// Forgets earlier failures if the unit was active long enough. Called when the unit stops
+    /// being active.
     pub(super) fn clear_attempts_if_stable(&mut self, now: Timestamp) {
         let restart = &self.unit.restart;
         if self
@@ -74,8 +75,9 @@ impl Node {
 }
 
 impl Restart {
-    /// Returns whether the policy restarts a unit after this result. `cause` is `None` after a
-    /// success. `exit` is the exit of the main process, even if another event caused the failure.
+    /// Returns whether the policy restarts a unit after a run. `cause` is the cause of the failure,
+    /// or `None` after a success. `exit` is the exit of the main process, even if another event
+    /// caused the failure.
     #[must_use]
     pub fn applies(&self, cause: Option<FailureCause>, exit: Option<Exit>) -> bool {
         if cause == Some(FailureCause::Assertion)
@@ -97,8 +99,8 @@ impl Restart {
         }
     }
 
-    /// Returns the restart delay after `attempts` consecutive unrequested exits. The delay never
-    /// decreases from one exit to the next.
+    /// Returns the restart delay after `attempts` consecutive exits that were not requested. The
+    /// delay never decreases from one exit to the next.
     #[must_use]
     pub fn delay_of(&self, attempts: u32) -> Duration {
         let before = attempts.saturating_sub(1);
@@ -117,9 +119,9 @@ impl Restart {
         }
     }
 
-    /// Returns the delay at this fraction of the steps from the initial to the maximum delay. The
-    /// delay grows by the same ratio in each step. An initial delay of zero would have no ratio, so
-    /// one millisecond is used instead.
+    /// Returns the delay after a fraction `part` of the steps from the initial to the maximum
+    /// delay. Each step multiplies the delay by the same ratio. An initial delay of zero cannot be
+    /// multiplied, so one millisecond is used instead.
     fn step(&self, part: f64) -> Duration {
         let least = self.delay.max(Duration::from_millis(1)).as_secs_f64();
         let ratio = (self.max_delay.as_secs_f64() / least).max(1.0);
@@ -141,15 +143,15 @@ fn of_nanos(nanos: u128) -> Option<Duration> {
 }
 
 impl FailureCause {
-    /// Returns whether a process exited with a failure status, or its program could not be
-    /// executed.
+    /// Returns whether a process exited with a status that counts as a failure, or its program
+    /// could not be executed.
     fn is_bad_status(self) -> bool {
         let status = matches!(self, Self::Exit(Exit::Status(_)) | Self::Script(Exit::Status(_)));
         status || self == Self::Spawn
     }
 
-    /// Returns whether a signal killed a process, or may have killed it because the exit is
-    /// unknown.
+    /// Returns whether a signal killed a process. An unknown exit of the main process counts too,
+    /// because a signal may have caused it.
     fn is_signal(self) -> bool {
         let main = matches!(self, Self::Exit(Exit::Signal(_) | Exit::Unknown));
         main || matches!(self, Self::Script(Exit::Signal(_)))

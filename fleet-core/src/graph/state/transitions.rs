@@ -11,8 +11,8 @@ use crate::graph::{
     ServiceType, StartRateLimit, StopOutcome, StopReason, Target, UnitAction,
 };
 
-/// Time within which a killed unit has to exit. Processes that are left after this time are assumed
-/// to be unkillable, and nothing waits for them.
+/// Time within which a killed unit has to exit. After this time, the remaining processes count as
+/// unkillable, and nothing waits for them.
 const KILL_GRACE: Duration = Duration::from_secs(10);
 
 impl InitState {
@@ -152,8 +152,8 @@ impl InitState {
         self.action(at, ActionKind::Kill)
     }
 
-    /// Records that a unit was killed because it did not stop in time. Either the planner or the
-    /// supervisor killed it.
+    /// Records that either the planner or the supervisor has killed a unit, because the unit did
+    /// not stop in time.
     pub(super) fn mark_killed(&mut self, at: u32, now: Timestamp) {
         let observed = &mut self.node_mut(at).observed;
         observed.killed = true;
@@ -180,8 +180,8 @@ impl InitState {
         }
     }
 
-    /// Completes a unit. `follow` schedules the restart that the restart policy demands. A pending
-    /// restart request overrides the policy.
+    /// Sets a unit to `Completed`. `follow` schedules the restart that the restart policy demands.
+    /// If a restart was requested during the run, it overrides the policy.
     fn enter_completed(&mut self, at: u32, now: Timestamp, follow: impl FnOnce(&mut Node)) {
         let restarts = self.node(at).restarts_after_stop();
         self.enter_rest(at, Phase::Completed, now);
@@ -191,7 +191,7 @@ impl InitState {
         }
     }
 
-    /// Fails a unit without processes, or whose processes cannot be killed.
+    /// Sets a unit to `Failed`, because its processes have exited or cannot be killed.
     pub(super) fn enter_failed(&mut self, at: u32, cause: FailureCause, now: Timestamp) {
         let restarts = self.node(at).restarts_after_stop();
         self.node_mut(at).clear_attempts_if_stable(now);
@@ -207,9 +207,9 @@ impl InitState {
         }
     }
 
-    /// Restarts a failed or completed unit regardless of its result and limits. The restart is
-    /// immediate, or follows once the unit's processes have exited. A unit with lost processes
-    /// stays failed, because no event would report the exit of these processes.
+    /// Restarts a failed or completed unit regardless of its result and limits. If the unit still
+    /// has processes, the restart follows once they have exited. A unit with lost processes stays
+    /// failed, because no event would report the exit of these processes.
     pub(super) fn retry_immediately(&mut self, at: u32, now: Timestamp) {
         let observed = &mut self.node_mut(at).observed;
         if observed.processes && observed.cause == Some(FailureCause::Lost) {
@@ -222,8 +222,8 @@ impl InitState {
     }
 
     /// Drops the result of a unit that is not needed, because the requested targets have changed.
-    /// The unit can then start when it is needed, now or later. A unit that is stopping finishes
-    /// its stop first.
+    /// Without the old result, the unit can start as soon as it is needed. A unit that is stopping
+    /// finishes its stop first.
     pub(super) fn expire_result(&mut self, at: u32, now: Timestamp) {
         let observed = &mut self.node_mut(at).observed;
         match observed.phase {
@@ -302,8 +302,8 @@ impl InitState {
     }
 }
 
-/// Adds the timeout to `now`. At least one millisecond is added, so that a quick unit succeeds even
-/// with a timeout of zero.
+/// Returns the end of a timeout that begins at `now`. A timeout of zero counts as one millisecond,
+/// so that a quick unit can still succeed.
 fn deadline_after(now: Timestamp, most: Duration) -> Timestamp {
     now.after(most.max(Duration::from_millis(1)))
 }
@@ -317,8 +317,8 @@ fn needs_no_stop(observed: &ObservedUnit) -> bool {
 }
 
 impl InitUnit {
-    /// Returns whether the unit has a main process, the exit of which determines the state of the
-    /// unit.
+    /// Returns whether the unit has a main process. The exit of a main process determines the state
+    /// of its unit.
     pub(super) fn has_main(&self) -> bool {
         !matches!(self.kind, ServiceType::BackgroundScripted | ServiceType::Virtual)
     }
