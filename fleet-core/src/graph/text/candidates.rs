@@ -1,7 +1,8 @@
-//! Units of all stanzas, including stanzas with errors, for the checks of the whole set of units.
+//! Units of all stanzas, including stanzas with errors. They are the input for the checks of the
+//! whole set of units (such as the check for missing targets).
 //!
-//! These checks run even if single stanzas have errors, so that one run reports all errors. A
-//! stanza with errors takes part with those targets and dependencies that could be read.
+//! These checks run even if single stanzas have errors, so that all errors are reported at once.
+//! From a stanza with errors, they use the targets and dependencies that could be read.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,8 +14,8 @@ use crate::graph::{InitUnit, Name, Target};
 pub(super) struct CandidateUnits {
     /// Index of the stanza of each unit.
     pub(super) stanzas: BTreeMap<Name, usize>,
-    /// Whether the provided targets of all units are known. If they are not, no target can be
-    /// reported as missing.
+    /// Whether the provided targets of all units are known. Otherwise no target can be reported as
+    /// missing.
     pub(super) is_complete: bool,
 }
 

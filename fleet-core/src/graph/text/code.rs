@@ -7,8 +7,8 @@ use fleet_unitfile::Severity;
 /// Declares every code with its text and meaning.
 macro_rules! codes {
     ($($name:ident $text:literal $meaning:literal)*) => {
-        /// Kind of a diagnostic. The text of a code never changes. Texts that begin with `E` denote
-        /// errors, and texts that begin with `W` denote warnings.
+        /// Kind of a diagnostic. The text of a code (such as `E07`) never changes. It begins with
+        /// `E` for an error and with `W` for a warning.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
         #[non_exhaustive]
         pub enum Code {
@@ -78,8 +78,8 @@ codes! {
 }
 
 impl Code {
-    /// Returns the severity of the code. A file or a file set with an error is rejected. Warnings
-    /// do not lead to a rejection.
+    /// Returns the severity of the code. An error leads to the rejection of its file or file set; a
+    /// warning does not.
     #[must_use]
     pub fn severity(self) -> Severity {
         if self.as_str().starts_with('E') { Severity::Error } else { Severity::Warning }

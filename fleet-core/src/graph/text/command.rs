@@ -1,7 +1,8 @@
 //! Reads and writes commands.
 //!
-//! Words, quotes, escapes and prefixes are those of systemd. A command may only use variables that
-//! its stanza sets or may set. This rule rejects commands that were written as if a shell ran them.
+//! Words, quotes, escapes and prefixes have the syntax of systemd. A command may use only variables
+//! that its stanza sets or may set. This rule catches commands that were written for a shell,
+//! because no shell runs them.
 
 use fleet_unitfile::{CommandError, CommandLine, Privileges, WordError, quote_word, split_words};
 
@@ -110,8 +111,8 @@ struct Variables<'a> {
 }
 
 impl Variables<'_> {
-    /// Converts a word to systemd's variable syntax. In systemd `$NAME` is a variable only if it is
-    /// the whole word.
+    /// Converts the variables in a word to systemd's syntax. In systemd, `$NAME` is a variable only
+    /// if it is the whole word, so within a longer word it becomes `${NAME}`.
     fn read(&mut self, word: &str, is_program: bool, draft: &mut Draft) -> String {
         let whole = word.strip_prefix('$').is_some_and(is_variable);
         let mut written = String::with_capacity(word.len());
@@ -152,8 +153,8 @@ impl Variables<'_> {
         after
     }
 
-    /// Returns the position of the next dollar sign. The position is imprecise if the word contains
-    /// dollar signs written as escapes.
+    /// Returns the position of the next dollar sign, which is `length` bytes long with its name.
+    /// The position is imprecise if the word also contains dollar signs written as escapes.
     fn next(&mut self, length: usize) -> fleet_unitfile::Span {
         let at = self.dollars.0.get(*self.at).copied();
         *self.at += 1;
@@ -163,8 +164,8 @@ impl Variables<'_> {
     }
 }
 
-/// Returns the variable name after a dollar sign, and the number of bytes that it occupies
-/// including braces.
+/// Returns the variable name after a dollar sign, and the number of bytes that the name occupies,
+/// including braces. Returns `None` if no valid name follows.
 fn name(after: &str) -> Option<(&str, usize)> {
     if let Some(braced) = after.strip_prefix('{') {
         let (name, _) = braced.split_once('}')?;
@@ -175,7 +176,7 @@ fn name(after: &str) -> Option<(&str, usize)> {
     is_variable(&after[..length]).then_some((&after[..length], length))
 }
 
-/// Writes a command so that it reads back as the same.
+/// Writes a command so that reading it gives the same command.
 pub(super) fn write(command: &Command) -> String {
     let marks = [
         (command.ignore_failure, '-'),
@@ -190,16 +191,16 @@ pub(super) fn write(command: &Command) -> String {
     [quote_word(&first).into_owned()].into_iter().chain(quoted).collect::<Vec<_>>().join(" ")
 }
 
-/// Returns the arguments, in which each dollar sign that begins no variable is written as `$$`, as
-/// stanzas require.
+/// Returns the arguments in the form that stanzas require: each dollar sign that begins no variable
+/// is written as `$$`.
 fn arguments(command: &Command) -> impl Iterator<Item = String> {
     let verbatim = command.verbatim;
     let kept = command.arguments.iter().filter(move |word| verbatim || !is_default(word));
     kept.map(move |word| if verbatim { word.clone() } else { plain(word) })
 }
 
-/// Returns whether systemd treats the word as a variable with an invalid name, which it expands to
-/// nothing.
+/// Returns whether the word is a dollar sign with an invalid variable name (such as `$1`). systemd
+/// expands such a word to nothing.
 fn is_default(word: &str) -> bool {
     let name = word.strip_prefix('$').filter(|name| !name.starts_with(['{', '$']));
     name.is_some_and(|name| !is_variable(name))

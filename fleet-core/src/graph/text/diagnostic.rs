@@ -31,9 +31,8 @@ impl InitDiagnostic {
         self.code.severity()
     }
 
-    /// Returns the line that the diagnostic concerns, with carets below the position.
-    ///
-    /// If the line is long, only the part around the position is returned.
+    /// Returns the line that the diagnostic concerns, with carets below the position. Of a long
+    /// line, returns only the part around the position.
     #[must_use]
     pub fn excerpt(&self, source: &[u8]) -> String {
         let (text, skipped, marked) = lines::excerpt(source, self.span);

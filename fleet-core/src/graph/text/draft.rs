@@ -13,7 +13,7 @@ use crate::graph::{EdgeKind, InitUnit, LinePattern, Name, Run, Target, Timeouts}
 pub(super) struct Draft {
     /// The unit. It is virtual and without edges until all fields are read.
     pub(super) unit: InitUnit,
-    /// Its type.
+    /// Type of the unit.
     pub(super) type_word: Option<TypeWord>,
     /// Dependencies as written.
     pub(super) edges: Vec<(EdgeKind, Target, Span)>,
@@ -48,7 +48,7 @@ pub(super) struct KeyPosition {
     pub(super) line: usize,
     /// Position of the key.
     pub(super) key: Span,
-    /// Position of its value.
+    /// Position of the key's value.
     pub(super) value: Span,
 }
 

@@ -31,16 +31,16 @@ pub(super) struct Field {
 /// Handling of indented lines after a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Folding {
-    /// They continue the value.
+    /// Indented lines continue the value.
     Allowed,
-    /// They are errors.
+    /// Indented lines are errors.
     Refused,
-    /// They are ignored, because the key is unknown.
+    /// Indented lines are ignored, because the key is unknown.
     Ignored,
 }
 
-/// Reads all fields of a file. A line that is not a field is reported, and the remaining lines are
-/// still read.
+/// Reads all fields of a file. Reports each line that is not a field, and continues with the next
+/// line.
 pub(super) fn read(
     source: &[u8],
     folding: fn(&str) -> Folding,
@@ -83,8 +83,8 @@ impl Reader<'_> {
         }
     }
 
-    /// Returns whether all characters of a line are allowed. Reports the first character that is
-    /// not allowed.
+    /// Returns whether all characters of a line are allowed. If not, reports the first character
+    /// that is not allowed.
     fn characters(&mut self, line: Line<'_>) -> bool {
         let bad = |byte: &u8| (*byte < b' ' && *byte != b'\t') || *byte == 0x7f;
         let control = line.text.iter().position(bad);
@@ -166,7 +166,7 @@ impl Reader<'_> {
 const BLANKS: [char; 2] = [' ', '\t'];
 
 /// Removes blanks from both ends of a text that begins at offset `at`. Returns the offset of the
-/// result, and the result.
+/// remaining text, and that text.
 fn trim(text: &str, at: usize) -> (usize, &str) {
     let start = text.trim_start_matches(BLANKS);
     (at + text.len() - start.len(), start.trim_end_matches(BLANKS))

@@ -21,9 +21,11 @@ pub enum FileRole {
 }
 
 impl FileRole {
-    /// Returns the role of a file, which its name determines. `init.conf` holds the central
-    /// settings, and names that end in `.unit` hold stanzas. All other files and hidden files have
-    /// no role and are ignored.
+    /// Returns the role of a file, judged by its name:
+    ///
+    /// - `init.conf` holds the central settings.
+    /// - A name that ends in `.unit` holds stanzas, unless the file is hidden.
+    /// - Any other file has no role and is ignored.
     #[must_use]
     pub fn of(file_name: &str) -> Option<Self> {
         match file_name {
@@ -84,8 +86,8 @@ impl FileSet {
         &self.central.1.settings
     }
 
-    /// Builds the graph, or returns `None` if there are errors. Errors of the set of units are
-    /// added to the diagnostics of the file in which they can be corrected.
+    /// Builds the graph, or returns `None` if there are errors. Errors of the set of units (such as
+    /// a missing target) are added to the diagnostics of the file in which they can be corrected.
     pub fn graph(&mut self) -> Option<Graph> {
         let (units, candidates) = CandidateUnits::of(self);
         let (graph, errors) = match Graph::strict(units, self.settings()) {

@@ -72,7 +72,7 @@ fn kind(
 }
 
 /// Sorts edges by kind, strongest first, and keeps the order of edges of the same kind. If several
-/// edges to one target both require and order, only the strongest of them is kept.
+/// edges to one target both require and order, keeps only the strongest of them.
 pub(super) fn edges(written: &[(EdgeKind, Target, Span)]) -> Vec<(EdgeKind, Target)> {
     let mut strongest: BTreeMap<&Target, EdgeKind> = BTreeMap::new();
     let mut seen = BTreeSet::new();

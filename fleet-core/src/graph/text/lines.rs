@@ -54,8 +54,8 @@ impl<'a> Locator<'a> {
         Self { source, at: start(source), location: Location { line: 1, column: 1 } }
     }
 
-    /// Returns the line and column of an offset. An offset past the end of the text has the
-    /// position of the end.
+    /// Returns the line and column of an offset. An offset past the end of the text gets the
+    /// location of the end.
     pub(super) fn location(&mut self, offset: usize) -> Location {
         while self.at < offset.min(self.source.len()) {
             match self.source[self.at] {
@@ -73,8 +73,8 @@ impl<'a> Locator<'a> {
     }
 }
 
-/// Returns the part of a line around a span. Also returns the number of characters before the span
-/// and the number of characters in it, which is at least one.
+/// Returns the part of a line around a span. Also returns the number of characters in this part
+/// before the span, and in the span itself (at least one).
 pub(super) fn excerpt(source: &[u8], span: Span) -> (String, usize, usize) {
     let at = span.start.min(source.len());
     // Looks back only as far as the excerpt reaches: a long line may have many errors.
@@ -94,8 +94,8 @@ pub(super) fn excerpt(source: &[u8], span: Span) -> (String, usize, usize) {
     (format!("{before}{}", after.trim_end()), before.chars().count(), marked)
 }
 
-/// Decodes a text as UTF-8. Control characters are replaced by blanks, so that each character takes
-/// one column.
+/// Decodes a text as UTF-8. Replaces control characters by blanks, so that each character takes one
+/// column.
 fn decode(text: &[u8]) -> String {
     let text = String::from_utf8_lossy(text);
     text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()

@@ -1,9 +1,10 @@
-//! Text format of units and central settings. The reader reports all errors of a file, and a
+//! Text format of units and central settings. The reader reports all errors of a file, and the
 //! printer writes units as stanzas.
 //!
-//! A unit file consists of *stanzas*. A stanza begins with `unit: NAME`. Each line below it holds a
-//! key, a colon and a value. The value of a list or a command may continue in indented lines. Lines
-//! that begin with `#` are comments. `docs/reference/init-files.md` lists all keys.
+//! A unit file consists of *stanzas*, each of which describes one unit. The first line of a stanza
+//! is `unit: NAME`. Each line below it holds a key, a colon and a value. The value of a list or a
+//! command may continue in indented lines. Lines that begin with `#` are comments.
+//! `docs/reference/init-files.md` lists all keys.
 //!
 //! ```text
 //! unit: web

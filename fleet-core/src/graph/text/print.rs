@@ -1,5 +1,5 @@
-//! Prints units as stanzas. Equal units are printed as equal bytes, which are read back as the same
-//! unit.
+//! Prints units as stanzas. Equal units give the same text, and reading that text gives the same
+//! unit again.
 
 use super::diagnostic::Problems;
 use super::draft::{Draft, sets_variable};
@@ -24,15 +24,16 @@ pub struct OmittedKey {
     pub key: &'static str,
     /// Value of the setting.
     pub value: String,
-    /// Reason why it cannot be written.
+    /// Reason why the setting cannot be written.
     pub why: String,
 }
 
-/// Prints a unit as a stanza. Default values are omitted. `defaults` are the default timeouts that
-/// the reader of the stanza will use.
+/// Prints a unit as a stanza. Values that equal their default are omitted. `defaults` are the
+/// default timeouts that the reader of the stanza will use.
 ///
-/// Units that were read from stanzas are printed without omissions. Units from other sources, such
-/// as systemd unit files, may have settings that stanzas cannot express.
+/// A unit that was read from a stanza is always printed completely. Units from other sources, such
+/// as systemd unit files, may have settings that a stanza cannot express. These are listed in
+/// `omitted`.
 #[must_use]
 pub fn print(unit: &InitUnit, defaults: &Timeouts) -> PrintedStanza {
     let mut printed = PrintedStanza { text: format!("unit: {}\n", unit.name), omitted: Vec::new() };
@@ -58,7 +59,7 @@ pub fn differing_keys(one: &InitUnit, other: &InitUnit) -> Vec<&'static str> {
     keys::all().filter(differs).map(|key| key.name).collect()
 }
 
-/// Returns the reason why the value would not read back unchanged.
+/// Returns the reason why a value cannot be written, or `None` if reading it gives the same value.
 fn omission_reason(
     key: &Key,
     value: &str,

@@ -94,7 +94,7 @@ struct OpenStanza {
     name: Option<Name>,
     name_span: Span,
     line: usize,
-    /// Whether no error has been found in it so far.
+    /// Whether the stanza has no error so far.
     valid: bool,
 }
 

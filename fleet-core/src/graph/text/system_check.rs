@@ -1,4 +1,4 @@
-//! Reports errors of the units as a whole at the positions where they can be corrected.
+//! Reports errors that concern several units, at the positions where they can be corrected.
 
 use std::collections::BTreeMap;
 
@@ -15,12 +15,12 @@ type Edge<'a> = (usize, EdgeKind, &'a Target);
 /// Maps graph errors to positions in the files.
 pub(super) struct SystemCheck<'a> {
     file_set: &'a FileSet,
-    /// Indices of the stanzas of each name.
+    /// Indices of the stanzas with each name.
     named: BTreeMap<&'a Name, Vec<usize>>,
     /// Stanza of each unit of the graph.
     candidates: CandidateUnits,
-    /// Positions of all edges. They are collected when the first missing target is found, because a
-    /// search for each error would be slow if there are many errors.
+    /// Positions of all edges. They are collected once, when the first missing target is found,
+    /// because searching all edges for each error would be slow.
     edges: Option<BTreeMap<Edge<'a>, Span>>,
     /// Problems of each file.
     problems: Vec<Problems>,
@@ -99,8 +99,8 @@ impl<'a> SystemCheck<'a> {
         }
     }
 
-    /// Reports each stanza that has the name of an earlier stanza. Stanzas with errors, which did
-    /// not become units, are included.
+    /// Reports each stanza that has the name of an earlier stanza. This includes stanzas with
+    /// errors, which have no unit.
     pub(super) fn repeated_units(&mut self) {
         let several = self.named.iter().filter(|(_, stanzas)| stanzas.len() > 1);
         let several: Vec<_> = several.map(|(name, it)| (*name, it.clone())).collect();

@@ -11,8 +11,7 @@ use super::diagnostic::Problems;
 #[derive(Clone, Debug, Default)]
 pub(super) struct Value {
     text: String,
-    /// Start of each line of the value. The first number is the offset in the text, the second is
-    /// the offset in the file.
+    /// Start of each line of the value, as an offset in `text` and an offset in the file.
     pieces: Vec<(usize, usize)>,
 }
 
@@ -44,7 +43,7 @@ impl Value {
     }
 
     /// Returns the position in the file of a part of the value. If the part spans several lines,
-    /// its position reaches from the first line to the last.
+    /// the position reaches from the first line to the last.
     pub(super) fn part(&self, range: Range<usize>) -> Span {
         let start = self.offset(range.start);
         let last = range.end.max(range.start + 1) - 1;

@@ -246,8 +246,8 @@ fn write_unset(entry: &str) -> String {
     }
 }
 
-/// Reads a text at the end of a value. It is unquoted if it begins with a quote, and otherwise
-/// returned unchanged.
+/// Reads a text at the end of a value, and removes its quotes if it begins with a quote. Returns
+/// `None` and reports an error if the quotes are invalid.
 fn unquoted(value: &Value, text: &str, problems: &mut Problems) -> Option<String> {
     if !text.starts_with(['"', '\'']) {
         return Some(text.to_owned());
@@ -267,8 +267,8 @@ fn unquoted(value: &Value, text: &str, problems: &mut Problems) -> Option<String
     None
 }
 
-/// Writes a text for the end of a value. It is quoted only if it would otherwise be read back
-/// differently.
+/// Formats a text for the end of a value. Quotes the text only if reading it without quotes would
+/// give a different text.
 fn quoted(text: &str) -> String {
     let plain =
         text.trim() == text && !text.starts_with(['"', '\'']) && !text.contains(char::is_control);
@@ -314,8 +314,7 @@ fn write_output(output: &ExecOutput) -> String {
     }
 }
 
-/// Reads one number for both limits, such as `1024`, or a soft and a hard limit, such as
-/// `1024:none`.
+/// Reads a soft and a hard limit, such as `1024:none`. A single number, such as `1024`, sets both.
 fn read_limit(value: &Value, problems: &mut Problems) -> Option<(Option<u64>, Option<u64>)> {
     let (soft, hard) = value.text().split_once(':').unwrap_or((value.text(), value.text()));
     let limit = one_limit(soft).zip(one_limit(hard));

@@ -29,16 +29,16 @@ pub(super) struct Key {
     pub(super) name: &'static str,
     /// Types of units that may have the key.
     pub(super) types: Types,
-    /// How often the key may be given, and in how many lines.
+    /// Rule for repeating the key and for continuing its value.
     pub(super) form: Form,
     /// Reads a non-empty value into the draft, or reports an error.
     pub(super) read: fn(&Value, &mut Draft, &mut Problems),
-    /// Returns the values that differ from the default. The list is empty or has one value, or
-    /// several values if the key may be repeated.
+    /// Returns the values to write for a unit. The list is empty if the unit has the default, and
+    /// has several values only if the key may be repeated.
     pub(super) write: fn(&InitUnit, &Timeouts) -> Vec<String>,
 }
 
-/// How a key may be given.
+/// Rule for repeating a key and for continuing its value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Form {
     /// Once, in one line.

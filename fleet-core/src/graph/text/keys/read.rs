@@ -10,9 +10,9 @@ use crate::graph::text::diagnostic::{Problems, short};
 use crate::graph::text::value::Value;
 use crate::graph::{InvalidName, Name, Signal, StatusSet, Target};
 
-/// Returns the name that is most similar to the text, if one is similar enough.
+/// Returns the name that is most similar to the text, if it is similar enough.
 ///
-/// Names with a very different length are skipped, because the comparison would be slow.
+/// Names with a very different length are skipped, because comparing them would be slow.
 pub(in crate::graph::text) fn nearest<'a>(
     text: &str,
     names: impl Iterator<Item = &'a str>,

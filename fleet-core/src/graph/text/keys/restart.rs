@@ -115,8 +115,8 @@ pub(super) const KEYS: &[Key] = &[
     ),
 ];
 
-/// Reads a maximum number of failures, such as `5`, or of starts in an interval, such as `5 in
-/// 10s`.
+/// Reads a maximum number of failures, such as `5`, or a maximum number of starts in an interval,
+/// such as `5 in 10s`.
 fn read_limit(value: &Value, draft: &mut Draft, problems: &mut Problems) {
     let text = value.text();
     let limit = match text.split_once(" in ") {
