@@ -105,8 +105,8 @@ impl InitState {
         changed
     }
 
-    /// Checks a unit, or all units of its component if it is in one. Returns those of the checked
-    /// units that have the wrong `needed` flag.
+    /// Returns the units whose `needed` flag has to change, after the demand for one unit has
+    /// changed. Considers this unit alone, or its whole component if it is in one.
     fn needed_changes(&self, at: u32, adjacency: &Adjacency, components: &Components) -> Vec<u32> {
         let Some(component) = components.of_unit(at) else {
             let node = self.node(at);

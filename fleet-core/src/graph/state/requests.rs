@@ -293,9 +293,9 @@ impl InitState {
         self.propagate();
     }
 
-    /// Clears the earlier failures of a unit with a changed definition. If the unit has failed or
-    /// completed, it may start again. A running unit is restarted, if necessary, when the nodes are
-    /// rebuilt.
+    /// Clears the earlier failures of a unit with a changed definition, so that the unit can start
+    /// again if it has failed or completed. A running unit is restarted, if necessary, when the
+    /// nodes are rebuilt.
     fn apply_definition_change(&mut self, at: u32, now: Timestamp) {
         if self.is_at_rest(at) {
             self.forget_result(at, now);

@@ -60,8 +60,8 @@ impl Node {
         starts.count = starts.count.saturating_add(1);
     }
 
-    /// Forgets earlier failures if the unit was active long enough. Called when the unit stops
-    /// being active.
+    /// Clears the count of earlier failures if the unit was active long enough. Called when the
+    /// unit stops being active.
     pub(super) fn clear_attempts_if_stable(&mut self, now: Timestamp) {
         let restart = &self.unit.restart;
         if self
