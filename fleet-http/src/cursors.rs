@@ -17,8 +17,7 @@ const REQUEST_MARGIN: Duration = Duration::from_secs(1);
 ///
 /// The limit leaves room for the rest of the request head. It is sufficient for 256 machines, the
 /// maximum of one journal. However, a journal that is followed for weeks may collect the cursors of
-/// more machines, as the unit moves. Beyond the limit, the cursors whose lines are oldest are
-/// dropped.
+/// more machines, as the unit moves. Beyond the limit, the cursors of the oldest lines are dropped.
 const MAX_BYTES: usize = 56 * 1024;
 
 /// The last line received from each machine.

@@ -11,7 +11,7 @@ mod tls;
 mod token;
 pub mod wire;
 
-/// Re-export of the crate whose types [`Metrics`] uses.
+/// Re-export of the crate that defines types in the API of [`Metrics`].
 pub use prometheus_client;
 
 pub use client::{

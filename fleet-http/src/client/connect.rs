@@ -19,7 +19,7 @@ use crate::duplex::BoxedStream;
 /// Timeout for connecting.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Connects to the endpoint, whatever the request's URL.
+/// Connects to the endpoint, and ignores the host in the request's URL.
 #[derive(Debug, Clone)]
 pub(super) struct Connector {
     endpoint: Endpoint,

@@ -180,8 +180,8 @@ impl JournalLines {
 
     /// Reopens the journal after the last line. Returns `false` if the unit is no longer wanted.
     ///
-    /// `error` is `None` if the server has ended the stream. The server also does this when the
-    /// unit is replaced or moved, so the end alone does not mean that the unit is no longer wanted.
+    /// `error` is `None` if the server has ended the stream. In this case the unit may still be
+    /// wanted, because the stream also ends when the unit is replaced or moved.
     async fn reconnect(&mut self, error: Option<ClientError>) -> Result<bool, ClientError> {
         if self.opened.since.take().is_some_and(|since| since.elapsed() > STABLE_AFTER) {
             self.retry = Retry::new();

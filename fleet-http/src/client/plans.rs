@@ -41,8 +41,8 @@ impl Client {
         self.caller.decode(&body)
     }
 
-    /// Returns the plan that would result from several writes together: first the units in `puts`
-    /// would be created or replaced, and then the units in `destroy` would be destroyed. Without
+    /// Returns the plan that would result from several writes together. First the units in `puts`
+    /// would be created or replaced. Then the units in `destroy` would be destroyed. Without
     /// writes, returns the plan for the current state. Changes nothing.
     ///
     /// # Errors

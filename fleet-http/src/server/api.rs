@@ -19,8 +19,9 @@ use super::peers::Peers;
 /// Maximum time that a write waits until reads on this server show it.
 const VISIBILITY_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Maximum time that a request waits for the first read of the store. Without this wait, a request
-/// that activates the daemon's socket would fail because the store was not read yet.
+/// Maximum time that a request waits for the first read of the store. The wait is needed with
+/// socket activation: the request that starts the daemon arrives before the daemon has read the
+/// store.
 const FIRST_READ_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Dependencies of the API.
@@ -47,7 +48,7 @@ impl Api {
     /// Page size of version 1.
     pub const PAGE_SIZE: u16 = 100;
 
-    /// Builds the router of the API, to be [served](crate::serve).
+    /// Builds the router of the API. Pass the router to [`serve`](crate::serve).
     pub fn router(mut self) -> Router {
         self.page_size = self.page_size.max(1);
         let hub = Hub::new(&self.mirror);
@@ -68,8 +69,8 @@ impl std::ops::Deref for SharedApi {
 }
 
 impl SharedApi {
-    /// Waits for a limited time until the store has been read once. Returns at once if it has
-    /// already been read.
+    /// Waits until the store has been read once, for at most two seconds. Returns at once if the
+    /// store has already been read.
     pub(super) async fn wait_for_first_read(&self) {
         if self.mirror.snapshot().revision == Revision::ZERO && !self.mirror.is_current() {
             // Handlers that need the snapshot return an error if the time has run out.
@@ -77,8 +78,8 @@ impl SharedApi {
         }
     }
 
-    /// Returns the current snapshot. Fails until the store has been read once, because the initial
-    /// empty snapshot does not mean that the store is empty.
+    /// Returns the current snapshot. Returns an error if the store has not been read yet, because
+    /// the initial snapshot is empty even if the store is not.
     pub(super) fn view(&self) -> Result<Arc<Snapshot>, Failure> {
         let snapshot = self.mirror.snapshot();
         if snapshot.revision == Revision::ZERO && !self.mirror.is_current() {
@@ -92,8 +93,8 @@ impl SharedApi {
         &self.2
     }
 
-    /// Waits until reads on this server show the revision. The write is already committed, so the
-    /// method returns normally after a timeout.
+    /// Waits until reads on this server show the revision, for at most five seconds. Does not
+    /// return an error after that time, because the write is already committed.
     pub(super) async fn wait_until_visible(&self, revision: Revision) {
         let seen = tokio::time::timeout(VISIBILITY_TIMEOUT, self.mirror.wait_for(revision)).await;
         if !matches!(seen, Ok(Ok(_))) {
@@ -101,8 +102,9 @@ impl SharedApi {
         }
     }
 
-    /// Returns the page that a list request asks for. This is the next page of a listing, or the
-    /// first page of a new listing.
+    /// Returns the snapshot and position of the page that a list request asks for. Without a page
+    /// token, this is the first page of a new list. Returns an error if the token is invalid or its
+    /// snapshot was dropped.
     pub(super) fn listing(&self, params: &Params) -> Result<Listing, Failure> {
         let mut tokens = params.all("nextPageToken");
         let Some(token) = tokens.next() else {
@@ -122,12 +124,12 @@ impl SharedApi {
         Ok(Listing { snapshot, begins: false, page: token.page, first: token.first })
     }
 
-    /// Cuts the page out of the items. Returns the page with the token of the next page. On the
-    /// last page the token is empty.
+    /// Returns the items of the page, and the token of the next page. On the last page, the token
+    /// is empty.
     ///
-    /// If `begun` is `true`, the first of the `items` is the first item of the page. Otherwise it
-    /// is the first item of the whole listing. `first` returns the reference to an item that the
-    /// token contains.
+    /// If `begun` is `true`, `items` begin with the first item of the page; otherwise, with the
+    /// first item of the whole list. `first` converts the first item of the next page to a
+    /// reference, which the token contains.
     pub(super) fn page<T>(
         &self,
         listing: &Listing,

@@ -10,8 +10,8 @@ use crate::ServerTls;
 
 /// Authentication required at the TCP ports of a server: TLS, client certificates and tokens.
 ///
-/// Clones share their configuration, so the configuration can be replaced while the server runs.
-/// Unix sockets need no policy, because file permissions control access to them.
+/// Clones share their configuration, so that [`replace`](Self::replace) takes effect while the
+/// server runs. Unix sockets need no policy, because file permissions control access to them.
 #[derive(Debug, Clone, Default)]
 pub struct AuthPolicy(Arc<RwLock<Arc<AuthConfig>>>);
 
@@ -22,17 +22,17 @@ pub(super) struct AuthConfig {
 }
 
 impl AuthPolicy {
-    /// Creates a policy that accepts requests with one of the tokens or with a certificate that
-    /// `tls` verifies. If neither tokens nor client certificates are configured, the policy accepts
-    /// all requests.
+    /// Creates a policy that accepts requests with one of the tokens, or with a client certificate
+    /// that `tls` verifies. If neither tokens nor client certificates are configured, the policy
+    /// accepts all requests.
     #[must_use]
     pub fn new(tls: Option<ServerTls>, tokens: Option<Tokens>) -> Self {
         Self(Arc::new(RwLock::new(Arc::new(AuthConfig { tls, tokens }))))
     }
 
-    /// Replaces the configuration. Requests in progress continue. Each further request on an open
-    /// connection must present a valid token, or the connection must have a client certificate of a
-    /// CA that is still accepted.
+    /// Replaces the configuration. Requests in progress continue. Later requests must satisfy the
+    /// new configuration, even on connections that are already open. For example, a client
+    /// certificate is refused once its CA is no longer accepted.
     pub fn replace(&self, tls: Option<ServerTls>, tokens: Option<Tokens>) {
         *self.0.write().unwrap_or_else(PoisonError::into_inner) =
             Arc::new(AuthConfig { tls, tokens });
@@ -53,8 +53,8 @@ impl AuthConfig {
         self.tls.as_ref().is_some_and(ServerTls::verifies_clients)
     }
 
-    /// Returns the rights of a request with these headers, or an error message that names the
-    /// accepted credentials.
+    /// Returns the rights of a request with these headers. If the request is refused, returns an
+    /// error message that names the accepted credentials.
     pub(super) fn rights(
         &self,
         is_tls: bool,

@@ -17,8 +17,8 @@ pub(super) fn layer() -> CompressionLayer<And<SizeAbove, IsJson>> {
         .compress_when(SizeAbove::new(MIN_SIZE.into()).and(IsJson))
 }
 
-/// Matches JSON responses. Streams such as journals and events are not JSON, and are not compressed
-/// because compression would delay their lines.
+/// Matches JSON responses. Streams such as journals and events have other content types. They are
+/// not compressed, because compression would delay their lines.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct IsJson;
 

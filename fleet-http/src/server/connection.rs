@@ -25,8 +25,9 @@ use super::shutdown::Shutdown;
 use super::sleep::sleep;
 use super::write_timeout::WriteTimeout;
 
-/// Time that connections have to finish after shutdown begins. Afterwards they are closed, because
-/// a response that its client does not read would never finish.
+/// Time that open connections have to finish after shutdown begins. Connections that are still open
+/// then are closed, because a client that does not read its response would delay the shutdown
+/// forever.
 const SHUTDOWN_GRACE: Duration = Duration::from_secs(3);
 
 /// Delay before accepting again after an error, such as exhausted file descriptors.
@@ -35,15 +36,16 @@ const ACCEPT_RETRY_DELAY: Duration = Duration::from_millis(200);
 /// Minimum buffer size that hyper accepts for request heads.
 const MIN_HEAD_SIZE: usize = 8192;
 
-/// Serves requests on a listener until `shutdown` completes. Then event streams end at once, and
-/// other requests in progress have three more seconds. The default [`ServerLimits`] apply.
+/// Serves requests on a listener until `shutdown` completes. On shutdown, followed journals and
+/// event streams end at once, and other requests in progress have three more seconds. The default
+/// [`ServerLimits`] apply.
 ///
 /// An error of one connection ends only that connection.
 pub async fn serve(listener: Listener, router: Router, shutdown: impl Future<Output = ()>) {
     serve_with_limits(listener, router, ServerLimits::default(), shutdown).await;
 }
 
-/// Serves like [`serve`] with other limits.
+/// Serves requests like [`serve`], but with the given limits.
 pub async fn serve_with_limits(
     listener: Listener,
     router: Router,
@@ -182,8 +184,8 @@ struct SlotService {
     service: ConnectionService,
 }
 
-/// Error of a request that arrived just as its connection's slot was reclaimed. The request is not
-/// carried out.
+/// Error for a request that arrived just as the server closed its connection to make room for
+/// another. The server does not carry out such a request.
 #[derive(Debug, thiserror::Error)]
 #[error("the connection was closed to make room for another")]
 struct SlotReclaimed;

@@ -1,6 +1,6 @@
-//! Slots of connections. If all slots are taken, one connection is closed to make room for a new
-//! connection. This is the connection that has waited longest for a request, or for the rest of a
-//! request.
+//! Slots that limit the number of open connections. If all slots are taken, the server closes one
+//! connection to make room for a new one. It chooses the connection that has waited longest for its
+//! client to send a request, or the rest of a request.
 
 use std::collections::BTreeMap;
 use std::pin::Pin;
@@ -11,7 +11,7 @@ use axum::body::{Body, Bytes, HttpBody};
 use hyper::body::{Frame, SizeHint};
 use tokio::sync::Notify;
 
-/// Connections of one listener that wait for their clients.
+/// Queue of a listener's connections that wait for their clients to send data.
 #[derive(Debug, Default)]
 pub(super) struct IdleQueue {
     queue: Mutex<Waiters>,
@@ -27,14 +27,15 @@ struct Waiters {
 }
 
 impl IdleQueue {
-    /// Closes the connection that has waited longest, as soon as one waits.
+    /// Closes the connection that has waited longest. If no connection waits, first waits until one
+    /// does.
     pub(super) async fn reclaim_one(&self) {
         while !self.reclaim_longest() {
             self.parked.notified().await;
         }
     }
 
-    /// Closes the connection that has waited longest. Returns whether one was waiting.
+    /// Closes the connection that has waited longest. Returns `false` if no connection was waiting.
     pub(super) fn reclaim_longest(&self) -> bool {
         let longest = self.queue().waiting.pop_first();
         longest.map(|(_, reclaim)| reclaim.notify_one()).is_some()
@@ -57,10 +58,10 @@ pub(super) struct ConnectionSlot {
 /// State of a connection.
 #[derive(Debug)]
 enum SlotState {
-    /// Waits for a request or for the rest of a request. The number is the connection's ticket in
-    /// the queue.
+    /// The connection waits for a request, or for the rest of a request. The number is its ticket
+    /// in the queue, where lower tickets are closed first.
     Waiting(u64),
-    /// Serves a request.
+    /// The server handles a request of the connection.
     Busy,
     /// The response is complete but not yet flushed.
     Sending,
@@ -78,8 +79,8 @@ impl ConnectionSlot {
         Arc::new(slot)
     }
 
-    /// Begins to serve a request. Returns `None` if the slot was already reclaimed; the connection
-    /// must then end.
+    /// Marks the connection as busy with a request. Returns `None` if the slot was already
+    /// reclaimed; the connection must then end.
     pub(super) fn begin_request(self: &Arc<Self>) -> Option<BusyGuard> {
         self.set_state(SlotState::Busy).then(|| BusyGuard(self.clone()))
     }
@@ -89,7 +90,8 @@ impl ConnectionSlot {
         self.reclaim.notified().await;
     }
 
-    /// Handles a flush of all pending output.
+    /// Handles a flush of all pending output: if a response was being sent, the connection begins
+    /// to wait for its next request.
     pub(super) fn on_flush(&self) {
         if matches!(*self.state(), SlotState::Sending) {
             self.park();
@@ -100,8 +102,8 @@ impl ConnectionSlot {
         self.enqueue(None);
     }
 
-    /// Adds the connection to the queue. Uses its earlier ticket if `ticket` contains one, and
-    /// otherwise a ticket at the end. Returns the ticket.
+    /// Adds the connection to the queue and returns its ticket. Without an earlier `ticket`, the
+    /// connection gets a ticket at the end of the queue.
     fn enqueue(&self, ticket: Option<u64>) -> u64 {
         let mut queue = self.idle.queue();
         let number = ticket.unwrap_or(queue.next);
@@ -113,8 +115,8 @@ impl ConnectionSlot {
         number
     }
 
-    /// Sets a state other than `Waiting`. Returns `false` if the slot was reclaimed while the
-    /// connection waited.
+    /// Sets the state to `Busy` or `Sending`. If the connection waited, removes it from the queue.
+    /// Returns `false` if the slot was reclaimed during the wait.
     fn set_state(&self, to: SlotState) -> bool {
         match std::mem::replace(&mut *self.state(), to) {
             SlotState::Waiting(number) => self.idle.queue().waiting.remove(&number).is_some(),
@@ -176,13 +178,14 @@ impl HttpBody for SlotBody {
     }
 }
 
-/// Body of a request. While the connection waits for more of the body, its slot can be reclaimed.
-/// Otherwise clients that send their requests byte by byte could exhaust all slots.
+/// Body of a request. While the server waits for more of the body, the connection's slot can be
+/// reclaimed. Otherwise, clients that send their requests byte by byte could occupy all slots.
 pub(super) struct RequestBody<B> {
     body: B,
     slot: Arc<ConnectionSlot>,
-    /// Ticket in the queue. The ticket is kept, so that a byte received now and then does not
-    /// improve the connection's position.
+    /// Ticket of the connection in the queue, once it has waited. The ticket is kept when data
+    /// arrives. Otherwise, a client could stay at the end of the queue by sending a byte now and
+    /// then.
     ticket: Option<u64>,
     is_waiting: bool,
 }
@@ -192,7 +195,7 @@ impl<B> RequestBody<B> {
         Self { body, slot, ticket: None, is_waiting: false }
     }
 
-    /// Stops waiting. Returns `false` if the slot was reclaimed.
+    /// Ends the wait for more of the body. Returns `false` if the slot was reclaimed.
     fn resume(&mut self) -> bool {
         !std::mem::take(&mut self.is_waiting) || self.slot.set_state(SlotState::Busy)
     }

@@ -4,8 +4,8 @@ use super::openapi::Failures;
 use axum::http::header::CONTENT_TYPE;
 use axum::response::IntoResponse;
 
-/// Document in the format of Google's discovery service. Its `rootUrl` is a placeholder that
-/// clients replace with the API's URL.
+/// Description of the API in the format of Google's discovery service. The `rootUrl` is a
+/// placeholder that clients replace with the API's URL.
 const DOCUMENT: &str = include_str!("../discovery.json");
 
 /// Discovery document.

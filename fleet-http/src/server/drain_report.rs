@@ -5,8 +5,8 @@ use fleet_scheduler::{Drain, DrainPlan, Index, Policy, Step, StepAction, share};
 
 use crate::wire::{DrainReport, HeldUnit, UnitMove};
 
-/// Reports the units on a machine and their next steps. The steps come from the plan of all
-/// requested drains.
+/// Reports the remaining work of a drain on one machine. The moves are part of one plan for all
+/// machines that are being drained.
 pub(super) fn drain_report(snapshot: &Snapshot, id: &MachineId, min_available: u32) -> DrainReport {
     let drain = Drain::from_intents(snapshot, snapshot.machines().map(AsRef::as_ref));
     let plan = drain.map(|drain| Index::load(Policy::default(), snapshot).drain(&drain));
@@ -22,7 +22,8 @@ pub(super) fn drain_report(snapshot: &Snapshot, id: &MachineId, min_available: u
     }
 }
 
-/// Returns the units that are to move away from a machine now, and the units that cannot move yet.
+/// Returns the units that move away from a machine next, and the units that cannot move yet with
+/// the reason.
 fn of_machine(
     plan: &DrainPlan,
     snapshot: &Snapshot,
@@ -42,7 +43,8 @@ fn of_machine(
     (plan.plan.steps.iter().filter_map(away).collect(), held.collect())
 }
 
-/// Returns the units that are still active on a machine although they do not belong there.
+/// Returns the units that are still active on a machine although the machine should no longer run
+/// them.
 fn leaving(snapshot: &Snapshot, id: &MachineId) -> Vec<String> {
     let belongs = share(snapshot, id).units;
     let runs = |active| !matches!(active, ActiveState::Inactive | ActiveState::Failed);

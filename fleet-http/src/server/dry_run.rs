@@ -8,10 +8,10 @@ use super::failure::Failure;
 use super::planning::run_planner;
 use crate::wire;
 
-/// Responds to a write with `dryRun=1`. The response is the plan for the cluster as it would be
-/// after the write.
+/// Responds to a write with `dryRun=1`: returns the plan that would result from the write, without
+/// carrying it out.
 ///
-/// The plan also contains pending steps that are unrelated to the write.
+/// The plan contains all pending steps, even those that are unrelated to the write.
 pub(super) async fn dry_run(
     known: &Snapshot,
     write: impl FnOnce(&mut Snapshot),

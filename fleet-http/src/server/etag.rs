@@ -1,7 +1,7 @@
 //! Entity tags of units, and conditional requests.
 //!
-//! A tag consists of the revision at which a unit was read, and the lineage of the store. It does
-//! not identify the unit's content, but detects every later change.
+//! A tag consists of the lineage of the store and the revision at which a unit was read. The server
+//! detects every change after that revision, even if a later change restores the unit's content.
 
 use axum::http::HeaderMap;
 use axum::http::header::{HeaderName, HeaderValue, IF_MATCH, IF_NONE_MATCH};
@@ -27,7 +27,7 @@ pub(super) enum Condition {
     Exists,
     /// The unit exists and is unchanged since this revision.
     UnchangedSince(Revision),
-    /// Never holds: the tag is invalid or of another lineage.
+    /// Never holds: the request contains no valid tag of the store's lineage.
     Never,
 }
 
@@ -68,8 +68,8 @@ impl Condition {
     }
 }
 
-/// Returns whether the client's tags show that the client has already seen the unit in its current
-/// state.
+/// Returns whether the client already has the current state of the unit, according to the tags in
+/// `If-None-Match`.
 pub(super) fn is_known(
     headers: &HeaderMap,
     mirror: &Mirror,
@@ -86,11 +86,11 @@ pub(super) fn is_known(
         })
 }
 
-/// Whether nothing snapshot of a unit has changed since that revision.
+/// Whether the unit is known to look the same to clients as at that revision.
 fn is_unchanged(mirror: &Mirror, seen: Revision, name: &str) -> bool {
     let delta = mirror.full_delta_since(seen);
     let (Some(changes), Some(results)) = (delta.inputs.changes, delta.results) else {
-        return false; // // the changes are unknown
+        return false; // the changes are unknown
     };
     let is_it = |unit: &UnitName| unit.as_str() == name;
     // Machine changes do not list the affected units.
@@ -109,7 +109,7 @@ fn tags<'a>(headers: &'a HeaderMap, header: &HeaderName) -> impl Iterator<Item =
     values.flat_map(|value| value.split(',')).map(str::trim)
 }
 
-/// Returns the revision of a tag of this lineage.
+/// Returns the revision of a tag. Returns `None` if the tag is invalid or of another lineage.
 fn revision(tag: &str, mirror: &Mirror) -> Option<Revision> {
     let text = tag.strip_prefix('"')?.strip_suffix('"')?;
     let (number, lineage) = match text.split_once('-') {

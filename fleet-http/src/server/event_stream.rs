@@ -17,9 +17,9 @@ const MAX_EVENTS: usize = 4096;
 #[derive(Debug)]
 pub(super) struct Batch {
     pub(super) revision: Revision,
-    /// Encoded events, followed by the stream ID that they lead to.
+    /// Encoded events, followed by the ID of the position after them.
     lines: Bytes,
-    /// Range of the stream ID in `lines`.
+    /// Range of that ID in `lines`.
     id_range: Range<usize>,
     events: Vec<EncodedEvent>,
     /// Whether the batch is a resync.
@@ -30,9 +30,10 @@ pub(super) struct Batch {
 #[derive(Debug)]
 struct EncodedEvent {
     unit: Option<UnitName>,
-    /// Machine of the event, and its previous machine.
+    /// Machine that the event is about, and the machine that the unit has left.
     machines: [Option<MachineId>; 2],
-    /// Whether the unit may have left another, unknown machine.
+    /// Whether the unit may have left a machine that is not known. If so, the event passes every
+    /// machine filter.
     may_have_left: bool,
     lines: Range<usize>,
 }
@@ -71,7 +72,8 @@ impl Batch {
         self.is_resync || !self.events.is_empty()
     }
 
-    /// Returns the lines of the events that match the filter; `None` if no event matches.
+    /// Returns the lines of the events that match the filter, followed by the ID of their position.
+    /// Returns `None` if no event matches. A resync passes every filter.
     pub(super) fn lines_for(&self, filter: &Filter) -> Option<Bytes> {
         if self.is_resync || filter.matches_all() {
             return Some(self.lines.clone());
@@ -87,10 +89,10 @@ impl Batch {
     }
 }
 
-/// Encodes the position of a stream without an event.
+/// Encodes the ID of a stream's position, without an event.
 ///
-/// A client that resumes from this position misses nothing, because the position is after all
-/// changes of its revision.
+/// The position comes after all changes of its revision, so a client that resumes there misses
+/// nothing.
 pub(super) fn id_lines(revision: Revision, lineage: Option<&str>) -> String {
     match lineage {
         Some(lineage) => format!("id: {revision}-{lineage}\n\n"),
@@ -98,7 +100,9 @@ pub(super) fn id_lines(revision: Revision, lineage: Option<&str>) -> String {
     }
 }
 
-/// Returns the events since the snapshot `before`, if that is still known.
+/// Encodes the changes of `delta` as a batch. If the changes are unknown or too many, returns a
+/// resync. `before` is the snapshot before the changes, if known, and shows the machines that units
+/// have left.
 pub(super) fn batch(delta: &FullDelta, before: Option<&Snapshot>, lineage: Option<&str>) -> Batch {
     let now = &delta.inputs.snapshot;
     let (Some(changes), Some(results)) = (&delta.inputs.changes, &delta.results) else {
@@ -124,9 +128,11 @@ pub(super) fn batch(delta: &FullDelta, before: Option<&Snapshot>, lineage: Optio
     encoder.finish(now.revision, lineage)
 }
 
-/// Returns the unit that looks different to clients after a changed result. Returns `None` for a
-/// global unit, because its current state depends on all its machines. Updating that state on each
-/// report would take quadratic time.
+/// Returns the unit for which a changed state or reason requires a unit event. Returns `None` if
+/// the unit no longer exists.
+///
+/// Also returns `None` for a global unit. Its current state depends on the reports of all its
+/// machines, so sending an update for each report would take quadratic time.
 fn changed_unit<'a>(now: &Snapshot, report: &'a ResultChange) -> Option<&'a UnitName> {
     let (ResultChange::State(unit, _) | ResultChange::Reason(unit)) = report;
     now.unit(unit.as_str()).is_some_and(|unit| !unit.is_global()).then_some(unit)

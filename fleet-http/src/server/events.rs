@@ -25,11 +25,12 @@ use super::filters::template;
 use super::openapi::Failures;
 use super::shutdown::{Shutdown, closed};
 
-/// Interval of position updates that contain no event. These updates keep the connection alive.
-/// With them, even a client with few matching events can resume from a recent position.
+/// Time without a change in the cluster after which the server sends a client its position in the
+/// stream. This keeps the connection alive. A client that receives few events can then resume from
+/// a recent position.
 const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(15);
 
-/// Header with the ID of the last received event, sent by clients that reconnect.
+/// Request header with the ID of the last received event. Clients send it when they reconnect.
 const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
 
 /// Follow cluster events.
@@ -88,7 +89,8 @@ pub(super) async fn events(
     Ok((headers, Body::from_stream(lines)).into_response())
 }
 
-/// Reads the filter. Refuses values that can never match, because the client would wait forever.
+/// Reads the filter from the query parameters. Refuses invalid names, because no event could ever
+/// match them, and the client would wait in vain.
 fn filter(params: &Params) -> Result<Filter, Failure> {
     let unit =
         params.non_empty("unit").map(UnitName::parse).transpose().map_err(Failure::bad_request)?;
@@ -97,7 +99,7 @@ fn filter(params: &Params) -> Result<Filter, Failure> {
     Ok(Filter { unit, machine, template: template(params)? })
 }
 
-/// Position of a client: a revision and its lineage.
+/// Position of a client in the stream: a revision and its lineage.
 struct StreamPosition {
     revision: Revision,
     lineage: Option<String>,
@@ -116,8 +118,8 @@ impl StreamPosition {
     }
 }
 
-/// Returns a client's first batch. The batch contains all changes since the client's position, or a
-/// resync if these changes are unknown.
+/// Returns a client's first batch: all changes since the client's position. Returns a resync if the
+/// client has no position, or if the server no longer knows these changes.
 fn since(mirror: &Mirror, seen: Option<StreamPosition>) -> Batch {
     let lineage = mirror.lineage().map(|lineage| lineage.to_string());
     match seen {

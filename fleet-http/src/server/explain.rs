@@ -13,7 +13,8 @@ use crate::wire::{self, PlacementExplanation};
 
 /// Explain a unit's placement.
 ///
-/// Returns each machine's verdict on the unit for the current state of the cluster.
+/// Returns each machine's verdict on the unit, for the current state of the cluster: the unit is
+/// placed there, would be accepted, or is refused.
 #[utoipa::path(
     get,
     path = "/units/{name}/explain",

@@ -15,13 +15,15 @@ use super::failure::Failure;
 use super::openapi::Failures;
 use crate::STRICTNESS;
 
-/// Size of the sent chunks, in bytes. A chunk that contains a long line may be larger.
+/// Size in bytes at which a chunk is sent. A chunk may be larger, because it contains only whole
+/// lines.
 const CHUNK_SIZE: usize = 64 << 10;
 
 /// Export the cluster.
 ///
-/// Returns the lines of a portable file, generated from one snapshot. Fails if the snapshot may be
-/// outdated, because the file would not show its age.
+/// Returns the lines of a portable file, generated from one snapshot. If the daemon cannot reach
+/// its store, returns 503, because the snapshot may be outdated and the file would not show its
+/// age.
 #[utoipa::path(
     get,
     path = "/export",

@@ -55,8 +55,8 @@ impl Params {
         }
     }
 
-    /// Returns whether the request is a dry run. Refuses misspellings of the parameter, because the
-    /// write would otherwise be carried out.
+    /// Returns whether the request is a dry run. Refuses misspellings of the parameter such as
+    /// `dry_run`; if it ignored them, the write would be carried out.
     pub(super) fn dry_run(&self) -> Result<bool, Failure> {
         let is_meant = |key: &str| key.to_lowercase().replace(['_', '-'], "") == "dryrun";
         let mut others = self.0.iter().map(|(key, _)| key).filter(|key| *key != "dryRun");

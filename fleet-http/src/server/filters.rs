@@ -41,7 +41,8 @@ impl UnitFilter {
             && self.current.is_none_or(|current| snapshot.current(unit) == current)
     }
 
-    /// Whether a unit that cannot be decoded matches. Only its name is known.
+    /// Whether a unit that cannot be decoded matches. Only its name is known, so any filter besides
+    /// the template excludes it.
     pub(super) fn matches_faulty(&self, name: &UnitName) -> bool {
         let asks_more = self.desired.is_some() || self.current.is_some() || self.machine.is_some();
         !asks_more && self.metadata.is_empty() && self.matches_template(name)
@@ -52,8 +53,8 @@ impl UnitFilter {
     }
 }
 
-/// Filter for unit states, in addition to the unit name. A state must match all fields that are
-/// set.
+/// Filter for unit states, except for the filter by unit name. A state must match all fields that
+/// are set.
 #[derive(Debug, Clone)]
 pub(super) struct StateFilter {
     machine: Option<String>,
@@ -85,7 +86,7 @@ impl StateFilter {
     }
 }
 
-/// Returns the template whose instances are requested.
+/// Returns the template in the parameter `template`, which selects the instances of that template.
 pub(super) fn template(params: &Params) -> Result<Option<UnitName>, Failure> {
     let Some(text) = params.non_empty("template") else { return Ok(None) };
     let bad = || {

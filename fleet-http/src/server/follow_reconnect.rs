@@ -1,5 +1,5 @@
-//! Follows the journal of one of several machines. After an interruption, adds a line that reports
-//! it, reconnects, and resumes.
+//! Follows one machine's journal of a unit that is on several machines. After an interruption,
+//! reports the error in a line, reconnects, and resumes after the last line.
 
 use fleet_core::MachineId;
 use futures_util::{StreamExt as _, stream};
@@ -11,8 +11,8 @@ use super::journals::{JournalEntry, JournalError, JournalStream};
 use crate::client::Retry;
 use crate::cursors::Cursors;
 
-/// Follows a machine's journal until no more lines can arrive. Each line is prefixed with the
-/// machine ID.
+/// Follows a machine's journal until the unit is no longer wanted on that machine. Each line is
+/// prefixed with the machine ID.
 pub(super) fn follow(source: JournalSource, machine: MachineId) -> JournalStream {
     let machine_lines = FollowedMachine {
         source,
@@ -68,16 +68,17 @@ impl FollowedMachine {
         }
     }
 
-    /// Resets the retries and prefixes the line. Only a received line shows that reconnecting has
-    /// succeeded, because a journal that opens may end at once again and again.
+    /// Handles a received line: resets the retries, and prefixes the line with the machine ID.
+    /// Opening the journal alone does not reset the retries, because a journal may open and end at
+    /// once, again and again.
     fn on_entry(&mut self, line: JournalEntry) -> JournalEntry {
         (self.retry, self.error_reported) = (None, false);
         self.cursors.get_or_insert_with(Cursors::new).record(&line);
         JournalEntry { text: format!("{}: {}", self.machine, line.text), ..line }
     }
 
-    /// Opens the journal, or resumes it after the last line. Returns `false` if no more lines can
-    /// arrive.
+    /// Opens the journal, or resumes it after the last line. Returns `false` if the unit is no
+    /// longer wanted on the machine.
     async fn open(&mut self) -> Result<bool, JournalError> {
         let mut source = self.source.clone();
         if let Some(retry) = &mut self.retry {

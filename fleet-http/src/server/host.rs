@@ -1,15 +1,15 @@
 //! Checks the `Host` of requests, as a protection against DNS rebinding. Pure: no I/O, no clock.
 //!
-//! A web page can make its own host name resolve to this machine, and thereby reach a local port.
-//! The browser then sends that host name as `Host`. So only names that always refer to this machine
-//! are accepted.
+//! A web page can make its own host name resolve to this machine, and so send requests to a local
+//! port. The browser then sends that host name as `Host`. Therefore, only names that always mean
+//! this machine are accepted: `localhost` and loopback addresses.
 
 use std::net::{IpAddr, Ipv6Addr};
 
 use axum::extract::Request;
 use axum::http::header::HOST;
 
-/// Returns an error message if the request's host does not refer to this machine.
+/// Returns an error message if the request's host is neither `localhost` nor a loopback address.
 pub(super) fn misdirected(request: &Request) -> Option<String> {
     let header = request.headers().get(HOST).map(|value| value.to_str().unwrap_or_default());
     let named = request.uri().authority().map(axum::http::uri::Authority::as_str).or(header)?;

@@ -12,7 +12,7 @@ use super::event_stream::{Batch, batch};
 use super::sleep::sleep;
 
 /// Number of batches queued for a slow subscriber. A subscriber that falls further behind gets a
-/// resync, so it delays no other subscriber.
+/// resync instead of the missed batches, so it never delays the others.
 const QUEUE_SIZE: usize = 64;
 
 /// Minimum interval between batches. In a busy cluster, subscribers are woken at most twenty times
@@ -72,8 +72,8 @@ async fn run(mirror: Mirror, sender: broadcast::Sender<Arc<Batch>>) {
     }
 }
 
-/// Returns the changes since `seen`. Returns `None` if the hub has no subscribers or nothing is to
-/// be sent.
+/// Returns the changes since `seen` as a batch, and sets `seen` to the current snapshot. Returns
+/// `None` if the hub has no subscribers, or if no event results from the changes.
 fn next_batch(mirror: &Mirror, seen: &mut Arc<Snapshot>, has_subscribers: bool) -> Option<Batch> {
     if !has_subscribers {
         *seen = mirror.snapshot();

@@ -11,9 +11,9 @@ use crate::wire::{ImportRequest, decode_import};
 
 /// Prepare an import.
 ///
-/// Call this before the units are created. Afterwards, new placements supersede everything that
-/// machines remember of the imported cluster. Machines that were cordoned or drained in that
-/// cluster are cordoned or drained in this cluster too. The call can be repeated.
+/// Call this operation before you create the imported units. Afterwards, new placements supersede
+/// all placements of the imported cluster that machines still remember. The machines in `intents`
+/// are cordoned or drained, as they were in the imported cluster. The operation can be repeated.
 #[utoipa::path(
     post,
     path = "/import",

@@ -17,8 +17,8 @@ use crate::wire::DrainReport;
 
 /// Cordon a machine, so that it takes no more units.
 ///
-/// Ends a drain, so that the remaining units stay. With `dryRun=1` nothing is changed, and the
-/// response is the plan with status 200.
+/// If the machine is being drained, the drain ends, and the remaining units stay. With `dryRun=1`
+/// nothing is changed, and the response is the plan with status 200.
 #[utoipa::path(
     post,
     path = "/machines/{id}/cordon",
@@ -46,9 +46,8 @@ pub(super) async fn cordon(
 
 /// Uncordon a machine, so that it takes units again.
 ///
-/// A machine that is not present can also be uncordoned. So its intent can be removed even if the
-/// machine never returns. With `dryRun=1` nothing is changed, and the response is the plan with
-/// status 200.
+/// The machine need not be present, so that its intent can be removed even if it never returns.
+/// With `dryRun=1` nothing is changed, and the response is the plan with status 200.
 #[utoipa::path(
     post,
     path = "/machines/{id}/uncordon",

@@ -21,24 +21,25 @@ use super::openapi::{self as path, Failures};
 use super::shutdown::{Shutdown, closed};
 use crate::{CURSORS, TIMESTAMPS, wire};
 
-/// Maximum number of machines whose journals are read at once.
+/// Maximum number of machines from which one request can read journals.
 pub(super) const MAX_MACHINES: usize = 256;
 
 /// Read a unit's journal.
 ///
-/// Without `lines`, returns all lines since `since`. Without `lines` and `since`, returns the last
-/// ten lines.
+/// By default, returns the last ten lines. With `since` but without `lines`, returns all lines that
+/// are recent enough.
 ///
-/// If the unit is on several machines, returns the lines of all of them, each prefixed with the
-/// machine ID and a colon. Followed lines are returned as they arrive, other lines in timestamp
-/// order.
+/// If the unit is on several machines, returns the lines of all of them. Each line is then prefixed
+/// with the machine ID and a colon. Followed lines are returned as they arrive, other lines in
+/// timestamp order.
 ///
-/// With `after`, resumes after a line that was returned with its cursor. A machine for which a
-/// cursor is given sends all lines after that line. Cursors do not affect other machines. If that
-/// line is no longer stored, a line reports the gap.
+/// With `after`, resumes after the line that was returned with this cursor. The machine of the
+/// cursor sends all later lines, regardless of `lines` and `since`; other machines are not
+/// affected. If the machine no longer stores the line, an additional line reports the gap.
 ///
-/// An error after the first line cuts off the response. If several machines are followed, a line
-/// reports the error, and the server reconnects to the machine with the error.
+/// If the journal fails after the response has begun, the connection is cut off. With several
+/// machines, a line reports the error instead, and the lines of the other machines continue. If the
+/// journal is followed, the server then reconnects to the failed machine.
 #[utoipa::path(
     get,
     path = "/units/{name}/journal",
@@ -108,8 +109,8 @@ pub(super) async fn journal(
     Ok((dated, placed, [(CONTENT_TYPE, "text/plain; charset=utf-8")], body).into_response())
 }
 
-/// Ends the lines at shutdown, because the server does not wait for followers. The stream ends with
-/// an error, so that clients do not mistake the shutdown for the end of the journal.
+/// Ends the stream at shutdown, because the server does not wait for followers. The last item is an
+/// error, so that clients do not mistake the shutdown for the end of the journal.
 fn until_shutdown(lines: JournalStream, shutdown: Option<Extension<Shutdown>>) -> JournalStream {
     let closed = Box::pin(closed(shutdown));
     let next = async |open: Option<(JournalStream, _)>| {
@@ -126,8 +127,8 @@ fn until_shutdown(lines: JournalStream, shutdown: Option<Extension<Shutdown>>) -
     stream::unfold(Some((lines, closed)), next).boxed()
 }
 
-/// Encodes a line. An error ends the connection. So before returning an error, this function
-/// yields, to let the connection send the preceding lines.
+/// Encodes a line. Returning an error cuts off the connection. Therefore, before it returns an
+/// error, this function yields, so that the connection can send the preceding lines.
 async fn encode_line(
     line: Result<JournalEntry, JournalError>,
     prefix: LinePrefix,
@@ -164,7 +165,8 @@ pub(super) fn query(params: &Params) -> Result<JournalRequest, Failure> {
     Ok(query)
 }
 
-/// Returns the requested machine, or the unit's machines. The result is never empty.
+/// Returns the machine in the parameter `machine`, or else the machines of the unit that match the
+/// metadata filter. The result is never empty.
 fn requested_machines(
     snapshot: &Snapshot,
     unit: &Unit,
@@ -201,8 +203,8 @@ fn requested_machines(
     }
 }
 
-/// Returns the machine that a unit is placed on. If it has no placement, returns all machines that
-/// report a state of it.
+/// Returns the machine that a unit is placed on. For a unit without a placement, such as a global
+/// unit, returns all machines that report a state of the unit.
 pub(super) fn machines_of(snapshot: &Snapshot, unit: &Unit) -> Vec<MachineId> {
     let name = unit.name.as_str();
     match snapshot.placement(name) {

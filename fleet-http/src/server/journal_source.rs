@@ -34,7 +34,7 @@ pub(super) struct JournalSource {
     /// Cursors to resume after, by machine.
     after: BTreeMap<String, String>,
     /// Whether another daemon forwarded the request. If so, this daemon responds from its own
-    /// machine and does not forward the request again.
+    /// machine, and does not forward the request again.
     is_proxied: bool,
 }
 
@@ -84,8 +84,9 @@ impl JournalSource {
         self
     }
 
-    /// Returns whether the machine may have more lines of the unit later. This is so if the unit is
-    /// wanted and not placed elsewhere, or if the server's view is not current.
+    /// Returns whether the machine may write more lines of the unit later. This is so if the unit
+    /// is wanted and not placed elsewhere. If the server's view is not current, the answer is also
+    /// `true`.
     pub(super) fn may_return(&self, machine: &MachineId) -> bool {
         let mirror = &self.api.mirror;
         if !mirror.is_current() {
@@ -114,8 +115,8 @@ impl JournalSource {
         }
     }
 
-    /// Opens the journals of several machines, with the machine ID before each line. An error of
-    /// one machine becomes a line, and does not delay the other machines.
+    /// Returns the lines of several machines, each prefixed with its machine ID. If one machine
+    /// fails, a line reports the error, and the other machines are not delayed.
     ///
     /// Followed lines are returned as they arrive, other lines in timestamp order.
     pub(super) fn open_all(self, machines: Vec<MachineId>) -> JournalStream {
@@ -131,8 +132,8 @@ impl JournalSource {
         merged(opening.collect())
     }
 
-    /// Returns the last lines of a machine as far as they arrive in time. If lines are missing,
-    /// also returns the error that prevented them.
+    /// Returns those of the last lines of a machine that arrive within the time limit. If lines are
+    /// missing, also returns the error that prevented them.
     pub(super) async fn last_lines(
         &self,
         machine: &MachineId,
@@ -176,8 +177,8 @@ impl JournalSource {
         Ok(())
     }
 
-    /// Returns the status details from a machine; `None` if they do not arrive in time. A status
-    /// without details is still valid.
+    /// Returns the status details from a machine. Returns `None` if the machine fails or does not
+    /// respond in time, because a status is useful even without details.
     pub(super) async fn details(&self, machine: &MachineId) -> Option<StatusDetails> {
         let details = async {
             match self.api.journals.details(machine, &self.unit).await {
@@ -256,8 +257,8 @@ fn forward(machine: MachineId, lines: JournalLines) -> JournalStream {
     stream::unfold(lines, next).map(move |line| line.map_err(&failed)).boxed()
 }
 
-/// Prefixes the cursors of a machine's lines with the machine ID, because the cursors are valid
-/// only on that machine.
+/// Prefixes the cursor of each line with the machine ID, because a cursor is valid only on its own
+/// machine.
 fn prefix_cursors(machine: MachineId, lines: JournalStream) -> JournalStream {
     let place = move |line: JournalEntry| {
         let cursor = line.cursor.map(|cursor| format!("{machine}/{cursor}"));

@@ -11,18 +11,18 @@ use futures_core::Stream;
 
 use crate::wire::StatusDetails;
 
-/// Opens the journals of units on local machines.
+/// Source of the journals of units on local machines.
 ///
-/// The server determines the machine of a unit. An implementation of this trait reads only the
-/// journals of its own machines. To read the journals of other machines, the server contacts their
-/// daemons.
+/// An implementation reads only the journals of its own machines. The server determines the machine
+/// of a unit, and contacts the daemons of other machines to read the journals there.
 #[async_trait]
 pub trait Journals: Send + Sync {
     /// Opens the journal of `unit` on `machine`.
     ///
     /// # Errors
     ///
-    /// Returns [`JournalError::NotLocal`] if the machine is not local.
+    /// Returns [`JournalError::NotLocal`] if the machine is not local. The server then contacts the
+    /// machine's own daemon.
     async fn open(
         &self,
         machine: &MachineId,
@@ -116,8 +116,8 @@ impl From<String> for JournalEntry {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct JournalRequest {
     /// The [cursor](JournalEntry::cursor) of a line to resume after. All later lines are returned,
-    /// regardless of their number and age. If that line is unknown, the first returned line reports
-    /// the gap, and all lines follow.
+    /// regardless of their number and age. If the journal no longer stores that line, the first
+    /// returned line reports the gap, and all stored lines follow.
     pub after: Option<String>,
     /// Maximum number of existing lines, counted from the end; `None` means all.
     pub lines: Option<u32>,

@@ -18,26 +18,28 @@ use crate::ServerTls;
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ServerLimits {
-    /// Maximum number of open connections of one listener; zero means one. When the maximum is
-    /// reached, a new connection replaces the connection that has waited longest for a request, or
-    /// for the rest of a request. If all connections are being served, including followed journals
-    /// and events, new connections wait.
+    /// Maximum number of open connections of one listener; zero means one.
+    ///
+    /// When the maximum is reached, a new connection replaces the connection that has waited
+    /// longest for a request, or for the rest of a request. If every connection is busy, for
+    /// example with a followed journal, the new connection waits.
     pub connections: usize,
-    /// Time limit for a TLS handshake. Then the connection is closed.
+    /// Time limit for a TLS handshake. When the limit is exceeded, the connection is closed.
     pub handshake_time: Duration,
-    /// Time limit for receiving the head of a request, including the idle time before it. When the
-    /// limit is exceeded, the connection is closed.
+    /// Time limit for receiving the head of a request, including the idle time before the request.
+    /// When the limit is exceeded, the connection is closed.
     pub head_time: Duration,
     /// Maximum size of a request head, in bytes; at least 8192. A larger request head is refused
     /// with status 431.
     pub head_size: usize,
-    /// Time limit for receiving a request body. If it is exceeded, the request is refused with
-    /// status 408.
+    /// Time limit for receiving a request body. When the limit is exceeded, the request is refused
+    /// with status 408.
     pub body_time: Duration,
-    /// Maximum size of a request body, in bytes. A request with a larger body is refused with
-    /// status 413. If the request announces that length, the body is not read.
+    /// Maximum size of a request body, in bytes. A larger body is refused with status 413. If the
+    /// request announces its length, the server refuses it without reading the body.
     pub body_size: usize,
-    /// Maximum time without progress in sending a response. Then the connection is closed.
+    /// Maximum time without progress in sending a response. When the time is exceeded, the
+    /// connection is closed.
     pub write_time: Duration,
 }
 
@@ -60,8 +62,8 @@ impl Default for ServerLimits {
 pub(super) struct ConnectionOrigin {
     pub(super) limits: ServerLimits,
     pub(super) auth: AuthPolicy,
-    /// Whether the connection is to a TCP port, not to a unix socket. A browser can be made to
-    /// connect to a TCP port.
+    /// Whether the connection is to a TCP port, rather than to a unix socket. A web page can make a
+    /// browser connect to a TCP port, so such requests need more checks.
     pub(super) is_port: bool,
     /// Whether the connection uses TLS.
     pub(super) is_tls: bool,
@@ -70,8 +72,8 @@ pub(super) struct ConnectionOrigin {
 }
 
 impl ConnectionOrigin {
-    /// Returns the rights of a request with these headers, or an error message that names the
-    /// accepted credentials.
+    /// Returns the rights of a request with these headers. If the request is refused, returns an
+    /// error message that names the accepted credentials.
     pub(super) fn rights(&self, headers: &HeaderMap) -> Result<Rights, String> {
         if !self.is_port {
             // File permissions control access to a unix socket.
@@ -82,8 +84,8 @@ impl ConnectionOrigin {
     }
 
     /// Returns whether the `Host` of requests must be checked, because DNS rebinding may have
-    /// directed a browser to this server. With TLS no check is needed, because the browser would
-    /// reject the server's certificate.
+    /// directed a browser to this server. No check is needed with TLS, because the browser would
+    /// refuse the server's certificate.
     pub(super) fn needs_host_check(&self) -> bool {
         self.is_port && !self.is_tls
     }

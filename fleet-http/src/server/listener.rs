@@ -12,8 +12,8 @@ use super::limits::{ConnectionOrigin, ServerLimits};
 use super::listen::ListenAddress;
 use super::unix::{SocketFile, listen_unix};
 
-/// A listening socket. Dropping it closes the socket, and removes the file of a unix socket created
-/// by [`bind`](Self::bind).
+/// A listening socket. Dropping it closes the socket. If [`bind`](Self::bind) created a unix
+/// socket, dropping also removes the socket file.
 #[derive(Debug)]
 pub struct Listener {
     socket: Socket,
@@ -74,18 +74,18 @@ const MODE: u32 = 0o660;
 impl Listener {
     /// Listens on an address. Must be called within a tokio runtime, like the other constructors.
     ///
-    /// If the address is a unix socket, removes the socket file of a server that is gone. Creates
-    /// the socket file with mode 0660, for its owner and group.
+    /// For a unix socket, first removes the socket file of a server that no longer runs. The new
+    /// file has mode 0660, so only its owner and group can connect.
     ///
     /// # Errors
     ///
-    /// Returns [`ListenError`] if the address cannot be used, in particular if it is a TCP address
-    /// other than loopback.
+    /// Returns [`ListenError`] if the address cannot be used. A TCP address must be a loopback
+    /// address, because this method configures no authentication.
     pub async fn bind(listen: &ListenAddress) -> Result<Self, ListenError> {
         Self::bind_with_auth(listen, &AuthPolicy::default()).await
     }
 
-    /// Listens on an address with authentication at TCP ports.
+    /// Listens on an address, and requires authentication at TCP ports.
     ///
     /// # Errors
     ///
@@ -103,7 +103,7 @@ impl Listener {
         }
     }
 
-    /// Adopts a listening unix socket, for example from systemd.
+    /// Takes over a listening unix socket, for example one that systemd has opened.
     ///
     /// # Errors
     ///
@@ -117,8 +117,8 @@ impl Listener {
         Ok(Self { socket, at, auth: AuthPolicy::default(), _file: None })
     }
 
-    /// Adopts a listening TCP socket, for example from systemd. It uses TLS if the policy has a
-    /// certificate and other hosts can reach the socket.
+    /// Takes over a listening TCP socket, for example one that systemd has opened. The listener
+    /// uses TLS if the policy has a certificate and other hosts can reach the socket.
     ///
     /// # Errors
     ///

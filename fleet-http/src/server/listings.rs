@@ -9,15 +9,19 @@ use fleet_core::{Revision, Snapshot};
 use super::sleep::sleep;
 
 /// Maximum number of cached snapshots. Lists at the same revision share a snapshot. If the cache is
-/// full, the least recently used snapshot is dropped, and its readers must start over.
+/// full, the least recently used snapshot is dropped, and clients that read its lists must start
+/// again.
 const MAX_SNAPSHOTS: usize = 64;
 
-/// Maximum number of cached snapshots that no reader needs any more. It is above zero because a
-/// client that repeats the request for a last page is counted as two finished readers. It is small
-/// because each snapshot may be as large as the cluster.
+/// Maximum number of cached snapshots without a reader that still needs further pages, as far as
+/// the cache knows.
+///
+/// Some are kept because the count of readers may be too low: a client that requests the last page
+/// twice counts as two finished readers. The limit is small because a snapshot may be as large as
+/// the cluster.
 const MAX_FINISHED: usize = 4;
 
-/// A snapshot expires after one to two intervals without use.
+/// Interval of expiry checks. A snapshot expires after one to two intervals without use.
 const EXPIRY_INTERVAL: Duration = Duration::from_secs(60);
 
 /// Cache of the snapshots of paginated lists.
@@ -25,8 +29,8 @@ const EXPIRY_INTERVAL: Duration = Duration::from_secs(60);
 pub(super) struct Listings(Arc<Mutex<SnapshotCache>>);
 
 impl Listings {
-    /// Caches the snapshot of a list for its next pages. `begins` is `true` for the first page of
-    /// the list.
+    /// Caches the snapshot of a list for the list's next pages. `begins` is `true` for the first
+    /// page, and counts a new reader.
     pub(super) fn keep(&self, snapshot: &Arc<Snapshot>, begins: bool) {
         let mut cache = self.lock();
         cache.keep(Arc::clone(snapshot), begins);
@@ -82,7 +86,7 @@ struct SnapshotCache {
 struct CachedSnapshot {
     snapshot: Arc<Snapshot>,
     used: Use,
-    /// Number of readers that have not reached the last page. A reader that gives up is included
+    /// Number of readers that have not reached the last page. A reader that gives up is counted
     /// until the snapshot expires.
     readers: usize,
 }
@@ -119,8 +123,8 @@ impl SnapshotCache {
         self.uses
     }
 
-    /// Drops the least recently used snapshot for which `is_meant` returns `true`, if there are
-    /// more than `most` of them.
+    /// Considers only the snapshots for which `is_meant` returns `true`. If there are more than
+    /// `most`, drops the least recently used of them.
     fn forget_beyond(&mut self, most: usize, is_meant: impl Fn(&CachedSnapshot) -> bool) {
         let meant = || self.snapshots.iter().filter(|(_, entry)| is_meant(entry));
         if meant().count() > most

@@ -84,8 +84,8 @@ pub(super) async fn get(
 
 /// Change the metadata of machines.
 ///
-/// All operations are applied in one transaction, or none. With `dryRun=1` nothing is changed, and
-/// the response is the plan with status 200.
+/// Either all operations are applied, or none. With `dryRun=1` nothing is changed, and the response
+/// is the plan with status 200.
 #[utoipa::path(
     patch,
     path = "/machines",
@@ -119,8 +119,8 @@ pub(super) async fn patch(
     Ok(StatusCode::NO_CONTENT.into_response())
 }
 
-/// Applies a metadata change. Ignores the change if its machine is not present, because such a
-/// machine gets no units.
+/// Applies a metadata change to a snapshot. Ignores the change if the machine is not present,
+/// because an absent machine gets no units in the plan.
 fn apply(after: &mut Snapshot, change: &MetadataChange) {
     let (machine, key, value) = match change {
         MetadataChange::Set { machine, key, value } => (machine, key, value.as_str()),

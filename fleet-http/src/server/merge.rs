@@ -8,11 +8,11 @@ use super::journal_source::{MACHINE_TIMEOUT, timed_out};
 use super::journals::{JournalEntry, JournalError, JournalStream};
 use crate::merge::{Interrupted, merge_journals};
 
-/// Merges the journals, with the machine ID before each line. After the last line, adds a line for
-/// each machine with an interrupted journal.
+/// Merges the journals in timestamp order, and prefixes each line with its machine ID. After the
+/// last line, adds a line for each machine with an interrupted journal.
 ///
-/// All journals are opened at once. The merge never waits for one journal for longer than
-/// [`MACHINE_TIMEOUT`] at a time.
+/// All journals are opened at once. A journal that keeps the merge waiting for [`MACHINE_TIMEOUT`]
+/// is cut off, as described at [`merge_journals`].
 pub(super) fn merged<O>(opening: Vec<(MachineId, O)>) -> JournalStream
 where
     O: Future<Output = Result<JournalStream, JournalError>> + Send + 'static,
@@ -48,8 +48,8 @@ mod tests {
         Ok(JournalEntry { timestamp: Some(Timestamp::from_millis(at)), ..text.to_owned().into() })
     }
 
-    /// A journal that only occasionally writes a line is cut off, and a journal that cannot be
-    /// opened is reported.
+    /// A journal that writes a line only occasionally is cut off. This is reported in a line, and
+    /// so is a journal that cannot be opened.
     #[tokio::test]
     async fn slow_and_failed_machines_are_reported() {
         let quick = stream::iter([line(1, "one"), line(2, "two")]).boxed();

@@ -21,7 +21,7 @@ type Durations = Family<Labels, Histogram, fn() -> Histogram>;
 /// Metrics of a daemon, as `GET /metrics` returns them in the OpenMetrics text format. Clones share
 /// the same metrics.
 ///
-/// Metrics that fleet v1 had keep their names.
+/// Metrics that existed in fleet v1 keep their names.
 #[derive(Clone)]
 pub struct Metrics {
     registry: Arc<Mutex<Registry>>,
@@ -57,8 +57,8 @@ impl Metrics {
         Self { registry, requests, request_durations, operations, failures, operation_durations }
     }
 
-    /// Registers additional metrics. Label values must come from small fixed sets. For example,
-    /// unit names must not be label values.
+    /// Registers additional metrics. The values of each label must come from a small fixed set, so
+    /// unit names, for example, are not allowed.
     pub fn register(&self, add: impl FnOnce(&mut Registry)) {
         add(&mut self.registry.lock().unwrap_or_else(PoisonError::into_inner));
     }

@@ -27,8 +27,8 @@ use crate::wire::{ErrorBody, PlanReport};
 )]
 pub(super) struct ApiDoc;
 
-/// Describes the authentication schemes. A unix socket requires no authentication. A TCP port
-/// requires one of these schemes, or none, depending on its policy.
+/// Adds the authentication schemes to the description. All of them are optional there: a unix
+/// socket requires no authentication, and the requirements of a TCP port depend on its policy.
 struct SecuritySchemes;
 
 impl Modify for SecuritySchemes {
@@ -99,7 +99,8 @@ pub(super) struct Machine {
     reason = "only describes the parameter; an extractor reads it and returns plain errors"
 )]
 pub(super) struct Page {
-    /// Token of the next page, from the previous page. All pages of a list show one revision.
+    /// `nextPageToken` from the previous page; omitted for the first page. All pages of a list show
+    /// one revision.
     #[param(nullable = false)]
     next_page_token: Option<String>,
 }
@@ -112,7 +113,7 @@ pub(super) struct Page {
     reason = "only describes the parameter; an extractor reads it and returns plain errors"
 )]
 pub(super) struct DryRun {
-    /// If this is 1, nothing is changed, and the response is the resulting plan with status 200.
+    /// With 1, nothing is changed, and the response is the resulting plan with status 200.
     #[param(nullable = false)]
     dry_run: Option<bool>,
 }

@@ -1,14 +1,14 @@
 //! Tokens of list pages. Pure: no I/O, no clock.
 //!
 //! A token is URL-safe base64 of these fields, all little endian:
-//! - the four bytes of version 1: page size and page number, 16 bits each
+//! - four bytes as in version 1: page size and page number, 16 bits each
 //! - sixteen bytes that version 1 ignores: the full page number and the list's revision, 64 bits
 //!   each
-//! - a reference to the page's first item, so that the preceding pages need not be skipped one item
-//!   at a time
+//! - a reference to the page's first item, so that the server finds the page without iterating over
+//!   the preceding pages
 //!
-//! Old clients and servers understand the first four bytes. Because of the other fields, the number
-//! of pages is not limited to 16 bits, and all pages of a list can show one revision.
+//! Clients and servers of version 1 understand the first four bytes. The other fields allow more
+//! pages than 16 bits can count, and let all pages of a list show one revision.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE;
@@ -23,8 +23,8 @@ pub(crate) struct PageToken {
     pub(crate) page: u64,
     /// Revision of the list; `None` in a token of version 1.
     pub(crate) revision: Option<Revision>,
-    /// Reference to the page's first item, in a format that the list defines. It is encoded only if
-    /// the token contains a revision.
+    /// Reference to the page's first item, in a format that the list defines. Encoded only if there
+    /// is a revision too.
     pub(crate) first: Option<String>,
 }
 

@@ -16,8 +16,8 @@ use crate::wire::{PlanReport, PlanRequest, PutUnit, decode_plan};
 
 /// Plan several writes without carrying them out.
 ///
-/// Validates the units in order, each together with those before it, as if they were sent one by
-/// one.
+/// Validates the units in order, as if they were sent one by one. Each unit is checked against a
+/// cluster that already contains the preceding units.
 #[utoipa::path(
     post,
     path = "/plan",
@@ -51,7 +51,7 @@ pub(super) async fn plan(
 }
 
 /// Returns the unit as it would be after the write. If the write contains no unit file, the unit
-/// must exist and keeps its file.
+/// must already exist, and keeps its file.
 fn unit(api: &SharedApi, entity: &PutUnit, after: &Snapshot) -> Result<Unit, Failure> {
     let name = UnitName::parse(&name_of(entity)).map_err(Failure::bad_request)?;
     let desired = desired_state(&name, entity)?;

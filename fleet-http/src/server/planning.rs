@@ -1,11 +1,11 @@
-//! Runs the planner on blocking threads, so that it does not delay other requests.
+//! Runs the planner on blocking threads, so that a long planner run does not delay other requests.
 
 use axum::http::StatusCode;
 use tokio::sync::Semaphore;
 
 use super::failure::Failure;
 
-/// Limits the number of concurrent planner runs in this process; further ones wait.
+/// Limits the number of concurrent planner runs in this process to two; further runs wait.
 static PLANNER_SLOTS: Semaphore = Semaphore::const_new(2);
 
 /// Runs a planner function in a free slot.

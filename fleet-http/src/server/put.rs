@@ -20,8 +20,8 @@ use crate::wire::{PutUnit, decode_put};
 
 /// Create a unit, replace its unit file, or set its desired state.
 ///
-/// Returns 201 if the unit was created or its content replaced, and 204 if only its desired state
-/// was set. With `dryRun=1` nothing is changed, and the response is the plan with status 200.
+/// Returns 201 if the unit was created or its content was replaced. Returns 204 if only its desired
+/// state was set. With `dryRun=1` nothing is changed, and the response is the plan with status 200.
 #[utoipa::path(
     put,
     path = "/units/{name}",
@@ -81,7 +81,8 @@ pub(super) async fn put(
 enum Write {
     /// Sets the desired state of an existing unit.
     State(UnitName, TargetState),
-    /// Stores a unit with its file. `unchanged` is `true` if the unit already has this file.
+    /// Stores a unit with its file. `unchanged` is `true` if the existing unit already has this
+    /// file.
     File { unit: Box<Unit>, expect: ExpectUnit, unchanged: bool },
 }
 
@@ -150,7 +151,8 @@ async fn set_desired(
     }
 }
 
-/// Prepares a request without a unit file, which sets the desired state of an existing unit.
+/// Prepares the write for a request without a unit file. The write sets the desired state of an
+/// existing unit.
 fn change_state(
     api: &SharedApi,
     name: UnitName,
@@ -169,7 +171,8 @@ fn change_state(
     }
 }
 
-/// Prepares a request with a unit file, which creates a unit or replaces its content.
+/// Prepares the write for a request with a unit file. The write creates a unit or replaces its
+/// content.
 fn put_file(
     api: &SharedApi,
     name: UnitName,
@@ -237,8 +240,8 @@ fn unit_name(in_url: &str, entity: &PutUnit) -> Result<UnitName, Failure> {
     UnitName::parse(in_url).map_err(Failure::bad_request)
 }
 
-/// Returns the requested desired state. A template never runs, so its desired state can only be
-/// inactive.
+/// Returns the requested desired state, or `None` if the request contains none. For a template,
+/// only inactive is allowed, because a template never runs.
 pub(super) fn desired_state(
     name: &UnitName,
     entity: &PutUnit,

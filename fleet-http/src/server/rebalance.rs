@@ -21,10 +21,13 @@ use crate::wire::RebalanceReport;
 /// Rebalance the cluster: move units from loaded machines to less loaded ones.
 ///
 /// The engine moves units step by step, and waits until the moved units are up before it moves
-/// more. Global units do not move, nor do units that no other machine accepts. The order stays in
-/// effect until no further move is worthwhile. Repeating the order changes nothing, and an order
-/// with new limits replaces the previous limits. If no move is worthwhile, no order is recorded,
-/// and `reason` explains it. With `dryRun=1` nothing is changed.
+/// more. It does not move global units, or units that no other machine accepts.
+///
+/// The order stays in effect until no further move is worthwhile. Repeating the order changes
+/// nothing. An order with other limits replaces the earlier limits. If no move is worthwhile from
+/// the beginning, no order is recorded, and `reason` in the response explains it.
+///
+/// With `dryRun=1` nothing is changed.
 #[utoipa::path(
     post,
     path = "/rebalance",

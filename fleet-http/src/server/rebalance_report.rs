@@ -13,8 +13,8 @@ use crate::wire::{self, MachineLoad, PendingMove, RebalanceMove, RebalanceReport
 /// Maximum number of awaited units named in a message.
 const MAX_NAMED: usize = 3;
 
-/// Reports the remaining work of the order. All remaining moves are listed as if they were carried
-/// out at once.
+/// Reports the remaining work of a rebalancing. The report lists all remaining moves, although the
+/// engine carries them out a few at a time.
 pub(super) fn rebalance_report(snapshot: &Snapshot, order: &Rebalancing) -> RebalanceReport {
     let rebalance = Rebalance::remaining(snapshot).unwrap_or_default();
     let mut index = Index::load(Policy::default(), snapshot);
@@ -49,14 +49,18 @@ pub(super) fn rebalance_report(snapshot: &Snapshot, order: &Rebalancing) -> Reba
     report
 }
 
-/// Reason that no further move can start.
+/// Reason that no further move can start. `stuck` is `true` if the reason cannot go away without
+/// intervention.
 struct Wait {
     why: String,
     stuck: bool,
 }
 
-/// Returns the reason to wait if a drain takes precedence. If that drain is blocked, the
-/// rebalancing is blocked too.
+/// Returns the reason to wait if a drain must be completed first. A drain takes precedence while it
+/// can still move units, now or once more instances of a template are up. Returns `None` if no
+/// drain does.
+///
+/// The wait is stuck if all instances of that template that are not up have failed.
 fn wait_for_drain(snapshot: &Snapshot, index: &mut Index) -> Option<Wait> {
     let drain = Drain::from_intents(snapshot, snapshot.machines().map(AsRef::as_ref))?;
     let plan = index.drain(&drain);
@@ -78,7 +82,7 @@ fn is_instance_of(unit: &UnitName, held: &HoldReason) -> bool {
     unit.template().as_ref() == Some(template)
 }
 
-/// Returns the instances that must come up before the first of these moves.
+/// Returns the reason to wait for instances that must come up before the first of these moves.
 fn wait_for_instances(
     snapshot: &Snapshot,
     moves: &[RebalanceMove],
@@ -97,8 +101,8 @@ fn wait_for_instances(
     Wait { why: format!("too few instances are up; {statuses}"), stuck }
 }
 
-/// Returns whether a unit has failed on the machine on which it is placed and will not come up
-/// without intervention.
+/// Returns whether a unit has failed where it is placed: its machine reports a failed state or an
+/// error for the current placement. Such a unit comes up only after intervention.
 fn has_failed(snapshot: &Snapshot, unit: &UnitName) -> bool {
     let Some(placement) = snapshot.placement(unit.as_str()) else { return false };
     let state = snapshot.state(unit.as_str(), placement.machine.as_str());

@@ -22,7 +22,7 @@ impl Shutdown {
     }
 }
 
-/// Waits until the server that handles the request shuts down. Never completes if the router runs
+/// Waits until the server that handles the request shuts down. Waits forever if the router runs
 /// without a server.
 pub(super) async fn closed(shutdown: Option<Extension<Shutdown>>) {
     match shutdown {

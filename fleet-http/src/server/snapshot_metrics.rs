@@ -22,7 +22,7 @@ const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset
 
 /// Metrics in the OpenMetrics text format.
 ///
-/// Also available during an outage of the store.
+/// The metrics are available even if the daemon cannot reach its store.
 #[utoipa::path(
     get,
     path = "/metrics",

@@ -19,7 +19,7 @@ type StateRef<'a> = &'a Arc<fleet_core::UnitState>;
 
 /// List unit states.
 ///
-/// Filters are not part of a page token: repeat them for each page.
+/// Page tokens do not contain the filters, so repeat the filters in the request for each page.
 #[utoipa::path(
     get,
     path = "/state",
@@ -97,8 +97,8 @@ fn from<'a>(
 
 /// Get the state of a unit.
 ///
-/// Returns the state on the machine that the unit is placed on. If there is no such state, returns
-/// the state on the first machine that reports one.
+/// Returns the state on the machine that the unit is placed on. If that machine reports none, or
+/// the unit has no placement, returns the state on the first machine that reports one.
 #[utoipa::path(
     get,
     path = "/state/{name}",

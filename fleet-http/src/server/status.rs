@@ -25,7 +25,7 @@ const MOST_LINES: u32 = 1000;
 
 /// Get a unit's status with its last journal lines.
 ///
-/// Responds within a few seconds, regardless of the machines. If lines are missing, the response
+/// Waits at most three seconds for each machine. If lines of a machine are missing, the response
 /// contains the reason.
 #[utoipa::path(
     get,
@@ -98,8 +98,8 @@ pub(super) async fn status(
     Ok(Json(UnitStatusReport { machines, unit }))
 }
 
-/// Returns the error for a machine beyond the maximum number of machines. Such a machine is not
-/// queried, because each query could take its full timeout.
+/// Returns the error for a machine beyond the maximum number of machines. The server does not query
+/// such a machine, because many machines that do not respond would delay the status too long.
 fn too_many(machine: &MachineId) -> JournalError {
     let limit = format!("only {MAX_MACHINES} machines are read for a status");
     JournalError::Failed(format!("{limit}: read the journal with machine={machine}").into())

@@ -55,9 +55,9 @@ pub enum TokensError {
 }
 
 impl Tokens {
-    /// Parses a token file with one token per line, either plain or as `sha256:` and its hash in
-    /// hexadecimal digits. The prefix `read:` makes a token read-only. Empty lines and lines that
-    /// begin with `#` are ignored.
+    /// Parses a token file with one token per line. A token is either plain text, or `sha256:`
+    /// followed by its hash in hexadecimal digits. The prefix `read:` makes a token read-only.
+    /// Empty lines and lines that begin with `#` are ignored.
     ///
     /// ```
     /// use fleet_http::Tokens;
@@ -69,7 +69,7 @@ impl Tokens {
     ///
     /// # Errors
     ///
-    /// Returns [`TokensError`] for the first invalid line, or if there is no token.
+    /// Returns [`TokensError`] for the first invalid line, or if the file contains no token.
     pub fn parse(text: &str) -> Result<Self, TokensError> {
         let lines = text.lines().map(str::trim).enumerate().map(|(at, line)| (at + 1, line));
         let entries = lines.filter(|(_, line)| !line.is_empty() && !line.starts_with('#'));
@@ -78,8 +78,8 @@ impl Tokens {
         if known.is_empty() { Err(TokensError::Empty) } else { Ok(Self(known)) }
     }
 
-    /// Returns the rights of a token if it is accepted. The time for this depends only on the
-    /// number of tokens.
+    /// Returns the rights of a token, or `None` if the token is unknown. The comparison takes the
+    /// same time for every token of a given length, so timing does not help to guess tokens.
     pub(super) fn admit(&self, token: &[u8]) -> Option<Rights> {
         let hash: [u8; 32] = Sha256::digest(token).into();
         let (mut found, mut writes) = (Choice::from(0), Choice::from(0));

@@ -24,7 +24,7 @@ use crate::wire::{self, RestartResponse, UnitEntity, UnitPage};
 
 /// List units with their desired and current states.
 ///
-/// Filters are not part of a page token: repeat them for each page.
+/// Page tokens do not contain the filters, so repeat the filters in the request for each page.
 #[utoipa::path(
     get,
     path = "/units",
@@ -71,7 +71,8 @@ pub(super) async fn list(
 
 /// Get a unit with its source.
 ///
-/// Returns 304 if `If-None-Match` has a tag of the unit in its current state.
+/// Returns 304 if the unit has not changed since the server sent one of the tags in
+/// `If-None-Match`.
 #[utoipa::path(
     get,
     path = "/units/{name}",
@@ -105,7 +106,9 @@ pub(super) async fn get(
     Ok((tagged, Json(unit)).into_response())
 }
 
-/// Returns the error of a conditional write to a unit that was modified or does not exist.
+/// Returns the error for a conditional write to a unit that was modified or does not exist. First
+/// waits until reads show the revision `modified`, because the response contains the unit's current
+/// state.
 pub(super) async fn precondition_failed(
     api: &SharedApi,
     name: &UnitName,
@@ -118,7 +121,7 @@ pub(super) async fn precondition_failed(
     }
 }
 
-/// Returns the same error for a known snapshot.
+/// Returns the error for a conditional write if the unit in `now` does not match the condition.
 pub(super) fn precondition_failed_at(api: &SharedApi, now: &Snapshot, name: &UnitName) -> Failure {
     let unit = show_unit(api, now, name.as_str()).ok();
     Failure::precondition_failed(unit.map(|unit| (unit, etag::of(&api.mirror, now.revision))))
@@ -245,7 +248,7 @@ pub(super) async fn restart(
     Ok((StatusCode::ACCEPTED, Json(RestartResponse { generation: generation.0 })).into_response())
 }
 
-/// If the unit's machine is not present, sets the time since the unit's state was last known.
+/// Sets the time since the unit's state was last known, if the unit's machine is not present.
 fn with_unknown_for(api: &SharedApi, mut unit: UnitEntity) -> UnitEntity {
     if !unit.machine_id.is_empty() {
         let absent = api.mirror.absent_for(&unit.machine_id);
@@ -283,8 +286,8 @@ impl Entry<'_> {
     }
 }
 
-/// Returns all units in the order of their names, beginning with `first`. Units that cannot be
-/// decoded are included.
+/// Returns all units in the order of their names, beginning with `first`, or with the first unit if
+/// `first` is `None`. Units that cannot be decoded are included.
 fn entries<'a>(
     snapshot: &'a Snapshot,
     first: Option<&UnitName>,

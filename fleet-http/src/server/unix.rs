@@ -16,14 +16,16 @@ const BACKLOG: u32 = 1024;
 /// Maximum length of a socket path on Linux, in bytes, without the terminating zero.
 const MAX_PATH_LEN: usize = 107;
 
-/// Listens on a unix socket. Replaces the socket file of a server that is gone. The file gets the
-/// given mode, and only clients with write permission for the file can connect. Dropping the
-/// [`SocketFile`] removes the file. Must be called within a tokio runtime.
+/// Listens on a unix socket. First removes the socket file of a server that no longer runs. The new
+/// file gets the given mode; clients need write permission for the file to connect. Dropping the
+/// [`SocketFile`] removes the file.
+///
+/// Must be called within a tokio runtime.
 ///
 /// # Errors
 ///
-/// Returns [`ListenError`] if the path cannot be used. A file that is not a socket is left
-/// untouched.
+/// Returns [`ListenError`] if the path cannot be used. If the path is a file that is not a socket,
+/// the file is left untouched.
 pub async fn listen_unix(
     path: &Path,
     mode: u32,
@@ -39,8 +41,8 @@ pub async fn listen_unix(
     if file.is_there() { Ok((socket, file)) } else { Err(ListenError::InUse(at)) }
 }
 
-/// Binds the socket and sets the mode of its file before listening. Until the socket listens, it
-/// refuses connections, so no client can connect before the mode is set.
+/// Binds the socket, sets the mode of its file, and then begins to listen. A socket refuses
+/// connections until it listens, so no client can connect before the mode is set.
 fn open(path: &Path, mode: u32) -> io::Result<(UnixListener, SocketFile)> {
     let socket = UnixSocket::new_stream()?;
     socket.bind(path)?;
@@ -49,8 +51,8 @@ fn open(path: &Path, mode: u32) -> io::Result<(UnixListener, SocketFile)> {
     Ok((socket.listen(BACKLOG)?, file))
 }
 
-/// Removes the socket file of a server that is gone. Only a refused connection proves that the
-/// server is gone.
+/// Removes the socket file of a server that no longer runs. Only a refused connection proves this;
+/// in any other case the file is kept.
 async fn remove_stale(path: &Path, at: &ListenAddress) -> Result<(), ListenError> {
     let Ok(found) = fs::symlink_metadata(path) else {
         return Ok(());
@@ -74,8 +76,8 @@ async fn remove_stale(path: &Path, at: &ListenAddress) -> Result<(), ListenError
     }
 }
 
-/// A socket file, removed on drop. The file is identified by its inode, so that a file that another
-/// socket has created at the same path is never removed.
+/// A socket file, removed on drop. Another socket may have replaced the file at the same path. Its
+/// inode would differ, and the other file would not be removed.
 #[derive(Debug)]
 pub struct SocketFile {
     path: PathBuf,

@@ -18,16 +18,17 @@ pub(super) struct SubmittedFile {
 }
 
 impl SubmittedFile {
-    /// Returns whether the submitted file would leave the unit unchanged. If bytes were submitted,
-    /// they must be equal. If only options were submitted, the options must be equal.
+    /// Returns whether storing the submitted file would leave the unit's `file` unchanged. If a
+    /// source was submitted, every byte must be equal. If only options were submitted, the options
+    /// must be equal.
     pub(super) fn matches(&self, file: &UnitFile) -> bool {
         let same = self.file.hash() == file.hash();
         same && (!self.by_source || self.file.source() == file.source())
     }
 }
 
-/// Returns the submitted unit file, which is read from its text or its options. If both were
-/// submitted, they must agree.
+/// Returns the submitted unit file, read from its source or its options. Returns `None` if neither
+/// was submitted. If both were, they must contain the same options.
 pub(super) fn unit_file(entity: &PutUnit) -> Result<Option<SubmittedFile>, Failure> {
     let options = entity.options.as_deref().filter(|options| !options.is_empty());
     let from_options = options.map(file_from_options).transpose()?;

@@ -14,7 +14,7 @@ use crate::duplex::BoxedStream;
 
 type Pause = Pin<Box<dyn Future<Output = ()> + Send>>;
 
-/// A connection on which writes fail if the client does not read for too long.
+/// A connection on which writes fail if the client reads nothing for longer than `limit`.
 pub(super) struct WriteTimeout {
     stream: BoxedStream,
     limit: Duration,

@@ -22,13 +22,13 @@ pub struct UnitEntity {
     /// Number of restarts requested so far.
     #[serde(skip_serializing_if = "is_zero")]
     pub generation: u64,
-    /// Whether it is a global unit, which runs on every eligible machine.
+    /// Whether this is a global unit, which runs on every eligible machine.
     #[serde(skip_serializing_if = "is_false")]
     pub global: bool,
     /// The unit hash, 40 hexadecimal digits.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub hash: String,
-    /// ID of the machine that it is placed on.
+    /// ID of the machine that the unit is placed on.
     #[serde(rename = "machineID", skip_serializing_if = "String::is_empty")]
     pub machine_id: String,
     /// The unit's name.
@@ -40,20 +40,21 @@ pub struct UnitEntity {
     /// Error of a stored unit that cannot be decoded.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub problem: String,
-    /// Reason that it is on no machine, as text.
+    /// Reason that the unit is on no machine, as text.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub reason: String,
-    /// Reason that it is on no machine, as data.
+    /// Reason that the unit is on no machine, as data.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason_detail: Option<ReasonDetail>,
     /// The unit file, byte for byte. Omitted in lists.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub source: Option<String>,
-    /// The unit file in base64. It replaces [`source`](Self::source) if the file is not UTF-8.
+    /// The unit file in base64. Replaces [`source`](Self::source) if the file is not valid UTF-8.
     #[serde(rename = "sourceBase64", skip_serializing_if = "Option::is_none")]
     pub source_base64: Option<String>,
-    /// Minimum time since the unit's state was last known, in seconds. Set only if the unit's
-    /// machine is not present.
+    /// Time since the unit's state was last known, in seconds. Set only if the unit's machine is
+    /// not present. The actual time may be longer, because a daemon knows nothing of the time
+    /// before its start.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub unknown_for: Option<u64>,
 }

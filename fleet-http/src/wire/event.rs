@@ -5,13 +5,14 @@ use serde::de::DeserializeOwned;
 
 use super::{MachineEntity, RebalanceOrder, UnitEntity, UnitStateEntity};
 
-/// A change in the cluster, with the state after it. More kinds may be added, and clients ignore
-/// kinds that they do not know.
+/// A change in the cluster. Contains the changed object as it is after the change. Later versions
+/// may add kinds of events; clients ignore kinds that they do not know.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ClusterEvent {
-    /// The missed changes are unknown, so the client has to list everything. Later events are newer
-    /// than that list. A stream that does not resume an earlier stream begins with this event.
+    /// The server does not know the changes that the client has missed, so the client has to list
+    /// everything. The events after this one report every later change. A stream that does not
+    /// resume an earlier stream begins with a resync.
     Resync,
     /// A unit was added, or its unit file, desired state, placement, current state or reason
     /// changed. The entity contains neither options nor source.
@@ -20,8 +21,8 @@ pub enum ClusterEvent {
     UnitGone(Box<UnitEntity>),
     /// A machine's report of a unit's state was added or changed.
     State(Box<UnitStateEntity>),
-    /// A machine no longer reports a unit's state. The entity contains only the unit name and the
-    /// machine ID.
+    /// A machine no longer reports the state of a unit. The entity contains only the unit name and
+    /// the machine ID.
     StateGone(Box<UnitStateEntity>),
     /// A machine appeared or changed.
     Machine(Box<MachineEntity>),

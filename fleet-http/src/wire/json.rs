@@ -12,8 +12,8 @@ pub(super) fn first_value(body: &[u8]) -> Result<Value, serde_json::Error> {
     }
 }
 
-/// Renames the fields of an object to the spelling in `known`, ignoring case. An exactly spelled
-/// field takes precedence.
+/// Renames the fields of an object to the spelling in `known`, ignoring case: `NAME` becomes
+/// `name`. If the object also has a field `name`, `NAME` is left as it is.
 pub(super) fn normalize_names(value: &mut Value, known: &[&str]) {
     let Value::Object(fields) = value else { return };
     let names: Vec<String> = fields.keys().cloned().collect();

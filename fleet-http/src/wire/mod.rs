@@ -1,9 +1,9 @@
 //! JSON types of version 1 of the API.
 //!
 //! These types are independent of the domain types, and this module converts between the two. The
-//! fields are declared in the alphabetical order of their JSON names, and are written in this
-//! order. Empty fields are omitted. Unknown fields are ignored, so that clients work with newer and
-//! older servers.
+//! fields of an object are written in the order of their declaration. Most empty fields are
+//! omitted. Unknown fields are ignored, so that clients work with newer and older servers. The
+//! bodies of imports and plans are an exception: they must not contain unknown fields.
 
 mod convert;
 mod drain;

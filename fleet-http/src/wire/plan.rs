@@ -9,8 +9,8 @@ use super::ReasonDetail;
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(default, rename_all = "camelCase")]
 pub struct PlacementExplanation {
-    /// Units that `MachineOf=` ties to this unit, including this unit. Empty if no other unit is
-    /// tied to it.
+    /// Units that must be on the same machine because of `MachineOf=`, including this unit. Empty
+    /// if there is no other such unit.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub group: Vec<String>,
     /// Verdicts of all machines that are present, ordered by ID.
@@ -42,8 +42,10 @@ pub struct MachineVerdict {
     /// Explanation of the refusal.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub text: String,
-    /// One of `here`, `eligible` and `refused`. `here` means that the unit is placed on the machine
-    /// and may stay. `eligible` means that the machine would accept the unit.
+    /// The verdict:
+    /// - `here`: the unit is placed on the machine and may stay.
+    /// - `eligible`: the machine would accept the unit.
+    /// - `refused`: the machine would not accept the unit, for the reason in `rule` and `text`.
     pub verdict: String,
 }
 

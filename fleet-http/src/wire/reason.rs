@@ -3,7 +3,8 @@
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-/// Reason that a unit is not placed on any machine. The set of fields depends on the kind.
+/// Reason that a unit is not placed on any machine. The kind of the reason determines the fields
+/// that are set.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(default)]
 pub struct ReasonDetail {
@@ -17,7 +18,8 @@ pub struct ReasonDetail {
     /// `peerInactive`, `peersApart`, `cycle`, `notRescheduled`, `machineAwaited`, `mayStillRun`, or
     /// `other`. More kinds may be added.
     pub kind: String,
-    /// Time until the unit stops waiting for its machine, in seconds.
+    /// Time within which the unit must have stopped, in seconds since the loss of its machine. Only
+    /// in `mayStillRun`; absent if there is no limit.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub limit: Option<u64>,
     /// ID of the machine that the unit is placed on and waits for.
@@ -29,11 +31,12 @@ pub struct ReasonDetail {
     /// Machine that passed the most rules.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub nearest: Option<NearestRefusal>,
-    /// Units, or patterns of units, that this unit must be placed with. Each is listed with its
-    /// machine, if it has one.
+    /// Units, or patterns of unit names, that this unit must be placed with. Each of them is listed
+    /// with its machine, if that is relevant to the reason.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub peers: Vec<ReasonPeer>,
-    /// Number of refusals by each rule that was the first to refuse.
+    /// Number of machines by refusing rule. Each machine is counted once, under the first rule that
+    /// refused.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub refusals: Vec<RefusalCount>,
 }
@@ -49,20 +52,21 @@ pub struct ReasonPeer {
     pub name: String,
 }
 
-/// Number of machines refused by one rule, with an example.
+/// Number of machines that refuse a unit by the same rule, with an example.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(default)]
 pub struct RefusalCount {
     /// ID of one of these machines.
     pub example: String,
-    /// Number of machines that this rule was the first to refuse.
+    /// Number of machines for which this rule was the first that refused.
     pub machines: u32,
-    /// Name of the rule, for example `MachineMetadata`. A rule that belongs to one option has the
-    /// option's name.
+    /// Name of the rule, for example `Cordon`. A rule that evaluates a unit option has the name of
+    /// the option, for example `MachineMetadata`.
     pub rule: String,
     /// Explanation of the refusal by the example.
     pub text: String,
-    /// Unit of the group that the example refused; empty if the unit has no group.
+    /// Unit that the example machine refused, if a whole group was to be placed on it; otherwise
+    /// empty.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub unit: String,
 }
@@ -78,7 +82,7 @@ pub struct NearestRefusal {
     pub rule: String,
     /// Explanation of the refusal.
     pub text: String,
-    /// Unit of the group that the machine refused; empty if the unit has no group.
+    /// Unit that the machine refused, if a whole group was to be placed on it; otherwise empty.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub unit: String,
 }

@@ -13,21 +13,21 @@ pub struct RebalanceReport {
     /// Machines that are present, ordered by ID.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub machines: Vec<MachineLoad>,
-    /// Remaining moves in order, including those that must wait until other units are up.
+    /// Remaining moves in their order, including moves that must wait until other units are up.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub moves: Vec<RebalanceMove>,
     /// Reason that no unit is to move.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub reason: String,
-    /// Units that have left their source machine and are not yet up on the destination machine.
+    /// Units that have left their source machine but are not yet up on the destination machine.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub under_way: Vec<PendingMove>,
-    /// Reason why no remaining move can start now, as text. Empty if the remaining moves wait only
-    /// for the units that are under way.
+    /// Reason that no remaining move can start now, as text. Empty if the remaining moves wait only
+    /// for the units in `underWay`.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub waits: String,
-    /// Whether the rebalancing cannot continue without intervention, as far as the server knows. It
-    /// waits only for units that have failed, or for something that cannot happen by itself.
+    /// Whether the rebalancing can continue only after an intervention, as far as the server knows.
+    /// For example, every unit that it waits for has failed.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub stuck: bool,
 }
@@ -46,8 +46,9 @@ impl RebalanceReport {
 pub struct RebalanceOrder {
     /// Maximum number of units that move at the same time.
     pub at_once: u32,
-    /// Required gain of a move. The source must have at least `gain + 1` more units before the move
-    /// than the destination has after it.
+    /// Additional difference in load that a move requires. The source must have more than `gain +
+    /// 1` units more than the destination. With 0, a unit moves from five units to three, but not
+    /// from four to three.
     pub gain: u32,
     /// Minimum number of instances of each template that must stay up.
     #[serde(rename = "keepUp")]

@@ -9,7 +9,7 @@ use utoipa::ToSchema;
 use super::UnitOptionEntity;
 use super::json::{first_value, normalize_names};
 
-/// Body of `PUT /units/<name>`: a unit to create or replace, or a new desired state.
+/// Body of `PUT /units/<name>`: a unit to create or replace, or only a new desired state.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(default, rename_all = "camelCase")]
 #[schema(example = json!({
@@ -53,7 +53,8 @@ pub struct MetadataOp {
     pub value: Option<String>,
 }
 
-/// Body of `POST /import`: the state of the imported cluster, except for its units and metadata.
+/// Body of `POST /import`: the epoch and the intents of the imported cluster. Its units and
+/// metadata are sent with other requests.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(default, rename_all = "camelCase", deny_unknown_fields)]
 pub struct ImportRequest {
@@ -68,10 +69,10 @@ pub struct ImportRequest {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct PlanRequest {
-    /// Names of units to destroy after the others were created.
+    /// Names of the units to destroy, after the writes in `units`.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub destroy: Vec<String>,
-    /// Units to create, to replace, or to change to another desired state. Each has its name.
+    /// Units to create or replace, or to give another desired state. Each must contain its name.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub units: Vec<PutUnit>,
 }
@@ -191,8 +192,8 @@ pub(crate) fn decode_plan(body: &[u8]) -> Result<PlanRequest, DecodeError> {
     serde_json::from_slice(body).map_err(DecodeError::Json)
 }
 
-/// Normalizes the field names of each option. Refuses an option that is null, and a null list of
-/// options, because no unit file can express them.
+/// Normalizes the field names of each option. Returns an error if `options` or one of the options
+/// is null, because a unit file cannot express that.
 fn normalize_options(entity: &mut Value) -> Result<(), DecodeError> {
     let Some(options) = entity.get_mut("options") else {
         return Ok(());
@@ -255,13 +256,14 @@ fn decode_path(path: &str) -> Result<(MachineId, String), MetadataChangeError> {
     Ok((machine, key))
 }
 
-/// Decodes the escapes of a JSON pointer. `~1` is decoded before `~0`, because `~01` stands for
-/// `~1`.
+/// Decodes the escapes of a JSON pointer: `~1` stands for `/`, and `~0` for `~`. The order matters:
+/// `~01` must become `~1`, and not `/`.
 fn unescape(part: &str) -> String {
     part.replace("~1", "/").replace("~0", "~")
 }
 
-/// Decodes a value. It may be a plain string, as documented, or an object, as fleet v1 required.
+/// Decodes the value of a metadata change. The value may be a string, as documented, or an object
+/// with the field `value`, as fleet v1 required.
 fn decode_value(value: Option<&Value>) -> Result<String, MetadataChangeError> {
     let mut value = value.cloned().unwrap_or_default();
     if value.is_object() {

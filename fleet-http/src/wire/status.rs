@@ -9,8 +9,8 @@ use super::{UnitEntity, UnitStateEntity};
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(default, rename_all = "camelCase")]
 pub struct UnitStatusReport {
-    /// The machine that the unit is placed on. If the unit has no placement, the machines that
-    /// report a state of it, ordered by ID.
+    /// The machine that the unit is placed on. If the unit has no placement, all machines that
+    /// report a state of the unit, ordered by ID.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub machines: Vec<MachineStatus>,
     /// The unit.
@@ -27,7 +27,7 @@ pub struct MachineStatus {
     /// The machine's ID.
     #[serde(rename = "machineID", skip_serializing_if = "String::is_empty")]
     pub machine_id: String,
-    /// Reason that journal lines are missing, for example that the machine does not respond.
+    /// Reason that journal lines are missing. For example, the machine does not respond.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub journal_error: String,
     /// Details from the service manager beyond the state, if available.
