@@ -10,16 +10,16 @@ use futures_util::future::join_all;
 use crate::server::{Server, name, upload};
 use crate::{Goal, millis, report};
 
-/// Number of subscribers that read, and of those that do not.
+/// Number of subscribers that read, and number of subscribers that read nothing.
 const READERS: usize = 800;
 const IDLE: usize = 200;
 
-/// Number of units written in a turn besides the awaited one. The total exceeds all buffers of a
-/// subscriber that does not read.
+/// Number of units written in each turn before the unit that the readers wait for. Over all turns,
+/// the events exceed the buffers of a subscriber that reads nothing.
 const WRITES_PER_TURN: usize = 50;
 
-/// Measures the time until all reading subscribers have received a write, with and without others
-/// that read nothing, and the memory of all of them.
+/// Measures the time until all reading subscribers have received a write: first alone, then beside
+/// subscribers that read nothing. Also measures the memory of all subscribers.
 pub(crate) async fn following(server: &Server) {
     let before = server.memory();
     let mut quick = streams(server, READERS).await;
@@ -34,7 +34,7 @@ pub(crate) async fn following(server: &Server) {
     }
 }
 
-/// Opens this number of streams.
+/// Opens `count` event streams.
 async fn streams(server: &Server, count: usize) -> Vec<Events> {
     let open = || async {
         let options = EventOptions::default();
@@ -77,7 +77,7 @@ async fn wait_for(events: &mut Events, unit: &UnitName) {
     }
 }
 
-/// A subscriber that missed events gets a resync.
+/// Reads until the resync that a new subscriber gets, or one that has missed events.
 async fn wait_for_resync(events: &mut Events) {
     while events.next_event().await.expect("a stream").expect("that goes on")
         != ClusterEvent::Resync

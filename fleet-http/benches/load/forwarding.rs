@@ -13,7 +13,8 @@ use tokio::sync::broadcast;
 use crate::server::{Server, name};
 use crate::{Goal, millis, report};
 
-/// Measures the time from the daemon of a line's machine through another daemon to a follower.
+/// Measures the time that a journal line takes from the daemon of its machine, through a second
+/// daemon, to a follower.
 pub(crate) async fn forwarding() {
     let store: Arc<dyn Store> = Arc::new(MemoryStore::new());
     let (sender, _) = broadcast::channel(1);

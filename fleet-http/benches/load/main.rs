@@ -1,10 +1,17 @@
 //! Load benchmarks of the API: complete lists, concurrent writes, event subscribers, and journal
 //! lines forwarded by another daemon.
 //!
-//! `cargo bench -p fleet-http --bench load` prints one JSON line per figure, with its goal. Server
-//! and clients share one process and its CPUs, so the server alone is faster. With `--
-//! unix:///run/fleet.sock` it measures the daemon that listens there. That needs a cluster without
-//! units, and `LimitNOFILE=` above 2,048 for the connections; all created units are destroyed.
+//! ```text
+//! cargo bench -p fleet-http --bench load
+//! cargo bench -p fleet-http --bench load -- unix:///run/fleet.sock
+//! ```
+//!
+//! The first command starts a server in the benchmark's own process. Server and clients then share
+//! the CPUs, so a server alone would be faster. The second command measures the daemon at this
+//! address. Its cluster must have no units, because the benchmark destroys every unit. Its
+//! `LimitNOFILE=` must be above 2,048, for the connections.
+//!
+//! The output is one JSON line per figure, with its goal.
 
 mod following;
 mod forwarding;
@@ -19,7 +26,7 @@ use futures_util::future::join_all;
 
 use crate::server::{Server, name, upload};
 
-/// Number of concurrent writers, and of writes of each.
+/// Number of concurrent writers, and number of writes by each of them.
 const WRITERS: usize = 64;
 const WRITES: usize = 100;
 
@@ -56,7 +63,8 @@ async fn main() {
     }
 }
 
-/// Lists all units, with the client and with a reader that only extracts the page tokens.
+/// Measures the time to list all units. Compares the client with a reader that only extracts the
+/// page tokens.
 async fn listing(server: &Server, count: usize) {
     server.fill(count).await;
     let client = server.client();
@@ -82,7 +90,7 @@ async fn listing(server: &Server, count: usize) {
     report(&format!("CPU time of that, {}", server.scope()), millis(cpu_time), "ms", Goal::None);
 }
 
-/// Measures writes of many clients to a store on disk, each to its own units.
+/// Measures the rate of concurrent writes to a store on disk. Each client writes its own units.
 async fn writing(server: &Server) {
     let start = Instant::now();
     let write = async |writer: usize| {

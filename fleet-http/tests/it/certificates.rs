@@ -44,7 +44,7 @@ impl Authority {
         self.sign_until(4096, "127.0.0.1")
     }
 
-    /// Signs a certificate for `host` that is valid until the beginning of that year.
+    /// Signs a certificate for `host` that is valid until the beginning of `year`.
     pub(crate) fn sign_until(&self, year: i32, host: &str) -> Signed {
         let key = KeyPair::generate().unwrap();
         let mut params = CertificateParams::new(vec![host.to_owned()]).unwrap();

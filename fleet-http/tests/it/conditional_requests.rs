@@ -57,7 +57,8 @@ async fn if_match_fails_after_a_change() {
     assert_eq!(server.get(PATH).await.status, 404);
 }
 
-/// The store makes the final check, including changes that the server has not mirrored yet.
+/// The store makes the final check, so a write also fails after a change that the server has not
+/// mirrored yet.
 #[tokio::test]
 async fn if_match_detects_changes_not_yet_mirrored() {
     let server = start().await;

@@ -40,8 +40,9 @@ async fn next(events: &mut Events) -> String {
     }
 }
 
-/// Makes two changes and reads until the last of them, when the ID of the first is known. A recent
-/// change may be repeated.
+/// Creates and destroys a unit, reads both events, and returns the last ID received. This may be
+/// the ID of the first change, because an ID follows its event. In this case, a stream that resumes
+/// there repeats the second change.
 async fn last_id_of(events: &mut Events, server: &Server) -> String {
     server.sleepers(&["z.service"], "inactive").await;
     while next(events).await != "unit z.service inactive - " {}
@@ -235,7 +236,7 @@ async fn slow_subscriber_gets_resync_and_delays_no_other() {
     }
 }
 
-/// Starts a server at a path, on a store that other servers have used.
+/// Starts a server at `listen`, on a store that other servers have used before.
 async fn serve_at(listen: &ListenAddress, store: fleet_store::testing::FaultyStore) -> Server {
     let folder = tempfile::tempdir().unwrap();
     let server = Server::start_on(store, folder, listen, ServerLimits::default(), |_| {}).await;

@@ -40,7 +40,7 @@ async fn export_matches_client_and_raw_http() {
     assert_eq!(refused.status, 405);
 }
 
-/// Such an export takes many chunks, each generated when sent.
+/// A large export consists of many chunks. Each chunk is generated when it is sent.
 #[tokio::test]
 async fn large_export_is_complete() {
     let server = Server::start().await;
@@ -54,8 +54,8 @@ async fn large_export_is_complete() {
     assert_eq!((units.len(), units[299].as_str()), (300, "n299.service"));
 }
 
-/// New placements must supersede all those of the other cluster. Machines that remember that
-/// cluster would ignore older ones.
+/// An import raises the epoch, so that new placements supersede those of the other cluster.
+/// Otherwise, machines that remember the other cluster would ignore the new placements as older.
 // Holds: I-2
 #[tokio::test]
 async fn import_raises_epoch_and_sets_intents() {

@@ -1,11 +1,11 @@
-//! Requests that are sent twice, because the response was lost, have the effect of one.
+//! A request that is sent twice, because the response was lost, has the effect of a single request.
 
 use crate::harness::Server;
 
 /// Requests in the order in which they are sent, each twice: method, path, body.
 ///
-/// Restarts are not included, because each one requests another restart. No client repeats them
-/// automatically.
+/// Restarts are not included, because each request causes another restart. Therefore, no client
+/// repeats a restart request automatically.
 const REQUESTS: &[(&str, &str, &str)] = &[
     (
         "PUT",
@@ -52,7 +52,7 @@ async fn repeated_requests_have_no_further_effect() {
     }
 }
 
-/// Returns cluster_state that the API shows of the cluster.
+/// Returns the responses that show the state of the cluster.
 async fn cluster_state(server: &Server) -> Vec<String> {
     let mut responses = Vec::new();
     for path in ["units", "units/a.service", "units/b.service", "machines", "state"] {

@@ -57,7 +57,8 @@ impl TestJournal {
 
 #[async_trait]
 impl Journals for TestJournal {
-    /// For requests with `since` it returns too many lines, as with a wrong clock.
+    /// Opens the journal. Ignores `since`, and so returns too many lines, as if the machine's clock
+    /// were wrong.
     async fn open(
         &self,
         machine: &MachineId,
@@ -130,7 +131,7 @@ async fn expect_no_line(journal: &mut JournalLines) {
     assert!(lines.is_err(), "{lines:?}");
 }
 
-/// Returns a client whose connection can be interrupted.
+/// Returns a client with a connection that a test can interrupt.
 fn client_at(path: &Path) -> Client {
     Client::new(&format!("unix://{}", path.display()).parse().unwrap())
 }
@@ -264,8 +265,8 @@ async fn lines_have_cursors() {
     assert_eq!(response.to_string(), "200 m1/2 - two\n");
 }
 
-/// Three daemons of one cluster with a global unit on two machines; the first daemon has no
-/// machine.
+/// Three daemons of one cluster. A global unit runs on the machines of the `others`; the daemon
+/// `proxy` has no machine and reads their journals.
 struct Three {
     proxy: Server,
     others: [Option<Server>; 2],

@@ -1,4 +1,4 @@
-//! Tests of the API over real sockets, with a router over a registry and a mirror.
+//! Tests of the API over real sockets. The router under test uses a real registry and mirror.
 
 mod authentication;
 mod certificates;

@@ -58,7 +58,8 @@ async fn all_pages_show_one_revision() {
     assert_eq!(change, 3);
 }
 
-/// At each revision `a`, `z` or both exist. A list that mixed revisions could miss both.
+/// At each revision, `a`, `z` or both exist. A list that mixed several revisions could contain
+/// neither.
 // Holds: D-11
 #[tokio::test]
 async fn lists_are_consistent_during_writes() {
@@ -133,7 +134,8 @@ async fn tokens_begin_like_version_1() {
     assert_eq!(bytes[..4], [2, 0, 2, 0]);
 }
 
-/// A page is found by the reference to its first item, without iterating over preceding pages.
+/// The server finds a page by the reference to its first item, without iterating over the preceding
+/// pages. If there is no valid reference, it uses the page number.
 // Holds: D-11
 #[tokio::test]
 async fn unit_pages_are_found_by_item_and_number() {
@@ -154,8 +156,8 @@ async fn unit_pages_are_found_by_item_and_number() {
     }
 }
 
-/// Returns all pages of a list, with these fields of each item, and the first item that the token
-/// refers to.
+/// Returns all pages of a list. For each page, returns the values of the fields `of` of its items,
+/// and the reference in the token to the next page.
 async fn pages(server: &Server, target: &str, field: &str, of: &[&str]) -> Vec<(String, String)> {
     use base64::Engine as _;
     use base64::engine::general_purpose::URL_SAFE;

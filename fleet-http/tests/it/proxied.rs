@@ -173,7 +173,8 @@ async fn daemons_authenticate_to_each_other() {
     assert!(refused.message().starts_with(expected), "{refused}");
 }
 
-/// Otherwise anyone with write access to the store could make daemons send their token anywhere.
+/// A daemon does not send its token without encryption. Otherwise, an attacker with write access to
+/// the store could direct the token to any address.
 #[tokio::test]
 async fn peer_token_is_not_sent_in_plain_text() {
     let (first, second, _) = two().await;

@@ -1,4 +1,4 @@
-//! A relay whose connections a test can break.
+//! A relay for connections that a test can break.
 
 use std::path::Path;
 

@@ -41,7 +41,8 @@ impl Journals for Endless {
     }
 }
 
-/// Returns the number of lines and the error in the status of a unit with an endless journal.
+/// Requests the status of a unit with an endless journal. Returns the number of lines in the
+/// status, and its error.
 async fn status_of(journals: Endless, lines: usize) -> (usize, String) {
     let server = Server::start_with(|api| api.journals = Arc::new(journals)).await;
     server.sleepers(&["a.service"], "launched").await;

@@ -28,8 +28,8 @@ async fn requests_fail_before_first_read() {
     assert_eq!(response.message(), "the mirror of the store is not current");
 }
 
-/// A request that starts the daemon by socket activation must not fail because the store was not
-/// read yet.
+/// With socket activation, a request starts the daemon. The request must not fail because the
+/// daemon has not read the store yet.
 // Holds: D-1
 #[tokio::test]
 async fn requests_wait_for_first_read() {
@@ -125,7 +125,8 @@ async fn read_after_write_waits_for_delayed_watch() {
     assert_eq!(server.get("/fleet/v1/units/a.service").await.status, 404);
 }
 
-/// Otherwise fleetctl reports that an existing unit was destroyed, because it does not find it.
+/// After a create conflict, a read must find the existing unit. Otherwise, fleetctl would report
+/// that another client has destroyed the unit.
 #[tokio::test]
 async fn read_after_conflict_waits_for_delayed_watch() {
     let server = Server::start().await;
