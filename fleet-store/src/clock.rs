@@ -1,9 +1,7 @@
-//! The clock for leases of in-process stores, for the mirror's pauses, and for time limits of
-//! calls.
+//! The only module of this crate that reads the time or sleeps.
 //!
-//! A store without a server decides itself when a lease ends, so it must read a clock. The clock is
-//! tokio's, which a test can pause and advance. It also measures the time limits of calls to a
-//! server. No other module of this crate reads the time or sleeps.
+//! In-process stores use its clock to end leases, the mirror to pause between attempts, and the
+//! etcd client to limit its calls. The clock is tokio's, so tests can pause and advance it.
 
 use std::time::Duration;
 

@@ -5,7 +5,7 @@
 //! | `units/<unit>` | the unit's desired state, generation and content ID |
 //! | `contents/<id>` | a format line and a unit file's bytes, shared by all units with this file |
 //! | `placements/<machine>/<unit>` | the epoch of the unit's placement on the machine |
-//! | `reasons/<unit>` | the reason for which the unit has no machine |
+//! | `reasons/<unit>` | the reason why the unit has no machine |
 //! | `states/<machine>/<unit>` | the unit's state on the machine; bound to the machine's presence |
 //! | `machines/<machine>` | the claim of a present machine; its lease is the machine's presence |
 //! | `metadata/<machine>/<key>` | a metadata value set at run time |
@@ -14,13 +14,11 @@
 //! | `engine/leader` | the leader and its term; bound to the leader's lease |
 //! | `engine/term` | the last term; never deleted |
 //! | `engine/placed` | the term that last wrote placements; only the key's revision is used |
-//! | `cluster/lineage` | the identity of this unbroken history of revisions |
+//! | `cluster/lineage` | the identity of this history of revisions, and the layout's format number |
 //!
-//! Placement keys begin with the machine, so the key of a change shows the affected machine. All
-//! writers of placements make sure that a unit has at most one placement; see
-//! [`Leadership`](crate::Leadership).
-//!
-//! The format of `cluster/lineage` is the format of the whole layout.
+//! Placement keys begin with the machine, so the key of a change shows the affected machine. The
+//! keys alone would allow two placements of one unit; [`Leadership`](crate::Leadership) describes
+//! the rules that prevent it.
 
 use std::fmt;
 use std::str::FromStr;
@@ -29,9 +27,9 @@ use fleet_core::MachineId;
 use fleet_unitfile::UnitName;
 use sha1::{Digest as _, Sha1};
 
-/// Identity of a unit file's bytes, which is their SHA-1.
+/// SHA-1 of a unit file's bytes, under which the file is stored.
 ///
-/// Unlike [`UnitHash`](fleet_unitfile::UnitHash), it also depends on comments and line endings.
+/// Unlike a [`UnitHash`](fleet_unitfile::UnitHash), it also depends on comments and line endings.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ContentId([u8; 20]);
 
@@ -189,7 +187,7 @@ impl Layout {
         format!("{}placements/", self.prefix)
     }
 
-    /// Parses a key. Returns `None` for keys of another cluster and for kinds of keys that this
+    /// Parses a key. Returns `None` for keys of other clusters and for kinds of keys that this
     /// version does not know.
     #[must_use]
     pub fn parse(&self, key: &str) -> Option<Key> {

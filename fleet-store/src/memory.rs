@@ -11,7 +11,8 @@ use crate::clock::Clock;
 use crate::watch::Watchers;
 use crate::{Changes, Commit, Keyspace, LeaseId, Listing, Store, StoreError, Transaction, Watch};
 
-/// A [`Store`] without a file, for tests and for single-process clusters that need not persist.
+/// A [`Store`] in memory, for tests and for single-process clusters whose state need not outlive
+/// the process.
 ///
 /// Leases are measured with tokio's clock, so a test with paused time controls when they end.
 #[derive(Debug)]
@@ -34,12 +35,12 @@ struct Inner {
 }
 
 impl MemoryStore {
-    /// Creates an empty store.
+    /// Creates an empty store, and starts a task that ends expired leases until the store is
+    /// dropped.
     ///
     /// # Panics
     ///
-    /// Panics outside a tokio runtime, because the store needs a task that ends expired leases
-    /// until the store is dropped.
+    /// Panics outside a tokio runtime.
     #[must_use]
     pub fn new() -> Self {
         let (next_expiry, expiry) = signal::channel(None);
@@ -62,8 +63,8 @@ impl Shared {
         self.inner.lock().expect("nothing panics while it holds the keyspace")
     }
 
-    /// Changes the keyspace, and then notifies the watches and the task that ends leases. Expired
-    /// leases are ended before the change, so no write can be bound to an expired lease.
+    /// Changes the keyspace, and then notifies the watches and the task that ends leases. This
+    /// first ends all expired leases, so `work` cannot bind a key to one.
     fn change<T>(&self, work: impl FnOnce(&mut Keyspace, Timestamp, &mut Vec<Changes>) -> T) -> T {
         let now = self.clock.now();
         let mut inner = self.lock();

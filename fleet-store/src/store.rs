@@ -10,11 +10,11 @@ use fleet_core::Revision;
 
 use crate::Watch;
 
-/// A small revisioned key-value store.
+/// A small key-value store with revisions.
 ///
 /// Keys are text, ordered by their bytes; values are bytes. Each transaction that writes something
-/// creates the next [`Revision`]. It is applied whole or not at all, and all clients see the
-/// revisions in the same order. Every implementation guarantees the following to its callers:
+/// creates the next [`Revision`]. A transaction is applied whole or not at all, and all clients see
+/// the revisions in the same order. Every implementation guarantees the following to its callers:
 ///
 /// * **Reads** return one consistent state and its revision. A read that begins after a commit was
 ///   acknowledged sees that commit.
@@ -22,11 +22,10 @@ use crate::Watch;
 ///   as durable as the backend promises. In memory, it lasts while the process lives. In the
 ///   embedded store, it survives loss of power. In etcd, it lasts as long as a majority of the
 ///   members keep their disks.
-/// * **Watches** deliver every change under their prefix after their start revision. They deliver
-///   changes in order and exactly once, and never only a part of a revision. A watch that cannot
-///   continue ends with an error; it never just stops delivering. For a slow reader, a watch
-///   buffers a bounded number of revisions. It is cut off when the buffer is full, and never blocks
-///   a writer.
+/// * **Watches** deliver every change under their prefix after their start revision, in order and
+///   exactly once. They never deliver only a part of a revision. A watch that cannot continue ends
+///   with an error; it never just stops delivering. A watch buffers a bounded number of revisions
+///   for a slow reader. When the buffer is full, the watch is cut off instead of blocking a writer.
 /// * **Leases** end if they are not renewed within their time to live, as measured by the store.
 ///   When a lease ends, one revision deletes all keys bound to it. A lease ID is never used twice.
 ///   After a restart of the store, or a time in which it could not serve requests, every lease has
@@ -40,7 +39,7 @@ use crate::Watch;
 /// * **Retries**: reads, renewals, revocations and watches may be retried after any error. Grants
 ///   may be retried as well, because a lease expires if its ID never reached the caller. A commit
 ///   may be retried after [`StoreError::Unavailable`]. After [`StoreError::Unknown`], the caller
-///   must read first.
+///   must first read whether the commit was applied.
 ///
 /// The suite in `fleet_store::testing` (feature `testing`) has a function for each of these
 /// guarantees.
@@ -338,8 +337,8 @@ pub enum StoreError {
         /// Oldest revision after which all changes are kept.
         oldest: Revision,
     },
-    /// The watch fell too far behind or lost its connection. The reader must read again and watch
-    /// from the revision of that read.
+    /// The watch fell too far behind or lost its connection. The reader must read again, and watch
+    /// from the revision of that read on.
     #[error("the watch was cut off")]
     WatchLost,
     /// The request is invalid, for example because it writes one key twice. The store is unchanged.

@@ -40,7 +40,7 @@ impl Changes {
     }
 }
 
-/// Stream of changes that never falls silent: it ends with an error.
+/// Stream of changes that ends with an error if it cannot continue, and never just falls silent.
 #[derive(Debug)]
 pub struct Watch {
     /// Past changes that are still to be delivered.
@@ -51,8 +51,8 @@ pub struct Watch {
 /// Sending half of a [`Watch`], held by the backend.
 #[derive(Debug)]
 pub struct WatchSender {
-    /// Channel to the watch. `None` once the watch is cut off, so that nothing can be sent after a
-    /// gap.
+    /// Channel to the watch. `None` once the watch is cut off, so that nothing can be sent after
+    /// the gap.
     sender: Option<mpsc::Sender<Changes>>,
 }
 
@@ -80,15 +80,16 @@ impl Watch {
         Self::with_backlog(Vec::new(), capacity)
     }
 
-    /// Like [`channel`](Self::channel), but the watch first delivers `backlog`, which has the
-    /// changes between its start revision and now. The backlog does not use up the capacity.
+    /// Like [`channel`](Self::channel), but the watch first delivers `backlog`, which contains the
+    /// changes from the watch's start revision until now. The backlog does not use up the capacity.
     #[must_use]
     pub fn with_backlog(backlog: Vec<Changes>, capacity: usize) -> (WatchSender, Self) {
         let (sender, receiver) = mpsc::channel(capacity.max(1));
         (WatchSender { sender: Some(sender) }, Self { backlog: backlog.into(), receiver })
     }
 
-    /// Waits for the next revision with changes under the watch's prefix.
+    /// Waits for the next revision with changes under the watch's prefix. Some backends also return
+    /// revisions without changes, to report progress.
     ///
     /// Cancel-safe: dropping the future loses nothing.
     ///
@@ -105,9 +106,9 @@ impl Watch {
 }
 
 impl WatchSender {
-    /// Sends changes without waiting. Returns `false` if the reader is gone, or is too slow and is
-    /// now cut off. The sender can no longer be used after `false`. Dropping a sender also cuts off
-    /// its watch.
+    /// Sends changes without waiting. Returns `false` if the reader is gone, or if the reader is
+    /// too slow and was therefore cut off. After that, the sender cannot be used any more. Dropping
+    /// a sender also cuts off its watch.
     #[must_use = "a watch that was cut off is to be dropped"]
     pub fn try_send(&mut self, changes: Changes) -> bool {
         let Some(sender) = &self.sender else {
@@ -120,9 +121,9 @@ impl WatchSender {
         sent
     }
 
-    /// Sends changes, and waits while the buffer has no free capacity. This is for backends with a
-    /// server that keeps changes for a slow reader. Returns `false` if the reader is gone or cut
-    /// off.
+    /// Sends changes, and waits while the buffer is full. Returns `false` if the reader is gone or
+    /// cut off. Waiting is meant for backends with a server that keeps the changes for a slow
+    /// reader.
     #[must_use = "a watch that was cut off is to be dropped"]
     pub async fn send(&mut self, changes: Changes) -> bool {
         match &self.sender {

@@ -1,5 +1,5 @@
-//! Pure: the stored form of a unit file. The first line is the format, and the bytes of the file
-//! follow.
+//! Pure: the stored form of a unit file, which is one line with the format number and then the
+//! unchanged bytes of the file.
 
 use super::{CodecError, FORMAT, format_error};
 use crate::ContentId;

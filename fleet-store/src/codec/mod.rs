@@ -1,10 +1,14 @@
-//! Pure: the values of the store, as versioned JSON.
+//! Pure: encoding and decoding of the store's values, as versioned JSON.
 //!
 //! The wire types mirror the types of `fleet_core` but can change independently. Each value has its
-//! format in the field `v`. A damaged value, or one of another format, is an error. The codec never
-//! guesses its content, and one bad value never prevents other values from being read. The encoding
-//! of a format never changes, because some conditions compare values byte for byte. Unit file
-//! contents are stored unchanged after a first line with the format.
+//! format number in the field `v`. Decoding a damaged value, or a value of another format, returns
+//! an error instead of a guess. One bad value never prevents other values from being read.
+//!
+//! The encoding of a given format never changes, because some conditions compare stored values byte
+//! for byte.
+//!
+//! Unit files are not JSON: their bytes are stored unchanged after a first line with the format
+//! number.
 
 mod content;
 mod reason;
@@ -22,8 +26,9 @@ use crate::registry::{Lineage, MachineRecord};
 /// Format of all values without a format of their own.
 const FORMAT: u32 = 1;
 
-/// Format of the [layout](crate::Layout). The value with the lineage has this format, because every
-/// daemon reads the lineage first. In format 1, placement keys did not contain the machine.
+/// Format number of the key [layout](crate::Layout). It is stored in the lineage's value, because
+/// every daemon reads the lineage first and so notices an unknown layout before it uses other keys.
+/// In format 1, placement keys did not contain the machine.
 const LAYOUT_FORMAT: u32 = 2;
 
 /// Format of placements. In format 1 the machine was in the value; in format 2 it is in the key.
@@ -52,7 +57,7 @@ pub enum CodecError {
         /// Format that this version reads and writes.
         known: u32,
     },
-    /// The value does not match its key.
+    /// The value is damaged, or does not match its key.
     #[error("the value is damaged")]
     Damaged(#[source] Box<dyn std::error::Error + Send + Sync>),
     /// The format has no encoding for this.
@@ -101,8 +106,8 @@ pub(crate) use record::{
 };
 pub(crate) use state::{decode_state, encode_state};
 
-/// A wire type with a field `v`. Types that can have 100,000 values in one listing borrow their
-/// strings from the input.
+/// A wire type with its format number in the field `v`. Types of frequent values (up to 100,000 in
+/// one listing) borrow their strings from the input.
 trait Wire {
     /// The only format that is read and written.
     const FORMAT: u32;
@@ -138,8 +143,8 @@ fn decode<'a, T: Wire + Deserialize<'a>>(bytes: &'a [u8]) -> Result<T, CodecErro
     }
 }
 
-/// Explains a decoding error. A value of another format may have other fields, so only its format
-/// number is decoded.
+/// Returns the error for a value that could not be decoded. This reads only the format number,
+/// because a value of another format may lack the fields that this version expects.
 fn decode_error(bytes: &[u8], known: u32, error: serde_json::Error) -> CodecError {
     #[derive(serde::Deserialize)]
     struct Probe {

@@ -44,8 +44,8 @@ enum WireExit {
 
 wire!(WireState<'_>);
 
-/// Maximum length of a stored problem text, in bytes. It is enough to explain a problem, and keeps
-/// long texts from taking the space of others.
+/// Maximum length of a stored problem text, in bytes. Longer texts are truncated, because the
+/// states of many units share a transaction of limited size.
 const MAX_PROBLEM_BYTES: usize = 4096;
 
 pub(crate) fn encode_state(state: &UnitState) -> Vec<u8> {

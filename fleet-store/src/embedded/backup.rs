@@ -11,12 +11,12 @@ use crate::registry::{RESTORE_JUMP, restored_entries};
 use crate::{CodecError, Layout, LeaseId, Lineage, StoreError};
 
 impl EmbeddedStore {
-    /// Backs up the store at its current revision to a new file while the store is in use. Returns
-    /// that revision. The backup leaves out keys bound to leases: presences, states and the
-    /// leadership. They are only valid while their leases last.
+    /// Writes a backup of the store's current revision to a new file, and returns that revision.
+    /// The store stays usable meanwhile. The backup omits keys bound to leases (presences, states
+    /// and the leadership), because they are valid only while their leases last.
     ///
-    /// The file gets its final name once it is complete and on disk. It can be
-    /// [restored](Self::restore) but not opened as a store.
+    /// The file gets its final name only when it is complete and on disk. A backup can be
+    /// [restored](Self::restore), but it cannot be opened as a store.
     ///
     /// # Errors
     ///
@@ -40,11 +40,12 @@ impl EmbeddedStore {
         .await
     }
 
-    /// Creates a new store at `to` from a backup and returns the revision of the new store.
-    /// `lineage` must be a new lineage. The cluster under `layout` continues in this lineage.
+    /// Creates a new store at `to` from a backup, and returns the revision of the new store. The
+    /// restored cluster, whose keys are those of `layout`, gets `lineage`, which must be a new
+    /// lineage.
     ///
-    /// The revision, the epochs of placements and the term all jump ahead. Agents may remember
-    /// later epochs of the lost store. After the jump they do not reject the restored placements as
+    /// The revision, the epochs of placements and the term all jump far ahead. Without the jump,
+    /// agents that remember later epochs of the lost store would reject the restored placements as
     /// stale.
     ///
     /// # Errors
@@ -74,14 +75,14 @@ impl EmbeddedStore {
     }
 }
 
-/// Creates the error for a backup with an unreadable lineage. Restoring it is impossible, because
-/// the new lineage must start after the old one.
+/// Returns the error for a backup with an unreadable lineage. Such a backup cannot be restored,
+/// because the epoch base of the new lineage depends on that of the old one.
 fn unreadable_lineage(backup: &Path, error: &CodecError) -> StoreError {
     StoreError::Format(format!("{}: the lineage cannot be read: {error}", backup.display()))
 }
 
-/// Runs blocking file access on another thread. redb panics on some damaged files, so a panic is
-/// reported as damage of `path`.
+/// Runs blocking file access on another thread. A panic is reported as damage of `path`, because
+/// redb panics on some damaged files.
 async fn blocking<T: Send + 'static>(
     path: PathBuf,
     work: impl FnOnce() -> Result<T, StoreError> + Send + 'static,

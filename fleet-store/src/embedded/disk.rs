@@ -1,11 +1,12 @@
 //! The file of the store: its tables, and functions that create, read and write it.
 //!
-//! The whole file is read when it is opened, so damage is found before any data is used. Each key
-//! and each log row has a checksum. A single checksum covers all leases and the numbers in the
-//! file. The number of keys is stored as well.
+//! The whole file is read and checked when it is opened, so damage is found before any data is
+//! used. Each key and each log row has a checksum. One more checksum covers the table of leases and
+//! the table of numbers about the store, such as its revision. The number of keys is also stored,
+//! so missing keys are noticed.
 //!
-//! Recent writes are only in the log. They move to the other tables when the log is full or the
-//! file is opened again.
+//! Recent writes are only in the log. They move to the other tables when the log is full or when
+//! the file is opened again.
 
 use std::error::Error;
 use std::fs::{self, File};
@@ -27,13 +28,13 @@ use crate::{Entry, StoreError};
 
 /// Numbers about the whole store; their names are in [`meta`].
 pub(super) const META: TableDefinition<'_, &str, u64> = TableDefinition::new("meta");
-/// Table of keys. Each row has the revision that wrote the key, its lease or zero, the row's
-/// checksum, and the value.
+/// Table of keys. Each row has the revision that wrote the key, the key's lease (zero if none), the
+/// row's checksum, and the value.
 pub(super) const KEYS: TableDefinition<'_, &str, Row<'_>> = TableDefinition::new("keys");
 /// For each lease: its time to live in milliseconds.
 pub(super) const LEASES: TableDefinition<'_, u64, u64> = TableDefinition::new("leases");
-/// Log of the writes that are not yet in the other tables. It has one row for each write, numbered
-/// from zero.
+/// Log of the writes that are not yet in the other tables. Each write of the file adds one row;
+/// rows are numbered from zero.
 pub(super) const LOG: TableDefinition<'_, u64, &[u8]> = TableDefinition::new("log");
 
 pub(super) type Row<'a> = (u64, u64, u64, &'a [u8]);
@@ -57,9 +58,9 @@ pub(super) mod meta {
 /// memory.
 pub(super) const CACHE_BYTES: usize = 32 << 20;
 
-/// Maximum size of the log in bytes. A write that would exceed it flushes the log and itself to the
-/// tables. With a larger log, more keys of a flush share pages. But all writers wait while the log
-/// is flushed.
+/// Maximum size of the log in bytes. A write that would exceed it goes to the tables at once,
+/// together with all logged writes. A larger log makes this flush cheaper per key, because more of
+/// the keys share a page. But all writers wait longer for each flush.
 const MAX_LOG_BYTES: usize = 4 << 20;
 
 /// The open file.
@@ -198,8 +199,8 @@ pub(super) fn write_new(path: &Path, kind: Kind, image: &StoreImage) -> Result<(
     write().map_err(|error| error.at(path))
 }
 
-/// Creates a file. The file gets its final name only when it is complete. So an incomplete file
-/// with the final name is a damaged one, never one that is just being created.
+/// Creates a file under a temporary name, and renames it when it is complete. So an incomplete file
+/// with the final name must be damaged: it cannot be a file that is still being created.
 fn create_file(path: &Path, kind: Kind, image: &StoreImage) -> Result<(), FileError> {
     let mut new = path.as_os_str().to_owned();
     new.push(".new");

@@ -31,8 +31,8 @@ pub(super) fn read_backup(path: &Path) -> Result<StoreImage, StoreError> {
     read().map_err(|error| error.at(path))
 }
 
-/// Reads and checks the whole file. Returns its image, which includes the log, and the log's merged
-/// content, or `None` if the log is empty.
+/// Reads and checks the whole file. Returns the content of the store after all logged writes, and
+/// separately the merged writes of the log (`None` if the log is empty).
 pub(super) fn read(
     database: &impl ReadableDatabase,
     kind: Kind,
@@ -71,8 +71,8 @@ pub(super) fn read(
     if image.is_consistent() { Ok((image, pending)) } else { Err(FileError::Damaged) }
 }
 
-/// Reads the log, or returns `None` if it is empty. The log's revisions must follow `revision`
-/// without a gap.
+/// Reads the log and merges its writes, or returns `None` if the log is empty. The file is damaged
+/// unless the log's revisions follow `revision` without a gap.
 fn read_log(
     transaction: &ReadTransaction,
     mut revision: Revision,
@@ -120,8 +120,11 @@ impl StoreImage {
         self.revision = pending.revision.unwrap_or(self.revision);
     }
 
-    /// Returns whether every lease named by a key exists, and no key or lease is newer than the
-    /// image's last revision and last lease.
+    /// Returns whether the parts of the image are consistent with each other:
+    ///
+    /// - Every lease that a key names exists.
+    /// - No key was written after the last revision.
+    /// - No lease has a higher ID than the last lease.
     fn is_consistent(&self) -> bool {
         let known = |lease: LeaseId| self.leases.binary_search_by_key(&lease, |l| l.0).is_ok();
         let keys = self

@@ -1,8 +1,8 @@
-//! Pure: the log. Each write of the file adds one row to it.
+//! Pure: the log of recent writes. Each write of the file adds one row.
 //!
-//! The keys of a write are scattered over the table, so writing them in place needs many small
-//! writes. A log row is a single write for any number of keys. When the log is full, its merged
-//! content is written to the tables in key order, each key once.
+//! The keys of a write are scattered over the table of keys, so writing them in place would need
+//! many small writes. Appending a log row is a single write for any number of keys. When the log is
+//! full, the merged writes of all rows go to the tables in key order, each key once.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -55,9 +55,14 @@ impl PendingWrites {
 /// Marks a deleted key, in place of the length of its value.
 const DELETED: u64 = u64::MAX;
 
-/// Encodes a batch as row `number`. All numbers are little-endian with eight bytes. The row has a
-/// checksum, the revisions with their changes, the granted leases with their times to live in
-/// milliseconds, and the ended leases. Lists are prefixed with their count, and texts with their
+/// Encodes a batch as row `number`. The row contains, in this order:
+///
+/// - a checksum
+/// - the revisions with their changes
+/// - the granted leases with their times to live in milliseconds
+/// - the ended leases
+///
+/// Every number has eight bytes, little-endian. A list is preceded by its count, and a text by its
 /// length.
 pub(super) fn encode(number: u64, batch: &Batch) -> Vec<u8> {
     let mut row = vec![0; 8];

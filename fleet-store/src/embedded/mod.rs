@@ -29,23 +29,24 @@ use writer::{WriteFailure, Writer, wake_for_leases};
 
 /// A [`Store`] in one file, without a server. Acknowledged writes survive loss of power.
 ///
-/// Only one process can have the file open. The whole store is also kept in memory, and reads are
-/// served from memory. One thread performs the writes; it runs only while requests are waiting. It
-/// takes all waiting requests, applies them in order, and makes them durable with one write of the
-/// file. Then it publishes and acknowledges them. So many concurrent writers cost little more than
-/// one.
+/// Only one process can have the file open. The whole store is also in memory, from where reads are
+/// served.
+///
+/// One thread performs the writes, and runs only while requests are waiting. It takes all waiting
+/// requests, applies them in order, and makes them durable with a single write of the file. Only
+/// then does it publish and acknowledge them. This batching makes many concurrent writers little
+/// more expensive than one.
 ///
 /// Leases are durable. When the store is opened again, each lease has its full time to live. The
 /// history of changes is not durable, so a watch from a revision before the opening fails with
 /// [`StoreError::Compacted`].
 ///
-/// A slow disk or a stopped process can delay the store itself. Such a delay ends no leases. All
-/// leases get their full time to live again, because renewals were impossible during the delay.
+/// A slow disk or a stopped process can stall the store itself, so that no lease can be renewed.
+/// After such a stall, all leases get their full time to live again instead of ending.
 ///
-/// If the file cannot be written, the current writes fail with [`StoreError::Unknown`]. All later
-/// writes fail with [`StoreError::Unavailable`] until the store is opened again, and no lease ends
-/// during that time. Reads continue and return the last durable state. After the store is opened
-/// again, a write that failed as unknown may be present or absent.
+/// If the file cannot be written, the commits in progress fail with [`StoreError::Unknown`]. Each
+/// of them may be present or absent after the store is opened again. Until then, all further writes
+/// fail with [`StoreError::Unavailable`], no lease ends, and reads return the last durable state.
 #[derive(Debug)]
 pub struct EmbeddedStore {
     readers: Arc<ReaderState>,
@@ -85,8 +86,9 @@ impl EmbeddedStore {
         Self { readers, queue }
     }
 
-    /// Completes all submitted requests, and then closes the file, so that it can be opened again.
-    /// Dropping the store does the same, but the file may close later if a write is running.
+    /// Completes all submitted requests and closes the file, so that it can be opened again.
+    /// Dropping the store has the same effect, but does not wait: while a write is running, the
+    /// file stays open.
     pub async fn close(self) {
         let (closed, wait) = oneshot::channel();
         let submitted = self.queue.submit(Request::Close(closed)).await;

@@ -28,9 +28,9 @@ pub(super) enum Request {
 
 /// The waiting requests, at most [`MAX_WAITING`], and the writer.
 ///
-/// The writer runs on a blocking thread, and only while requests are waiting. So a request needs
-/// one switch to another thread and one back, however busy the runtime is. A paused test clock does
-/// not advance while the writer runs.
+/// The writer runs on a blocking thread, and only while requests are waiting. So a request costs
+/// one switch to another thread and one back, however busy the runtime is. A running blocking
+/// thread also keeps tokio from advancing a paused test clock.
 #[derive(Debug)]
 pub(super) struct Queue {
     runtime: Handle,
@@ -69,8 +69,9 @@ impl Queue {
         })
     }
 
-    /// Submits a request as soon as the queue has a free slot. A submitted request is executed even
-    /// if the caller stops waiting for the response. Fails when the writer is gone.
+    /// Submits a request as soon as the queue has a free slot. Once submitted, the request is
+    /// executed even if the caller stops waiting for the response. Returns an error if the writer
+    /// is gone.
     pub(super) async fn submit(self: &Arc<Self>, request: Request) -> Result<(), WriteFailure> {
         let slot = self.slots.acquire().await.map_err(|_| WriteFailure::closed())?;
         slot.forget(); // until the writer takes the request
@@ -151,8 +152,9 @@ impl WriterRun {
 }
 
 impl Drop for WriterRun {
-    /// Handles a writer run that ended through a runtime shutdown or a panic instead of becoming
-    /// idle. The waiting requests get an error, and the queue accepts no more requests.
+    /// Closes the queue if the writer is still running, which means that a panic or a runtime
+    /// shutdown ended this run. The waiting requests get an error, and the queue refuses all later
+    /// ones.
     fn drop(&mut self) {
         let Some(writer) = self.writer.take() else { return };
         self.queue.slots.close();

@@ -192,8 +192,7 @@ async fn panicking_write_stops_writes() {
     assert!(store.read("").await.unwrap().entries.is_empty());
 }
 
-/// A request is still executed when its caller has stopped waiting, and it does not delay later
-/// requests.
+/// A request is executed even if its caller has stopped waiting, and does not delay later requests.
 #[tokio::test]
 async fn abandoned_request_is_executed_atomically() {
     let store = store_on(&FailingDisk::new(), true);

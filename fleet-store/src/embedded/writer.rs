@@ -27,8 +27,9 @@ pub(super) type DeferredResponse = Box<dyn FnOnce(Option<&WriteFailure>) + Send>
 
 #[derive(Debug)]
 pub(super) struct Writer {
-    /// State after all executed requests. It is slightly ahead of the state that readers see. Both
-    /// states share their values, so keeping two costs little memory.
+    /// State after all executed requests, including those that are not durable yet. Readers have
+    /// their own keyspace with only the durable state. The two keyspaces share their values, so the
+    /// second one costs little memory.
     keyspace: Keyspace,
     readers: Arc<ReaderState>,
     clock: Clock,
@@ -38,8 +39,9 @@ pub(super) struct Writer {
     disk: Result<Disk, WriteFailure>,
 }
 
-/// Maximum delay after a lease's end at which the writer still ends the lease. A longer delay means
-/// that the disk or the process was stalled and renewals were impossible. Then no lease ends.
+/// Maximum delay with which the writer still ends an expired lease. A longer delay means that the
+/// disk or the process was stalled, so renewals were impossible. The writer then renews all leases
+/// instead.
 const MAX_EXPIRY_DELAY: Duration = Duration::from_secs(1);
 
 /// Wakes the writer whenever a lease may have expired, while the writer exists.
@@ -118,7 +120,7 @@ impl Writer {
         self.keyspace.expire(now).into_iter().for_each(|ended| batch.end(ended));
     }
 
-    /// Executes a request on the writer's own state, and records its effect in the batch.
+    /// Executes a request on the writer's own state, and adds the resulting changes to the batch.
     fn apply(&mut self, now: Timestamp, request: Request, batch: &mut Batch) -> DeferredResponse {
         if let Err(failure) = &self.disk {
             return refuse(request, failure.clone());
@@ -150,8 +152,8 @@ impl Writer {
         }
     }
 
-    /// Writes the batch to the file and publishes it. After a failure the writer never uses the
-    /// file again.
+    /// Writes the batch to the file, and publishes it to the readers. After a failure, the writer
+    /// never uses the file again.
     fn make_durable(&mut self, batch: Batch) {
         let Ok(disk) = &mut self.disk else { return };
         if batch.is_empty() {
@@ -180,8 +182,8 @@ impl Batch {
     }
 }
 
-/// Creates a response that is sent after the file was written. If the write fails, the caller gets
-/// an error instead.
+/// Creates a response that sends `result` after the file was written. If the write fails, the
+/// response sends the error from `failed` instead.
 fn defer<T: Send + 'static>(
     responder: Responder<T>,
     result: Result<T, StoreError>,

@@ -32,7 +32,7 @@ impl Assembler {
         self.open = None;
     }
 
-    /// Returns the revisions that this response completes, in order.
+    /// Adds the changes in a response, and returns the revisions that are now complete, in order.
     ///
     /// # Errors
     ///
@@ -84,8 +84,8 @@ impl Assembler {
         Some(changes)
     }
 
-    /// Records that all changes up to `revision` have arrived. Returns whether the assembler's
-    /// completed revision has advanced.
+    /// Records that all changes up to `revision` have arrived, unless a revision is still
+    /// incomplete. Returns whether the last complete revision has advanced.
     pub(super) fn reach(&mut self, revision: Revision) -> bool {
         let news = self.open.is_none() && revision > self.done;
         if news {

@@ -18,18 +18,18 @@ const RETRY_PAUSE: Duration = Duration::from_millis(50);
 /// Endpoints of a cluster, one of them preferred.
 pub(super) struct Client {
     endpoints: Vec<Arc<Endpoint>>,
-    /// Index of the endpoint to call first. When a call to it fails, the next endpoint becomes the
-    /// preferred one.
+    /// Index of the endpoint to call first. When a call to this endpoint fails, the next endpoint
+    /// becomes the preferred one.
     preferred: AtomicUsize,
     limit: Duration,
 }
 
-/// Whether a call may be repeated.
+/// Rule for repeating a failed call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Retry {
-    /// Always, because the call is idempotent.
+    /// Always repeat, because the call is idempotent.
     Always,
-    /// Only after a failure that surely changed nothing.
+    /// Repeat only after a failure that certainly changed nothing.
     IfNotDone,
 }
 
@@ -60,8 +60,8 @@ impl Client {
         self.call(retry, |endpoint| async move { endpoint.txn(txn).await }).await
     }
 
-    /// Calls the endpoints in turn until one of them responds. Each endpoint is tried at most once,
-    /// except that the first one is tried a second time at the end.
+    /// Calls the endpoints in turn until one responds or `retry` forbids a repetition. Each
+    /// endpoint is tried at most once, except that the first one is tried again at the end.
     pub(super) async fn call<T, F>(
         &self,
         retry: Retry,
@@ -174,8 +174,8 @@ impl Failure {
         }
     }
 
-    /// Makes the failure ambiguous if this call or an earlier attempt may have been applied, as
-    /// `is_ambiguous` says.
+    /// If `is_ambiguous` is set, turns a failure without effect into an ambiguous one, because an
+    /// earlier attempt of the same call may have been applied.
     fn with_ambiguity(mut self, is_ambiguous: bool) -> Self {
         if is_ambiguous
             && matches!(

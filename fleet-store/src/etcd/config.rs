@@ -25,20 +25,20 @@ const KEEP_ALIVE_INTERVAL: Duration = Duration::from_secs(10);
 /// ```
 #[derive(Debug, Clone)]
 pub struct EtcdConfig {
-    /// Client URLs of the members, such as `http://127.0.0.1:2379`. The client uses the first
-    /// member that responds until a call to it fails.
+    /// Client URLs of the members, such as `http://127.0.0.1:2379`. The client stays with the first
+    /// member that responds until a call to that member fails.
     pub endpoints: Vec<String>,
-    /// Random number that determines the order in which this client tries the endpoints. So many
-    /// clients with the same configuration spread over all members. Without a seed, the configured
-    /// order is used.
+    /// Random number that determines the order in which this client tries the endpoints. Different
+    /// seeds spread clients with the same configuration over all members. Without a seed, the
+    /// configured order is used.
     pub shuffle_seed: Option<u64>,
     /// Certificates for `https` endpoints. Without a CA, the system's trusted certificates are
     /// used.
     pub tls: EtcdTls,
     /// User to authenticate as, if etcd requires it.
     pub user: Option<EtcdUser>,
-    /// Prefix of all keys in etcd, invisible to the store's users. With different prefixes, several
-    /// stores can share a cluster. The etcd user needs permissions for the prefix only.
+    /// Prefix that the store adds to all its keys in etcd. Several stores with different prefixes
+    /// can share an etcd cluster. The etcd user needs permissions for this prefix only.
     pub key_prefix: String,
     /// Timeout of a call to an endpoint.
     pub time_limit: Duration,
@@ -105,8 +105,8 @@ impl EtcdConfig {
         }
     }
 
-    /// Creates a client for each endpoint, in order of preference. A client connects at its first
-    /// call.
+    /// Creates a client for each endpoint, in order of preference. Each client connects at its
+    /// first call.
     pub(super) fn clients(&self) -> Result<Vec<(String, Client)>, EtcdConfigError> {
         if self.endpoints.is_empty() {
             return Err(EtcdConfigError::NoEndpoint);

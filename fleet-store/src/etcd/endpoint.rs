@@ -1,8 +1,8 @@
 //! A client for a single endpoint, which authenticates if etcd requires it.
 //!
 //! The `etcd-client` library can also use several endpoints in one client. But such a client
-//! chooses an endpoint at random for each call, even one that has failed, and does not report its
-//! choice.
+//! chooses a random endpoint for each call, even if that endpoint has just failed, and does not
+//! report its choice.
 
 use etcd_client::proto::{PbRangeResponse, PbTxnResponse};
 use etcd_client::{
@@ -21,8 +21,8 @@ pub(super) struct Endpoint {
     pub(super) url: String,
     client: Client,
     user: Option<EtcdUser>,
-    /// Whether the client has authenticated. Locked meanwhile, so that concurrent calls
-    /// authenticate once.
+    /// Whether the client has authenticated. Locked during authentication, so that concurrent calls
+    /// authenticate only once.
     authenticated: Mutex<bool>,
 }
 
@@ -86,8 +86,8 @@ impl Endpoint {
         self.user.is_some()
     }
 
-    /// Authenticates, unless the client has already done so. Later the library itself renews the
-    /// token when etcd clearly reports that the token is invalid.
+    /// Authenticates if the client has a user and has not authenticated yet. Afterwards the library
+    /// renews the token itself, but only when etcd's error clearly reports an invalid token.
     pub(super) async fn authenticate(&self) -> Result<(), Error> {
         let Some(EtcdUser { name, password }) = &self.user else { return Ok(()) };
         let mut authenticated = self.authenticated.lock().await;
@@ -104,8 +104,8 @@ impl Endpoint {
         Ok(())
     }
 
-    /// Makes the next call authenticate again. This is needed when a token has expired and the
-    /// library does not recognize etcd's error as an expired token.
+    /// Makes the next call authenticate again. This is needed when a token has expired but the
+    /// library does not recognize that from etcd's error.
     pub(super) async fn forget_token(&self) {
         *self.authenticated.lock().await = false;
     }

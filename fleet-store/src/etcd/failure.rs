@@ -1,5 +1,5 @@
-//! Pure: classification of failed calls by the effect that they may have had. In case of doubt, the
-//! effect is classified as unknown.
+//! Pure: classification of failed calls by the effect that they may have had. A doubtful effect is
+//! classified as unknown.
 
 use std::error::Error;
 use std::fmt;

@@ -6,7 +6,7 @@ use fleet_core::Revision;
 
 use crate::{Condition, Entry, Expect, LeaseId, StoreError, Transaction, Write};
 
-/// Prefix that a store's keys have in etcd. The users of the store do not see it.
+/// Prefix that all keys of a store have in etcd. The users of the store do not see it.
 #[derive(Debug, Clone)]
 pub(super) struct KeyPrefix {
     prefix: String,
@@ -33,8 +33,8 @@ impl KeyPrefix {
     ///
     /// # Errors
     ///
-    /// [`StoreError::Unavailable`] when the key is not UTF-8. Fleet writes no such key. The key is
-    /// not silently left out, because that would report it as absent.
+    /// [`StoreError::Unavailable`] when the key is not UTF-8. Fleet never writes such a key, but
+    /// silently skipping it would report it as absent.
     pub(super) fn store_key(&self, key: &[u8]) -> Result<String, StoreError> {
         let inner = key.get(self.prefix.len()..).unwrap_or_default();
         String::from_utf8(inner.to_vec()).map_err(|_| {
@@ -52,8 +52,8 @@ impl KeyPrefix {
         (if first.is_empty() { vec![0] } else { first }, beyond)
     }
 
-    /// Returns the key and the options of a cheap read, which obtains the current revision from
-    /// etcd.
+    /// Returns the key and the options of a cheap read at `revision`, where zero means the current
+    /// one. The header of the response contains the current revision.
     pub(super) fn probe(&self, revision: Revision) -> (Vec<u8>, GetOptions) {
         let options = GetOptions::new().with_count_only().with_revision(signed(revision));
         (self.etcd_key("\0"), options)

@@ -1,4 +1,4 @@
-//! A store in an etcd cluster. It implements the contract with etcd's v3 API.
+//! A store in an etcd cluster. It implements the [`Store`] contract with etcd's v3 API.
 //!
 //! etcd orders all events, and the library `etcd-client` implements messages, connections,
 //! encryption and tokens. This module adds the parts that both leave to their users:
@@ -43,23 +43,24 @@ const LONGEST_TTL: i64 = 9_000_000_000;
 
 /// A [`Store`] in an etcd cluster of version 3.4 or later.
 ///
-/// Connections are made at the first call. Each call goes to the last endpoint that responded. If
-/// the call fails, it is repeated at the next endpoint, unless it might then be applied twice. A
-/// call that must not be repeated fails with [`StoreError::Unknown`]. When a watch's endpoint
-/// fails, the watch continues at another endpoint. If no endpoint is available, the watch is cut
-/// off. So its reader lags behind unknowingly for at most about five time limits, plus one for each
-/// endpoint after the first.
+/// Connections are made at the first call. Each call goes to the endpoint that responded last. If
+/// that endpoint fails, the call is repeated at the next one. A call that might then be applied
+/// twice is not repeated; it fails with [`StoreError::Unknown`].
 ///
-/// All reads are linearizable: members are always asked for the current state. A member without a
-/// quorum does not respond.
+/// When a watch's endpoint fails, the watch continues at another endpoint. If no endpoint is
+/// available, the watch is cut off. So a reader of a broken watch notices after at most about five
+/// [time limits](EtcdConfig::time_limit), plus one for each endpoint after the first.
+///
+/// All reads are linearizable, so a member without a quorum does not respond instead of returning
+/// an old state.
 pub struct EtcdStore {
     client: Arc<Client>,
     key_prefix: KeyPrefix,
 }
 
 impl EtcdStore {
-    /// Creates a store for the configured cluster. This does not connect, so an unreachable cluster
-    /// is noticed only by later calls.
+    /// Creates a store for the configured cluster. This does not connect, so only later calls
+    /// notice an unreachable cluster.
     ///
     /// # Errors
     ///
@@ -110,8 +111,9 @@ impl EtcdStore {
         }
     }
 
-    /// Determines the condition that refused a transaction: the first one that did not hold at the
-    /// response's revision. An error here still means that the transaction was not applied.
+    /// Returns the refusal of a transaction, with the first condition that did not hold at
+    /// `revision`, the revision of etcd's response. Even if this fails, the transaction was
+    /// certainly not applied.
     async fn refusal(
         &self,
         conditions: &[Condition],

@@ -141,8 +141,9 @@ impl WatchTask {
         }
     }
 
-    /// Opens another stream after a failure. Returns `None` if that fails for too long. Then the
-    /// watch is cut off, so that its reader does not mistake an old state for the current one.
+    /// Opens another stream after a failure. Returns `None` if that fails for too long or the
+    /// reader is gone. The caller then cuts off the watch, so that its reader does not mistake an
+    /// old state for the current one.
     async fn reopen(&self) -> Option<Stream> {
         let clock = Clock::start();
         let deadline = clock.now().after(self.client.timeout() * 2);
@@ -163,8 +164,8 @@ impl WatchTask {
         }
     }
 
-    /// Opens a stream after the last complete revision, and checks that etcd still has all changes
-    /// after that revision.
+    /// Opens a stream of the changes after the last complete revision, if etcd still has all of
+    /// them.
     async fn open(&self) -> Result<Stream, StoreError> {
         let after = self.assembler.done();
         let present = self.probe(Revision::ZERO).await.map_err(Failure::into_read_error)?;
@@ -187,9 +188,9 @@ impl WatchTask {
         Ok(revision_of(response.header.as_ref()))
     }
 
-    /// Checks for compaction before a watch is opened, because etcd reports compaction late on the
-    /// stream. If history was compacted, a stream is opened, because only a stream reports the
-    /// oldest kept revision.
+    /// Returns [`StoreError::Compacted`] if etcd no longer has all changes after `after`. This is
+    /// checked with a read, because etcd reports compaction late on a stream. If changes are gone,
+    /// a stream is opened nevertheless, because only a stream reports the oldest kept revision.
     async fn check_compacted(&self, after: Revision) -> Result<(), StoreError> {
         match self.probe(after.next()).await {
             Err(failure) if failure.kind == FailureKind::Compacted => {}
@@ -237,8 +238,8 @@ impl WatchTask {
 }
 
 impl Stream {
-    /// Returns the next response. If the stream is silent, requests its progress. Returns `None` if
-    /// the stream does not respond to that request either.
+    /// Returns the next response, or `None` if the stream is silent. After `limit` without a
+    /// response, requests the stream's progress and waits for another `limit`.
     async fn next(&mut self, limit: Duration) -> Result<Option<PbWatchResponse>, Failure> {
         if let Some(response) = within(limit, self.watch.message()).await {
             return into_response(response).map(Some);
@@ -294,8 +295,8 @@ fn refused(response: &PbWatchResponse) -> Failure {
 struct Canceled(String);
 
 /// Returns the revision up to which the watch is complete, if the response reports one. Responses
-/// to progress requests are ignored, because some versions of etcd send them before earlier
-/// changes. Those responses have a negative watch ID.
+/// to progress requests, which have a negative watch ID, are ignored: some versions of etcd send
+/// them before earlier changes.
 fn progress(response: &PbWatchResponse) -> Option<Revision> {
     let tells = response.events.is_empty() && !response.created && response.watch_id >= 0;
     tells.then(|| revision_of(response.header.as_ref()))

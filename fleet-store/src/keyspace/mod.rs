@@ -19,8 +19,8 @@ use crate::{StoreError, Transaction, Write};
 use history::History;
 use leases::Leases;
 
-/// Keys with values and revisions, their leases, and recent changes: a store without durability,
-/// clients and a clock.
+/// A store as a plain data structure: keys with their values, revisions and leases, and recent
+/// changes. It has no durability, no clients and no clock.
 ///
 /// Mutating operations return their [`Changes`]. The owner can make these changes durable and
 /// publish them to watchers. All timestamps passed to one keyspace must come from the same clock.
@@ -79,8 +79,8 @@ impl Keyspace {
         Self::restore(Revision::ZERO, LeaseId(0), Vec::new())
     }
 
-    /// Restores a keyspace at `revision`, without leases and without history. Without history, no
-    /// watch can start before `revision`. `last_lease` is the last lease ID ever granted.
+    /// Restores a keyspace at `revision`, without leases and without history, so no watch can start
+    /// before `revision`. `last_lease` is the last lease ID ever granted.
     #[must_use]
     pub fn restore(revision: Revision, last_lease: LeaseId, entries: Vec<Entry>) -> Self {
         let mut leases = Leases::after(last_lease);
@@ -94,8 +94,8 @@ impl Keyspace {
         Self { revision, keys, leases, history: History::new(revision, Self::DEFAULT_HISTORY) }
     }
 
-    /// Keeps at most `changes` changes for watches that start in the past. If the latest revision
-    /// alone has more changes, all of them are kept.
+    /// Limits the history for watches that start in the past to `changes` changes. The latest
+    /// revision is always kept whole, even if it has more changes.
     #[must_use]
     pub fn with_history(mut self, changes: usize) -> Self {
         self.history = History::new(self.revision, changes);
@@ -158,9 +158,9 @@ impl Keyspace {
         Ok(ApplyOutcome { commit: Commit::Applied(self.revision), changes })
     }
 
-    /// Applies a revision that another keyspace created from the same state. The revision's leases
-    /// need not exist in this keyspace. When they end, the other keyspace deletes their keys by
-    /// further changes.
+    /// Applies a revision that another keyspace created from the same state. The leases of its keys
+    /// need not exist in this keyspace. When such a lease ends, the other keyspace deletes the keys
+    /// in a later revision.
     pub fn apply_changes(&mut self, changes: Changes) {
         self.revision = changes.revision;
         self.write(&changes);

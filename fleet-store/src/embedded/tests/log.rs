@@ -134,8 +134,8 @@ fn full_log_is_flushed() {
     assert_eq!(bytes, [row, 2 * row, 0, row, 0, row]);
 }
 
-/// Writing fails after each number of successful writes in turn, including writes that flush the
-/// log to the tables.
+/// Lets the disk fail after 0, 1, 2, … successful writes. Some of these writes flush the log to the
+/// tables.
 // Holds: I-6
 #[test]
 fn failed_write_loses_no_acknowledged_write() {

@@ -1,4 +1,4 @@
-//! Loss of power at any time. Data that is not yet synced may then be on the disk completely,
+//! Loss of power at any time. Data that was not yet synced may then be on the disk completely,
 //! partly or not at all.
 
 use std::sync::{Mutex, MutexGuard};
@@ -47,7 +47,7 @@ impl CachedDisk {
         self.locked().left = calls;
     }
 
-    /// Returns the disk after a loss of power, which keeps a random subset of the cached sectors.
+    /// Returns the disk after a loss of power, with a random subset of the cached sectors written.
     fn after_power_loss(&self, seed: u64) -> Self {
         let (inner, mut chance) = (self.locked(), seed);
         let mut happens = || {
@@ -124,7 +124,8 @@ fn put(model: &mut Model, number: u8) -> writer::Batch {
     std::mem::take(&mut model.batch)
 }
 
-/// Performs twelve writes, some of which flush the log, and loses power at each call of the disk.
+/// Performs twelve writes, some of which flush the log. Loses power at each call of the disk in
+/// turn.
 // Holds: I-6
 #[test]
 fn power_loss_loses_no_acknowledged_write() {
@@ -151,7 +152,8 @@ fn power_loss_loses_no_acknowledged_write() {
     }
 }
 
-/// When the file is opened, the log in it is flushed to the tables.
+/// Loses power at each call of the disk while a file is opened, which flushes its log to the
+/// tables.
 // Holds: I-6
 #[test]
 fn interrupted_opening_loses_nothing() {
