@@ -8,9 +8,9 @@ use fleet_unitfile::UnitName;
 
 use super::limits::MAX_NAMES;
 
-/// Names of the scheduling inputs that may differ between two snapshots of one mirror. Everything
-/// not named in the set is equal in both snapshots. Reported states and reasons are not included,
-/// because they are results of decisions.
+/// Scheduling inputs that may differ between two snapshots of one mirror. All inputs not in the set
+/// are equal in both snapshots. Reported states and reasons are not inputs but results of
+/// decisions, so the set leaves them out.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ChangeSet {
     /// Units that were added, removed or changed, or became readable or unreadable.
@@ -38,7 +38,7 @@ impl ChangeSet {
     }
 
     /// Compares two snapshots when the changes between them were not recorded. The comparison stops
-    /// once it has found as many names as a log keeps.
+    /// early when there are more names than a log can keep, because the log then drops the result.
     pub(super) fn between(old: &Snapshot, new: &Snapshot) -> Self {
         let rebalancing = old.rebalancing != new.rebalancing;
         let mut found = Self { rebalancing, ..Self::default() };
@@ -62,16 +62,16 @@ fn unit_name(unit: &Arc<Unit>) -> &UnitName {
     &unit.name
 }
 
-/// Returns whether two units of one name are equal. The requirements need no comparison, because
-/// they follow from the name and the file.
+/// Returns whether two units of the same name are equal. Their requirements need no comparison,
+/// because the name and the file determine them.
 pub(super) fn is_same_unit(one: &Arc<Unit>, other: &Arc<Unit>) -> bool {
     Arc::ptr_eq(one, other)
         || (one.desired, one.generation) == (other.desired, other.generation)
             && one.file == other.file
 }
 
-/// Adds the keys that are in only one of the two ordered sequences, or have different values in
-/// them.
+/// Adds to `found` the keys that only one of the two ordered sequences has, or that have different
+/// values in both.
 fn collect_differing<'a, K: Ord + Clone + 'a, V: 'a>(
     one: impl Iterator<Item = (&'a K, &'a V)>,
     other: impl Iterator<Item = (&'a K, &'a V)>,
@@ -115,8 +115,8 @@ pub(super) struct DeltaLog {
     capacity: usize,
 }
 
-/// Changes between two revisions. No state between these two revisions was ever visible. A log has
-/// many steps, and most of them have a single name, so slices are used to save memory.
+/// Changes from one visible state to the next, which may be several revisions later. A log has many
+/// steps, most of them with a single name, so slices are used to save memory.
 #[derive(Debug, Clone)]
 struct Step {
     from: Revision,
@@ -140,7 +140,8 @@ impl Step {
         }
     }
 
-    /// Counts the names. An empty step counts as one name, because it needs memory as well.
+    /// Returns the number of names. An empty step counts as one name, because it needs memory as
+    /// well.
     fn names(&self) -> usize {
         let names = self.units.len() + self.machines.len() + self.placements.len();
         (names + usize::from(self.rebalancing)).max(1)
@@ -173,8 +174,8 @@ impl DeltaLog {
     }
 
     /// Records the changes from the newest known revision to `revision` in one step, because the
-    /// revisions between them were not observed. If the log already has `revision` with another
-    /// state, the changes since all revisions so far become unknown.
+    /// revisions between them were not observed. If the log has already reached `revision`, but
+    /// with another state, clears the log: changes since all earlier revisions become unknown.
     pub(super) fn jump(&mut self, revision: Revision, changes: ChangeSet) {
         let from = self.newest;
         if revision > from {

@@ -45,8 +45,8 @@ struct ContentEntry {
 }
 
 impl Contents {
-    /// Parses the contents of a whole cluster. `users` is ordered by content and then by unit name.
-    /// Files that `known` already contains are reused.
+    /// Parses the unit files of a whole cluster, except for those that `known` has already parsed.
+    /// `users` must be ordered by content and then by unit name.
     pub(super) fn of(
         stored: Vec<(ContentId, StoredContent)>,
         users: impl Iterator<Item = (ContentId, UnitName)>,
@@ -155,7 +155,8 @@ pub(super) struct OrderedLookup<'a> {
 }
 
 impl OrderedLookup<'_> {
-    /// Returns the content with this ID. The ID must not be lower than that of the previous query.
+    /// Returns the content with this ID, or its fault. The IDs of successive queries must not
+    /// decrease.
     pub(super) fn get(&mut self, id: ContentId) -> Result<Content, Fault> {
         while self.left.next_if(|(other, _)| **other < id).is_some() {}
         content(id, self.left.peek().filter(|(other, _)| **other == id).map(|(_, entry)| *entry))

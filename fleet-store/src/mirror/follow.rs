@@ -1,5 +1,5 @@
-//! The mirror's task. It reads the whole cluster and then watches it. When the watch is lost, it
-//! starts again.
+//! The mirror's task. It reads the whole cluster, then watches the store for changes, and starts
+//! over when the watch is lost.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -77,8 +77,8 @@ impl Follower {
         Ok(watch)
     }
 
-    /// Rejects a listing with a revision older than the known one, because the store lags behind or
-    /// is empty. Such a listing must not stop any unit.
+    /// Rejects a listing with a lower revision than the known one, because the store lags behind or
+    /// has lost its data. Units that are missing in such a listing must not be stopped.
     fn check_revision(&self, listing: &Listing) -> Result<(), ResyncReason> {
         let known = self.shared.read(|state| state.view.snapshot().revision);
         if listing.revision < known {
@@ -87,8 +87,8 @@ impl Follower {
         Ok(())
     }
 
-    /// Rejects a store with another key layout, and a store with another history, for example after
-    /// a backup was restored.
+    /// Rejects a store with another key layout or another history. For example, the history changes
+    /// when a backup is restored.
     fn check_lineage(&self, lineage: Option<&[u8]>) -> Result<(), ResyncReason> {
         // A damaged lineage is compared by its bytes.
         let is_other = |error: &CodecError| !matches!(error, CodecError::Damaged(_));
@@ -103,8 +103,8 @@ impl Follower {
         self.registry.layout().key(&Key::Lineage)
     }
 
-    /// Applies changes until the watch is lost. The first change resets the pause, because it shows
-    /// that the store works again.
+    /// Applies changes until the watch is lost. Each change resets the pause before the next retry,
+    /// because it shows that the store works again.
     async fn follow(&self, mut watch: Watch, pause: &mut Duration) -> ResyncReason {
         let key = self.lineage_key();
         loop {
@@ -124,7 +124,7 @@ impl Follower {
     }
 }
 
-/// Marks the mirror as not current however the task ends, even after a panic.
+/// Marks the mirror as shut down when the task ends for any reason, including a panic.
 impl Drop for Follower {
     fn drop(&mut self) {
         self.shared.close();

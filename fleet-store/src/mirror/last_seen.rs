@@ -28,9 +28,9 @@ impl LastSeen {
         }
     }
 
-    /// Compares the snapshots before and after a gap in the watch that began at `lost`. Machines
-    /// that left during the gap are recorded as last seen at `lost`, because they may have left
-    /// then.
+    /// Records the machines that left during a gap in the watch, and forgets those that are present
+    /// again. The gap began at `lost`. The machines count as last seen at that time, because the
+    /// exact times at which they left are unknown.
     pub(super) fn compare(&mut self, before: &Snapshot, after: &Snapshot, lost: Timestamp) {
         let is_gone = |id: &MachineId| after.machine(id.as_str()).is_none();
         for machine in before.machines().filter(|machine| is_gone(&machine.id)) {

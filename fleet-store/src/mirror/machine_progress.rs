@@ -59,9 +59,9 @@ impl MachineWatchers {
         sender.or_insert_with(|| signal::Sender::new(now)).subscribe()
     }
 
-    /// Notifies the watchers of the affected machines. Notifies the watchers of all machines when
-    /// the mirror becomes current or stops being current. The cost depends on the number of watched
-    /// machines, usually one, and not on the size of the cluster.
+    /// Notifies the watchers of the affected machines, or of all machines if the mirror has become
+    /// current or has stopped being current. The cost depends on the number of watched machines
+    /// (usually one), and not on the size of the cluster.
     pub(super) fn publish(&mut self, affected: &AffectedMachines, now: MachineProgress) {
         self.machines.retain(|machine, sender| {
             let update = |machine_progress: &mut MachineProgress| {

@@ -1,5 +1,5 @@
-//! The mirror: a process's copy of the cluster. A watch keeps the copy current, and all reads use
-//! it.
+//! The mirror: a process's copy of the cluster's stored state. A watch keeps the copy current, and
+//! all reads use the copy instead of the store.
 
 mod changes;
 mod contents;
@@ -37,13 +37,14 @@ pub(crate) use stored_placements::UnitPlacements;
 /// A snapshot of the cluster that follows the store. Cloning gives another handle to the same
 /// mirror.
 ///
-/// A task reads the whole cluster once and then watches it. When the watch is lost, the task reads
-/// everything again, with a pause that grows with each failure. Until that succeeds, the last
-/// snapshot stays readable, but the mirror is [not current](Self::is_current). The state of the
-/// cluster is then unknown, and *unknown* must not be mistaken for *absent*. Code that stops units
-/// must use [`current`](Self::current).
+/// A task reads the whole cluster once and then watches the store. When the watch is lost, the task
+/// reads everything again, and pauses longer after each failed attempt.
 ///
-/// The task ends when the last handle is dropped, or by [`shutdown`](Self::shutdown).
+/// Until an attempt succeeds, the last snapshot stays readable, but the mirror is [not
+/// current](Self::is_current). The state of the cluster is then unknown, and *unknown* must not be
+/// mistaken for *absent*. So code that stops units must use [`current`](Self::current).
+///
+/// The task ends when the last handle is dropped or [`shutdown`](Self::shutdown) is called.
 #[derive(Debug, Clone)]
 pub struct Mirror {
     shared: Arc<Shared>,
@@ -57,8 +58,9 @@ pub struct Mirror {
 pub struct Progress {
     /// Revision of the snapshot.
     pub revision: Revision,
-    /// Last revision that changed a scheduling input: a unit, a machine or a placement. Changes of
-    /// reported states and reasons do not change it, because these are results of decisions.
+    /// Last revision that changed a scheduling input, such as a unit, a machine or a placement.
+    /// Reported states and reasons do not count, because they are results of decisions and not
+    /// inputs.
     pub scheduling_revision: Revision,
     /// Whether the mirror is current.
     pub is_current: bool,
@@ -77,8 +79,9 @@ pub struct Delta {
     pub snapshot: Arc<Snapshot>,
     /// Whether the snapshot is complete and followed by a working watch.
     pub is_current: bool,
-    /// Changes since the earlier snapshot. `None` if too much has changed since then, or if the
-    /// snapshot is not from this mirror. In both cases the reader must examine the whole snapshot.
+    /// Changes since the earlier snapshot. `None` if the mirror no longer remembers all of them, or
+    /// if the earlier snapshot is not from this mirror. The reader must then examine the whole
+    /// snapshot.
     pub changes: Option<ChangeSet>,
 }
 
@@ -88,9 +91,9 @@ pub struct Delta {
 pub struct FullDelta {
     /// Last known snapshot, with the changed scheduling inputs.
     pub inputs: Delta,
-    /// Changed results of decisions. `None` if too much has changed since the earlier snapshot, or
-    /// if the mirror had to read the store again. In both cases the reader must examine the whole
-    /// snapshot.
+    /// Results of decisions that have changed since the earlier snapshot. `None` if the mirror no
+    /// longer remembers all of them, for example because it had to read the store again. The reader
+    /// must then examine the whole snapshot.
     pub results: Option<BTreeSet<ResultChange>>,
 }
 
@@ -166,16 +169,16 @@ impl Mirror {
     /// Returns the last known snapshot and its changes since revision `seen`, for incremental
     /// updates of derived data.
     ///
-    /// The mirror remembers up to 65,536 names of changed units, machines and placements. It keeps
-    /// them when it has to read the store again.
+    /// The mirror remembers the names of up to 65,536 changed units, machines and placements. It
+    /// keeps these names even when it has to read the store again.
     #[must_use]
     pub fn delta_since(&self, seen: Revision) -> Delta {
         self.shared.read(|state| state.delta_since(seen))
     }
 
-    /// Like [`delta_since`](Self::delta_since), and also returns the changed results of decisions.
-    /// The mirror remembers up to 65,536 of these results. It forgets them when it has to read the
-    /// store again.
+    /// Like [`delta_since`](Self::delta_since), but also returns the reported states and reasons
+    /// that have changed. The mirror remembers up to 65,536 of these changes, and forgets them when
+    /// it has to read the store again.
     #[must_use]
     pub fn full_delta_since(&self, seen: Revision) -> FullDelta {
         self.shared.read(|state| FullDelta {
@@ -208,9 +211,9 @@ impl Mirror {
             .read(|state| state.behind_since.is_none().then(|| now.since(state.current_since)))
     }
 
-    /// Returns the minimum time for which a machine has been absent. This is the time since the
-    /// mirror last saw the machine, or else since the mirror was started. Returns `None` while the
-    /// machine is present.
+    /// Returns a lower bound of the time for which a machine has been absent, or `None` while it is
+    /// present. The time counts from when the mirror last saw the machine. If the mirror never saw
+    /// the machine, it counts from the mirror's start.
     #[must_use]
     pub fn absent_for(&self, machine: &str) -> Option<Duration> {
         let now = self.shared.clock.now();
@@ -221,8 +224,8 @@ impl Mirror {
         })
     }
 
-    /// Returns the number of times that the mirror became current. Between two calls with equal
-    /// results, the watch had no gap in which a change could be missed.
+    /// Returns the number of times that the mirror became current. If two calls return the same
+    /// number, the watch had no gap between them in which a change could be missed.
     #[must_use]
     pub fn resyncs(&self) -> u64 {
         self.shared.read(|state| state.resyncs)
@@ -247,8 +250,8 @@ impl Mirror {
         self.wait_until(|progress| progress.is_current).await
     }
 
-    /// Waits until `candidate` may win an election, so that a candidate need not poll the store.
-    /// This is the case when the mirror is current and shows no other leader.
+    /// Waits until the mirror is current and shows no leader except `candidate`.
+    /// Candidates wait here before they campaign, instead of polling the store.
     ///
     /// # Errors
     ///
@@ -265,16 +268,16 @@ impl Mirror {
         self.progress.clone()
     }
 
-    /// Returns a receiver that is notified only of changes that may affect one machine. These are
-    /// changes of:
+    /// Returns a receiver that is notified only when something changes that may affect one
+    /// machine:
     ///
     /// - placements on the machine and the units of these placements
     /// - the machine's own record and intent
     /// - global units and unreadable units
     /// - whether the mirror is current; after a gap in the watch, everything may have changed
     ///
-    /// Records of units that are not placed on the machine have no effect on it. So the caller need
-    /// not name its units. The receiver fails when the mirror is shut down.
+    /// The caller need not list the units of the machine, because the mirror knows them. The
+    /// receiver fails when the mirror is shut down.
     #[must_use]
     pub fn watch_machine(&self, machine: &MachineId) -> signal::Receiver<MachineProgress> {
         let mut watchers = self.shared.watchers();
@@ -284,8 +287,9 @@ impl Mirror {
         }
     }
 
-    /// Returns the superseded placements: the unit of each has another placement that takes
-    /// precedence. The leader deletes them. Only writers other than [`Registry`] can create them.
+    /// Returns the superseded placements, which the leader deletes. A placement is superseded if
+    /// another placement of the same unit takes precedence. [`Registry`] never creates such
+    /// placements; only other writers of the store can.
     #[must_use]
     pub fn superseded_placements(&self) -> Vec<RemovePlacement> {
         self.shared.read(|state| state.view.superseded())
@@ -302,14 +306,14 @@ impl Mirror {
         self.shared.read(|state| state.view.unused_contents())
     }
 
-    /// Returns the lineage of the snapshot, if the store has one. The lineage stays the same while
-    /// the mirror exists, because the mirror does not follow a store with another lineage.
+    /// Returns the lineage of the snapshot, if the store has one. A mirror rejects a store with
+    /// another lineage, so only the epoch base can change.
     #[must_use]
     pub fn lineage(&self) -> Option<Lineage> {
         self.shared.read(|state| state.view.lineage())
     }
 
-    /// Returns the cluster for [exporting](Export), if the snapshot is current.
+    /// Returns the cluster for [exporting](Export), or `None` if the snapshot is not current.
     ///
     /// # Errors
     ///

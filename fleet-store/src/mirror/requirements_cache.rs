@@ -8,8 +8,8 @@ use fleet_unitfile::{UnitFile, UnitName};
 
 use super::view::fault;
 
-/// Recently parsed requirements, by their text. Most units of a cluster share a few different
-/// requirements.
+/// Recently parsed requirements, by their text. The cache saves time and memory, because most units
+/// of a cluster share a few different requirements.
 #[derive(Debug, Clone, Default)]
 pub(super) struct RequirementsCache {
     /// Requirements of some unit with this text.
@@ -56,7 +56,8 @@ impl RequirementsCache {
 
     /// Returns the cached requirements of this text if they equal `requirements`. Otherwise caches
     /// `requirements` for this text, and returns them. The comparison is necessary, because the
-    /// same text may have different meanings for different units.
+    /// same text may have another meaning for another unit (`%p` inserts a part of the unit's
+    /// name).
     fn intern(&mut self, text: String, requirements: Requirements) -> Arc<Requirements> {
         if let Some(known) = self.known.get(&text).filter(|known| ***known == requirements) {
             return known.clone();
@@ -70,8 +71,9 @@ impl RequirementsCache {
     }
 }
 
-/// Parses requirements if they are the same for every unit name; otherwise returns `None`. Only
-/// specifiers insert the name, and only the values of `MachineOf=` are checked against it.
+/// Parses requirements that are the same for every unit name; returns `None` for all others. The
+/// name matters in two cases only: a specifier such as `%p` inserts the name, and the values of
+/// `MachineOf=` are checked against it.
 fn parse_for_any_name(file: &UnitFile, text: &str) -> Option<Requirements> {
     let any_name = UnitName::parse("a.service").ok().filter(|_| !text.contains('%'))?;
     let parsed = Requirements::parse(&any_name, file, Strictness::Warn).ok()?;
@@ -79,7 +81,7 @@ fn parse_for_any_name(file: &UnitFile, text: &str) -> Option<Requirements> {
 }
 
 /// Returns the options that requirements are parsed from, as one text. Different lists of options
-/// give different texts.
+/// give different texts, so the text can be a cache key.
 fn text(file: &UnitFile) -> String {
     let mut text = String::new();
     for option in file.options().filter(|option| option.section() == SECTION) {

@@ -12,7 +12,7 @@ use super::limits::MAX_NAMES;
 pub enum ResultChange {
     /// The state that a machine reports for a unit was added, removed or changed.
     State(UnitName, MachineId),
-    /// The reason for which a unit has no machine was added, removed or changed.
+    /// The reason why a unit has no machine was added, removed or changed.
     Reason(UnitName),
 }
 

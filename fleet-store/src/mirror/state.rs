@@ -16,8 +16,8 @@ use crate::clock::Clock;
 pub(super) struct Shared {
     pub(super) clock: Clock,
     pub(super) state: RwLock<State>,
-    /// The watchers of single machines. This mutex may be locked while `state` is locked for
-    /// reading, but not while `state` is locked for writing.
+    /// The watchers of single machines. To avoid deadlocks, lock this mutex before `state`, never
+    /// while `state` is locked.
     pub(super) watchers: Mutex<MachineWatchers>,
 }
 

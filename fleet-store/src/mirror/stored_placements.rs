@@ -1,14 +1,14 @@
-//! Pure: the stored placements. The snapshot shows at most one placement for each unit.
+//! Pure: the stored placements, of which the snapshot shows at most one for each unit.
 //!
 //! Placement keys begin with the machine, so a store can hold two placements of one unit. Fleet's
 //! own writers never create two. If another writer does, the placement with the higher epoch takes
-//! precedence. Agents use the same rule when they remember another placement. With equal epochs,
+//! precedence. (Agents apply the same rule to placements that they remember.) With equal epochs,
 //! the placement on the first machine in order takes precedence. The other placements are
 //! *superseded*, and the engine removes them in its next pass.
 //!
-//! If one of two placements is unreadable, it is unknown which of them takes precedence. The
-//! snapshot then shows no placement of the unit, unless the unreadable one took precedence before.
-//! So no machine concludes that the unit is placed elsewhere.
+//! An unreadable placement might take precedence over all others. So the snapshot shows no
+//! placement of the unit, unless the last readable version of the unreadable placement takes
+//! precedence. This way no machine wrongly concludes that the unit is placed elsewhere.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -21,10 +21,10 @@ use crate::RemovePlacement;
 /// Stored placements, in addition to those in the snapshot.
 #[derive(Debug, Default)]
 pub(super) struct StoredPlacements {
-    /// All placements other than the one that counts.
+    /// Readable placements that the snapshot does not show.
     others: BTreeMap<UnitName, BTreeMap<MachineId, Epoch>>,
-    /// Unreadable placements. Each of them is also a fault of its unit, so that the unit does not
-    /// appear to have no placement.
+    /// Unreadable placements. Each of them is also a fault of its unit, because the unit would
+    /// otherwise look as if it had no placement.
     unreadable: BTreeMap<UnitName, BTreeMap<MachineId, Fault>>,
     /// Last write of placements by a leader, if any.
     last_write: Option<Revision>,
@@ -35,21 +35,21 @@ pub(super) struct StoredPlacements {
 pub(crate) struct UnitPlacements {
     /// Machines with a placement of the unit; usually one or none.
     pub(crate) machines: Vec<MachineId>,
-    /// Last write of placements by a leader. `machines` gains no machine until the next such write.
+    /// Last write of placements by a leader. Only a later write of this kind can add to `machines`.
     pub(crate) last_write: Option<Revision>,
 }
 
 /// Effect of a changed placement on its unit.
 pub(super) struct PlacementMove {
-    /// Machine of the placement that counts, before and after.
+    /// Machine of the placement that the snapshot shows, before and after the change.
     pub(super) machines: [Option<MachineId>; 2],
     /// Whether the unit had or has an unreadable placement.
     pub(super) faulty: bool,
 }
 
 impl StoredPlacements {
-    /// Applies a stored placement. If the placement is unreadable, its last readable version is
-    /// kept. That version comes from the data in `self` and `snapshot`, or else from the snapshot
+    /// Applies a stored placement. If the placement is unreadable, keeps its last readable version.
+    /// That is the version in `self` or `snapshot`, or else the one in the earlier snapshot
     /// `known`.
     pub(super) fn put(
         &mut self,
@@ -130,7 +130,7 @@ impl StoredPlacements {
     }
 
     /// Returns whether the unit has no placement, or only a readable one on this machine. This is
-    /// the case for nearly all units. Their placements need no memory besides the snapshot.
+    /// the normal case, in which the placement needs no memory besides the snapshot.
     fn has_no_other(&self, snapshot: &Snapshot, unit: &UnitName, machine: &MachineId) -> bool {
         let counting = snapshot.placement(unit.as_str());
         counting.is_none_or(|counting| counting.machine == *machine)
@@ -147,8 +147,8 @@ impl StoredPlacements {
         true
     }
 
-    /// Removes and returns all placements of a unit that are readable, and the last readable
-    /// versions of the others.
+    /// Removes the unit's other placements from `self`. Returns them together with the placement
+    /// that the snapshot shows, which may be the last readable version of an unreadable one.
     fn readable(&mut self, snapshot: &Snapshot, unit: &UnitName) -> BTreeMap<MachineId, Epoch> {
         let mut all = self.others.remove(unit).unwrap_or_default();
         let counting = snapshot.placement(unit.as_str());
@@ -156,9 +156,9 @@ impl StoredPlacements {
         all
     }
 
-    /// Shows in the snapshot the placement that takes precedence, and keeps the others in `self`.
-    /// If a placement became unreadable, its last readable version is shown if it takes precedence.
-    /// Otherwise the snapshot shows no placement of the unit.
+    /// Shows in the snapshot the placement of `all` that takes precedence, and keeps the others in
+    /// `self`. If a different placement is unreadable, the snapshot shows none, because the
+    /// unreadable one might take precedence. Returns the machines shown before and after.
     fn recount(
         &mut self,
         snapshot: &mut Snapshot,

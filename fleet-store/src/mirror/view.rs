@@ -1,9 +1,11 @@
 //! Pure: the snapshot derived from the store's entries, updated change by change.
 //!
-//! A unit is assembled from its record and its content, and a machine from its claim and its
-//! run-time metadata. So the changes of a revision are recorded first. Then the affected units and
-//! machines are assembled again. The cost depends only on the number of affected objects. The
-//! module `load` loads a whole listing in a different way, with the same result.
+//! A unit is assembled from its record and its content. A machine is assembled from its claim, its
+//! run-time metadata and its intent. One revision may change several of these parts, so all its
+//! changes are recorded first. Then each affected unit and machine is assembled once. The cost
+//! depends only on the number of affected objects.
+//!
+//! The module `load` loads a whole listing in a different way, with the same result.
 
 mod assembly;
 mod load;
@@ -113,8 +115,8 @@ impl View {
         Ok(Export { snapshot, intents, lineage, max_epoch })
     }
 
-    /// Returns whether a stored lineage is that of the view. Any lineage is accepted while the view
-    /// knows none. Raising the epoch base does not make it another lineage.
+    /// Returns whether a stored lineage is that of the view, or the view has no lineage yet. The
+    /// same lineage with a raised epoch base is not another lineage.
     pub(super) fn is_of(&self, lineage: Option<&[u8]>) -> bool {
         let Some(own) = self.lineage.as_deref() else { return true };
         let same = |other| match (decode_lineage(own), decode_lineage(other)) {
@@ -133,8 +135,8 @@ impl View {
         }
     }
 
-    /// Returns the machines whose claims a revision changed, each with whether it is present after
-    /// the change.
+    /// Returns the machines whose claims a revision changed. Each comes with whether the machine is
+    /// present after the change.
     pub(super) fn machines_in(&self, changes: &Changes) -> Vec<(MachineId, bool)> {
         let machines =
             changes.changes.iter().filter_map(|change| match self.layout.parse(&change.key)? {
@@ -180,8 +182,8 @@ impl View {
         Arc::make_mut(&mut self.snapshot)
     }
 
-    /// Returns the same name, but sharing the text of the name in the unit's record. This saves
-    /// memory, because most names occur in many keys.
+    /// Returns an equal name that shares its text with the name of the unit's record, if there is
+    /// one. This saves memory, because most names occur in many keys.
     fn shared_name(&self, name: UnitName) -> UnitName {
         self.records.get_key_value(&name).map_or(name, |(shared, _)| shared.clone())
     }

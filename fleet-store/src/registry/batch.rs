@@ -2,8 +2,9 @@
 
 use crate::Transaction;
 
-/// Packs groups of conditions and writes into transactions, in order. A group is never split, so
-/// all its writes are applied together. Every transaction begins with `fence`.
+/// Packs groups of conditions and writes into as few transactions as possible, in order. A group is
+/// never split, so all its writes are applied together. Every transaction begins with the
+/// conditions and writes of `fence`.
 pub(super) fn pack(
     fence: &Transaction,
     groups: impl IntoIterator<Item = Transaction>,

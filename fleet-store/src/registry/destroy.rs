@@ -21,14 +21,13 @@ const MIRROR_TIMEOUT: Duration = Duration::from_secs(1);
 const UNIT_CONDITION: usize = 0;
 
 impl Registry {
-    /// Deletes a unit, its placement and its reason. Its content stays until it is
+    /// Deletes a unit, its placement and its reason in one step. Its content stays until it is
     /// [collected](Self::collect_contents).
     ///
-    /// The mirror provides the unit's placement. The transaction has the condition that this
-    /// placement is unchanged. If the placement has changed, the call waits for the mirror and
-    /// tries again, up to ten times, at most a second each. After that it deletes the unit without
-    /// that condition. The engine then removes a remaining placement, as it does for every missing
-    /// unit.
+    /// Only the mirror knows the machine of the placement, so the step has the condition that the
+    /// mirror's knowledge is up to date. If it is not, this waits up to a second for the mirror and
+    /// tries again, up to ten times. After that it deletes the unit without the condition. The
+    /// engine then removes a remaining placement, as for every missing unit.
     ///
     /// # Errors
     ///
@@ -113,8 +112,9 @@ impl Registry {
         }
     }
 
-    /// Returns the transaction that destroys a unit. It does not decode the unit's record, so a
-    /// damaged unit can be destroyed as well.
+    /// Returns the transaction that destroys a unit. If `exactly` is set, it has the condition that
+    /// `seen` is up to date. The unit's record is not decoded, so a damaged unit can also be
+    /// destroyed.
     fn destroy_transaction(
         &self,
         name: &UnitName,
@@ -138,8 +138,8 @@ impl Registry {
         transaction.delete(self.key(&Key::Reason(name.clone())))
     }
 
-    /// Waits until the mirror has seen the unit's last change and the last write of placements.
-    /// Returns `false` if that takes too long.
+    /// Waits until the mirror has seen the last change of the unit and the last write of
+    /// placements. Returns `false` if that takes too long.
     async fn wait_for_mirror(
         &self,
         name: &UnitName,

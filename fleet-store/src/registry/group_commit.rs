@@ -1,14 +1,17 @@
 //! Group commit: merging concurrent transactions into one.
 //!
 //! A transaction that arrives while no commit is in progress is committed immediately in its
-//! caller's task, without a channel. Transactions that arrive during a commit wait, and are then
-//! committed as one. So a single write has no delay. A hundred concurrent writes need two revisions
-//! instead of a hundred, which the store would have to keep and every mirror to apply.
+//! caller's task, without a channel. So a single write has no delay.
 //!
-//! Each caller gets the same result as for a separate commit. If a transaction's condition does not
-//! hold, only this transaction is refused, and the others are committed without it. The number of
-//! waiting callers bounds the queue, because transactions of callers that stopped waiting are
-//! dropped.
+//! Transactions that arrive during a commit wait, and are then committed as one. So a hundred
+//! concurrent writes need two revisions instead of a hundred. This saves work, because the store
+//! must keep each revision and every mirror must apply it.
+//!
+//! Each caller gets the same result as from a separate commit. If a condition of one transaction
+//! does not hold, only this transaction is refused, and the others are committed without it.
+//!
+//! Transactions are dropped when their callers stop waiting, so the number of waiting callers
+//! bounds the queue.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::error::Error;
@@ -67,10 +70,12 @@ impl GroupCommit {
         }
     }
 
-    /// Waits briefly for the next batch, because callers that got a result often write again
-    /// immediately. The wait ends when as many transactions are queued as `responded`, the number
-    /// of callers that got a result. It also ends after one round of the scheduler in which no
-    /// transaction arrives, or after two such rounds in a row once some have arrived.
+    /// Waits briefly for the next batch, because callers that have just got a result often write
+    /// again immediately. The wait ends as soon as one of the following is true:
+    ///
+    /// - As many transactions are queued as `responded`, the number of callers that got a result.
+    /// - No transaction has arrived during the first yield to the scheduler.
+    /// - No further transaction has arrived during two yields in a row.
     async fn gather(&self, responded: usize) {
         let (mut arrived, mut idle_rounds) = (0, 1);
         while arrived < responded && idle_rounds < 2 {
@@ -86,8 +91,8 @@ impl GroupCommit {
     }
 }
 
-/// Guard that starts a task for the transactions that arrived during a commit. Because it acts when
-/// it is dropped, it also works if the commit's future is dropped or panics.
+/// Guard that starts a task for the transactions that arrived during a commit. It does so on drop,
+/// so these transactions are also served if the commit's future is dropped or panics.
 struct Handoff<'a> {
     group: &'a Arc<GroupCommit>,
     store: &'a Arc<dyn Store>,
@@ -124,8 +129,8 @@ async fn serve(group: Arc<GroupCommit>, store: Arc<dyn Store>) {
     }
 }
 
-/// Clears the queue if `serve` ends early, for example by a panic. Otherwise the waiting callers
-/// would wait forever.
+/// Guard that clears the queue if `serve` ends early, for example by a panic. The waiting callers
+/// then get an error; otherwise they would wait forever.
 struct ServeGuard<'a> {
     group: &'a GroupCommit,
     is_over: bool,
@@ -140,8 +145,9 @@ impl Drop for ServeGuard<'_> {
 }
 
 impl Queue {
-    /// Queues a transaction behind the current committer. If there is no committer, returns the
-    /// transaction. The caller then becomes the committer and commits it.
+    /// Queues a transaction for the current committer, and returns the receiver of its result. If
+    /// there is no committer, returns the transaction as `Err`. The caller is then the committer,
+    /// and commits the transaction itself.
     fn join(
         &mut self,
         transaction: Transaction,
@@ -158,14 +164,15 @@ impl Queue {
         Ok(result)
     }
 
-    /// Drops transactions with no waiting caller. Otherwise callers that time out and retry would
-    /// fill the memory with transactions while the store does not respond.
+    /// Drops transactions whose callers have stopped waiting. Otherwise, while the store does not
+    /// respond, callers that time out and retry would fill the memory with transactions.
     fn prune(&mut self) {
         self.waiting.retain(|waiting| !waiting.responder.is_closed());
     }
 
-    /// Takes the longest-waiting transactions that can be merged into one. If no transaction is
-    /// waiting, the committer role ends.
+    /// Takes the next batch: the transaction that has waited longest, and all others that can be
+    /// merged with it. If no transaction is waiting, the batch is empty, and there is no committer
+    /// any more.
     fn next(&mut self) -> Vec<PendingCommit> {
         self.prune();
         let mut builder = BatchBuilder::default();
@@ -202,8 +209,8 @@ struct DeferredKeys<'a> {
 }
 
 impl<'a> BatchBuilder<'a> {
-    /// Adds a transaction to the batch, unless the batch would then be too large or give a
-    /// different result than separate commits. Returns whether the transaction was added.
+    /// Adds a transaction to the batch, unless the batch would then be too large or its result
+    /// would differ from that of separate commits. Returns whether the transaction was added.
     fn take(&mut self, transaction: &'a Transaction) -> bool {
         let is_first = self.conditions == 0 && self.written.is_empty();
         let joins = is_first || (self.is_independent(transaction) && self.fits(transaction));
@@ -221,9 +228,14 @@ impl<'a> BatchBuilder<'a> {
         joins
     }
 
-    /// Returns whether committing the transaction with the batch is equivalent to committing it
-    /// after the batch. This requires that no key is written differently by both. It also requires
-    /// that no condition of one is on a key that the other writes.
+    /// Returns whether merging the transaction into the batch has the same result as committing it
+    /// in its turn. This is so if all of the following hold for the batch and for the deferred
+    /// transactions:
+    ///
+    /// - They write no key on which the transaction has a condition.
+    /// - They have no condition on a key that the transaction writes.
+    /// - They do not write a key that the transaction writes, except that the batch may contain the
+    ///   same write.
     fn is_independent(&self, Transaction { conditions, writes }: &Transaction) -> bool {
         let Self { expected, written, deferred, .. } = self;
         let conflicts = |write: &Write| {

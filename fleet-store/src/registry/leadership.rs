@@ -34,18 +34,18 @@ pub(super) use adopt::raised_epoch_base;
 /// unit. The following rules prevent them:
 ///
 /// - Only leaders add placements.
-/// - Each write of a leader has the condition that no placement was written since the last
-///   placement write known to this leadership.
-/// - A unit that moves leaves its old machine in the step that adds its new placement, or in an
-///   earlier step. That step has the condition that the old placement is unchanged.
+/// - Each placement write has the condition that no leader has written placements since the last
+///   such write that this leadership knows.
+/// - The step that adds the new placement of a moving unit also removes the old one, unless an
+///   earlier step did. The removal has the condition that the old placement is unchanged.
 #[derive(Debug)]
 pub struct Leadership {
     registry: Registry,
     term: Term,
     lease: LeaseId,
     elected: Revision,
-    /// Base of this lineage's epochs. When another writer changes the stored base, it also deposes
-    /// this leader.
+    /// Base of this lineage's epochs. A writer that changes the stored base also deposes this
+    /// leader, which would otherwise continue with the old base.
     epoch_base: u64,
     /// Stored claim. It includes the term, so it is unique to this leadership.
     claim: Vec<u8>,
@@ -53,8 +53,9 @@ pub struct Leadership {
     last_write: Mutex<Option<Revision>>,
 }
 
-/// Index of the condition that this leadership lasts, in every transaction. The next index is that
-/// of the condition that no leader has written placements since the last known write.
+/// Index of the condition that this leadership lasts, in every transaction. In transactions that
+/// write placements, the next condition is that no leader has written placements since the last
+/// known write.
 const LEADER_CONDITION: usize = 0;
 const PLACEMENTS_CONDITION: usize = 1;
 
@@ -65,8 +66,9 @@ pub struct PlacementWrites {
     pub remove: Vec<RemovePlacement>,
     /// Placements to add or move.
     pub set: Vec<SetPlacement>,
-    /// New reasons of units without a machine; `None` deletes the old reason. A unit in `set` that
-    /// has a reason is listed here with `None`. Its reason is then deleted in the same step.
+    /// New reasons of units without a machine; `None` deletes the old reason. If a unit in `set`
+    /// still has a reason, it must be listed here with `None`. The step that places the unit then
+    /// also deletes the reason.
     pub reasons: Vec<(UnitName, Option<Reason>)>,
     /// Update of the rebalancing request, if these placements are made for it.
     pub rebalance: Option<RebalanceUpdate>,
@@ -116,15 +118,15 @@ impl PlacementWrites {
 
 impl Registry {
     /// Tries to become the leader. The leadership lasts for `ttl`, and longer if it is renewed.
-    /// Returns `None` while another candidate leads.
+    /// Returns `None` while another candidate leads, or if another candidate has just won.
     ///
     /// An existing leadership of the same candidate belongs to an earlier process of its daemon. It
     /// is replaced immediately, in a new term.
     ///
     /// # Errors
     ///
-    /// [`RegistryError::Value`] when the stored term or lineage cannot be read. No candidate may
-    /// then lead, because a new term or epoch cannot be determined.
+    /// [`RegistryError::Value`] when the stored term or lineage cannot be read. Without them, no
+    /// new term or epoch can be determined, so no candidate may lead.
     pub async fn campaign(
         &self,
         candidate: &MachineId,
@@ -166,8 +168,8 @@ impl Registry {
     }
 }
 
-/// Returns the units to place. Fails if a unit occurs twice, because the two placements would have
-/// different keys and both be stored.
+/// Returns the units to place, or an error if a unit occurs twice. The two placements of such a
+/// unit would have different keys, so the store would keep both.
 fn distinct_units(placements: &[SetPlacement]) -> Result<BTreeSet<&UnitName>, StoreError> {
     let mut units = BTreeSet::new();
     match placements.iter().find(|place| !units.insert(&place.unit)) {
@@ -190,8 +192,8 @@ impl Leadership {
         self.term
     }
 
-    /// Returns the revision of the election. Before a leader decides, it waits for its mirror to
-    /// reach this revision.
+    /// Returns the revision of the election. A new leader must not decide before its mirror has
+    /// reached this revision.
     #[must_use]
     pub fn elected(&self) -> Revision {
         self.elected
@@ -220,16 +222,18 @@ impl Leadership {
     }
 
     /// Writes decisions: first the removals, then the placements, then the reasons, each in the
-    /// given order. Many decisions are written in several steps. Each step is atomic, and the
-    /// result is the revision of the last step. The first step includes the update of the
-    /// rebalancing request.
+    /// given order. Returns the revision of the last step.
     ///
-    /// If the placements need more than one step, all moving units first leave their machines, the
-    /// last one first. Only then are they placed again. So between two steps, no two units share a
-    /// machine that one of them has yet to leave for the other.
+    /// Many decisions are written in several steps, each of which is atomic. The first step
+    /// includes the update of the rebalancing request.
     ///
-    /// For a unit without a previous placement, its absence is not checked separately. Only leaders
-    /// write placements, so it suffices that no leader has written placements since the decision.
+    /// If the placements need more than one step, all moving units first leave their old machines,
+    /// the last unit first. Only afterwards are they placed on their new machines. This way no unit
+    /// is placed on a machine before the units that make room for it have left.
+    ///
+    /// There is no separate check that a unit without a previous placement still has none. Only
+    /// leaders write placements, so it is enough to check that no leader has written any since the
+    /// decision.
     ///
     /// # Errors
     ///
@@ -288,8 +292,8 @@ impl Leadership {
     }
 
     /// Returns the transactions of a commit. If all placements fit into one transaction, each move
-    /// is a single group of writes. Otherwise the removal and the new placement of a move are
-    /// separate.
+    /// is a single group of writes. Otherwise each move is split into a removal and a new
+    /// placement.
     fn steps(&self, writes: &PlacementWrites, reasons: Vec<Transaction>) -> Vec<Transaction> {
         let fence = &self.fence();
         let over = writes.reasons.iter().filter(|(_, reason)| reason.is_none());

@@ -13,9 +13,9 @@ use crate::{Commit, Condition, Entry, Key, Transaction};
 /// Identity of an unbroken history of revisions. The first daemon of a store creates it, and
 /// restoring a backup starts a new lineage. Revisions can be compared only within one lineage.
 ///
-/// Epochs and generations can be compared across lineages. They must be, because agents remember
-/// them. An epoch or generation is the sum of a revision and the lineage's [epoch
-/// base](Self::epoch_base).
+/// In contrast, epochs and generations must stay comparable across lineages, because agents
+/// remember them. An epoch or generation is therefore the sum of a revision and the lineage's
+/// [epoch base](Self::epoch_base).
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Lineage {
     id: Box<str>,
@@ -43,8 +43,9 @@ impl Lineage {
     /// Returns the same lineage with another epoch base; the default is zero.
     ///
     /// The base should exceed every epoch of earlier lineages that machines may remember. Otherwise
-    /// agents would reject this lineage's first placements as stale. The microseconds since 1970
-    /// are high enough, because no store creates a million revisions a second.
+    /// agents would reject the first placements of this lineage as stale. The number of
+    /// microseconds since 1970 is high enough, because no store creates a million revisions a
+    /// second.
     #[must_use]
     pub fn with_epoch_base(self, epoch_base: u64) -> Self {
         Self { epoch_base, ..self }
@@ -88,11 +89,15 @@ impl Registry {
         }
     }
 
-    /// Raises the epoch base. All later epochs then exceed `past`, an epoch of another cluster, and
-    /// also the epochs that this cluster may have created since; see [`Leadership::raise_epochs`].
+    /// Raises the epoch base, so that all later epochs exceed `past`, an epoch of another cluster.
+    /// They also exceed the epochs that the other cluster may have created since then. This writes
+    /// nothing if the epochs are already high enough.
     ///
-    /// A leader uses the epoch base of its election. So the step that raises the base also deposes
-    /// the leader, which notices with its next write or renewal. The next leader uses the new base.
+    /// A leader uses the epoch base of its election, so the step that raises the base also deposes
+    /// the current leader. That leader notices at its next write or renewal. The next leader uses
+    /// the new base.
+    ///
+    /// [`Leadership::raise_epochs`] does the same for a leader that continues.
     ///
     /// # Errors
     ///
@@ -101,7 +106,6 @@ impl Registry {
     /// beyond the limit for epochs.
     ///
     /// [`StoreError::Invalid`]: crate::StoreError::Invalid
-    ///
     /// [`Leadership::raise_epochs`]: crate::Leadership::raise_epochs
     pub async fn raise_epochs(&self, past: Epoch) -> Result<(), RegistryError> {
         if past == Epoch::ZERO {

@@ -30,8 +30,8 @@ pub enum MetadataChange {
 }
 
 impl Registry {
-    /// Applies all changes in one step. If several changes have the same key, the last one takes
-    /// effect.
+    /// Applies all changes in one step. If several changes have the same machine and key, the last
+    /// one takes effect.
     ///
     /// # Errors
     ///

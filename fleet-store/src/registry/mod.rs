@@ -1,9 +1,11 @@
 //! The registry: typed writes of fleet's objects to any store.
 //!
-//! Each operation is one transaction with all the conditions that make it safe under concurrency,
-//! so any number of daemons can share a store. An operation reads the state that it depends on, and
-//! makes that state a condition. Concurrent operations on units share a transaction, but each of
-//! them can be refused separately.
+//! Each operation reads the state that it depends on, and commits with the condition that this
+//! state is unchanged. So operations are safe under concurrency, and any number of daemons can
+//! share a store.
+//!
+//! Concurrent operations on units are merged into one transaction. Nevertheless, each of them can
+//! be refused separately.
 
 mod batch;
 mod destroy;
@@ -42,8 +44,8 @@ pub use units::{ExpectUnit, NewUnit, UnusedContent};
 
 /// Typed writes to one cluster. A registry is cheap to clone.
 ///
-/// The [`Mirror`](crate::Mirror) serves the reads. Every write returns its revision, so a caller
-/// can wait for a mirror to reach this revision.
+/// Reads are served by the [`Mirror`](crate::Mirror) instead. Every write returns its revision, so
+/// a caller can wait until a mirror has reached this revision.
 #[derive(Clone)]
 pub struct Registry {
     store: Arc<dyn Store>,
@@ -114,7 +116,7 @@ impl Registry {
         Ok((lease, result?))
     }
 
-    /// Revokes a lease that no other process knows. If the revocation fails, the lease ends when it
+    /// Revokes a lease that is no longer needed. If the revocation fails, the lease ends when it
     /// expires.
     async fn release_lease(&self, lease: LeaseId) {
         if let Err(error) = self.store.revoke(lease).await {

@@ -63,8 +63,8 @@ pub struct Presence {
     lease: LeaseId,
     joined: Revision,
     token: String,
-    /// Claim as stored. Publishing has the condition that the stored claim equals it. The lock is
-    /// held while the claim changes.
+    /// Claim as stored. Every publication has the condition that the stored claim still equals it.
+    /// The lock is held for writing while the claim changes.
     claim: RwLock<StoredClaim>,
 }
 
@@ -77,11 +77,13 @@ struct StoredClaim {
 impl Registry {
     /// Makes a machine present. The presence lasts for `ttl`, and longer if it is renewed.
     ///
-    /// `token` distinguishes the machine from a copy with the same identity. The token must survive
-    /// a restart of the daemon but must not be copied with the disk; a file below `/run` is
-    /// suitable. A claim with the same token belongs to an earlier process of the daemon and is
-    /// replaced immediately. The states that the earlier process published vanish with its lease,
-    /// so the caller must publish them again.
+    /// `token` distinguishes the machine from a copy of it with the same identity. So the token
+    /// must survive a restart of the daemon, but must not be copied with the disk. For example,
+    /// store it in a file below `/run`.
+    ///
+    /// A claim with the same token belongs to an earlier process of the daemon, and is replaced
+    /// immediately. The states that the earlier process published are deleted together with its
+    /// lease. So the caller must publish them again.
     ///
     /// # Errors
     ///
@@ -126,8 +128,8 @@ impl Presence {
         self.lease
     }
 
-    /// Returns the revision of the join. Snapshots of earlier revisions show states that belong to
-    /// an earlier presence of this machine.
+    /// Returns the revision of the join. Snapshots of earlier revisions show states from an earlier
+    /// presence of this machine.
     #[must_use]
     pub fn joined(&self) -> Revision {
         self.joined
@@ -173,8 +175,9 @@ impl Presence {
         Ok(revision)
     }
 
-    /// Publishes states of units on this machine, and deletes others. Many states are written in
-    /// several steps, each of which is atomic. Returns the revision of the last step.
+    /// Publishes the states in `put`, and deletes the published states of the units in `remove`.
+    /// Many states are written in several steps, each of which is atomic. Returns the revision of
+    /// the last step.
     ///
     /// The machine field of the states is ignored, because a machine publishes only its own states.
     ///
@@ -223,8 +226,8 @@ impl Presence {
     }
 }
 
-/// Accepts only a claim with the same token, because such a claim belongs to an earlier process on
-/// the same machine.
+/// Returns an error unless the stored claim has the same token. A claim with the same token belongs
+/// to an earlier process on the same machine.
 fn check_same_machine(id: &MachineId, token: &str, entry: &Entry) -> Result<(), RegistryError> {
     let claim = decode_claim(&entry.value).ok();
     if claim.as_ref().is_some_and(|claim| claim.token == token) {

@@ -11,8 +11,8 @@ use crate::{Commit, Key, Transaction};
 const MAX_ATTEMPTS: usize = 8;
 
 impl Registry {
-    /// Requests a rebalancing of the cluster. If a request exists already, its moves continue under
-    /// the new limits. Repeating the same limits changes nothing.
+    /// Requests a rebalancing of the cluster. If there is a request already, only its limits are
+    /// replaced, so moves that have begun continue. A request with the same limits changes nothing.
     ///
     /// # Errors
     ///

@@ -14,13 +14,18 @@ use crate::{CodecError, Entry, Key, Layout};
 /// Converts the entries of a backup for a restored store at `revision`. This revision must exceed
 /// all revisions that the lost store can have reached.
 ///
-/// Agents and engines compare some values with remembered ones. These values are raised above those
-/// of the lost store. Every placement gets the epoch of `revision`, so no agent rejects it as
-/// stale. The last term becomes `revision`, which is at least as high as any earlier term.
+/// Agents and engines compare some values with those that they remember. So these values must not
+/// be lower than in the lost store:
 ///
-/// Generations need no change. No generation exceeds the revision that created it, so the
-/// generations of later restarts are higher. The new lineage's epoch base is at least that of the
-/// old lineage. Superseded placements are dropped, because all placements get the same epoch.
+/// - Every placement gets the epoch of `revision`, so no agent rejects it as stale.
+/// - The last term becomes `revision`, which is at least as high as any earlier term.
+/// - The epoch base of the new lineage is at least that of the old lineage.
+///
+/// Generations need no change: each is at most the revision that created it plus the epoch base, so
+/// later restarts get higher generations.
+///
+/// Superseded placements are dropped, because they cannot be recognized once all placements have
+/// the same epoch.
 pub(crate) fn restored_entries(
     entries: Vec<Entry>,
     layout: &Layout,

@@ -25,8 +25,8 @@ pub enum ExpectUnit {
     Absent,
     /// A unit has the name; it is replaced.
     Present,
-    /// A unit has the name and was not written after this revision; it is replaced. The caller's
-    /// snapshot of that revision therefore still shows the state that is replaced.
+    /// A unit has the name and was not written after this revision; it is replaced. So the caller's
+    /// snapshot of that revision shows exactly the unit that is replaced.
     UnchangedSince(Revision),
     /// No condition.
     Any,
@@ -101,9 +101,9 @@ impl Registry {
         }
     }
 
-    /// Like [`set_desired`](Self::set_desired), for a unit that the caller knows from a mirror. The
-    /// unit is not read from the store if `seen` is up to date and has another desired state. If
-    /// the unit already has the desired state, nothing is written.
+    /// Like [`set_desired`](Self::set_desired), but faster for a unit that the caller knows from a
+    /// mirror. If `seen` is up to date and has another desired state, the unit is not read from the
+    /// store. If `seen` is outdated, the unit is read.
     ///
     /// # Errors
     ///
@@ -186,8 +186,8 @@ impl Registry {
     }
 
     /// Deletes contents that no unit uses, as listed by [`Mirror::unused_contents`]. Returns the
-    /// number of deleted contents. Contents that were stored again since they were listed are
-    /// skipped.
+    /// number of deleted contents. A content that was stored again since then is skipped, because a
+    /// unit may use it now.
     ///
     /// # Errors
     ///
@@ -205,8 +205,8 @@ impl Registry {
         Ok(collected)
     }
 
-    /// Changes a unit's record, on condition that the record has not changed since this call read
-    /// it.
+    /// Reads a unit's record, and replaces it with the result of `change` if no other writer has
+    /// changed it meanwhile. Otherwise tries again.
     async fn change_unit(
         &self,
         name: &UnitName,

@@ -1,8 +1,8 @@
 //! Pure: loading a whole listing.
 //!
-//! Because all entries are available, lookups become merge joins of units with their contents, and
-//! of states with the names of their units. Large maps are filled in key order, which also makes
-//! them smaller. Data shared by many units is parsed once.
+//! All entries are available, so this joins sorted lists instead of looking up each key. It joins
+//! units with their contents, and states with the names of their units. Large maps are filled in
+//! key order, which also makes them smaller. Data shared by many units is parsed once.
 
 use std::collections::btree_map;
 use std::iter::Peekable;
@@ -27,8 +27,8 @@ struct GroupedEntries {
     records: Vec<(UnitName, Record)>,
     contents: Vec<(ContentId, StoredContent)>,
     states: Vec<(UnitName, MachineId, Vec<u8>)>,
-    /// Entries that are applied like changes. Machines are applied first, because the other entries
-    /// refer to them.
+    /// Entries that are applied one by one, like changes of a watch. Machines are applied first,
+    /// because the other entries refer to them.
     rest: Vec<(Key, Entry)>,
 }
 
@@ -58,8 +58,8 @@ impl GroupedEntries {
     }
 }
 
-/// Returns the sort key for applying entries. Placements are sorted by unit, because they are kept
-/// in that order.
+/// Returns the key by which entries are sorted before they are applied. Placements are sorted by
+/// unit, because the snapshot keeps them in that order.
 fn load_order(key: &Key) -> (u8, Option<&UnitName>) {
     match key {
         Key::Machine(_) => (0, None),
@@ -171,8 +171,8 @@ struct Names<'a> {
 }
 
 impl Names<'_> {
-    /// Returns the same name, but sharing the text of the name in the unit's record if the unit has
-    /// a record.
+    /// Returns an equal name that shares its text with the name of the unit's record, if there is
+    /// one. Names must be passed in order.
     fn shared(&mut self, name: UnitName) -> UnitName {
         while self.left.next_if(|(other, _)| **other < name).is_some() {}
         match self.left.peek() {

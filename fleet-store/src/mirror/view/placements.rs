@@ -28,8 +28,8 @@ impl View {
         self.placements.superseded()
     }
 
-    /// Applies a placement. An unreadable placement is still a placement, so the last known version
-    /// remains.
+    /// Applies a stored placement. If the placement is unreadable, the last known version remains,
+    /// because the unit still has a placement.
     pub(super) fn put_placement(
         &mut self,
         (unit, machine): (UnitName, MachineId),
@@ -68,9 +68,8 @@ impl View {
         }
     }
 
-    /// Records the machines that a change of a unit affects. These are its current machine, or all
-    /// machines if the unit is global or unreadable. The caller calls this before and after the
-    /// change.
+    /// Records the machines that a change of a unit affects: the machine of its placement, or all
+    /// machines if the unit is global or unreadable. Call this both before and after the change.
     pub(super) fn note_affected(&mut self, unit: &UnitName) {
         let name = unit.as_str();
         if let Some(placement) = self.snapshot.placement(name) {

@@ -139,8 +139,8 @@ impl View {
         }
     }
 
-    /// Applies a claim. A machine with an unreadable claim is still present, so its last known
-    /// record remains.
+    /// Applies a machine's claim. If the claim is unreadable, the last known record remains,
+    /// because the machine is still present.
     fn put_claim(
         &mut self,
         id: MachineId,
@@ -163,8 +163,8 @@ impl View {
         changes.machines.insert(id);
     }
 
-    /// Applies an intent. If the intent is unreadable, the last known intent remains; without one,
-    /// the machine is treated as cordoned.
+    /// Applies an intent. If the intent is unreadable, the last known intent remains. If there is
+    /// none, the machine is treated as cordoned.
     fn put_intent(
         &mut self,
         id: MachineId,

@@ -1,4 +1,4 @@
-//! Moving a cluster to another store. Its units are added together with their machines.
+//! Moving a cluster to another store: adding its units together with their placements.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,9 +12,9 @@ use crate::codec::{
 use crate::registry::{NewUnit, RegistryError};
 use crate::{Condition, ContentId, Key, StoreError, Transaction};
 
-/// Distance by which the revisions and epochs of a restored or imported cluster jump ahead. At
-/// 1,000 revisions a second, it covers eleven days between a copy of a store and the loss of the
-/// store. So no daemon has ever seen one of the new epochs.
+/// Number by which the revisions and epochs of a restored or imported cluster jump ahead, so that
+/// the new epochs are new to every daemon. It must exceed the number of revisions between the copy
+/// of a store and its loss. At 1,000 revisions a second, it is enough for eleven days.
 pub(crate) const RESTORE_JUMP: u64 = 1_000_000_000;
 
 /// Number of steps between renewals of the leadership.
@@ -23,12 +23,13 @@ const RENEW_EVERY: usize = 16;
 /// Keys of existing placements whose units are missing.
 type OrphanedPlacements = BTreeMap<UnitName, Vec<String>>;
 
-/// Upper limit for epochs. It leaves room although epochs count from a time in microseconds. Epochs
-/// that follow the limit still fit into an export.
+/// Highest epoch of another cluster that is accepted. It is well above the microseconds since 1970,
+/// from which epochs usually count. Epochs that follow it still fit into an export.
 const MAX_EPOCH: u64 = 1 << 52;
 
-/// Returns a new epoch base, so that all later epochs exceed `past` by at least `RESTORE_JUMP`.
-/// Returns `None` if `past` is zero or the `present` epoch is already that high.
+/// Returns a new epoch base, with which all later epochs exceed `past` by at least `RESTORE_JUMP`.
+/// Returns `None` if no new base is needed: `past` is zero, or the `present` epoch is already high
+/// enough.
 pub(crate) fn raised_epoch_base(past: Epoch, present: u64) -> Result<Option<u64>, StoreError> {
     if past.0 > MAX_EPOCH {
         return Err(StoreError::Invalid(format!(
@@ -51,12 +52,13 @@ pub struct AdoptedUnit {
 }
 
 impl Leadership {
-    /// Raises the epoch base. All later epochs then exceed `past`, and also the epochs that the
-    /// other cluster may have created since `past`. So machines that remember those epochs accept
-    /// the new placements.
+    /// Raises the epoch base, so that all later epochs exceed `past`, an epoch of another cluster.
+    /// They also exceed the epochs that the other cluster may have created since then. So machines
+    /// that remember those epochs accept the new placements.
     ///
     /// This writes nothing if the epochs are already high enough. They usually are, because this
-    /// lineage began later. They may be too low if the clocks of the two hosts differed.
+    /// lineage began later than that of the other cluster. They may be too low if the clocks of the
+    /// two hosts differed.
     ///
     /// # Errors
     ///
@@ -80,15 +82,15 @@ impl Leadership {
         Ok(())
     }
 
-    /// Stores new units, each in one step with its placement. So no engine ever sees such a unit
-    /// without its machine, which would make it place the unit elsewhere.
+    /// Stores new units, each in the same step as its placement. Otherwise an engine could see a
+    /// unit without a placement, and place it on another machine.
     ///
-    /// No rules are checked here, because another engine has already checked these placements. The
-    /// next leader examines all of them and removes invalid ones.
+    /// No rules are checked here, because the engine of the other cluster has already checked these
+    /// placements. The next leader examines all of them and removes invalid ones.
     ///
-    /// Before the first write, this reads all placements once. No other writer adds placements
-    /// afterwards. So when a unit is added, the remaining placements of a destroyed unit with the
-    /// same name are deleted.
+    /// Destroyed units of the same names may have left placements behind. The step that adds a unit
+    /// deletes them. All placements are read only once, before the first write, because no other
+    /// writer can add any afterwards.
     ///
     /// # Errors
     ///
@@ -113,8 +115,8 @@ impl Leadership {
         Ok(())
     }
 
-    /// Returns how many units fit into one transaction, at least one, and the transaction with
-    /// these units.
+    /// Returns the transaction with as many of the first units as fit into it, at least one, and
+    /// the number of these units.
     fn adopt_batch(
         &self,
         units: &[AdoptedUnit],

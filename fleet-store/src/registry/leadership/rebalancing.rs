@@ -8,9 +8,11 @@ use crate::registry::RegistryError;
 use crate::{Commit, Condition, Key, Transaction};
 
 impl Leadership {
-    /// Replaces the rebalancing request if it still equals `seen`; `None` as the new request
-    /// deletes it. [`commit`](Self::commit) records moves in the request, together with the
-    /// placements.
+    /// Replaces the stored rebalancing request by `now`, or deletes it if `now` is `None`. This
+    /// requires that the stored request still equals `seen`.
+    ///
+    /// Updates that belong to moves are made by [`commit`](Self::commit) instead, in the same step
+    /// as the placements.
     ///
     /// # Errors
     ///
