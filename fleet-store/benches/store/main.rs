@@ -1,8 +1,8 @@
 //! Cost of the store and the mirror, as one JSON line for each figure.
 //!
 //! `cargo bench -p fleet-store --bench store` runs everything; `-- mirror`, `-- watches`, `--
-//! writes` or `-- transfer` runs a part. If redb alone can do the same durable write, the same run
-//! measures it as a lower bound.
+//! writes` or `-- transfer` runs a part. Where redb alone can do the same durable write, the run
+//! also measures redb as a lower bound.
 
 mod heap;
 mod mirror;

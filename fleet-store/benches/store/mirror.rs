@@ -41,8 +41,8 @@ async fn one_cluster(name: &str, unit: fn(usize) -> NewUnit) {
     changes(name, &registry, &mirror).await;
 }
 
-/// Processor time used so far, on a system with 100 ticks per second like Linux. On a busy machine
-/// it is more meaningful than the clock.
+/// Processor time used so far, on a system with 100 ticks per second like Linux. On a busy machine,
+/// processor time is more meaningful than elapsed time.
 fn cpu_seconds() -> f64 {
     let stat = std::fs::read_to_string("/proc/self/stat").expect("a process");
     let fields: Vec<&str> = stat.rsplit(") ").next().unwrap_or_default().split(' ').collect();

@@ -106,8 +106,8 @@ pub async fn commit_without_effect_makes_no_revision(store: Arc<dyn Store>) {
     assert_eq!(read(&store, "").await.revision, revision);
 }
 
-/// Each kind of condition holds exactly when it should. If a condition does not hold, nothing is
-/// written.
+/// Each kind of condition holds exactly in the states that it describes. If one condition does not
+/// hold, nothing is written.
 pub async fn failed_condition_prevents_all_writes(store: Arc<dyn Store>) {
     let old = put(&store, "there", "old").await;
     let new = put(&store, "there", "new").await;
@@ -133,8 +133,8 @@ pub async fn failed_condition_prevents_all_writes(store: Arc<dyn Store>) {
     }
 }
 
-/// The refusal of a transaction has the first condition that did not hold, and the entry under the
-/// condition's key.
+/// A refused transaction returns the first condition that did not hold, and the entry under the key
+/// of that condition.
 pub async fn refusal_returns_condition_and_entry(store: Arc<dyn Store>) {
     let modified = put(&store, "b", "found").await;
     let refused = async |transaction| match store.commit(transaction).await {
@@ -222,8 +222,8 @@ pub async fn exactly_one_of_many_writers_wins(store: Arc<dyn Store>) {
     assert_eq!(claim, Some(winners[0].to_string().into_bytes()));
 }
 
-/// No update is lost when several writers change a value on condition that it has not changed.
-/// Writers that are too late are refused, and change nothing.
+/// When several writers change a value on condition that it has not changed, no update is lost.
+/// Writers that come too late are refused, and change nothing.
 pub async fn conflicting_writers_lose_no_update(store: Arc<dyn Store>) {
     const WRITERS: usize = 4;
     const TIMES: usize = 10;

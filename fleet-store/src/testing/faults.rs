@@ -17,10 +17,11 @@ use crate::{Store, StoreError, Transaction, Watch};
 /// Causes faults in the tested store.
 ///
 /// [`FaultyStore`](super::FaultyStore) implements this trait for any store, without access to its
-/// internals. It causes compaction by making more changes than a [`Keyspace`](crate::Keyspace)
-/// keeps. A store that keeps more changes needs its own `FaultInjector` that can trigger
-/// compaction. For a backend with a server, that injector can cut the connection and request a
-/// compaction.
+/// internals. To cause compaction, it makes more changes than a [`Keyspace`](crate::Keyspace)
+/// keeps.
+///
+/// A store that keeps more changes needs its own implementation, which can trigger compaction
+/// directly. For a backend with a server, that implementation can also cut the connection.
 #[async_trait]
 pub trait FaultInjector: Send + Sync + 'static {
     /// Disconnects the store from now on.
@@ -102,8 +103,8 @@ pub async fn slow_store_keeps_the_contract(store: Arc<dyn Store>, faults: Arc<dy
     faults.heal().await;
 }
 
-/// A lease that could not be renewed in time ends in the store. Clients see the end of the lease
-/// after the outage, but not during it.
+/// A lease that was not renewed in time because of an outage ends in the store. Clients see the end
+/// of the lease after the outage, but not during it.
 pub async fn lease_not_renewed_in_outage_is_lost(
     store: Arc<dyn Store>,
     faults: Arc<dyn FaultInjector>,
@@ -127,9 +128,9 @@ pub async fn lease_not_renewed_in_outage_is_lost(
     }
 }
 
-/// A watch from a compacted revision is refused, and the error has the oldest revision from which a
-/// watch is possible. A reader that reads again and watches from the revision of that read misses
-/// nothing.
+/// A watch from a compacted revision is refused, and the error contains the oldest revision from
+/// which a watch is possible. A reader misses nothing if it reads again and watches from the
+/// revision of that read on.
 pub async fn watch_from_compacted_revision_is_refused(
     store: Arc<dyn Store>,
     faults: Arc<dyn FaultInjector>,

@@ -35,9 +35,8 @@
 //! # }
 //! ```
 //!
-//! Each promise of the contract is a public function, so the function of a broken promise can be
-//! run alone. The functions require that there is no other writer, but the store may have any
-//! revision.
+//! Each promise of the contract has a public function that checks it, so a broken promise can be
+//! tested alone. The store may have any revision, but there must be no other writer.
 
 mod commits;
 mod faults;

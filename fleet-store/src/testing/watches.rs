@@ -111,8 +111,8 @@ pub async fn watches_see_the_same_order(store: Arc<dyn Store>) {
     assert!(seen[0].is_sorted_by(|a, b| a.revision < b.revision));
 }
 
-/// A reader that takes no revisions does not block writers. Its later reads have no gap: they
-/// return all revisions, or the buffered ones and then an error.
+/// A reader that takes no revisions does not block writers. When it reads later, there is no gap:
+/// the watch returns all revisions, or the buffered ones and then an error.
 pub async fn slow_reader_blocks_no_writer_and_has_no_gap(store: Arc<dyn Store>) {
     const WRITES: usize = 1500;
     let mut watch = watch(&store, "slow").await;

@@ -22,11 +22,12 @@ const METADATA_BATCH: usize = 64;
 
 /// Imports a file into the cluster of `registry`, and reads the result back.
 ///
-/// Everything is checked before the first write. Existing objects are left unchanged, so an
-/// interrupted import can be completed by repeating it. Placements are kept if the cluster has no
-/// units of its own and no other leader. To keep them, the import itself becomes the leader for a
-/// while. All its writes then have its term as a condition, and the next leader sees them before it
-/// decides anything.
+/// Everything is checked before the first write. Objects that exist already in the same form are
+/// left unchanged, so an interrupted import can be completed by repeating it.
+///
+/// Placements are kept if the cluster has no units of its own and no other leader. To keep them,
+/// the import itself becomes the leader for a while. Its writes of units and placements then have
+/// the condition that this leadership lasts. The next leader sees them before it decides anything.
 ///
 /// # Errors
 ///
@@ -64,8 +65,8 @@ pub async fn import(
     Ok(ImportReport { mismatches: Some(mismatches), ..plan.report(reschedule_reason) })
 }
 
-/// Imports all missing units with their machines. If that is not possible, imports none and returns
-/// the reason.
+/// Imports all missing units with their placements. If that is not possible, imports none and
+/// returns the reason.
 async fn keep_placements(
     registry: &Registry,
     plan: &ImportPlan,
@@ -83,8 +84,8 @@ async fn keep_placements(
 }
 
 /// Adds the missing units with their placements. If the cluster has units of its own, adds none and
-/// returns that as the reason. This reads the cluster after the election. Since no other writer
-/// places units after it, the state read here cannot become outdated.
+/// returns that as the reason. The cluster is read again here, because only after the election can
+/// no other writer place units.
 async fn lead(
     registry: &Registry,
     plan: &ImportPlan,

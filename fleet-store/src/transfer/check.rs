@@ -44,8 +44,8 @@ pub(super) fn unit(from: &ImportUnit, strictness: Strictness) -> Result<Unit, Ve
     Ok(Unit { generation: from.generation, ..unit })
 }
 
-/// Returns the problem if the unit is part of a cycle of `MachineOf=` or `Replaces=` with other
-/// units of the file and the target.
+/// Describes the cycle of `MachineOf=` or `Replaces=` that the unit is part of, if any. `all` has
+/// the units of the file and of the target.
 pub(super) fn cycle(all: &Snapshot, unit: &Unit) -> Option<String> {
     // Only units that refer to others can be part of a cycle, and few do.
     let requirements = &unit.requirements;

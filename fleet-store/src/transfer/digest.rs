@@ -24,8 +24,8 @@ impl Digest {
     }
 }
 
-/// Digest of a cluster's desired state, which consists of the run-time metadata, the intents, and
-/// the units with their files and desired states. It does not depend on placements or on the store.
+/// Digest of a cluster's desired state: the run-time metadata, the intents, and the units with
+/// their files and desired states. It does not depend on placements or on the store.
 #[derive(Debug, Clone, Default)]
 pub(super) struct ContentDigest(Digest);
 

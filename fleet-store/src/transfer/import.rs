@@ -119,8 +119,8 @@ impl Import {
     }
 
     /// Returns the epoch that all later epochs of `cluster` must exceed. This is
-    /// [`max_epoch`](Self::max_epoch), or zero if the file is an earlier export of the same
-    /// cluster.
+    /// [`max_epoch`](Self::max_epoch), or zero if the file is an earlier export of `cluster`
+    /// itself, whose epochs are higher already.
     #[must_use]
     pub fn epoch_to_exceed(&self, cluster: &Export) -> Epoch {
         let own = cluster.lineage.as_ref().map(ToString::to_string);
@@ -135,7 +135,7 @@ impl Import {
     ///
     /// # Errors
     ///
-    /// [`ImportError`] when the file is not a valid import. The caller can then use no part of it.
+    /// [`ImportError`] when the file is not a valid import. Then no part of it can be used.
     pub fn read(mut from: impl Read) -> Result<Self, ImportError> {
         let mut beginning = Vec::new();
         from.by_ref().take(CHUNK as u64).read_to_end(&mut beginning)?;

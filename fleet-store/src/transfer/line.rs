@@ -10,8 +10,8 @@
 //! 5. the unreadable units, by name
 //! 6. the end
 //!
-//! An export of another version may share only the header's `kind`, `format` and `version` with
-//! this version. It is refused because of its version.
+//! All versions of the format have the header's `kind`, `format` and `version` in common. So an
+//! export of another version is recognized and refused.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -105,8 +105,8 @@ pub struct ExportEnd {
     pub intents: u64,
     /// Number of stored units that were unreadable and are only named.
     pub faults: u64,
-    /// SHA-256 of the desired state, which consists of the metadata, the intents, and the units
-    /// with their files and desired states. It does not depend on placements.
+    /// SHA-256 of the desired state: the metadata, the intents, and the units with their files and
+    /// desired states. It does not depend on placements.
     pub content: String,
     /// The SHA-256 of all lines before the last one.
     pub sha256: String,

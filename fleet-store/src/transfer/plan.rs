@@ -58,7 +58,7 @@ pub struct ImportPlan {
     pub intents: Vec<(MachineId, Intent)>,
     /// Refused objects.
     pub refused: Vec<RefusedImport>,
-    /// Number of units in the target that the file lacks or has in a different form.
+    /// Number of units in the target that are missing in the file or different from the file's.
     pub own_units: usize,
     /// All metadata of the file, including entries that are already set.
     pairs: Vec<ImportMetadata>,
@@ -98,7 +98,8 @@ impl ImportPlan {
         plan
     }
 
-    /// Returns the number of units in `target` that the file lacks or has in a different form.
+    /// Returns the number of units in `target` that are missing in the file or different from the
+    /// file's.
     #[must_use]
     pub fn own_units(&self, target: &Snapshot) -> usize {
         let there = self.units.iter().filter(|it| is_there(&it.unit, target)).count();
@@ -111,8 +112,8 @@ impl ImportPlan {
         !self.refused.is_empty() && !options.keep_going
     }
 
-    /// Returns the report of the plan before the plan is applied. With a `reschedule_reason`, the
-    /// engine chooses the machines; without one, the placements are kept.
+    /// Returns the report of the plan, without the result of reading the units back. With a
+    /// `reschedule_reason`, the engine chooses the machines; without one, the placements are kept.
     #[must_use]
     pub fn report(&self, reschedule_reason: Option<RescheduleReason>) -> ImportReport {
         let count = |action| self.units.iter().filter(|it| it.action == action).count() as u64;
@@ -204,14 +205,14 @@ impl ImportPlan {
     }
 }
 
-/// Creates a planned unit. The unit keeps its machine only if it is of a kind that engines place:
-/// wanted and not global.
+/// Creates a planned unit. The unit keeps its machine only if an engine would place it, which means
+/// that it is wanted and not global.
 fn planned(unit: Arc<Unit>, machine: Option<MachineId>, action: ImportAction) -> PlannedUnit {
     let machine = machine.filter(|_| unit.is_wanted() && !unit.is_global());
     PlannedUnit { unit, machine, action }
 }
 
-/// Decides on the change to a unit, by comparing it with the unit of that name in `target`.
+/// Decides on the change to a unit by comparing it with the target's unit of the same name.
 fn decide(unit: &Unit, target: &Snapshot, options: &ImportOptions) -> Result<ImportAction, String> {
     if is_there(unit, target) {
         return Ok(ImportAction::Keep);
@@ -227,8 +228,8 @@ fn is_there(unit: &Unit, target: &Snapshot) -> bool {
     there.is_some_and(|it| it.file == unit.file && it.desired == unit.desired)
 }
 
-/// Describes how the target's unit of that name differs. Returns `None` if the target has no such
-/// unit.
+/// Describes how the target's unit of the same name differs. Returns `None` if the target has no
+/// such unit.
 fn difference(unit: &Unit, target: &Snapshot) -> Option<String> {
     let name = unit.name.as_str();
     let Some(there) = target.unit(name) else {

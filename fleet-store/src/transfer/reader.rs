@@ -1,9 +1,9 @@
-//! Pure: an incremental reader of exports, which validates everything by the last line.
+//! Pure: an incremental reader of exports. Once it has read the last line, the file is validated.
 
 use super::digest::{ContentDigest, Digest};
 use super::line::{ExportEnd, ExportHeader, ExportItem, FORMAT, Line, ParsedLine, VERSION};
 
-/// Maximum length of a line in bytes. The line of a unit that fits into a store is shorter.
+/// Maximum length of a line in bytes. The line of any unit that fits into a store is shorter.
 const MAX_LINE: usize = 8 << 20;
 
 /// Error of a file that is not a usable export. The caller must use no data that was read from the
@@ -90,8 +90,8 @@ impl ExportReader {
     ///
     /// # Errors
     ///
-    /// [`ExportError`] when the bytes are not part of a valid export. The caller can then use no
-    /// part of the file.
+    /// [`ExportError`] when the bytes are not part of a valid export. Then no part of the file can
+    /// be used, including the items that `take` got before.
     pub fn push(
         &mut self,
         bytes: &[u8],
@@ -113,8 +113,8 @@ impl ExportReader {
         Ok(())
     }
 
-    /// Returns the header and the end of the export. The caller calls this after it has passed the
-    /// whole file to `push`.
+    /// Returns the header and the end of the export. Call this after passing the whole file to
+    /// [`push`](Self::push).
     ///
     /// # Errors
     ///

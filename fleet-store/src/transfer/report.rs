@@ -11,8 +11,8 @@ pub struct ImportReport {
     pub replaced: u64,
     /// Number of units that existed with the same content and desired state.
     pub unchanged: u64,
-    /// Refused objects, ordered by name. If an object is refused, nothing is written, unless the
-    /// options allow skipping refused objects.
+    /// Refused objects, ordered by name. If there are any, nothing is written, unless the options
+    /// allow skipping refused objects.
     pub refused: Vec<RefusedImport>,
     /// Number of metadata entries set.
     pub metadata: u64,
@@ -20,8 +20,8 @@ pub struct ImportReport {
     pub intents: u64,
     /// Number of units that kept the machine of the file.
     pub placements_kept: u64,
-    /// Number of units with a machine in the file that do not keep it, because the engine chooses a
-    /// machine.
+    /// Number of units that have a machine in the file but do not keep it, because the engine
+    /// chooses one.
     pub rescheduled: u64,
     /// Reason for the engine to choose machines, if there are such units.
     pub reschedule_reason: Option<RescheduleReason>,

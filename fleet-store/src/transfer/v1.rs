@@ -297,8 +297,8 @@ impl Cluster {
     }
 }
 
-/// Returns the desired state of a unit. Without a stored desired state the unit is inactive. The
-/// state is missing if fleet v1 was interrupted while it created the unit.
+/// Returns the desired state of a unit, which is inactive if none is stored. The stored state is
+/// missing if fleet v1 was interrupted while it created the unit.
 fn desired(name: &UnitName, job: &Job, remarks: &mut Vec<String>) -> Result<TargetState, String> {
     let Some(state) = &job.target_state else {
         remarks.push(format!("job/{name} has no target-state: {name} is imported as inactive"));

@@ -194,8 +194,8 @@ async fn configured_user_works_without_authentication() {
     put(&EtcdStore::new(&config).unwrap(), "a", "").await;
 }
 
-/// A reader that waits for the revision of a write without effect must not depend on a further
-/// write.
+/// A watch also reports revisions that changed only keys under other prefixes. A reader that waits
+/// for such a revision must not wait until the next write under its own prefix.
 #[tokio::test]
 #[ignore = "needs etcd: run by scripts/test"]
 async fn watch_learns_of_foreign_revisions() {

@@ -86,8 +86,8 @@ impl FaultInjector for Links {
         self.set(LinkMode::Open);
     }
 
-    /// etcd keeps the change at the compaction revision, so a key outside the tested stores is
-    /// used.
+    /// Compacts at the revision of a write outside the tested stores, because etcd keeps the change
+    /// at the compaction revision itself.
     async fn compact(&self) {
         let beside = put(&self.cluster.store("test/beside/"), "a", "").await;
         self.cluster.etcdctl(&["compact", &beside.to_string()]);

@@ -45,7 +45,8 @@ async fn restore(files: &Files, to: &str) -> Result<Revision, StoreError> {
     EmbeddedStore::restore(backup, to, &Layout::default(), &lineage("second")).await
 }
 
-/// A placed and reported unit, and another one; backed up while the leases last.
+/// Returns a store with two units, one of them placed and reported, after a backup was made while
+/// the leases last. Also returns the revision of the backup.
 async fn cluster_with_backup(files: &Files) -> (Arc<EmbeddedStore>, Revision) {
     let store = open(&files.path("store")).await;
     let registry = registry(&store);

@@ -20,8 +20,8 @@ const CHILD: &str = "FLEET_STORE_TEST_PATH";
 const SEED: &str = "FLEET_STORE_CRASH_SEED";
 
 /// A process with concurrent writers prints each acknowledgement, and is killed at a random time.
-/// Sometimes this is before its first output, and sometimes while the file is being created. Each
-/// time the file must open, contain all acknowledged writes, and contain no partial write.
+/// For example, it is killed before its first output or while the file is being created. Each time
+/// the file must open, contain all acknowledged writes, and contain no partial write.
 // Holds: I-6
 #[test]
 fn every_acknowledged_write_survives_a_kill() {
@@ -95,8 +95,8 @@ fn start_writing(path: &Path) -> WriterProcess {
     WriterProcess(child)
 }
 
-/// Kills the process `delay` after its first output, or after its start. Returns the last
-/// acknowledged number of each writer.
+/// Kills the process `delay` after its first output if `after_first` is set, otherwise `delay`
+/// after its start. Returns the last acknowledged number of each writer.
 fn kill_at(mut writing: WriterProcess, delay: Duration, after_first: bool) -> BTreeMap<u64, u64> {
     let lines = BufReader::new(writing.0.stdout.take().unwrap()).lines();
     let printed: Arc<Mutex<BTreeMap<u64, u64>>> = Arc::default();

@@ -45,7 +45,7 @@ async fn acknowledged_writes_survive_a_reopening() {
     assert!(!folder.path().join("store.redb.new").exists());
 }
 
-/// Some of these fit into a log row, and some flush the log to the tables.
+/// Some of the large writes fit into the log, and some flush the log to the tables.
 #[tokio::test]
 async fn largest_writes_survive_a_reopening() {
     let folder = tempfile::tempdir().unwrap();
@@ -267,8 +267,8 @@ async fn damaged_file_is_refused_or_intact() {
     }
 }
 
-/// redb's free page list has no checksum, and redb panics if it is wrong. During a flush of the
-/// log, a second panic while a table was closed could abort the process.
+/// redb's free page list has no checksum, and redb panics if the list is wrong. If that happened
+/// while the log was flushed, closing a table could panic again and abort the process.
 #[tokio::test]
 async fn damaged_free_page_list_does_not_abort() {
     let folder = tempfile::tempdir().unwrap();

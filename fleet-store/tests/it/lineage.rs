@@ -11,7 +11,8 @@ use fleet_store::{
 
 use crate::support::{TTL, id, mirror, name, registry, soon, submit};
 
-/// Places and restarts a unit in a store of a lineage, and returns its epoch and generation.
+/// Places and restarts a unit in a store with this lineage, and returns the unit's epoch and
+/// generation.
 async fn orders(registry: &Registry, lineage: Option<Lineage>) -> (Epoch, Generation) {
     if let Some(lineage) = lineage {
         assert_eq!(registry.lineage(&lineage).await.unwrap(), lineage);
@@ -42,7 +43,8 @@ async fn later_lineage_has_later_epochs() {
     assert_eq!(after, (Epoch(1_003), Generation(1_004)));
 }
 
-/// A leader that has just placed a unit recognizes its own write as the state that it decided on.
+/// A leader's decision is refused if it is older than the leader's own last write of placements.
+/// The epoch base of the lineage does not affect this comparison.
 #[tokio::test(start_paused = true)]
 async fn decisions_are_compared_by_revision_in_any_lineage() {
     let registry = registry();
@@ -62,7 +64,7 @@ async fn decisions_are_compared_by_revision_in_any_lineage() {
     assert!(leader.commit(&place("b.service")).await.is_err());
 }
 
-/// An import may raise the epoch base; the history stays the same, and mirrors continue.
+/// An import may raise the epoch base. The history remains the same, so mirrors continue.
 #[tokio::test(start_paused = true)]
 async fn mirror_follows_a_lineage_with_a_raised_epoch_base() {
     let registry = registry();
@@ -77,7 +79,7 @@ async fn mirror_follows_a_lineage_with_a_raised_epoch_base() {
     assert!(mirror.lineage().unwrap().epoch_base() > 5_000_000);
 }
 
-/// A leader uses the epoch base of its election, so a new leader is needed.
+/// A leader keeps the epoch base of its election, so only a new leader uses a raised base.
 // Holds: I-2
 #[tokio::test(start_paused = true)]
 async fn leader_deposed_by_raised_epochs_cannot_place() {

@@ -129,7 +129,7 @@ async fn global_or_unreadable_unit_wakes_every_machine() {
     assert!(it.was_notified().await, "the unit is readable again");
 }
 
-/// Of two placements of a unit, one on another machine can supersede this machine's.
+/// A placement on another machine can supersede the placement of the same unit on this machine.
 #[tokio::test(start_paused = true)]
 async fn machine_with_superseded_placement_is_woken() {
     let mut it = WatchedMachine::new().await;

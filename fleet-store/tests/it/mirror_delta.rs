@@ -69,8 +69,8 @@ fn set(map: &mut BTreeMap<String, String>, key: &str, value: Option<String>) {
     };
 }
 
-/// One reader catches up after each step, another one only sometimes. The mirror's watch is cut
-/// occasionally, so the mirror has to read everything again.
+/// One reader catches up after each step, another one only sometimes. Some steps cut the mirror's
+/// watch, so that the mirror has to read everything again.
 async fn play(steps: Vec<(Step, u8)>) {
     let memory = memory();
     let behind = Registry::new(memory.clone(), Layout::DEFAULT_PREFIX);

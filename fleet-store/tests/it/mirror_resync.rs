@@ -123,7 +123,8 @@ fn unit_name(unit: usize) -> String {
     format!("u{unit}.service")
 }
 
-/// Keys whose unreadable values have the same effect with and without an earlier value.
+/// Returns a key of a kind for which an unreadable value has the same effect with and without a
+/// known earlier value.
 fn key(kind: usize, unit: usize) -> Key {
     let unit_name = name(&unit_name(unit));
     match kind {

@@ -12,7 +12,8 @@ const UNITS: usize = 1000;
 /// Number of adjacent entries that are copied together on a change.
 const CHUNK: usize = 64;
 
-/// Counts the later entries whose addresses are not among those of the earlier ones.
+/// Counts the entries in `after` that are copies, which means that no entry in `before` has the
+/// same address.
 fn copied<'a, T: 'a>(
     before: impl Iterator<Item = &'a T>,
     after: impl Iterator<Item = &'a T>,

@@ -20,7 +20,8 @@ const MACHINES: [&str; 3] = ["m-0", "m-1", "m-2"];
 const UNITS: [&str; 2] = ["a.service", "b.service"];
 const FILE: &str = "[Service]\nExecStart=/bin/true\n";
 
-/// An operation of a writer. `view` is the age of the state that it is based on, in observations.
+/// An operation of a writer. `view` is the age of the state on which the operation is based: the
+/// number of later observations.
 #[derive(Debug, Clone)]
 enum Step {
     Look,
@@ -171,7 +172,8 @@ struct MachineMemory {
 }
 
 impl MachineMemory {
-    /// Every different placement must have a later epoch, even after the unit was destroyed.
+    /// Checks that each changed placement has a later epoch, even if the unit was destroyed
+    /// meanwhile.
     fn compare(&mut self, cluster: &Snapshot) {
         for (unit, now) in cluster.placements() {
             let before = self.orders.insert(unit.clone(), now.clone());

@@ -73,8 +73,8 @@ impl Model {
         unreadable.map(|((_, machine), _)| id(MACHINES[*machine])).collect()
     }
 
-    /// Compares a mirror with the model. For a unit with a fault the shown placement depends on
-    /// earlier states.
+    /// Compares a mirror with the model. The placement shown for a unit with a fault is not
+    /// compared exactly, because it depends on earlier states.
     async fn compare(&self, mirror: &Mirror, registry: &Registry) {
         let snapshot = caught_up(mirror, registry).await;
         let superseded = mirror.superseded_placements();
@@ -151,7 +151,8 @@ proptest! {
     }
 }
 
-/// It is unknown which of the two is later, so neither machine may stop the unit.
+/// It is unknown which of the two placements has the higher epoch, so neither machine may stop the
+/// unit.
 #[tokio::test(start_paused = true)]
 async fn placement_does_not_count_beside_an_unreadable_one() {
     let (registry, [a, _]) = (registry(), UNITS);

@@ -56,8 +56,8 @@ async fn build((units, pairs, intents): &Cluster) -> Registry {
     registry
 }
 
-/// Returns all lines but the first, which depends on the store, and the last, whose checksum covers
-/// it.
+/// Returns all lines except the first, which depends on the store, and the last, whose checksum
+/// covers the first.
 fn inner(file: &[u8]) -> Vec<&str> {
     let lines: Vec<&str> = std::str::from_utf8(file).unwrap().lines().collect();
     lines[1..lines.len() - 1].to_vec()
