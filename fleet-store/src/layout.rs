@@ -14,7 +14,7 @@
 //! | `engine/leader` | the leader and its term; bound to the leader's lease |
 //! | `engine/term` | the last term; never deleted |
 //! | `engine/placed` | the term that last wrote placements; only the key's revision is used |
-//! | `cluster/lineage` | the identity of this history of revisions, and the layout's format number |
+//! | `cluster/lineage` | the identity of this history of revisions, and the layout's format |
 //!
 //! Placement keys begin with the machine, so the key of a change shows the affected machine. The
 //! keys alone would allow two placements of one unit; [`Leadership`](crate::Leadership) describes
