@@ -1,9 +1,9 @@
 //! Holds the placements of units on absent machines. A unit is held while its machine may be back
 //! soon, or while its machine may still run the unit. Pure: no I/O, no clock.
 //!
-//! The planner treats a held unit as a unit with `Reschedule=never`: the unit must not be placed
-//! elsewhere. So all other units are planned from the actual placements, and their plan stays valid
-//! without steps for the held units.
+//! The planner treats a held unit like a unit with `Reschedule=never`, so it does not place the
+//! unit elsewhere. All other units are planned from the actual placements. So their plan is valid
+//! although it has no steps for the held units.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -18,15 +18,15 @@ use fleet_unitfile::UnitName;
 
 use crate::stop_deadline::stop_deadline;
 
-/// How long an engine waits for absent machines after its mirror has become current.
+/// Time that an engine waits for absent machines after its mirror has become current.
 ///
 /// If the store was out of reach for longer than the leases last, all machines have lost their
-/// presence and rejoin one by one. The first machine to rejoin must not be given the units of all
-/// other machines. The value covers a machine that tries to join every ten seconds, with some
-/// margin.
+/// presence and rejoin one by one. Without the wait, the first machine to rejoin would be given the
+/// units of all other machines. A machine tries to join at least every ten seconds, and the value
+/// adds some margin.
 const GRACE: Duration = Duration::from_secs(15);
 
-/// Units of absent machines, as of the last look.
+/// Units of absent machines, as of the last evaluation.
 #[derive(Debug)]
 pub(crate) struct AbsentMachines {
     presence_ttl: Duration,
@@ -34,26 +34,26 @@ pub(crate) struct AbsentMachines {
     /// the absence. The machine's lease ended before that time.
     since: BTreeMap<MachineId, Timestamp>,
     held: BTreeMap<UnitName, Reason>,
-    /// When the hold on one of these units ends.
+    /// Time at which the first hold on one of these units ends.
     next_look: Option<Timestamp>,
-    /// Number of gaps in the mirror at the last look.
+    /// Number of gaps in the mirror at the last evaluation.
     gaps: u64,
 }
 
-/// Time and state of the mirror at a look.
+/// Time of an evaluation, and state of the mirror at that time.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct MirrorStatus {
     /// A time after the delta was read.
     pub(crate) now: Timestamp,
-    /// How long the mirror has been current.
+    /// Time for which the mirror has been current.
     pub(crate) current_for: Duration,
-    /// How often the mirror has become current.
+    /// Number of times that the mirror has become current.
     pub(crate) gaps: u64,
 }
 
 impl AbsentMachines {
-    /// Starts without absent machines; `presence_ttl` is how long machines stay present without
-    /// renewal.
+    /// Creates the state without absent machines. `presence_ttl` is the time for which a machine
+    /// stays present without renewal.
     pub(crate) fn new(presence_ttl: Duration) -> Self {
         let (since, held) = (BTreeMap::new(), BTreeMap::new());
         Self { presence_ttl, since, held, next_look: None, gaps: 0 }
@@ -72,15 +72,15 @@ impl AbsentMachines {
         self.with_held(delta, BTreeSet::new())
     }
 
-    /// Returns when to evaluate the holds again even if nothing has changed, because the hold on a
-    /// unit ends then.
+    /// Returns the time at which the first hold on a unit ends. The holds have to be evaluated
+    /// again at that time, even if nothing has changed.
     pub(crate) fn next_look(&self) -> Option<Timestamp> {
         self.next_look
     }
 
-    /// Sets the reasons of held units. Keeps the placements of units that may still run, even if
-    /// the units are no longer wanted. Without its placement, such a unit could be started
-    /// elsewhere while it still runs.
+    /// Sets the reasons of held units in the plan. Also drops each step that removes the placement
+    /// of a unit that may still run, even if the unit is no longer wanted. Without its placement,
+    /// such a unit could be started elsewhere while it still runs.
     pub(crate) fn explain(&self, plan: &mut Plan) {
         let may_run =
             |unit: &UnitName| matches!(self.held.get(unit), Some(Reason::MayStillRun { .. }));
@@ -128,7 +128,7 @@ impl AbsentMachines {
         concerned
     }
 
-    /// Computes the held units, and until when each is held.
+    /// Computes the held units, and the time at which the first hold ends.
     fn update_held(&mut self, snapshot: &Snapshot, status: MirrorStatus) {
         self.next_look = None;
         let settled = status.now.after(GRACE.saturating_sub(status.current_for));
@@ -156,9 +156,9 @@ impl AbsentMachines {
         self.since.retain(|machine, _| snapshot.placements_on(machine).next().is_some());
     }
 
-    /// Returns how long after the loss of its machine a unit may still run on that machine. The
-    /// outer `None` means that the unit does not stop on a partition. The inner `None` means that
-    /// the stop has no time limit.
+    /// Returns the time for which a unit may still run on its machine after the machine was lost.
+    /// The outer `None` means that the unit does not stop on a partition, so it is not held for
+    /// that reason. The inner `None` means that the stop has no time limit.
     fn limit(&self, unit: &Unit) -> Option<Option<Duration>> {
         let stops = unit.requirements.on_partition == OnPartition::Stop;
         stops.then(|| stop_deadline(unit, self.presence_ttl))
@@ -189,7 +189,7 @@ fn is_absent(snapshot: &Snapshot, machine: &MachineId) -> bool {
     snapshot.machine(machine.as_str()).is_none()
 }
 
-/// The unit with `Reschedule=never`.
+/// Returns a copy of the unit with `Reschedule=never`.
 fn pinned(unit: &Unit) -> Unit {
     let requirements = unit.requirements.as_ref().clone();
     let requirements = Requirements { reschedule: Reschedule::Never, ..requirements };

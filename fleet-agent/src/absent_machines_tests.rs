@@ -39,7 +39,7 @@ struct Leader {
 }
 
 impl Leader {
-    /// Creates two machines, `here` and `near`; `kept` is placed on one of them.
+    /// Creates a leader of two machines, `here` and `near`, without units.
     fn new() -> Self {
         let mut leader = Self {
             snapshot: Snapshot::default(),
@@ -261,8 +261,8 @@ fn capacity_of_held_units_is_not_given_away() {
     assert_eq!(used, ["new.service"], "one core takes one of them");
 }
 
-/// Regression: all moves were withheld, so a unit stayed on a machine that it no longer fitted. A
-/// new unit that conflicts with it was nevertheless placed on the same machine.
+/// Regression test: while all moves were withheld, a unit stayed on a machine that it no longer
+/// fitted. A new unit that conflicts with it was nevertheless placed on the same machine.
 #[test]
 fn held_units_still_exclude_conflicting_units() {
     let mut leader = Leader::new();

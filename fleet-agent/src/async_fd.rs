@@ -24,10 +24,11 @@ pub(crate) fn register(descriptor: OwnedFd, interest: Interest) -> io::Result<As
 }
 
 /// Reads the next item with `take`, which returns `WouldBlock` if no item is available.
-/// Cancel-safe. If several tasks wait on one descriptor, only the last task is woken.
+/// Cancel-safe. Only one task may wait on a descriptor, because only the last waiting task is
+/// woken.
 ///
-/// [`AsyncFd::readable`] supports several waiters, but its future takes a hundred bytes, and one
-/// future of this function exists per running unit.
+/// [`AsyncFd::readable`] supports several waiting tasks, but its future is a hundred bytes larger.
+/// One future of this function exists per running unit.
 pub(crate) async fn read_next<T>(descriptor: &AsyncFd<OwnedFd>, take: ReadFn<T>) -> io::Result<T> {
     poll_fn(|cx| poll_next(descriptor, take, cx)).await
 }

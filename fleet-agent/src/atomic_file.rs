@@ -4,8 +4,9 @@ use std::fs::File;
 use std::io::{self, Write as _};
 use std::path::Path;
 
-/// Replaces or creates a file atomically: even after a crash, the file has either its old or its
-/// new content. If `sync` is set, the new content is durable once this returns.
+/// Replaces or creates a file atomically: a process that crashes leaves either the old or the new
+/// content. If `sync` is set, the same holds for a crash of the machine, and the new content is
+/// durable once this returns.
 pub(crate) fn write_atomic(path: &Path, bytes: &[u8], sync: bool) -> io::Result<()> {
     // Appended to the full name: `a.service` and `a.timer` may be written at the same time.
     let mut aside = path.as_os_str().to_owned();

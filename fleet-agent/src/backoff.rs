@@ -24,8 +24,7 @@ impl BackoffLimits {
 
 /// Keys that failed, with the number of consecutive failures and the time of the next retry.
 ///
-/// Contains one entry for each key if its last attempt failed, so the size is bounded by the number
-/// of keys.
+/// A key is dropped when an attempt succeeds, so the size is bounded by the number of keys.
 #[derive(Debug)]
 pub(crate) struct Backoff<K> {
     pace: BackoffLimits,

@@ -24,7 +24,7 @@ pub trait Clock: Send + Sync + 'static {
     /// Returns the current time; never earlier than a time returned before.
     fn now(&self) -> Timestamp;
 
-    /// Returns at `at`, or at once if that has passed.
+    /// Sleeps until `at`. Returns at once if that time has passed.
     async fn sleep_until(&self, at: Timestamp);
 
     /// Returns after `duration`.
@@ -33,7 +33,7 @@ pub trait Clock: Send + Sync + 'static {
     }
 
     /// Returns an identifier of the origin of this clock's timestamps. A timestamp that an earlier
-    /// process stored is valid in this process if the origin was the same then. `None` means that
+    /// process stored is valid in this process only if both have the same origin. `None` means that
     /// timestamps of other processes are meaningless.
     fn origin(&self) -> Option<String> {
         None
@@ -42,13 +42,13 @@ pub trait Clock: Send + Sync + 'static {
 
 /// A clock of the time since the machine was booted, including time in suspend.
 ///
-/// A lease continues in the store while its holder is suspended, so a clock that stops during
-/// suspend cannot measure a lease. All instances of this clock have the same origin until the next
-/// boot.
+/// A lease continues in the store while the machine that holds it is suspended. A clock that stops
+/// during suspend could not measure the lease. All instances of this clock have the same origin
+/// until the next boot.
 ///
 /// Sleeps use a kernel timer (`timerfd`) and require a tokio runtime with I/O and time enabled. The
-/// first 100 ms of a sleep use a tokio timer instead, which costs no system call. That timer may
-/// delay the end of the sleep by up to 100 ms.
+/// first 100 ms of a sleep use a tokio timer instead, which costs no system call. The tokio timer
+/// stops during suspend, so the end of the sleep may be up to 100 ms late.
 #[derive(Debug)]
 pub struct SystemClock {
     boot: Option<String>,
@@ -130,7 +130,7 @@ pub(crate) fn as_wall_time(at: SystemTime) -> Timestamp {
     Timestamp::from_millis(0).after(since)
 }
 
-/// Returns at `at`; never returns for `None`.
+/// Waits until `at`; waits forever for `None`.
 pub(crate) async fn wait_until(clock: &dyn Clock, at: Option<Timestamp>) {
     match at {
         Some(at) => clock.sleep_until(at).await,
@@ -139,7 +139,7 @@ pub(crate) async fn wait_until(clock: &dyn Clock, at: Option<Timestamp>) {
 }
 
 /// One sleep that many waits share. Most of these waits are dropped before they expire. So the
-/// kernel timer is set again only if the next deadline is earlier.
+/// kernel timer is not set for each wait, but only if the next deadline is earlier.
 pub(crate) struct Sleep {
     clock: Arc<dyn Clock>,
     set: Option<(Timestamp, BoxFuture<'static, ()>)>,
@@ -155,7 +155,7 @@ impl Sleep {
         poll_fn(|cx| self.poll_until(at, cx)).await;
     }
 
-    /// Ready at `at`; never ready for `None`.
+    /// Polls the sleep: ready at `at`, and never ready for `None`.
     pub(crate) fn poll_until(&mut self, at: Option<Timestamp>, cx: &mut Context<'_>) -> Poll<()> {
         let Some(at) = at else {
             self.set = None;

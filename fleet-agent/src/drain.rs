@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use fleet_core::{MachineId, Snapshot};
 use fleet_scheduler::{Drain, DrainPlan, HoldReason, Index};
 
-/// Machines to empty, with the last plan for it.
+/// Machines that are being drained, with the last plan for emptying them.
 #[derive(Debug, Default)]
 pub(crate) struct DrainProgress {
     machines: BTreeSet<MachineId>,
@@ -22,8 +22,8 @@ impl DrainProgress {
         self.change(snapshot, &machines);
     }
 
-    /// Reads the machines that may have changed. Must be called on every change of the index, even
-    /// if no machine has changed.
+    /// Reads the machines that may have changed, and drops the last plan. Must be called on every
+    /// change of the index, even if no machine has changed.
     pub(crate) fn change(&mut self, snapshot: &Snapshot, machines: &BTreeSet<MachineId>) {
         self.last = None;
         for id in machines {
@@ -36,9 +36,10 @@ impl DrainProgress {
         }
     }
 
-    /// Returns the plan for emptying the machines; `None` if they are empty. The cost depends on
-    /// the number of units on them. If a minimum number of instances has to be up, the cost depends
-    /// on the number of all placed units.
+    /// Returns the plan for emptying the machines; `None` if no units are placed on them.
+    ///
+    /// The cost depends on the number of units on these machines. If a drain requires a minimum
+    /// number of running instances, the cost depends on the number of all placed units.
     pub(crate) fn plan(&mut self, snapshot: &Snapshot, index: &mut Index) -> Option<&DrainPlan> {
         let machines = self.machines.iter().filter_map(|id| snapshot.machine(id.as_str()));
         let drain = Drain::from_intents(snapshot, machines.map(AsRef::as_ref))?;
@@ -51,8 +52,8 @@ impl DrainProgress {
     }
 }
 
-/// Returns whether some units wait until others are up. In that case the plan depends on reported
-/// unit states.
+/// Returns whether some units stay until enough others are up. In that case the plan depends on
+/// reported unit states.
 pub(crate) fn waits_for_reports(plan: &DrainPlan) -> bool {
     plan.held.values().any(|held| matches!(held, HoldReason::MinAvailable { .. }))
 }

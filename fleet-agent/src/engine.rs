@@ -23,28 +23,29 @@ use crate::planner::Planner;
 use crate::rebalance::NextStep;
 use crate::{Agent, Clock, EngineObserver, Heartbeat, Shutdown};
 
-/// Wait before a pass is retried that the store could not complete.
+/// Wait before the next pass if the store could not complete a pass.
 const RETRY: Duration = Duration::from_secs(1);
 
-/// How long to wait for the mirror to show a write.
+/// Maximum wait for the mirror to show a write.
 ///
-/// A plan that is made before the mirror shows the write is based on the previous state, and the
-/// store refuses it. So the wait only saves work. The wait is limited because several clusters may
-/// share a store, and revisions count the writes of all these clusters. If a response ever carried
-/// a revision of another cluster, this mirror would reach that revision only with its own next
-/// change. That change may be a day away.
+/// The wait only saves work. A plan made before the mirror shows the write is based on the previous
+/// state, so the store would refuse that plan.
+///
+/// The wait is limited because several clusters may share a store, and revisions count the writes
+/// of all these clusters. If a response ever carried a revision of another cluster, this mirror
+/// would reach that revision only with its own next change. That change may be a day away.
 const VISIBILITY_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Minimum interval between two checks whether enough units are up to continue a drain.
+/// Minimum interval between two checks of whether enough units are up to continue a drain.
 const REPORT_INTERVAL: Duration = Duration::from_millis(100);
 
 /// Dependencies and settings of an engine.
 pub struct EngineConfig {
-    /// Machine on whose behalf it campaigns.
+    /// Machine for which the engine campaigns.
     pub candidate: MachineId,
-    /// How long it leads without renewal.
+    /// Time for which the engine leads without renewal.
     pub ttl: Duration,
-    /// How long a machine stays present without renewal.
+    /// Time for which a machine stays present without renewal.
     pub presence_ttl: Duration,
     /// Registry for writes to the cluster's state.
     pub registry: Registry,
@@ -63,20 +64,20 @@ pub struct Engine {
     observer: Arc<dyn EngineObserver>,
 }
 
-/// Reasons to plan again other than a change to decide on.
+/// Reasons to plan again, in addition to changes of the cluster.
 #[derive(Default)]
 struct WakeReason {
-    /// At this time.
+    /// Time at which to plan again.
     at: Option<Timestamp>,
-    /// When machines report something after this revision.
+    /// Revision after which any report of a machine is a reason to plan again.
     reports: Option<Revision>,
 }
 
 /// Reason why a term is over.
 enum TermEnd {
     Deposed,
-    /// The outcome of the last write is unknown, and the write may still take effect. Only a new
-    /// term rules out a late effect, and then shows the outcome.
+    /// The outcome of the last write is unknown: the write may still take effect. Only a new term
+    /// rules that out, and then shows the outcome.
     Doubt,
     Shutdown,
 }
@@ -98,9 +99,9 @@ impl Engine {
     /// Lets the engine campaign only while this agent holds the candidate's presence.
     ///
     /// An engine takes over an existing leadership of its own candidate, because it assumes that an
-    /// earlier process held it. If two machines have the same identity, one of them is refused a
-    /// presence, and that one must not campaign. Otherwise the two would depose each other again
-    /// and again.
+    /// earlier process held it. If two machines have the same identity, their engines would depose
+    /// each other again and again. To prevent that, only the machine that gets the presence
+    /// campaigns.
     #[must_use]
     pub fn with_presence_of(self, agent: &Agent) -> Self {
         Self { presence: Some(agent.presence()), ..self }
@@ -112,7 +113,8 @@ impl Engine {
         Self { observer, ..self }
     }
 
-    /// Runs until shutdown. A leader then resigns, so that another engine can lead at once.
+    /// Runs until shutdown. An engine that leads then resigns, so that another one can lead at
+    /// once.
     pub async fn run(self, mut shutdown: Shutdown) {
         let EngineConfig { candidate, ttl, registry, clock, .. } = &self.config;
         loop {
@@ -155,9 +157,11 @@ impl Engine {
         }
     }
 
-    /// Waits until a campaign makes sense. Returns `false` if no campaign will make sense any more.
+    /// Waits until a campaign makes sense: the machine is present, and the mirror is current and
+    /// shows no other leader.
+    ///
     /// An engine without a current view could not decide anything. An engine that sees another
-    /// leader need not ask the store.
+    /// leader need not ask the store. Returns `false` if the mirror or the agent has ended.
     async fn wait_to_campaign(&self) -> bool {
         let EngineConfig { candidate, mirror, .. } = &self.config;
         let Some(mut presence) = self.presence.clone() else {
@@ -198,8 +202,9 @@ impl Engine {
         end
     }
 
-    /// Plans whenever something new is to be decided. Cancel-safe, because a write in progress is
-    /// atomic and cannot take effect once the term is over.
+    /// Runs the planning loop of a term: plans whenever something new is to be decided.
+    /// Cancel-safe, because a write in progress is atomic and cannot take effect once the term is
+    /// over.
     async fn run_term(&self, leadership: &Leadership) -> TermEnd {
         // A leader must see all decisions of earlier leaders before it decides.
         if self.config.mirror.wait_for(leadership.elected()).await.is_err() {
@@ -234,8 +239,10 @@ impl Engine {
     }
 
     /// Plans once from a current view, writes the plan, and waits until the mirror shows it.
+    /// Returns the reasons to plan again even if the cluster does not change.
+    ///
     /// Machines are drained only if nothing else is to be done. Units are rebalanced only if no
-    /// drain has anything to do. Returns when to plan again even if nothing has changed.
+    /// drain has anything to do.
     async fn pass(
         &self,
         leadership: &Leadership,
@@ -296,8 +303,10 @@ impl Engine {
     }
 
     /// Waits until machines may have reported something after this revision. Waits forever if the
-    /// revision is `None`. Other writes create revisions too, so a minimum wait limits the number
-    /// of useless passes.
+    /// revision is `None`.
+    ///
+    /// Any write creates a revision, not only a report. So the wait takes at least
+    /// [`REPORT_INTERVAL`], which limits the number of useless passes.
     async fn wait_report(&self, after: Option<Revision>) {
         let Some(after) = after else {
             return std::future::pending().await;
@@ -309,8 +318,8 @@ impl Engine {
         }
     }
 
-    /// Waits for a limited time until the mirror shows a write. If the write appears later, that
-    /// change wakes the loop.
+    /// Waits until the mirror shows a write, but at most for [`VISIBILITY_TIMEOUT`]. If the write
+    /// appears later, it wakes the loop like any other change.
     async fn wait_visible(&self, revision: Revision) {
         tokio::select! {
             biased;
@@ -330,8 +339,8 @@ impl Engine {
     }
 }
 
-/// Resigns so that another engine can lead at once. Does nothing if other handles of the leadership
-/// still exist.
+/// Gives up the leadership, so that another engine can lead at once. Does nothing if other handles
+/// of the leadership still exist.
 async fn resign(leadership: Arc<Leadership>) {
     let Some(leadership) = Arc::into_inner(leadership) else {
         return;
@@ -341,7 +350,7 @@ async fn resign(leadership: Arc<Leadership>) {
     }
 }
 
-/// Renews a leadership in a task of its own, which dropping this aborts.
+/// Task that renews a leadership. Dropping this handle aborts the task.
 struct LeaseRenewer(JoinHandle<()>);
 
 impl LeaseRenewer {
@@ -357,7 +366,7 @@ impl Drop for LeaseRenewer {
     }
 }
 
-/// Renews until the leadership is lost.
+/// Renews the leadership until it is lost.
 async fn renew_lease(
     leadership: Arc<Leadership>,
     ttl: Duration,

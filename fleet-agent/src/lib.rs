@@ -1,7 +1,7 @@
 //! The two loops of fleet, and the service managers that run the units.
 //!
 //! The *engine* decides which machine runs which unit. The *agent* makes the [`ServiceManager`] of
-//! its machine agree with these decisions. Each time a change wakes one of these loops, it reads
+//! its machine agree with these decisions. When a change wakes one of these loops, the loop reads
 //! the whole cluster from a [`Mirror`](fleet_store::Mirror), decides, and acts only afterwards.
 
 mod absent_machines;

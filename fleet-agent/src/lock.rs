@@ -8,15 +8,15 @@ use std::time::Duration;
 
 use crate::{Clock, ServiceError};
 
-/// How long to wait for an earlier manager of the directory to exit.
+/// Maximum wait for an earlier manager of the directory to exit.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// Interval between attempts.
 const PAUSE: Duration = Duration::from_millis(20);
 
 /// Creates the directory and locks it for this manager for as long as the returned file is open.
-/// Waits briefly for the lock, because a daemon that has just been stopped may not have released it
-/// yet.
+/// Waits up to [`PATIENCE`] for the lock, because a daemon that has just been stopped may not have
+/// released it yet.
 pub(crate) async fn acquire(directory: &Path, clock: &dyn Clock) -> Result<File, ServiceError> {
     let failed = |source| ServiceError::Io {
         action: format!("use the directory {}", directory.display()),
@@ -41,8 +41,8 @@ pub(crate) async fn acquire(directory: &Path, clock: &dyn Clock) -> Result<File,
     }
 }
 
-/// Like [`acquire`], but creates the directory so that only its owner has access, because unit
-/// files and logs may contain secrets.
+/// Like [`acquire`], but creates the directory with access for its owner only, because unit files
+/// and logs may contain secrets.
 pub(crate) async fn acquire_private(
     directory: &Path,
     clock: &dyn Clock,

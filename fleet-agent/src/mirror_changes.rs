@@ -1,5 +1,5 @@
-//! Wakes the loops. An engine is woken by changes that a decision could depend on, and an agent by
-//! changes that concern its machine.
+//! Changes that wake the loops. An engine wakes on changes that a decision could depend on, and an
+//! agent on changes that concern its machine.
 
 use fleet_core::{MachineId, Revision};
 use fleet_store::{MachineProgress, Mirror, Progress};
@@ -14,13 +14,13 @@ pub(crate) struct ClusterChanges {
 }
 
 impl ClusterChanges {
-    /// Starts with everything in the mirror counting as changed.
+    /// Starts in a state in which everything in the mirror counts as changed.
     pub(crate) fn of(mirror: &Mirror) -> Self {
         Self { progress: mirror.subscribe(), last: (Revision::ZERO, false) }
     }
 
-    /// Returns `true` once something new is to be decided, or the mirror becomes current or stops
-    /// being current. Returns `false` when the mirror has ended.
+    /// Waits until something new is to be decided, or the mirror becomes current or stops being
+    /// current. Returns `false` if the mirror has ended.
     pub(crate) async fn next(&mut self) -> bool {
         let updates = |progress: &Progress| (progress.scheduling_revision, progress.is_current);
         let last = self.last;
@@ -43,13 +43,13 @@ pub(crate) struct MachineChanges {
 }
 
 impl MachineChanges {
-    /// Starts with everything in the mirror counting as changed.
+    /// Starts in a state in which everything in the mirror counts as changed.
     pub(crate) fn of(mirror: &Mirror, machine: &MachineId) -> Self {
         Self { concern: mirror.watch_machine(machine), last: None }
     }
 
-    /// Returns once something may have changed for the machine, or the mirror becomes current or
-    /// stops being current. Returns `None` when the mirror has ended.
+    /// Waits until something may have changed for the machine, or the mirror becomes current or
+    /// stops being current. Returns `None` if the mirror has ended.
     pub(crate) async fn next(&mut self) -> Option<MachineProgress> {
         let last = self.last;
         let updates = self.concern.wait_for(|concern| Some(*concern) != last).await.ok();

@@ -15,7 +15,7 @@ pub trait EngineObserver: Send + Sync + 'static {
         let _unheard = leads;
     }
 
-    /// Called when the engine has tried to write these steps. `written` is `true` if the write
+    /// Called when the engine has tried to write these steps. `written` is `true` if the write has
     /// succeeded.
     fn on_steps(&self, steps: &[Step], written: bool) {
         let _unheard = (steps, written);
@@ -52,8 +52,8 @@ impl AgentMetrics {
         self.0.failures.load(Ordering::Relaxed)
     }
 
-    /// Returns the number of failed tasks that are retried. A task is not retried if its unit was
-    /// started and failed.
+    /// Returns the number of failed tasks that are retried. A start after which the unit fails is
+    /// not retried, because the unit's own restart policy takes over.
     #[must_use]
     pub fn retries(&self) -> u64 {
         self.0.retries.load(Ordering::Relaxed)

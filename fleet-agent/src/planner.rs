@@ -11,11 +11,11 @@ use fleet_unitfile::UnitName;
 use crate::drain::DrainProgress;
 use crate::rebalance::{NextStep, RebalanceProgress};
 
-/// Index of the cluster with its plan, both of the last snapshot.
+/// Index of the cluster and the plan made from it, both as of the last snapshot.
 ///
 /// The engine's own writes reach the index through the deltas, like all other writes. If the index
 /// applied them at once, it would be ahead of the mirror. A mirror that loses the store may never
-/// see such a write, and the write would then stay in the index.
+/// see such a write, but the write would stay in the index.
 #[derive(Debug)]
 pub struct Planner {
     index: Index,
@@ -65,14 +65,14 @@ impl Planner {
     }
 
     /// Returns the next steps for emptying the machines that are being drained, in addition to the
-    /// [plan](Self::follow). Returns `None` if these machines are empty. The snapshot must be the
-    /// last one.
+    /// [plan](Self::follow). Returns `None` if these machines are empty. `snapshot` must be the one
+    /// of the last delta.
     pub fn drain(&mut self, snapshot: &Snapshot) -> Option<&DrainPlan> {
         self.drain.plan(snapshot, &mut self.index)
     }
 
     /// Returns the next step of the requested rebalance; `None` if no rebalance is requested. Must
-    /// be called only if nothing else is to be done, with the last snapshot.
+    /// be called only if nothing else is to be done. `snapshot` must be the one of the last delta.
     pub(crate) fn rebalance(&mut self, snapshot: &Snapshot) -> Option<NextStep> {
         self.rebalance.plan(snapshot, &mut self.index)
     }
@@ -120,9 +120,12 @@ impl Planner {
         }
     }
 
-    /// Returns the reasons of all waiting units. If the planner has not tried a waiting unit again,
-    /// its previous reason may be outdated. A reason contains numbers of machines and the names of
-    /// units on them.
+    /// Returns the reasons of all waiting units. `tried` holds the new reasons of the units that
+    /// the planner has tried to place.
+    ///
+    /// A reason contains numbers of machines and the names of units on them. So the previous reason
+    /// of a unit that was not tried may be outdated. If there is such a unit, all reasons are
+    /// computed again.
     fn unplaced(
         &mut self,
         tried: BTreeMap<UnitName, Arc<Reason>>,

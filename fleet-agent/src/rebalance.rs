@@ -11,8 +11,8 @@ use fleet_scheduler::{Index, Rebalance, Step, StepAction, StepCause};
 pub(crate) struct RebalanceProgress {
     /// Last plan; valid until the index changes.
     last: Option<(Rebalance, Vec<Step>)>,
-    /// Whether units would move if all units that may come up were up. Valid until the index
-    /// changes, like `last`.
+    /// Last result of `may_move_later`, with the request for which it was computed. Valid until the
+    /// index changes, like `last`.
     later: Option<(Rebalance, bool)>,
 }
 
@@ -28,7 +28,7 @@ pub(crate) enum NextStep {
 }
 
 impl RebalanceProgress {
-    /// Drops the cached plans. To be called on every change of the index.
+    /// Drops the cached plans. Must be called on every change of the index.
     pub(crate) fn invalidate(&mut self) {
         (self.last, self.later) = (None, None);
     }
@@ -47,8 +47,8 @@ impl RebalanceProgress {
         })
     }
 
-    /// Returns whether all remaining moves are held back only because other units are down, and
-    /// these units may come up. An instance that happens to restart must not end the rebalance.
+    /// Returns whether units would move if all units that may come up were up. If so, the rebalance
+    /// waits, because an instance that happens to restart must not end it.
     fn may_move_later(
         &mut self,
         request: &Rebalance,
@@ -78,7 +78,7 @@ fn moves(request: &Rebalance, index: &mut Index) -> Vec<Step> {
     steps.filter(|step| step.cause == StepCause::Rebalanced).collect()
 }
 
-/// The request with these moves recorded. Moves that are done are dropped.
+/// Returns the order with these moves recorded and completed moves dropped.
 fn with_moves(order: &Rebalancing, steps: &[Step], snapshot: &Snapshot) -> Rebalancing {
     let under_way = order.in_flight(snapshot);
     let mut moving: BTreeMap<_, _> =

@@ -11,8 +11,8 @@ use tokio::sync::watch;
 use super::desired_state::{DesiredState, is_fenced};
 use super::state::AgentState;
 
-/// Minimum interval between two writes, except for urgent writes. Each write contains all units of
-/// the machine, and units change in bursts.
+/// Minimum interval between two writes, except for urgent writes. Units change in bursts, and each
+/// write contains all units of the machine.
 const WRITE_INTERVAL: Duration = Duration::from_secs(1);
 
 /// The last desired state, with its persisted copy.
@@ -22,7 +22,7 @@ pub(crate) struct Checkpoint {
     persisted: DesiredState,
     /// State to persist next.
     pending: Option<DesiredState>,
-    /// Time before which nothing is persisted unless it is urgent.
+    /// Time before which only urgent changes are persisted.
     next_write: Timestamp,
     fenced: watch::Sender<Arc<BTreeSet<UnitName>>>,
 }
@@ -43,11 +43,12 @@ impl Checkpoint {
         self.publish_fenced(self.persisted.fenced.clone());
     }
 
-    /// Records the desired units of the machine. Undecided units keep their previous state.
+    /// Records the desired units of the machine. The `undecided` units keep the state that was
+    /// recorded before.
     ///
     /// A new fenced unit is persisted immediately, because it must be on disk before it may be
-    /// started. All other changes are persisted later by [`persist`](Self::persist), when the write
-    /// delays nothing.
+    /// started. All other changes stay pending until [`persist_when_due`](Self::persist_when_due)
+    /// or [`persist`](Self::persist).
     pub(crate) async fn update(
         &mut self,
         desired: &BTreeMap<UnitName, DesiredUnit>,
@@ -87,8 +88,8 @@ impl Checkpoint {
         }
     }
 
-    /// Persists the pending state if the write interval has passed. Otherwise returns when the
-    /// interval will have passed.
+    /// Persists the pending state if the write interval has passed. Otherwise returns the time at
+    /// which the interval will have passed. Returns `None` if nothing is pending.
     pub(crate) async fn persist_when_due(&mut self, now: Timestamp) -> Option<Timestamp> {
         if self.pending.is_some() && now >= self.next_write {
             self.persist().await;

@@ -1,8 +1,8 @@
-//! The last known desired state of a machine, persisted.
+//! The last known desired state of a machine, persisted for its next daemon.
 //!
-//! A daemon that starts without contact to the store reads this state. After a boot, the state says
-//! which units to run. While units run, the state says which of them must not run while the cluster
-//! is out of reach.
+//! A daemon that starts without contact to the store reads this state instead. After a boot, the
+//! state lists the units to run. Later, it lists the units that must not run while the cluster is
+//! out of reach.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -25,7 +25,7 @@ const FORMAT: u32 = 1;
 pub(crate) struct DesiredState {
     /// Desired units of the machine.
     pub(crate) units: BTreeMap<UnitName, DesiredUnit>,
-    /// Units with `OnPartition=stop` that the machine may have, whether or not they are still
+    /// Units with `OnPartition=stop` that may run on the machine, whether or not they are still
     /// wanted.
     pub(crate) fenced: BTreeSet<UnitName>,
 }
@@ -75,15 +75,15 @@ enum Source {
     Bytes(Vec<u8>),
 }
 
-/// Returns whether the unit must not run on a machine that has been out of touch with the cluster
-/// for too long.
+/// Returns whether the unit must stop once its machine has been out of touch with the cluster for
+/// too long (`OnPartition=stop`).
 pub(crate) fn is_fenced(unit: &Unit) -> bool {
     unit.requirements.on_partition == OnPartition::Stop
 }
 
 impl DesiredState {
-    /// Reads the stored state of the machine. If there is no usable state, logs the reason and
-    /// returns an empty state.
+    /// Reads the stored state of the machine. Returns an empty state if nothing is stored, or if
+    /// the stored content is unusable. In the second case, logs the reason.
     pub(crate) async fn read(state: &dyn AgentState, machine: &MachineId) -> Self {
         let read = match state.read(StateKey::DesiredState).await {
             Ok(None) => return Self::default(),

@@ -1,10 +1,13 @@
-//! The at-most-one rule for starting units with `OnPartition=stop`. Pure: no I/O, no clock.
+//! Rule that at most one machine runs a unit with `OnPartition=stop` at a time. Pure: no I/O, no
+//! clock.
 //!
 //! A machine publishes a unit's state before it starts the unit, and removes the state after the
 //! unit has ended. The store orders all published states. So if two machines were given the same
-//! unit, the later publisher sees the other machine's state, and waits. A state that vanishes
-//! together with its machine's presence does not show that the unit has ended. In that case this
-//! machine waits until the deadline by which the other machine must have stopped the unit.
+//! unit, the later publisher sees the other machine's state, and waits.
+//!
+//! A state that vanishes together with its machine's presence does not show that the unit has
+//! ended. In that case this machine waits until the deadline by which the other machine must have
+//! stopped the unit.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -29,9 +32,10 @@ pub(crate) struct Exclusivity {
 struct PreviousHost {
     machine: MachineId,
     /// Whether the machine may have lost its presence and joined again since its state was first
-    /// seen. If the state vanishes after such a rejoin, the unit need not have ended.
+    /// seen. A state that vanishes after that does not show that the unit has ended, because it may
+    /// have vanished with the presence.
     rejoined: bool,
-    /// When its state had vanished together with its presence.
+    /// Time at which both its state and its presence were first found to be gone.
     lost: Option<Timestamp>,
 }
 
@@ -40,7 +44,7 @@ struct PreviousHost {
 pub(crate) struct PresenceWindow {
     /// The fence: the end of that time.
     pub(crate) until: Timestamp,
-    /// Revision at which its presence began.
+    /// Revision at which this presence began.
     pub(crate) joined: Revision,
 }
 
@@ -48,8 +52,8 @@ pub(crate) struct PresenceWindow {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Observation<'a> {
     pub(crate) snapshot: &'a Snapshot,
-    /// Machines that may have changed since the previous evaluation. `None` if the changed machines
-    /// are not known.
+    /// Machines that may have changed since the previous evaluation. `None` if any machine may have
+    /// changed.
     pub(crate) machines: Option<&'a BTreeSet<MachineId>>,
     pub(crate) gaps: u64,
     pub(crate) now: Timestamp,
@@ -65,7 +69,8 @@ pub(crate) enum BlockReason {
     NotPublished,
     /// Another machine has published that the unit may run there.
     Elsewhere(MachineId),
-    /// A lost machine may run the unit until this time. `None` means that no time limit is known.
+    /// A machine that has lost its presence may run the unit until this time. `None` means that no
+    /// time limit is known.
     MayRun(MachineId, Option<Timestamp>),
 }
 
@@ -88,7 +93,8 @@ impl Exclusivity {
         self.others.retain(|unit, _| keep(unit));
     }
 
-    /// Returns why the unit must not be started on this machine; `None` if the unit may be started.
+    /// Returns the reason why the unit must not be started on this machine; `None` if the unit may
+    /// be started.
     pub(crate) fn blocked_by(&mut self, unit: &Unit, look: Observation<'_>) -> Option<BlockReason> {
         let Some(window) = look.window.filter(|window| look.now < window.until) else {
             return Some(BlockReason::CutOff);
@@ -132,7 +138,7 @@ impl Exclusivity {
 }
 
 impl BlockReason {
-    /// Returns when the reason may lapse without another change.
+    /// Returns the time at which the reason may lapse even if nothing else changes.
     pub(crate) fn until(&self) -> Option<Timestamp> {
         match self {
             Self::MayRun(_, until) => *until,

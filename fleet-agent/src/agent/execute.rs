@@ -35,8 +35,8 @@ pub(crate) struct StartPermit {
 }
 
 impl StartPermit {
-    /// Refuses to start a fenced unit outside the presence window. The caller does not await
-    /// between this check and the start, so the fence cannot pass in between.
+    /// Refuses to start a fenced unit outside the presence window. The caller must not await
+    /// between this check and the start, because the fence could pass in between.
     fn check(&self, unit: &Unit) -> Result<(), ServiceError> {
         let now = self.clock.now();
         let stands = self.window.borrow().is_some_and(|window| now < window.until);
@@ -47,15 +47,15 @@ impl StartPermit {
     }
 }
 
-/// Whether the service manager has to re-read its files, and when.
+/// State of the service manager's reload, in which it re-reads its files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Reload {
-    /// No: it has read all files.
+    /// No reload is needed: the service manager has read all files.
     Done,
-    /// Before the next start, because the previous daemon may not have reloaded.
+    /// A reload is needed before the next start, because the previous daemon may not have reloaded.
     BeforeStart,
-    /// The service manager must re-read its files with the next batch, even if that batch is empty,
-    /// because files were removed or a reload failed.
+    /// A reload is needed with the next batch of tasks, even an empty one, because files were
+    /// loaded or removed or a reload has failed.
     Required,
 }
 
@@ -77,10 +77,11 @@ impl Executor {
         self.busy.contains(unit)
     }
 
-    /// Loads units, reloads once, and starts the remaining tasks in the background.
+    /// Loads units, reloads the service manager once if needed, and starts the remaining tasks in
+    /// the background. No task may concern a busy unit.
     ///
     /// Returns the outcomes of units without remaining tasks. The outcomes of all other units come
-    /// from [`next`](Self::next). No task may concern a busy unit.
+    /// from [`next`](Self::next).
     pub(crate) async fn execute(&mut self, tasks: Vec<Task>) -> Vec<Outcome> {
         let mut chains: BTreeMap<UnitName, Vec<Task>> = BTreeMap::new();
         let mut loads = Vec::new();
@@ -127,7 +128,7 @@ impl Executor {
         self.reload = Reload::Required;
     }
 
-    /// Whether a batch should be executed soon, even an empty one.
+    /// Whether a batch should be executed soon, even an empty one, because a reload is needed.
     pub(crate) fn needs_reload(&self) -> bool {
         self.reload == Reload::Required
     }
@@ -208,8 +209,8 @@ async fn run_chain(
 }
 
 /// Refuses to start a unit with `OnPartition=stop` if its stop may take longer on this machine than
-/// its file allows. The cluster waits only for the time in the file before it starts the unit
-/// elsewhere.
+/// its file allows. The reason is that the cluster may start the unit elsewhere once the time in
+/// the file is over.
 async fn refuse_slow_stop(manager: &dyn ServiceManager, unit: &Unit) -> Result<(), ServiceError> {
     let Some(promised) = unit.max_stop_duration().filter(|_| is_fenced(unit)) else {
         return Ok(());

@@ -1,9 +1,11 @@
 //! Stops units with `OnPartition=stop` before the cluster may assume that they have ended.
 //!
 //! The *fence* is the time up to which the machine is certainly present, by the machine's own
-//! clock. It lies one lease duration after the time at which the last successful renewal was sent.
-//! After the fence, none of these units runs on this machine until a renewal succeeds again. The
-//! fence is persisted for the next daemon. An unknown fence is treated as passed.
+//! clock. To compute it, the machine adds one lease duration to the time at which it sent the last
+//! successful renewal. After the fence, none of these units may run on this machine until a renewal
+//! succeeds again.
+//!
+//! The fence is persisted for the next daemon. A fence that cannot be read counts as passed.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -23,15 +25,15 @@ use crate::{Clock, Heartbeat, ServiceError, ServiceManager, Shutdown};
 /// Wait before a failed stop is retried.
 const RETRY: Duration = Duration::from_secs(1);
 
-/// Stops fenced units once the fence has passed. This is a separate task, so that no other wait of
-/// the agent can delay the stops.
+/// Stops fenced units once the fence has passed. This is a separate task, so that nothing else that
+/// the agent waits for can delay the stops.
 pub(crate) struct FenceTask {
     pub(crate) machine: MachineId,
     pub(crate) manager: Arc<dyn ServiceManager>,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) state: Arc<dyn AgentState>,
-    /// The presence window. `None` until this daemon has joined the cluster; until then the
-    /// persisted fence applies.
+    /// The presence window, whose end is the fence. `None` until this daemon has joined the
+    /// cluster. Until then the persisted fence applies.
     pub(crate) window: watch::Receiver<Option<PresenceWindow>>,
     /// Fenced units that the machine may have.
     pub(crate) units: watch::Receiver<Arc<BTreeSet<UnitName>>>,
@@ -40,8 +42,8 @@ pub(crate) struct FenceTask {
     pub(crate) heartbeat: Heartbeat,
 }
 
-/// Units that the fence task is stopping. A call about one of these units waits until its stop is
-/// over, so make calls about other units first.
+/// Units that the fence task is stopping. The service manager completes a call about such a unit
+/// only after the stop, so a caller should make calls about other units first.
 #[derive(Debug, Default)]
 pub(crate) struct StoppingUnits {
     units: Mutex<BTreeSet<UnitName>>,
@@ -62,7 +64,7 @@ impl StoppingUnits {
         self.lock().contains(unit)
     }
 
-    /// Returns when a stop has succeeded or failed, because the unit may have to be started again.
+    /// Waits until a stop has succeeded or failed. The unit may then have to be started again.
     pub(crate) async fn ended(&self) {
         self.ended.notified().await;
     }
@@ -161,7 +163,7 @@ struct StoredFence {
     until_ms: u64,
 }
 
-/// Persists the fence. An outdated one has an earlier time, which is safe.
+/// Persists the fence. If the write fails, an earlier fence stays stored, which is safe.
 pub(crate) async fn write_fence(
     state: &dyn AgentState,
     machine: &MachineId,

@@ -1,8 +1,13 @@
 //! The agent: makes its machine match the desired state, and publishes the resulting states.
 //!
-//! Four tasks share the work, so that none can delay another. *presence* renews the machine's
-//! lease. *reconcile* compares and acts. *publish* writes unit states. *fence* stops units that
-//! must not run while the cluster is out of reach. A fifth task checks that the mirror keeps up.
+//! Four tasks share the work, so that none can delay another:
+//!
+//! - *presence* renews the machine's lease.
+//! - *reconcile* compares the desired units with the known ones, and starts and stops units.
+//! - *publish* writes unit states.
+//! - *fence* stops units that must not run while the cluster is out of reach.
+//!
+//! A fifth task checks that the mirror keeps up with the machine's own writes.
 
 mod checkpoint;
 mod desired_state;
@@ -43,7 +48,7 @@ pub struct AgentConfig {
     pub machine: MachineRecord,
     /// Distinguishes this machine from another one with the same identity.
     pub token: String,
-    /// How long the machine stays present without renewal.
+    /// Time for which the machine stays present without renewal.
     pub ttl: Duration,
     /// Registry for writes to the cluster's state.
     pub registry: Registry,
@@ -68,7 +73,7 @@ pub struct Agent {
 }
 
 impl Agent {
-    /// Starts the tasks of an agent. They end on shutdown, or when the agent is dropped.
+    /// Starts the tasks of an agent. The tasks end on shutdown, or when the agent is dropped.
     #[must_use]
     pub fn start(config: AgentConfig, shutdown: &Shutdown) -> Self {
         let AgentConfig { machine, token, ttl, registry, mirror, manager, state, clock } = config;
@@ -174,8 +179,8 @@ impl Agent {
         let _present = self.presence.wait_for(Option::is_some).await.is_ok();
     }
 
-    /// Returns when one of the agent's tasks has ended unexpectedly, with the result of that task.
-    /// The remaining tasks do only part of an agent's work.
+    /// Waits until one of the agent's tasks has ended unexpectedly, and returns the result of that
+    /// task. The agent no longer works then, because the remaining tasks do only part of its work.
     pub async fn broken(&mut self) -> Result<(), JoinError> {
         match self.tasks.join_next().await {
             Some(result) => result,

@@ -26,8 +26,8 @@ pub(crate) struct PresenceTask {
     pub(crate) token: String,
     pub(crate) ttl: Duration,
     pub(crate) clock: Arc<dyn Clock>,
-    /// Receivers of the presence, each with its own channel. If several receivers shared one
-    /// channel, their wake order would be random, and simulations could not be replayed.
+    /// Channels to the receivers of the presence, one for each receiver. If several receivers
+    /// shared a channel, they would wake in random order, and simulations could not be replayed.
     pub(crate) subscribers: Vec<watch::Sender<Option<Arc<Presence>>>>,
     /// The presence window; `None` before this daemon has joined.
     pub(crate) window: watch::Sender<Option<PresenceWindow>>,
@@ -36,8 +36,8 @@ pub(crate) struct PresenceTask {
 }
 
 impl PresenceTask {
-    /// Runs until shutdown. After shutdown the machine stays present until its lease ends, so a
-    /// daemon that restarts in time finds everything unchanged.
+    /// Runs until shutdown. The machine then stays present until its lease ends, so a daemon that
+    /// restarts in time finds everything unchanged.
     pub(crate) async fn run(self, mut shutdown: Shutdown) {
         tokio::select! {
             biased;
@@ -131,8 +131,9 @@ impl PresenceTask {
         }
     }
 
-    /// Moves the fence to one `ttl` after the renewal was sent. The lease starts again when the
-    /// store receives the renewal, so the lease never ends before the fence.
+    /// Moves the fence to one `ttl` after the renewal was sent. The store extends the lease by
+    /// `ttl` when it receives the renewal, which is later. So the lease never ends before the
+    /// fence.
     async fn extend_window(&self, presence: &Presence, sent: Timestamp) {
         let until = sent.after(self.ttl);
         self.window.send_replace(Some(PresenceWindow { until, joined: presence.joined() }));
@@ -143,8 +144,9 @@ impl PresenceTask {
         fence::write_fence(&*self.state, &self.id(), &*self.clock, until).await;
     }
 
-    /// Resets the fence after a join with an unknown outcome. The join may have replaced the
-    /// presence of an earlier daemon, and the new presence may already have ended.
+    /// Moves the fence to the current time if `error` leaves the outcome of a join unknown. Such a
+    /// join may have replaced the presence of an earlier daemon, and the new presence may already
+    /// have ended.
     async fn reset_window(&self, error: &RegistryError) {
         if matches!(error, RegistryError::Store(StoreError::Unknown(_))) {
             let until = self.clock.now();
@@ -153,8 +155,8 @@ impl PresenceTask {
         }
     }
 
-    /// Returns whether the lease has ended, because the store reports it or because no renewal has
-    /// succeeded for `ttl`.
+    /// Returns whether the lease has ended, either because the store reports that or because no
+    /// renewal has succeeded for `ttl`.
     fn is_over(&self, error: &RegistryError, renewed: Timestamp) -> bool {
         matches!(error, RegistryError::PresenceLost { .. })
             || self.clock.now().since(renewed) >= self.ttl

@@ -18,8 +18,8 @@ use crate::{Clock, Drift, Heartbeat, ManagedUnit, ServiceError, ServiceManager, 
 /// Wait before a failed publication is retried.
 const RETRY: Duration = Duration::from_secs(1);
 
-/// Minimum and maximum pause after a publication. Changes come in bursts, and each publication
-/// costs the store a commit and every mirror an update. So the first changes of a burst are
+/// Minimum and maximum pause after a publication. Each publication costs the store a commit and
+/// every mirror an update, and changes come in bursts. So the first changes of a burst are
 /// published at once, and later changes in growing batches.
 const PAUSE: (Duration, Duration) = (Duration::from_millis(25), Duration::from_millis(250));
 
@@ -30,7 +30,7 @@ pub(crate) struct Publisher {
     pub(crate) errors: Arc<UnitErrors>,
     pub(crate) presence: watch::Receiver<Option<Arc<Presence>>>,
     pub(crate) clock: Arc<dyn Clock>,
-    /// Publishes revisions that the mirror has to reach.
+    /// Reports the revision of each write, which the mirror has to reach.
     pub(crate) written: watch::Sender<Revision>,
     pub(crate) heartbeat: Heartbeat,
 }
@@ -38,19 +38,19 @@ pub(crate) struct Publisher {
 /// States that have been published, and units to look at again.
 #[derive(Default)]
 struct PublishedStates {
-    /// Last published state of each unit. `None` after a failed write, because the write may have
-    /// succeeded nevertheless.
+    /// Last published state of each unit. `None` if the last write has failed, because it may have
+    /// taken effect nevertheless.
     published: BTreeMap<UnitName, Option<UnitState>>,
     dirty: BTreeSet<UnitName>,
     /// Units whose state could not be read, to be read again later.
     unreadable: BTreeSet<UnitName>,
     /// Whether the units could not be listed.
     unlisted: bool,
-    /// When the next publication may begin.
+    /// Earliest time of the next publication.
     due: Timestamp,
     /// Length of the last pause.
     pause: Duration,
-    /// When to read again what could not be read.
+    /// Time at which failed reads are retried.
     retry_at: Timestamp,
 }
 
@@ -62,8 +62,9 @@ impl PublishedStates {
         (!self.dirty.is_empty()).then_some(self.due).or(retry_at)
     }
 
-    /// Sets the pause after a publication. The pause is twice as long as the last one if changes
-    /// were already waiting, and at least as long as the publication took.
+    /// Sets the pause after a publication that lasted from `begin` to `end`. If the publication
+    /// began as soon as it was due, changes were waiting, so the pause doubles. The pause is at
+    /// least as long as the publication, within the bounds of [`PAUSE`].
     fn pause(&mut self, begin: Timestamp, end: Timestamp) {
         let is_swarm = begin.since(self.due) < PAUSE.0;
         let pause = if is_swarm { self.pause * 2 } else { PAUSE.0 };
@@ -104,8 +105,9 @@ impl Publisher {
         }
     }
 
-    /// Marks changed units for publication. Clears the start error of a unit that is active now,
-    /// because the unit may already be inactive again at the next publication.
+    /// Marks changed units for publication. Clears the start error of each unit that is active now.
+    /// At the next publication the unit may be inactive again, and its state would no longer show
+    /// that it was active.
     async fn mark_units(&self, states: &mut PublishedStates, units: BTreeSet<UnitName>) {
         for unit in &units {
             let has_failed = |problem: UnitError| problem.start_failed;
@@ -144,8 +146,8 @@ impl Publisher {
         }
     }
 
-    /// Publishes all states again under a new presence, because published states belong to the
-    /// presence under which they were published.
+    /// Marks all units for publication under a new presence, because the published states belong to
+    /// the previous presence.
     async fn start_over(&self, states: &mut PublishedStates) {
         states.published.clear();
         states.due = Timestamp::default();
@@ -153,8 +155,8 @@ impl Publisher {
         self.mark_all(states).await;
     }
 
-    /// Marks all units for publication. A failed listing of the units is retried later, because a
-    /// unit that never changes would otherwise never be published.
+    /// Marks all units for publication. If the units cannot be listed, they are listed again later.
+    /// Otherwise a unit that never changes would never be published.
     async fn mark_all(&self, states: &mut PublishedStates) {
         let listed = self.manager.list().await;
         states.unlisted = listed.is_err();
@@ -167,8 +169,8 @@ impl Publisher {
         }
     }
 
-    /// Returns when to publish next. Returns `None` if nothing is to be published, or if the
-    /// machine has no presence.
+    /// Returns the time of the next publication. Returns `None` if nothing is to be published, or
+    /// if the machine has no presence.
     fn next(&self, states: &PublishedStates) -> Option<Timestamp> {
         self.presence.borrow().as_ref().and_then(|_| states.next())
     }

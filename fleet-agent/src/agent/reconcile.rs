@@ -23,15 +23,15 @@ use crate::clock::wait_until;
 use crate::mirror_changes::MachineChanges;
 use crate::{ChangeReceiver, Clock, Heartbeat, ServiceManager, Shutdown};
 
-/// How long a daemon waits for a complete view of the cluster before it starts its machine's last
-/// known units. The delay covers a network that comes up only after a boot, and a leader election
-/// of the store.
+/// Time that a daemon waits for a complete view of the cluster before it starts its machine's last
+/// known units. The wait covers a network that comes up only after a boot, and a leader election of
+/// the store.
 const BLIND_START_DELAY: Duration = Duration::from_secs(60);
 
 /// Dependencies and settings of a reconciler.
 pub(crate) struct ReconcilerConfig {
     pub(crate) machine: MachineId,
-    /// How long the machine stays present without renewal.
+    /// Time for which the machine stays present without renewal.
     pub(crate) ttl: Duration,
     /// The machine's presence, while it has one.
     pub(crate) presence: watch::Receiver<Option<Arc<Presence>>>,
@@ -68,8 +68,8 @@ pub(crate) struct Reconciler {
     rejoin: RejoinGrace,
     stopping: Arc<StoppingUnits>,
     heartbeat: Heartbeat,
-    /// When this daemon starts the last known units, if it has had no current view of the cluster
-    /// by then.
+    /// Time at which this daemon starts the last known units without a view of the cluster. `None`
+    /// once the daemon has had a current view.
     blind_start_at: Option<Timestamp>,
 }
 
@@ -149,8 +149,9 @@ impl Reconciler {
         concern.is_current && self.covered.is_some_and(|covered| concern.revision <= covered)
     }
 
-    /// Returns whether one of the units is gone although this agent has no task for it. A call of
-    /// the previous daemon may have removed the unit only now. Other changes need no action.
+    /// Returns whether one of the units is gone although this agent has no task for it. The cause
+    /// may be a call of the previous daemon that has removed the unit late. Other changes need no
+    /// action.
     async fn has_lost_unit(&self, units: &BTreeSet<UnitName>) -> bool {
         for unit in units.iter().filter(|unit| !self.tasks.is_busy(unit)) {
             if matches!(self.manager.get(unit).await, Ok(None)) {
@@ -160,7 +161,8 @@ impl Reconciler {
         false
     }
 
-    /// Compares once and starts tasks. Returns when to look again without a change.
+    /// Compares once and starts tasks. Returns the time at which to compare again even if nothing
+    /// changes.
     async fn pass(&mut self) -> Option<Timestamp> {
         self.covered = None;
         // An uncertain view is no reason to change anything.
@@ -189,9 +191,11 @@ impl Reconciler {
         self.tasks.due(now).into_iter().chain(looks.into_iter().flatten()).min()
     }
 
-    /// Starts the last known units if this daemon has had no complete view for too long. Stops
-    /// nothing, because the last known units may no longer be wanted. Does not start units that
-    /// must not run while the cluster is out of reach.
+    /// Starts the last known units if this daemon has had no complete view of the cluster for too
+    /// long.
+    ///
+    /// Stops nothing, because the last known state may be outdated. Does not start units that must
+    /// not run while the cluster is out of reach.
     async fn pass_blind(&mut self) -> Option<Timestamp> {
         let from = self.blind_start_at?;
         let now = self.clock.now();
@@ -215,8 +219,8 @@ impl Reconciler {
         }
     }
 
-    /// Processes the result of a unit's tasks. Returns whether nothing is left to do for the unit.
-    /// In that case no full pass is needed, which matters when many starts end.
+    /// Processes the result of a unit's tasks. Returns `true` if nothing is left to do for the
+    /// unit, so that no full pass is needed. This saves many passes when many starts end.
     async fn is_settled(&mut self, outcome: Outcome) -> bool {
         let Some(wanted) = self.tasks.on_outcome(outcome) else { return false };
         let name = &wanted.unit.name;
@@ -226,7 +230,7 @@ impl Reconciler {
             && converge(&BTreeMap::from([(name.clone(), wanted)]), &known).is_empty()
     }
 
-    /// Whether exactly this is still desired.
+    /// Whether the cluster still wants this version of the unit on this machine.
     fn is_still_desired(&self, wanted: &DesiredUnit) -> bool {
         let Some(snapshot) = self.mirror.current() else { return false };
         let name = wanted.unit.name.as_str();

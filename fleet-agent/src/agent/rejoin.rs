@@ -1,9 +1,9 @@
 //! Grace period in which unplaced units keep running after their machine has rejoined.
 //!
-//! When a machine is lost, a unit that no other machine can take loses its placement. Once the
-//! machine is back, it may see the cluster before the leader places the unit again. The machine
-//! must not stop the unit in the meantime, only to start it again. A unit that is placed elsewhere
-//! is stopped at once.
+//! When a machine is lost, a unit that no other machine can take loses its placement. The machine
+//! may come back, and see the cluster before the leader places the unit again. It must not stop the
+//! unit in the meantime, only to start it again. In contrast, a unit that is placed elsewhere is
+//! stopped at once.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -15,15 +15,15 @@ use fleet_unitfile::UnitName;
 use super::desired_state::is_fenced;
 use crate::mirror_changes::ClusterChanges;
 
-/// How long a leader may take to see that a machine is back. The leader sees it almost at once,
-/// unless a leader has to be elected first.
+/// Time that a leader gets to notice that a machine is back. A leader notices this almost at once,
+/// unless it has to be elected first.
 const GRACE: Duration = Duration::from_secs(15);
 
 /// Units that the machine had when it rejoined, and that have not been placed since.
 #[derive(Debug)]
 pub(crate) struct RejoinGrace {
-    /// Waits for all changes of the cluster, because a decision on these units may concern another
-    /// machine or no machine.
+    /// Waits for changes of the whole cluster, because a decision on these units may place them on
+    /// another machine or on none.
     changes: ClusterChanges,
     joined: Revision,
     until: Option<Timestamp>,
@@ -62,8 +62,8 @@ impl RejoinGrace {
         &self.units
     }
 
-    /// Returns once one of the units must no longer be left alone, or once the mirror has ended.
-    /// Never returns if no units are to be left alone.
+    /// Waits until one of the units must no longer be left alone, or until the mirror has ended.
+    /// Waits forever if there are no such units.
     pub(crate) async fn changed(&mut self, mirror: &Mirror) {
         loop {
             if self.units.is_empty() {
@@ -79,8 +79,8 @@ impl RejoinGrace {
         }
     }
 
-    /// Returns the end of the grace period, when the units have to be evaluated again even if
-    /// nothing has changed. Returns `None` if no units are to be left alone.
+    /// Returns the end of the grace period. At that time the units have to be evaluated again even
+    /// if nothing has changed. Returns `None` if there are no such units.
     pub(crate) fn until(&self) -> Option<Timestamp> {
         self.until
     }

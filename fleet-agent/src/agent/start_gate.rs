@@ -84,7 +84,7 @@ impl StartGate {
     }
 
     /// Changes the desired state of units that must not be started yet from launched to loaded.
-    /// Returns when to evaluate these units again even if nothing has changed.
+    /// Returns the time at which to evaluate these units again even if nothing has changed.
     pub(crate) fn hold_back(
         &mut self,
         desired: &mut BTreeMap<UnitName, DesiredUnit>,
@@ -120,7 +120,8 @@ impl StartGate {
         waiting.values().filter_map(|(_, blocked)| blocked.until()).min()
     }
 
-    /// Returns when something has changed for a blocked unit. Never returns if no unit is blocked.
+    /// Waits until a unit is blocked for another reason than before, or is no longer blocked. Waits
+    /// forever if no unit is blocked.
     pub(crate) async fn changed(&mut self, mirror: &Mirror, clock: &dyn Clock) {
         loop {
             if self.waiting.is_empty() {
@@ -144,7 +145,8 @@ impl StartGate {
         }
     }
 
-    /// Reports why a unit is not started that otherwise would be.
+    /// Reports the reason why a unit waits if another machine is the cause. Otherwise clears an
+    /// earlier report.
     fn report(&self, wanted: &DesiredUnit, blocked: &BlockReason) {
         let unit = &wanted.unit.name;
         match blocked {

@@ -13,9 +13,9 @@ use crate::atomic_file::write_atomic;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum StateKey {
-    /// The last known desired state of the machine. It is still useful after a reboot.
+    /// The last known desired state of the machine, which is still useful after a reboot.
     DesiredState,
-    /// The time up to which the machine is certainly present. It is meaningless after a reboot.
+    /// The time up to which the machine is certainly present, which is meaningless after a reboot.
     Fence,
 }
 
@@ -29,11 +29,11 @@ pub trait AgentState: Send + Sync + 'static {
     /// The stored content cannot be read.
     async fn read(&self, key: StateKey) -> io::Result<Option<Vec<u8>>>;
 
-    /// Replaces the content of an entry. Once this has returned, a new desired state is durable.
+    /// Replaces the content of an entry. A new desired state is durable once this has returned.
     ///
     /// # Errors
     ///
-    /// The content cannot be written. The previous content is kept then.
+    /// The content cannot be written. The previous content then stays.
     async fn write(&self, key: StateKey, content: Vec<u8>) -> io::Result<()>;
 }
 
@@ -45,9 +45,12 @@ pub struct DiskState {
 }
 
 impl DiskState {
-    /// Creates a store in these directories, which must exist and which no other agent uses.
-    /// `until_boot` holds the state that is meaningless after a reboot. A reboot may clear this
-    /// directory. It should be in memory, because it is written three times per lease duration.
+    /// Creates a store in these two directories, which must exist and which no other agent may use.
+    ///
+    /// - `lasting` holds the desired state.
+    /// - `until_boot` holds the fence, which is meaningless after a reboot, so a reboot may clear
+    ///   this directory. It should be in memory, because the fence is written three times per lease
+    ///   duration.
     #[must_use]
     pub fn new(lasting: impl Into<PathBuf>, until_boot: impl Into<PathBuf>) -> Self {
         Self { lasting: lasting.into(), until_boot: until_boot.into() }
@@ -91,7 +94,8 @@ async fn run_blocking<T: Send + 'static>(
     }
 }
 
-/// State that is lost with the process. It serves machines that are lost with the process too.
+/// State in memory, which is lost with the process. It suits machines that are lost with the
+/// process too, such as simulated ones.
 #[derive(Debug, Default)]
 pub struct MemoryState {
     notes: Mutex<BTreeMap<StateKey, Vec<u8>>>,

@@ -13,7 +13,7 @@ use super::unit_errors::{OrderId, UnitError, UnitErrors, chain};
 use crate::backoff::{Backoff, BackoffLimits};
 use crate::{Clock, ServiceError};
 
-/// A failed task is retried after one second, then after waits that double up to one minute.
+/// Waits before a failed task is retried: one second at first, then doubling up to one minute.
 pub(crate) const RETRY: BackoffLimits =
     BackoffLimits { first: Duration::from_secs(1), max: Duration::from_secs(60) };
 
@@ -21,7 +21,7 @@ pub(crate) const RETRY: BackoffLimits =
 pub(crate) type DesiredUnits = BTreeMap<UnitName, DesiredUnit>;
 pub(crate) type KnownUnits = BTreeMap<UnitName, KnownUnit>;
 
-/// A unit and the order under which its tasks run. The order is `None` if the unit is not wanted at
+/// A unit and the order that its tasks carry out. The order is `None` if the unit is not wanted at
 /// all.
 type TaskKey = (UnitName, Option<OrderId>);
 
@@ -34,7 +34,8 @@ pub(crate) struct TaskTracker {
     stopping: Arc<StoppingUnits>,
     /// Failures by unit and order; a new order is tried at once.
     backoff: Backoff<TaskKey>,
-    /// Attempts that wait for another unit to be loaded. They are retried when any unit is loaded.
+    /// Attempts that wait for another unit to be loaded, such as the start of a timer whose service
+    /// is missing. They are retried when any unit is loaded.
     waiting: BTreeSet<TaskKey>,
     /// Desired state for which each busy unit's tasks were started.
     in_progress: BTreeMap<UnitName, Option<DesiredUnit>>,
@@ -52,8 +53,8 @@ impl TaskTracker {
     }
 
     /// Starts the tasks that lead from `known` to `desired`, limited to the tasks that `allowed`
-    /// returns. Returns the time `now` if waiting attempts have become possible and have to be
-    /// evaluated again.
+    /// returns. Returns `now` if attempts that waited for a loaded unit have become possible,
+    /// because the caller has to evaluate them at once.
     pub(crate) async fn run_tasks(
         &mut self,
         desired: &DesiredUnits,
@@ -76,9 +77,12 @@ impl TaskTracker {
         (!freed.is_empty()).then_some(now)
     }
 
-    /// Drops outdated failures. A retry delay applies only while the order that failed is still the
-    /// unit's order. A failure is reported as long as tasks remain to be done for that order. A
-    /// failed start leaves no tasks, but is reported nevertheless.
+    /// Drops outdated failures.
+    ///
+    /// - A retry delay applies as long as the order that failed is still the unit's order.
+    /// - An error is reported as long as, in addition, tasks remain to be done for that order.
+    /// - The error of a failed start is reported without remaining tasks too, because a failed
+    ///   start leaves none.
     pub(crate) fn forget_old_failures(&mut self, desired: &DesiredUnits, known: &KnownUnits) {
         let tasks = converge(desired, known);
         let with_tasks: BTreeSet<&UnitName> = tasks.iter().filter_map(Task::unit).collect();
@@ -169,7 +173,7 @@ impl TaskTracker {
     }
 }
 
-/// Keeps the tasks of units for which no task stops or removes anything.
+/// Drops all tasks of units that one of the tasks stops, restarts or unloads.
 pub(crate) fn additive_tasks(mut tasks: Vec<Task>) -> Vec<Task> {
     let ends = |task: &&Task| {
         matches!(task, Task::Unload { .. } | Task::Stop { .. } | Task::Restart { .. })

@@ -33,7 +33,7 @@ pub(crate) struct UnitError {
     pub(crate) text: String,
     /// Whether the unit's own file is at fault.
     pub(crate) bad_setting: bool,
-    /// Whether the unit was started and did not become active. The details are in the unit's state.
+    /// Whether the unit was started but did not become active. The unit's state has the details.
     pub(crate) start_failed: bool,
     /// Whether nothing has failed, and the order only waits.
     pub(crate) waiting: bool,
@@ -78,8 +78,8 @@ impl UnitErrors {
         self.lock().get(unit).cloned()
     }
 
-    /// Returns the error to publish for a unit in this state. The error of a failed start is
-    /// dropped once the unit is active, because it would not explain a later end of the unit.
+    /// Returns the error to publish for a unit in this state. Once the unit is active, the error of
+    /// a failed start is dropped, because it would not explain a later end of the unit.
     pub(crate) fn reportable(&self, unit: &UnitName, active: ActiveState) -> Option<UnitError> {
         let problem = self.get(unit)?;
         let is_up = matches!(active, ActiveState::Active | ActiveState::Reloading);

@@ -1,8 +1,8 @@
 //! Checks that the mirror eventually shows this machine's writes.
 //!
-//! All actions of an agent follow from its mirror. If the mirror's task hangs, the mirror looks the
-//! same as in a cluster without changes. So each accepted write has to appear in the mirror, as
-//! long as the mirror reports that it is current.
+//! An agent acts only on the content of its mirror. If the mirror's task hangs, the mirror looks
+//! the same as in a cluster without changes. To detect that, this check waits for each accepted
+//! write to appear in the mirror. It stops waiting if the mirror reports that it is not current.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use tokio::sync::watch;
 
 use crate::{Heartbeat, Shutdown};
 
-/// Starts a busy period for each write. The period ends when the mirror shows the write.
+/// Is busy from each write until the mirror shows it, so the watchdog reports a mirror that hangs.
 pub(crate) struct WriteVisibilityCheck {
     pub(crate) mirror: Mirror,
     pub(crate) presence: watch::Receiver<Option<Arc<Presence>>>,

@@ -7,8 +7,8 @@ use fleet_scheduler::{Plan, StepAction};
 use fleet_store::{PlacementWrites, RemovePlacement, SetPlacement};
 use fleet_unitfile::UnitName;
 
-/// Converts a plan to writes. The plan contains the reasons of all units without a machine, so a
-/// stored reason that the plan does not contain is outdated.
+/// Converts a plan to writes. The plan contains the reasons of all units without a machine. So any
+/// other stored reason is outdated, and the writes remove it.
 pub(super) fn writes(snapshot: &Snapshot, plan: &Plan) -> PlacementWrites {
     let mut writes = PlacementWrites::default();
     let epoch = Epoch(plan.based_on.0);
@@ -34,8 +34,8 @@ pub(super) fn writes(snapshot: &Snapshot, plan: &Plan) -> PlacementWrites {
     writes
 }
 
-/// Deletes stray placements of units that have a valid placement. If this plan changes the
-/// placement of a unit, the unit's stray placements are left for the next pass.
+/// Adds the deletion of superseded placements (`strays`) to `writes`. If this plan changes the
+/// placement of a unit, the strays of the unit are left for the next pass.
 pub(super) fn remove_strays(
     writes: &mut PlacementWrites,
     snapshot: &Snapshot,
