@@ -4,12 +4,12 @@
 //! cargo run -p fleet-examples --example embed_scheduler
 //! ```
 //!
-//! The scheduler is a function: a `Snapshot` goes in, a `Plan` comes out. It has no runtime, opens
-//! nothing, reads no clock, and returns the same plan for the same snapshot. Your program fills the
-//! snapshot from its own state, and executes the plan.
+//! The scheduler is a function: a `Snapshot` goes in, and a `Plan` comes out. It has no runtime,
+//! opens nothing, reads no clock, and returns the same plan for the same snapshot. Your program
+//! fills the snapshot from its own state, and executes the plan.
 //!
-//! `Orchestrator` is all the code needed between the two. `main` shows a first plan, a reason as
-//! data, an explanation, a dry run, and the loss of a machine.
+//! `Orchestrator` shows all the code that your program needs for this. `main` shows a first plan, a
+//! reason as data, an explanation, a dry run, and the loss of a machine.
 #![expect(clippy::print_stdout, reason = "the program demonstrates its results on standard output")]
 
 use std::error::Error;
@@ -23,7 +23,7 @@ use fleet_unitfile::{UnitFile, UnitName};
 /// The machines, with their kind of disk.
 const MACHINES: [(&str, &str); 4] = [("m1", "ssd"), ("m2", "hdd"), ("m3", "ssd"), ("m4", "ssd")];
 
-/// The units, with their `[X-Fleet]` sections. Nothing else in the unit file matters here.
+/// The units, with their `[X-Fleet]` sections. The scheduler ignores the rest of a unit file.
 const UNITS: [(&str, &str); 8] = [
     // Two databases that need fast disks and never share a machine.
     ("db@1.service", "[X-Fleet]\nMachineMetadata=disk=ssd\nConflicts=db@*.service\n"),
@@ -73,16 +73,16 @@ impl Orchestrator {
         Ok(Self { cluster })
     }
 
-    /// Makes a plan and checks it. `check` finds violated rules in any plan, whatever its source.
-    /// It is slower than `plan`, so it belongs in tests and debug builds.
+    /// Makes a plan and checks it. `check` finds violated rules in any plan, even one that another
+    /// planner made. It is slower than `plan`, so it belongs in tests and debug builds.
     fn decide(&self) -> Plan {
         let plan = plan(&self.cluster);
         assert_eq!(check(&self.cluster, &plan), []);
         plan
     }
 
-    /// Executes the plan in order. This example only updates its snapshot; a real orchestrator
-    /// starts and stops units first.
+    /// Executes the steps of the plan in order. This example only updates its snapshot. A real
+    /// orchestrator would also start and stop the units.
     fn carry_out(&mut self, plan: &Plan) {
         // A later placement has a higher epoch, so an outdated placement is recognized.
         let epoch = Epoch(plan.based_on.0);
@@ -100,8 +100,8 @@ impl Orchestrator {
     }
 }
 
-/// Makes a unit. Its requirements are parsed and checked once, here; the scheduler only sees
-/// requirements.
+/// Creates a unit from the text of its unit file. The requirements are parsed and checked only
+/// here; the scheduler gets them as data.
 fn unit(name: &str, text: &str) -> Result<Unit, Box<dyn Error>> {
     let (name, file) = (UnitName::parse(name)?, UnitFile::parse(text)?);
     let requirements = Requirements::parse(&name, &file, Strictness::Refuse)?.requirements;
@@ -130,7 +130,8 @@ fn ask_about(cluster: &Snapshot, name: &str) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Does a dry run. A clone of the snapshot shares all data with it, so dry runs are cheap.
+/// Does a dry run: plans for a copy of the cluster with two more units. Dry runs are cheap, because
+/// the copy of a snapshot shares all unchanged data with the original.
 fn try_it_out(cluster: &Snapshot) -> Result<(), Box<dyn Error>> {
     println!("\n== A dry run: what if there were five web servers?\n");
     let mut what_if = cluster.clone();

@@ -4,14 +4,17 @@
 //! cargo run -p fleet-examples --example own_rule
 //! ```
 //!
-//! The rule is written twice: once for the planner, which is fast and evaluates it only if
-//! necessary, and once as a clause of the rule set, which the naive planner follows literally. Both
-//! then plan the same generated clusters. The seed is fixed, so every run is the same.
+//! The rule allows at most two units on a machine. It is written twice. The first form is for the
+//! planner, which is fast because it evaluates rules only if necessary. The second form is a clause
+//! of the rule set, which the naive planner follows literally.
 //!
-//! The checker knows the rule as well: it finds the violations of a planner that does not know it.
+//! The program lets both planners plan the same generated clusters, and compares the results. It
+//! does this for the correct rule, and for a form of it with a deliberate defect. Finally, it shows
+//! that the checker finds the violations of a planner that does not know the rule. The seed is
+//! fixed, so every run is the same.
 //!
-//! Look at the two short forms of the rule first, then at the minimal cluster that exposes a defect
-//! in one of them.
+//! Look at the two short forms of the rule first. Then look at the smallest cluster that exposes
+//! the defect, in the program's output.
 #![expect(clippy::print_stdout, reason = "the program demonstrates its results on standard output")]
 
 use std::sync::Arc;
@@ -38,7 +41,8 @@ impl HardRule for AtMost {
         "AtMost"
     }
 
-    /// A full machine accepts the unit once another one has left.
+    /// Returns the change after which a machine that refused a unit may accept it: another unit has
+    /// left the machine.
     fn retry_on(&self) -> RetryOn {
         RetryOn::Departure
     }
@@ -50,8 +54,9 @@ impl HardRule for AtMost {
     }
 }
 
-/// The same rule as a clause of the rule set: whether the machine refuses. Units that leave to make
-/// room do not count here, nor does the planner's rule see them.
+/// The same rule as a clause of the rule set. Returns whether the machine refuses the unit. Units
+/// that leave in order to make room do not count, because the planner's form of the rule does not
+/// see them either.
 fn at_most(query: RuleQuery<'_>) -> bool {
     query.present.difference(query.leaving).count() >= MOST
 }
@@ -70,8 +75,8 @@ fn main() {
     println!("refuted by{cluster:?}because {why}");
 }
 
-/// Returns the smallest cluster in which a plan without the rule violates it, with the checker's
-/// report.
+/// Looks for a cluster in which a plan that was made without the rule violates it. Returns the
+/// smallest one, with the checker's report.
 fn forgotten() -> Option<(String, Cluster)> {
     let judged = runner().run(&clusters(Features::NONE), |cluster| {
         let found = check_with(&policy(false), &cluster, &plan(&cluster));
@@ -86,8 +91,9 @@ fn policy(careless: bool) -> Policy {
     Policy { rules: vec![Arc::new(AtMost { careless })], ..Policy::default() }
 }
 
-/// Compares the placements of the planner and the rule set for some hundred clusters. Returns the
-/// smallest cluster on which they differ, and the difference.
+/// Compares the placements of the planner with those of the rule set, for 300 clusters. Returns the
+/// smallest cluster on which they differ, and the difference. `careless` selects the rule with the
+/// defect.
 fn refuted(careless: bool) -> Option<(String, Cluster)> {
     let mut rule_set = RuleSet::default();
     rule_set.rules.push((Rule::Custom, at_most));

@@ -5,10 +5,12 @@
 //! cargo run -p fleet-examples --example parse_unit -- FILE...   what is in your unit files
 //! ```
 //!
-//! Each function below shows one feature of `fleet-unitfile`; they can be read in any order. The
-//! last one, `explain`, is worth copying: it formats a diagnostic with a mark below the affected
-//! text, as compilers do. Given files, the program prints their options and errors, and exits with
-//! code 1 if a file has an error.
+//! Each function below shows one feature of `fleet-unitfile`. You can read them in any order. The
+//! last function, `explain`, is worth copying: it formats a diagnostic with a mark below the
+//! affected text, as compilers do.
+//!
+//! With file names as arguments, the program prints the options and errors of these files. It exits
+//! with status 1 if a file has an error.
 #![expect(clippy::print_stdout, reason = "the program demonstrates its results on standard output")]
 
 use std::error::Error;
@@ -58,7 +60,8 @@ fn main() -> Result<ExitCode, Box<dyn Error>> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Every option has its section, its value as systemd reads it, and its position.
+/// Prints the options of a unit file. Each option has its section, its value as systemd reads it,
+/// and its position.
 fn the_options(unit: &UnitFile) {
     println!("== Options, with the places where they stand\n");
     print_options(unit);
@@ -69,7 +72,8 @@ fn the_options(unit: &UnitFile) {
     assert_eq!(unit.last("Service", "Restart"), Some("on-failure"));
 }
 
-/// The source is kept byte for byte; the hash shows whether two files mean the same.
+/// Shows that two files with the same options have the same hash, even if their layout differs. The
+/// source itself is kept byte for byte.
 fn what_counts_as_the_same(unit: &UnitFile) -> Result<(), Box<dyn Error>> {
     println!("\n== Canonical text, with the hash {}\n\n{}", unit.hash(), unit.canonical());
     assert_eq!(unit.source(), WORKER.as_bytes());
@@ -80,7 +84,8 @@ fn what_counts_as_the_same(unit: &UnitFile) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// A `UnitName` is always valid, and gives access to its parts.
+/// Prints the parts of a unit name. A `UnitName` is always valid, because parsing refuses any other
+/// text.
 fn the_parts_of_a_name(name: &UnitName) -> Result<(), Box<dyn Error>> {
     println!("== The parts of {name}\n");
     println!("type {}, stem {}, prefix {}", name.unit_type(), name.stem(), name.prefix());
@@ -92,7 +97,8 @@ fn the_parts_of_a_name(name: &UnitName) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Specifiers are expanded from the name, and a command line is split as systemd splits it.
+/// Expands the specifiers in a command line, using the unit's name, and splits the line into words
+/// as systemd does.
 fn a_command_line(unit: &UnitFile, name: &UnitName) -> Result<(), Box<dyn Error>> {
     let command = unit.last("Service", "ExecStart").ok_or("the unit starts nothing")?;
     let words = split_words(&expand_specifiers(command, name)?)?;
@@ -101,7 +107,7 @@ fn a_command_line(unit: &UnitFile, name: &UnitName) -> Result<(), Box<dyn Error>
     Ok(())
 }
 
-/// An edit changes one option and leaves every other byte unchanged, comments included.
+/// Edits options one by one. Every other byte stays unchanged, including comments.
 fn an_edit(unit: &UnitFile) -> Result<(), Box<dyn Error>> {
     let edited = unit
         .with(UnitOption::new("Service", "Restart", "always"))?
@@ -113,7 +119,8 @@ fn an_edit(unit: &UnitFile) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// An option that would not read back as the same is refused when a file is written.
+/// Tries to write an option with a value that contains further options. Such a value is refused,
+/// because it would not be read back as one option.
 fn a_value_cannot_smuggle() {
     let smuggled = UnitOption::new("Unit", "Description", "Harmless\n[Service]\nUser=root");
     let error = UnitFile::from_options([smuggled]).expect_err("one option would become three");
@@ -121,7 +128,8 @@ fn a_value_cannot_smuggle() {
     assert_eq!(error.kind(), OptionErrorKind::LineEnd);
 }
 
-/// Strict parsing stops at the first error. Collecting skips invalid lines and returns all errors.
+/// Parses a file with errors in two ways. Strict parsing stops at the first error. Collecting skips
+/// invalid lines and returns all errors.
 fn a_broken_file() {
     println!("\n== A broken file, read strictly\n");
     let error = UnitFile::parse(BROKEN).expect_err("the third line has no \"=\"");

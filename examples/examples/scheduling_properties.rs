@@ -4,12 +4,13 @@
 //! cargo run -p fleet-examples --example scheduling_properties
 //! ```
 //!
-//! `proptest` generates clusters, and a property is a function that fails for some of them. If it
-//! fails, the cluster is shrunk to a small one that still fails. The seed is fixed, so every run is
-//! the same. In a test of your own, write the same functions within `proptest! { ... }`.
+//! `proptest` generates clusters. A property is a function that returns an error if it does not
+//! hold for a cluster. In that case, `proptest` shrinks the cluster to a small one for which the
+//! property still fails. The seed is fixed, so every run is the same. In a test of your own, write
+//! the same functions within `proptest! { ... }`.
 //!
-//! Look at the five properties first; the last one knows nothing of fleet's internals. Then look at
-//! the two deliberate failures, and at their shrunk clusters.
+//! Look at the five properties first; the last one needs no knowledge of fleet's internals. Then
+//! look at the two deliberate failures in the output, and at their shrunk clusters.
 #![expect(clippy::print_stdout, reason = "the program demonstrates its results on standard output")]
 
 use std::fmt;
@@ -47,7 +48,8 @@ fn main() {
     fails(any_cluster().prop_map(Cluster::without_requirements), spreads_evenly);
 }
 
-/// `check` is independent of the planner: it simulates the plan and evaluates every rule.
+/// Property: a plan violates no rule. `check` is independent of the planner: it simulates the plan
+/// and evaluates every rule.
 fn breaks_no_rule(cluster: &Cluster) -> Verdict {
     let cluster = cluster.snapshot();
     prop_assert_eq!(check(&cluster, &plan(&cluster)), []);
@@ -62,7 +64,7 @@ fn leaves_nothing_to_do(cluster: &Cluster) -> Verdict {
     Ok(())
 }
 
-/// A unit leaves a machine that is present only if a rule would be violated otherwise.
+/// Property: a unit leaves a machine that is present only if a rule would be violated otherwise.
 fn moves_only_what_must(cluster: &Cluster) -> Verdict {
     let cluster = cluster.snapshot();
     let plan = plan(&cluster);
@@ -75,7 +77,8 @@ fn moves_only_what_must(cluster: &Cluster) -> Verdict {
     Ok(())
 }
 
-/// A unit without a machine violates a rule on every machine, and its reason counts these rules.
+/// Property: a unit without a machine violates a rule on every machine, and its reason counts these
+/// rules correctly.
 fn gives_true_reasons(cluster: &Cluster) -> Verdict {
     let cluster = cluster.snapshot();
     let plan = plan(&cluster);
@@ -107,7 +110,8 @@ fn gives_true_reasons(cluster: &Cluster) -> Verdict {
     Ok(())
 }
 
-/// A property of your own can be about anything.
+/// Property: the loads of two machines differ by at most one unit. A property of your own can be
+/// about anything.
 fn spreads_evenly(cluster: &Cluster) -> Verdict {
     let cluster = cluster.snapshot();
     let after = apply(&cluster, &plan(&cluster));
@@ -130,7 +134,7 @@ fn careless_plan(cluster: &Snapshot) -> Plan {
     plan
 }
 
-/// Returns the same plan with one unit placed on the given machine.
+/// Returns the plan, changed so that it places one unit on the given machine.
 fn with_unit_on(cluster: &Snapshot, plan: &Plan, unit: &UnitName, machine: &MachineId) -> Plan {
     let mut plan = plan.clone();
     plan.steps.retain(|step| step.unit != *unit);
@@ -161,19 +165,21 @@ struct Draft {
     on: Option<usize>,
 }
 
-/// A unit that this one excludes or requires. Parsing would refuse a unit that does both.
+/// Relation of a unit to others: it excludes some, or requires one. Not both, because parsing
+/// refuses a unit that requires and excludes the same unit.
 #[derive(Debug, Clone, Copy)]
 enum Others {
     Conflicts(&'static str),
-    /// Counts back to an earlier unit, so there are no cycles.
+    /// Requires the unit that is this number of places before it in the list, so there are no
+    /// cycles.
     MachineOf(usize),
 }
 
 const NAMES: [&str; 6] =
     ["a1.service", "a2.service", "b1.service", "b2.service", "c1.service", "c2.service"];
 
-/// Generates clusters in which units often interact: names, patterns and disks come from small
-/// sets.
+/// Generates clusters in which units often interact, because names, patterns and disks come from
+/// small sets.
 fn any_cluster() -> impl Strategy<Value = Cluster> {
     let disks = || select(vec!["hdd", "ssd"]);
     let others = prop_oneof![

@@ -1,2 +1,5 @@
-//! The examples are programs: see `examples/` next to this file, and run one with `cargo run -p
-//! fleet-examples --example NAME`.
+//! The examples are programs in the directory `examples/` of this package. Run one with:
+//!
+//! ```text
+//! cargo run -p fleet-examples --example NAME
+//! ```

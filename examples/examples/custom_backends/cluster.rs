@@ -1,4 +1,5 @@
-//! A cluster on the two backends: like `fleetd`, but with all machines in one process.
+//! A cluster that uses the two custom backends. It works like `fleetd`, but with all machines in
+//! one process.
 
 use std::collections::BTreeMap;
 use std::error::Error;
@@ -23,10 +24,10 @@ const TTL: Duration = Duration::from_secs(1);
 /// Timeout for everything that must happen.
 const DEADLINE: Duration = Duration::from_secs(30);
 
-/// Machines, with an engine on the first of them.
+/// A cluster of several machines. The engine runs on the first of them.
 ///
-/// The registry writes to the store. The mirror follows the store and serves all reads. Daemons on
-/// several hosts have one of each, on a shared store.
+/// The registry writes to the store. The mirror follows the store and serves all reads. In a real
+/// cluster, each host's daemon has its own registry and mirror, and all daemons share one store.
 pub(crate) struct Cluster {
     registry: Registry,
     mirror: Mirror,
@@ -57,8 +58,9 @@ impl Cluster {
         Self { registry, mirror, machines, engine, trigger }
     }
 
-    /// Submits a unit to be launched. Production code checks the unit first with
-    /// `Requirements::parse`, to report errors; the cluster tolerates an invalid unit.
+    /// Submits a unit with the desired state launched. Production code first checks the unit with
+    /// `Requirements::parse`, in order to report errors. This example does not, because an invalid
+    /// unit does no harm to the cluster.
     pub(crate) async fn submit(&self, name: &str, text: &str) -> Result<(), Box<dyn Error>> {
         let (name, file) = (name.parse()?, UnitFile::parse(text)?);
         let unit = NewUnit { name, file, desired: TargetState::Launched };
@@ -103,8 +105,8 @@ impl Cluster {
         Ok(read)
     }
 
-    /// Aborts an agent with its units. There is no clean shutdown: other machines consider this one
-    /// absent once its lease has expired.
+    /// Simulates a power failure: stops the agent and all units of a machine without a clean
+    /// shutdown. The other machines consider this machine absent once its lease has expired.
     pub(crate) fn power_off(&mut self, id: &str) {
         if let Some((machine, agent)) = self.machines.remove(id) {
             drop(agent);
@@ -112,7 +114,7 @@ impl Cluster {
         }
     }
 
-    /// Stops the loops, and then the units, which would keep running otherwise.
+    /// Stops the engine and the agents, and then the units, because units outlive their agents.
     pub(crate) async fn end(self) {
         self.trigger.fire();
         self.engine.await.expect("the engine does not panic");
@@ -148,8 +150,8 @@ fn start_machine(
     (machine, Agent::start(config, shutdown))
 }
 
-/// Returns the machines that should run a unit. A global unit runs on all of them, as none has
-/// further requirements here.
+/// Returns the machines that should run a unit. For a global unit these are all machines, because
+/// the global unit of this example has no further requirements.
 pub(crate) fn homes<'a>(snapshot: &'a Snapshot, unit: &Unit) -> Vec<&'a MachineId> {
     if unit.is_global() {
         return snapshot.machines().map(|machine| &machine.id).collect();

@@ -4,16 +4,18 @@
 //! cargo run -p fleet-examples --example custom_backends
 //! ```
 //!
-//! fleet keeps its state in a `Store` and runs units with a `ServiceManager`. Both are traits. Each
-//! has a public conformance suite for implementations. Here is one implementation of each:
+//! fleet keeps its state in a `Store` and runs units with a `ServiceManager`. Both are traits, and
+//! for each there is a public conformance suite that tests implementations. This example implements
+//! both traits:
 //!
-//! - `store.rs` is a store, in one file;
-//! - `service_manager.rs` is a service manager whose units are tokio tasks (`program.rs`);
-//! - `cluster.rs` makes a cluster of the two, as `fleetd` does of its own;
-//! - this file runs the suites, which is all that a test of a backend has to do. Then it shows the
-//!   cluster at work: units are submitted, one machine loses its power, and its units move.
+//! - `store.rs` is a store, in one file.
+//! - `service_manager.rs` is a service manager that runs units as tokio tasks (`program.rs`).
+//! - `cluster.rs` builds a cluster from the two, as `fleetd` does from its own backends.
+//! - This file runs the suites; a test of a backend need not do more. Then it shows the cluster at
+//!   work: it submits units, simulates a power failure of one machine, and waits until the units
+//!   have moved.
 //!
-//! The program takes some seconds, because the time to live of a lease is real time here.
+//! The program takes a few seconds, because it waits in real time for a lease to expire.
 #![expect(clippy::print_stdout, reason = "the program demonstrates its results on standard output")]
 
 mod cluster;
@@ -69,8 +71,8 @@ async fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// The complete test of a store, with and without faults. A violated guarantee panics with its
-/// name.
+/// Runs the complete test of a store, with and without injected faults. If the store violates a
+/// guarantee, the suite panics with the name of the guarantee.
 async fn the_store_keeps_its_promises() {
     fleet_store::testing::conformance(async || OwnStore::open() as Arc<dyn Store>).await;
     // A store behind a network would inject its own faults, for example by cutting real
@@ -83,7 +85,8 @@ async fn the_store_keeps_its_promises() {
     println!("the store passes the conformance suite");
 }
 
-/// The complete test of a service manager, which also has to provide the syntax of its units.
+/// Runs the complete test of a service manager. The `Bench` provides the unit files that the suite
+/// needs, because their syntax depends on the service manager.
 async fn the_service_manager_keeps_its_promises() -> Result<(), Box<dyn Error>> {
     let (machine, directory) = (TaskMachine::new(), tempfile::tempdir()?);
     fleet_agent::testing::conformance(&Bench { machine, directory }).await;
@@ -98,7 +101,8 @@ struct Bench {
 
 #[async_trait]
 impl Harness for Bench {
-    /// Called when a daemon starts: the machine and its units already exist.
+    /// Returns a new handle to the machine, like a daemon that starts: the machine and its units
+    /// already exist.
     async fn open(&self) -> Arc<dyn ServiceManager> {
         Arc::new(TaskManager::new(&self.machine))
     }

@@ -5,8 +5,8 @@
 //! | `tick MILLISECONDS` | writes a line at this interval until it is stopped |
 //! | `say WORD...` | writes each word on a line, and waits until it is stopped |
 //! | `exit STATUS` | exits at once |
-//! | `task STATUS` | exits at once, and is only started once it has exited |
-//! | `linger FILE` | runs until it is stopped, and then until the file exists |
+//! | `task STATUS` | exits at once, and counts as started only after it has exited |
+//! | `linger FILE` | ignores the request to stop until the file exists |
 
 use std::num::NonZeroU64;
 use std::path::{Path, PathBuf};
@@ -57,8 +57,8 @@ impl Program {
         })
     }
 
-    /// Whether a unit with this program counts as started when the program has exited, not when it
-    /// runs.
+    /// Whether a unit with this program counts as started only after the program has exited, like a
+    /// systemd unit with `Type=oneshot`.
     pub(crate) fn is_task(&self) -> bool {
         matches!(self, Self::Task(_))
     }
@@ -94,7 +94,7 @@ impl Program {
     }
 }
 
-/// Waits until the unit is stopped, or its machine has lost its power.
+/// Waits until the unit is stopped, or until its machine loses its power.
 async fn stopped(stop_signal: &mut watch::Receiver<bool>) {
     // An error means that the sender is gone.
     let _stopped = stop_signal.wait_for(|stop_signal| *stop_signal).await.is_ok();

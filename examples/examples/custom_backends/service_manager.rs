@@ -1,5 +1,5 @@
-//! A custom service manager. This one runs tokio tasks; yours runs containers, virtual machines or
-//! anything else that can be started and stopped.
+//! A custom service manager. This one runs tokio tasks. Yours could run containers, virtual
+//! machines or anything else that can be started and stopped.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -24,15 +24,15 @@ const KEPT_LINES: usize = 100;
 
 /// A machine that runs units as tasks.
 ///
-/// It represents the machine, not the daemon on it: agents come and go, and the units keep running.
-/// They end with [`power_off`](Self::power_off).
+/// It represents the machine, not the daemon on it. Therefore, units keep running while daemons
+/// stop and start. Only [`power_off`](Self::power_off) ends them all.
 #[derive(Default)]
 pub(crate) struct TaskMachine {
     units: Mutex<BTreeMap<UnitName, TaskUnit>>,
     /// Subscribers to unit changes.
     feed: ChangeSender,
-    /// Serializes calls about the same unit, in order of arrival. Holds only units with a call in
-    /// progress.
+    /// Locks that serialize the calls for each unit, in order of arrival. Only units with a call in
+    /// progress need an entry; other entries are removed by the next call.
     turns: Mutex<BTreeMap<UnitName, Arc<tokio::sync::Mutex<()>>>>,
     /// Distinguishes the runs of a unit, in place of a process ID.
     runs: AtomicU32,
@@ -42,7 +42,8 @@ struct TaskUnit {
     program: Program,
     known: KnownUnit,
     state: SystemdState,
-    /// Stops the task, while there is one. Closed when the task has ended.
+    /// Signal that stops the unit's task; `None` if no task runs. When the task has ended, the
+    /// channel is closed.
     stop: Option<Stop>,
     /// Output lines with their timestamps.
     lines: VecDeque<(Timestamp, String)>,
@@ -192,7 +193,7 @@ impl TaskUnit {
     }
 }
 
-/// An agent's handle to the machine. Dropping it changes nothing there.
+/// An agent's handle to the machine. Dropping the handle changes nothing on the machine.
 pub(crate) struct TaskManager {
     machine: Arc<TaskMachine>,
 }
@@ -229,7 +230,7 @@ impl ServiceManager for TaskManager {
         })
     }
 
-    /// Nothing to do: a file is read when it is loaded.
+    /// Does nothing, because `load` has already read the unit files.
     async fn reload(&self) -> Result<(), ServiceError> {
         Ok(())
     }

@@ -1,8 +1,10 @@
-//! A custom store. This one has a `Keyspace`; yours has a database, a log or a server.
+//! A custom store. This one keeps its state in a `Keyspace`. Yours could use a database, a log or a
+//! server.
 //!
-//! `Keyspace` is the pure state machine below fleet's own stores. It holds keys, revisions, leases
-//! and recent changes, and takes the time as an argument. This file adds what every store does
-//! around its state: it serializes changes, notifies the watches, and expires the leases.
+//! `Keyspace` is the pure state machine on which fleet's own stores are built. It holds keys,
+//! revisions, leases and recent changes, and takes the time as an argument. This file adds what
+//! every store has to do around its state: serialize changes, notify the watches, and expire the
+//! leases.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -14,11 +16,11 @@ use fleet_store::{
 };
 use tokio::time::Instant;
 
-/// Interval of lease checks, and so the maximum time that a lease outlasts its time to live.
+/// Interval of lease checks. A lease may outlast its time to live by up to this interval.
 const LEASE_CHECK: Duration = Duration::from_millis(20);
 
-/// Number of revisions that a watch may lag behind before it is dropped. Its reader then reads
-/// everything again; a writer never waits for it.
+/// Number of revisions by which a watch may lag behind. If it lags further, the watch is dropped,
+/// and its reader reads everything again. In this way, a writer never waits for a reader.
 const WATCH_CAPACITY: usize = 256;
 
 /// A store that lives as long as there is a handle to it.
@@ -34,7 +36,7 @@ struct Inner {
 }
 
 impl OwnStore {
-    /// Makes an empty store, and a task that expires its leases.
+    /// Creates an empty store, and starts a task that expires its leases.
     pub(crate) fn open() -> Arc<Self> {
         let inner = Inner { keyspace: Keyspace::new(), watches: Vec::new() };
         let store = Arc::new(Self { began: Instant::now(), inner: Mutex::new(inner) });
@@ -66,8 +68,8 @@ impl OwnStore {
 }
 
 impl Inner {
-    /// Sends the changes of one revision to the watches on them. Called under the lock, so that
-    /// every watch sees the revisions in order.
+    /// Sends the changes of one revision to the watches for their prefixes. The caller holds the
+    /// lock, so that every watch gets the revisions in order.
     fn tell(&mut self, changes: Option<Changes>) {
         let Some(changes) = changes else { return };
         self.watches.retain_mut(|(prefix, watch)| match changes.under(prefix) {
