@@ -2,7 +2,7 @@
 
 use super::EdgeKind;
 
-/// Edge of a dependency as stored at one of its nodes: the other node and the kind.
+/// One end of a dependency, stored at a node: the kind of the edge, and the node at its other end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Link {
     pub(super) kind: EdgeKind,
@@ -21,8 +21,8 @@ pub(super) struct Adjacency {
     rank: Vec<u32>,
 }
 
-/// Links of all nodes in one vector (compressed sparse rows). `starts` holds the index of each
-/// node's first link. The links of a node end where those of the next node begin.
+/// Links of all nodes in one vector (compressed sparse rows). The links of node `n` are those from
+/// index `starts[n]` up to, but not including, index `starts[n + 1]`.
 #[derive(Debug, Clone, Default)]
 struct SparseRows {
     starts: Vec<u32>,
@@ -33,7 +33,8 @@ impl Adjacency {
     /// Builds the adjacency of `nodes` nodes. If several edges connect the same two nodes, only the
     /// strongest edge is kept.
     ///
-    /// Nodes in a cycle, and nodes that depend on such a node, are missing from `order`.
+    /// `order` contains only nodes that can be ordered. Nodes in a cycle, and nodes that depend on
+    /// such a node, are missing from it.
     pub(super) fn new(nodes: usize, mut edges: Vec<Edge>) -> Self {
         keep_strongest(&mut edges);
         let dependencies =
@@ -127,7 +128,7 @@ impl SparseRows {
 }
 
 /// Keeps only the strongest edge between each pair of nodes. A `pulls` edge and an `after` edge
-/// between the same nodes become one `waits-for` edge.
+/// between the same nodes become one `waits-for` edge, which has the effect of both.
 fn keep_strongest(edges: &mut Vec<Edge>) {
     edges.sort_unstable_by_key(|&(from, kind, to)| (from, to, kind));
     edges.dedup_by(|later, kept| {

@@ -55,9 +55,9 @@ impl Assembly {
         (graph, self.errors)
     }
 
-    /// Sorts the units by name and reports names that several units share. In lenient mode all
-    /// units with a shared name are left out. In strict mode one of them is kept, so that the
-    /// remaining errors of the set can be found.
+    /// Sorts the units by name and reports each name that several units share. In lenient mode all
+    /// units with that name are left out. In strict mode one of them is kept, so that its other
+    /// errors are found too.
     fn collect_units(&mut self, mut units: Vec<Arc<InitUnit>>) {
         self.bound("units", units.len(), Graph::MAX_UNITS);
         units.truncate(Graph::MAX_UNITS);
@@ -104,8 +104,8 @@ impl Assembly {
     }
 
     /// Returns the provider of each target. If several units provide a target, the settings may
-    /// choose one of them. Without a choice the target is reported, and the unit with the name of
-    /// the target or the first unit by name is used.
+    /// choose one of them. Otherwise the target is reported as an error. The unit with the target's
+    /// name is then used or, without such a unit, the first by name.
     fn providers(&mut self, settings: &Settings) -> BTreeMap<Target, u32> {
         let mut claims: BTreeMap<&Target, Vec<u32>> = BTreeMap::new();
         for (at, unit) in (0..).zip(&self.units) {

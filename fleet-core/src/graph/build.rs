@@ -27,11 +27,11 @@ impl Graph {
     /// Maximum number of dependencies in a graph.
     pub const MAX_EDGES: usize = 1 << 24;
 
-    /// Builds a graph of all units.
+    /// Builds a graph of all units, if none of them has an error.
     ///
     /// # Errors
     ///
-    /// Returns every error in the units and the settings. With any error, no graph is built.
+    /// Returns every error in the units and the settings.
     pub fn strict(
         units: impl IntoIterator<Item: Into<Arc<InitUnit>>>,
         settings: &Settings,
@@ -40,13 +40,17 @@ impl Graph {
         if errors.is_empty() { Ok(graph) } else { Err(errors) }
     }
 
-    /// Builds a graph of the valid units. Returns it together with the errors of the units that are
-    /// not valid.
+    /// Builds a graph of the valid units. Returns it together with the errors of the other units.
     ///
-    /// Units with errors of their own are left out, as are all units of a cycle. If several units
-    /// provide a target, the unit with the name of the target is kept. Without such a unit, the
-    /// first unit by name is kept. A unit with a missing dependency stays in the graph, but never
-    /// starts if it requires that dependency.
+    /// These units are left out:
+    ///
+    /// - Units with errors of their own, and units that share a name.
+    /// - All units of a cycle.
+    /// - All but one of the units that provide the same target. The unit with the target's name is
+    ///   kept or, without such a unit, the first by name.
+    ///
+    /// A unit that depends on a missing target stays in the graph. If the kind of the dependency is
+    /// `depends-on` or `depends-ms`, the unit never starts.
     pub fn lenient(
         units: impl IntoIterator<Item: Into<Arc<InitUnit>>>,
         settings: &Settings,
@@ -65,8 +69,9 @@ impl Graph {
         self.find(name).map(|at| &self.units[at as usize])
     }
 
-    /// Replaces each unit that equals a unit of the `earlier` graph by that unit. A running unit
-    /// keeps the definition that it was started from, so sharing avoids a second copy in memory.
+    /// Replaces each unit that equals a unit of the `earlier` graph by that unit, so that both
+    /// graphs share it. A running unit keeps the definition that it was started from, so without
+    /// sharing that definition would be in memory twice.
     pub fn share_unchanged(&mut self, earlier: &Self) {
         for unit in &mut self.units {
             if let Some(same) = earlier.unit(&unit.name).filter(|it| *it == unit) {
@@ -75,8 +80,8 @@ impl Graph {
         }
     }
 
-    /// Returns whether both graphs share all units in memory and each target has the same provider
-    /// in both.
+    /// Returns whether both graphs consist of the same units in memory, and each target has the
+    /// same provider in both.
     pub(super) fn is_same_as(&self, other: &Self) -> bool {
         let mut units = self.units.iter().zip(&other.units);
         self.units.len() == other.units.len()

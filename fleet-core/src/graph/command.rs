@@ -5,8 +5,9 @@ use fleet_unitfile::expand_variables;
 /// One command line. No shell interprets it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Command {
-    /// Path of the program. In units from systemd it may also be a name without a path, which is
-    /// then searched for. Variables in it are not expanded.
+    /// Path of the program. Variables in the path are not expanded. In units from systemd, the
+    /// program may be a name without a path, for which the supervisor searches the usual
+    /// directories.
     pub program: String,
     /// Value of `argv[0]` if it differs from the path of the program (prefix `@`). Variables in it
     /// are expanded.

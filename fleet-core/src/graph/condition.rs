@@ -7,11 +7,11 @@ pub struct UnitCondition {
     pub test: ConditionTest,
     /// Whether the result is inverted (`!`).
     pub negated: bool,
-    /// Whether the condition is one of a group of alternatives, of which at least one has to hold
-    /// (`|`).
+    /// Whether the condition is an alternative (`|`): of all alternatives of a unit, at least one
+    /// has to hold.
     pub any: bool,
-    /// Whether the unit fails if the condition does not hold (`Assert…=`). If this is false, the
-    /// start is only skipped.
+    /// Whether the unit fails if the condition does not hold (`Assert…=`). Otherwise, its start is
+    /// only skipped.
     pub assert: bool,
 }
 
@@ -49,9 +49,10 @@ pub enum ConditionResult<'a> {
 impl UnitCondition {
     /// Evaluates the conditions of a unit. `holds` evaluates a single test.
     ///
-    /// Assertions are evaluated after all other conditions, as in systemd. Every condition that is
-    /// not marked `any` must hold. Of the conditions that are marked `any`, at least one must hold.
-    /// The result names the first condition that does not hold.
+    /// As in systemd, the assertions are evaluated after all other conditions. In each of the two
+    /// groups, every condition that is not marked `any` must hold. Of the conditions that are
+    /// marked `any`, at least one must hold. The result names the first condition that does not
+    /// hold.
     pub fn judge<'a>(
         all: &'a [Self],
         holds: impl Fn(&ConditionTest) -> bool,

@@ -7,15 +7,15 @@ use super::{DependencyCycle, EdgeKind, InitUnit};
 use std::sync::Arc;
 
 /// Maximum number of edges that the search for the shortest cycle of a component visits. Once it is
-/// reached, no further start node is tried, and the shortest cycle found so far is used. The search
-/// from the first start node always finds a cycle.
+/// reached, no further start node is tried, and the shortest cycle found so far is used. There is
+/// always one, because the search from the first start node is never cut short.
 const MAX_VISITS: usize = 10_000_000;
 
 /// Nodes of a cycle, each with the kind of its edge to the next node.
 type Steps = Vec<(u32, EdgeKind)>;
 
-/// Returns the strongly connected components along ordering edges. A component of a single node is
-/// included only if that node has an edge to itself.
+/// Returns the strongly connected components along ordering edges: sets of nodes that all wait for
+/// one another. A single node is a component only if it has an edge to itself.
 pub(super) fn components(adjacency: &Adjacency) -> Vec<Vec<u32>> {
     if adjacency.is_acyclic() {
         return Vec::new();
@@ -58,8 +58,8 @@ pub(super) fn shortest_cycle(
     DependencyCycle { steps: named.collect() }
 }
 
-/// Returns the shortest cycle through `start` that has at most `most` steps, if there is one.
-/// Subtracts the number of visited edges from `visits`.
+/// Returns the shortest cycle through `start`, or `None` if there is none with at most `most`
+/// steps. Subtracts the number of visited edges from `visits`.
 fn cycle_from(
     adjacency: &Adjacency,
     component: &[u32],

@@ -10,8 +10,8 @@ pub struct StatusReport {
     pub state: DerivedState,
     /// Whether the goal or an extra target needs the unit.
     pub needed: bool,
-    /// Whether the unit is active although one of its dependencies does not work. The flag is only
-    /// displayed and affects no decision.
+    /// Whether the unit is active although one of its dependencies does not work or is degraded
+    /// itself. The flag is only displayed and affects no decision.
     pub degraded: bool,
     /// Time of the last change of phase.
     pub since: Timestamp,
@@ -69,8 +69,7 @@ pub enum Retry {
 pub enum WaitReason {
     /// Waiting for these targets, sorted by name.
     Dependencies(Vec<Target>),
-    /// Blocked by these targets, sorted by name. Each of them has failed or completed, cannot
-    /// start, or does not exist.
+    /// Blocked by these targets, sorted by name, each with the reason.
     Blocked(Vec<(Target, BlockedBy)>),
     /// Waiting for a start slot, because `max_starting` units are starting.
     Slot,

@@ -2,21 +2,23 @@
 
 use std::fmt;
 
-/// How a unit depends on the provider of a target.
+/// The kind of a unit's dependency on the provider of a target.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum EdgeKind {
-    /// The unit starts once the dependency is active, and stops when it is no longer active.
+    /// The unit starts once the dependency is active. If the dependency is lost or has to stop, the
+    /// unit stops too.
     DependsOn,
-    /// The unit starts once the dependency is active. A later loss of the dependency does not stop
-    /// the unit.
+    /// The unit starts once the dependency is active or has completed. A later loss of the
+    /// dependency does not stop the unit.
     DependsMs,
-    /// The unit starts once the dependency is active, has failed, or can never start.
+    /// The unit starts once the dependency is active, has failed or completed, or cannot start.
     WaitsFor,
-    /// If the unit is needed, the dependency is needed too. Neither waits for the other. Only units
-    /// from systemd use this kind.
+    /// If the unit is needed, the dependency is needed too, but neither waits for the other.
+    /// Corresponds to `Wants=` or `Requires=` without `After=` in systemd.
     Pulls,
-    /// The unit does not make the dependency needed. If another unit needs the dependency, this
-    /// unit starts after it, as with `waits-for`. Only units from systemd use this kind.
+    /// If something else makes the dependency needed, the unit starts after it, as with
+    /// `waits-for`. The edge itself does not make the dependency needed. Corresponds to `After=`
+    /// alone in systemd.
     After,
 }
 
@@ -43,8 +45,8 @@ impl EdgeKind {
         self != Self::After
     }
 
-    /// Returns whether the edge orders the starts and stops of its two units. Cycles of ordering
-    /// edges are not allowed.
+    /// Returns whether the edge orders the starts and stops of its two units. Ordering edges must
+    /// not form a cycle.
     #[must_use]
     pub fn orders(self) -> bool {
         self != Self::Pulls

@@ -37,8 +37,8 @@ pub enum GraphError {
         /// The units, sorted by name.
         units: Vec<Name>,
     },
-    /// The settings choose this unit to provide the target, but the unit does not provide it or
-    /// does not exist.
+    /// The settings choose this unit as the provider of the target, but the unit does not exist or
+    /// does not provide the target.
     #[error("the alternative {unit} does not provide {target}")]
     NoAlternative {
         /// The target.

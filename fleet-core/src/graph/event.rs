@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use super::{Exit, FailureCause, InitUnit, Name, StopReason};
 
-/// Number of one start of a unit. Within one init state no two starts have the same number, so
-/// events of an earlier start can be recognized as stale.
+/// Number that identifies one start of a unit. It is unique within one
+/// [`InitState`](super::InitState), so events of an earlier start can be recognized as stale.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Incarnation(pub u64);
 
@@ -16,7 +16,7 @@ pub struct Incarnation(pub u64);
 pub struct UnitAction {
     /// The unit.
     pub unit: Name,
-    /// The incarnation. A start begins a new one.
+    /// The incarnation that the action applies to. A start begins a new one.
     pub incarnation: Incarnation,
     /// The kind of action.
     pub kind: ActionKind,
@@ -31,12 +31,12 @@ pub enum ActionKind {
     /// Kill all remaining processes at once with the final signal.
     Kill,
     /// Stop the unit as its definition specifies. If its processes have already exited, only the
-    /// commands that follow a stop are run.
+    /// commands that run after a stop are left to run.
     Stop {
         /// Why the unit stops.
         reason: StopReason,
-        /// Whether the unit was active. If it was not, it gets the stop signals, but its stop
-        /// commands are not run.
+        /// Whether the unit was active. A unit that was not yet active gets the stop signals, but
+        /// its stop commands are not run.
         was_active: bool,
     },
     /// Reload the unit's configuration.
@@ -56,15 +56,20 @@ pub struct UnitEvent {
     pub kind: EventKind,
 }
 
-/// Kind of an event. [`AllGone`](Self::AllGone) ends every incarnation, even one that could not be
-/// started.
+/// Kind of an event. [`AllGone`](Self::AllGone) is the last event of every incarnation, even of one
+/// that could not be started.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum EventKind {
-    /// The unit is ready, or its reload is complete if it was reloading. Depending on its type, the
-    /// unit sent a notification, was executed, stayed alive long enough, wrote the readiness line
-    /// or left its PID file. For a scripted unit, the start script succeeded.
+    /// The unit is ready or, if it was reloading, its reload is complete. The type of the unit
+    /// determines in which of these ways it becomes ready:
+    ///
+    /// - It sent a notification.
+    /// - Its program was executed, or stayed alive long enough.
+    /// - It wrote the readiness line to its output, or wrote its PID file.
+    /// - Its start script succeeded.
     Ready,
-    /// The unit failed in a way other than the exit of its main process.
+    /// The unit failed for this reason. The exit of its main process is reported as
+    /// [`MainExited`](Self::MainExited) instead.
     Failed(FailureCause),
     /// The start was skipped because a condition does not hold.
     Skipped,
@@ -77,12 +82,13 @@ pub enum EventKind {
     },
     /// The unit announced that it stops.
     Stopping,
-    /// The main process exited. The main process of a oneshot is its last command, or the command
+    /// The main process exited. For a oneshot, the main process is its last command, or the command
     /// that failed.
     MainExited(Exit),
-    /// The unit asked to extend the deadline of its current operation to this long from now.
+    /// The unit asked for more time. The deadline of its current operation becomes at least this
+    /// long from now.
     Extend(Duration),
-    /// No process is left, and the incarnation starts no more.
+    /// No process of the incarnation is left, and it will start no further ones.
     AllGone,
 }
 

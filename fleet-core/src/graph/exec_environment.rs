@@ -86,12 +86,12 @@ pub enum ExecOutput {
     Truncate(String),
 }
 
-/// Soft and hard resource limits of the kernel. The keys are the lower-case names of `setrlimit`,
-/// such as `nofile`. `None` means no limit.
+/// Soft and hard limits of `setrlimit`. The keys are the kernel's names in lower case, such as
+/// `nofile`. `None` means no limit.
 pub type Rlimits = BTreeMap<&'static str, (Option<u64>, Option<u64>)>;
 
-/// Limits that apply to all processes of a unit together. They need cgroup v2. Without cgroup v2 a
-/// unit that sets such a limit is refused.
+/// Limits on all processes of a unit together. They need cgroup v2; on a machine without it, a unit
+/// with such a limit is refused.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ResourceLimits {
     /// Maximum memory in bytes; beyond it processes are killed.

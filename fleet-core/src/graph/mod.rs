@@ -1,8 +1,8 @@
 //! Model of an init, in which all unit states are computed from the dependency graph.
 //!
 //! An [`InitUnit`] provides *targets* and depends on targets of other units. The kind of each
-//! dependency is an [`EdgeKind`]. One target is the *goal*, and the set of needed units follows
-//! from the goal alone. No command starts or stops a single unit.
+//! dependency is an [`EdgeKind`]. One target is the *goal*. The goal and the dependencies determine
+//! which units are needed, so no command starts or stops a single unit.
 
 mod adjacency;
 mod assembly;

@@ -7,16 +7,16 @@ use std::sync::Arc;
 /// Maximum length of a name, in bytes.
 const MAX_LENGTH: usize = 255;
 
-/// Name of a unit. Dependencies name a [`Target`], not a unit. The planner uses unit names only to
-/// break ties.
+/// Name of a unit. Dependencies do not name units but targets (see [`Target`]), so the planner uses
+/// unit names only to break ties.
 ///
 /// A name has 1 to 255 characters: ASCII letters, digits and `_-.@:\`. Every systemd unit name is a
 /// valid name.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Name(Arc<str>);
 
-/// Something that one unit provides and that other units can depend on. It has the syntax of a
-/// [`Name`].
+/// Name of something that one unit provides and that other units can depend on. The syntax is that
+/// of a [`Name`].
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Target(Arc<str>);
 

@@ -10,8 +10,8 @@ use super::{
 use crate::Timestamp;
 
 /// Observed state of all units. Together with the graph and the settings, it determines the whole
-/// state of the init. An [`InitState`](super::InitState) restored from it continues where the
-/// previous one stopped.
+/// state of the init. An [`InitState`](super::InitState) that is restored from an observation
+/// continues where the previous one stopped.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Observation {
     /// Observed state of each unit that ever started or failed. Units without an entry are
@@ -37,12 +37,12 @@ pub struct ObservedUnit {
     /// Whether processes of the unit may still exist. The unit does not start again before they
     /// have exited.
     pub processes: bool,
-    /// Time since which the unit is active. Set only while the unit is active.
+    /// Time since which the unit has been active; `None` while it is not active.
     pub active_since: Option<Timestamp>,
     /// Whether the main process exited successfully while the unit stays active.
     pub exited: bool,
     /// Exit of the main process, kept until all processes of the unit have exited. The restart
-    /// policy uses it even if the unit failed for another reason.
+    /// policy uses this exit even if the unit failed for another reason.
     pub exit: Option<Exit>,
     /// Phase that follows the current stop.
     pub outcome: Option<StopOutcome>,
@@ -80,10 +80,13 @@ pub struct StartRateLimit {
 }
 
 impl Observation {
-    /// Adds the virtual units, which leave no record of their own. A virtual unit is assumed to be
-    /// active if a unit with a `depends-on` edge to it was found starting or active. Without the
-    /// virtual unit, that dependent would have been stopped. `is_found` selects the units that were
-    /// found. Existing entries are not changed.
+    /// Adds the virtual units that must have been active.
+    ///
+    /// A virtual unit has no processes by which it could be found. But a unit with a `depends-on`
+    /// edge to a virtual unit is starting or active only while the virtual unit is active. So for
+    /// each such unit that was found, the virtual unit is recorded as active.
+    ///
+    /// `is_found` selects the units that were found. Units with an observed state are not changed.
     pub fn add_virtual(&mut self, graph: &Graph, now: Timestamp, is_found: impl Fn(&Name) -> bool) {
         let runs = |seen: &ObservedUnit| seen.phase == Phase::Starting || seen.phase.is_active();
         let found = self.units.iter().filter(|(name, seen)| is_found(name) && runs(seen));

@@ -4,8 +4,8 @@ use std::fmt;
 
 use super::{Signal, Target};
 
-/// Phase of a unit. Only the phase is stored. The phases of all units and the graph determine
-/// whether a unit is needed, waiting or degraded, or has to stop.
+/// Phase of a unit. Other states, such as needed, waiting and degraded, are not stored, because
+/// they follow from the phases of all units and the graph.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Phase {
     /// Not started, or reset to that state.
@@ -19,8 +19,8 @@ pub enum Phase {
     Stopping,
     /// Ended with a failure.
     Failed,
-    /// Completed successfully without staying active, which only units from systemd can do. A
-    /// completed unit satisfies `waits-for` and `depends-ms`, but not `depends-on`.
+    /// Ended successfully and did not stay active. For its dependents, a completed unit satisfies
+    /// `waits-for` and `depends-ms`, but not `depends-on`.
     Completed,
 }
 
@@ -35,7 +35,7 @@ pub enum Activity {
     Exited,
 }
 
-/// How a main process exited.
+/// The way in which a main process exited.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Exit {
     /// Exited with this status.
@@ -52,13 +52,13 @@ pub enum Exit {
 pub enum FailureCause {
     /// A process could not be started, for example because its program cannot be executed.
     Spawn,
-    /// Something that a process needs to start was missing, for example an environment file, or
-    /// room for another process.
+    /// A resource that a process needs to start was not available. For example, an environment file
+    /// is missing, or there is no room for another process.
     Resources,
     /// The main process exited successfully before it reported readiness.
     Protocol,
-    /// The main process exited without a request, and its exit was not a success. Exit status 0 is
-    /// included if it is not a success for the unit.
+    /// The main process exited without a request, and the exit was not a success. Even exit status
+    /// 0 may be a failure (see [`OnCleanExit::Fail`](super::OnCleanExit::Fail)).
     Exit(Exit),
     /// A command other than the main process failed: a command before or after the start, or the
     /// start script itself.
@@ -114,12 +114,12 @@ pub enum StopOutcome {
     Inactive(StopReason),
     /// Failed.
     Failed(FailureCause),
-    /// Completed. The value is the exit of its main process, if that exit ended the unit.
+    /// Completed. The value is the exit of the main process, if that exit ended the unit.
     Completed(Option<Exit>),
     /// Start skipped, which counts as success.
     Skipped,
-    /// The unit announced that it stops without a request. The exit of its main process decides
-    /// which phase follows.
+    /// The exit of the main process decides which phase follows, because the unit announced its
+    /// stop without a request.
     SelfInitiated,
 }
 

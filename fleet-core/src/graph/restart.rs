@@ -4,16 +4,15 @@ use std::time::Duration;
 
 use super::StatusSet;
 
-/// Restart policy of a unit. A stanza without restart keys has the default policy: the unit is
-/// restarted after failures, without a limit. The first delay is one second and doubles up to one
-/// minute.
+/// Restart policy of a unit. By default, the unit is restarted after each failure, without a limit.
+/// The delay is one second at first and doubles up to one minute.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Restart {
-    /// Which exits lead to a restart.
+    /// The exits that lead to a restart.
     pub when: RestartWhen,
-    /// Exits of the main process that never lead to a restart, whatever the value of `when`.
+    /// Exits of the main process that never lead to a restart, regardless of `when` and `force`.
     pub prevent: StatusSet,
-    /// Exits of the main process that always lead to a restart, whatever the value of `when`.
+    /// Exits of the main process that always lead to a restart, regardless of `when`.
     pub force: StatusSet,
     /// Delay after the first failure.
     pub delay: Duration,
@@ -23,8 +22,8 @@ pub struct Restart {
     pub growth: DelayGrowth,
     /// Limit after which the unit is not restarted again.
     pub limit: RestartLimit,
-    /// Active time after which earlier failures are forgotten. `None` stands for ten seconds or
-    /// twice the delay, whichever is longer.
+    /// Time for which the unit has to be active until its earlier failures are forgotten. `None`
+    /// stands for ten seconds or twice the restart delay, the longer of the two.
     pub reset: Option<Duration>,
 }
 
@@ -37,8 +36,8 @@ pub enum RestartWhen {
     OnSuccess,
     /// After any failure.
     OnFailure,
-    /// After any failure, except when a process exits with a failure status or a program cannot be
-    /// executed.
+    /// After a failure such as a signal, a timeout or a missed watchdog. A failure status, or a
+    /// program that cannot be executed, leads to no restart.
     OnAbnormal,
     /// Only after an unrequested signal, or an exit with unknown status.
     OnAbort,
@@ -53,8 +52,8 @@ pub enum RestartWhen {
 pub enum DelayGrowth {
     /// Multiplies the delay by this factor; 1 keeps it constant.
     Factor(u32),
-    /// Reaches the maximum delay after this many failures, growing by the same ratio each time, as
-    /// with `RestartSteps=`.
+    /// Multiplies the delay by the same ratio after each failure, so that it reaches the maximum
+    /// after this many failures (`RestartSteps=`).
     Steps(u32),
 }
 
@@ -63,11 +62,11 @@ pub enum DelayGrowth {
 pub enum RestartLimit {
     /// No limit.
     None,
-    /// The unit is not restarted after more than this number of failures. A success or a long
-    /// active time resets the number of failures.
+    /// The unit is not restarted after more failures than this. A success, or a long active time,
+    /// resets the count.
     Failures(u32),
-    /// The unit is not restarted if its starts in the interval would exceed `burst`. This is the
-    /// limit that `StartLimitBurst=` and `StartLimitIntervalSec=` set in systemd.
+    /// The unit is not restarted if that would be more than `burst` starts within `interval`. In
+    /// systemd, `StartLimitBurst=` and `StartLimitIntervalSec=` set this limit.
     Starts {
         /// Maximum number of starts.
         burst: u32,

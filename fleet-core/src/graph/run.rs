@@ -4,12 +4,14 @@ use std::time::Duration;
 
 use super::{Command, ExecEnvironment, ResourceLimits, Signal, StatusSet, UnitCondition};
 
-/// Everything that a unit executes. If any of these values changes, the unit has to be restarted.
+/// Commands of a unit, and the settings for running and stopping them. If any of these values
+/// changes, a running unit has to be restarted.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Run {
     /// Conditions on the machine for the start.
     pub conditions: Vec<UnitCondition>,
-    /// Commands that must all exit with status 0, or the unit does not start (`ExecCondition=`).
+    /// Commands that must all exit with status 0; otherwise, the unit does not start
+    /// (`ExecCondition=`).
     pub exec_condition: Vec<Command>,
     /// Commands that must succeed before the start.
     pub start_pre: Vec<Command>,
@@ -24,20 +26,23 @@ pub struct Run {
     pub reload_signal: Option<Signal>,
     /// Commands that stop the unit. Empty if the unit is stopped by a signal.
     pub stop: Vec<Command>,
-    /// Commands that run after the unit has stopped, whatever the result.
+    /// Commands that run after the unit has stopped, successfully or not.
     pub stop_post: Vec<Command>,
-    /// Exits of the main process that count as success in addition to the usual ones. For a
-    /// oneshot, exit status 0 is always a success. For other units, status 0 and the signals HUP,
-    /// INT, TERM and PIPE are successes, unless `on_clean_exit` makes a clean exit a failure.
+    /// Exits of the main process that count as success in addition to the usual ones. The usual
+    /// ones are:
+    ///
+    /// - For a oneshot: exit status 0.
+    /// - For other units: exit status 0 and the signals HUP, INT, TERM and PIPE, unless
+    ///   `on_clean_exit` is [`OnCleanExit::Fail`].
     pub success: StatusSet,
-    /// State of the unit after an unrequested clean exit of its main process. It applies only to
-    /// foreground units and units with a PID file.
+    /// State of the unit after a clean exit of its main process that was not requested. Applies
+    /// only to foreground units and units with a PID file.
     pub on_clean_exit: OnCleanExit,
-    /// How the processes are killed.
+    /// The way in which the processes are killed.
     pub kill: Kill,
-    /// How the unit is stopped after a missed watchdog.
+    /// The way in which the unit is stopped after a missed watchdog.
     pub watchdog_action: WatchdogAction,
-    /// Processes whose readiness messages are accepted.
+    /// Processes from which readiness messages are accepted.
     pub notify_access: NotifyAccess,
     /// Interval of the watchdog; `None` disables it.
     pub watchdog: Option<Duration>,
@@ -49,10 +54,10 @@ pub struct Run {
     pub resources: ResourceLimits,
 }
 
-/// State of a unit after an unrequested clean exit of its main process.
+/// State of a unit after a clean exit of its main process that was not requested.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum OnCleanExit {
-    /// Failed. If the exit is listed as a success, the unit is active (exited) instead.
+    /// Failed. But if [`Run::success`] contains the exit, the unit stays active (exited).
     #[default]
     Fail,
     /// Completed, as in systemd.
@@ -61,7 +66,7 @@ pub enum OnCleanExit {
     Remain,
 }
 
-/// How a unit that missed its watchdog is stopped.
+/// The way in which a unit is stopped after it missed its watchdog.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct WatchdogAction {
     /// Signal for its processes.
@@ -70,7 +75,7 @@ pub struct WatchdogAction {
     pub timeout: Option<Duration>,
 }
 
-/// How the processes of a unit are killed.
+/// The way in which the processes of a unit are killed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Kill {
     /// Processes that receive the signals.
@@ -79,14 +84,14 @@ pub struct Kill {
     pub signal: Signal,
     /// Signal for processes that are left after the stop timeout.
     pub final_signal: Signal,
-    /// Whether the final signal is sent. If it is not, the remaining processes are left running.
+    /// Whether the final signal is sent. Otherwise, the remaining processes keep running.
     pub send_sigkill: bool,
     /// Whether `SIGHUP` is sent immediately after the first signal.
     pub send_sighup: bool,
 }
 
-/// Processes that receive the stop signals. As in systemd, processes that survive the stop continue
-/// to run beside the unit's next start.
+/// Processes that receive the stop signals. As in systemd, processes that are still left after the
+/// stop keep running beside the unit's next start.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum KillMode {
     /// All processes of the unit.
@@ -98,7 +103,7 @@ pub enum KillMode {
     Process,
 }
 
-/// Processes whose readiness messages are accepted.
+/// Processes from which readiness messages are accepted.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum NotifyAccess {
     /// None.

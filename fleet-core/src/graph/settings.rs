@@ -12,11 +12,11 @@ pub struct Settings {
     pub goal: Option<Target>,
     /// Maximum number of units that are starting at once; `None` means no limit.
     pub max_starting: Option<NonZeroU32>,
-    /// Units whose starts do not count toward `max_starting`.
+    /// Units that do not count toward `max_starting` while they start.
     pub unlimited_starts: BTreeSet<Name>,
     /// Chosen provider of each target that several units provide.
     pub alternatives: BTreeMap<Target, Name>,
-    /// Targets whose providers must not start.
+    /// Masked targets: the unit that provides one must not start.
     pub mask: BTreeSet<Target>,
     /// Timeouts of units that set none.
     pub timeouts: Timeouts,

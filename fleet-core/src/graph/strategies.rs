@@ -1,7 +1,8 @@
 //! Generators of units, for [proptest](https://docs.rs/proptest).
 //!
 //! Generated graphs are small, so that interactions between a few units are likely. Unit names are
-//! unrelated to the order of the dependencies. A failing case is printed with one line per unit.
+//! shuffled, so they do not follow the order of the dependencies. A failing case is printed with
+//! one line per unit.
 //!
 //! ```
 //! use fleet_core::graph::strategies::units;
@@ -39,7 +40,7 @@ pub fn cyclic_units(most: usize) -> impl Strategy<Value = Units> {
     drafts(most).prop_map(|(names, drafts)| Units(assemble(&names, &drafts, false)))
 }
 
-/// A unit without a name. In a valid graph each unit depends only on units before it.
+/// A unit without a name. In a valid graph each unit depends only on units earlier in the list.
 #[derive(Debug, Clone)]
 struct Draft {
     kind: ServiceType,

@@ -9,7 +9,7 @@ use super::{EdgeKind, Name, Restart, Run, Target};
 pub struct InitUnit {
     /// Unique name.
     pub name: Name,
-    /// How the unit is started and when it counts as active.
+    /// The way in which the unit is started, and the condition under which it counts as active.
     pub kind: ServiceType,
     /// Targets that the unit provides: at least one. No other unit provides them.
     pub provides: Vec<Target>,
@@ -21,11 +21,11 @@ pub struct InitUnit {
     pub timeouts: Timeouts,
     /// Restart policy.
     pub restart: Restart,
-    /// Commands and their environment. Empty for a virtual unit, and for no other.
+    /// Commands and their environment. Virtual units have none; all other units have some.
     pub run: Run,
 }
 
-/// How a unit is started.
+/// The way in which a unit is started.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ServiceType {
     /// A foreground process that reports readiness by `sd_notify`.
@@ -42,8 +42,8 @@ pub enum ServiceType {
     /// Commands that run to completion. The unit is starting while the commands run, and becomes
     /// active once all of them have succeeded.
     Oneshot {
-        /// Whether the unit stays active after its commands have ended. It is true except for some
-        /// units from systemd.
+        /// Whether the unit stays active after its commands have succeeded. The default is true for
+        /// a stanza and false for a unit from systemd.
         remain: bool,
     },
     /// Runs nothing; the unit groups its dependencies.
@@ -89,8 +89,8 @@ pub struct Timeouts {
 }
 
 impl InitUnit {
-    /// Returns a virtual unit without dependencies. Code that builds other units can use it as a
-    /// base.
+    /// Returns a virtual unit without dependencies. It can also serve as the base of other units,
+    /// with some fields replaced.
     #[must_use]
     pub fn new_virtual(name: Name, provides: impl IntoIterator<Item = Target>) -> Self {
         Self {
@@ -112,7 +112,8 @@ impl InitUnit {
     }
 
     /// Returns whether a running unit must be restarted to get the definition `other`. A restart is
-    /// needed if the type or the commands differ. Other settings apply without a restart.
+    /// needed if `kind` or `run` differs. Other settings, such as timeouts, apply without a
+    /// restart.
     #[must_use]
     pub fn needs_restart_for(&self, other: &Self) -> bool {
         self.kind != other.kind || self.run != other.run

@@ -6,8 +6,9 @@ use super::note::Report;
 use crate::graph::text::{OmittedKey, print, read_stanzas};
 use crate::graph::{Command, EdgeKind, InitUnit, Name, Restart, ServiceType, Target, Timeouts};
 
-/// Stop timeout of a unit that calls a script. Here a stop lasts until no process of the unit is
-/// left. Without a timeout, a single remaining process would block the shutdown of the whole init.
+/// Stop timeout of a unit that calls a script. Such a stop lasts until no process of the unit is
+/// left. Without a timeout, a single remaining process would therefore block the shutdown of the
+/// whole init.
 const SCRIPT_STOP_TIMEOUT: Duration = Duration::from_secs(5 * 60);
 
 /// A unit with the dependencies declared in its file.
@@ -30,7 +31,7 @@ pub(super) struct Dependency {
     pub(super) kind: EdgeKind,
     /// The target.
     pub(super) target: Target,
-    /// Whether the direction is reversed, so that this unit comes before the target.
+    /// Whether the direction is reversed: this unit comes before the target.
     pub(super) before: bool,
     /// Line of the declaration.
     pub(super) line: usize,
@@ -44,7 +45,8 @@ impl Draft {
     }
 }
 
-/// Returns the unit name that a file has. Reports the file if its name is not a valid unit name.
+/// Returns the unit name of a file, which is the last component of its path. If that is not a valid
+/// unit name, reports the file and returns `None`.
 pub(super) fn name_of(file: usize, report: &mut Report<'_>) -> Option<Name> {
     let path = report.path(file);
     let name = path.rsplit('/').next().unwrap_or_default();
@@ -74,8 +76,9 @@ pub(super) fn call_script(
     report.remark((file, 1), message, help);
 }
 
-/// Returns the unit that is read back from the printed stanza, or `None` if no stanza can describe
-/// the unit. Reports each omitted setting at the position that `position` returns for it.
+/// Prints a unit as a stanza and reads it back, so that the result is exactly what the stanza
+/// describes. Returns `None` if no stanza can describe the unit. Reports each omitted setting at
+/// the position that `position` returns for it.
 pub(super) fn as_stanza(
     unit: &InitUnit,
     file: usize,

@@ -1,5 +1,5 @@
-//! Fits the converted units into a valid graph. Dependencies and units that do not fit are removed
-//! and reported.
+//! Makes a valid graph of the converted units. Dependencies and units that would make the graph
+//! invalid are removed and reported.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,8 +9,8 @@ use crate::graph::{
     DependencyCycle, EdgeKind, Graph, GraphError, InitUnit, Name, Settings, Target,
 };
 
-/// Maximum number of rounds in which only one edge per cycle is removed. In later rounds all edges
-/// of a cycle are removed.
+/// Maximum number of rounds that remove only one edge per cycle. Later rounds remove all edges of
+/// each cycle, so that the conversion ends soon even if there are many cycles.
 const MAX_ROUNDS: usize = 100;
 
 /// Turns declared dependencies into edges of a valid graph.
@@ -28,7 +28,7 @@ pub(super) fn fit(drafts: Vec<Draft>, report: &mut Report<'_>) -> Vec<Draft> {
     fitter.drafts
 }
 
-/// Drops units with the name of an earlier one.
+/// Drops each unit with the name of an earlier one, and reports it.
 pub(super) fn unique(drafts: Vec<Draft>, report: &mut Report<'_>) -> Vec<Draft> {
     let mut first: BTreeMap<Name, usize> = BTreeMap::new();
     let mut unique = Vec::new();
@@ -50,8 +50,8 @@ struct Fitter<'r, 'a> {
 }
 
 impl Fitter<'_, '_> {
-    /// Leaves one provider for each target: the unit with the name of the target or, without such a
-    /// unit, the first by name.
+    /// Leaves one provider for each target: the unit with the target's name or, without such a
+    /// unit, the first by name. Drops units that then provide no target.
     fn assign_targets(&mut self) {
         let mut claims: BTreeMap<Target, BTreeSet<Name>> = BTreeMap::new();
         for unit in self.drafts.iter().map(|draft| &draft.unit) {
@@ -126,8 +126,9 @@ impl Fitter<'_, '_> {
         changed
     }
 
-    /// Removes the order from the weakest dependency of a cycle, or from all its dependencies if
-    /// `all` is set.
+    /// Breaks a cycle: in its weakest edge, the dependent no longer waits for the dependency. If
+    /// `all` is set, this applies to every edge of the cycle. If the dependency was needed, a
+    /// `pulls` edge keeps it needed. Returns whether any edge was changed.
     fn break_cycle(&mut self, cycle: &DependencyCycle, all: bool) -> bool {
         let steps = cycle.steps.iter().enumerate();
         let weakest = steps.clone().max_by_key(|(at, (_, kind))| (*kind, *at));

@@ -7,9 +7,9 @@
 //! ```
 //!
 //! Nothing is dropped silently. Each setting that a stanza cannot express becomes a
-//! [`ConversionNote`] with its position and a remedy, and so does each fact that the files do not
-//! contain. Scripts are parsed and never executed. The printed stanzas are read back as the same
-//! units and form a valid graph.
+//! [`ConversionNote`] with its position and a remedy. Each assumption about facts that the files do
+//! not contain becomes a note too. Scripts are parsed and never executed. Reading the printed
+//! stanzas yields the same units, and these form a valid graph.
 
 mod draft;
 mod graph_fit;
@@ -33,7 +33,7 @@ pub enum InitSystem {
     Systemd,
     /// Service scripts of OpenRC.
     Openrc,
-    /// Init scripts whose dependencies are in an LSB header.
+    /// Init scripts with their dependencies in an LSB header.
     Sysv,
 }
 
@@ -44,8 +44,8 @@ pub struct SourceFile {
     pub path: String,
     /// The file's bytes.
     pub source: Vec<u8>,
-    /// Names of links to the file, which become aliases of the unit. They are used only for systemd
-    /// units.
+    /// Names of links to the file. For units from systemd they become aliases of the unit; for
+    /// other units they are ignored.
     pub aliases: Vec<String>,
 }
 
@@ -86,8 +86,8 @@ pub fn convert(origin: InitSystem, sources: Vec<SourceFile>) -> Conversion {
     convert_with(origin, sources, &SpecifierContext::system_manager())
 }
 
-/// Converts files with the specifier values of a machine. A remark is added for each value that may
-/// differ on other machines.
+/// Converts files and expands specifiers with the values of a machine. Adds a remark for each use
+/// of a value that may differ on other machines.
 #[must_use]
 pub fn convert_with(
     origin: InitSystem,
@@ -123,8 +123,8 @@ impl Conversion {
     }
 }
 
-/// Returns the text of each readable file with the index of the file, up to the maximum number of
-/// units. Reports files that are too large or not UTF-8.
+/// Returns the text of each readable file with the file's index. Reports files that are too large
+/// or not UTF-8, and any files beyond the maximum number of units.
 fn readable<'a>(sources: &'a [SourceFile], report: &mut Report<'_>) -> Vec<(usize, &'a str)> {
     let mut readable = Vec::new();
     for (file, source) in sources.iter().enumerate() {

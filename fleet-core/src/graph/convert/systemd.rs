@@ -17,12 +17,12 @@ use crate::graph::text::OmittedKey;
 /// Remedy for settings without an equivalent of their own.
 const MANUAL_REMEDY: &str = "write an equivalent into the stanza, if it is needed";
 
-/// Specifiers whose values differ between machines.
+/// Specifiers with values that differ between machines.
 const MACHINE_SPECIFIERS: [char; 4] = ['H', 'l', 'm', 'v'];
 
-/// Options that define the commands of a unit, their user and their directory. Without such an
-/// option the unit would be a different one, so a unit is left out if the option cannot be
-/// honoured. systemd itself ignores most invalid values of all other options.
+/// Options that define a unit's commands, and their user and directory. If such an option cannot be
+/// honoured, the unit is left out, because without the option it would be a different unit. Other
+/// options can be dropped, because systemd itself ignores most of their invalid values.
 const ESSENTIAL: [&str; 12] = [
     "ExecCondition",
     "ExecStart",
@@ -89,7 +89,7 @@ fn finish(
     drafts
 }
 
-/// Reports links to a file whose names belong to other units.
+/// Reports each link to a file that is lost because another unit has the name of the link.
 fn report_lost_links(
     file: usize,
     unit: &CompiledUnit,
@@ -160,7 +160,7 @@ fn compile_file(
     Some(compiled)
 }
 
-/// Remarks values that were expanded with a specifier of this machine.
+/// Adds a remark for each value that was expanded with a specifier of this machine.
 fn remark_specifiers(
     file: usize,
     parsed: &UnitFile,
@@ -198,9 +198,9 @@ fn capital(word: &str) -> String {
     chars.next().map(|first| first.to_ascii_uppercase()).into_iter().chain(chars).collect()
 }
 
-/// Compiles a unit without its unsupported options and invalid values. A unit is left out if such
-/// an option or value defines its commands, or if the unit is refused as a whole. Any result would
-/// be a guess.
+/// Compiles a unit without its unsupported options and invalid values, and reports them as losses.
+/// If one of them is [essential](ESSENTIAL), or if the unit as a whole is refused, reports the unit
+/// and returns `None`. Any result would then be a guess.
 fn accepted(
     file: usize,
     name: &UnitName,

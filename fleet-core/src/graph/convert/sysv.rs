@@ -17,7 +17,7 @@ const END: &str = "### END INIT INFO";
 type Header = Vec<(String, (usize, String))>;
 
 /// Returns the units of the scripts with their dependencies. A virtual unit is added for each
-/// facility that is used and that no script provides.
+/// system facility (such as `$network`) that a script uses but no script provides.
 pub(super) fn drafts(files: &[(usize, &str)], report: &mut Report<'_>) -> Vec<Draft> {
     let mut drafts: Vec<Draft> =
         files.iter().filter_map(|(file, text)| draft(*file, text, report)).collect();
@@ -85,9 +85,11 @@ const KNOWN: [&str; 12] = [
     "x-stop-after",
 ];
 
-/// Returns the fields between the begin mark and the end mark of the header. Only a description may
-/// continue on further lines, which begin with a tab or two blanks and are not known fields. All
-/// other lines that are not fields become fields without a name.
+/// Returns the fields between the begin mark and the end mark of the header.
+///
+/// Only a description may continue on further lines. Such a line begins with a tab or two blanks
+/// and is not a known field. Any other line that is not a field is returned as a field without a
+/// name, so that it can be reported.
 fn header(text: &str) -> Header {
     let inside = text.lines().enumerate().skip_while(|(_, line)| line.trim_end() != BEGIN).skip(1);
     // Without an end mark, commands of the script are not taken for fields.
@@ -203,8 +205,8 @@ impl Reader<'_, '_> {
         targets
     }
 
-    /// Reports dependencies that order only the stop. Units stop in the reverse order of their
-    /// starts, so a different stop order is lost.
+    /// Reports dependencies that order the stops of two units but not their starts. Units always
+    /// stop in the reverse order of their starts, so such an order is lost.
     fn stops(&mut self, header: &Header) {
         let stops = header.iter().filter(|(key, _)| {
             ["required-stop", "should-stop", "x-stop-after"].contains(&key.as_str())
@@ -230,7 +232,7 @@ impl Reader<'_, '_> {
 /// Prefix of the targets of system facilities.
 const FACILITY: &str = "facility-";
 
-/// Returns a virtual unit for each facility that a unit depends on and no script provides.
+/// Returns a virtual unit for each facility that a unit depends on but no script provides.
 fn facilities(drafts: &[Draft], report: &mut Report<'_>) -> Vec<Draft> {
     let mut named: BTreeMap<&Target, (usize, usize)> = BTreeMap::new();
     for draft in drafts {

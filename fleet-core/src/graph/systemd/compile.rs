@@ -38,8 +38,9 @@ pub struct CompiledUnit {
 
 /// Compiles a systemd unit file to a unit of the graph.
 ///
-/// The type of a service follows from its `Type=`, while targets and timers become virtual units.
-/// Only the file and the options are read. Specifiers are expanded as systemd expands them.
+/// The `Type=` of a service determines the type of the unit, while targets and timers become
+/// virtual units. The result depends only on the file and the options. Specifiers are expanded as
+/// systemd expands them.
 ///
 /// ```
 /// use fleet_core::graph::systemd::{CompileOptions, compile};
@@ -72,8 +73,8 @@ pub fn compile(
     compiler.finish()
 }
 
-/// Returns the reason to refuse the file as a whole, if there is one. Refused are unsupported unit
-/// types, templates and empty files.
+/// Returns the reason to refuse the file as a whole, or `None` if there is no such reason.
+/// Unsupported unit types, templates and empty files are refused.
 fn file_problem(name: &UnitName, file: &UnitFile) -> Option<String> {
     if !matches!(name.unit_type(), UnitType::Service | UnitType::Target | UnitType::Timer) {
         return Some(format!(
@@ -98,8 +99,8 @@ struct Compiler<'a> {
     aliases: BTreeSet<UnitName>,
     refusals: Vec<UnitRefusal>,
     remarks: Vec<Remark>,
-    /// Byte offset of each honoured option. Lines and columns are computed later, because that
-    /// needs a pass over the file.
+    /// Byte offset of each honoured option. Lines and columns are computed only at the end, because
+    /// each costs a pass over the file.
     positions: BTreeMap<(String, String), usize>,
 }
 
@@ -278,7 +279,7 @@ impl<'a> Compiler<'a> {
 
 impl CompiledUnit {
     /// Returns the position of an honoured option, or `None` if the file does not contain the
-    /// option. If the option is repeated, the last position is returned.
+    /// option. For a repeated option, this is the position of the last one.
     #[must_use]
     pub fn position_of(&self, section: &str, name: &str) -> Option<OptionPosition> {
         self.positions.iter().find(|position| position.is_of(section, name)).cloned()

@@ -9,7 +9,7 @@ use fleet_unitfile::SpecifierContext;
 pub struct CompileOptions {
     /// Values of the specifiers. If a unit uses a specifier that has no value, the unit is refused.
     pub facts: SpecifierContext,
-    /// Names, without sections, of options that the operator accepts although they would be
-    /// refused. The unit then runs without these options, and a remark reports that.
+    /// Names, without sections, of options that would be refused but that the operator accepts. The
+    /// unit then runs without these options, and a remark reports each of them.
     pub accept: BTreeSet<String>,
 }

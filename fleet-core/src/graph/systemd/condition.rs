@@ -4,7 +4,7 @@ use super::value::{ValueContext, absolute};
 use crate::graph::{ConditionTest, UnitCondition};
 
 /// Adds a condition from `Condition…=` or an assertion from `Assert…=`. An empty value removes all
-/// earlier conditions or all earlier assertions, respectively.
+/// earlier conditions or, if the option is `Assert…=`, all earlier assertions.
 pub(super) fn add(
     list: &mut Vec<UnitCondition>,
     option: &str,

@@ -41,8 +41,7 @@ pub(super) struct Draft {
     pub(super) run: Run,
 }
 
-/// Problems that concern the unit as a whole. Each problem is stored with the option that causes
-/// it, if there is one.
+/// Problems of the unit as a whole. Each problem has the option that causes it, if there is one.
 #[derive(Debug, Default)]
 pub(super) struct UnitProblems {
     pub(super) refused: Vec<(Option<OptionName>, String)>,
@@ -240,7 +239,7 @@ fn kill_mode(value: &str) -> Result<KillMode, String> {
     unless_empty(value, |value| choice(value, &KILL_MODES)).map(Option::unwrap_or_default)
 }
 
-/// Reads the path of a PID file. A relative path is taken relative to the runtime directory.
+/// Reads the path of a PID file. A relative path is relative to the runtime directory (`%t`).
 fn pid_file(value: &str, unit: &ValueContext<'_>) -> Result<Option<String>, String> {
     let path = unit.expand(value)?;
     if path.is_empty() || path.starts_with('/') {

@@ -13,11 +13,11 @@ use crate::graph::{EdgeKind, InitUnit, Name, Target};
 /// Units that are not part of the graph.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ExternalUnits {
-    /// Units managed elsewhere that are assumed to be active.
+    /// Units that are managed elsewhere and assumed to be active.
     pub assumed_active: BTreeSet<UnitName>,
     /// Timers, which run outside the graph. A unit may require a timer.
     pub timers: BTreeSet<UnitName>,
-    /// Units that were refused. A unit that requires a refused unit can never start.
+    /// Units that were refused. A unit that requires one of them can never start.
     pub refused: BTreeSet<UnitName>,
 }
 
@@ -25,21 +25,23 @@ pub struct ExternalUnits {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct LinkedUnits {
     /// Accepted units with their edges, sorted by name. A unit that gets no edges and no aliases is
-    /// shared with its compiled unit.
+    /// not copied: it is the unit of its [`CompiledUnit`].
     pub units: Vec<Arc<InitUnit>>,
-    /// Units that were refused because of a relation, with the refusals. For example, a required
-    /// unit does not exist.
+    /// Units that were refused because of a relation, each with its refusals. For example, a unit
+    /// is refused if it requires a unit that does not exist.
     pub refused: BTreeMap<Name, Vec<UnitRefusal>>,
     /// Remarks per unit.
     pub remarks: BTreeMap<Name, Vec<Remark>>,
-    /// For each unit, the units that systemd stops together with it. Only direct relations are
-    /// included.
+    /// For each unit, the units that systemd stops when it stops that unit. Only direct relations
+    /// are included.
     pub stops: BTreeMap<Name, BTreeSet<Name>>,
 }
 
 /// Links units by the relations that they declare.
 ///
-/// | declared for X | edge |
+/// For each other unit X, a unit gets the edge of the first row that applies:
+///
+/// | the unit declares for X | edge to X |
 /// |---|---|
 /// | `BindsTo=` | `depends-on` |
 /// | `Requires=` and `After=` | `depends-ms` |
@@ -47,12 +49,16 @@ pub struct LinkedUnits {
 /// | `Requires=` or `Wants=` | `pulls` |
 /// | `After=` | `after` |
 ///
-/// `Before=`, `RequiredBy=` and `WantedBy=` declare the same relations from the other unit. As in
-/// systemd, a target waits for the units that it requires or wants. It does not if the target or
-/// the other unit has `DefaultDependencies=no`.
+/// `Before=`, `RequiredBy=` and `WantedBy=` are the reverse of `After=`, `Requires=` and `Wants=`.
+/// If X declares one of them for the unit, it is the unit that gets the edge to X. `PartOf=` gives
+/// no edge; it only adds to [`stops`](LinkedUnits::stops).
 ///
-/// On units that do not exist, `After=`, `Wants=` and similar options have no effect. A unit is
-/// refused if it has `Requires=` or `BindsTo=` on a unit that does not exist.
+/// As in systemd, a target waits for the units that it requires or wants, even without `After=`.
+/// There is an exception if the target or the other unit has `DefaultDependencies=no`, or if the
+/// other unit is ordered after the target.
+///
+/// If X does not exist, a unit with `Requires=` or `BindsTo=` for X is refused. All other relations
+/// to a missing unit are ignored with a remark.
 #[must_use]
 pub fn link<'a>(
     compiled: impl IntoIterator<Item = &'a CompiledUnit>,
@@ -139,7 +145,7 @@ impl<'a> Linker<'a> {
         linker
     }
 
-    /// Adds an alias. A name that is already taken stays with its unit.
+    /// Adds an alias. If the name is already taken, it stays with the unit that has it.
     fn alias(&mut self, at: usize, alias: &'a UnitName) {
         let taken = self.index.get(alias.as_str()).copied();
         match taken {
@@ -205,9 +211,9 @@ impl<'a> Linker<'a> {
         }
     }
 
-    /// Handles a relation to a refused unit. For `BindsTo=` and `Requires=` it adds an edge to a
-    /// target that has no provider, so that the graph blocks the dependent. Other relations are
-    /// ignored with a remark.
+    /// Handles a relation to a refused unit. `BindsTo=` and `Requires=` become an edge to a target
+    /// without a provider, so that the graph blocks the dependent. Other relations are ignored with
+    /// a remark.
     fn link_to_refused(&mut self, from: usize, relation: &'a Relation) {
         let name = &relation.unit;
         match relation.kind {
@@ -235,8 +241,8 @@ impl<'a> Linker<'a> {
         self.remark(from, Some(relation.position.clone()), text);
     }
 
-    /// Ignores a relation to a timer. No edge is needed, because starting a unit also starts the
-    /// timers that it names, and a timer is active at once.
+    /// Ignores a relation to a timer. No edge is needed: starting a unit also starts the timers
+    /// that it names, and a timer is active as soon as it is started.
     fn skip_timer(&mut self, from: usize, relation: &Relation) {
         if relation.kind == RelationKind::PartOf {
             let text = format!("ignores {}: stopping a timer stops nothing else", relation.unit);
@@ -269,8 +275,9 @@ impl<'a> Linker<'a> {
         remarks.extend(position.map(|position| Remark { position, text }));
     }
 
-    /// Orders each target after the units that it requires or wants, if both units have default
-    /// dependencies. A unit that is itself ordered after the target is skipped.
+    /// Orders each target after the units that it requires or wants, if both have default
+    /// dependencies. A unit that is already ordered after the target is skipped, because the order
+    /// would be a cycle.
     fn order_targets(&mut self) {
         let has_defaults = |at: usize| self.compiled[at].default_dependencies;
         let pairs: Vec<(usize, usize)> = self.relations.keys().copied().collect();
@@ -331,9 +338,9 @@ impl<'a> Linker<'a> {
         self.linked.units.push(unit);
     }
 
-    /// Checks the order that each `BindsTo=` implies here: the unit starts after the other one. The
-    /// unit is refused if the other one is ordered after it. An order that only `BindsTo=` adds is
-    /// reported as a remark.
+    /// Checks the order of the units of each `BindsTo=`. Unlike in systemd, `BindsTo=` implies here
+    /// that the unit starts after the other one. A unit is refused if the other one is ordered
+    /// after it. If there is no `After=`, a remark reports the implied order.
     fn check_bindings(&mut self) {
         for unit in self.compiled {
             for relation in &unit.relations {
@@ -383,9 +390,9 @@ impl Relations {
         }
     }
 
-    /// Returns the edge to a refused unit. Its target has no provider. The graph therefore blocks a
-    /// unit that requires the refused unit, with or without an order. systemd could not start such
-    /// a unit either.
+    /// Returns the edge to a refused unit, or `None` if the refused unit is not required. No unit
+    /// provides the target of this edge, so the graph blocks the dependent. That holds even without
+    /// `After=`, because systemd could not start the dependent either.
     fn edge_to_refused(self) -> Option<EdgeKind> {
         let requires = self.binds || self.requires;
         requires.then_some(if self.binds { EdgeKind::DependsOn } else { EdgeKind::DependsMs })

@@ -40,8 +40,7 @@ pub enum RefusalCause {
 pub struct UnitRefusals {
     /// The unit.
     pub unit: UnitName,
-    /// At least one refusal. Refusals are ordered by line, and those that concern the whole file
-    /// come last.
+    /// At least one refusal, ordered by line. Refusals that concern the whole file come last.
     pub all: Vec<UnitRefusal>,
 }
 
@@ -50,7 +49,8 @@ pub struct UnitRefusals {
 pub struct Remark {
     /// The option concerned.
     pub position: OptionPosition,
-    /// Text of the remark. It continues a sentence that begins with the name of the option.
+    /// Text of the remark. It continues a sentence that begins with the option, such as
+    /// `Service.Type is treated as simple`.
     pub text: String,
 }
 

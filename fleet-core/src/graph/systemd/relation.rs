@@ -30,15 +30,15 @@ pub enum RelationKind {
     RequiredBy,
     /// `Requires=`.
     Requires,
-    /// `WantedBy=` or `UpheldBy=`. Restarts that `UpheldBy=` would cause are left to the unit's own
-    /// `Restart=`.
+    /// `WantedBy=` or `UpheldBy=`. In systemd `UpheldBy=` also causes restarts, but here only the
+    /// unit's own `Restart=` does.
     WantedBy,
     /// `Wants=`.
     Wants,
 }
 
 /// Units that systemd uses to shut down the machine. Most units conflict with some of these by
-/// default. None of these units is ever started by this supervisor.
+/// default. Such a conflict has no effect, because this supervisor never starts these units.
 const SHUTDOWN: [&str; 10] = [
     "emergency.target",
     "exit.target",

@@ -58,8 +58,8 @@ impl Restarts {
         }
     }
 
-    /// Returns the start rate limit. Options in `[Unit]` override those in `[Service]`, the section
-    /// that old versions of systemd used for them.
+    /// Returns the start rate limit. Options in `[Unit]` override those in `[Service]`, where old
+    /// versions of systemd expected them.
     fn limit(&self) -> RestartLimit {
         let interval = self.in_unit.interval.or(self.in_service.interval);
         let burst = self.in_unit.burst.or(self.in_service.burst).unwrap_or(5);

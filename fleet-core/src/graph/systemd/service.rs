@@ -168,8 +168,8 @@ impl Draft {
         }
     }
 
-    /// Returns the processes from which notifications are accepted. If the unit needs readiness or
-    /// watchdog notifications, at least the main process is one of them.
+    /// Returns the processes from which notifications are accepted. For a unit with readiness or
+    /// watchdog notifications, this includes at least the main process.
     fn access(&self, kind: Type) -> NotifyAccess {
         let notified = matches!(kind, Type::Notify | Type::NotifyReload);
         let heard = notified || self.run.watchdog.is_some();

@@ -311,8 +311,8 @@ const CONFINING: &[&str] = &[
 ];
 
 /// Options for which even an empty value may confine the unit. For example, an empty capability set
-/// removes all capabilities. For the other options systemd 252 does not document the effect of an
-/// empty value.
+/// removes all capabilities. For most options listed here, systemd 252 does not document the effect
+/// of an empty value, so these are refused too.
 const CONFINING_EVEN_IF_EMPTY: &[&str] = &[
     "BPFDelegateAttachments",
     "BPFDelegateCommands",

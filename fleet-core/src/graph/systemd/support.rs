@@ -1,15 +1,16 @@
 //! Support for each systemd option.
 //!
-//! An option is *ignored* if the unit has the same permissions, runtime and dependencies without
-//! it. Examples are texts for people and options that tune systemd itself. Every other option that
-//! is not honoured is refused, because a unit that asks for confinement must not run unconfined.
+//! An option is *ignored* if dropping it does not change the unit's permissions, runtime or
+//! dependencies. Examples are texts for people and options that tune systemd itself. Every other
+//! option that is not honoured is refused, because a unit that asks for confinement must not run
+//! unconfined.
 
 use fleet_unitfile::parse_bool;
 
 use super::option_tables::{INSTALL, TIMER, UNIT};
 use super::service_options::SERVICE;
 
-/// How an option is handled.
+/// The handling of an option.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Support {
     /// Honoured, or refused if its value cannot be honoured.
@@ -18,9 +19,9 @@ pub enum Support {
     Informational,
     /// Ignored with a remark, for this reason.
     Ignored(&'static str),
-    /// Refused unless the option has one of these neutral values. The second text is the reason for
-    /// the refusal and includes a remedy. The neutral value `no` stands for every spelling of
-    /// false.
+    /// Refused unless the value is one of the first texts, which are neutral: dropping the option
+    /// then changes nothing. The second text is the reason for the refusal and includes a remedy.
+    /// The neutral value `no` stands for every spelling of false.
     RefusedUnless(&'static [&'static str], &'static str),
     /// Refused for this reason, which includes a remedy.
     Refused(&'static str),
@@ -38,7 +39,7 @@ impl Support {
     }
 }
 
-/// Returns how an option is handled. Returns `None` if systemd has no such option in the section,
+/// Returns the handling of an option. Returns `None` if systemd has no such option in the section,
 /// or if no supported unit type has the section.
 ///
 /// ```

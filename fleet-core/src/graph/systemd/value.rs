@@ -7,7 +7,7 @@ use fleet_unitfile::{SpecifierContext, UnitName, parse_bool, parse_timespan};
 
 use crate::graph::Signal;
 
-/// The unit whose values are parsed.
+/// Context for parsing the values of one unit.
 pub(super) struct ValueContext<'a> {
     pub(super) name: &'a UnitName,
     pub(super) facts: &'a SpecifierContext,
@@ -34,8 +34,8 @@ pub(super) fn unreadable(error: impl Display) -> String {
     format!("cannot be read: {error}")
 }
 
-/// Reads an option that an empty value resets. Returns `None` for an empty value. For all other
-/// options, an empty value is ignored by systemd but refused here.
+/// Reads a value of an option that an empty value resets. Returns `None` for an empty value. (For
+/// other options systemd ignores an empty value, but here it is refused.)
 pub(super) fn unless_empty<T>(
     value: &str,
     read: impl FnOnce(&str) -> Result<T, String>,

@@ -39,10 +39,14 @@ impl ServiceConverter<'_, '_> {
         Ok(())
     }
 
-    /// Returns the restart limit of supervise-daemon. supervise-daemon limits restarts and a unit
-    /// limits starts, so the unit is allowed one more. Without a period supervise-daemon never
-    /// forgets a failure. Without a maximum its own default is used, which old versions of
-    /// supervise-daemon do not have.
+    /// Returns the unit's restart limit for the settings of supervise-daemon.
+    ///
+    /// - supervise-daemon limits restarts but a unit limits starts, so the unit is allowed one
+    ///   more. A `respawn_max` of 0 means no limit.
+    /// - Without `respawn_period`, supervise-daemon never forgets a failure. The unit counts only
+    ///   failures in a row instead.
+    /// - Without `respawn_max`, the limit is 10, the default of supervise-daemon. Its old versions
+    ///   have no default.
     fn limit(&mut self) -> Result<RestartLimit, UnknownReason> {
         let (most, period) = (self.number("respawn_max")?, self.number("respawn_period")?);
         let within = period.filter(|period| *period > 0).map(Duration::from_secs);
@@ -80,8 +84,9 @@ impl ServiceConverter<'_, '_> {
     }
 }
 
-/// Parses `TERM/30/KILL/5` into the first signal and the seconds. The final kill need not be
-/// returned, because every stop here ends with it. A plain number is only the number of seconds.
+/// Parses `TERM/30/KILL/5` into the first signal and its seconds. The final `KILL` is not returned,
+/// because every stop here ends with it. A plain number gives only the seconds. Returns `None` for
+/// any other text.
 fn retry(text: &str) -> Option<(Option<Signal>, u64)> {
     if let Ok(seconds) = text.parse() {
         return Some((None, seconds));

@@ -8,9 +8,9 @@ pub(super) struct Function {
     pub(super) depth: usize,
 }
 
-/// Returns the name of the function that is defined by these words, if they begin a definition.
-/// Also returns whether the definition is unconditional and in standard syntax. It is if the name
-/// is the first word, without the keyword `function` before it.
+/// Returns the name of the function that these words define, or `None` if they begin no definition.
+/// The second value is `true` if the name is the first word. `false` means that the definition
+/// depends on a condition, or uses the keyword `function`, which not all shells know.
 pub(super) fn beginning(texts: &[Option<String>]) -> Option<(&str, bool)> {
     (0..texts.len()).find_map(|at| {
         let (first, second) = (text(texts, at)?, text(texts, at + 1));

@@ -9,7 +9,7 @@ use super::tokens::{MAX_DEPTH, Piece, Token};
 pub(super) struct Lexer<'a> {
     chars: Peekable<Chars<'a>>,
     line: usize,
-    /// First line whose meaning cannot be determined.
+    /// First line that only a shell can interpret.
     unknown_from: Option<usize>,
     /// Number of open substitutions.
     depth: usize,
@@ -196,8 +196,8 @@ impl<'a> Lexer<'a> {
         text
     }
 
-    /// Skips a command substitution `$(…)`. If it is nested too deeply, its end is unknown, because
-    /// only a shell can find it.
+    /// Skips a command substitution `$(…)`. If substitutions are nested too deeply, marks the text
+    /// from this line on as unknown, because only a shell can find the end.
     fn substitution(&mut self) {
         if self.depth == MAX_DEPTH {
             return self.mark_unknown(self.line);

@@ -6,8 +6,8 @@ use super::function::{Function, beginning, groups};
 use super::tokens::{MAX_DEPTH, Piece, Token, plain, tokens, tokens_until_unknown};
 use crate::graph::text::MAX_FILE_SIZE;
 
-/// Maximum number of bytes that variable expansion may add. It is limited because nested variables
-/// could double the text with every line.
+/// Maximum number of bytes that variable expansion may add to a script. Without a limit,
+/// assignments such as `b=$a$a` could double the text with every line.
 const MOST_PUT_IN: usize = MAX_FILE_SIZE;
 
 /// Contents of a script.
@@ -80,7 +80,8 @@ impl Script {
         self.unknown_from = Some(self.unknown_from.map_or(line, |known| known.min(line)));
     }
 
-    /// Handles a command inside a function. Returns the function of the next command.
+    /// Handles a command inside a function. Returns the function that the next command is in, if
+    /// any.
     fn inside(&mut self, mut function: Function, mut command: Command) -> Option<Function> {
         let plain = |word: Option<&Vec<Piece>>| word.and_then(|word| plain(word));
         let first = plain(command.words.first());
@@ -140,8 +141,8 @@ impl Script {
         None
     }
 
-    /// Records the beginning of a function. `always` is false if the function is defined only under
-    /// a condition or only by some shells.
+    /// Records the beginning of a function. `always` is false if a condition decides whether the
+    /// function is defined, or if not all shells accept its syntax.
     fn begin(&mut self, name: &str, line: usize, always: bool) {
         self.functions.insert(name.to_owned(), line);
         match (name, always) {
@@ -226,8 +227,8 @@ impl Script {
         }
     }
 
-    /// Returns the expansion of a default value, which may contain further defaults. If the
-    /// defaults are nested too deeply, the value is unknown, because only a shell can evaluate it.
+    /// Expands the default value of a variable, which may contain further defaults. If they are
+    /// nested too deeply, returns [`Value::Unknown`], because only a shell can evaluate them.
     fn default_of(&mut self, text: &str, line: usize) -> Value {
         if self.depth == MAX_DEPTH {
             return Value::Unknown;
@@ -247,8 +248,8 @@ impl Script {
     }
 }
 
-/// Returns all commands of a text, and the line from which they are unreliable. The `{` that opens
-/// a function may be on the line of the function's name or on a later line.
+/// Splits a text into commands. Also returns the line from which they are unreliable, if there is
+/// one. A command ends after a `{`, so the first command of a function's body is always separate.
 fn commands(text: &str) -> (Vec<Command>, Option<usize>) {
     let mut commands: Vec<Command> = Vec::new();
     let mut open: Option<Command> = None;

@@ -13,7 +13,8 @@ use crate::graph::{
 const STEP_FUNCTIONS: [&str; 6] =
     ["start", "start_post", "start_pre", "stop", "stop_post", "stop_pre"];
 
-/// Variables that OpenRC uses and the conversion ignores. Some of them confine the service.
+/// Variables that OpenRC honours but a converted unit does not. Their use is reported, because some
+/// of them confine the service.
 const UNSUPPORTED: [&str; 27] = [
     "SSD_IONICELEVEL",
     "SSD_STARTWAIT",
@@ -44,15 +45,15 @@ const UNSUPPORTED: [&str; 27] = [
     "supervise_daemon_args",
 ];
 
-/// Environment variables for the starter of a daemon and not for the daemon.
+/// Environment variables for OpenRC's start program. They are not meant for the daemon.
 const STARTER_VARIABLES: [&str; 4] =
     ["SSD_IONICELEVEL", "SSD_NICELEVEL", "SSD_OOM_SCORE_ADJ", "SSD_STARTWAIT"];
 
 /// Reason why the commands of a script are unknown: line and description.
 pub(super) type UnknownReason = (usize, String);
 
-/// Returns the unit of a script. The unit is built from the script's variables if that is possible,
-/// and otherwise calls the script.
+/// Returns the unit of a script. If the script's variables determine all commands, the unit runs
+/// these itself; otherwise it calls the script.
 pub(super) fn unit(
     name: Name,
     script: &mut Script,
@@ -91,7 +92,8 @@ pub(super) struct ServiceConverter<'r, 'a> {
 }
 
 impl ServiceConverter<'_, '_> {
-    /// Returns why the commands of the script are unknown, or `None` if they are known.
+    /// Returns the reason why the commands of the script cannot be determined, or `None` if they
+    /// can.
     fn unknown_reason(&self) -> Option<UnknownReason> {
         if let Some(line) = self.script.unknown_from {
             let why = "only a shell can evaluate the script from here on";
@@ -209,8 +211,8 @@ impl ServiceConverter<'_, '_> {
         Ok(())
     }
 
-    /// Sets the nice level and the OOM score adjustment. OpenRC applies their variables only if
-    /// they are exported, because otherwise the starter does not see them.
+    /// Sets the nice level and the OOM score adjustment. OpenRC's start program reads both from its
+    /// environment, so a variable that the script does not export is reported and not applied.
     fn priorities(&mut self) -> Result<(), UnknownReason> {
         for name in STARTER_VARIABLES {
             let exported = self.script.exported.iter().any(|it| it == name);

@@ -32,8 +32,8 @@ pub(super) enum Token {
     Word(Vec<Piece>),
     /// A newline or semicolon, which ends a command.
     End,
-    /// An operator such as `&&` or `|`, or a redirection. The command consists of more than its
-    /// words.
+    /// An operator such as `&&` or `|`, or a redirection. A command with one of these consists of
+    /// more than its words.
     Operator,
 }
 
@@ -42,9 +42,12 @@ pub(super) fn tokens(text: &str) -> Vec<(usize, Token)> {
     tokens_until_unknown(text).0
 }
 
-/// Returns the tokens of a text and, if there is one, the line from which they are unreliable. On
-/// that line begins a quote without an end, a here-document, or a substitution that has no end or
-/// is nested too deeply. The lines of a here-document are not commands.
+/// Returns the tokens of a text. Also returns the first line from which the tokens are unreliable,
+/// if there is one. One of these begins on that line:
+///
+/// - a quote without an end
+/// - a here-document, because its lines are not commands
+/// - a substitution that has no end or is nested too deeply
 pub(super) fn tokens_until_unknown(text: &str) -> (Vec<(usize, Token)>, Option<usize>) {
     let mut lexer = Lexer::new(text);
     let mut tokens = Vec::new();

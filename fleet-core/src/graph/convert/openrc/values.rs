@@ -46,8 +46,8 @@ impl ServiceConverter<'_, '_> {
         words.map(|words| Some((line, words))).ok_or_else(|| unknown_value(line, name))
     }
 
-    /// Splits the value of a variable into words, as the shell command `eval` does. Returns them
-    /// with the line of the variable, or `None` if there are no words.
+    /// Splits the value of a variable into words, as the shell command `eval` does. Returns the
+    /// words with the line of the variable, or `None` if there are no words.
     pub(super) fn split_words(&self, name: &str) -> Result<Option<(usize, Words)>, UnknownReason> {
         let Some((line, value)) = self.script.value(name) else { return Ok(None) };
         let Value::Text(text) = value else { return Err(unknown_value(line, name)) };
@@ -64,7 +64,7 @@ impl ServiceConverter<'_, '_> {
     }
 
     /// Converts a word to a command argument of a stanza. Variables in the word are kept, because a
-    /// conf.d file may set them.
+    /// conf.d file may set them. Returns `None` if only a shell can evaluate the word.
     fn argument(&mut self, word: &[Piece], line: usize) -> Option<String> {
         let mut text = String::new();
         for piece in word {

@@ -122,7 +122,7 @@ fn trigger(name: &str, value: &str, unit: &ValueContext<'_>) -> Result<Trigger, 
     Ok(Trigger::After(base, span))
 }
 
-/// Returns a delay below `longest`. It is always the same for the same timer on the same machine.
+/// Returns a delay below `longest` that is always the same for one timer on one machine.
 fn fixed(longest: Duration, unit: &ValueContext<'_>) -> Duration {
     // Without a machine id the name alone determines the delay.
     let machine = unit.expand("%m").unwrap_or_default();

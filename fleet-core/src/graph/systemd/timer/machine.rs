@@ -102,8 +102,8 @@ impl TimerMachine {
         }
     }
 
-    /// Starts the timer unless it is active. For a persistent timer, `last` is the wall clock time
-    /// at which it last elapsed.
+    /// Starts the timer unless it is already active. `last` is the wall clock time at which a
+    /// persistent timer last elapsed.
     pub fn on_start(
         &mut self,
         last: Option<Timestamp>,
@@ -131,8 +131,8 @@ impl TimerMachine {
         self.due = NextElapse::default();
     }
 
-    /// Handles a possible state change of the triggered unit. If the timer requested a start of the
-    /// unit, call this function once after the start has completed, not during the start.
+    /// Handles a possible state change of the triggered unit. After the timer has requested a start
+    /// of the unit, call this function once the start has completed, but not before.
     pub fn on_unit(&mut self, unit: TriggeredUnitState, context: TimerContext<'_>) {
         self.state.last.record(unit);
         match self.state.phase {
@@ -151,8 +151,8 @@ impl TimerMachine {
         }
     }
 
-    /// Returns whether the timer elapses now. If it does, the caller has to start the triggered
-    /// unit. Call this function when the next elapse is due.
+    /// Returns whether the timer elapses now. Call this function when the next elapse is due. If it
+    /// returns `true`, the caller has to start the triggered unit.
     pub fn on_elapse(&mut self, context: TimerContext<'_>) -> bool {
         if self.state.phase != TimerPhase::Waiting || !self.due.has_elapsed(context.now) {
             return false;

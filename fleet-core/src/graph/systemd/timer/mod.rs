@@ -6,8 +6,8 @@
 //!                        └────────── TimerMachine ─────────┘   waiting, running, elapsed, …
 //! ```
 //!
-//! All rules are those of systemd, with one exception: a timer elapses exactly on time. systemd may
-//! delay it to save wake-ups, as `AccuracySec=` allows.
+//! All rules are those of systemd, with one exception: here a timer elapses exactly on time. In
+//! systemd, `AccuracySec=` may delay an elapse to save wake-ups.
 
 mod draft;
 mod machine;

@@ -14,14 +14,14 @@ pub struct LastTriggers {
     pub startup: Timestamp,
     /// Start of the timer.
     pub since: DualTimestamp,
-    /// Time by the boot clock since which the timer has been waiting. A one-time trigger that was
-    /// due earlier, while the unit ran, does not elapse again.
+    /// Time by the boot clock since which the timer has been waiting. A one-time trigger (such as
+    /// `OnBootSec=`) that came due before this time, while the unit ran, is skipped.
     pub waiting_since: Timestamp,
     /// Time of the last elapse by the boot clock. `None` if the timer has not elapsed since it was
     /// started.
     pub last: Option<Timestamp>,
-    /// Time of the last elapse by the wall clock. For a persistent timer it may lie before the
-    /// timer's start.
+    /// Time of the last elapse by the wall clock. For a persistent timer this time may lie before
+    /// the timer's start.
     pub last_wall: Option<Timestamp>,
     /// Last start of the unit, by the boot clock.
     pub unit_active: Option<Timestamp>,
@@ -74,8 +74,8 @@ impl Timer {
     }
 
     /// Returns whether the timer may elapse later although no elapse is scheduled now. That is
-    /// possible if a trigger depends on starts or stops of the unit, because something else may
-    /// start the unit.
+    /// possible if a trigger depends on starts or stops of the unit, which may happen without the
+    /// timer.
     pub(super) fn follows_unit(&self) -> bool {
         let follows = |trigger: &Trigger| {
             matches!(trigger, Trigger::After(TimerBase::UnitActive | TimerBase::UnitInactive, _))
