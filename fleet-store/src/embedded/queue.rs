@@ -152,8 +152,8 @@ impl WriterRun {
 }
 
 impl Drop for WriterRun {
-    /// Closes the queue if the writer is still running, which means that a panic or a runtime
-    /// shutdown ended this run. The waiting requests get an error, and the queue refuses all later
+    /// Closes the queue if this run still holds the writer, because a panic or a runtime shutdown
+    /// has then ended the run. The waiting requests get an error, and the queue refuses all later
     /// ones.
     fn drop(&mut self) {
         let Some(writer) = self.writer.take() else { return };

@@ -45,7 +45,7 @@ struct ContentEntry {
 }
 
 impl Contents {
-    /// Parses the unit files of a whole cluster, except for those that `known` has already parsed.
+    /// Parses the unit files of a whole cluster, but reuses those that `known` has already parsed.
     /// `users` must be ordered by content and then by unit name.
     pub(super) fn of(
         stored: Vec<(ContentId, StoredContent)>,

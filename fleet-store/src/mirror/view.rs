@@ -115,8 +115,8 @@ impl View {
         Ok(Export { snapshot, intents, lineage, max_epoch })
     }
 
-    /// Returns whether a stored lineage is that of the view, or the view has no lineage yet. The
-    /// same lineage with a raised epoch base is not another lineage.
+    /// Returns whether a stored lineage is that of the view, or the view has no lineage yet. A
+    /// different epoch base does not matter.
     pub(super) fn is_of(&self, lineage: Option<&[u8]>) -> bool {
         let Some(own) = self.lineage.as_deref() else { return true };
         let same = |other| match (decode_lineage(own), decode_lineage(other)) {
@@ -135,7 +135,7 @@ impl View {
         }
     }
 
-    /// Returns the machines whose claims a revision changed. Each comes with whether the machine is
+    /// Returns the machines whose claims a revision changed. The `bool` is true if the machine is
     /// present after the change.
     pub(super) fn machines_in(&self, changes: &Changes) -> Vec<(MachineId, bool)> {
         let machines =

@@ -1,8 +1,7 @@
 //! The registry: typed writes of fleet's objects to any store.
 //!
-//! Each operation reads the state that it depends on, and commits with the condition that this
-//! state is unchanged. So operations are safe under concurrency, and any number of daemons can
-//! share a store.
+//! An operation that depends on stored state makes this state a condition of its transaction. So
+//! operations are safe under concurrency, and any number of daemons can share a store.
 //!
 //! Concurrent operations on units are merged into one transaction. Nevertheless, each of them can
 //! be refused separately.

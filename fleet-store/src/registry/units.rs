@@ -103,7 +103,7 @@ impl Registry {
 
     /// Like [`set_desired`](Self::set_desired), but faster for a unit that the caller knows from a
     /// mirror. If `seen` is up to date and has another desired state, the unit is not read from the
-    /// store. If `seen` is outdated, the unit is read.
+    /// store. Otherwise the unit is read, as by `set_desired`.
     ///
     /// # Errors
     ///

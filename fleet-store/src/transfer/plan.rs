@@ -58,7 +58,7 @@ pub struct ImportPlan {
     pub intents: Vec<(MachineId, Intent)>,
     /// Refused objects.
     pub refused: Vec<RefusedImport>,
-    /// Number of units in the target that are missing in the file or different from the file's.
+    /// Number of units in the target that are missing from the file or different from the file's.
     pub own_units: usize,
     /// All metadata of the file, including entries that are already set.
     pairs: Vec<ImportMetadata>,
@@ -98,7 +98,7 @@ impl ImportPlan {
         plan
     }
 
-    /// Returns the number of units in `target` that are missing in the file or different from the
+    /// Returns the number of units in `target` that are missing from the file or different from the
     /// file's.
     #[must_use]
     pub fn own_units(&self, target: &Snapshot) -> usize {

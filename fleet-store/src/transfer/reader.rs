@@ -1,4 +1,5 @@
-//! Pure: an incremental reader of exports. Once it has read the last line, the file is validated.
+//! Pure: an incremental reader of exports. Only the last line, with the checksums, proves that the
+//! whole file is valid.
 
 use super::digest::{ContentDigest, Digest};
 use super::line::{ExportEnd, ExportHeader, ExportItem, FORMAT, Line, ParsedLine, VERSION};

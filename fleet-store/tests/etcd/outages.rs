@@ -81,7 +81,7 @@ async fn unreachable_endpoint_is_skipped() {
     assert!(matches!(store.watch("", Revision(1)).await, Err(StoreError::Unavailable(_))));
 }
 
-/// A client that chose members at random would fail repeatedly while one is stopped.
+/// A client that chose members at random would fail repeatedly while one member is stopped.
 #[tokio::test]
 #[ignore = "needs etcd: run by scripts/test"]
 async fn stopped_member_fails_no_call() {

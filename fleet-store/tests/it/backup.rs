@@ -45,8 +45,8 @@ async fn restore(files: &Files, to: &str) -> Result<Revision, StoreError> {
     EmbeddedStore::restore(backup, to, &Layout::default(), &lineage("second")).await
 }
 
-/// Returns a store with two units, one of them placed and reported, after a backup was made while
-/// the leases last. Also returns the revision of the backup.
+/// Returns a store with two units, one of them placed and reported, and the revision of its backup.
+/// The backup was made while the leases lasted.
 async fn cluster_with_backup(files: &Files) -> (Arc<EmbeddedStore>, Revision) {
     let store = open(&files.path("store")).await;
     let registry = registry(&store);

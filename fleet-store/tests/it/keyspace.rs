@@ -233,7 +233,8 @@ proptest! {
         }
     }
 
-    /// A keyspace that only applies changes, like the readers of a durable store, is identical.
+    /// A keyspace that only applies changes is identical to the keyspace that created them. The
+    /// readers of a durable store have such a keyspace.
     #[test]
     fn keyspace_fed_with_changes_is_identical(steps in vec(step(), 0..60)) {
         let (mut keyspace, mut model, mut made) = (Keyspace::new(), Model::default(), Vec::new());
