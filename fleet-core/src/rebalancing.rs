@@ -1,4 +1,4 @@
-//! Rebalancing: a request to spread the units of a cluster more evenly, and its progress.
+//! Rebalancing: requests to spread the units of a cluster more evenly, and their progress.
 
 use std::collections::BTreeMap;
 

@@ -46,7 +46,8 @@ impl Unit {
         self.requirements.global
     }
 
-    /// Returns `true` if a machine should have the unit: it is neither inactive nor a template.
+    /// Returns `true` if the unit belongs on a machine, because it is neither inactive nor a
+    /// template.
     #[must_use]
     pub fn is_wanted(&self) -> bool {
         self.desired != TargetState::Inactive && !self.name.is_template()
