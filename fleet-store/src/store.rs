@@ -24,8 +24,8 @@ use crate::Watch;
 ///   members keep their disks.
 /// * **Watches** deliver every change under their prefix after their start revision, in order and
 ///   exactly once. They never deliver only a part of a revision. A watch that cannot continue ends
-///   with an error; it never just stops delivering. A watch buffers a bounded number of revisions
-///   for a slow reader. When the buffer is full, the watch may be cut off, but no writer is blocked.
+///   with an error; it never just stops delivering. The buffer for a slow reader is
+///   bounded. When it is full, the watch may be cut off, but it never blocks a writer.
 /// * **Leases** end if they are not renewed within their time to live, as measured by the store.
 ///   When a lease ends, one revision deletes all keys bound to it. A lease ID is never used twice.
 ///   After a restart of the store, or a time in which it could not serve requests, every lease has
