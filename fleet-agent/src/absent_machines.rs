@@ -59,7 +59,8 @@ impl AbsentMachines {
         Self { presence_ttl, since, held, next_look: None, gaps: 0 }
     }
 
-    /// Returns the delta for the planner, in which every held unit is pinned to its machine.
+    /// Returns the delta for the planner, in which every held unit is pinned to its machine with
+    /// `Reschedule=never`.
     pub(crate) fn hold(&mut self, delta: &Delta, status: MirrorStatus) -> Delta {
         let concerns_missing = self.update_absent(delta, status);
         if concerns_missing || self.next_look.is_some_and(|next_look| next_look <= status.now) {
@@ -157,8 +158,8 @@ impl AbsentMachines {
     }
 
     /// Returns the time for which a unit may still run on its machine after the machine was lost.
-    /// The outer `None` means that the unit does not stop on a partition, so it is not held for
-    /// that reason. The inner `None` means that the stop has no time limit.
+    /// The outer `None` means that the unit does not stop on a partition, so no time applies. The
+    /// inner `None` means that the stop has no time limit.
     fn limit(&self, unit: &Unit) -> Option<Option<Duration>> {
         let stops = unit.requirements.on_partition == OnPartition::Stop;
         stops.then(|| stop_deadline(unit, self.presence_ttl))

@@ -47,8 +47,8 @@ impl RebalanceProgress {
         })
     }
 
-    /// Returns whether units would move if all units that may come up were up. If so, the rebalance
-    /// waits, because an instance that happens to restart must not end it.
+    /// Returns whether units would move if all units that may come up were up. The rebalance then
+    /// waits instead of ending, since an instance that happens to restart must not end it.
     fn may_move_later(
         &mut self,
         request: &Rebalance,

@@ -1,9 +1,9 @@
 //! Grace period in which unplaced units keep running after their machine has rejoined.
 //!
-//! When a machine is lost, a unit that no other machine can take loses its placement. The machine
-//! may come back, and see the cluster before the leader places the unit again. It must not stop the
-//! unit in the meantime, only to start it again. In contrast, a unit that is placed elsewhere is
-//! stopped at once.
+//! When a machine is lost, a unit that no other machine can take loses its placement. A machine
+//! that comes back may read the cluster's state before the leader has placed the unit again. If the
+//! machine stopped the unit in the meantime, it would only have to start the unit again. In
+//! contrast, a unit that is placed elsewhere is stopped at once.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;

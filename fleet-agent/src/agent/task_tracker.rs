@@ -81,7 +81,7 @@ impl TaskTracker {
     ///
     /// - A retry delay applies as long as the order that failed is still the unit's order.
     /// - An error is reported as long as, in addition, tasks remain to be done for that order.
-    /// - The error of a failed start is reported without remaining tasks too, because a failed
+    /// - The error of a failed start is reported even without remaining tasks, because a failed
     ///   start leaves none.
     pub(crate) fn forget_old_failures(&mut self, desired: &DesiredUnits, known: &KnownUnits) {
         let tasks = converge(desired, known);

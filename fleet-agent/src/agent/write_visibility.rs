@@ -12,7 +12,8 @@ use tokio::sync::watch;
 
 use crate::{Heartbeat, Shutdown};
 
-/// Is busy from each write until the mirror shows it, so the watchdog reports a mirror that hangs.
+/// Task that is busy from each write until the mirror shows the write. So the watchdog detects a
+/// mirror that hangs.
 pub(crate) struct WriteVisibilityCheck {
     pub(crate) mirror: Mirror,
     pub(crate) presence: watch::Receiver<Option<Arc<Presence>>>,

@@ -31,8 +31,8 @@ use super::run_machine::ServiceRun;
 use super::run_state::ProcessId;
 use super::unit_directory::{RunRecord, UnitDirectory};
 
-/// Returns a substitute definition for a unit whose file can no longer be run. Its start command is
-/// a placeholder, so the definition only serves to stop a run of the unit.
+/// Returns a substitute definition for a unit whose file can no longer be run. The substitute only
+/// serves to stop a run of the unit, so its start command is a placeholder.
 pub(crate) fn stop_only_definition(name: Name) -> InitUnit {
     InitUnit {
         provides: vec![Target::from(&name)],
@@ -117,8 +117,9 @@ fn successor(spec: &InitUnit, run: &RunRecord) -> io::Result<Option<(ProcessId, 
 /// Finds the process that was being spawned when the earlier daemon ended. Returns `None` if no
 /// process qualifies.
 ///
-/// A candidate is the leader of a process group and is not stored with the run yet. It carries the
-/// invocation ID of the run, or is in the control group of the run and carries no invocation ID.
+/// A candidate is the leader of a process group and is not stored with the run yet. Either it
+/// carries the invocation ID of the run, or it carries no invocation ID and is in the control group
+/// of the run.
 ///
 /// The service manager sets `SYSTEMD_EXEC_PID` to the pid of each process that it spawns, and
 /// descendants inherit the variable. So the variable decides between several candidates:

@@ -65,8 +65,8 @@ fn file_of(output: &ExecOutput) -> Option<&str> {
     }
 }
 
-/// Whether a path is outside of the system's own directories. A program name without a path is
-/// searched only inside.
+/// Whether a path is outside of the system's own directories. A program name without a slash is
+/// only searched for in these directories, so it counts as inside.
 fn may_block(path: &str) -> bool {
     path.starts_with('/') && !LOCAL_DIRECTORIES.iter().any(|own| Path::new(path).starts_with(own))
 }

@@ -48,8 +48,8 @@ pub(crate) struct Groups {
 /// [`NativeManager`](crate::NativeManager) of `directory` has created below the group of this
 /// process.
 ///
-/// Both remove their groups themselves when these are empty. But a group remains if a unit has left
-/// processes behind in it. Call this function after killing such processes.
+/// Both remove their empty groups themselves. But a group in which a unit has left processes behind
+/// remains. Call this function after killing these processes.
 pub fn remove_empty_cgroups(directory: &Path) {
     // Without groups, or without the directory, there is nothing to remove.
     if let Ok(own) = own_group()
@@ -65,8 +65,9 @@ pub fn remove_empty_cgroups(directory: &Path) {
 pub(crate) struct Group(PathBuf);
 
 impl Groups {
-    /// Creates the parent of a manager's control groups if it is missing, and removes empty groups
-    /// in it. If control groups cannot be used, the error is a message for people with the reason.
+    /// Returns the parent of a manager's control groups. Creates the parent if it is missing, and
+    /// removes empty groups in it. If control groups cannot be used, the error is the reason, as a
+    /// message for people.
     pub(crate) fn find(directory: &Path) -> Result<Self, String> {
         let own = own_group()?;
         let unusable = |what: &str| format!("the control group {} {what}", own.display());

@@ -125,7 +125,7 @@ fn reset_signals(but_sigpipe: bool) {
 }
 
 /// Writes the OOM score adjustment of the child. If the kernel refuses permission, as it does in
-/// containers, the adjustment stays as it is, like with systemd.
+/// containers, the adjustment stays as it is. systemd does the same.
 fn write_score(score: &str) -> rustix::io::Result<()> {
     let flags = OFlags::WRONLY | OFlags::CLOEXEC;
     let file = rustix::fs::open(c"/proc/self/oom_score_adj", flags, Mode::empty());

@@ -24,8 +24,8 @@ use super::supervisor::managed_units::{
 use super::unit_directory::{RequestedState, UnitDirectory};
 use crate::{ManagedUnit, ServiceError, UnitDetails};
 
-/// Maximum number of concurrent writes by calls for services. They are limited because each write
-/// occupies a thread, and all writes share one disk.
+/// Maximum number of concurrent writes by calls for services. The number is limited because each
+/// write occupies a thread, and all writes share one disk.
 const MAX_WRITERS: usize = 8;
 
 /// Request for a loaded unit.
@@ -357,8 +357,8 @@ impl SupervisorClient {
     }
 }
 
-/// Lock on a unit, held by one call. Dropping the lock removes it from the table of locks if no
-/// other call waits for the unit.
+/// Lock on a unit, held by one call. When the call drops it, the lock also leaves the table of
+/// locks if no other call waits for the unit.
 struct UnitLock {
     client: Arc<SupervisorClient>,
     unit: UnitName,

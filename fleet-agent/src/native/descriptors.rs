@@ -22,7 +22,7 @@ const MAX_RESERVE: u64 = 128;
 ///
 /// # Errors
 ///
-/// The kernel no longer permits as many files as the hard limit says.
+/// The kernel no longer permits as many open files as the hard limit.
 pub fn raise_file_limit() -> io::Result<()> {
     let found = getrlimit(Resource::Nofile);
     setrlimit(Resource::Nofile, Rlimit { current: found.maximum, ..found })?;

@@ -136,7 +136,8 @@ impl LogFollower {
     }
 
     /// Sends a gap line to the reader, because the log has discarded lines that were not read yet.
-    /// An incomplete line is sent before it. Returns whether the reader still exists.
+    /// If an incomplete line was read before, sends that line first. Returns whether the reader
+    /// still exists.
     async fn skip(&mut self) -> bool {
         self.last_read.clear();
         let half = self.lines.take_partial();

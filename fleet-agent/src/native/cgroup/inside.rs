@@ -10,8 +10,8 @@ use std::path::{Path, PathBuf};
 
 use super::{Groups, own_group};
 
-/// Moves this process out of the control group of a unit of `directory`, if it is in one. The
-/// process moves to the group that contains the groups of all these units.
+/// Moves this process to the group that contains the control groups of all units of `directory`, if
+/// the process is in one of these groups.
 ///
 /// # Errors
 ///

@@ -44,8 +44,9 @@ impl PollInterval {
         self.pause = if rested >= LONGEST { SHORTEST } else { self.slower() };
     }
 
-    /// Sets the next interval from the `grown` bytes of the last one. At the same rate, the unit
-    /// would write about a quarter of `limit` in the next interval. The interval at most doubles.
+    /// Sets the next interval from the `grown` bytes of the last one. It is the time in which the
+    /// unit would write a quarter of `limit` at the same rate. But it is at most twice the last
+    /// interval.
     pub(super) fn on_growth(&mut self, grown: u64, limit: u64) {
         let nanos = self.pause.as_nanos() * u128::from(limit / 4) / u128::from(grown.max(1));
         let pause = Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX));

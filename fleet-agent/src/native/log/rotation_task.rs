@@ -4,7 +4,7 @@
 //! write. That write makes the log busy, and the log is polled for as long as it grows. Then it
 //! becomes quiet again.
 //!
-//! This keeps the number of wakeups low:
+//! These states keep the number of wakeups low:
 //!
 //! - A unit that does not write never wakes the daemon.
 //! - A unit that writes constantly wakes the daemon ten times a second, and more often only if it
