@@ -9,8 +9,8 @@ use std::time::Duration;
 use crate::clock::Stopwatch;
 use crate::server::JournalEntry;
 
-/// Margin added to the age of lines to read if no line was received before an interruption. It
-/// covers the time that the first request may have taken to reach the machine.
+/// Margin added to the time since the journals were opened. It covers the time that a further
+/// request takes to reach the machine, because lines become older in the meantime.
 const REQUEST_MARGIN: Duration = Duration::from_secs(1);
 
 /// Maximum size of all cursors in a request, in bytes.

@@ -77,7 +77,8 @@ async fn wait_for(events: &mut Events, unit: &UnitName) {
     }
 }
 
-/// Reads until the resync that a new subscriber gets, or one that has missed events.
+/// Reads events until a resync. A new subscriber gets a resync, and so does a subscriber that has
+/// missed events.
 async fn wait_for_resync(events: &mut Events) {
     while events.next_event().await.expect("a stream").expect("that goes on")
         != ClusterEvent::Resync

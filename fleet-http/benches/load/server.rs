@@ -103,7 +103,7 @@ impl Server {
         Wire(BufReader::new(UnixStream::connect(&self.socket).await.expect("a connection")))
     }
 
-    /// Returns the processes that the figures of memory and CPU time include, as text.
+    /// Returns a name for the processes that the figures of memory and CPU time include.
     pub(crate) fn scope(&self) -> &'static str {
         if self.folder.is_some() { "both ends" } else { "the daemon" }
     }

@@ -15,7 +15,8 @@ use crate::cursors::Cursors;
 use crate::server::LinePrefix;
 use crate::{CURSORS, JournalEntry, TIMESTAMPS, wire};
 
-/// Time after which an open journal counts as stable, even if it has returned no line.
+/// Time for which a journal must have been open to reset the retries when it breaks, if it has
+/// returned no line.
 const STABLE_AFTER: Duration = Duration::from_secs(10);
 
 /// Selects lines of a journal.

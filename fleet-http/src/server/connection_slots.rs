@@ -59,7 +59,7 @@ pub(super) struct ConnectionSlot {
 #[derive(Debug)]
 enum SlotState {
     /// The connection waits for a request, or for the rest of a request. The number is its ticket
-    /// in the queue, where lower tickets are closed first.
+    /// in the queue; the connection with the lowest ticket is closed first.
     Waiting(u64),
     /// The server handles a request of the connection.
     Busy,

@@ -5,8 +5,8 @@ use fleet_scheduler::{Drain, DrainPlan, Index, Policy, Step, StepAction, share};
 
 use crate::wire::{DrainReport, HeldUnit, UnitMove};
 
-/// Reports the remaining work of a drain on one machine. The moves are part of one plan for all
-/// machines that are being drained.
+/// Reports the remaining work of a drain on one machine. The moves are taken from a plan that
+/// covers all machines being drained.
 pub(super) fn drain_report(snapshot: &Snapshot, id: &MachineId, min_available: u32) -> DrainReport {
     let drain = Drain::from_intents(snapshot, snapshot.machines().map(AsRef::as_ref));
     let plan = drain.map(|drain| Index::load(Policy::default(), snapshot).drain(&drain));
@@ -22,8 +22,8 @@ pub(super) fn drain_report(snapshot: &Snapshot, id: &MachineId, min_available: u
     }
 }
 
-/// Returns the units that move away from a machine next, and the units that cannot move yet with
-/// the reason.
+/// Returns the units that move away from a machine next, and the units that cannot move yet. The
+/// latter have the reason.
 fn of_machine(
     plan: &DrainPlan,
     snapshot: &Snapshot,

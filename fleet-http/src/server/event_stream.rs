@@ -30,7 +30,8 @@ pub(super) struct Batch {
 #[derive(Debug)]
 struct EncodedEvent {
     unit: Option<UnitName>,
-    /// Machine that the event is about, and the machine that the unit has left.
+    /// Machines by which filters select the event: the current machine, and the machine that the
+    /// unit has left.
     machines: [Option<MachineId>; 2],
     /// Whether the unit may have left a machine that is not known. If so, the event passes every
     /// machine filter.

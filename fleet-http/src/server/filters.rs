@@ -53,8 +53,8 @@ impl UnitFilter {
     }
 }
 
-/// Filter for unit states, except for the filter by unit name. A state must match all fields that
-/// are set.
+/// Filter for unit states. A state must match all fields that are set. The handler itself filters
+/// by unit name.
 #[derive(Debug, Clone)]
 pub(super) struct StateFilter {
     machine: Option<String>,

@@ -166,7 +166,7 @@ pub(super) fn query(params: &Params) -> Result<JournalRequest, Failure> {
 }
 
 /// Returns the machine in the parameter `machine`, or else the machines of the unit that match the
-/// metadata filter. The result is never empty.
+/// metadata filter. Returns an error if there is no such machine, or if there are too many.
 fn requested_machines(
     snapshot: &Snapshot,
     unit: &Unit,

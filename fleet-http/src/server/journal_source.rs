@@ -85,8 +85,8 @@ impl JournalSource {
     }
 
     /// Returns whether the machine may write more lines of the unit later. This is so if the unit
-    /// is wanted and not placed elsewhere. If the server's view is not current, the answer is also
-    /// `true`.
+    /// is wanted and not placed elsewhere. Also returns `true` if the server's view may be
+    /// outdated.
     pub(super) fn may_return(&self, machine: &MachineId) -> bool {
         let mirror = &self.api.mirror;
         if !mirror.is_current() {

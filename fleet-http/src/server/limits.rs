@@ -36,7 +36,7 @@ pub struct ServerLimits {
     /// with status 408.
     pub body_time: Duration,
     /// Maximum size of a request body, in bytes. A larger body is refused with status 413. If the
-    /// request announces its length, the server refuses it without reading the body.
+    /// request announces too large a length, the server refuses it without reading the body.
     pub body_size: usize,
     /// Maximum time without progress in sending a response. When the time is exceeded, the
     /// connection is closed.

@@ -27,8 +27,8 @@ use crate::wire::{ErrorBody, PlanReport};
 )]
 pub(super) struct ApiDoc;
 
-/// Adds the authentication schemes to the description. All of them are optional there: a unix
-/// socket requires no authentication, and the requirements of a TCP port depend on its policy.
+/// Adds the authentication schemes to the OpenAPI description. All of them are optional there: a
+/// unix socket requires no authentication, and the requirements of a TCP port depend on its policy.
 struct SecuritySchemes;
 
 impl Modify for SecuritySchemes {

@@ -23,8 +23,8 @@ pub(crate) struct PageToken {
     pub(crate) page: u64,
     /// Revision of the list; `None` in a token of version 1.
     pub(crate) revision: Option<Revision>,
-    /// Reference to the page's first item, in a format that the list defines. Encoded only if there
-    /// is a revision too.
+    /// Reference to the page's first item, in a format that the list defines. Encoded only if
+    /// `revision` is set.
     pub(crate) first: Option<String>,
 }
 

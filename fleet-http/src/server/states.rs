@@ -97,8 +97,8 @@ fn from<'a>(
 
 /// Get the state of a unit.
 ///
-/// Returns the state on the machine that the unit is placed on. If that machine reports none, or
-/// the unit has no placement, returns the state on the first machine that reports one.
+/// Returns the state on the machine that the unit is placed on. If that machine reports no state,
+/// or the unit has no placement, returns the state on the first machine that reports one.
 #[utoipa::path(
     get,
     path = "/state/{name}",

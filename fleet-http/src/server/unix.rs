@@ -76,8 +76,8 @@ async fn remove_stale(path: &Path, at: &ListenAddress) -> Result<(), ListenError
     }
 }
 
-/// A socket file, removed on drop. Another socket may have replaced the file at the same path. Its
-/// inode would differ, and the other file would not be removed.
+/// A socket file, removed on drop. The file is removed only if it still has the same inode, because
+/// another socket may have replaced it at the same path.
 #[derive(Debug)]
 pub struct SocketFile {
     path: PathBuf,

@@ -35,8 +35,8 @@ pub struct ReasonDetail {
     /// with its machine, if that is relevant to the reason.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub peers: Vec<ReasonPeer>,
-    /// Number of machines by refusing rule. Each machine is counted once, under the first rule that
-    /// refused.
+    /// Number of machines that each rule refused. Each machine is counted once, under the first
+    /// rule that refused.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub refusals: Vec<RefusalCount>,
 }
