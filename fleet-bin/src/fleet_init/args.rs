@@ -14,8 +14,8 @@ use crate::fleetd::config::native;
 
 /// Run exactly the units that a goal needs.
 ///
-/// Stanzas in .unit files describe the units; init.conf beside them names the goal. A directory
-/// stands for these files in it.
+/// Each stanza of a .unit file describes one unit, and the file init.conf in the same directory
+/// names the goal. A directory as an argument stands for its .unit files and its init.conf.
 #[derive(Debug, Parser)]
 #[command(
     name = "fleet-init",
@@ -32,37 +32,44 @@ pub(crate) struct Cli {
 pub(crate) enum Command {
     /// Check files and report everything that is wrong.
     ///
-    /// Programs that are missing on this machine are warnings.
+    /// A program that is missing on this machine causes a warning, not an error.
     Check(CheckArgs),
     /// Show what would start, stop and restart, in which order, and why.
     ///
-    /// The plan is compared with a running fleet-init, which is not disturbed. With files: as if it
-    /// ran them. With a goal: as set-target would choose it. With neither: as reload would read its
-    /// files. Without a running fleet-init, the plan starts from nothing.
+    /// The plan is compared with a running fleet-init, which it does not change. Given files, the
+    /// plan is for running these files instead. Given only a goal, it is for set-target with this
+    /// goal. Given neither, it is for a reload. If no fleet-init is running, the plan starts from
+    /// nothing.
     ///
-    /// A wave waits only for the waves before it.
+    /// Units of the same wave may start at the same time. A wave waits only for earlier waves.
     Plan(PlanArgs),
     /// Run units of files, or of this machine's fleetd, until stopped.
     ///
-    /// From files it runs what the goal needs. HUP reads them again.
+    /// Given files, fleet-init runs the units that the goal needs. SIGHUP makes it read the files
+    /// again.
     ///
-    /// TERM and INT end the units, then the program; a second one kills what is left. After KILL
-    /// the units keep running, and the next start adopts them.
+    /// SIGTERM, SIGINT and SIGQUIT stop all units, and then fleet-init exits. A second signal kills
+    /// the units that still run. After SIGKILL the units keep running, and the next start adopts
+    /// them.
     ///
-    /// As process 1 of a container it reaps orphans, and restarts itself after a crash.
+    /// As process 1 of a container, fleet-init also reaps orphans, and restarts itself after a
+    /// crash.
     Run(RunArgs),
     /// Show the units of a running fleet-init.
     Status(StatusArgs),
-    /// Show what a unit has written.
+    /// Print the output of a unit.
     Logs(LogsArgs),
     /// Choose another goal.
     ///
-    /// It holds until the next choice or a reboot.
+    /// The choice holds until the next set-target or a reboot. A reload keeps it, unless the goal
+    /// in the files has changed.
     SetTarget(SetTargetArgs),
     /// Read the files again, or have a unit reload its configuration.
     ///
-    /// If anything is wrong in the files, nothing changes. A unit reloads by its exec-reload or
-    /// reload-signal; status shows the result.
+    /// Without a unit, fleet-init reads its files again. If they have an error, nothing changes.
+    ///
+    /// With a unit, fleet-init runs the unit's exec-reload or sends its reload-signal. The result
+    /// appears in the output of status.
     Reload(ReloadArgs),
     /// Restart a starting or active unit.
     Restart(UnitArgs),
@@ -74,8 +81,10 @@ pub(crate) enum Command {
     Graph(GraphArgs),
     /// Convert units of another init to stanzas, and report losses.
     ///
-    /// Stanzas go to standard output, losses to standard error. Scripts are read, never run. For
-    /// example: fleet-init convert --from openrc /etc/init.d > converted.unit
+    /// A loss is a setting that could not be converted. Stanzas go to standard output, losses to
+    /// standard error. Scripts are read, but never run.
+    ///
+    /// For example: fleet-init convert --from openrc /etc/init.d > converted.unit
     #[command(after_help = "Exit codes: 0 nothing is lost, 1 failed, 2 wrong command line, \
                             3 something is lost.")]
     Convert(ConvertArgs),
@@ -83,7 +92,7 @@ pub(crate) enum Command {
 
 #[derive(Debug, Args)]
 pub(crate) struct CheckArgs {
-    /// Files or directories.
+    /// Unit files, init.conf, or directories that contain them.
     #[arg(value_name = "PATH", required = true)]
     pub(crate) paths: Vec<PathBuf>,
     /// Output format.
@@ -93,16 +102,16 @@ pub(crate) struct CheckArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct PlanArgs {
-    /// Files or directories [default: those of the running fleet-init].
+    /// Unit files, init.conf, or directories [default: those of the running fleet-init].
     #[arg(value_name = "PATH")]
     pub(crate) paths: Vec<PathBuf>,
-    /// Target to plan for, instead of the chosen goal or the one in init.conf.
+    /// Target to plan for [default: the chosen goal, or the one in init.conf].
     #[arg(long, value_name = "TARGET")]
     pub(crate) goal: Option<Target>,
-    /// Extra targets beside the goal.
+    /// Extra targets to plan for beside the goal, separated by commas or blanks.
     #[arg(long, value_name = "TARGET", num_args = 1.., value_delimiter = ',')]
     pub(crate) with: Vec<Target>,
-    /// Plan as if nothing were running.
+    /// Plan as if no unit were running.
     #[arg(long, requires = "paths")]
     pub(crate) from_nothing: bool,
     #[command(flatten)]
@@ -114,35 +123,37 @@ pub(crate) struct PlanArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct RunArgs {
-    /// Files or directories.
+    /// Unit files, init.conf, or directories that contain them.
     #[arg(value_name = "PATH", required_unless_present = "fleet", conflicts_with = "fleet")]
     pub(crate) paths: Vec<PathBuf>,
-    /// Target to run, instead of the goal in init.conf.
+    /// Target to run [default: the goal in init.conf].
     #[arg(long, value_name = "TARGET", conflicts_with = "fleet")]
     pub(crate) goal: Option<Target>,
-    /// Run units for this machine's fleetd: `native_socket` in its configuration.
+    /// Run the units of this machine's fleetd, which must have this socket as `native_socket`.
     #[arg(long)]
     pub(crate) fleet: bool,
-    /// Units that may be starting at a time, or none for no limit [default: 512].
+    /// Maximum number of units that start at the same time, or `none` [default: 512].
     ///
-    /// Without --fleet, init.conf sets it.
+    /// Only with --fleet. For units of files, write max-starting in init.conf.
     #[arg(long, value_name = "N", requires = "fleet", value_parser = starting)]
     pub(crate) max_starting: Option<Starting>,
-    /// An option, such as PrivateTmp, to ignore instead of refusing units that set it.
+    /// Option to ignore, such as PrivateTmp. Otherwise units that set it are refused.
     #[arg(long, value_name = "OPTION", requires = "fleet", value_parser = option)]
     pub(crate) accept: Vec<String>,
-    /// A unit that fleet does not run, and when it is active: `up`, `path:FILE` or `tcp:HOST:PORT`.
+    /// Unit that fleet does not run, and the test for its being active: `up` (always), `path:FILE`
+    /// (exists) or `tcp:HOST:PORT` (accepts connections).
     #[arg(long, value_name = "UNIT=HOW", requires = "fleet", value_parser = external)]
     pub(crate) external: Vec<(UnitName, External)>,
     #[command(flatten)]
     pub(crate) socket: SocketArgs,
-    /// Directory for state [default: in /var/lib/fleet-init, or below the home directory].
+    /// Directory for the state of the units [default: in /var/lib/fleet-init for root, otherwise in
+    /// ~/.local/state/fleet-init].
     #[arg(long, value_name = "DIR")]
     pub(crate) state_dir: Option<PathBuf>,
-    /// Time for the units to end, before what is left is killed.
+    /// Time that the units have to stop, such as 90s or 2min; then they are killed.
     #[arg(long, value_name = "TIME", default_value = "90s", value_parser = time)]
     pub(crate) stop_limit: Duration,
-    /// Reap orphans as a subreaper, like process 1 of a container.
+    /// Act like process 1 of a container: reap orphans, and restart after a crash.
     #[arg(long)]
     pub(crate) reap: bool,
 }
@@ -150,8 +161,8 @@ pub(crate) struct RunArgs {
 /// The socket of a fleet-init.
 #[derive(Debug, Args)]
 pub(crate) struct SocketArgs {
-    /// Socket [default: FLEET_INIT_SOCKET; else /run/fleet/init.sock, or in the user's runtime
-    /// directory].
+    /// Socket of the fleet-init [default: $FLEET_INIT_SOCKET, else /run/fleet/init.sock for root
+    /// and $XDG_RUNTIME_DIR/fleet/init.sock for other users].
     #[arg(long, value_name = "FILE")]
     pub(crate) socket: Option<PathBuf>,
 }
@@ -167,19 +178,19 @@ pub(crate) struct StatusArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct LogsArgs {
-    /// Unit, or a target that it provides.
+    /// Unit, or a target that the unit provides.
     #[arg(value_name = "UNIT")]
     pub(crate) unit: String,
-    /// Number of latest lines to begin with [default: all].
+    /// Start with the last N lines [default: all lines].
     #[arg(short = 'n', long, value_name = "N")]
     pub(crate) lines: Option<usize>,
-    /// Only lines of this time up to now, such as 10min or "1h 30min".
+    /// Print only lines of the last SPAN, such as 10min or "1h 30min".
     #[arg(short = 'S', long, value_name = "SPAN", value_parser = time)]
     pub(crate) since: Option<Duration>,
-    /// Follow new lines as they are written.
+    /// Print new lines as they are written, until Ctrl-C.
     #[arg(short, long)]
     pub(crate) follow: bool,
-    /// Print control characters as they are.
+    /// Print control characters unchanged instead of as escapes.
     #[arg(long)]
     pub(crate) raw: bool,
     #[command(flatten)]
@@ -191,10 +202,10 @@ pub(crate) struct LogsArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct SetTargetArgs {
-    /// The new goal.
+    /// Target that becomes the goal.
     #[arg(value_name = "GOAL")]
     pub(crate) goal: Target,
-    /// Extra targets beside the goal.
+    /// Extra targets to run beside the goal, separated by commas or blanks.
     #[arg(long, value_name = "TARGET", num_args = 1.., value_delimiter = ',')]
     pub(crate) with: Vec<Target>,
     #[command(flatten)]
@@ -206,7 +217,7 @@ pub(crate) struct SetTargetArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct ReloadArgs {
-    /// Unit, or a target that it provides [default: the files of all units].
+    /// Unit to reload, or a target that the unit provides [default: read the files again].
     #[arg(value_name = "UNIT")]
     pub(crate) unit: Option<String>,
     #[command(flatten)]
@@ -218,7 +229,7 @@ pub(crate) struct ReloadArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct UnitArgs {
-    /// Unit, or a target that it provides.
+    /// Unit, or a target that the unit provides.
     #[arg(value_name = "UNIT")]
     pub(crate) unit: String,
     #[command(flatten)]
@@ -228,7 +239,7 @@ pub(crate) struct UnitArgs {
     pub(crate) output: Format,
 }
 
-/// Units that may be starting at a time; `None` for no limit.
+/// Maximum number of units that start at the same time; `None` for no limit.
 pub(crate) type Starting = Option<NonZeroU32>;
 
 fn starting(text: &str) -> Result<Starting, String> {
@@ -250,10 +261,10 @@ fn time(text: &str) -> Result<Duration, String> {
 
 #[derive(Debug, Args)]
 pub(crate) struct GraphArgs {
-    /// Files or directories.
+    /// Unit files, init.conf, or directories that contain them.
     #[arg(value_name = "PATH", required = true)]
     pub(crate) paths: Vec<PathBuf>,
-    /// Target to draw as the goal, instead of the one in init.conf.
+    /// Target to draw as the goal [default: the goal in init.conf].
     #[arg(long, value_name = "TARGET")]
     pub(crate) goal: Option<Target>,
     /// Output format.
@@ -263,13 +274,13 @@ pub(crate) struct GraphArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct ConvertArgs {
-    /// Files or directories.
+    /// Unit files or scripts of the other init, or directories that contain them.
     #[arg(value_name = "PATH", required = true)]
     pub(crate) paths: Vec<PathBuf>,
-    /// The init that the files are for.
+    /// Init system from which the files come.
     #[arg(long, value_name = "INIT")]
     pub(crate) from: From,
-    /// Output format; the table format is a file of stanzas.
+    /// Output format; table prints the stanzas as a .unit file.
     #[arg(short, long, value_name = "FORMAT", default_value = "table")]
     pub(crate) output: Format,
 }
@@ -285,7 +296,7 @@ pub(crate) enum Drawing {
     Json,
 }
 
-/// An init from which units are converted.
+/// Init system from which units are converted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum From {
     /// systemd unit files, .service and .target.

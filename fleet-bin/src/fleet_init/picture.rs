@@ -21,7 +21,7 @@ const BESIDE: usize = 90;
 const BELOW: usize = 24;
 const MARGIN: usize = 20;
 
-/// Maximum number of characters shown of a name; the title has all.
+/// Maximum number of characters shown of a name; the title has the whole name.
 const LONGEST: usize = 32;
 
 /// The constant part of each picture.
@@ -219,7 +219,7 @@ impl Picture<'_> {
     }
 }
 
-/// Arrow head of a kind.
+/// Writes the definitions of the arrow heads.
 fn heads(text: &mut String) {
     put(text, "<defs>");
     for (name, fill, stroke) in HEADS {

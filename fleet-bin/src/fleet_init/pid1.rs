@@ -97,7 +97,7 @@ async fn watch(args: &[OsString], directory: &Path) -> io::Result<ExitCode> {
     }
 }
 
-/// State of process 1 about the supervisor process.
+/// State that process 1 keeps about the supervisor process.
 struct Pid1 {
     /// `None` once reaped, since the PID may be reused.
     supervisor: Option<Pid>,

@@ -34,7 +34,7 @@ pub(super) fn run(args: &PlanArgs) -> Result<(), CliError> {
 
 type Plan = (Targets, Vec<PlannedUnit>);
 
-/// A plan with its point of comparison.
+/// Returns the plan, and a text that names the state with which it is compared.
 fn planned(args: &PlanArgs, given: Option<&Files>) -> Result<(String, Plan), CliError> {
     let running = if args.from_nothing { None } else { of_running(args, given)? };
     Ok(match running {
@@ -44,7 +44,7 @@ fn planned(args: &PlanArgs, given: Option<&Files>) -> Result<(String, Plan), Cli
     })
 }
 
-/// Requests the plan from a running fleet-init, or returns why none could answer.
+/// Requests the plan from a running fleet-init. If none can make this plan, returns the reason.
 fn of_running(
     args: &PlanArgs,
     given: Option<&Files>,

@@ -122,7 +122,7 @@ impl PlanText<'_> {
         }
     }
 
-    /// Describes a unit without an action; `None` for an inactive, unneeded unit.
+    /// Describes a unit without an action. Returns `None` if nothing needs the unit.
     fn why_unchanged(
         &self,
         it: &UnitPreview,

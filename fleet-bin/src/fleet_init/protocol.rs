@@ -57,7 +57,7 @@ pub(super) enum PlanFiles {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct SourceFile {
     pub(super) name: String,
-    /// Whether it is the file of central settings.
+    /// Whether the file contains the central settings (`init.conf`).
     pub(super) is_central: bool,
     pub(super) text: String,
 }
@@ -77,9 +77,9 @@ pub(super) enum Refusal {
 pub(super) struct StatusHeader {
     pub(super) goal: Option<String>,
     pub(super) extra_targets: Vec<String>,
-    /// Why a weaker way of finding processes is in use.
+    /// Reason for which processes are not tracked by control groups; `None` if they are.
     pub(super) weak: Option<String>,
-    /// Whether fleetd chooses what runs, so that there is no goal.
+    /// Whether fleetd chooses the units to run. There is then no goal.
     #[serde(default)]
     pub(super) fleet: bool,
 }
@@ -93,7 +93,7 @@ pub(super) struct Unit {
     pub(super) provides: Vec<String>,
     /// One word: `running`, `waiting`, `failed`…
     pub(super) state: String,
-    /// Why it is in this state, and what follows.
+    /// Reason for this state and the next step, for example `exit 3; retry in 2s`.
     pub(super) reason: Option<String>,
     pub(super) needed: bool,
     pub(super) degraded_by: Vec<String>,
@@ -105,7 +105,7 @@ pub(super) struct Unit {
     pub(super) milliseconds: Option<u64>,
     /// Time until the next retry.
     pub(super) retry_in_milliseconds: Option<u64>,
-    /// Consecutive ends that were not ordered.
+    /// Number of unrequested exits in a row.
     pub(super) attempts: u32,
     /// The unit's own status text (`STATUS=`).
     pub(super) status: Option<String>,

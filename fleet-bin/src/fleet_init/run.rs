@@ -25,7 +25,7 @@ use super::{exit_with, panic_hook, paths, pid1};
 use crate::fleetctl::error::CliError;
 use crate::fleetd::config::NativeSettings;
 
-/// Time at the end for threads that still read files.
+/// Time to wait at the end for threads that still read files.
 const GRACE: Duration = Duration::from_secs(1);
 
 /// Delay after a request of fleetd before memory is released.

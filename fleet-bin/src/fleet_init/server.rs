@@ -43,7 +43,7 @@ impl RequestHandler for FleetServer {
     }
 }
 
-/// Notifies about the end of a request, also when its client is gone.
+/// Notifies about the end of a request when dropped, so that a disconnected client changes nothing.
 struct NotifyOnDrop<'a>(&'a Notify);
 
 impl Drop for NotifyOnDrop<'_> {

@@ -19,13 +19,14 @@ const LOG_DELAY: Duration = Duration::from_secs(1);
 /// Maximum number of units named in the log.
 const MAX_NAMES: usize = 20;
 
-/// Time for killed processes to be gone.
+/// Maximum time to wait until the killed processes have exited.
 const KILL_GRACE: Duration = Duration::from_secs(10);
 
-/// Time for work in progress to finish after a signal.
+/// Additional time for work in progress to finish after a signal.
 const WORK_GRACE: Duration = Duration::from_secs(1);
 
-/// Pause between kill attempts, for units that stop in order.
+/// Pause between two attempts to kill all units. One attempt is not enough, because units that stop
+/// in order begin to stop one after the other.
 const KILL_INTERVAL: Duration = Duration::from_millis(100);
 
 /// The signals that request the end.

@@ -103,7 +103,7 @@ impl Sources {
     ///
     /// # Errors
     ///
-    /// Everything that is wrong.
+    /// As for [`read`](Self::read).
     pub(super) async fn read_in_background(&self) -> Result<Definitions, CliError> {
         let own = self.clone();
         let read = tokio::task::spawn_blocking(move || own.read());

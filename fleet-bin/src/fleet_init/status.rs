@@ -43,7 +43,7 @@ async fn of_files(init: &InitClient) -> Result<(StatusHeader, Vec<Unit>), NoResp
     Ok((head.unwrap_or_default(), units))
 }
 
-/// Reports on standard error what does not concern a single unit.
+/// Prints on standard error how processes are tracked, and a note if there is no goal.
 fn print_header(head: &StatusHeader) {
     let mut to = io::stderr();
     let tracking = match &head.weak {

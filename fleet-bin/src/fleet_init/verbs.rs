@@ -103,7 +103,7 @@ impl Record for ResetResult<'_> {
     }
 }
 
-/// Prints one result; the table format prints nothing for an expected result.
+/// Prints one result as a record. The table format prints nothing.
 fn one<R: Record>(result: &R, format: Format) -> Result<(), CliError> {
     Output::on_stdout(format).list(std::slice::from_ref(result), "")
 }

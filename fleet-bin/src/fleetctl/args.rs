@@ -71,8 +71,8 @@ pub(crate) enum Command {
     Destroy(StopArgs),
     /// Create or update units from unit files, and start them.
     ///
-    /// All files are checked and the planned changes are printed before anything is sent. Units
-    /// without a file on the command line stay as they are.
+    /// fleetctl checks all files and prints the planned changes before it sends anything. Units
+    /// that have no file on the command line stay as they are.
     #[command(after_help = "Exit codes: 0 the cluster matches the files; 5 with --dry-run: \
         something would change; 1 failure.\n\n\
         Examples:\n  \
@@ -106,7 +106,8 @@ pub(crate) enum Command {
     Doctor,
     /// Set the number of instances of a template.
     ///
-    /// Starts the instances 1 to N, and destroys the instances with other numbers.
+    /// Starts the instances 1 to N, and then destroys the instances with other numbers. Instances
+    /// without a number, such as web@blue, stay as they are.
     #[command(after_help = "Exit codes: 0 success; 5 with --dry-run: something would change; 1 \
         failure.\n\n\
         Examples:\n  \
@@ -129,14 +130,16 @@ pub(crate) enum Command {
     ListMachines(ListArgs),
     /// Export the cluster to a file, as a backup or to migrate it.
     ///
-    /// The file holds the units with their unit files, desired states and machines, the metadata
-    /// that was set at run time, and the cordons and drains of machines. All of it is from one
-    /// revision and has checksums. The file is written atomically.
+    /// The file contains the unit files, the desired states of the units, the machines on which
+    /// they are placed, the metadata that was set at run time, and the cordons and drains. All
+    /// content is from one revision of the store, and the file has checksums. An existing file is
+    /// only replaced after the export is complete.
     Export(ExportArgs),
     /// Import an export, or the keys of a fleet v1.
     ///
-    /// Everything is checked before the first write and read back after the last one. Units that
-    /// are identical in the cluster are skipped, so an interrupted import can be run again.
+    /// fleetctl checks the whole file before the first write, and reads everything back after the
+    /// last write. Units that are identical in the cluster are skipped, so an interrupted import
+    /// can be run again.
     #[command(after_help = "To migrate a cluster without restarting its units: export it, stop \
         its daemons, import into the new store with --config, and start the daemons on it.\n\n\
         Exit codes: 0 success; 1 something was refused, or was not read back as written; 2 the \
@@ -147,8 +150,8 @@ pub(crate) enum Command {
     /// Move units from full machines to emptier ones, step by step.
     ///
     /// Prints the planned moves first. The engine then moves units until no further move improves
-    /// the balance. Units that no other machine accepts, global units, and units with
-    /// Reschedule=never stay.
+    /// the balance. Global units, units with Reschedule=never, and units that no other machine
+    /// accepts stay where they are.
     #[command(
         after_help = "Exit codes: 0 success, or nothing to do; 5 with --dry-run: units would \
         move; 1 failure.\n\n\
@@ -210,7 +213,7 @@ pub(crate) struct StartArgs {
     pub(crate) wait: WaitArgs,
 }
 
-/// How far to wait for a start.
+/// State of a start for which the command waits.
 #[derive(Debug, Clone, Copy, Args)]
 pub(crate) struct WaitUntilArgs {
     /// State to wait for.
@@ -232,7 +235,7 @@ pub(crate) enum WaitUntil {
 
 #[derive(Debug, Args)]
 pub(crate) struct StopArgs {
-    /// Names of units; the default type is ".service".
+    /// Units, such as web.service, web (".service" is added) or 'web@*.service'.
     #[arg(value_name = "UNIT", required = true)]
     pub(crate) units: Vec<String>,
     #[command(flatten)]
@@ -256,10 +259,10 @@ impl Command {
 /// Units to create if the cluster does not know them.
 #[derive(Debug, Args)]
 pub(crate) struct CreateArgs {
-    /// Names or paths of unit files; the default type is ".service".
+    /// Names or paths of unit files, such as ./web.service; ".service" may be omitted.
     #[arg(value_name = "UNIT", required = true)]
     pub(crate) units: Vec<String>,
-    /// Replace a different file of the same unit.
+    /// Replace the cluster's file of a unit if the local file differs.
     #[arg(long)]
     pub(crate) replace: bool,
     /// Accepted for fleet v1; has no effect.
@@ -274,13 +277,13 @@ impl CreateArgs {
     }
 }
 
-/// How long to wait until units reach their new state.
+/// Time for which the command waits until units reach their new state.
 #[derive(Debug, Clone, Copy, Args)]
 pub(crate) struct WaitArgs {
-    /// Do not wait.
+    /// Do not wait until the units reach their new state.
     #[arg(long)]
     pub(crate) no_block: bool,
-    /// Wait for up to N times two seconds; without limit if N is 0 or less.
+    /// Wait for up to N times two seconds, or without limit if N is 0 or less.
     #[arg(long, value_name = "N", allow_negative_numbers = true)]
     #[arg(value_parser = number(i64::MIN..=i64::MAX))]
     pub(crate) block_attempts: Option<i64>,
@@ -292,14 +295,14 @@ pub(crate) struct WaitArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct UnitsArgs {
-    /// Names of units; the default type is ".service".
+    /// Units, such as web.service, web (".service" is added) or 'web@*.service'.
     #[arg(value_name = "UNIT", required = true)]
     pub(crate) units: Vec<String>,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct ExplainArgs {
-    /// Names of units; the default type is ".service".
+    /// Units, such as web.service, web (".service" is added) or 'web@*.service'.
     #[arg(value_name = "UNIT", required = true)]
     pub(crate) units: Vec<String>,
     /// Print IDs in full.
@@ -316,43 +319,43 @@ pub(crate) struct VerifyArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct ExportArgs {
-    /// Target file, replaced if it exists; "-" is standard output.
+    /// File to write; an existing one is replaced; "-" is standard output.
     #[arg(value_name = "FILE", default_value = "-")]
     pub(crate) file: PathBuf,
-    /// Read the store of this fleetd configuration, without a daemon.
+    /// Read the store of this fleetd configuration directly, not through a daemon.
     #[arg(long, value_name = "FLEETD.TOML")]
     pub(crate) config: Option<PathBuf>,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct ImportArgs {
-    /// Export, or JSON keys of a fleet v1; "-" is standard input.
+    /// File to read: an export, or the keys of a fleet v1 as JSON; "-" is standard input.
     #[arg(value_name = "FILE")]
     pub(crate) file: PathBuf,
     /// Check everything and print the changes, but write nothing.
     #[arg(long)]
     pub(crate) dry_run: bool,
-    /// Replace units and intents that differ in the cluster.
+    /// Replace units, metadata, cordons and drains of the cluster that differ from the file.
     #[arg(long)]
     pub(crate) replace: bool,
-    /// Skip what is refused, and import the rest.
+    /// Skip items that are refused, and import the others.
     #[arg(long)]
     pub(crate) keep_going: bool,
-    /// Write to the store of this fleetd configuration, without a daemon.
+    /// Write to the store of this fleetd configuration directly, not through a daemon.
     #[arg(long, value_name = "FLEETD.TOML")]
     pub(crate) config: Option<PathBuf>,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct CompletionsArgs {
-    /// Shell to complete commands for.
+    /// Shell that will load the script.
     #[arg(value_name = "SHELL")]
     pub(crate) shell: Shell,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct ManArgs {
-    /// Existing folder to write to.
+    /// Existing folder for the pages, such as /usr/local/share/man/man1.
     #[arg(value_name = "DIR")]
     pub(crate) folder: PathBuf,
 }

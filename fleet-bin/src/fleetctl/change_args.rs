@@ -9,10 +9,10 @@ use crate::fleetctl::numbers::number;
 /// Unit files, and the desired state of their units.
 #[derive(Debug, Args)]
 pub(crate) struct ManifestArgs {
-    /// Unit files, and folders with unit files; the default type is ".service".
+    /// Unit files, and folders with unit files; ".service" may be omitted.
     #[arg(value_name = "FILE|DIR", required = true)]
     pub(crate) paths: Vec<String>,
-    /// Desired state of the units; templates are only submitted.
+    /// Desired state to set for the units; templates are only submitted.
     #[arg(long, value_name = "STATE", default_value = "launched")]
     pub(crate) state: DesiredStateArg,
 }
@@ -59,10 +59,10 @@ pub(crate) struct DiffArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct PlanArgs {
-    /// Unit files to apply in the preview, and folders with unit files.
+    /// Unit files to apply in the preview, and folders with unit files [default: none]
     #[arg(value_name = "FILE|DIR")]
     pub(crate) paths: Vec<String>,
-    /// Desired state of the units of these files.
+    /// Desired state to set for the units of these files in the preview.
     #[arg(long, value_name = "STATE", default_value = "launched")]
     pub(crate) state: DesiredStateArg,
     /// Unit to destroy in the preview; may be repeated.
@@ -75,7 +75,7 @@ pub(crate) struct ScaleArgs {
     /// Template, such as web@ or web@.service.
     #[arg(value_name = "TEMPLATE@")]
     pub(crate) template: String,
-    /// Number of instances.
+    /// Number of instances to run, from 0 to 10000.
     #[arg(value_name = "N", value_parser = number(0..=10_000_u32))]
     pub(crate) count: u32,
     /// Print the changes, but make none.

@@ -43,7 +43,7 @@ impl<R> Columns<R> {
         Ok(painted(&names, !args.no_legend, &cells, colour))
     }
 
-    /// Validates the arguments, before any request.
+    /// Checks `--fields` before any request is sent.
     ///
     /// # Errors
     ///

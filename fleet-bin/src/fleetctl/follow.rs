@@ -33,7 +33,7 @@ const LONGEST_FACTOR_PAUSE: Duration = Duration::from_secs(1);
 /// Number of journal lines shown for a failed unit.
 const LAST_LINES: u32 = 10;
 
-/// Time limit for reading these lines; they are optional.
+/// Time limit for reading the journal lines of a failed unit, which are optional.
 const LAST_LINES_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// Waits for all units together. Prints a line for each unit that reaches its goal, and a notice

@@ -43,7 +43,7 @@ pub(crate) fn machine_label(id: &str, address: &str, full: bool) -> String {
     if address.is_empty() { shown } else { format!("{shown}/{address}") }
 }
 
-/// Formats for how long the state of a unit has been unknown.
+/// Formats the time for which the state of a unit has been unknown.
 pub(crate) fn unknown_for(seconds: u64) -> String {
     let (minutes, hours) = (seconds / 60, seconds / 3600);
     match (hours, minutes) {

@@ -20,7 +20,7 @@ pub(crate) struct GlobalArgs {
     #[arg(long, global = true)]
     pub(crate) debug: bool,
 
-    /// Connect through ssh to this host; --endpoint is then an address on that host.
+    /// Reach the daemon through ssh on HOST; --endpoint is then an address on HOST.
     #[arg(long, global = true, value_name = "HOST[:PORT]")]
     pub(crate) tunnel: Option<String>,
 
@@ -34,11 +34,11 @@ pub(crate) struct GlobalArgs {
 /// Options to authenticate to the daemon, and to verify it.
 #[derive(Debug, Args)]
 pub(crate) struct CredentialArgs {
-    /// CA certificates for the daemon, as PEM [default: those of the system]
+    /// CA certificates to verify the daemon with, as PEM [default: those of the system]
     #[arg(long, global = true, value_name = "FILE")]
     pub(crate) ca_file: Option<PathBuf>,
 
-    /// Client certificate, as PEM.
+    /// Client certificate to present to the daemon, as PEM.
     #[arg(long, global = true, value_name = "FILE")]
     pub(crate) cert_file: Option<PathBuf>,
 
@@ -46,7 +46,7 @@ pub(crate) struct CredentialArgs {
     #[arg(long, global = true, value_name = "FILE")]
     pub(crate) key_file: Option<PathBuf>,
 
-    /// File with the access token, of mode 0600; the first token in it is used.
+    /// File of mode 0600 with an access token; its first token is sent to the daemon.
     #[arg(long, global = true, value_name = "FILE")]
     pub(crate) token_file: Option<PathBuf>,
 

@@ -14,7 +14,7 @@ use super::session::Session;
 pub(crate) struct ImportTarget {
     /// Units, broken units, run-time metadata, and intents for machines.
     pub(crate) cluster: Export,
-    /// How the daemon treats options that fleet v1 ignored.
+    /// Treatment of unit files with problems that fleet v1 ignored, as configured in the daemon.
     pub(crate) strictness: Strictness,
 }
 

@@ -8,20 +8,20 @@ use crate::fleetctl::numbers::number;
 
 #[derive(Debug, Args)]
 pub(crate) struct LogsArgs {
-    /// Names of units; the default type is ".service".
+    /// Units, such as web.service, web (".service" is added) or 'web@*.service'.
     #[arg(value_name = "UNIT", required = true)]
     pub(crate) units: Vec<String>,
     /// Print up to N lines of each journal [default: 10, or all with --since]
     #[arg(short = 'n', long, value_name = "N")]
     #[arg(value_parser = number(0..=JournalRequest::MAX_LINES))]
     pub(crate) lines: Option<u32>,
-    /// Print lines of the last 10min, "1h 30min" or the like.
+    /// Print only lines of the last SPAN, such as 10min or "1h 30min".
     #[arg(short = 'S', long, value_name = "SPAN", value_parser = parse_timespan)]
     pub(crate) since: Option<Timespan>,
     /// Print new lines as they are written, until Ctrl-C.
     #[arg(short, long)]
     pub(crate) follow: bool,
-    /// Print lines unchanged: without labels, and with control characters.
+    /// Print lines unchanged: without a unit or machine in front, and with control characters.
     #[arg(long)]
     pub(crate) raw: bool,
     /// Print lines of this machine only; a prefix of its ID is enough.
@@ -37,8 +37,8 @@ pub(crate) struct EventsArgs {
     /// Print events of this unit only.
     #[arg(long, value_name = "UNIT")]
     pub(crate) unit: Option<String>,
-    /// Print events of this machine, and of units that come to it or leave it; a prefix of its ID
-    /// is enough.
+    /// Print only events of the machine with this ID or ID prefix, and of units that arrive there
+    /// or leave.
     #[arg(long, value_name = "ID")]
     pub(crate) machine: Option<String>,
     /// Exit after N events.
@@ -48,7 +48,7 @@ pub(crate) struct EventsArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct StatusArgs {
-    /// Names of units; the default type is ".service".
+    /// Units, such as web.service, web (".service" is added) or 'web@*.service'.
     #[arg(value_name = "UNIT", required = true)]
     pub(crate) units: Vec<String>,
     /// Show up to N journal lines per machine.
@@ -61,20 +61,20 @@ pub(crate) struct StatusArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct JournalArgs {
-    /// Name of a unit; the default type is ".service".
+    /// Unit, such as web.service, or web (".service" is added).
     #[arg(value_name = "UNIT")]
     pub(crate) unit: String,
     /// Print up to N lines [default: 10, or all with --since]
     #[arg(short = 'n', long, value_name = "N")]
     #[arg(value_parser = number(0..=JournalRequest::MAX_LINES))]
     pub(crate) lines: Option<u32>,
-    /// Print lines of the last 10min, "1h 30min" or the like.
+    /// Print only lines of the last SPAN, such as 10min or "1h 30min".
     #[arg(short = 'S', long, value_name = "SPAN", value_parser = parse_timespan)]
     pub(crate) since: Option<Timespan>,
     /// Print new lines as they are written, until Ctrl-C.
     #[arg(short, long)]
     pub(crate) follow: bool,
-    /// Print lines unchanged, with control characters.
+    /// Print lines unchanged, with control characters; without it, they become escapes.
     #[arg(long)]
     pub(crate) raw: bool,
     /// Print lines of this machine only; a prefix of its ID is enough.
@@ -94,7 +94,7 @@ pub(crate) struct ListArgs {
     /// Do not print the header.
     #[arg(long)]
     pub(crate) no_legend: bool,
-    /// Columns to print, separated by commas.
+    /// Columns to print, separated by commas; an unknown name lists all of them.
     #[arg(long, value_name = "FIELDS")]
     pub(crate) fields: Option<String>,
     /// Print the list again after each change, until Ctrl-C.
@@ -113,10 +113,10 @@ pub(crate) struct SshArgs {
     /// Forward the ssh agent to the machine.
     #[arg(short = 'A', long)]
     pub(crate) forward_agent: bool,
-    /// Port of ssh on the machine.
+    /// Port of ssh on the machine [default: as configured for ssh]
     #[arg(long, value_name = "PORT", value_parser = number(0..=u16::MAX))]
     pub(crate) ssh_port: Option<u16>,
-    /// Machine or unit, unless an option names it, and the command to run.
+    /// Machine or unit, unless an option names it; then the command [default: a shell]
     #[arg(
         value_name = "MACHINE|UNIT|COMMAND",
         trailing_var_arg = true,

@@ -14,9 +14,9 @@ pub(crate) struct MachineArgs {
 pub(crate) enum MachineCommand {
     /// Show a machine with its units and the progress of a drain.
     Show(NamedArgs),
-    /// Stop placing units on a machine; ends a drain of it.
+    /// Stop placing units on a machine, and end a drain of it.
     Cordon(NamedArgs),
-    /// Allow placing units on a machine again.
+    /// Allow placing units on a machine again, after a cordon or drain.
     Uncordon(NamedArgs),
     /// Stop placing units on a machine, and move its units away.
     #[command(after_help = "Exit codes: 0 success, or nothing would move; 5 with --dry-run: \
@@ -35,7 +35,7 @@ pub(crate) struct NamedArgs {
 pub(crate) struct DrainArgs {
     #[command(flatten)]
     pub(crate) named: NamedArgs,
-    /// Keep at least N instances of each template up.
+    /// Keep at least N instances of each template active while units move.
     #[arg(long, value_name = "N", default_value_t = 0, value_parser = number(0..=u32::MAX))]
     pub(crate) keep_up: u32,
     /// Print the units that would move or stay, but change nothing.

@@ -42,7 +42,7 @@ pub(crate) fn with_completed(error: CliError, done: &str, names: &[&str]) -> Cli
     error.help(format!("{done} before that: {}", abbreviated_list(names)))
 }
 
-/// Joins names; from a limit on, only counts the rest.
+/// Joins the first names, and then gives only the number of the others (`a, b and 7 more`).
 pub(crate) fn abbreviated_list(names: &[&str]) -> String {
     match names.len().checked_sub(MAX_NAMES) {
         None | Some(0) => names.join(", "),

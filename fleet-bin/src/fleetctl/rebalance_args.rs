@@ -28,7 +28,7 @@ pub(crate) struct RebalanceArgs {
 
 #[derive(Debug, Args)]
 struct RebalanceLimitArgs {
-    /// Move up to N units at a time, until they are up on their new machine.
+    /// Move up to N units at a time; a move ends when the unit is active again.
     #[arg(
         long,
         value_name = "N",
@@ -39,10 +39,10 @@ struct RebalanceLimitArgs {
     /// Move up to N units in total [default: without limit]
     #[arg(long, value_name = "N", value_parser = number(1..=u32::MAX))]
     max: Option<u32>,
-    /// Move only from machines with over N more units than the target would have.
+    /// Move a unit only to a machine that has at least N + 2 units fewer.
     #[arg(long, value_name = "N", default_value_t = 0, value_parser = number(0..=u32::MAX))]
     gain: u32,
-    /// Keep at least N instances of each template up.
+    /// Keep at least N instances of each template active while units move.
     #[arg(long, value_name = "N", default_value_t = 0, value_parser = number(0..=u32::MAX))]
     keep_up: u32,
 }

@@ -76,7 +76,7 @@ fn deduplicate(selected: Vec<UnitArg>, named: &[UnitArg]) -> Vec<UnitArg> {
     once.map(at_path).collect()
 }
 
-/// Whether the argument is a pattern. Paths are none: shells expand those.
+/// Whether the argument is a pattern. A path is not, because the shell has already expanded it.
 fn is_pattern(arg: &str) -> bool {
     arg.contains(['*', '?', '[']) && !arg.contains('/')
 }

@@ -66,7 +66,7 @@ impl Settings {
     }
 }
 
-/// How long a command waits for units to reach their goals.
+/// Time that a command waits for units to reach their goals.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum WaitTimeout {
     /// Does not wait.

@@ -136,7 +136,7 @@ impl WaitState {
 }
 
 impl LastObservation {
-    /// Whether the verdict has lasted for this time, or no time is left.
+    /// Whether the verdict has lasted for this time, or the deadline has passed.
     fn lasts(&self, duration: Duration) -> bool {
         self.is_late || self.now.since(self.since) >= duration
     }

@@ -73,7 +73,7 @@ fn dev() -> Command {
                 .value_name("N")
                 .default_value("3")
                 .value_parser(value_parser!(u16).range(1..=1000))
-                .help("Number of machines"),
+                .help("Number of machines, from 1 to 1000"),
         )
         .arg(
             Arg::new("listen")
@@ -107,7 +107,7 @@ fn check_config() -> Command {
             .value_name("FILE")
             .required(true)
             .value_parser(value_parser!(PathBuf))
-            .help("The configuration file"),
+            .help("Configuration file to check, such as /etc/fleet/fleet.conf"),
     )
 }
 

@@ -30,7 +30,7 @@ const SETTLE_TIMEOUT: Duration = Duration::from_secs(5);
 /// Runs the cluster until Ctrl-C, and then stops its units. A second Ctrl-C exits at once and
 /// leaves the remaining units running.
 pub(crate) async fn run(args: DevArgs) -> Result<(), StartError> {
-    let units = read_units(&args.units)?; // // all files are checked before anything starts
+    let units = read_units(&args.units)?; // All files are checked before anything starts
     let data_dir = data_dir(args.data_dir.as_deref())?;
     let mut signals = ShutdownSignals::listen()?;
     let listeners = run::bind(&listen(&args.listen, &data_dir)?, &AuthPolicy::default()).await?;

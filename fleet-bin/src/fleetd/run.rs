@@ -88,7 +88,7 @@ struct SystemdStatus {
     /// Interval of updates; `None` without systemd.
     pace: Option<Duration>,
     status: String,
-    /// Result of the last reload, if it needs attention.
+    /// Result of the last reload; empty if it needs no attention.
     reload: String,
 }
 

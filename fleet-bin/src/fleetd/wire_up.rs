@@ -238,7 +238,7 @@ impl Manager {
     async fn end_units(&self) -> Result<(), ServiceError> {
         match self {
             Self::Native(manager) => manager.shutdown().await,
-            Self::Other(_) => Ok(()), // // the units belong to the machine, not to the daemon
+            Self::Other(_) => Ok(()), // The units belong to the machine, not to the daemon
         }
     }
 }
@@ -336,7 +336,7 @@ impl RunningDaemon {
     /// Stops all units of this daemon's machines, then all loops.
     pub(crate) async fn end_with_units(mut self) -> Result<(), StartError> {
         self.shutdown.fire();
-        self.end_agents().await; // // otherwise they would restart the units stopped here
+        self.end_agents().await; // Otherwise they would restart the units stopped here
         let ended = join_all(self.managers.iter().map(Manager::end_units)).await;
         self.end_loops().await;
         let ended: Result<(), _> = ended.into_iter().collect();

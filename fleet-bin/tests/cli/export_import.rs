@@ -290,21 +290,23 @@ async fn import_help_describes_a_migration() {
     insta::assert_snapshot!(help("export").await, @r#"
     Export the cluster to a file, as a backup or to migrate it.
 
-    The file holds the units with their unit files, desired states and machines, the
-    metadata that was set at run time, and the cordons and drains of machines. All
-    of it is from one revision and has checksums. The file is written atomically.
+    The file contains the unit files, the desired states of the units, the machines
+    on which they are placed, the metadata that was set at run time, and the cordons
+    and drains. All content is from one revision of the store, and the file has
+    checksums. An existing file is only replaced after the export is complete.
 
     Usage: fleetctl export [OPTIONS] [FILE]
 
     Arguments:
       [FILE]
-              Target file, replaced if it exists; "-" is standard output
+              File to write; an existing one is replaced; "-" is standard output
 
               [default: -]
 
     Options:
           --config <FLEETD.TOML>
-              Read the store of this fleetd configuration, without a daemon
+              Read the store of this fleetd configuration directly, not through a
+              daemon
 
       -h, --help
               Print help (see a summary with '-h')
@@ -314,28 +316,31 @@ async fn import_help_describes_a_migration() {
     insta::assert_snapshot!(help("import").await, @r#"
     Import an export, or the keys of a fleet v1.
 
-    Everything is checked before the first write and read back after the last one.
-    Units that are identical in the cluster are skipped, so an interrupted import
-    can be run again.
+    fleetctl checks the whole file before the first write, and reads everything back
+    after the last write. Units that are identical in the cluster are skipped, so an
+    interrupted import can be run again.
 
     Usage: fleetctl import [OPTIONS] <FILE>
 
     Arguments:
       <FILE>
-              Export, or JSON keys of a fleet v1; "-" is standard input
+              File to read: an export, or the keys of a fleet v1 as JSON; "-" is
+              standard input
 
     Options:
           --dry-run
               Check everything and print the changes, but write nothing
 
           --replace
-              Replace units and intents that differ in the cluster
+              Replace units, metadata, cordons and drains of the cluster that differ
+              from the file
 
           --keep-going
-              Skip what is refused, and import the rest
+              Skip items that are refused, and import the others
 
           --config <FLEETD.TOML>
-              Write to the store of this fleetd configuration, without a daemon
+              Write to the store of this fleetd configuration directly, not through
+              a daemon
 
       -h, --help
               Print help (see a summary with '-h')

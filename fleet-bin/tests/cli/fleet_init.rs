@@ -324,7 +324,7 @@ fn help_lists_commands_and_exit_codes() {
       plan          Show what would start, stop and restart, in which order, and why
       run           Run units of files, or of this machine's fleetd, until stopped
       status        Show the units of a running fleet-init
-      logs          Show what a unit has written
+      logs          Print the output of a unit
       set-target    Choose another goal
       reload        Read the files again, or have a unit reload its configuration
       restart       Restart a starting or active unit

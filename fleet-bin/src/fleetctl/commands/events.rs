@@ -21,7 +21,7 @@ use crate::fleetctl::output::Record;
 const TRIES: u32 = 30;
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// Time to wait for the id that covers an event.
+/// Time to wait for the id that covers an event. The id usually follows the event at once.
 const ID_DELAY: Duration = Duration::from_millis(50);
 
 /// An event, with the id to resume from.

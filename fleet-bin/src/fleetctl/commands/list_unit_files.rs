@@ -73,7 +73,7 @@ impl Row {
         }
     }
 
-    /// A global unit has one state per machine; `list-units` lists them.
+    /// Returns the cell for the current state; a dash for a global unit, which has one per machine.
     fn state(&self, _full: bool) -> String {
         if self.global { NOTHING.to_owned() } else { cell(Some(self.current.as_str())) }
     }

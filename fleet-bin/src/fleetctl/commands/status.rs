@@ -149,7 +149,7 @@ struct DrainCache {
 }
 
 impl DrainCache {
-    /// Sets why the unit is held back on its machines.
+    /// Sets the reason for which the unit is held back on each of its machines that is drained.
     async fn set_held_reasons(
         &mut self,
         context: &Context,
