@@ -1,11 +1,14 @@
-//! Measures plans, and those of the naive planner for comparison.
+//! Measures how long plans take, with the naive planner for comparison.
 //!
 //! `cargo bench -p fleet-scheduler --bench plan`
 //!
-//! `load_and_plan` loads a snapshot and plans it. `planned` plans a loaded index again. `change`
-//! adds a unit to a planned cluster and removes it. The naive planner is slow and gets a small
-//! cluster; `small` measures the fast planner on the same cluster. The example `scale` measures the
-//! large shapes.
+//! - `load_and_plan` loads a snapshot and plans it.
+//! - `planned` plans an index that needs no changes.
+//! - `change` adds a unit to a planned cluster and then removes it.
+//! - `small` and `small_naive` compare both planners on a small cluster, because the naive planner
+//!   is slow.
+//!
+//! The example `scale` measures the large shapes.
 
 #[path = "../examples/scale/clusters.rs"]
 mod clusters;

@@ -6,12 +6,12 @@ use fleet_unitfile::UnitName;
 use crate::plan::Plan;
 use crate::step::StepAction;
 
-/// Returns the snapshot in which a plan has been applied to the given snapshot.
+/// Returns the snapshot that results from carrying out a plan on the given snapshot.
 ///
-/// The function changes the placements, replaces the reasons, and raises the revision by one. New
-/// placements get the plan's revision as their epoch.
+/// The function changes the placements, replaces the reasons, and sets the next revision. Each new
+/// placement gets the plan's revision as its epoch.
 ///
-/// The function does not check the steps against the snapshot; [`check`](crate::check) does.
+/// The function does not verify that the steps fit the snapshot; [`check`](crate::check) does.
 #[must_use]
 pub fn apply(snapshot: &Snapshot, plan: &Plan) -> Snapshot {
     let mut after = snapshot.clone();

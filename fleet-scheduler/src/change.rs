@@ -10,9 +10,9 @@ use fleet_unitfile::UnitName;
 pub struct UnitSpec {
     /// The unit's name.
     pub name: UnitName,
-    /// Its requirements on a machine.
+    /// The unit's requirements on a machine.
     pub requirements: Arc<Requirements>,
-    /// Whether the desired state is other than inactive. A template is never wanted.
+    /// Whether the unit's desired state is loaded or launched. A template is never wanted.
     pub wanted: bool,
 }
 

@@ -22,26 +22,27 @@ use crate::plan::Plan;
 pub struct Drain {
     /// The machines to empty. Machines that are not present are skipped.
     pub machines: BTreeSet<MachineId>,
-    /// Number of instances of a template that must stay up while units move for the drain. 0 sets
-    /// no minimum. If a template has no more instances than this number, none of its instances is
-    /// moved.
+    /// Number of instances of each template that must stay up while units move for the drain. For
+    /// example, if the number is 2 and three instances are up, one plan moves one of them. If only
+    /// two are up, the plan moves neither. 0 sets no minimum.
     pub min_available: u32,
-    /// Maximum number of units that one plan moves away. A group of units that can only move
-    /// together may exceed the maximum, but then nothing else moves.
+    /// Maximum number of units that one plan moves away. If units must move together and are more
+    /// than the maximum, a plan may still move them, but then moves nothing else. 0 forbids all
+    /// moves.
     pub max_moves: u32,
-    /// Units that are placed but not up. A unit that was moved is not up until it runs on its new
-    /// machine, so list it here until then.
+    /// Placed units that are not up. List a moved unit here until it runs on its new machine.
     pub down: BTreeSet<UnitName>,
 }
 
 /// The steps to take now to empty machines, and the units that have to wait.
 ///
-/// When there are neither steps nor held units, the machines hold no single units any more.
+/// If there are neither steps nor held units, no single (non-global) units are left on the
+/// machines.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DrainPlan {
-    /// The plan to carry out. It contains the changes that would be needed anyway if the machines
-    /// were cordoned, and the moves away from these machines. The plan's reasons describe the state
-    /// before these moves.
+    /// The plan to carry out. It contains the steps that are needed because the machines count as
+    /// cordoned, followed by the moves away from them. The reasons for unplaced units describe the
+    /// state before these moves.
     pub plan: Plan,
     /// The units that stay on these machines for now, each with its reason.
     pub held: BTreeMap<UnitName, HoldReason>,
@@ -51,13 +52,13 @@ pub struct DrainPlan {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum HoldReason {
-    /// Too few instances of a template would be up. The template is that of the unit itself, of a
+    /// Too few instances of a template would stay up. The template is that of the held unit, of a
     /// unit that must move with it, or of a unit that must make room.
     MinAvailable {
         /// The template.
         template: UnitName,
-        /// Number of instances of the template that are up, without those that this plan moves
-        /// already.
+        /// Number of instances of the template that are up. Instances that this plan moves already
+        /// do not count.
         up: u32,
         /// Number of instances that must stay up.
         min_available: u32,
@@ -67,10 +68,10 @@ pub enum HoldReason {
         /// That maximum.
         max_moves: u32,
     },
-    /// The record of this unit cannot be read. The unit is the held unit itself or one that must be
-    /// on the same machine.
+    /// The stored record of this unit cannot be read. This is the held unit itself or a unit that
+    /// must move with it.
     Unreadable(UnitName),
-    /// No other machine accepts the unit together with the units that must be on the same machine.
+    /// No other machine accepts the unit together with the units that must move with it.
     NowhereElse(Arc<Reason>),
 }
 
@@ -83,11 +84,11 @@ impl Drain {
     }
 
     /// Creates the drain of those `machines` that have a drain intent and at least one placed unit.
-    /// Returns `None` if no machine has both. Other machines of the snapshot are ignored.
+    /// Returns `None` if there is no such machine.
     ///
-    /// One plan empties all machines, so it uses the highest minimum of all drain intents. A unit
-    /// counts as up if its machine reports it as active. The reported states are read only if the
-    /// minimum is not 0. The cost is proportional to the number of placements.
+    /// One plan drains all these machines, so the highest minimum of their intents applies to all
+    /// of them. A unit counts as up if its machine reports it as active. The function checks this
+    /// for every placement of the snapshot, but only if the minimum is not 0.
     pub fn from_intents<'a>(
         snapshot: &Snapshot,
         machines: impl IntoIterator<Item = &'a Machine>,

@@ -21,27 +21,26 @@ type Verdicts = Vec<(MachineNo, PlacementVerdict)>;
 pub struct Explanation {
     /// The unit.
     pub unit: UnitName,
-    /// The units that `MachineOf=` ties to this unit, and the unit itself, in the order of their
-    /// names.
+    /// This unit and all units that `MachineOf=` ties to it, sorted by name.
     pub group: Vec<UnitName>,
     /// The verdict of every present machine, in the order of the machine IDs.
     pub machines: Vec<(MachineId, PlacementVerdict)>,
-    /// Reason for which the unit has no machine. The field is set if every machine refuses the
-    /// unit, or if the unit waits for its own machine to return.
+    /// The reason why the unit has no machine. It is present if every machine refuses the unit, or
+    /// if the unit waits for its own machine to return (`Reschedule=never`).
     pub reason: Option<Reason>,
 }
 
 /// The verdict of one machine on one unit.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum PlacementVerdict {
-    /// The unit is on the machine and may stay. A global unit is there if it fits on the machine.
+    /// The unit is on the machine and may stay. A global unit is on every machine where it fits.
     Here,
     /// The machine would take the unit.
     Eligible {
         /// Number of wanted units on the machine.
         load: u32,
     },
-    /// The machine refuses the unit, or it refuses another unit that must be on the same machine.
+    /// The machine refuses the unit, or refuses another unit that must be on the same machine.
     Refused(Arc<Refusal>),
 }
 
@@ -52,10 +51,10 @@ enum QuickVerdict {
     Unclear,
 }
 
-/// Explains on which machine a unit is, which other machines would accept it, and why the remaining
-/// machines refuse it.
+/// Explains the placement of a unit: returns its machine, the other machines that would accept it,
+/// and the refusals of all remaining machines.
 ///
-/// All other units are assumed to stay on their machines, except those that a plan would remove. A
+/// All other units are assumed to stay on their machines, unless a rule no longer lets them stay. A
 /// unit that is not wanted is explained as if it were wanted. Returns `None` if the unit is unknown
 /// or its record cannot be read, because its requirements are then unknown.
 #[must_use]
@@ -64,8 +63,8 @@ pub fn explain(snapshot: &Snapshot, unit: &UnitName) -> Option<Explanation> {
 }
 
 impl Index {
-    /// Explains on which machine a unit is, which other machines would accept it, and why the
-    /// remaining machines refuse it; see [`explain`](crate::explain()).
+    /// Explains the placement of a unit in the current state of the index, as
+    /// [`explain`](crate::explain()) does for a snapshot.
     pub fn explain(&mut self, unit: &UnitName) -> Option<Explanation> {
         self.rewind();
         let number = self.units.find(unit.as_str())?;
@@ -197,9 +196,14 @@ impl Index {
         denials
     }
 
-    /// Returns for every machine the verdict that is known without a tentative assignment. A
-    /// machine refuses the group if it denies the group's first unit. The verdict is unclear if
-    /// that unit would replace units there.
+    /// Returns, for each present machine, the verdict that needs no tentative assignment of the
+    /// group.
+    ///
+    /// - If the machine denies the group's first unit and that unit replaces no unit there:
+    ///   `Refused`.
+    /// - If the machine accepts the first unit, that unit replaces no unit there, and the group has
+    ///   no other units: `Taken`.
+    /// - In all other cases: `Unclear`.
     fn quick_verdicts(&self, group: &[UnitNo]) -> Vec<(MachineNo, QuickVerdict)> {
         let Some(first) = group.first().copied() else { return Vec::new() };
         let replaces = |machine| !replaces::replaced(self, first, machine).is_empty();
@@ -219,8 +223,8 @@ impl Index {
         denials.into_iter().map(quick).collect()
     }
 
-    /// Returns the units that `MachineOf=` ties to this unit, directly or through other units. A
-    /// global unit does not tie units together.
+    /// Returns the names of a unit and of all single units that `MachineOf=` ties to it, directly
+    /// or through other single units. The names are sorted.
     fn tied_names(&self, unit: UnitNo) -> Vec<UnitName> {
         let mut all = BTreeSet::from([unit]);
         let mut next = vec![unit];

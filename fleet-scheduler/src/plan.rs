@@ -19,10 +19,11 @@ pub struct Plan {
     /// state at that revision.
     pub based_on: Revision,
     /// The changes, in the order in which they must be applied. The state after the last step
-    /// satisfies the rules. A state between two steps may break a rule.
+    /// satisfies the rules, but a state between two steps may break a rule.
     pub steps: Vec<Step>,
-    /// The wanted units that have no machine after the last step, with the reasons. The plan of a
-    /// long-lived [`Index`] lists only the units that the index had to try.
+    /// The wanted units that have no machine after the last step, each with its reason. The plan of
+    /// a long-lived [`Index`] lists only the units that it had to try, such as those affected by a
+    /// change.
     pub unplaced: BTreeMap<UnitName, Arc<Reason>>,
 }
 
@@ -36,19 +37,19 @@ impl Plan {
 
 /// Decides which machine runs which unit.
 ///
-/// A unit is wanted if its desired state is not inactive and it is not a template. The decision has
-/// four stages:
+/// A unit is wanted if its desired state is loaded or launched and it is not a template. The
+/// decision has four stages:
 ///
 /// 1. Removes placements of units that are no longer wanted or are global.
-/// 2. Keeps a placement if its machine is present and still passes every rule. Only
-///    [`Index::rebalance`] and [`Index::drain`] move units for other reasons.
+/// 2. Keeps a placement if its machine is present and still passes every rule. To move units for
+///    other reasons, use [`Index::rebalance`] or [`Index::drain`].
 /// 3. Places wanted units without a machine, in the order of their names. Units that `MachineOf=`
-///    ties together are placed together. The chosen machine is the one with the fewest wanted
-///    units, including global units, of all machines that pass every [`Rule`](fleet_core::Rule).
-///    Among equal machines, it is the one with the lowest ID. Units that a new unit replaces there
-///    move to another machine that passes every rule. If they cannot move, the new unit is refused.
-/// 4. Moves away a unit if another unit on its machine began to replace it after both were placed
-///    there, provided that another machine accepts it.
+///    ties together go to one machine. Of the machines that pass every [`Rule`](fleet_core::Rule),
+///    the one with the fewest wanted units is chosen, global units included. Among equal machines,
+///    it is the one with the lowest ID. If the new unit replaces units there, they move to another
+///    machine that passes every rule. If one of them cannot move, the machine refuses the new unit.
+/// 4. Separates units that were placed on the same machine before one of them began to replace the
+///    other. The replaced unit moves if another machine accepts it.
 ///
 /// The plan depends only on the snapshot, so equal snapshots give equal plans. If a plan was
 /// [applied](crate::apply), the plan of the resulting state has no steps.

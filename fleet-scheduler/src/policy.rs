@@ -33,12 +33,12 @@ pub enum Ranking {
 pub struct Policy {
     /// Order of preference among machines of equal score.
     pub ranking: Ranking,
-    /// Custom rules. They are checked in this order, after all built-in rules, for units that come
-    /// to a machine. They slow planning down, because units with equal requirements can no longer
-    /// be treated alike.
+    /// Custom rules. The planner checks them in this order, after all built-in rules, for each unit
+    /// that is about to come to a machine. They slow planning down, because units with equal
+    /// requirements can no longer be treated alike.
     pub rules: Vec<Arc<dyn HardRule>>,
-    /// Custom scores. They are added to the scores of `Prefer=` and `Spread=`, and computed for
-    /// every pair of unit and machine.
+    /// Custom scores. The planner adds them to the scores of `Prefer=` and `Spread=`. It computes
+    /// them for every pair of unit and machine.
     pub scores: Vec<Arc<dyn Score>>,
 }
 
@@ -54,19 +54,19 @@ impl Policy {
     }
 }
 
-/// A unit for which a machine is sought.
+/// A unit as custom rules and scores see it.
 #[derive(Debug, Clone, Copy)]
 pub struct Candidate<'a> {
-    /// Its name.
+    /// The unit's name.
     pub name: &'a UnitName,
-    /// Its requirements.
+    /// The unit's requirements.
     pub requirements: &'a Requirements,
 }
 
-/// The changes after which a rule may accept a unit that it refused on a machine before.
+/// The changes after which a machine that refused a unit by a custom rule may accept that unit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RetryOn {
-    /// None, as long as the unit's requirements stay the same.
+    /// No change, as long as the unit's requirements stay the same.
     Nothing,
     /// A change of the machine: its metadata, its capacity, or any other property.
     MachineChange,
@@ -78,8 +78,9 @@ pub enum RetryOn {
 
 /// A custom rule that refuses units on machines.
 ///
-/// The rule must depend only on its arguments. It is checked only for units that come to a machine.
-/// Units that are already placed stay, even if the rule refuses them.
+/// Each result must depend only on the arguments of the method. The planner checks the rule only
+/// when a unit is about to come to a machine. Units that are already placed stay, even if the rule
+/// would refuse them.
 ///
 /// ```
 /// use fleet_core::{Machine, Snapshot};
@@ -121,7 +122,7 @@ pub trait HardRule: fmt::Debug + Send + Sync {
 
 /// A custom score that ranks the machines that accept a unit.
 ///
-/// The score must depend only on its arguments.
+/// Each result must depend only on the arguments of the method.
 pub trait Score: fmt::Debug + Send + Sync {
     /// Returns the name of the score.
     fn name(&self) -> &str;

@@ -19,38 +19,41 @@ use crate::drain::down;
 pub struct Rebalance {
     /// Maximum number of units that one plan moves.
     pub budget: u32,
-    /// Maximum number of units in a group that moves together. `None` sets no limit other than the
-    /// budget. All units of a group are in flight at the same time.
+    /// Maximum number of units in a group that moves together. With `None`, only the budget limits
+    /// the size. The limit exists because all units of a group are in flight at the same time.
     pub max_group_size: Option<u32>,
-    /// Additional difference in load that a move requires. Before the move, the source must have at
-    /// least `gain + 1` more units than the target has after it. With a gain of 0, the loads of
-    /// plain units end up at most one apart; with 3, at most four.
+    /// Threshold for a move, where the load of a machine is its number of units. The source's load
+    /// before the move must exceed the target's load after the move by at least `gain + 1`.
+    ///
+    /// With a gain of 0, the loads of plain units end up at most one apart; with 3, at most four.
     pub gain: u32,
-    /// Number of instances of a template that must stay up, with the same meaning as for a
+    /// Number of instances of each template that must stay up while units move, as for a
     /// [`Drain`](crate::Drain::min_available).
     pub min_available: u32,
-    /// Units that are placed but not up, as for a [`Drain`](crate::Drain::down).
+    /// Placed units that are not up, as for a [`Drain`](crate::Drain::down).
     pub down: BTreeSet<UnitName>,
 }
 
 impl Rebalance {
-    /// Creates a request that makes every worthwhile move, up to this number.
+    /// Creates a request for all worthwhile moves, up to this number of units.
     #[must_use]
     pub fn with_budget(budget: u32) -> Self {
         Self { budget, ..Self::default() }
     }
 
-    /// Returns the moves that the cluster's rebalance order allows now, or `None` if there is no
-    /// order. Reported unit states are read only if the order sets a minimum of available
-    /// instances. The cost is proportional to the number of placements.
+    /// Returns the request for the moves that the cluster's rebalance order allows now. Returns
+    /// `None` if there is no order.
+    ///
+    /// If the order sets a minimum of available instances, the function reads the reported state of
+    /// every placed unit.
     #[must_use]
     pub fn from_order(snapshot: &Snapshot) -> Option<Self> {
         let order = snapshot.rebalancing.as_ref()?;
         Some(Self { budget: order.moves_allowed(snapshot), ..Self::remaining(snapshot)? })
     }
 
-    /// Returns all remaining moves of the cluster's rebalance order, as if all of them could be in
-    /// flight at the same time. Returns `None` if there is no order.
+    /// Returns the request for all remaining moves of the cluster's rebalance order, without regard
+    /// to the units that are in flight. Returns `None` if there is no order.
     #[must_use]
     pub fn remaining(snapshot: &Snapshot) -> Option<Self> {
         let order = snapshot.rebalancing.as_ref()?;
@@ -65,9 +68,11 @@ impl Rebalance {
         })
     }
 
-    /// Returns the same request under the assumption that every unit that may still come up is up.
-    /// Returns `None` if no unit may still come up. If this request moves units and the actual
-    /// request does not, the order is waiting for units to come up.
+    /// Returns a copy of this request without the `down` units that may still come up. Returns
+    /// `None` if there is no such unit.
+    ///
+    /// If a plan for the copy moves units and a plan for this request does not, the order is
+    /// waiting for units to come up.
     #[must_use]
     pub fn assuming_recovery(&self, snapshot: &Snapshot) -> Option<Self> {
         let down = self.down.iter().filter(|unit| !may_come_up(snapshot, unit));
@@ -76,8 +81,9 @@ impl Rebalance {
     }
 }
 
-/// Returns whether a placed unit that is not up may still come up. It may if its target state is
-/// launched and it has not finished. A failed unit may be restarted or repaired.
+/// Returns whether a placed unit that is not up may still come up. This requires that the unit's
+/// desired state is launched and that its run has not ended successfully. A failed unit counts,
+/// because it may be restarted or repaired.
 fn may_come_up(snapshot: &Snapshot, unit: &UnitName) -> bool {
     let name = unit.as_str();
     let is_launched = snapshot.unit(name).is_some_and(|it| it.desired == TargetState::Launched);

@@ -11,13 +11,13 @@ use crate::rules::{NOTHING, RuleSubject, conflicts, metadata, metadata_expr};
 /// The units that the agent of one machine must run.
 #[derive(Debug, Clone, Default)]
 pub struct Share {
-    /// The units that belong on the machine, each with an epoch. A wanted unit placed there has the
-    /// epoch of its placement. A wanted global unit that fits has epoch zero.
+    /// The wanted units that belong on the machine, each with its epoch. A unit placed there has
+    /// the epoch of its placement. A global unit that fits has epoch zero.
     pub units: BTreeMap<UnitName, (Arc<Unit>, Epoch)>,
     /// The wanted global units that the machine refuses, each with the refusal.
     pub refused: BTreeMap<UnitName, Refusal>,
-    /// The units for which the snapshot does not say whether they belong on the machine. If they
-    /// already run there, leave them alone.
+    /// The units for which the snapshot does not show whether they belong on the machine. The agent
+    /// must neither start nor stop these units.
     ///
     /// An unreadable unit is listed if it is placed on this machine or has no placement. If the
     /// machine is not present, all wanted global units are listed as well, because the machine's
@@ -28,11 +28,11 @@ pub struct Share {
 /// Returns the units that the agent of a machine must run.
 ///
 /// Placed units are accepted without a check, because the engine is responsible for them. Global
-/// units are added in the order of their names. Each needs matching metadata and must not conflict
-/// with a unit that is already part of the share. No other rules apply to global units.
+/// units are then added in the order of their names. Each needs matching metadata and must not
+/// conflict with a unit that is already part of the share. No other rules apply to global units.
 ///
-/// The cost depends on the number of units placed on the machine, of global units and of unreadable
-/// units, not on the size of the cluster.
+/// The cost depends on the number of global units, of unreadable units, and of units placed on this
+/// machine. It does not depend on the size of the cluster.
 #[must_use]
 pub fn share(snapshot: &Snapshot, machine: &MachineId) -> Share {
     let mut share = Share { undecided: unreadable(snapshot, machine), ..Share::default() };

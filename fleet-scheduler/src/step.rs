@@ -27,23 +27,23 @@ pub enum StepAction {
     },
     /// Moves a unit to another machine.
     Move {
-        /// The machine that it leaves, present or not.
+        /// The machine that the unit leaves, present or not.
         from: MachineId,
         /// The chosen machine.
         to: MachineId,
     },
     /// Removes the placement of a unit.
     Remove {
-        /// The machine that it leaves, present or not.
+        /// The machine that the unit leaves, present or not.
         from: MachineId,
     },
 }
 
-/// The cause of a step: the event that made the unit leave its machine.
+/// The cause of a step. For a unit that had a machine, the event that made it leave that machine.
 ///
-/// The cause is true at the time when the unit leaves. It may no longer be true after the plan. For
-/// example, a unit leaves because a peer of its [`MachineOf`] is missing. The peer may then return
-/// to the machine, while the unit finds no room there.
+/// The cause is true at the time when the unit leaves, but may no longer be true after the plan.
+/// For example, a unit leaves because a peer of its [`MachineOf`] is missing. The peer may then
+/// return to the machine, while the unit finds no room there.
 ///
 /// [`MachineOf`]: fleet_core::Rule::MachineOf
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -53,17 +53,18 @@ pub enum StepCause {
     Wanted,
     /// The unit must not have a placement.
     NotWanted(RemovalReason),
-    /// Its machine is not present.
+    /// The unit's machine is not present.
     MachineGone,
-    /// Its machine no longer passes a rule.
+    /// The unit's machine no longer passes a rule.
     Refused(Arc<Refusal>),
-    /// It moves with this unit, which its `MachineOf=` requires.
+    /// The unit moves together with the given unit, which its `MachineOf=` requires.
     FollowsPeer(UnitName),
-    /// This unit replaces it on the machine that it leaves.
+    /// The given unit replaces the moved unit on the machine that the moved unit leaves.
     ReplacedBy(UnitName),
-    /// Its machine is drained; see [`Index::drain`](crate::Index::drain).
+    /// The unit's machine is drained; see [`Index::drain`](crate::Index::drain).
     Drained,
-    /// Its machine has more units than others; see [`Index::rebalance`](crate::Index::rebalance).
+    /// The unit's machine has more units than others; see
+    /// [`Index::rebalance`](crate::Index::rebalance).
     Rebalanced,
 }
 
@@ -71,13 +72,13 @@ pub enum StepCause {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum RemovalReason {
-    /// Its desired state is inactive.
+    /// The unit's desired state is inactive.
     Inactive,
     /// The cluster no longer has the unit.
     Destroyed,
-    /// It is a template, which never runs itself.
+    /// The unit is a template, which never runs itself.
     Template,
-    /// It is global and runs without a placement.
+    /// The unit is global and runs without a placement.
     Global,
 }
 

@@ -7,10 +7,11 @@ use fleet_unitfile::UnitName;
 
 use crate::policy::Candidate;
 
-/// The view of a cluster at the point of the plan at which a unit would come to a machine.
+/// The cluster as a custom rule or score sees it when a unit is about to come to a machine.
 ///
-/// For a rule, the units that the new unit replaces have already left, and so have the units that
-/// leave with them. Scores are computed before any of these units leaves.
+/// A rule sees the machine without the units that the new unit replaces, and without those that
+/// must move with them. A score sees all of these units, because it is computed before any of them
+/// leaves.
 #[derive(Debug, Clone, Copy)]
 pub struct View<'a> {
     source: &'a dyn ViewSource,

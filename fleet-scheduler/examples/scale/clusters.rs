@@ -10,8 +10,8 @@ const CORE: u64 = 1000;
 const GIGABYTE: u64 = 1 << 30;
 const NO_RESOURCES: Resources = Resources { cpu: 0, memory: 0, disk: 0 };
 
-/// Creates a cluster of a shape. No unit is placed, except in the shapes about later operations,
-/// where only the waiting units are not placed.
+/// Creates a cluster of a shape. No unit is placed, except in the shapes that measure a later
+/// operation. In these, all units are placed except those that wait.
 pub(crate) fn cluster(shape: &str, units: usize, machines: usize) -> Snapshot {
     let mut cluster = Snapshot::default();
     cluster.revision = Revision(1);
@@ -110,7 +110,7 @@ fn too_much(cores: usize) -> Requirements {
     Requirements { reserve, ..Requirements::default() }
 }
 
-/// Returns a unit that follows another by its own pattern, or the other one.
+/// Returns a unit of a pair: the leader, or the unit that follows it by a pattern.
 fn follower(index: usize) -> (String, Requirements) {
     let pair = index / 2;
     if index.is_multiple_of(2) {
@@ -130,7 +130,8 @@ fn replacing(index: usize, reserve: Resources) -> (String, Requirements) {
     (format!("new-{pair:06}.service"), replaces(&format!("old-{pair:06}.service")))
 }
 
-/// Returns a unit that fills its machine, or one that replaces such a unit.
+/// Returns a unit that fills its machine or, from the index `machines` on, a unit that replaces
+/// such a unit.
 fn filling(index: usize, machines: usize, cpu: u64) -> (String, Requirements) {
     let reserve = Resources { cpu, ..NO_RESOURCES };
     match index.checked_sub(machines) {

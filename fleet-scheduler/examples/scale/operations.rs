@@ -63,8 +63,8 @@ pub(crate) fn lost(cluster: &Snapshot) -> Measurement {
     Measurement { plan, more, ..measured }
 }
 
-/// Adds pairs of units and measures the second of each: first with pairs that both fit, then with
-/// pairs of which the first fits nowhere.
+/// Adds pairs of units and measures the addition of the second unit of each pair. In the first
+/// series, both units of a pair fit. In the second, the first unit fits nowhere.
 pub(crate) fn unplaceable(cluster: &Snapshot, units: usize) -> Measurement {
     let (mut index, measured) = planned(cluster);
     let count = (units / 10).clamp(1, 20_000);
@@ -90,7 +90,8 @@ pub(crate) fn unplaceable(cluster: &Snapshot, units: usize) -> Measurement {
     Measurement { plan: beside, more, ..measured }
 }
 
-/// Explains two units that fit nowhere: one because of its filter, one because of conflicts.
+/// Explains two units that fit nowhere, one because of its filter, and the other because of
+/// conflicts.
 pub(crate) fn explain(cluster: &Snapshot) -> Measurement {
     let (mut index, measured) = planned(cluster);
     index.put_unit(&unit("filtered.service", nowhere()));

@@ -1,4 +1,4 @@
-//! Custom rules, for a unit that a plan brought to a machine.
+//! Checks the custom rules for a unit that a plan brought to a machine.
 
 use fleet_core::{Machine, MachineId, Refusal, Requirements, Snapshot, Unit};
 use fleet_unitfile::UnitName;
@@ -16,8 +16,8 @@ struct OtherUnits<'a> {
     unit: &'a UnitName,
 }
 
-/// Returns the refusals of a unit by all custom rules, for a unit that the plan brought to a
-/// machine.
+/// Returns the refusals of a unit by all custom rules. Returns none if the unit was on the machine
+/// before the plan, because custom rules apply only to units that come.
 pub(super) fn refusals(
     policy: &Policy,
     (before, after): (&Snapshot, &Snapshot),

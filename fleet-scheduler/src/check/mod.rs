@@ -1,8 +1,8 @@
 //! The plan linter: applies a plan to a snapshot and looks for broken rules.
 //!
-//! It shares no code with the planner, because [`rules`] implements every rule a second time, on
-//! the snapshots alone. The linter is slower than the planner, and meant for tests, simulations and
-//! debug builds.
+//! The linter shares no code with the planner, so that it can find the planner's mistakes. The
+//! module [`rules`] implements every rule a second time, on the snapshots alone. The linter is
+//! slower than the planner, and meant for tests, simulations and debug builds.
 
 mod custom;
 mod rules;
@@ -30,14 +30,16 @@ pub enum Violation {
         /// The revision of the snapshot.
         snapshot: Revision,
     },
-    /// A step does not match the placement of its unit. The step places a unit that already has a
-    /// placement. Or it moves or removes a unit from a machine where the unit is not placed. Or it
-    /// moves a unit to its own machine.
+    /// A step does not fit the placement of its unit, for one of these reasons:
+    ///
+    /// - It places a unit that already has a placement.
+    /// - It moves or removes a unit from a machine where the unit is not placed.
+    /// - It moves a unit to its own machine.
     WrongStart(Step),
     /// The unit has more than one step.
     SeveralSteps(UnitName),
-    /// A step places a unit that must not have a placement, or removes a unit that must keep its
-    /// placement. A unit keeps its placement if its record is unreadable, or if it waits for its
+    /// A step places a unit that must not have a placement, or changes a placement that must stay.
+    /// A placement must stay if the unit's record is unreadable, or if the unit waits for its
     /// machine to return.
     MustNotMove(UnitName),
     /// The unit has a placement after the plan and must not have one.
@@ -62,8 +64,8 @@ pub enum Violation {
 /// Returns all violations of a plan for a snapshot. The result is empty if the plan is correct.
 ///
 /// The plan of a long-lived [`Index`](crate::Index) lists only the reasons of units that it had to
-/// try. Add all [`reasons`](crate::Index::reasons) of the index before the check. Otherwise, units
-/// without a reason are reported.
+/// try. Before the check, add all [`reasons`](crate::Index::reasons) of the index to the plan.
+/// Otherwise the result contains a violation for every waiting unit without a reason.
 #[must_use]
 pub fn check(snapshot: &Snapshot, plan: &Plan) -> Vec<Violation> {
     check_with(&Policy::default(), snapshot, plan)
@@ -75,9 +77,9 @@ pub fn check(snapshot: &Snapshot, plan: &Plan) -> Vec<Violation> {
 /// came last. The rule sees all units that are on the machine after the plan. Units that were on
 /// the machine before may stay, even if the rule refuses them.
 ///
-/// The planner checks the rule only when the unit comes, not when further units come. A rule that
-/// later units can break is therefore reported here. Write such a rule so that it refuses the
-/// earlier and the later unit alike, as `Conflicts=` does.
+/// The planner checks the rule only when the unit comes, not when further units come. If a later
+/// unit breaks the rule of an earlier one, this function therefore reports a violation. To avoid
+/// that, write the rule so that it also refuses the later unit, as `Conflicts=` does.
 ///
 /// ```
 /// use fleet_core::{Machine, Snapshot};
@@ -125,7 +127,8 @@ fn check_steps(snapshot: &Snapshot, plan: &Plan, found: &mut Vec<Violation>) {
     }
 }
 
-/// Returns the unit with a name, if the plan has to find a machine for that unit.
+/// Returns the unit of this name if the plan has to find a machine for it: if it is wanted and not
+/// global.
 fn placeable<'a>(snapshot: &'a Snapshot, name: &UnitName) -> Option<&'a Unit> {
     let unit = snapshot.unit(name.as_str())?;
     (unit.is_wanted() && !unit.is_global()).then_some(unit)
@@ -139,8 +142,8 @@ fn is_stranded(snapshot: &Snapshot, name: &UnitName) -> bool {
     never && placement.is_some_and(|it| snapshot.machine(it.machine.as_str()).is_none())
 }
 
-/// Checks that every wanted unit has either a machine or a reason, and that no unwanted unit has
-/// one.
+/// Checks that every wanted single unit has either a machine or a reason, and that no other unit
+/// has one of these. Also checks that each of these machines is present.
 fn check_reasons(before: &Snapshot, after: &Snapshot, plan: &Plan, found: &mut Vec<Violation>) {
     // A unit that waits for its own machine is placed there, and needs a reason as well.
     let has_machine =

@@ -11,7 +11,8 @@ use super::{Index, PatternNo, UnitNo};
 /// The state of a peer that the `MachineOf=` of a waiting unit names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum PeerState {
-    /// A unit that takes part and does not wait. The rule alone decides.
+    /// A unit that takes part and does not wait. It ties no units together, so the rule `MachineOf`
+    /// alone decides.
     NotWaiting,
     /// A unit that waits as well.
     Waiting(UnitNo),
@@ -81,8 +82,8 @@ impl Index {
         alike.filter(|(name, _)| slot.covers(name)).map(|(_, unit)| unit)
     }
 
-    /// Returns the members of a pattern that occurs in a `MachineOf=`. The members are the matching
-    /// units that have a class.
+    /// Returns the units that a pattern of some `MachineOf=` matches. Units without a class are
+    /// left out.
     pub(crate) fn members(&self, pattern: PatternNo) -> impl Iterator<Item = UnitNo> {
         let members = self.patterns.slots[pattern].members.iter();
         members.flat_map(|members| members.values().copied())
@@ -97,8 +98,8 @@ impl Index {
         })
     }
 
-    /// Returns the units that may name this one in `MachineOf=`. The result may include too many
-    /// units, because it includes every unit with a matching pattern.
+    /// Returns the units that name this unit in `MachineOf=` or have a matching pattern there. The
+    /// result may include too many units, because a pattern may mean another unit.
     pub(crate) fn possible_followers(&self, unit: UnitNo) -> impl Iterator<Item = UnitNo> {
         let slot = &self.units.slots[unit];
         let class = slot.class.some();
@@ -107,7 +108,7 @@ impl Index {
         slot.followers().iter().chain(by_pattern).copied().filter(move |other| *other != unit)
     }
 
-    /// Returns the groups that the waiting units form that are tied to a given waiting unit.
+    /// Returns all waiting units that are tied to a given waiting unit, split into groups.
     pub(crate) fn component(&self, unit: UnitNo) -> Component {
         let all = self.tied_units(unit);
         if let [alone] = all[..] {
@@ -202,9 +203,10 @@ fn path(came_from: &Lookup<UnitNo, UnitNo>, from: UnitNo, to: UnitNo) -> Vec<Uni
     path
 }
 
-/// Returns a topological order. Each unit follows the units that it names; units are otherwise
-/// ordered by number. Unsatisfiable units are left out, and so are units that name a unit outside
-/// the order.
+/// Returns a topological order of units, as indexes: each unit follows the units that it names.
+/// Independent units are in the order of their indexes.
+///
+/// The order omits unsatisfiable units, units in a cycle, and units that name an omitted unit.
 fn topological_order(
     named: &[Vec<usize>],
     naming: &[Vec<usize>],

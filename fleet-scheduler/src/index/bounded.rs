@@ -1,4 +1,5 @@
-//! Tests that the state that an index keeps for its next plan is bounded, even if no plan is made.
+//! Tests that an index keeps only a bounded state for its next plan, no matter how many changes
+//! come before that plan.
 
 use fleet_core::{Epoch, Machine, Requirements};
 use fleet_unitfile::UnitName;

@@ -1,9 +1,10 @@
-//! Change logs: lists of the machines that have changed. A reader catches up with a log when it
-//! needs to.
+//! Change logs: lists of the machines that have changed. A reader keeps its last position in a log,
+//! and reads the later entries when it needs to.
 
 use super::slots::MachineNo;
 
-/// Machines that have changed, oldest first. The older part of a long log is discarded.
+/// Machines that have changed, with the oldest change first. If the log gets too long, its older
+/// half is discarded.
 #[derive(Debug, Default)]
 pub(crate) struct ChangeLog {
     /// Number of discarded entries.
@@ -23,7 +24,7 @@ impl ChangeLog {
     }
 
     /// Records a change of a machine, where `machines` is the number of all machines. If the log
-    /// exceeds twice that number plus 1024 entries, its older half is discarded.
+    /// already has more than twice that number plus 1024 entries, first discards the older half.
     pub(crate) fn push(&mut self, machine: MachineNo, machines: usize) {
         if self.machines.len() > 2 * machines + 1024 {
             let older = self.machines.len() / 2;

@@ -1,5 +1,5 @@
-//! Equivalence classes: units with equal requirements and equal matching patterns. Every machine
-//! treats the units of a class alike, except for the ties of these units to other units.
+//! Equivalence classes: units that have equal requirements and that the same patterns match. Every
+//! machine treats the units of a class alike, except for the ties of these units to other units.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{BuildHasher, Hash, Hasher};
@@ -18,16 +18,16 @@ pub(crate) static NOTHING: LazyLock<Arc<Requirements>> = LazyLock::new(Arc::defa
 /// An equivalence class of units.
 #[derive(Debug, Default)]
 pub(crate) struct EquivalenceClass {
-    /// The requirements of the units of the class. `MachineOf=` and other options that are not part
-    /// of the class key may differ between these units.
+    /// The requirements that all units of the class have. Options that are not part of the class
+    /// key, such as `MachineOf=`, may differ between these units.
     pub(crate) requirements: Arc<Requirements>,
-    /// Its only unit, if custom rules may distinguish any two units.
+    /// The only unit of the class, if custom rules or scores may distinguish any two units.
     pub(crate) owner: Option<UnitName>,
     /// The patterns of `Conflicts=`, in the order written.
     pub(crate) conflicts: Vec<PatternNo>,
     /// The patterns of `Replaces=`, in the order written.
     pub(crate) replaces: Vec<PatternNo>,
-    /// Every pattern that matches its units, in the order of the pattern numbers.
+    /// Every pattern that matches the units of the class, in the order of the pattern numbers.
     pub(crate) matched: Vec<PatternNo>,
     /// The matching pattern that stands for the template, if its instances are counted.
     pub(crate) template: PatternNo,
@@ -37,10 +37,10 @@ pub(crate) struct EquivalenceClass {
     /// The machine of `MachineID=`.
     pub(crate) pin: MachineNo,
     pub(crate) users: u32,
-    /// The order in which its units try machines, once it is needed.
+    /// The order in which the units of the class try machines, once it is needed.
     pub(crate) order: OrderNo,
-    /// An order of this class alone. It lacks the machines that refuse the class until a unit
-    /// leaves them.
+    /// A machine order for this class alone. Each machine that refuses the class is left out until
+    /// it changes or a unit leaves it.
     pub(crate) private_order: OrderNo,
     /// Number of machines tried in vain while the class had no private order.
     pub(crate) skips: usize,
@@ -51,11 +51,12 @@ pub(crate) struct EquivalenceClass {
     pub(crate) was_counted: bool,
     /// Its units that every machine refuses.
     pub(crate) parked: BTreeMap<UnitName, UnitNo>,
-    /// The round in which one of the parked units was queued again, if that unit has not been
-    /// refused since.
+    /// The placement round in which one of the parked units was queued again, or 0 if that unit has
+    /// been refused since. Only one unit is queued at a time: if it is refused, all others would be
+    /// refused too.
     pub(crate) awake: u64,
     /// The value of [`MachineOrders::facts_version`](super::MachineOrders::facts_version) at which
-    /// every machine was excluded by the class filter or by a cordon.
+    /// the class filter or a cordon excluded every machine, if they did.
     pub(crate) filtered_out: Option<u64>,
 }
 
@@ -66,7 +67,7 @@ pub(crate) struct Classes {
     table: HashTable<ClassNo>,
     /// The classes that have parked units.
     pub(crate) parked: BTreeSet<ClassNo>,
-    /// The classes with parked units that may find a machine after a unit has left one.
+    /// The classes with parked units for which the departure of some unit may make room.
     retryable: BTreeSet<ClassNo>,
     /// The version of the machine facts at which `retryable` was computed.
     facts: u64,
@@ -126,8 +127,8 @@ impl Classes {
         self.slots.remove(number)
     }
 
-    /// Records that a class has parked units. `facts` is the `facts_version` of the machines that
-    /// refused these units.
+    /// Records that a class has parked units. `facts` is the value of `facts_version` at which the
+    /// machines refused these units.
     pub(crate) fn park(&mut self, number: ClassNo, facts: u64) {
         self.parked.insert(number);
         if self.slots[number].filtered_out == Some(facts) {
@@ -143,14 +144,16 @@ impl Classes {
         self.retryable.remove(&number);
     }
 
-    /// Returns the classes with parked units that may find a machine after a unit has left one.
+    /// Returns the classes with parked units for which the departure of some unit may make room.
     pub(crate) fn retryable(&self) -> impl Iterator<Item = ClassNo> {
         self.retryable.iter().copied()
     }
 
-    /// Updates the retryable classes after machines have changed. A class stays excluded only if
-    /// the filter or a cordon excluded every machine before, and `still_refused` is true for the
-    /// class.
+    /// Updates the set of retryable classes after machines have changed. `facts` is the new
+    /// `facts_version`.
+    ///
+    /// A class is left out if the filter or a cordon excluded every machine before, and
+    /// `still_refused` returns true for the class.
     pub(crate) fn refresh_retryable(
         &mut self,
         facts: u64,
@@ -184,7 +187,8 @@ impl EquivalenceClass {
     }
 }
 
-/// Returns whether no rule or score looks at these requirements, `MachineOf=` aside.
+/// Returns whether these requirements are empty, except for options outside the class key, such as
+/// `MachineOf=`.
 fn asks_for_nothing(wants: &Requirements) -> bool {
     wants.machine_id.is_none()
         && wants.metadata.is_empty()

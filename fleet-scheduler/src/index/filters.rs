@@ -1,6 +1,8 @@
-//! Filters: the requirements that depend on the machine alone. A filter is evaluated once per
-//! machine for all units with equal requirements. If only few machines can pass, it is evaluated on
-//! demand instead.
+//! Filters: the requirements that depend only on the metadata of a machine.
+//!
+//! Units with equal requirements of this kind share a filter. Its verdict on each machine is
+//! computed once and cached. If only few machines can pass the filter, it is evaluated on demand
+//! instead.
 
 use std::collections::BTreeSet;
 use std::hash::{BuildHasher, Hash};
@@ -48,7 +50,8 @@ impl Filters {
     pub(crate) const ALL: FilterNo = FilterNo(0);
 
     /// Maximum number of candidate machines for which a filter is evaluated on demand, without
-    /// cached verdicts. Half the number of all machines is the maximum if that is lower.
+    /// cached verdicts. If half of all machines are fewer than this number, that half is the
+    /// maximum.
     const FEW: usize = 32;
 
     /// Maximum number of filters with cached verdicts. Each of these filters takes one byte per
@@ -90,9 +93,11 @@ impl Filters {
         number
     }
 
-    /// Caches the verdicts of a filter on all machines, unless only few machines can pass. The
-    /// check is made here because the number of candidates may have grown since the filter was
-    /// created.
+    /// Caches the verdicts of a filter on all machines, unless only few machines can pass or too
+    /// many filters are cached.
+    ///
+    /// The call is repeated before each use of the filter, because the number of machines that can
+    /// pass may have grown.
     pub(crate) fn cache_verdicts(&mut self, number: FilterNo, machines: &Machines) {
         if number == Self::ALL
             || self.slots[number].verdicts.is_some()

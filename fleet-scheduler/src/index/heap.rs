@@ -1,7 +1,9 @@
-//! A binary heap of machines with known positions, so that any machine can be moved or removed.
+//! A binary heap of machines that records the position of each machine, so that any machine can be
+//! moved or removed.
 //!
-//! A key ends with the machine's number, so the heap stores only keys. Positions are stored outside
-//! the heap, because a machine is in at most one of several heaps.
+//! A key ends with the machine's number, so the heap stores only keys. The positions are stored
+//! outside the heap because several heaps share them: each machine is in at most one of these
+//! heaps.
 
 use super::lookup::Lookup;
 use super::slots::MachineNo;
@@ -157,7 +159,7 @@ impl Heap {
     }
 
     /// Moves a key down to its place. The key first goes to the bottom without being compared, and
-    /// then up again, because it usually belongs near the bottom.
+    /// then up again. This is faster, because a key usually belongs near the bottom.
     fn sift_down(&mut self, mut at: usize, positions: &mut HeapPositions) {
         let (key, length) = (self.0[at], self.0.len());
         loop {

@@ -1,5 +1,5 @@
-//! Loading: reads a snapshot into an empty index. It adds everything in the order of the names, so
-//! it does not have to look up names.
+//! Loading: reads a snapshot into an empty index. Everything is added in the order of the names, so
+//! no name has to be looked up.
 
 use std::sync::Arc;
 
@@ -29,7 +29,8 @@ impl Index {
     }
 
     /// Adds all patterns before any unit has a class, because a pattern added later would have to
-    /// be compared with all names. Returns the patterns to release once the units use them.
+    /// be compared with all names. Returns the patterns, which the caller must release once the
+    /// units use them.
     fn read_patterns(&mut self, snapshot: &Snapshot) -> Vec<PatternNo> {
         let mut held = Vec::new();
         for unit in snapshot.units().filter(|unit| unit.is_wanted()) {

@@ -41,7 +41,7 @@ impl<K: Hash + Eq, V> Lookup<K, V> {
         self.get(key).is_some()
     }
 
-    /// Returns the value of a key. If the key has no value, the given value is inserted first.
+    /// Returns the value of a key. If the key has no value, inserts the given value first.
     pub(crate) fn get_or_insert(&mut self, key: K, value: V) -> &mut V {
         let same = |(other, _): &(K, V)| *other == key;
         let entry = self.0.entry(hash(&key), same, |(key, _)| hash(key));

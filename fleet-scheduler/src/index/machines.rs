@@ -18,7 +18,7 @@ pub(crate) struct MachineSlot {
     pub(crate) label: u32,
     /// The units on the machine. Empty unless it is present.
     pub(crate) occupancy: Occupancy,
-    /// The placed units that take part while the machine is not present.
+    /// The units that are placed on the machine while it is not present.
     pub(crate) stranded: BTreeSet<UnitNo>,
     /// Number of placements and `MachineID=` options that name it.
     pub(crate) named: u32,
@@ -54,8 +54,8 @@ impl Machines {
         self.ids.get(id).copied()
     }
 
-    /// Returns the number of an ID, and whether the labels of all machines changed. An ID without a
-    /// number gets one.
+    /// Returns the number of an ID, assigning one if needed. Also returns whether this changed the
+    /// labels of all machines.
     pub(crate) fn intern(&mut self, id: &MachineId) -> (MachineNo, bool) {
         if let Some(machine) = self.ids.get(id) {
             return (*machine, false);

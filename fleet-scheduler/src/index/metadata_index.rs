@@ -1,4 +1,4 @@
-//! An inverted index: lists the machines by the values of the metadata keys that filters use.
+//! An inverted index: lists the machines with each value of the metadata keys that filters use.
 //!
 //! If every unit requires its own host, there are as many filters as units, and each filter matches
 //! one machine. The index finds that machine without evaluating the filter on the others.
@@ -67,8 +67,8 @@ impl MetadataIndex {
         }
     }
 
-    /// Returns machines that may satisfy the requirements, if there are at most `most` of them. All
-    /// other machines fail the requirements.
+    /// Returns the machines that may satisfy the requirements, or `None` if there are more than
+    /// `most`. All other machines fail the requirements.
     pub(super) fn few_candidates(
         &self,
         wanted: &RequiredMetadata,
@@ -103,8 +103,8 @@ impl KeyIndex {
         }
     }
 
-    /// Returns, for each of these values, the machines that have it. No machine has two of these
-    /// values.
+    /// Returns, for each of these values, the machines that have it. These sets are disjoint,
+    /// because a machine has one value per key.
     fn with(&self, values: &BTreeSet<String>) -> impl Iterator<Item = &BTreeSet<MachineNo>> {
         values.iter().filter_map(|value| self.by_value.get(value))
     }

@@ -1,9 +1,9 @@
 //! The index: the planner's view of a cluster, updated change by change.
 //!
 //! Units, machines, patterns and classes have numbers; see [`slots`]. Between two plans, every unit
-//! placed on a present machine is part of the machine's occupancy, whether it may stay or not. A
-//! plan moves units tentatively and records each move in an undo log. The next operation rolls the
-//! log back, unless it applies that plan.
+//! placed on a present machine is part of that machine's occupancy, even if it may not stay there.
+//! A plan moves units tentatively and records each move in an undo log. The next operation rolls
+//! these moves back, unless it applies the plan.
 
 mod affinity_groups;
 #[cfg(test)]
@@ -100,8 +100,9 @@ pub struct Index {
     pub(crate) globals: BTreeMap<UnitName, UnitNo>,
     /// The machines on which one unit may replace another.
     pub(crate) replacement_machines: BTreeSet<MachineNo>,
-    /// Units that should leave for a replacer but that no other machine accepted. The value is the
-    /// position in the change log `MachineOrders::lifts` at the time of the attempt.
+    /// Units that should leave a machine because a replacer is there, but that no other machine
+    /// accepted. The value is the position in the change log `MachineOrders::lifts` at the last
+    /// attempt.
     pub(crate) stuck: BTreeMap<UnitNo, u64>,
     /// The placements to remove.
     pub(crate) unwanted: BTreeMap<UnitName, UnitNo>,
@@ -111,7 +112,8 @@ pub struct Index {
     pub(crate) retry_queue: RetryQueue,
     /// The groups that no machine accepts, by their lowest unit number.
     pub(crate) groups: BTreeMap<UnitNo, WaitingGroup>,
-    /// Those of the groups that may find a machine although no machine accepts more than before.
+    /// The keys of those `groups` that may find a machine although no machine accepts more than
+    /// before.
     pub(crate) sensitive_groups: BTreeSet<UnitNo>,
     /// Whether a tied unit has changed since these groups were tried.
     pub(crate) ties_changed: bool,
@@ -119,8 +121,8 @@ pub struct Index {
     pub(crate) unsatisfiable: BTreeSet<UnitNo>,
     /// The units with `Reschedule=never` and an absent machine.
     pub(crate) stranded: BTreeSet<UnitNo>,
-    /// The position in the change log `MachineOrders::lifts` up to which waiting units have been
-    /// queued again.
+    /// The position in the change log `MachineOrders::lifts` up to which the machines have been
+    /// checked for waiting units.
     pub(crate) lifts_seen: u64,
     /// Whether anything has changed since the last applied plan.
     pub(crate) touched: bool,

@@ -1,8 +1,8 @@
 //! A sorted list of unit names, for lookups and prefix searches.
 //!
-//! The names are stored in the slots. This list holds only the numbers of the units, split into
-//! runs. Loading the sorted names of a snapshot is therefore cheap, and later changes stay cheap as
-//! well.
+//! The names are stored in the slots of the units, so this list holds only unit numbers. They are
+//! split into short runs. An insertion moves only the numbers of one run, and the sorted names of a
+//! snapshot can be loaded without any comparison.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::OccupiedEntry;
@@ -13,7 +13,8 @@ use fleet_unitfile::UnitName;
 use super::slots::{Slots, UnitNo};
 use super::units::UnitSlot;
 
-/// Maximum length of a run. It bounds how many numbers move when a name is inserted or removed.
+/// Maximum length of a run. This limits the count of numbers that move when a name is inserted or
+/// removed.
 const MAX_RUN: usize = 128;
 
 type UnitSlots = Slots<UnitNo, UnitSlot>;
@@ -21,9 +22,10 @@ type UnitSlots = Slots<UnitNo, UnitSlot>;
 /// The numbers of names, in the order of the names.
 #[derive(Debug, Default)]
 pub(super) struct Names {
-    /// The runs; no run is empty. The key of a run is at most the run's first name and greater than
-    /// all names of the previous run. Runs are never merged, because a run with a single name costs
-    /// no more than a map entry.
+    /// The runs, none of them empty. The key of a run is greater than all names of the previous
+    /// run, and not greater than the run's own first name.
+    ///
+    /// Runs are never merged, because a run with a single name costs no more than a map entry.
     runs: BTreeMap<UnitName, Vec<UnitNo>>,
 }
 

@@ -7,7 +7,7 @@ use super::classes::EquivalenceClass;
 use super::lookup::Lookup;
 use super::slots::{PatternNo, UnitNo};
 
-/// The units of one machine. The type does not refer to the machine, because planning also builds
+/// The units on one machine. The type does not refer to the machine, because planning also builds
 /// tentative occupancies.
 #[derive(Debug, Default)]
 pub(crate) struct Occupancy {
@@ -20,7 +20,7 @@ pub(crate) struct Occupancy {
     /// Number of units that name others in `MachineOf=`.
     pub(crate) tied: u32,
     used: ResourceSum,
-    /// Number of patterns that a unit here has in its `Replaces=` and that match a unit here.
+    /// Number of patterns by which one unit here may replace another unit here.
     replacement_patterns: u32,
 }
 
@@ -50,9 +50,10 @@ impl PatternCounts {
     const NONE: Self =
         Self { matching: 0, conflicting: 0, replacers: 0, self_replacing: 0, limit: NO_LIMIT };
 
-    /// Returns whether this pattern may let one unit here replace another. If exactly the matching
-    /// units have the pattern in `Replaces=`, they name each other, and therefore do not replace
-    /// each other.
+    /// Returns whether this pattern may let one unit here replace another.
+    ///
+    /// If the units that have the pattern in `Replaces=` are exactly the units that it matches,
+    /// they all name each other. None of them then replaces another.
     fn may_replace(self) -> bool {
         let alike = self.self_replacing == self.matching && self.self_replacing == self.replacers;
         self.matching > 0 && self.replacers > 0 && !alike
@@ -115,7 +116,7 @@ impl Occupancy {
         self.used
     }
 
-    /// Counts a unit that comes. The caller adds it to its list.
+    /// Counts a unit that comes. The caller adds the unit to `units` or `globals`.
     pub(crate) fn add(&mut self, class: &EquivalenceClass, tied: bool) {
         self.tied += u32::from(tied);
         self.used.add(&class.requirements.reserve);
@@ -138,9 +139,9 @@ impl Occupancy {
         }
     }
 
-    /// Subtracts a unit that has already been removed from the list of units. `others` returns the
-    /// smallest limit of the remaining instances of the unit's template; it is called only if
-    /// needed.
+    /// Subtracts a unit that the caller has already removed from `units` or `globals`. `others`
+    /// returns the smallest limit of the remaining instances of the unit's template; it is called
+    /// only if needed.
     pub(crate) fn remove(
         &mut self,
         class: &EquivalenceClass,

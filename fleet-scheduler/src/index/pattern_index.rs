@@ -175,8 +175,8 @@ fn pieces(pattern: &str) -> Vec<(usize, usize)> {
     pieces
 }
 
-/// Returns the length of the character class at the start of a text. A closing bracket right after
-/// the opening one belongs to the class.
+/// Returns the length of the character class (such as `[a-z]`) at the start of a text. A closing
+/// bracket right after the opening one belongs to the class.
 fn class_length(text: &str) -> usize {
     let inner = text[1..].strip_prefix(['!', '^']).unwrap_or(&text[1..]);
     let first = inner.chars().next().map_or(0, char::len_utf8);

@@ -32,7 +32,8 @@ pub(crate) struct PatternSlot {
     pub(crate) assigned: u32,
     /// The units that have it in `MachineOf=`.
     pub(crate) followers: Vec<UnitNo>,
-    /// The matching units that have a class, once some `MachineOf=` has the pattern.
+    /// The matching units that have a class. The map exists only once some `MachineOf=` has the
+    /// pattern.
     pub(crate) members: Option<BTreeMap<UnitName, UnitNo>>,
     /// The machine orders that count the matching units per machine.
     pub(crate) orders: Vec<OrderNo>,

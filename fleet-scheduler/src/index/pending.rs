@@ -19,9 +19,10 @@ pub(crate) struct PendingPlan {
 }
 
 impl Index {
-    /// Applies a plan, as if each of its steps were observed. New placements get the given epoch.
+    /// Applies a plan: records its steps as if each of them had been observed. New placements get
+    /// the given epoch.
     ///
-    /// The call costs almost nothing directly after the [`plan`](Self::plan) was made.
+    /// The call costs almost nothing if this index has just made the plan.
     pub fn apply(&mut self, plan: &Plan, epoch: Epoch) {
         let pending = self.pending.take();
         if let Some(pending) = pending {

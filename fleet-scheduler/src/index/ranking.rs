@@ -2,12 +2,14 @@
 //! found quickly.
 //!
 //! An order contains the machines that pass a filter, in buckets of equal score. The machines of a
-//! bucket satisfy the same preferences and have the same values of the spread keys. The score of a
-//! bucket therefore changes as a whole, and the ranking orders the machines within it.
+//! bucket have the same preference score and the same values of the spread keys. The score of a
+//! bucket therefore changes as a whole. Within a bucket, the ranking orders the machines.
 //!
-//! A machine that got worse is corrected when it reaches the top. A machine that got better is
-//! recorded in a [`ChangeLog`]. Templates share an order, but each template has its own instance
-//! counts per value.
+//! If the rank of a machine gets worse, its position is corrected when the machine reaches the top
+//! of its bucket. If the rank may have become better, the machine is recorded in a [`ChangeLog`],
+//! which an order reads before its next use.
+//!
+//! Several templates can share an order. Each of them has its own instance counts per spread value.
 
 mod machine_order;
 mod spread_key;
@@ -29,7 +31,7 @@ use crate::policy::Ranking;
 #[derive(Debug, Default)]
 pub(crate) struct MachineOrders {
     pub(crate) slots: Slots<OrderNo, MachineOrder>,
-    /// Machines with a possibly improved rank or other changes.
+    /// Machines with a rank that may have become better, or with other changes.
     pub(crate) ranks: ChangeLog,
     /// Machines that may accept units that they refused before.
     pub(crate) lifts: ChangeLog,
@@ -128,8 +130,8 @@ impl RankContext<'_> {
         })
     }
 
-    /// Returns a number that is lower the earlier a machine ranks. `template` is the template of
-    /// the new unit, if the number of its instances affects the rank.
+    /// Returns the rank of a machine as a number; the lowest number comes first. `template` is the
+    /// template of the new unit, if the number of its instances affects the rank.
     pub(crate) fn key(&self, template: PatternNo, machine: MachineNo) -> u128 {
         let slot = &self.machines.slots[machine];
         let load = slot.occupancy.load();

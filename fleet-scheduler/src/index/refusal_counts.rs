@@ -1,8 +1,8 @@
 //! Refusal counts of classes with units that no machine accepts, cached between plans.
 //!
-//! Units that no machine accepts may arrive in a stream, and each needs a reason that counts all
-//! machines. A machine refuses a class for the same rule until the machine changes. After the first
-//! count, only the changed machines are therefore checked again.
+//! Many units that no machine accepts may arrive one after the other, and each needs a reason that
+//! counts all machines. A machine refuses a class by the same rule until the machine changes. After
+//! the first count, only the changed machines are therefore checked again.
 
 use std::collections::BTreeMap;
 
@@ -14,17 +14,18 @@ use super::slots::{ClassNo, MachineNo, UnitNo};
 use super::{Index, Machines};
 use crate::rules::{Denial, PlacementQuery};
 
-/// The rule that is recorded for a machine that is excluded by a filter and is not cordoned,
-/// whichever filter that is.
+/// Stands for the rule of all machines that are excluded by a filter and not cordoned. The actual
+/// rule depends on the filter.
 pub(crate) const FILTERED: Rule = Rule::MachineMetadata;
 
 /// Summary of the refusals of a unit or group, by the rank of the rule that refuses it.
 #[derive(Debug)]
 pub(crate) struct RefusalSummary<R> {
-    /// For each rule, the number of machines that refuse by this rule first, and the machine with
-    /// the lowest ID among them.
+    /// For each rule, the number of machines with this rule as the first refusing one, and the
+    /// machine with the lowest ID among them.
     pub(crate) tallies: BTreeMap<R, (u32, MachineNo)>,
-    /// Of the machines with the latest rule, the least loaded one, then the one with the lowest ID.
+    /// The nearest machine, with its rule and its load. Of the machines with the latest rule, this
+    /// is the least loaded one, then the one with the lowest ID.
     pub(crate) nearest: Option<(R, u32, MachineNo)>,
 }
 
@@ -75,8 +76,8 @@ impl<R: Ord + Copy> RefusalSummary<R> {
 }
 
 impl RefusalCountsCache {
-    /// Maximum number of cached counts. The cost of each count is proportional to the number of
-    /// machines.
+    /// Maximum number of classes with cached counts. The memory for each of them is proportional to
+    /// the number of machines.
     const MAX_CACHED: usize = 16;
 
     /// Records a change of a machine. After too many changes the cache is cleared, because checking
@@ -160,8 +161,8 @@ impl RefusalCounts {
         self.groups.get(&rule).map_or(0, |group| group.by_id.keys().len())
     }
 
-    /// Returns two of the machines that refuse by a rule: the one with the lowest ID, and the
-    /// nearest one. Machines in `aside` are ignored.
+    /// Returns two of the machines that refuse by a rule: the one with the lowest ID, and the least
+    /// loaded one. Machines in `aside` are ignored.
     pub(crate) fn first_and_nearest(
         &self,
         rule: Rule,
@@ -186,9 +187,11 @@ impl RefusalCounts {
 }
 
 impl Index {
-    /// Returns the refusals of a waiting, untied unit from the cache, if the refusals of its class
-    /// have been counted before. Most classes are counted only once, so a direct count is cheaper
-    /// the first time.
+    /// Returns the refusals of a waiting, untied unit from the cached counts of its class.
+    ///
+    /// Returns `None` the first time for a class. Most classes are counted only once, so a direct
+    /// count is cheaper then. Also returns `None` if the class replaces other units or the policy
+    /// is custom.
     pub(crate) fn cached_refusals(&mut self, unit: UnitNo) -> Option<RefusalSummary<Rule>> {
         let number = self.units.slots[unit].class;
         let class = &mut self.classes.slots[number];
@@ -205,7 +208,8 @@ impl Index {
     }
 
     /// Returns the refusal counts for units with a filter that no machine passes. Cordoned machines
-    /// are counted under the cordon rule. The caller knows the actual rule of the other machines.
+    /// are counted under `Rule::Cordon`. All others are counted under [`FILTERED`], because the
+    /// caller knows their actual rule.
     pub(crate) fn filter_refusal_counts(&mut self) -> &RefusalCounts {
         let counts = self.refusal_cache.by_filter.take();
         let is_cordoned = |machine| self.machines.slots[machine].machine().cordoned;

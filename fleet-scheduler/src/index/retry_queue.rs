@@ -12,8 +12,8 @@ use super::{Index, UnitNo};
 pub(crate) struct WaitingGroup {
     /// The units, in the order in which they are assigned.
     pub(crate) members: Vec<UnitNo>,
-    /// Whether the group replaces others, and may find a machine after a unit has come to any
-    /// machine. If several units have to leave for the group, the new unit may change where the
+    /// Whether the arrival of a unit on any machine may help the group to find a machine. For
+    /// example, several units may have to leave for the group, and the arrival may change where the
     /// first of them goes.
     pub(crate) helped_by_any_arrival: bool,
 }
@@ -105,7 +105,7 @@ impl Index {
         }
     }
 
-    /// Records that a unit no longer waits. Queues the units that waited together with it.
+    /// Records that a unit no longer waits. Queues the units of its group again.
     pub(crate) fn forget_waiting(&mut self, unit: UnitNo) {
         self.wake(unit);
         if self.units.slots[unit].wait == WaitState::Stranded {

@@ -20,8 +20,8 @@ pub(crate) enum UnitKind {
     Single,
     /// A wanted unit that runs on every machine where it fits. It never has a placement.
     Global,
-    /// A unit with an unreadable record. If it is placed, it stays on its machine, and it has no
-    /// requirements.
+    /// A unit with an unreadable record. It has no requirements. If it is placed, it stays on its
+    /// machine.
     Unreadable,
 }
 
@@ -41,8 +41,8 @@ pub(crate) enum WaitState {
     Tied,
     /// Its `MachineOf=` cannot be satisfied.
     Unsatisfiable,
-    /// The unit has `Reschedule=never` and its machine is not present. It does not wait for another
-    /// machine.
+    /// The machine of its placement is not present, and the unit has `Reschedule=never`. It does
+    /// not wait for another machine.
     Stranded,
 }
 
@@ -58,8 +58,7 @@ pub(crate) enum PeerRef {
 /// The ties of a unit to others.
 #[derive(Debug, Default)]
 pub(crate) struct Affinity {
-    /// The peers of its `MachineOf=`, in the order written. The list is empty unless the unit is a
-    /// single unit.
+    /// The peers of the unit's `MachineOf=`, in the order written. Only a single unit has peers.
     pub(crate) peers: Vec<PeerRef>,
     /// The units that name it in `MachineOf=`, once per mention.
     pub(crate) followers: Vec<UnitNo>,
@@ -86,7 +85,7 @@ pub(crate) struct UnitSlot {
     pub(crate) class: ClassNo,
     pub(crate) kind: UnitKind,
     pub(crate) wait: WaitState,
-    /// Whether its desired state is other than inactive, as far as known.
+    /// Whether the unit's desired state is loaded or launched, as far as known.
     pub(crate) wanted: bool,
 }
 

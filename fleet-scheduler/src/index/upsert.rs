@@ -96,8 +96,10 @@ impl Index {
         }
     }
 
-    /// Records that a unit's `MachineOf=` has a pattern. If the unit is the first one with this
-    /// pattern, the matching units become tied, and must not stay parked with others of their
+    /// Records that a unit has a pattern in its `MachineOf=`.
+    ///
+    /// If this is the first unit with the pattern, the matching units become tied. Those that are
+    /// parked with their class are then queued again, because tied units must not be parked with a
     /// class.
     fn add_follower(&mut self, pattern: PatternNo, unit: UnitNo) {
         let slot = &self.patterns.slots[pattern];
@@ -161,8 +163,8 @@ impl Index {
         }
     }
 
-    /// Adds a user to a pattern and returns the pattern's number. A new pattern is compared with
-    /// all names.
+    /// Adds a user to a pattern and returns the pattern's number. If the pattern is new, also moves
+    /// the units that it matches to other classes.
     fn acquire(&mut self, pattern: &Pattern) -> PatternNo {
         let (number, is_new) = self.patterns.acquire(pattern);
         if is_new {
@@ -242,8 +244,8 @@ impl Index {
         }
     }
 
-    /// Returns the number of the pattern that stands for a unit's template, if the instances of the
-    /// template are to be counted.
+    /// Adds a user to the pattern that stands for a unit's template, and returns the pattern's
+    /// number. Returns `None` if the instances of the template need not be counted.
     fn acquire_template(
         &mut self,
         name: &UnitName,

@@ -9,7 +9,7 @@ use crate::change::{ClusterChange, UnitSpec};
 use crate::policy::Candidate;
 use crate::view::ViewSource;
 
-/// The view of an index for custom rules and scores. It lacks some units that are about to leave.
+/// An index as custom rules and scores see it, without the units in `leaving`.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct IndexView<'a> {
     pub(crate) index: &'a Index,

@@ -9,8 +9,8 @@ use super::state::{PlacementState, requirements};
 /// Each waiting unit with the waiting units that it names.
 type Ties = BTreeMap<UnitName, BTreeSet<UnitName>>;
 
-/// Returns the waiting groups, ordered by the first name in each group. The units of a group are in
-/// assignment order.
+/// Returns the groups of waiting units, ordered by the first name in each group. The units of a
+/// group are in the order of their assignment.
 pub(super) fn groups(state: &PlacementState<'_>) -> Vec<Vec<UnitName>> {
     let unsatisfiable = unsatisfiable(state);
     let mut ties = ties(state);
@@ -42,8 +42,8 @@ pub(super) fn unsatisfiable(state: &PlacementState<'_>) -> BTreeSet<UnitName> {
     }
 }
 
-/// Returns whether some peer of a unit's `MachineOf=` matches no unit. A named unit is no match if
-/// it is unknown, inactive or a template.
+/// Returns whether the `MachineOf=` of a unit has a peer that means no participating unit. Unknown
+/// units, inactive units and templates do not participate.
 fn names_no_unit(state: &PlacementState<'_>, name: &UnitName) -> bool {
     let peers = &requirements(state.cluster, name).machine_of;
     peers.iter().any(|peer| state.peer_candidates(name, peer).is_empty())
@@ -69,8 +69,8 @@ fn ties(state: &PlacementState<'_>) -> Ties {
 }
 
 /// Returns the waiting units that a unit names in `MachineOf=`. A pattern stands for the first
-/// waiting unit that it matches. If a matching unit is on a machine already, the pattern stands for
-/// no waiting unit.
+/// waiting unit, by name, that it matches. If a matching unit is on a machine already, the pattern
+/// stands for no waiting unit.
 pub(super) fn named(
     state: &PlacementState<'_>,
     name: &UnitName,
@@ -86,8 +86,8 @@ pub(super) fn named(
     named
 }
 
-/// Returns the group of a unit. Whenever a unit names another one, either both or neither of them
-/// are in the group.
+/// Returns the group of a unit: the unit itself, and all units that are tied to it, directly or
+/// through other units. Two units are tied if one of them names the other.
 fn tied(first: UnitName, ties: &Ties) -> BTreeSet<UnitName> {
     let mut group = BTreeSet::from([first]);
     loop {

@@ -20,8 +20,8 @@ pub(super) fn assign_all(mut state: PlacementState<'_>) -> PlacementState<'_> {
     }
 }
 
-/// Returns the state after placing one group: the first group that some machine accepts, on the
-/// first machine that accepts it.
+/// Places the first group that some machine accepts on the first machine that accepts it. Returns
+/// the new state, or `None` if no machine accepts any group.
 fn next_group_placed<'a>(state: &PlacementState<'a>) -> Option<PlacementState<'a>> {
     groups(state).iter().find_map(|group| {
         let first = single(state.cluster, group.first()?)?;
@@ -41,7 +41,8 @@ pub(super) struct GroupRefusal {
 /// A rule; for a custom rule with its index in the policy.
 pub(super) type RuleIndex = (Rule, usize);
 
-/// Returns the state after assigning the units of a group to a machine one after the other.
+/// Assigns the units of a group to a machine one after the other. Returns the new state, or the
+/// first refusal.
 pub(super) fn with_group<'a>(
     state: &PlacementState<'a>,
     group: &[UnitName],
@@ -56,9 +57,11 @@ pub(super) fn with_group<'a>(
     Ok(state)
 }
 
-/// Assigns a unit to a machine, after the units that it replaces there have moved away. Returns the
-/// new state, or the rule that refuses the unit. `arrived` lists the units of the same group that
-/// were assigned to the machine just before.
+/// Assigns a unit to a machine. The units that it replaces there first move away. Returns the new
+/// state, or the rule by which the machine refuses the unit.
+///
+/// `arrived` lists the units of the same group that have just been assigned to the machine. These
+/// must not move away.
 pub(super) fn with_unit<'a>(
     state: &PlacementState<'a>,
     unit: &Unit,

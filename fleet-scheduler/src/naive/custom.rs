@@ -41,8 +41,8 @@ impl ViewSource for WithoutLeaving<'_> {
     }
 }
 
-/// Returns the first custom rule that refuses a unit on a machine from which the units that it
-/// replaces have left.
+/// Returns the index of the first custom rule by which a machine refuses a unit. The rules do not
+/// see the units in `leaving`, which leave the machine when the unit comes.
 pub(super) fn refusal(
     state: &PlacementState<'_>,
     unit: &Unit,

@@ -25,7 +25,7 @@ pub struct DrainOutcome {
 pub enum StayReason {
     /// A limit of the drain holds it back.
     Blocked(HoldReason),
-    /// No machine accepts its group. Counts the refusing machines by rule.
+    /// No machine accepts the unit's eviction group. Counts the refusing machines by rule.
     Refused(BTreeMap<Rule, u32>),
 }
 
@@ -108,8 +108,8 @@ impl DrainRun<'_> {
         units.collect()
     }
 
-    /// Moves the eviction group of a unit to another machine, or returns the reason to hold the
-    /// unit back.
+    /// Moves the eviction group of a unit to another machine. If that is not possible, returns the
+    /// reason to hold the unit back.
     fn evict(&mut self, unit: &UnitName, machine: &Machine) -> Result<(), StayReason> {
         let state = &self.state;
         let units = (state.rule_set.eviction_group)(state, unit.clone(), machine);
@@ -189,8 +189,7 @@ pub(super) fn max_moves(group: &EvictionGroup<'_, '_>) -> Option<HoldReason> {
         .then_some(HoldReason::MaxMoves { max_moves: most })
 }
 
-/// Clause 5: returns a reason if too few instances would be up because units make room for the
-/// group.
+/// Clause 5: too few instances would be up, counting the units that make room for the group.
 pub(super) fn displaced(
     group: &EvictionGroup<'_, '_>,
     gone: &BTreeSet<UnitName>,

@@ -10,37 +10,38 @@ use super::assign::with_unit;
 use super::state::{PlacementState, lacks_a_peer, requirements, single};
 use crate::HoldReason;
 
-/// A group that is to leave its machine for a drain or for balance.
+/// A group of units that is to leave its machine for a drain or for balance.
 #[derive(Debug)]
 pub struct EvictionGroup<'g, 'a> {
     /// The state with the group in its place.
     pub before: &'g PlacementState<'a>,
     /// The state without the group.
     pub without: &'g PlacementState<'a>,
-    /// Its units: each after those that it names, otherwise sorted by name.
+    /// The units of the group. Each comes after those that it names; units are otherwise sorted by
+    /// name.
     pub units: &'g [UnitName],
-    /// The machine that it is to leave.
+    /// The machine that the group is to leave.
     pub machine: &'g Machine,
     /// Number of instances of a template that must stay up.
     pub min_available: u32,
     /// The units that are placed and not up.
     pub down: &'g BTreeSet<UnitName>,
-    /// The units that were moved for the drain or for balance, or that have made room for moved
-    /// units.
+    /// The units that have been moved so far for the drain or for balance, and those that have made
+    /// room for them.
     pub moved: &'g BTreeSet<UnitName>,
     /// Number of units that groups have moved so far.
     pub moved_count: usize,
-    /// Maximum number of units that groups may move. For a drain this is the plan's maximum, for
-    /// balance the budget.
+    /// Maximum number of units that groups may move: `max_moves` of a drain, or the budget of a
+    /// rebalancing.
     pub max_moves: u32,
     /// Maximum size of a group that moves for balance.
     pub max_group_size: u32,
-    /// Additional difference in load that a move requires.
+    /// Threshold for a move; see [`Rebalance::gain`](crate::Rebalance::gain).
     pub gain: u32,
 }
 
 impl EvictionGroup<'_, '_> {
-    /// Returns a reason if these units may not leave because too few instances of a template would
+    /// Returns a reason if these units may not leave, because too few instances of a template would
     /// then be up.
     #[must_use]
     pub fn hold_reason(&self, leaving: &BTreeSet<UnitName>) -> Option<HoldReason> {
@@ -58,8 +59,9 @@ impl EvictionGroup<'_, '_> {
         })
     }
 
-    /// Returns the units that are up: single units on a present machine that are not listed as down
-    /// and were not moved by this plan.
+    /// Returns the units that are up. These are the single units that are still on the present
+    /// machine of their recorded placement. Units that are listed as down or that this plan has
+    /// moved do not count.
     fn up(&self) -> BTreeSet<UnitName> {
         let cluster = self.before.cluster;
         let at_home = self.before.placements.iter().filter(|(name, at)| {
@@ -83,9 +85,11 @@ fn per_template<'a>(names: impl Iterator<Item = &'a UnitName>) -> BTreeMap<UnitN
     counts
 }
 
-/// Returns the eviction group of a unit. The group includes the units on the same machine that a
-/// member names. It also includes the units that would lack a peer if the group left and the global
-/// units were recomputed.
+/// Returns the eviction group of a unit: all units that must leave the machine together with this
+/// unit.
+///
+/// If a member of the group names another unit there in `MachineOf=`, that unit is a member too. So
+/// is each unit that would lack a peer if the group left and the global units were fitted in again.
 pub(super) fn eviction_group(
     state: &PlacementState<'_>,
     head: UnitName,
@@ -128,7 +132,7 @@ pub(super) fn without<'a>(
 }
 
 /// Returns the units in an order in which each follows the units that it names. Units are otherwise
-/// sorted by name, and a cycle starts with its first name.
+/// sorted by name. In a cycle, the first unit by name comes first.
 pub(super) fn in_order(state: &PlacementState<'_>, units: &BTreeSet<UnitName>) -> Vec<UnitName> {
     let mut left = units.clone();
     let mut order = Vec::new();
@@ -141,9 +145,10 @@ pub(super) fn in_order(state: &PlacementState<'_>, units: &BTreeSet<UnitName>) -
     order
 }
 
-/// Returns the state after the whole group was assigned to a machine, in rounds. Each round goes
-/// through the remaining units in the order of the group and assigns those that the machine
-/// accepts.
+/// Assigns a whole group to a machine, in rounds. Each round goes through the remaining units in
+/// the order of the group and assigns those that the machine accepts.
+///
+/// Returns the new state, or `None` if a round assigns no unit.
 pub(super) fn with_units<'a>(
     state: &PlacementState<'a>,
     units: &[UnitName],

@@ -8,8 +8,9 @@ use fleet_unitfile::UnitName;
 use super::RuleSet;
 use super::rules::RuleQuery;
 
-/// Returns the global units that fit on a machine. They are added in the order of their names. Each
-/// must pass the rules together with the placed units and the earlier global units.
+/// Returns the global units that fit on a machine beside its placed units. They are added in the
+/// order of their names. Each must pass the rules together with the placed units and the global
+/// units added before it.
 pub(super) fn fit_in(
     rule_set: &RuleSet,
     cluster: &Snapshot,

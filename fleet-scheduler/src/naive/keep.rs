@@ -35,8 +35,8 @@ fn kept_on(rule_set: &RuleSet, cluster: &Snapshot, machine: &Machine) -> BTreeSe
     }
 }
 
-/// Returns the set C of the specification as it is at the start: the units placed there that pass
-/// the lasting rules.
+/// Returns the initial set C of section 2: the units placed on the machine that pass the lasting
+/// rules other than `Cordon`.
 fn candidates(rule_set: &RuleSet, cluster: &Snapshot, machine: &Machine) -> BTreeSet<UnitName> {
     let no_units = &BTreeSet::new();
     let placed = cluster.placements().filter(|(_, placement)| placement.machine == machine.id);
@@ -50,8 +50,8 @@ fn candidates(rule_set: &RuleSet, cluster: &Snapshot, machine: &Machine) -> BTre
     names.cloned().collect()
 }
 
-/// Goes through the candidates by seniority. Keeps each candidate that passes the rules together
-/// with those kept before it.
+/// Returns the candidates that stay. Goes through the candidates by seniority, and keeps each that
+/// passes the rules together with those kept before it.
 fn by_seniority(
     rule_set: &RuleSet,
     cluster: &Snapshot,

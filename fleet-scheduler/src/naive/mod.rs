@@ -37,9 +37,11 @@ pub use state::PlacementState;
 
 /// Returns the placements that [`plan`](crate::plan()) must lead to.
 ///
-/// Custom rules and scores apply as in the real planner. They are checked after all built-in rules,
-/// and only for units that come to a machine. To test a custom rule itself, add it as a clause to a
-/// [`RuleSet`], use [`plan_with`], and leave the rule out of the policy.
+/// Custom rules and scores apply as in the real planner. Custom rules are checked after all
+/// built-in rules, and only for units that come to a machine.
+///
+/// A custom rule can itself be tested. Write it a second time as a clause of a [`RuleSet`], leave
+/// the rule out of the policy, and use [`plan_with`].
 ///
 /// ```
 /// use fleet_core::{Machine, Requirements, Snapshot, TargetState, Unit};
@@ -60,7 +62,7 @@ pub fn plan(cluster: &Snapshot, policy: &Policy) -> BTreeMap<UnitName, MachineId
     plan_with(&RuleSet::default(), cluster, policy)
 }
 
-/// Returns the placements under other clauses.
+/// Returns the placements that a plan must lead to under changed clauses of the specification.
 #[must_use]
 pub fn plan_with(
     rule_set: &RuleSet,
@@ -78,8 +80,8 @@ pub fn kept_placements(cluster: &Snapshot) -> BTreeMap<UnitName, MachineId> {
     keep::keep(&RuleSet::default(), cluster)
 }
 
-/// Returns the global units that fit on a machine together with the units placed there. The
-/// function does not check that the placed units may stay.
+/// Returns the global units that fit on a machine beside the units placed there. The function does
+/// not check that the placed units may stay.
 #[must_use]
 pub fn globals_on(cluster: &Snapshot, machine: &Machine) -> BTreeSet<UnitName> {
     let here = cluster.placements().filter(|(_, placement)| placement.machine == machine.id);
@@ -99,8 +101,8 @@ fn start<'a>(
     PlacementState { rule_set, cluster, policy, placements: keep::keep(rule_set, cluster) }
 }
 
-/// Returns the placements on absent machines that are never removed. These are the placements of
-/// unreadable units and of units with `Reschedule=never`.
+/// Returns the placements on absent machines that are kept. These are the placements of unreadable
+/// units and of units with `Reschedule=never`.
 fn out_of_reach(rule_set: &RuleSet, cluster: &Snapshot) -> BTreeMap<UnitName, MachineId> {
     let gone = cluster.placements().filter(|(_, placement)| {
         let machine = placement.machine.as_str();

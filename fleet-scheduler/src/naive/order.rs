@@ -17,8 +17,8 @@ pub(super) fn order<'a>(state: &PlacementState<'a>, unit: &Unit) -> Vec<&'a Mach
     machines
 }
 
-/// Returns the score of a machine for a unit: the sum of the weights of all preferences that the
-/// machine satisfies, minus the spread penalty, plus the custom scores.
+/// Returns the score of a machine for a unit. It adds the weights of all preferences that the
+/// machine satisfies and the custom scores, and subtracts the spread penalty.
 pub(super) fn score(state: &PlacementState<'_>, unit: &Unit, machine: &Machine) -> i64 {
     let prefer = unit.requirements.prefer.iter();
     let liked = prefer.filter(|preference| preference.expression.eval(&machine.metadata));
@@ -29,8 +29,8 @@ pub(super) fn score(state: &PlacementState<'_>, unit: &Unit, machine: &Machine) 
     likes - spread_penalty + custom::score(state, unit, machine)
 }
 
-/// Returns the penalty of a machine for one spread key: the weight times the number of instances of
-/// the unit's template on machines with the same value of the key.
+/// Returns the penalty of a machine for one spread key. It is the weight times the number of
+/// instances of the unit's template on machines with the same value of the key.
 fn spread_penalty(
     state: &PlacementState<'_>,
     unit: &Unit,

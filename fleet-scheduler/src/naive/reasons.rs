@@ -26,8 +26,8 @@ impl fmt::Display for WrongReason {
     }
 }
 
-/// Checks the reason of a unit without a machine, in a cluster that needs no further steps. A
-/// reason that names no nearest machine may still be correct.
+/// Checks the reason of a unit without a machine, in a cluster that needs no further steps. The
+/// reason need not name a nearest machine.
 ///
 /// # Errors
 ///
@@ -100,8 +100,8 @@ impl ReasonCheck<'_> {
         self.ensure(present && stranded, "it does not wait for that machine to return")
     }
 
-    /// Checks that a peer matches no unit that takes part. `inactive` must be true if the peer
-    /// matches a known unit, and false otherwise.
+    /// Checks a reason that reports a peer as unknown or inactive: no participating unit may match
+    /// the peer. With `inactive`, some known unit must match it; without, none may.
     fn names_no_unit(&self, peer: &Peer, inactive: bool) -> Result<(), WrongReason> {
         self.ensure(self.peers().contains(peer), "it does not name that peer")?;
         self.ensure(
@@ -227,8 +227,8 @@ impl ReasonCheck<'_> {
     }
 }
 
-/// Returns the machine that refuses by the latest rule. Of several such machines it returns the
-/// least loaded one, then the one with the lowest ID.
+/// Returns the nearest machine: the one that refuses by the latest rule. If there are several, it
+/// is the least loaded of them, then the one with the lowest ID.
 fn nearest_of(
     state: &PlacementState<'_>,
     refusals: &BTreeMap<MachineId, GroupRefusal>,

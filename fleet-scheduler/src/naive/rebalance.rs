@@ -17,8 +17,8 @@ use crate::{Policy, Ranking, Rebalance};
 /// A clause that a group must pass to leave its machine.
 pub type LeaveClause = fn(&EvictionGroup<'_, '_>) -> bool;
 
-/// A clause that the target machine must pass. The last argument is the state with the group on
-/// that machine.
+/// A clause that must hold for the target machine of a group. The last argument is the state after
+/// the group has moved to that machine.
 pub type TargetClause = fn(&EvictionGroup<'_, '_>, &Machine, &PlacementState<'_>) -> bool;
 
 /// Returns the placements that [`Index::rebalance`](crate::Index::rebalance) must lead to.
@@ -31,7 +31,8 @@ pub fn rebalance(
     rebalance_with(&RuleSet::default(), cluster, policy, request)
 }
 
-/// Returns the placements under other clauses.
+/// Returns the placements that a rebalancing must lead to under changed clauses of the
+/// specification.
 #[must_use]
 pub fn rebalance_with(
     rule_set: &RuleSet,
@@ -70,8 +71,8 @@ impl RebalanceRun<'_> {
         }
     }
 
-    /// Moves the eviction group of the first unit by name that can move. Returns whether a group
-    /// was moved.
+    /// Moves the first unit by name that can leave the machine, together with its eviction group.
+    /// Returns whether there is such a unit.
     fn move_one_from(&mut self, machine: &Machine) -> bool {
         let units = self.state.placed_on(machine).into_iter();
         let units: Vec<UnitName> = units.filter(|unit| !self.stuck.contains(unit)).collect();
@@ -114,7 +115,8 @@ impl RebalanceRun<'_> {
     }
 }
 
-/// Returns the state in which the group is on the first suitable machine that accepts it.
+/// Moves the group to the first other machine that accepts the group and for which all target
+/// clauses hold. Returns the new state, or `None` if there is no such machine.
 fn relocated<'a>(group: &EvictionGroup<'_, 'a>) -> Option<PlacementState<'a>> {
     let state = group.without;
     let first = single(state.cluster, group.units.first()?)?;
@@ -127,8 +129,8 @@ fn relocated<'a>(group: &EvictionGroup<'_, 'a>) -> Option<PlacementState<'a>> {
     })
 }
 
-/// Returns whether no unit of the group is unreadable, has `Reschedule=never`, or was already moved
-/// by the plan.
+/// Leave clause: every unit of the group is readable, lacks `Reschedule=never`, and has not been
+/// moved by the plan already.
 pub(super) fn movable(group: &EvictionGroup<'_, '_>) -> bool {
     let cluster = group.before.cluster;
     group.units.iter().all(|name| {
@@ -140,29 +142,30 @@ pub(super) fn movable(group: &EvictionGroup<'_, '_>) -> bool {
     })
 }
 
-/// It fits into the remaining budget.
+/// Leave clause: the group fits into the remaining budget.
 pub(super) fn budget(group: &EvictionGroup<'_, '_>) -> bool {
     u32::try_from(group.moved_count + group.units.len()).is_ok_and(|all| all <= group.max_moves)
 }
 
-/// It does not exceed the maximum group size.
+/// Leave clause: the group does not exceed the maximum group size.
 pub(super) fn max_group_size(group: &EvictionGroup<'_, '_>) -> bool {
     u32::try_from(group.units.len()).is_ok_and(|units| units <= group.max_group_size)
 }
 
-/// Enough instances stay up.
+/// Leave clause: enough instances stay up.
 pub(super) fn min_available(group: &EvictionGroup<'_, '_>) -> bool {
     group.hold_reason(&group.units.iter().cloned().collect()).is_none()
 }
 
-/// Its machine then has exactly that many units fewer.
+/// Leave clause: without the group, the machine has exactly that many units fewer. No global unit
+/// takes the free place.
 pub(super) fn globals(group: &EvictionGroup<'_, '_>) -> bool {
     let (before, after) =
         (group.before.units_on(group.machine), group.without.units_on(group.machine));
     after.len() + group.units.len() == before.len()
 }
 
-/// It replaces no unit on the target.
+/// Target clause: the group replaces no unit on the target.
 pub(super) fn replaces_none(
     group: &EvictionGroup<'_, '_>,
     machine: &Machine,
@@ -171,7 +174,7 @@ pub(super) fn replaces_none(
     group.units.iter().all(|name| replaced(group.without, name, machine).is_empty())
 }
 
-/// No unit of it gets a lower score than before.
+/// Target clause: no unit of the group gets a lower score than on its old machine.
 pub(super) fn scores(
     group: &EvictionGroup<'_, '_>,
     machine: &Machine,
@@ -183,7 +186,8 @@ pub(super) fn scores(
     units.all(|[present, here]| present >= here)
 }
 
-/// With the ranking `Spread`, the target has no more instances of its templates.
+/// Target clause: with the ranking `Spread`, the target has no more instances of the group's
+/// templates than the old machine.
 pub(super) fn instance_counts(
     group: &EvictionGroup<'_, '_>,
     machine: &Machine,
@@ -195,7 +199,7 @@ pub(super) fn instance_counts(
     state.policy.ranking != Ranking::Spread || units.all(|[present, here]| present <= here)
 }
 
-/// The move is worth the gain.
+/// Target clause: the move is worth it, because it brings the requested gain.
 pub(super) fn is_worth_it(
     group: &EvictionGroup<'_, '_>,
     machine: &Machine,

@@ -21,8 +21,8 @@ pub(super) fn replaced(
     present
 }
 
-/// Returns the units that leave a machine for a unit: those that it replaces there, with their
-/// displaced groups.
+/// Returns the units that leave a machine when a unit comes: the units that it replaces there, with
+/// their displaced groups.
 pub(super) fn leaving(
     state: &PlacementState<'_>,
     by: &Unit,
@@ -32,8 +32,8 @@ pub(super) fn leaving(
     heads.flat_map(|head| (state.rule_set.displaced_group)(state, head, machine)).collect()
 }
 
-/// Returns the state in which all units that a unit replaces on a machine have left that machine.
-/// Returns `None` if one of them cannot move.
+/// Moves away all units that a unit replaces on a machine, with their displaced groups. Returns the
+/// new state, or `None` if one of these units cannot move.
 pub(super) fn make_room<'a>(
     state: &PlacementState<'a>,
     by: &Unit,
@@ -49,8 +49,9 @@ pub(super) fn make_room<'a>(
     Some(state)
 }
 
-/// Returns the state in which a unit and its displaced group have moved to another machine: the
-/// first one that accepts the whole group.
+/// Moves a unit and its displaced group to the first other machine that accepts the whole group.
+/// Returns the new state, or `None` if there is no such machine or if a unit of the group must
+/// stay.
 fn moved_away<'a>(
     state: &PlacementState<'a>,
     head: &UnitName,
@@ -70,8 +71,8 @@ fn moved_away<'a>(
     others.find_map(|machine| with_displaced(&without, group.clone(), machine))
 }
 
-/// Returns whether a unit must stay on its machine. It must stay if it is unreadable or belongs to
-/// the group that has just come there.
+/// Returns whether a unit must stay on its machine, because it is unreadable or because it belongs
+/// to the group that has just come there.
 pub(super) fn is_immovable(
     state: &PlacementState<'_>,
     name: &UnitName,
@@ -80,8 +81,8 @@ pub(super) fn is_immovable(
     is_unreadable(state.cluster, name) || arrived.contains(name)
 }
 
-/// Returns the displaced group of a unit: the unit itself, and the units on its machine that would
-/// lack a peer of their `MachineOf=` if the group left.
+/// Returns the displaced group of a unit. It contains the unit, and all units on its machine that
+/// would lack a peer of their `MachineOf=` if the group left.
 pub(super) fn displaced_group(
     state: &PlacementState<'_>,
     head: UnitName,
@@ -100,8 +101,9 @@ pub(super) fn displaced_group(
     }
 }
 
-/// Returns the state after a whole displaced group was assigned to a machine where it replaces no
-/// unit. The units are assigned in any order that the machine accepts.
+/// Assigns a whole displaced group to a machine, in any order in which the machine accepts its
+/// units. Returns the new state, or `None` if there is no such order or if one of the units would
+/// replace a unit there.
 fn with_displaced<'a>(
     state: &PlacementState<'a>,
     group: BTreeSet<UnitName>,
@@ -126,9 +128,8 @@ fn with_displaced<'a>(
     Some(state)
 }
 
-/// Returns the state in which replaced units have moved away from their replacers, where possible.
-/// Returns `None` if no unit moved. Replacers that must themselves leave for another unit come
-/// last.
+/// Moves replaced units away from their replacers, where possible. Returns the new state, or `None`
+/// if no unit moved. Replacers that must themselves leave for another unit are handled last.
 pub(super) fn separate_replaced<'a>(before: &PlacementState<'a>) -> Option<PlacementState<'a>> {
     let mut state = before.clone();
     for only_staying in [true, false] {
@@ -152,8 +153,8 @@ fn is_to_leave(state: &PlacementState<'_>, name: &UnitName, machine: &Machine) -
     present.iter().any(|other| replaces(state.cluster, other, name))
 }
 
-/// Returns the state in which a unit has moved away. Returns `None` if another unit would then lack
-/// a peer.
+/// Moves a unit away from its replacer, with its displaced group. Returns the new state, or `None`
+/// if the unit cannot move or if another unit would then lack a peer.
 fn separated<'a>(
     state: &PlacementState<'a>,
     head: &UnitName,

@@ -13,8 +13,9 @@ use crate::HoldReason;
 
 /// The clauses of `docs/explain/placement.md` that the naive planner follows.
 ///
-/// [`RuleSet::default`] is the specification as written. If a test replaces one clause, the naive
-/// planner has a known defect. A test that compares plans should then find this defect.
+/// [`RuleSet::default`] is the specification as written. A test can replace one clause, which gives
+/// the naive planner a known defect. Tests that compare plans are strong enough only if they find
+/// this defect.
 ///
 /// ```
 /// use fleet_core::{Machine, Rule, Snapshot};
@@ -38,25 +39,28 @@ pub struct RuleSet {
     pub global_rules: Vec<Rule>,
     /// The order in which placed units are considered, lower first.
     pub seniority: fn(&Snapshot, &UnitName) -> (bool, Epoch, UnitName),
-    /// Whether a unit keeps its placement on a machine that is not present.
+    /// Returns whether a unit keeps its placement on a machine that is not present.
     pub keeps_lost_placement: fn(&Unit) -> bool,
-    /// Returns the waiting units, of the given set, that a waiting unit names.
+    /// Returns the units that a waiting unit names, out of the given set of waiting units.
     pub waiting_peers:
         fn(&PlacementState<'_>, &UnitName, &BTreeSet<UnitName>) -> BTreeSet<UnitName>,
     /// Returns all machines in the order in which a unit tries them.
     pub machine_order: for<'a> fn(&PlacementState<'a>, &Unit) -> Vec<&'a Machine>,
-    /// Returns a unit on a machine, together with the units that have to move with it.
+    /// Returns the displaced group of a unit on a machine: the unit, and the units that have to
+    /// move with it.
     pub displaced_group: fn(&PlacementState<'_>, UnitName, &Machine) -> BTreeSet<UnitName>,
-    /// Whether a unit may not move away. The given units have just come.
+    /// Returns whether a unit must stay on its machine. The last argument lists the units that have
+    /// just come there.
     pub is_immovable: fn(&PlacementState<'_>, &UnitName, &[UnitName]) -> bool,
-    /// Returns a unit on a machine, together with the units that leave it at the same time for a
-    /// drain or for balance.
+    /// Returns the eviction group of a unit on a machine: the unit, and the units that must leave
+    /// with it.
     pub eviction_group: fn(&PlacementState<'_>, UnitName, &Machine) -> BTreeSet<UnitName>,
     /// The clauses that may hold a group back from a drain. They are checked in this order, before
     /// the search for another machine.
     pub drain_clauses: Vec<(&'static str, DrainClause)>,
-    /// The clause that may hold back a group because of all units that would leave their machines.
-    /// These include the units that make room for the group.
+    /// The clause that may hold a group back after another machine was found. Its last argument
+    /// lists all units that would leave their machines, including those that make room for the
+    /// group.
     pub displacement_clause: fn(&EvictionGroup<'_, '_>, &BTreeSet<UnitName>) -> Option<HoldReason>,
     /// The clauses that a group must pass to leave its machine for balance.
     pub leave_clauses: Vec<(&'static str, LeaveClause)>,

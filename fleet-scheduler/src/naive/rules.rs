@@ -18,7 +18,8 @@ pub struct RuleQuery<'a> {
     pub machine: &'a Machine,
     /// The units on the machine.
     pub present: &'a BTreeSet<UnitName>,
-    /// Those of them that the unit replaces, with their displaced groups.
+    /// The units on the machine that leave if the unit comes: those that it replaces, with their
+    /// displaced groups.
     pub leaving: &'a BTreeSet<UnitName>,
 }
 
@@ -79,14 +80,15 @@ pub(super) fn reserve(q: RuleQuery<'_>) -> bool {
     exceeds(|it| it.cpu) || exceeds(|it| it.memory) || exceeds(|it| it.disk)
 }
 
-/// Returns whether a unit on the machine replaces this one. This is the first half of `Replaces`.
-/// The planner checks the other half by trying the move, in [`replace`](super::replace).
+/// Returns whether a unit on the machine replaces this one. This is the first half of the rule
+/// `Replaces`. The second half, that replaced units can move away, is checked in
+/// [`replace`](super::replace).
 pub(super) fn is_replaced(q: RuleQuery<'_>) -> bool {
     q.present.iter().any(|other| replaces(q.cluster, other, &q.unit.name))
 }
 
-/// Returns whether one unit replaces another. It does if its `Replaces=` names the other unit, and
-/// the other unit's `Replaces=` does not name it.
+/// Returns whether one unit replaces another: its `Replaces=` names the other unit, and the reverse
+/// does not hold.
 pub(super) fn replaces(cluster: &Snapshot, one: &UnitName, other: &UnitName) -> bool {
     let names = |one: &UnitName, other: &UnitName| {
         requirements(cluster, one).replaces.iter().any(|pattern| pattern.matches(other))

@@ -13,8 +13,8 @@ use crate::Policy;
 /// The requirements of an unreadable unit.
 static NOTHING: LazyLock<Requirements> = LazyLock::new(Requirements::default);
 
-/// The state of the naive planner: the single and unreadable units on each present machine.
-/// Everything else is computed from the whole cluster on demand.
+/// The state of the naive planner: the machine of each single and each unreadable unit. Everything
+/// else is computed from the whole cluster on demand.
 #[derive(Debug, Clone)]
 pub struct PlacementState<'a> {
     /// The clauses in use.
@@ -60,8 +60,8 @@ impl PlacementState<'_> {
         singles(self.cluster).filter(waits).map(|unit| unit.name.clone()).collect()
     }
 
-    /// Returns the participating units that a peer of the `MachineOf=` of `from` can mean. The unit
-    /// `from` is left out.
+    /// Returns the participating units that a peer in the `MachineOf=` of `from` can mean. A
+    /// pattern never means `from` itself.
     #[must_use]
     pub fn peer_candidates(&self, from: &UnitName, peer: &Peer) -> BTreeSet<UnitName> {
         let wanted = self.cluster.units().filter(|unit| unit.is_wanted());

@@ -28,7 +28,8 @@ impl Index {
         }
     }
 
-    /// Wakes the units that may benefit from the arrivals since this log position.
+    /// Wakes (queues again) the units that may find a machine because of the arrivals since this
+    /// log position.
     fn wake_after(&mut self, start: LogPosition) {
         let came = self.since(start).iter().filter(|entry| entry.left.is_none());
         let mut came: Vec<UnitNo> = came.map(|entry| entry.unit).collect();
@@ -37,8 +38,7 @@ impl Index {
         came.into_iter().for_each(|unit| self.wake_after_coming(unit));
     }
 
-    /// Tries to find a machine for a unit. If the unit represents a group, tries to find a machine
-    /// for the whole group.
+    /// Tries to find a machine for a unit, or for the whole group that the unit represents.
     fn attempt(&mut self, unit: UnitNo, queue: &mut AttemptQueue) {
         if self.is_tied(unit) {
             let component = self.component(unit);
@@ -95,9 +95,11 @@ impl Index {
         self.park_group(group, sensitive, any_change || displaced > 1 || !self.globals.is_empty());
     }
 
-    /// Places a group on the first machine that accepts it. For each tried machine, the function
-    /// notes the number of displaced groups that had to move. It raises `displaced` to the highest
-    /// of these numbers.
+    /// Places a group on the first machine that accepts it. Returns whether there is such a
+    /// machine.
+    ///
+    /// On some machines, units have to move away for the group. `displaced` is raised to the
+    /// highest number of displaced groups that one of the attempts tried to move.
     fn place_group(&mut self, group: &[UnitNo], displaced: &mut usize) -> bool {
         let Some(first) = group.first().copied() else { return false };
         match self.required_machine(group) {
@@ -124,8 +126,8 @@ impl Index {
             .is_some()
     }
 
-    /// Returns the only machine that can accept a group, if the units of the group require a
-    /// particular one.
+    /// Returns the machine that the units of a group require by `MachineID=` or by a placed peer.
+    /// Returns `Ok(None)` if they require none, and an error if they require different machines.
     pub(super) fn required_machine(
         &self,
         group: &[UnitNo],
@@ -143,8 +145,8 @@ impl Index {
         Ok(found)
     }
 
-    /// Assigns a group to a machine. If the machine refuses a unit, the function changes nothing
-    /// and returns that unit and the denial.
+    /// Assigns a group to a machine. If the machine refuses one of the units, the function changes
+    /// nothing and returns that unit and the denial.
     pub(crate) fn try_assign_all(
         &mut self,
         group: &[UnitNo],
@@ -165,7 +167,8 @@ impl Index {
         result
     }
 
-    /// Returns the first rule by which a machine refuses a unit that replaces no other unit.
+    /// Returns the first rule by which a machine refuses a unit. The unit must not replace other
+    /// units, because the function does not assume that any unit leaves.
     pub(crate) fn denial(&self, unit: UnitNo, machine: MachineNo) -> Option<Denial> {
         PlacementQuery::new(self, unit, machine).denial()
     }

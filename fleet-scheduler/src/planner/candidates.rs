@@ -1,5 +1,6 @@
 //! Placement of units that only few machines can accept, because of `MachineID=` or the required
-//! metadata. Only these machines are checked, because it is already known why the others refuse.
+//! metadata. Only these machines are checked, because the reason why the others refuse is already
+//! known.
 
 use std::cmp::Reverse;
 
@@ -16,15 +17,18 @@ use crate::rules::Rank;
 struct RefusalGroup {
     rank: Rank,
     count: usize,
-    /// The first of them by ID.
+    /// The machine with the lowest ID.
     first: MachineNo,
-    /// The least loaded of them, then the first by ID.
+    /// The least loaded machine, then the one with the lowest ID.
     nearest: MachineNo,
 }
 
 impl Index {
-    /// Searches the candidates of a unit without a group, if its filter admits only few machines.
-    /// Returns the best machine that accepts the unit, if any. These units need no machine order.
+    /// Finds the best machine for a unit with a filter that only few machines can pass. The unit
+    /// must have no group. It needs no machine order, because all of these machines are checked.
+    ///
+    /// Returns `None` if many machines can pass the filter or if the unit has a `Spread=`. Returns
+    /// `Some(None)` if none of the few machines accepts the unit.
     pub(super) fn find_among_few(&mut self, unit: UnitNo) -> Option<Option<MachineNo>> {
         let number = self.units.slots[unit].class;
         let class = &self.classes.slots[number];
@@ -53,8 +57,8 @@ impl Index {
         Some(found)
     }
 
-    /// Summarizes the refusals of a unit that has no group and replaces no other unit, if only few
-    /// machines can accept this unit.
+    /// Summarizes the refusals of a unit that only few machines can accept. The unit must have no
+    /// group. Returns `None` if many machines can accept the unit or if it replaces other units.
     pub(super) fn count_refusals_of_few(&mut self, unit: UnitNo) -> Option<RefusalSummary<Rank>> {
         let class = self.units.slots[unit].class;
         let few = self.few_candidates_of(class)?;
@@ -71,8 +75,8 @@ impl Index {
         Some(self.merge_groups(groups))
     }
 
-    /// Returns the present machines that can accept the units of a class. Returns `None` if there
-    /// are many.
+    /// Returns the present machines that `MachineID=` or the filter of a class admits. Returns
+    /// `None` if these are many, or if the units of the class replace other units.
     fn few_candidates_of(&self, class: ClassNo) -> Option<Vec<MachineNo>> {
         let class = &self.classes.slots[class];
         match class.pin.some() {
@@ -82,16 +86,15 @@ impl Index {
         }
     }
 
-    /// Returns a key for the choice of the nearest of several refusing machines. The key is lowest
-    /// for the least loaded machine and, among equally loaded machines, for the one with the lowest
-    /// ID.
+    /// Returns a sort key by which the nearest of several refusing machines is chosen: the load,
+    /// then the position in the order of machine IDs. The lowest key wins.
     fn nearness(&self, machine: MachineNo) -> (u32, u32) {
         let slot = &self.machines.slots[machine];
         (slot.occupancy.load(), slot.label)
     }
 
-    /// Returns the refusals of the machines that are not in `few`. These machines can never accept
-    /// the units of the class.
+    /// Returns the refusals of all cordoned machines, and those of the machines that are not in
+    /// `few`. The latter can never accept the units of the class.
     fn groups_outside(&mut self, class: ClassNo, few: &[MachineNo]) -> Vec<RefusalGroup> {
         let cordoned = |machine: &&MachineNo| self.machines.slots[**machine].machine().cordoned;
         let checked = few.len() - few.iter().filter(cordoned).count();

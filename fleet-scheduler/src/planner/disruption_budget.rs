@@ -1,5 +1,5 @@
-//! The disruption budget: counts running instances per template, and checks whether some of them
-//! may stop in order to move.
+//! The disruption budget: counts the running instances of each template, and checks whether some of
+//! them may stop so that they can move.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -21,7 +21,8 @@ impl<'a> DisruptionBudget<'a> {
         Self { min_available, down, counted: BTreeMap::new() }
     }
 
-    /// Subtracts instances that have been moved and no longer run.
+    /// Subtracts instances that have been moved and do not run until they start on their new
+    /// machines.
     pub(super) fn spend(&mut self, lost: &BTreeMap<UnitName, u32>) {
         for (template, lost) in lost {
             if let Some(up) = self.counted.get_mut(template) {
@@ -32,8 +33,8 @@ impl<'a> DisruptionBudget<'a> {
 }
 
 impl Index {
-    /// Counts, per template, the running instances among these units, which are about to leave the
-    /// machines where they are placed.
+    /// Counts, per template, the running instances among some units that are about to leave their
+    /// machines. The result is empty if the budget sets no minimum.
     pub(super) fn disrupted(
         &self,
         budget: &DisruptionBudget<'_>,
@@ -50,7 +51,8 @@ impl Index {
         lost
     }
 
-    /// Returns the units that have left the machine of their placement since this log position.
+    /// Returns the single units that have left the machine of their recorded placement since this
+    /// log position.
     pub(super) fn moved_since(&self, start: LogPosition) -> BTreeSet<UnitNo> {
         let entries = self.since(start).iter().filter(|entry| entry.left.is_some());
         let from_home =
@@ -58,8 +60,8 @@ impl Index {
         from_home.map(|entry| entry.unit).filter(|unit| self.is_single(*unit)).collect()
     }
 
-    /// Checks that enough instances stay up. `lost` counts the instances that have already left
-    /// their machines.
+    /// Returns a reason to hold units back if too few instances of a template would stay up. `lost`
+    /// counts, per template, the instances that have just left their machines.
     pub(super) fn check_min_available(
         &self,
         budget: &mut DisruptionBudget<'_>,
@@ -79,7 +81,8 @@ impl Index {
         })
     }
 
-    /// Counts the running instances that were not moved in an earlier part of the plan.
+    /// Counts the running instances of a template that are still on the machine of their recorded
+    /// placement.
     fn count_up(&self, budget: &DisruptionBudget<'_>, template: &UnitName) -> u32 {
         let prefix = format!("{}@", template.prefix());
         let alike = self.units.with_prefix(&prefix);

@@ -25,13 +25,17 @@ struct DrainWork<'a> {
 type Obstruction = Option<HoldReason>;
 
 impl Index {
-    /// Plans the next moves that empty some machines.
+    /// Plans the next moves that empty the machines of a drain.
     ///
-    /// The plan treats these machines as cordoned. Cordon them as well, or the next plan may bring
-    /// units back. All other units are treated as by [`plan`](Self::plan), and moved units go to
-    /// the machines that waiting units would get. `Reschedule=never` does not prevent a drain,
-    /// because a drain is deliberate. When the moved units are up, repeat the call, until no units
-    /// are left on the machines. The index keeps its state.
+    /// The plan treats these machines as cordoned. Also cordon them in the cluster; otherwise the
+    /// next plan may bring units back. The result contains the steps of an ordinary
+    /// [`plan`](Self::plan), followed by the moves. Each moved unit goes to the machine that it
+    /// would get if it were waiting. `Reschedule=never` does not prevent a move, because a drain is
+    /// deliberate.
+    ///
+    /// The limits of the drain may hold units back. Repeat the call after the moved units are up,
+    /// until no units are left on the machines. The planned moves do not change the index;
+    /// [`apply`](Self::apply) records them.
     ///
     /// ```
     /// use fleet_core::{Epoch, Machine};
@@ -82,8 +86,8 @@ impl Index {
         known.filter(|machine| self.machines.slots[*machine].is_present()).collect()
     }
 
-    /// Moves as many units away from the machines as possible. Returns the units that remain, each
-    /// with its reason.
+    /// Moves as many units away from the machines as the drain's limits and the placement rules
+    /// allow. Returns the units that remain, each with its reason.
     fn drain_machines(&mut self, drain: &Drain) -> BTreeMap<UnitName, HoldReason> {
         let mut left = Vec::new();
         for machine in self.drained(drain) {
@@ -145,8 +149,9 @@ impl Index {
         sent
     }
 
-    /// Finds a machine for a group that left its machine after this log position. If the function
-    /// fails, the caller must roll back.
+    /// Finds another machine for a group that has left `machine`, and assigns the group there.
+    /// `start` is the log position before the group left. On error, the caller must roll back to
+    /// that position.
     fn evict_group(
         &mut self,
         group: &[UnitNo],
@@ -175,7 +180,7 @@ impl Index {
         Ok(())
     }
 
-    /// Checks that a group, which has left its machine, was allowed to leave.
+    /// Checks whether a group that has been taken off its machine was allowed to leave.
     fn may_leave(&self, group: &[UnitNo], work: &mut DrainWork<'_>) -> Result<(), HoldReason> {
         let unreadable = |unit: &&UnitNo| self.units.slots[**unit].kind == UnitKind::Unreadable;
         if let Some(unit) = group.iter().find(unreadable) {
@@ -217,7 +222,7 @@ impl Index {
         reasons
     }
 
-    /// Returns the reason for which no other machine accepts a unit with its eviction group.
+    /// Returns the reason why no other machine accepts a unit together with its eviction group.
     fn no_machine_reason(&mut self, unit: UnitNo, machine: MachineNo) -> Reason {
         let savepoint = self.savepoint();
         let group =

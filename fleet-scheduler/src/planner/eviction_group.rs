@@ -1,5 +1,5 @@
 //! Eviction groups: units that can leave their machine only together, and the moves of these groups
-//! to other machines for a drain or for balance.
+//! to other machines for a drain or a rebalancing.
 
 use std::collections::BTreeSet;
 
@@ -30,10 +30,12 @@ impl Index {
         units
     }
 
-    /// Returns the units that leave a machine together with this unit. The group starts with this
-    /// unit. It is then extended by units there that a member names, and by units that would lack a
-    /// peer without the group. Each unit follows the units that it names; units are otherwise
-    /// sorted by name.
+    /// Returns the eviction group of a unit: all units that must leave the machine together with
+    /// this unit.
+    ///
+    /// If a member of the group names another unit there in `MachineOf=`, that unit is a member
+    /// too. So is each unit that would lack a peer if the group left. In the result, each unit
+    /// follows the units that it names; units are otherwise sorted by name.
     pub(super) fn eviction_group(&self, head: UnitNo, machine: MachineNo) -> Vec<UnitNo> {
         self.closure(BTreeSet::from([head]), machine)
     }
@@ -76,8 +78,10 @@ impl Index {
         order
     }
 
-    /// Takes a group off its machine. Other global units may then fit there, so further units may
-    /// lack a peer. These units are added to the group. Returns all units that left.
+    /// Takes a group off its machine. Returns all units that left.
+    ///
+    /// The departure may change which global units fit on the machine, so that further units there
+    /// lack a peer. These units join the group and leave as well.
     pub(super) fn detach_group(
         &mut self,
         mut group: Vec<UnitNo>,
@@ -100,8 +104,11 @@ impl Index {
         }
     }
 
-    /// Finds a machine for a group, in the order of its first unit, other than the machine that it
-    /// left. `takes` assigns the group to a machine and returns whether that succeeded.
+    /// Calls `takes` for one machine after the other until it returns `true`. Returns whether it
+    /// did. The machines come in the order of the group's first unit, without the machine `from`
+    /// that the group has left.
+    ///
+    /// `takes` must assign the group to the machine and return whether that succeeded.
     pub(super) fn find_machine_for(
         &mut self,
         group: &[UnitNo],
@@ -122,8 +129,8 @@ impl Index {
         }
     }
 
-    /// Assigns the whole group to a machine, in any order that the machine accepts. On failure,
-    /// assigns no unit of the group.
+    /// Assigns the whole group to a machine, in any order in which the machine accepts its units.
+    /// If there is no such order, assigns none of the units and returns `false`.
     pub(super) fn assign_group(&mut self, group: &[UnitNo], machine: MachineNo) -> bool {
         let savepoint = self.savepoint();
         // An accepted unit may have displaced one that was in the way of another.
@@ -157,8 +164,9 @@ impl Index {
         group.iter().any(|unit| !replaces::replaced(self, *unit, machine).is_empty())
     }
 
-    /// Returns the class of a group that is a single untied unit. Every machine treats that unit
-    /// like all others of its class. Returns `None` for all other groups.
+    /// Returns the class of a group with a single unit that is not tied to others. Every machine
+    /// treats such a group like any other unit of the class, so the result for one of them applies
+    /// to all. Returns `None` for all other groups.
     pub(super) fn group_class(&self, group: &[UnitNo]) -> Option<ClassNo> {
         let [unit] = group else { return None };
         (!self.is_tied(*unit)).then(|| self.units.slots[*unit].class)

@@ -1,13 +1,14 @@
-//! Global units: determines which global units fit on a machine. They are added in the order of
-//! their names. Each needs matching metadata and must not conflict with a unit that is already on
-//! the machine. Placed units always come before global units.
+//! Global units: determines which global units fit on a machine.
+//!
+//! They are added after the placed units, in the order of their names. A global unit fits if the
+//! machine has matching metadata and the unit conflicts with no unit that is already there.
 
 use crate::index::{Index, LeaveReason, MachineNo, Occupancy, UnitNo};
 use crate::rules::PlacementQuery;
 
 impl Index {
-    /// Adds to an occupancy of placed units the global units that fit on the machine. Returns the
-    /// added units.
+    /// Adds the global units that fit on a machine to an occupancy that contains only the placed
+    /// units. Returns the added units.
     pub(super) fn fit_in(&self, occupancy: &mut Occupancy, machine: MachineNo) -> Vec<UnitNo> {
         for unit in self.globals.values() {
             let query = PlacementQuery { occupancy, ..PlacementQuery::new(self, *unit, machine) };
@@ -21,9 +22,10 @@ impl Index {
 
     /// Recomputes the global units of a machine.
     ///
-    /// The call is required after a unit has left the machine. It is not required after a unit has
-    /// come, for two reasons. The new unit was accepted only because it conflicts with no global
-    /// unit there. Global units that were refused before stay refused.
+    /// The call is required after a unit has left the machine, because other global units may then
+    /// fit. It is not required after a unit has come. The machine accepted the new unit only
+    /// because it conflicts with no global unit there, so all of these stay. The global units that
+    /// were refused before stay refused.
     pub(super) fn refit_globals(&mut self, machine: MachineNo) {
         if self.globals.is_empty() {
             return;
@@ -49,9 +51,12 @@ impl Index {
         }
     }
 
-    /// Wakes the units with a pattern that matches this global unit. It does so only if this is the
-    /// first matching unit on any machine, or was the last one. A pattern can mean a waiting unit
-    /// only while no matching unit is on a machine.
+    /// Wakes the units that have a `MachineOf=` pattern for this global unit, which has just come
+    /// or left.
+    ///
+    /// A pattern can mean a waiting unit only while no matching unit is on any machine. The call
+    /// therefore has an effect only if this unit is the first match on any machine, or was the
+    /// last.
     fn wake_followers(&mut self, unit: UnitNo) {
         let mut matched = self.class(unit).matched.iter().map(|it| &self.patterns.slots[*it]);
         if matched.any(|pattern| !pattern.followers.is_empty() && pattern.assigned <= 1) {

@@ -129,8 +129,8 @@ fn later_pattern_matches_existing_units() {
     assert!(text.contains("remove side.service from m2: MachineOf refuses it"), "{text}");
 }
 
-/// Creates an index with a machine `m1` that `old.service` fills. `new.service` waits to replace
-/// it.
+/// Creates an index in which `old.service` fills the machine `m1`, and `new.service` waits to
+/// replace `old.service`. `metadata` is the host that `new.service` requires.
 fn waiting_replacer(metadata: &str) -> Index {
     let full = Resources { cpu: 10, ..Resources::default() };
     let mut index = Index::new(Policy::default());

@@ -1,6 +1,6 @@
-//! Kept placements: takes units off their machines if they no longer pass every rule.
+//! Kept placements: takes units off their machines if they no longer pass every rule there.
 //!
-//! Only machines with changes are rechecked. Each machine is rechecked independently of the others.
+//! Only machines that have changed are rechecked, and each of them independently of the others.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ struct RecheckOutcome {
 }
 
 impl Index {
-    /// Rechecks all dirty machines. Returns those on which units came or left.
+    /// Rechecks all machines that have changed. Returns the machines that a unit left or came to.
     pub(crate) fn recheck_machines(&mut self) -> Vec<MachineNo> {
         let mut changed_machines = Vec::new();
         for machine in std::mem::take(&mut self.dirty) {
@@ -98,8 +98,8 @@ impl Index {
         units
     }
 
-    /// Adds candidates to an empty occupancy, each only if it is compatible with the candidates
-    /// added before it. Returns the candidates that were not added.
+    /// Adds each candidate to an empty occupancy if it is compatible with the candidates added
+    /// before it. Returns the other candidates, each with its refusal.
     fn keep_each(
         &self,
         occupancy: &mut Occupancy,
@@ -122,7 +122,7 @@ impl Index {
     }
 
     /// Returns the units of an occupancy that lack a peer of their `MachineOf=` on that machine,
-    /// with the refusals.
+    /// each with its refusal.
     fn lost(&self, occupancy: &Occupancy, machine: MachineNo) -> Vec<(UnitNo, Refusal)> {
         if occupancy.tied == 0 {
             return Vec::new();

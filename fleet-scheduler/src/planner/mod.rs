@@ -1,4 +1,4 @@
-//! The planner: finds the changes after which every wanted unit is where it should be.
+//! The planner: finds the changes of placements that bring every wanted unit to a suitable machine.
 //!
 //! The planner follows `docs/explain/placement.md` section by section. [`keep`] finds the units
 //! that stay, [`assign`] finds the machines for the others, and [`replace`] finds the moves that
@@ -46,13 +46,13 @@ impl Index {
     /// Decides which placements have to change.
     ///
     /// The plan equals the one that [`plan`](crate::plan()) makes from a snapshot of the same
-    /// state, with one exception. [`Plan::unplaced`] lists only the units that this call had to
+    /// state, with one exception: [`Plan::unplaced`] lists only the units that this call had to
     /// try. The first plan after a load tries all units without a machine; later plans try only
     /// those affected by a change. [`reasons`](Self::reasons) returns the reasons of all waiting
     /// units.
     ///
-    /// The index keeps its state. Carry the plan out with [`apply`](Self::apply), or record the
-    /// observed placements.
+    /// The call does not record the planned placements in the index. To do so once the plan is
+    /// carried out, call [`apply`](Self::apply), or record the placements as they are observed.
     pub fn plan(&mut self) -> Plan {
         self.rewind();
         let based_on = self.revision();
@@ -75,8 +75,8 @@ impl Index {
         Decision { tried, changed_machines, unplaced }
     }
 
-    /// Makes a plan of the changes that are needed anyway, followed by the moves that `more` makes.
-    /// Rolls everything back.
+    /// Plans the changes that are needed anyway, followed by the moves that `more` makes. Rolls all
+    /// of them back, and returns the plan together with the result of `more`.
     fn plan_then<T>(&mut self, more: impl FnOnce(&mut Self) -> T) -> (Plan, T) {
         let quiet = !self.touched && self.unwanted.is_empty();
         let decided = if quiet { Decision::default() } else { self.decide() };
@@ -111,10 +111,8 @@ impl Index {
         units
     }
 
-    /// Returns the reason of each unit that waits for a machine and would not get one from a plan
-    /// made now.
-    ///
-    /// Units that a plan made now would place are left out.
+    /// Returns the reason of each waiting unit that would still have no machine after a plan made
+    /// now.
     pub fn reasons(&mut self) -> BTreeMap<UnitName, Arc<Reason>> {
         self.rewind();
         let mut queue = AttemptQueue::default();

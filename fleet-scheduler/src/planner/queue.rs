@@ -1,4 +1,4 @@
-//! The order of attempts. The next attempt is always for the first unit by name that may get a
+//! The queue of attempts. The next attempt is always for the first unit, by name, that may get a
 //! machine.
 
 use std::collections::BTreeMap;
@@ -75,8 +75,8 @@ impl Index {
         false
     }
 
-    /// Adds all units that are tied to this one to the queue. The first unit by name represents
-    /// each group.
+    /// Queues the groups that this unit and all units tied to it form. Each group is represented by
+    /// its first unit by name. Units with an unsatisfiable `MachineOf=` are parked instead.
     fn enqueue_tied(&mut self, unit: UnitNo, queue: &mut AttemptQueue) {
         let component = self.component(unit);
         for unit in component.unsatisfiable {
@@ -96,7 +96,8 @@ impl Index {
         }
     }
 
-    /// Wakes the units that may now be accepted by machines that accept more than before.
+    /// Wakes the units that a machine may accept now because it accepts more than before, such as
+    /// after a unit has left it.
     fn wake_lifted(&mut self) {
         let end = self.orders.lifts.end();
         if end == self.lifts_seen {
@@ -115,7 +116,8 @@ impl Index {
         self.wake_groups(machines.as_deref());
     }
 
-    /// Updates which classes every machine filters out, after some machines may have changed.
+    /// Updates the set of classes that no machine can accept because of a filter or a cordon.
+    /// `machines` lists the machines that may have changed; `None` stands for all machines.
     fn refresh_retryable(&mut self, machines: Option<&[MachineNo]>) {
         let (machine_slots, filters, patterns) = (&self.machines, &self.filters, &self.patterns);
         let ranking = self.policy.ranking;

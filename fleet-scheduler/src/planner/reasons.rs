@@ -1,4 +1,4 @@
-//! Reasons for which units have no machine. The reasons are valid only after every unit that fits
+//! Reasons why units have no machine. A reason is valid only after every unit that fits somewhere
 //! has been placed.
 
 use std::collections::BTreeMap;
@@ -13,8 +13,8 @@ use crate::index::{
 };
 use crate::rules::{Denial, PlacementQuery, Rank, replaces};
 
-/// Maximum number of units that a reason lists. If a cycle is longer, the reason names only the
-/// next unit. If a group is larger, the reason does not list it.
+/// Maximum number of units that a reason lists. For a longer cycle, the reason names only the next
+/// unit of the cycle, as a missing peer. For a larger group, the reason does not list the members.
 pub(crate) const MAX_LISTED: usize = 64;
 
 /// Reasons shared by several units.
@@ -65,7 +65,7 @@ impl Index {
         reason
     }
 
-    /// Returns the key of the group with which a unit is parked. Returns `None` if the unit is not
+    /// Returns the key of the group with which a unit is parked, or `None` if the unit is not
     /// parked with a group.
     fn parked_group(&self, unit: UnitNo) -> Option<UnitNo> {
         let slot = &self.units.slots[unit];
@@ -75,9 +75,11 @@ impl Index {
             .map(|affinity| affinity.group)
     }
 
-    /// Returns the reason of a unit that no machine accepts. A problem with its peers comes before
-    /// any refusal, because it applies to every machine. If `known` contains a summary of the
-    /// refusals, that summary is used.
+    /// Returns the reason of a unit that no machine accepts. A problem with the unit's peers comes
+    /// before any refusal, because such a problem applies to every machine.
+    ///
+    /// If the caller knows a summary of the refusals, it passes the summary in `known`. Otherwise
+    /// the function counts the refusals.
     pub(crate) fn reason(&mut self, unit: UnitNo, known: Option<&RefusalSummary<Rank>>) -> Reason {
         if let Some(reason) = self.reason_without_machines(unit) {
             return reason;
@@ -106,8 +108,8 @@ impl Index {
             .or_else(|| self.peers_apart(unit))
     }
 
-    /// Returns the problem with the first peer that is unknown or inactive. Peers are checked in
-    /// the order written.
+    /// Returns the reason that a peer is unknown or inactive. If several are, the reason names the
+    /// first one in the order written.
     fn missing_peer(&self, unit: UnitNo) -> Option<Reason> {
         let slot = &self.units.slots[unit];
         let unsatisfiable =
@@ -129,8 +131,9 @@ impl Index {
         Some(Reason::Cycle { units: self.names_of(&cycle) })
     }
 
-    /// Returns the reason that two named peers are on different machines, if so. It reports the
-    /// first placed peer, in the order written, and the next one that is on another machine.
+    /// Returns the reason that two peers named in `MachineOf=` are on different machines, or `None`
+    /// if no two are. The reason names the first peer, in the order written, that has a machine,
+    /// and the next peer on another machine.
     fn peers_apart(&self, unit: UnitNo) -> Option<Reason> {
         let mut assigned = self.units.slots[unit].peers().iter().filter_map(|peer| match peer {
             PeerRef::Named(other) => Some((*other, self.units.slots[*other].machine.some()?)),
@@ -153,7 +156,8 @@ impl Index {
         self.reason_from(group, &summary)
     }
 
-    /// Returns the reason of the units of a class. These units must not be tied to other units.
+    /// Returns the reason of a unit that is not tied to others. The reason applies to all waiting
+    /// units of the same class.
     fn reason_of_class(&mut self, unit: UnitNo) -> Reason {
         if let Some(summary) = self.count_refusals_of_few(unit) {
             return self.reason_from(&[unit], &summary);
@@ -199,8 +203,8 @@ impl Index {
         summary
     }
 
-    /// Returns the refusal of a group by a machine, with names. If the group has several units, the
-    /// result includes the refused unit.
+    /// Returns the refusal of a group by a machine, and the name of the refused unit if the group
+    /// has several units. Returns `None` if the machine accepts the group.
     fn named_refusal(
         &mut self,
         group: &[UnitNo],
@@ -211,8 +215,8 @@ impl Index {
         Some((refused_unit, refusal))
     }
 
-    /// Returns the first unit of a group that a machine refuses, with the rule, and with the
-    /// refusal that contains names.
+    /// Returns the first unit of a group that a machine refuses, with the rank of the refusing rule
+    /// and the refusal in full. Returns `None` if the machine accepts the group.
     pub(crate) fn refused(
         &mut self,
         group: &[UnitNo],
@@ -238,15 +242,16 @@ impl Index {
         }
     }
 
-    /// Returns the only unit of a group, if that unit replaces no other unit. Whether a machine
-    /// accepts such a unit can be checked without a tentative assignment.
+    /// Returns the only unit of a group, if that unit replaces no other unit. For such a unit, a
+    /// machine can be checked without a tentative assignment.
     pub(crate) fn plain_unit(&self, group: &[UnitNo]) -> Option<UnitNo> {
         let [unit] = group else { return None };
         self.class(*unit).replaces.is_empty().then_some(*unit)
     }
 
     /// Assigns a group to a machine tentatively and rolls back. If the machine refuses the group,
-    /// the function calls `made` before the rollback and returns its result.
+    /// the function calls `made` before the rollback and returns its result. Otherwise it returns
+    /// `None`.
     fn try_group<T>(
         &mut self,
         group: &[UnitNo],

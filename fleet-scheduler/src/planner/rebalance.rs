@@ -24,11 +24,12 @@ struct RebalanceWork<'a> {
     gain: u32,
     /// Units that were tried and cannot move.
     stuck: Lookup<UnitNo, ()>,
-    /// Highest target load at which no machine accepts a class.
+    /// For each class, the highest target load up to which no machine accepts the units of the
+    /// class.
     refused: BTreeMap<ClassNo, u32>,
 }
 
-/// The score of the machine that a unit is to leave.
+/// The score that a unit has on the machine that it is to leave. No move may lower this score.
 struct Baseline {
     unit: UnitNo,
     order: OrderNo,
@@ -40,11 +41,15 @@ struct Baseline {
 impl Index {
     /// Plans the next moves that spread units more evenly.
     ///
-    /// The plan begins with the changes that are needed anyway. The moves for balance have a cause
-    /// of their own. Each of these moves follows the placement rules, lowers no score, replaces no
-    /// unit, and brings the requested gain. If the plans are applied one after the other, the moves
-    /// come to an end. The ranking [`BinPacking`](Ranking::BinPacking) allows no moves for balance.
-    /// The index keeps its state.
+    /// The result contains the steps of an ordinary [`plan`](Self::plan), followed by the moves for
+    /// balance. These have the cause [`Rebalanced`](crate::StepCause::Rebalanced). Each move for
+    /// balance follows the placement rules, lowers no score, replaces no unit, and brings the
+    /// requested gain.
+    ///
+    /// Each of these moves makes the loads more even. If the plans are applied one after the other,
+    /// a plan without such moves is therefore reached. The ranking
+    /// [`BinPacking`](Ranking::BinPacking) wants uneven loads, so it allows no moves for balance.
+    /// The planned moves do not change the index; [`apply`](Self::apply) records them.
     ///
     /// ```
     /// use fleet_core::{Epoch, Machine};
@@ -110,8 +115,8 @@ impl Index {
         (Reverse(slot.occupancy.load()), slot.label, machine)
     }
 
-    /// Moves the first unit by name that can leave a machine, with its eviction group. Returns the
-    /// target machine and its load before the move.
+    /// Moves the first unit by name that can leave a machine, together with its eviction group.
+    /// Returns the target machine and its load before the move, or `None` if no unit can leave.
     fn move_one_from(
         &mut self,
         source: MachineNo,
@@ -134,9 +139,11 @@ impl Index {
         None
     }
 
-    /// Finds a machine for a group that has left its source machine, such that the move brings the
-    /// requested gain. `before` is the load of the source before the move. On failure, the caller
-    /// must roll back.
+    /// Assigns a group that has left `source` to the first machine for which the move is allowed
+    /// and brings the requested gain. Returns that machine and its load before the move.
+    ///
+    /// `before` is the load of the source before the group left. If the result is `None`, the
+    /// caller must roll back the group's departure.
     fn move_for_balance(
         &mut self,
         group: &[UnitNo],
@@ -190,7 +197,8 @@ impl Index {
         found
     }
 
-    /// Returns whether a unit that has just left its machine may move only for balance.
+    /// Returns whether a unit that has just left `source` may move for balance. It may not if it is
+    /// unreadable, has `Reschedule=never`, or came to `source` only in the same plan.
     fn may_be_moved(&self, unit: UnitNo, source: MachineNo) -> bool {
         let slot = &self.units.slots[unit];
         let wants = slot.requirements.as_ref();
@@ -199,8 +207,9 @@ impl Index {
             && wants.is_some_and(|wants| wants.reschedule != Reschedule::Never)
     }
 
-    /// Returns the class of a group that is a single untied unit, if the units of the class prefer
-    /// machines by load alone. Returns `None` for all other groups.
+    /// Returns the class of a group with a single untied unit that prefers machines by load alone.
+    /// If no machine is found for such a group, none will be found for other units of the class.
+    /// Returns `None` for all other groups.
     fn plain_class(&self, group: &[UnitNo]) -> Option<ClassNo> {
         let class = self.group_class(group)?;
         let wants = &self.classes.slots[class].requirements;
@@ -219,14 +228,15 @@ impl Index {
         Baseline { score, instances, ..baseline }
     }
 
-    /// Returns whether another machine scores no worse for a unit.
+    /// Returns whether a machine scores at least as high for a unit as the machine that the unit
+    /// has left.
     fn is_no_worse(&self, baseline: &Baseline, machine: MachineNo) -> bool {
         let (score, instances) = self.evaluate(baseline, machine);
         score >= baseline.score && instances <= baseline.instances
     }
 
-    /// Returns the score of a machine. Returns also its number of instances of the template, or 0
-    /// if the ranking does not use that number.
+    /// Returns the score of a machine for a unit, and the number of instances of the unit's
+    /// template there. That number is 0 if the ranking does not use it.
     fn evaluate(&self, baseline: &Baseline, machine: MachineNo) -> (i64, u32) {
         let order = &self.orders.slots[baseline.order];
         let (against, _) = order.sort_key(machine, baseline.template, self.rank_context());

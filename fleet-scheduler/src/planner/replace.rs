@@ -7,10 +7,11 @@ use crate::index::{Index, LeaveReason, MachineNo, PeerRef, UnitNo};
 use crate::rules::{Denial, PlacementQuery, machine_of, replaces};
 
 impl Index {
-    /// Assigns a unit to a machine and moves away the units that it replaces there. `beside` lists
-    /// units that have just been assigned to the machine and must not move again. Increases
-    /// `displaced` by the number of displaced groups that the function tried to move. On error,
-    /// assigns and moves no unit.
+    /// Assigns a unit to a machine, after moving the units that it replaces there to other
+    /// machines. On error, assigns and moves no unit.
+    ///
+    /// `beside` lists units that have just been assigned to the machine and must not move again.
+    /// `displaced` is increased by the number of displaced groups that the function tried to move.
     pub(super) fn try_assign(
         &mut self,
         unit: UnitNo,
@@ -42,8 +43,8 @@ impl Index {
         result
     }
 
-    /// Returns the units that must leave a machine: the replaced units and those that have to leave
-    /// with them, without duplicates.
+    /// Returns the units that must leave a machine, without duplicates: the replaced units, and all
+    /// units that have to move with them.
     pub(super) fn leaving(&self, replaced: &[UnitNo], machine: MachineNo) -> Vec<UnitNo> {
         let displaced = replaced.iter().flat_map(|head| self.displaced_group(*head, machine));
         let mut leaving: Vec<UnitNo> = displaced.collect();
@@ -72,8 +73,11 @@ impl Index {
         Ok(())
     }
 
-    /// Moves a unit with its displaced group to another machine. All units of the group must pass
-    /// every rule there, and must not replace another unit there. On failure, changes nothing.
+    /// Moves a unit with its displaced group to another machine because the unit `by` replaces it.
+    /// Returns whether some machine accepts the whole group; if none does, changes nothing.
+    ///
+    /// All units of the group must pass every rule on the new machine, and must not replace another
+    /// unit there. Units in `beside` cannot move.
     fn move_away(&mut self, head: UnitNo, from: MachineNo, by: UnitNo, beside: &[UnitNo]) -> bool {
         let group = self.displaced_group(head, from);
         if group.iter().any(|unit| !self.is_single(*unit) || beside.contains(unit)) {
@@ -111,8 +115,9 @@ impl Index {
         found
     }
 
-    /// Assigns a whole displaced group to a machine where it replaces no unit. The units are
-    /// assigned in any order that the machine accepts. On failure, assigns no unit of the group.
+    /// Assigns a whole displaced group to a machine, in any order in which the machine accepts its
+    /// units. Assigns none of them and returns `false` if there is no such order, or if one of them
+    /// would replace a unit there.
     fn assign_displaced(&mut self, group: &[UnitNo], machine: MachineNo) -> bool {
         let savepoint = self.savepoint();
         let mut left = group.to_vec();
@@ -139,10 +144,11 @@ impl Index {
         true
     }
 
-    /// Returns a unit together with the units on its machine that would lack a peer without it,
-    /// directly or through other units. The unit comes first. It is followed by the units that lack
-    /// it, then by those that lack one of these units, and so on. Each of these rounds is sorted by
-    /// name.
+    /// Returns the displaced group of a unit: the unit itself, and all units on its machine that
+    /// would lack a peer if the group left.
+    ///
+    /// The unit comes first. It is followed by the units that lack it, sorted by name, then by the
+    /// units that lack one of these, and so on.
     fn displaced_group(&self, head: UnitNo, machine: MachineNo) -> Vec<UnitNo> {
         let occupancy = &self.machines.slots[machine].occupancy;
         let mut group = vec![head];
@@ -180,12 +186,12 @@ impl Index {
         machine_of::missing(self, unit, is_there).is_some()
     }
 
-    /// Moves away placed units that share a machine with a unit that replaces them, if another
-    /// machine accepts them. Returns whether any unit moved.
+    /// Moves placed units away from a machine that they share with a unit that replaces them, if
+    /// another machine accepts them. Returns whether any unit moved.
     ///
-    /// A replacer that is itself replaced by another unit comes last, because it may have left by
-    /// then. A moved unit never joins a unit that replaces it, so a move never makes a separation
-    /// on another machine necessary.
+    /// A replacer that is itself replaced by another unit there is handled last, because it may
+    /// have left by then. A moved unit never joins a unit that replaces it. A move therefore never
+    /// makes a separation on another machine necessary.
     pub(super) fn separate_replaced(&mut self) -> bool {
         let replacers = self.side_by_side_replacers();
         let mut moved = false;
@@ -216,8 +222,8 @@ impl Index {
         replacers
     }
 
-    /// Moves a unit away from its replacer, if another machine accepts the unit and no other unit
-    /// then lacks a peer.
+    /// Moves a unit away from its replacer `by`, if another machine accepts the unit and no other
+    /// unit then lacks a peer. Returns whether the unit moved.
     fn separate(&mut self, other: UnitNo, machine: MachineNo, by: UnitNo) -> bool {
         if self.units.slots[other].machine != machine || self.is_still_stuck(other, machine) {
             return false;
@@ -237,9 +243,12 @@ impl Index {
         false
     }
 
-    /// Returns whether it is known that no other machine accepts a unit that should leave its
-    /// machine. The result is always false for a tied unit. For an untied unit, only the machines
-    /// that may accept more since the last attempt are checked.
+    /// Returns whether an earlier attempt to move a unit away from its replacer failed and a new
+    /// attempt must fail too.
+    ///
+    /// An untied unit can succeed only on a machine that may accept more than at the last attempt,
+    /// so only these machines are checked. A tied unit also depends on other units, so the result
+    /// is always `false`.
     fn is_still_stuck(&mut self, unit: UnitNo, from: MachineNo) -> bool {
         let Some(position) = self.stuck.get(&unit).filter(|_| !self.is_tied(unit)) else {
             return false;

@@ -1,16 +1,18 @@
-//! Retry hints for units that replace others and that no machine accepts. Trying all machines for
-//! these units in every plan would be too slow.
+//! Retry hints for waiting replacers: units that replace others and that no machine accepts. Trying
+//! all machines for these units in every plan would be too slow.
 //!
 //! An arriving unit can only be in the way of a waiting replacer. A retry can therefore succeed
-//! only if some machine accepts more than before. It must accept the replacer itself, or a unit
-//! that has to leave for it. A group is always retried in two cases: several units have to leave or
-//! arrive together, or a unit is tied to others.
+//! only if some machine accepts more than before: the replacer itself, or a unit that must leave
+//! for it. There are two exceptions:
+//!
+//! - A group is always retried if several units have to leave or to arrive together.
+//! - Every group is retried if a tied unit has changed or if the cluster has global units.
 
 use crate::index::{Index, MachineNo, UnitNo, WaitingGroup};
 use crate::rules::{PlacementQuery, replaces};
 
-/// Maximum number of replaced units to check. If there are more, a full attempt is cheaper than the
-/// check.
+/// Maximum number of replaced units to check. If a unit replaces more than these, trying to place
+/// it is cheaper than the check.
 const MAX_REPLACED: usize = 256;
 
 impl Index {
@@ -22,8 +24,8 @@ impl Index {
         woken.into_iter().for_each(|first| self.wake(first));
     }
 
-    /// Returns whether a group that contains a replacer may find a machine because the machines in
-    /// `lifted` may accept more than before.
+    /// Returns whether a group with a replacer may find a machine because the machines in `lifted`
+    /// may accept more than before.
     pub(super) fn may_help(&self, group: &WaitingGroup, lifted: &[MachineNo]) -> bool {
         let [unit] = group.members[..] else { return true };
         !only_lifts_help(group)
@@ -41,8 +43,8 @@ impl Index {
         query.denial_within_group().is_none()
     }
 
-    /// Returns whether a machine in `lifted` may accept a unit that this one replaces, so that this
-    /// unit can take its place.
+    /// Returns whether a machine in `lifted` may accept a unit that `unit` replaces. If so, `unit`
+    /// may then take the place of that unit.
     fn may_go_to_any(&self, unit: UnitNo, lifted: &[MachineNo]) -> bool {
         let patterns = self.class(unit).replaces.iter();
         let others = patterns.flat_map(|pattern| self.matching(*pattern));
@@ -61,8 +63,8 @@ impl Index {
     }
 }
 
-/// Returns whether the arrival of a unit can never be the reason that a group of replacers finds a
-/// machine. Ties are ignored.
+/// Returns whether a group of replacers can find a machine only after some machine accepts more
+/// than before. Ties to other units are ignored.
 fn only_lifts_help(group: &WaitingGroup) -> bool {
     !group.helped_by_any_arrival && group.members.len() == 1
 }

@@ -32,8 +32,10 @@ impl Index {
     }
 
     /// Searches only the machines that may have begun to accept a unit's class since all machines
-    /// refused it, if there are few. Returns the best of these machines that accepts the unit, if
-    /// any.
+    /// refused the class. Returns `Some(None)` if none of them accepts the unit.
+    ///
+    /// Returns `None` if this shortcut is not possible: no search for the class has failed yet, or
+    /// more than `MAX_PROBES` machines have changed since.
     fn find_among_lifted(&mut self, unit: UnitNo) -> Option<Option<MachineNo>> {
         let number = self.units.slots[unit].class;
         let lifted = self.orders.lifts.since(self.classes.slots[number].refused?)?;
@@ -58,8 +60,8 @@ impl Index {
         Some(taking.into_iter().min_by_key(|machine| order.sort_key(*machine, template, context)))
     }
 
-    /// Tries the machines in the order of a unit's class, and records for the class whether all of
-    /// them refuse it.
+    /// Tries the machines in the order of a unit's class. If all of them refuse the unit, records
+    /// for the class that they do.
     fn search_for_class(&mut self, unit: UnitNo) -> Option<MachineNo> {
         let number = self.units.slots[unit].class;
         let own = self.classes.slots[number].private_order;
@@ -88,7 +90,8 @@ impl Index {
         found
     }
 
-    /// Returns the first machine for which `takes` returns true, in the shared order of a unit.
+    /// Returns the first machine, in the shared order of a unit's class, for which `takes` returns
+    /// true.
     pub(super) fn search(
         &mut self,
         unit: UnitNo,
@@ -102,8 +105,12 @@ impl Index {
         found
     }
 
-    /// Returns the first machine of an order for which `takes` returns true, for instances of a
-    /// template. Removes the machines before it from the order.
+    /// Returns the first machine of an order for which `takes` returns true. `template` selects the
+    /// instances that count for `Spread=`.
+    ///
+    /// Each refusing machine is removed from the order and added to `skipped`. For a shared order,
+    /// this ends after `MAX_PROBES` machines; all others are then tried in their order without
+    /// being removed.
     fn first_accepting(
         &mut self,
         (order, template): (OrderNo, PatternNo),
@@ -131,8 +138,8 @@ impl Index {
         skipped.iter().for_each(|machine| orders.slots[order].insert(*machine, context));
     }
 
-    /// Returns the first of the [ranked machines](Self::ranked_machines) of a unit, if it is known
-    /// without ranking all of them.
+    /// Returns the first of the [ranked machines](Self::ranked_machines) of a unit, or `None` if
+    /// custom scores require ranking all of them.
     pub(super) fn top_machine(&mut self, unit: UnitNo) -> Option<MachineNo> {
         if !self.policy.scores.is_empty() {
             return None;
@@ -142,7 +149,8 @@ impl Index {
         orders.slots[order].first(template, context)
     }
 
-    /// Returns all machines that pass the filter of a unit, in its order.
+    /// Returns all machines that pass the filter of a unit, in the order in which the unit tries
+    /// them.
     pub(super) fn ranked_machines(&mut self, unit: UnitNo) -> Vec<MachineNo> {
         let (order, template) = self.refreshed_order(unit);
         let (order, context) = (&self.orders.slots[order], self.rank_context());

@@ -51,8 +51,8 @@ impl Index {
         self.units.slots[unit].kind == UnitKind::Single
     }
 
-    /// Returns the single units that came to their machines. They are ordered by their last
-    /// arrivals.
+    /// Returns the single units that came to a machine and are still on one, in the order of their
+    /// last arrivals.
     fn arrivals(&self, some_left: bool) -> Vec<UnitNo> {
         let came = |entry: &&UndoEntry| entry.left.is_none() && self.is_placeable(entry.unit);
         let came = self.log.iter().filter(came).map(|entry| entry.unit);
@@ -115,8 +115,8 @@ impl Index {
         (moves, placements)
     }
 
-    /// Returns whether a peer of a moved unit arrives only with the placements. For a pattern, it
-    /// is enough that one matching unit does.
+    /// Returns whether a peer of a moved unit arrives only with the placements. For a pattern, one
+    /// late match on the unit's machine is enough.
     fn is_late(&self, unit: UnitNo, peer: PeerRef, late: &Lookup<UnitNo, ()>) -> bool {
         let comes_late = |other: UnitNo| {
             let slot = &self.units.slots[other];
@@ -143,7 +143,7 @@ impl Index {
         Step { unit: slot.name().clone(), action, cause: self.cause(unit, left) }
     }
 
-    /// Returns the cause for which a unit is not on its recorded machine.
+    /// Returns the cause of a unit's step: the reason why the unit is not on its recorded machine.
     fn cause(&self, unit: UnitNo, left: &FirstLeft) -> StepCause {
         let slot = &self.units.slots[unit];
         let Some(placed) = slot.placed.some() else { return StepCause::Wanted };

@@ -1,8 +1,8 @@
 //! Finds the units that keep another unit away from machines, for many machines at once.
 //!
-//! A check per machine would look at every unit on it. This search visits the possible blockers by
-//! name instead. On each machine, the first blocker by name is reported. A few blockers are
-//! therefore usually enough for all machines.
+//! A check of each machine would look at every unit there. Instead, this search visits the possible
+//! blockers in the order of their names, and records the first blocker of each machine. Usually a
+//! few blockers are enough for all machines, so the search ends early.
 
 use std::sync::Arc;
 
@@ -20,7 +20,8 @@ struct BlockerSearch<'a> {
 }
 
 /// Returns refusals, indexed by machine number, for the machines that refuse the unit because of
-/// another unit there. Machines without a quickly found blocker have no refusal.
+/// another unit there. The entry is `None` for all other machines, and for those where the search
+/// ended before it found the blocker.
 pub(super) fn refusals(
     index: &Index,
     unit: UnitNo,
@@ -46,7 +47,8 @@ pub(super) fn refusals(
 }
 
 impl BlockerSearch<'_> {
-    /// Patterns of the unit come before those of others, in the order written.
+    /// Finds the blockers on machines that refuse the unit by `Conflicts=`. The unit's own patterns
+    /// come first, in the order written, and then those of other units.
     fn by_conflicts(&mut self, mut machines: Vec<MachineNo>) {
         let (index, unit) = (self.index, self.unit);
         for pattern in index.class(unit).conflicts.iter().copied() {
@@ -65,9 +67,10 @@ impl BlockerSearch<'_> {
         });
     }
 
-    /// Visits units in the order of their names, and records the first blocker of each machine. The
-    /// search ends once every machine has a blocker, or after as many units as there are on these
-    /// machines.
+    /// Visits units in the order of their names, and records the first blocker of each machine.
+    ///
+    /// The search ends once every machine has a blocker. It also ends after as many units as there
+    /// are on these machines, because a check of each machine would then have been no slower.
     fn among(
         &mut self,
         units: impl Iterator<Item = UnitNo>,

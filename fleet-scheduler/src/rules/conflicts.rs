@@ -1,5 +1,5 @@
-//! `Conflicts=`: no unit shares a machine with another unit that matches its pattern, whichever of
-//! the two has the pattern. A unit never conflicts with itself.
+//! `Conflicts=`: two units do not share a machine if a pattern of either unit matches the other. A
+//! unit never conflicts with itself.
 
 use fleet_core::{Pattern, Refusal};
 
@@ -18,8 +18,9 @@ pub(super) fn denial(query: &PlacementQuery<'_>) -> Option<Denial> {
     (ours || theirs()).then_some(Denial::Conflicts)
 }
 
-/// Returns the refusal by the first pattern of the unit, in the order written. If no pattern of the
-/// unit matches, returns the refusal by the first unit that keeps the unit away.
+/// Returns the refusal for the unit's first pattern, in the order written, that matches another
+/// unit there. If there is none, returns the refusal for the first unit there, by name, with a
+/// pattern that matches this unit.
 pub(super) fn refusal_for(query: &PlacementQuery<'_>) -> Refusal {
     let (index, occupancy, unit) = (query.index, query.occupancy, query.unit);
     let mut ours = query.class.conflicts.iter().filter(|p| occupancy.counts_of(**p).matching > 0);
@@ -36,14 +37,13 @@ pub(super) fn refusal_for(query: &PlacementQuery<'_>) -> Refusal {
     }
 }
 
-/// Returns the first pattern of another unit that keeps this unit away. Patterns are checked in the
-/// order written.
+/// Returns the first pattern of another unit, in the order written, that keeps this unit away.
 pub(super) fn keeps_away(index: &Index, other: UnitNo, unit: UnitNo) -> Option<PatternNo> {
     let mut patterns = index.class(other).conflicts.iter().copied();
     patterns.find(|pattern| covers(index, *pattern, unit))
 }
 
-/// Returns the refusal of a machine that has this unit.
+/// Returns the refusal of a machine because of a conflict with the unit `with` there.
 pub(super) fn refusal_with(
     index: &Index,
     with: UnitNo,

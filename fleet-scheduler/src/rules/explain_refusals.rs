@@ -30,8 +30,8 @@ pub(crate) struct RefusalExplainer<'a> {
 }
 
 impl<'a> RefusalExplainer<'a> {
-    /// Creates an explainer for a unit that is on no machine. `denials` contains the denials of the
-    /// machines.
+    /// Creates an explainer for a unit that is on no machine. `denials` contains the denial of each
+    /// machine, or `None` if the machine accepts the unit.
     pub(crate) fn new(
         index: &'a Index,
         unit: UnitNo,
@@ -59,8 +59,8 @@ impl<'a> RefusalExplainer<'a> {
     }
 }
 
-/// Returns the key under which equal refusals of several machines are shared. Returns `None` if the
-/// refusals differ from machine to machine.
+/// Returns a key that is equal for machines with equal refusals, so that these machines can share
+/// one refusal. Returns `None` for a rule by which refusals usually differ from machine to machine.
 fn refusal_key<'a>(query: &PlacementQuery<'a>, denial: Denial) -> Option<RefusalKey<'a>> {
     match denial {
         Denial::Cordon => Some(RefusalKey::Cordon),

@@ -5,7 +5,7 @@ use fleet_core::{Peer, Refusal};
 use super::{Denial, PlacementQuery};
 use crate::index::{Index, MachineNo, Occupancy, PeerRef, UnitKind, UnitNo};
 
-/// Returns a denial with the first peer that is not on the machine.
+/// Returns a denial if a peer is not on the machine. The denial holds the first such peer.
 pub(super) fn denial(query: &PlacementQuery<'_>) -> Option<Denial> {
     let index = query.index;
     missing(index, query.unit, |peer| is_there(query, peer)).map(Denial::MachineOf)
@@ -33,8 +33,8 @@ fn is_there(query: &PlacementQuery<'_>, peer: PeerRef) -> bool {
     })
 }
 
-/// Returns whether a peer of a unit is on the machine with this occupancy. `is_on` returns whether
-/// a given unit is on that machine.
+/// Returns whether a peer that a unit requires is on a machine. `occupancy` describes the units on
+/// that machine, and `is_on` returns whether a given unit is there.
 pub(crate) fn is_at(
     index: &Index,
     unit: UnitNo,
@@ -69,8 +69,8 @@ pub(crate) fn left_behind(index: &Index, machine: MachineNo) -> Vec<(UnitNo, usi
     occupancy.units.iter().filter_map(lost).collect()
 }
 
-/// Returns the machine that a unit must join. A single unit that its `MachineOf=` names is on that
-/// machine.
+/// Returns the machine that a unit must join: that of the first non-global unit that its
+/// `MachineOf=` names and that has a machine. Returns `None` if there is no such unit.
 pub(crate) fn machine_of_peer(index: &Index, unit: UnitNo) -> Option<MachineNo> {
     index.units.slots[unit].peers().iter().find_map(|peer| match peer {
         PeerRef::Named(other) if index.units.slots[*other].kind != UnitKind::Global => {

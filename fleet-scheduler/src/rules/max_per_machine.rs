@@ -1,4 +1,5 @@
-//! `MaxPerMachine=`: a machine has no more instances of a template than any instance on it allows.
+//! `MaxPerMachine=`: a machine never has more instances of a template than the lowest limit that
+//! one of them sets.
 
 use fleet_core::Refusal;
 
@@ -17,8 +18,8 @@ pub(super) fn refusal_for(query: &PlacementQuery<'_>) -> Refusal {
     Refusal::MaxPerMachine { template, limit, count: there }
 }
 
-/// Returns the number of instances that stay on the machine, and the smallest limit among these
-/// instances and the unit. Returns `None` if the instances are not counted.
+/// Returns the number of instances that stay on the machine, and the smallest limit set by these
+/// instances and the unit. Returns `None` if the instances of the unit's template are not counted.
 pub(super) fn count(query: &PlacementQuery<'_>) -> Option<(u32, u32)> {
     let template = query.class.template.some()?;
     let own = limit(&query.class.requirements);

@@ -36,7 +36,7 @@ pub(super) fn missing<'a>(query: &PlacementQuery<'a>) -> Option<(&'a str, Option
     Some((key, metadata.get(key).map(String::as_str)))
 }
 
-/// Returns the refusal for the first key, in order, without an accepted value.
+/// Returns the refusal for the first key, in order, that lacks an accepted value on the machine.
 pub(crate) fn refusal(requirements: &Requirements, machine: &Machine) -> Option<Refusal> {
     let (key, values) = first_missing(&requirements.metadata, &machine.metadata)?;
     Some(Refusal::MachineMetadata {

@@ -1,5 +1,5 @@
-//! `MachineMetadataExpr=`: an expression that must be true for the machine's metadata. The
-//! [filter](super::metadata) of the unit's class evaluates the expression.
+//! `MachineMetadataExpr=`: an expression that must be true for the machine's metadata. It is
+//! evaluated as part of the [filter](super::metadata) of the unit's class.
 
 use fleet_core::{Machine, Refusal, Requirements};
 
@@ -10,7 +10,8 @@ pub(super) fn refusal_for(query: &PlacementQuery<'_>) -> Refusal {
     refusal.unwrap_or(Refusal::Cordon {})
 }
 
-/// Returns the refusal with the part of the expression that is not true for the machine, if any.
+/// Returns a refusal that names the first false part of the expression. Returns `None` if the
+/// expression is true for the machine.
 pub(crate) fn refusal(requirements: &Requirements, machine: &Machine) -> Option<Refusal> {
     let expression = requirements.metadata_expr.as_ref()?;
     let part = expression.first_false(&machine.metadata)?;

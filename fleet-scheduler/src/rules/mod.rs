@@ -1,8 +1,8 @@
-//! The hard rules that a machine must pass to accept a unit, one file each, in a fixed order.
+//! The hard rules that a machine must pass to accept a unit, in a fixed order, one file each.
 //!
-//! Each file provides two functions. `denial` returns a compact result, because it is called for
-//! every machine that is tried. `refusal` adds names and texts, and is called only for results that
-//! are reported.
+//! Each file has two functions. `denial` is called for every machine that is tried, so it returns a
+//! compact result. `refusal` adds names and texts, and is called only for results that are
+//! reported.
 
 mod blocking_units;
 pub(crate) mod conflicts;
@@ -111,8 +111,8 @@ impl<'a> PlacementQuery<'a> {
         self.index.machines.slots[self.machine].machine()
     }
 
-    /// Returns the first unit of the occupancy by name that satisfies a predicate. The queried unit
-    /// itself is left out.
+    /// Returns the first unit by name that is on the machine and satisfies a predicate. The queried
+    /// unit itself is left out.
     pub(crate) fn first_other(&self, is_it: impl Fn(UnitNo) -> bool) -> Option<UnitNo> {
         let all = self.occupancy.units.iter().chain(&self.occupancy.globals).copied();
         let others = all.filter(|other| *other != self.unit && is_it(*other));
@@ -128,12 +128,14 @@ impl<'a> PlacementQuery<'a> {
             .or_else(|| custom::denial(self))
     }
 
-    /// Returns the first rule that refuses a unit independently of other units.
+    /// Returns the first rule that refuses a unit, of the rules that look only at the unit and the
+    /// machine.
     fn lasting_denial(&self) -> Option<Denial> {
         cordon::denial(self).or_else(|| self.denial_of_placed())
     }
 
-    /// Like `lasting_denial`, for a unit that is already placed there.
+    /// Like `lasting_denial`, but without `Cordon`, which does not affect a unit that is already
+    /// placed there.
     pub(crate) fn denial_of_placed(&self) -> Option<Denial> {
         machine_id::denial(self).or_else(|| metadata::denial(self))
     }
@@ -145,7 +147,8 @@ impl<'a> PlacementQuery<'a> {
             .or_else(|| reserve::denial(self))
     }
 
-    /// Like [`denial`](Self::denial), for a unit that comes together with its peers.
+    /// Like [`denial`](Self::denial), but without `MachineOf=`, because the unit comes together
+    /// with its peers.
     pub(crate) fn denial_within_group(&self) -> Option<Denial> {
         self.lasting_denial()
             .or_else(|| self.denial_by_others())

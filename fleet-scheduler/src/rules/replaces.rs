@@ -1,5 +1,5 @@
-//! `Replaces=`: the named units leave a machine when the unit is placed there, and do not come
-//! back. If two units name each other, neither replaces the other.
+//! `Replaces=`: when the unit is placed on a machine, the units that it names leave that machine,
+//! and do not come back. If two units name each other, neither replaces the other.
 
 use fleet_core::Refusal;
 
@@ -55,7 +55,7 @@ pub(crate) fn replaced(index: &Index, unit: UnitNo, machine: MachineNo) -> Vec<U
     replaced
 }
 
-/// Returns whether a unit shares a machine with a unit that replaces it.
+/// Returns whether a unit should leave a machine because a unit that replaces it is there too.
 pub(crate) fn is_to_leave(index: &Index, unit: UnitNo, machine: MachineNo) -> bool {
     denial(&PlacementQuery::new(index, unit, machine)).is_some()
 }

@@ -36,8 +36,8 @@ impl fmt::Debug for Cluster {
 /// A generated unit, its placement, and whether it is unreadable.
 type Place = (UnitDraft, Option<(usize, u64)>, bool);
 
-/// Generates clusters of up to five machines and thirteen units. Each also has a placement of an
-/// unknown unit.
+/// Generates clusters of up to five machines and thirteen units. Clusters with the feature `faults`
+/// also have a placement of an unknown unit.
 pub fn clusters(features: Features) -> impl Strategy<Value = Cluster> {
     let machines = vec(option::weighted(0.7, machine_draft()), MACHINES.len());
     let placed = option::weighted(0.5, (0..MACHINES.len(), 0..5_u64));
@@ -48,7 +48,7 @@ pub fn clusters(features: Features) -> impl Strategy<Value = Cluster> {
     })
 }
 
-/// Generates a cluster and the name of one of its wanted units. That unit is not global.
+/// Generates a cluster and the name of one of its wanted units that are not global.
 pub fn clusters_with_unit(features: Features) -> impl Strategy<Value = (Cluster, UnitName)> {
     (clusters(features), any::<Index>()).prop_filter_map("no unit is wanted", |(cluster, index)| {
         let wanted = cluster.units().filter(|unit| unit.is_wanted() && !unit.is_global());

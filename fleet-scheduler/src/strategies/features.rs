@@ -1,7 +1,7 @@
 //! Features of generated clusters.
 
-/// The options and conditions that a generated cluster may have. A feature that is `false` never
-/// occurs. Each cluster has some of the other features.
+/// The options and conditions that generated clusters may have. A feature that is `false` occurs in
+/// no cluster. Each of the other features occurs in some of the clusters.
 ///
 /// ```
 /// use fleet_scheduler::strategies::Features;

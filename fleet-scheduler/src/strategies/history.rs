@@ -47,8 +47,8 @@ pub enum HistoryStep {
 pub enum PlanOutcome {
     /// All its steps are applied.
     Applied,
-    /// A step is observed only if the bit at its position is set. Step 64 and later ones are not
-    /// observed.
+    /// Some of its steps are applied: those with a position that is a set bit of this number. Steps
+    /// from position 64 on are not applied.
     AppliedPartly(u64),
     /// None of its steps is applied.
     Discarded,
@@ -100,13 +100,13 @@ impl From<&HistoryEvent> for ClusterChange {
     }
 }
 
-/// Generates histories of up to `most` steps, two fifths of which are plans.
+/// Generates histories of up to `most` steps. On average, two fifths of them are plans.
 pub fn histories(features: Features, most: usize) -> impl Strategy<Value = History> {
     histories_from(clusters(features), features, most)
 }
 
-/// Generates histories that start from other clusters. The changes affect the units and machines of
-/// [`clusters`], whether these exist in the cluster or not.
+/// Generates histories that start from the clusters in `start`. The changes affect the units and
+/// machines of [`clusters`], even if these do not exist in the cluster.
 pub fn histories_from(
     start: impl Strategy<Value = Cluster>,
     features: Features,

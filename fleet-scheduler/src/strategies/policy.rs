@@ -10,8 +10,9 @@ use proptest::sample::select;
 
 use crate::{Candidate, HardRule, Policy, Ranking, RetryOn, Score, View};
 
-/// Generates policies of any ranking, half of them with one or two custom rules and scores. These
-/// depend on names, metadata, the units on the machine, reservations, or the units elsewhere.
+/// Generates policies of any ranking. Half of them have one or two custom rules, and half have one
+/// or two custom scores. These rules and scores depend on names, metadata, reservations, the units
+/// on the machine, or the units elsewhere.
 ///
 /// ```
 /// use fleet_scheduler::strategies::{Features, clusters, policies};
@@ -102,7 +103,7 @@ impl HardRule for AtMost {
     }
 }
 
-/// Requires a metadata key of the machine for each unit with a name that begins with a vowel.
+/// Requires a metadata key of the machine for each unit with a name that begins with `a` or `e`.
 #[derive(Debug)]
 struct Needs(&'static str);
 
@@ -158,8 +159,8 @@ impl HardRule for CpuCap {
     }
 }
 
-/// Restricts units to machines that have a unit with the same first letter, once there is such a
-/// machine.
+/// Keeps units with the same first letter together. If some machine has such a unit, refuses all
+/// machines that have none.
 #[derive(Debug)]
 struct WithKin;
 

@@ -22,10 +22,10 @@ type Place = (UnitDraft, Option<(usize, u64)>);
 type Parts = (Vec<MachineDraft>, Vec<usize>, Vec<Option<Place>>, Vec<Place>);
 
 /// Generates clusters of 34 to 44 machines, sometimes 70, of one to three kinds. They have up to 22
-/// units. Nine of these are instances of one template with equal requirements.
+/// units, and nine of these are instances of one template with equal requirements.
 ///
-/// The planner keeps machines in order and tries a number of them one by one before it ranks all
-/// machines. Only clusters of many machines test this behaviour.
+/// The planner tries a number of machines one by one before it ranks all of them at once. Only
+/// clusters of many machines test both.
 pub fn wide_clusters(features: Features) -> impl Strategy<Value = Cluster> {
     let kinds = vec(machine_draft(), 1..=3);
     let machines = prop_oneof![

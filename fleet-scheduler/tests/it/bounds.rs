@@ -6,8 +6,8 @@ use fleet_core::{
 use fleet_scheduler::{check, plan};
 use fleet_unitfile::{UnitFile, UnitName};
 
-/// Returns a machine and units `u0` to `u{count - 1}`, each of which follows the unit given by
-/// `peer`.
+/// Returns a cluster of one machine and the units `u0` to `u{count - 1}`. Each unit follows the
+/// unit with the number that `peer` returns for it.
 fn cluster(count: usize, peer: impl Fn(usize) -> Option<usize>) -> Snapshot {
     let mut cluster = Snapshot::default();
     cluster.revision = Revision(10);

@@ -2,7 +2,8 @@
 
 use proptest::test_runner::Config;
 
-/// Configures this many hundred cases, for slow naive planners, or the number in `PROPTEST_CASES`.
+/// Configures this many hundred cases, or the number in `PROPTEST_CASES`. It suits tests in which
+/// the naive planner is slow.
 pub(crate) fn few_cases(hundreds: u32) -> Config {
     let many = cases(1);
     let cases = if many.cases == 1000 { hundreds * 100 } else { many.cases };

@@ -1,5 +1,5 @@
-//! Custom policies and clusters of many machines: the properties of the default planner hold for
-//! them as well.
+//! The properties of the default planner also hold for custom policies and for clusters of many
+//! machines.
 
 use fleet_core::{Epoch, Machine, Resources, Rule, Snapshot};
 use fleet_scheduler::strategies::{clusters, policies, wide_clusters};
@@ -22,7 +22,8 @@ fn planned(policy: &Policy, cluster: &Snapshot) -> Result<Plan, TestCaseError> {
     Ok(plan)
 }
 
-/// Checks that each reason of a plan holds, and that the next plan has nothing to do.
+/// Checks that, after a plan was applied, each of its reasons is true and the next plan has no
+/// steps.
 fn is_settled(policy: &Policy, cluster: &Snapshot, plan: &Plan) -> Result<(), TestCaseError> {
     let after = apply(cluster, plan);
     let next = Index::load(policy.clone(), &after).plan();
@@ -137,7 +138,7 @@ fn explanation_names_the_custom_rule() {
     assert!(result.ends_with("m2  refused by Alone: b.service is there"), "{result}");
 }
 
-/// A rule that counts units does not count a unit that is to be replaced.
+/// A custom rule that counts the units on a machine does not count those that are to be replaced.
 #[test]
 fn custom_rule_does_not_see_units_to_be_replaced() {
     let mut cluster = cluster(

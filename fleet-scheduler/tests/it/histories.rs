@@ -124,7 +124,8 @@ impl Replay {
         Ok(plan)
     }
 
-    /// Returns the plan of the index after comparing it with that of the snapshot.
+    /// Returns the plan of the index, after checking that a fresh index of the same cluster makes
+    /// the same plan.
     fn plans_like_a_fresh_index(&mut self) -> Result<Plan, TestCaseError> {
         let found = self.index.plan();
         same(&found, &Index::load(self.policy.clone(), &self.cluster).plan())?;
@@ -165,7 +166,8 @@ impl Replay {
     }
 }
 
-/// Checks that an index decides like a fresh one. It may report reasons of fewer units.
+/// Checks that a long-lived index decides like a fresh one. Its plan may contain fewer of the
+/// reasons.
 fn same(found: &Plan, expected: &Plan) -> Outcome {
     prop_assert_eq!(&found.steps, &expected.steps, "{} instead of {}", found, expected);
     for (unit, reason) in &found.unplaced {

@@ -4,8 +4,8 @@ use fleet_core::{Epoch, Machine, Requirements, Revision, Snapshot, TargetState, 
 use fleet_scheduler::{Plan, Step, StepAction, StepCause, check, plan};
 use fleet_unitfile::UnitFile;
 
-/// Returns a cluster of two machines. `a` is placed on `m1`, `b` follows it, and `c` conflicts with
-/// it.
+/// Returns a cluster of two machines, with `a` placed on `m1`. `b` follows `a`, `c` conflicts with
+/// `a`, and `d` replaces `a`.
 fn cluster() -> Snapshot {
     let mut cluster = Snapshot::default();
     cluster.revision = Revision(10);

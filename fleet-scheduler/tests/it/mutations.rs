@@ -1,6 +1,6 @@
-//! Mutation tests: planners with a known defect, made by exchanging one clause of the
-//! specification. Each must be detected within some thousand clusters, or the properties are too
-//! weak.
+//! Mutation tests: each test gives the naive planner a known defect by exchanging one clause of the
+//! specification. If some thousand generated clusters do not reveal the defect, the tested
+//! properties are too weak.
 
 use std::collections::BTreeSet;
 

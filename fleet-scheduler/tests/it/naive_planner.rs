@@ -19,7 +19,8 @@ pub(crate) fn placements(cluster: &Snapshot) -> Placements {
     placements.map(|(name, placement)| (name.clone(), placement.machine.clone())).collect()
 }
 
-/// Returns a plan with these placements, in arbitrary order and without actual causes and reasons.
+/// Returns a plan that leads to these placements. The order of its steps, the causes and the
+/// reasons are arbitrary.
 pub(crate) fn plan_to(cluster: &Snapshot, placements: &Placements) -> Plan {
     let mut plan = Plan { based_on: cluster.revision, ..Plan::default() };
     let before = self::placements(cluster);

@@ -1,4 +1,4 @@
-//! Drains and rebalancing lead to the same result in the planner and the naive planner.
+//! The planner and the naive planner come to the same result for drains and rebalancing.
 
 use std::collections::BTreeMap;
 
@@ -135,8 +135,8 @@ proptest! {
     }
 }
 
-/// The unit could move to the empty machine. But a global unit that it keeps away would take its
-/// place, and the load would stay the same.
+/// `free.service` could move to the empty machine. But it keeps `agent.service`, a global unit,
+/// away from its own machine. That unit would take its place, so the load would stay the same.
 #[test]
 fn no_balance_move_if_a_global_unit_takes_the_place() {
     let mut cluster = Snapshot::default();

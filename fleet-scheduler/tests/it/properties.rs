@@ -127,7 +127,8 @@ fn single<'a>(cluster: &'a Snapshot, name: &UnitName) -> Option<&'a Unit> {
     unit.filter(|unit: &&Unit| unit.is_wanted() && !unit.is_global())
 }
 
-/// Whether the cause of a step holds, so that no unit moves without need.
+/// Returns whether the cause of a step is true, which shows that the unit does not move without
+/// need.
 fn is_true(before: &Snapshot, step: &Step) -> bool {
     let unit = &step.unit;
     let from = match &step.action {

@@ -112,7 +112,7 @@ proptest! {
     }
 }
 
-/// Of several units that keep a unit away, the first by name is reported, even if it is global.
+/// If several units keep a unit away, the first of them by name is reported, even if it is global.
 #[test]
 fn first_blocker_by_name_is_reported() {
     let cases = [

@@ -12,7 +12,8 @@ use fleet_unitfile::UnitName;
 
 use crate::language::unit;
 
-/// Returns two machines, one of them with three units, two of which must stay together.
+/// Returns a cluster of two machines. One has three units, two of which must stay together; the
+/// other has none.
 fn lopsided(order: Option<Rebalancing>) -> Snapshot {
     let mut cluster = Snapshot::default();
     for id in ["m1", "m2"] {

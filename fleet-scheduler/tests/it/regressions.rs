@@ -8,7 +8,8 @@ use fleet_unitfile::UnitName;
 
 use crate::language::unit;
 
-/// A unit waited for the first match of its pattern and was not woken when a global unit matched.
+/// A unit waited for the first waiting unit that its pattern matched. It was once not retried when
+/// a matching global unit came to a machine.
 #[test]
 fn new_global_unit_wakes_units_with_a_matching_pattern() {
     let mut cluster = Snapshot::default();
@@ -29,8 +30,8 @@ fn new_global_unit_wakes_units_with_a_matching_pattern() {
     assert_eq!(index.plan().steps, plan(&cluster).steps);
 }
 
-/// Units waited as one class. A new unit then tied all of them by a pattern that was known already.
-/// Only the first unit was woken for a machine that accepts them.
+/// Units with equal requirements waited together. A new unit then tied all of them by a pattern
+/// that was known already. For the next machine, only the first of them was once retried.
 #[test]
 fn units_tied_by_a_known_pattern_are_all_retried() {
     let mut cluster = Snapshot::default();
@@ -79,7 +80,8 @@ fn filtered_out_unit_is_retried_when_a_machine_changes() {
     }
 }
 
-/// A unit that waits for its own machine was reported only in the first of two plans.
+/// If a plan was made twice, only the first one once reported a unit that waits for its own
+/// machine.
 #[test]
 fn repeated_plan_reports_unrescheduled_units_again() {
     let mut index = Index::new(Policy::default());
@@ -91,7 +93,8 @@ fn repeated_plan_reports_unrescheduled_units_again() {
     assert_eq!(one, other);
 }
 
-/// The spread values of an empty set of machines were used for the first machine.
+/// The spread values were numbered while there were no machines. These numbers were once also used
+/// for the first machine.
 #[test]
 fn returning_machine_counts_for_spread() {
     let mut cluster = Snapshot::default();
@@ -114,8 +117,8 @@ fn put(index: &mut Index, name: &str, text: &str) {
     index.put(UnitSpec { name, requirements: parsed.requirements.into(), wanted: true });
 }
 
-/// A unit waited for an unsatisfiable unit that its pattern matched. It was not retried when a
-/// global unit came that the pattern matches as well.
+/// A unit waited because its pattern matched only an unsatisfiable unit. It was once not retried
+/// when a matching global unit came to a machine.
 #[test]
 fn new_global_unit_wakes_followers_of_its_pattern() {
     let mut index = Index::new(Policy::default());
@@ -127,7 +130,8 @@ fn new_global_unit_wakes_followers_of_its_pattern() {
     assert_eq!(index.plan().steps[0].to_string(), "place e.service on m1: it is wanted");
 }
 
-/// Instances were counted on a machine that had returned after the values of its key were numbered.
+/// A machine returned after the values of a spread key were numbered, so its value had no number.
+/// Its instances were once counted nevertheless.
 #[test]
 fn instances_on_a_returning_machine_are_counted() {
     let mut index = Index::new(Policy::default());
@@ -189,8 +193,8 @@ impl HardRule for Modern {
     }
 }
 
-/// A machine that changed only its version was treated as unchanged, but a custom rule may look at
-/// it.
+/// A machine that changed only its version was once treated as unchanged. But a custom rule may
+/// look at the version.
 #[test]
 fn custom_rule_is_rechecked_after_any_machine_change() {
     let machine =

@@ -69,8 +69,8 @@ fn instances<'a>(names: impl Iterator<Item = &'a UnitName>) -> BTreeMap<UnitName
     counts
 }
 
-/// Returns a template with fewer running instances than the minimum because of the plan. The
-/// cluster had nothing to do before, so all steps belong to the drain or rebalancing.
+/// Returns a template that a plan leaves with fewer running instances than the minimum, if there is
+/// one. All steps of the plan must belong to a drain or a rebalancing.
 fn below_minimum(
     cluster: &Snapshot,
     plan: &Plan,
@@ -134,7 +134,7 @@ fn unevenness(cluster: &Snapshot) -> usize {
     loads(cluster).values().map(|load| load * load).sum()
 }
 
-/// Returns the score of a machine for a unit that is not in the cluster.
+/// Returns the score of a machine for a unit, as if the unit were not in the cluster.
 fn score(cluster: &Snapshot, unit: &Unit, machine: &MachineId) -> i64 {
     let machine = cluster.machine(machine.as_str()).unwrap();
     let wants: &Requirements = &unit.requirements;
@@ -203,8 +203,8 @@ proptest! {
         prop_assert_eq!(index.rebalance(&Rebalance::with_budget(5)).steps, plan.steps);
     }
 
-    /// A unit that remains after a finished drain is not placed by the specification either,
-    /// together with its eviction group.
+    /// A unit that remains after a finished drain really has no other machine: the specification
+    /// does not place it even if its placement is removed.
     #[test]
     fn finished_drain_leaves_no_movable_unit(
         cluster in clusters(Features { faults: false, ..Features::ALL }),

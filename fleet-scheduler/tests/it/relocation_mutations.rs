@@ -1,6 +1,6 @@
-//! Mutation tests of drains and rebalancing: one clause of the specification is left out or
-//! exchanged. The result must differ in some generated cluster, or in a specific one if chance
-//! would take too long.
+//! Mutation tests of drains and rebalancing: each test leaves out or exchanges one clause of the
+//! specification. The result must differ for some generated cluster. If random clusters would
+//! reveal the difference too rarely, the test builds a specific cluster.
 
 use std::collections::BTreeSet;
 
@@ -40,7 +40,7 @@ fn changed(change: impl Fn(&mut RuleSet)) -> RuleSet {
     rule_set
 }
 
-/// Whether a changed drain is detected.
+/// Returns whether a changed drain is detected.
 fn drain_mutation_is_detected(change: impl Fn(&mut RuleSet)) -> bool {
     let rule_set = changed(change);
     is_detected(drains(), |cluster, request: &Drain| {
@@ -50,8 +50,8 @@ fn drain_mutation_is_detected(change: impl Fn(&mut RuleSet)) -> bool {
     })
 }
 
-/// Whether a changed rebalancing is detected. Some machines are new, or there would be nothing to
-/// do.
+/// Returns whether a changed rebalancing is detected. Each cluster gets two new machines, because
+/// there would be nothing to rebalance otherwise.
 fn rebalance_mutation_is_detected(ranking: Ranking, change: impl Fn(&mut RuleSet)) -> bool {
     let rule_set = changed(change);
     is_detected(rebalances(), |cluster, request: &Rebalance| {
@@ -105,7 +105,7 @@ fn drain_splitting_groups_is_detected() {
     ));
 }
 
-/// The followers of the unit move with it, and the units that it follows do not.
+/// With this mutation, the followers of a unit move with it, but the units that it names do not.
 #[test]
 fn drain_group_without_named_units_is_detected() {
     assert!(drain_mutation_is_detected(

@@ -1,7 +1,7 @@
 //! Runs every scenario and compares its output with the file.
 //!
-//! With `FLEET_UPDATE_SCENARIOS=1` in the environment the files are rewritten. Review the
-//! difference, as with any snapshot.
+//! With `FLEET_UPDATE_SCENARIOS=1` in the environment, the tests rewrite the files instead. Review
+//! the difference, as with any snapshot.
 
 use std::path::Path;
 

@@ -19,12 +19,13 @@ pub(crate) struct MachineOrder {
     pub(super) filter: FilterNo,
     prefer: Vec<Preference>,
     spread: Vec<SpreadKey>,
-    /// The template with the instances that count for the ranking.
+    /// The template that the ranking counts instances of, if it counts any.
     pub(super) ranked: PatternNo,
     /// The number of instances of each template that uses the order, by spread key and by value of
     /// the key.
     instance_counts: Lookup<PatternNo, Vec<Vec<i64>>>,
-    /// Whether refusing machines are left out until a unit leaves them.
+    /// Whether the order belongs to one class. Each machine that refuses the class is then left out
+    /// until it changes or a unit leaves it.
     pub(super) is_private: bool,
     buckets: Vec<ScoreBucket>,
     by_score: BTreeMap<(i64, Vec<u32>), u32>,
@@ -129,7 +130,8 @@ impl MachineOrder {
         self.instance_counts.insert(template, tally);
     }
 
-    /// Brings the order up to date with all improvements of machines.
+    /// Brings the order up to date with the changes in the logs, mainly machines that rank better
+    /// than before.
     pub(super) fn refresh(
         &mut self,
         logs: (&ChangeLog, &ChangeLog, u64),
@@ -304,8 +306,8 @@ impl MachineOrder {
         weighed.map(|((spread, counts), value)| spread.weight * counts[value as usize]).sum()
     }
 
-    /// Moves down the machines of a bucket that got worse. Returns the key of the machine that is
-    /// then first.
+    /// Moves the top machine of a bucket down while its recorded rank is too good. Returns the key
+    /// of the machine that is then on top, or `None` if the bucket is empty.
     fn current_top(&mut self, bucket: usize, context: RankContext<'_>) -> Option<u128> {
         let heap = &mut self.buckets[bucket].heap;
         loop {
