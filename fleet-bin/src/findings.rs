@@ -9,8 +9,8 @@ use serde::Serialize;
 
 /// One diagnostic of a unit file.
 ///
-/// `Display` prints two lines, for example `web.service:3:1: hint: message [code]` and then `help:
-/// …`. Errors have no severity in the text, and some diagnostics have no code.
+/// `Display` prints a line such as `web.service:3:1: hint: message [code]` and then a line with the
+/// fix. It omits the severity of an error, and a missing code.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub(crate) struct Finding {
     /// Path of the file as given by the caller.

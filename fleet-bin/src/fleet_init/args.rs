@@ -36,9 +36,9 @@ pub(crate) enum Command {
     Check(CheckArgs),
     /// Show what would start, stop and restart, in which order, and why.
     ///
-    /// The plan is compared with a running fleet-init, which it does not change. Given files, the
-    /// plan is for running these files instead. Given only a goal, it is for set-target with this
-    /// goal. Given neither, it is for a reload. If no fleet-init is running, the plan starts from
+    /// The plan is compared with a running fleet-init, which stays unchanged. Given files, the plan
+    /// is for running these files instead. Given only a goal, it is for set-target with this goal.
+    /// Given neither, it is for a reload. If no fleet-init is running, the plan starts from
     /// nothing.
     ///
     /// Units of the same wave may start at the same time. A wave waits only for earlier waves.
@@ -140,8 +140,8 @@ pub(crate) struct RunArgs {
     /// Option to ignore, such as PrivateTmp. Otherwise units that set it are refused.
     #[arg(long, value_name = "OPTION", requires = "fleet", value_parser = option)]
     pub(crate) accept: Vec<String>,
-    /// Unit that fleet does not run, and the test for its being active: `up` (always), `path:FILE`
-    /// (exists) or `tcp:HOST:PORT` (accepts connections).
+    /// Unit that fleet does not run, and when it is active: `up` (always), `path:FILE` (if FILE
+    /// exists) or `tcp:HOST:PORT` (if it accepts connections).
     #[arg(long, value_name = "UNIT=HOW", requires = "fleet", value_parser = external)]
     pub(crate) external: Vec<(UnitName, External)>,
     #[command(flatten)]

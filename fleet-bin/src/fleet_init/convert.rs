@@ -86,7 +86,8 @@ struct PathScan {
     links: Vec<(String, PathBuf)>,
     /// Skipped names in directories.
     skipped: Vec<PathBuf>,
-    /// One loss for each name of a unit in a directory that leads to no file.
+    /// One loss for each directory entry that has the name of a unit but leads to no file, such as
+    /// a broken link.
     losses: Vec<ConversionNote>,
     /// Drop-in directories: their canonical path, and the path by which they were found first.
     drop_ins: BTreeMap<PathBuf, PathBuf>,

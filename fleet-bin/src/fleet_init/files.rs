@@ -76,8 +76,8 @@ pub(crate) fn of(files: Vec<InitFile>) -> Files {
 }
 
 impl Files {
-    /// Returns all errors and warnings of the files, each with an excerpt of the lines that it is
-    /// about.
+    /// Returns all errors and warnings of the files, each with an excerpt of the source lines in
+    /// question.
     pub(crate) fn findings(&self) -> Vec<(Finding, String)> {
         let files = self.sources.files.iter().zip(&self.sources.diagnostics);
         let findings = files.flat_map(|(file, diagnostics)| {
@@ -199,7 +199,7 @@ fn file(path: &Path, role: FileRole, read: Reader) -> Result<InitFile, CliError>
     Ok(InitFile { name: path.display().to_string(), role, source: read(path)? })
 }
 
-/// Reads at most one byte more than the size limit from a file. By that extra byte, the caller
+/// Reads at most one byte more than the size limit from a file. From that extra byte, the caller
 /// detects that the file is too large.
 ///
 /// # Errors

@@ -18,8 +18,8 @@ const SOCKET: &str = "FLEET_INIT_SOCKET";
 /// Time to wait for a socket in use. The process that listens there may be about to exit.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Time to wait for a socket in use if the process that listened there has exited. A child that it
-/// forked just before holds the socket open until the child calls exec.
+/// Time to wait for a socket in use if the process that listened there has exited. A child that
+/// this process forked just before its exit keeps the socket open until the child calls exec.
 const CLOSE_TIMEOUT_WITH_CHILDREN: Duration = Duration::from_secs(5);
 
 /// Interval at which a socket in use is tried again.

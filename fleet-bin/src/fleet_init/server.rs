@@ -76,11 +76,11 @@ pub(super) struct FilesServer {
 }
 
 impl FilesServer {
-    /// Reads the files again. If the files have an error, nothing changes.
+    /// Reads the files again. If they have errors, nothing changes.
     ///
     /// # Errors
     ///
-    /// All errors of the files.
+    /// The files have errors; the error lists all of them.
     pub(super) async fn reload(&self) -> Result<(), CliError> {
         let read = self.sources.reread().await?;
         let done = self.supervisor.reload(read.graph.clone(), &read.settings).await;

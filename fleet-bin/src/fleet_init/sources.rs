@@ -114,7 +114,7 @@ impl Sources {
     ///
     /// # Errors
     ///
-    /// All errors of the files.
+    /// The files have errors; the error lists all of them.
     pub(super) async fn reread(&self) -> Result<Definitions, CliError> {
         let (paths, goal) = (self.paths.clone(), self.goal.clone());
         let read = tokio::task::spawn_blocking(move || {

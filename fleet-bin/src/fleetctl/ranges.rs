@@ -33,7 +33,7 @@ pub(crate) fn expand(arg: &str) -> Result<Vec<String>, CliError> {
 ///
 /// # Errors
 ///
-/// All errors of all arguments.
+/// Some arguments are invalid; the error lists all of them.
 pub(crate) fn expand_all(args: &[String]) -> Result<Vec<String>, CliError> {
     let expanded = args.iter().map(|arg| expand(arg)).collect();
     Ok(CliError::all_or_none(expanded)?.into_iter().flatten().collect())

@@ -83,7 +83,7 @@ impl Session {
         self.client.unit(name).await.map_err(|error| cannot(format!("look up {name}"), error))
     }
 
-    /// Returns a unit that the cluster must know.
+    /// Looks up a unit that must exist.
     ///
     /// # Errors
     ///

@@ -67,8 +67,8 @@ pub(crate) struct RunningDaemon {
 }
 
 impl DaemonParts {
-    /// Starts all components. If one fails, stops those already started; units that run keep
-    /// running.
+    /// Starts all components. If one of them fails to start, stops the others again. Units that
+    /// already run keep running.
     pub(crate) async fn start(self) -> Result<RunningDaemon, StartError> {
         let metrics = Metrics::new();
         let registry = open_registry(&self.store, &self.data_dir).await?;

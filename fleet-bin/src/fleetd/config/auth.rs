@@ -31,8 +31,8 @@ pub(crate) struct FileSetting {
 }
 
 impl AuthSettings {
-    /// Resolves the authentication keys. Also checks that ports which other hosts can reach have a
-    /// certificate and require authentication.
+    /// Resolves the authentication keys. Also checks that each port that other hosts can reach has
+    /// a certificate and requires authentication.
     ///
     /// Returns the settings and the listen addresses. A port that other hosts can reach becomes a
     /// TLS port, even if its URL begins with `tcp://`.

@@ -95,7 +95,7 @@ pub(crate) const KEYS: &[Key] = &[
     key(
         "native_external",
         "UNIT=HOW,...",
-        "External units, and the test for each being active: up, path:FILE or tcp:HOST:PORT",
+        "External units, and when each is active: up, path:FILE or tcp:HOST:PORT",
     ),
     key("listen", "URL,...", "Addresses of the API [default: unix:///run/fleet.sock]"),
     key("tls_cert_file", "FILE", "Certificate for clients and other daemons, as PEM"),

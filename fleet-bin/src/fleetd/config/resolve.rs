@@ -216,8 +216,8 @@ fn etcd(values: &Values<'_>) -> Result<StoreKind, ConfigError> {
     EtcdSettings::resolve(values).map(StoreKind::Etcd)
 }
 
-/// Returns an error, because this daemon was built without etcd. With any other store, it would
-/// start a cluster of its own next to the one in etcd.
+/// Returns an error, because this daemon was built without etcd. With any other store, the daemon
+/// would start a cluster of its own next to the one in etcd.
 #[cfg(not(feature = "etcd"))]
 fn etcd(values: &Values<'_>) -> Result<StoreKind, ConfigError> {
     let chosen = ["store", "etcd_servers"].into_iter().find_map(|key| values.raw.get(key));
