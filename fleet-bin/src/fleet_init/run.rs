@@ -122,8 +122,8 @@ async fn run_fleet(args: &RunArgs) -> Result<(), CliError> {
 
 /// Releases unused heap memory five seconds after a request.
 ///
-/// A fleetd that starts many units sends many requests at once and then none for a long time, so
-/// the memory of these requests would stay allocated.
+/// A fleetd that starts many units sends many requests at once, and then none for a long time. The
+/// memory of these requests would stay allocated.
 async fn trim_heap_when_idle(asked: Arc<Notify>) {
     let clock = SystemClock::start();
     loop {

@@ -10,8 +10,8 @@ use futures_util::{StreamExt as _, stream};
 
 use super::error::CliError;
 
-/// Maximum number of requests in flight. The number is large enough for the daemon to commit many
-/// writes together, and far below the number of requests that a daemon accepts at a time.
+/// Maximum number of requests in flight. It is large enough for the daemon to commit many writes
+/// together, and far below the number of requests that a daemon accepts.
 const MAX_IN_FLIGHT: usize = 64;
 
 /// Runs all requests.

@@ -14,8 +14,8 @@ use super::ssh::Ssh;
 /// Default endpoint of a daemon.
 const DEFAULT_ENDPOINT: &str = "unix:///run/fleet.sock";
 
-/// Default time limit of a wait. It is longer than the 90 seconds that systemd gives a unit to
-/// start or stop, so that the wait lasts until that result is known.
+/// Default time limit of a wait. systemd gives a unit 90 seconds to start or stop, and this limit
+/// is longer, so that the wait lasts until the result.
 const DEFAULT_WAIT: Duration = Duration::from_secs(100);
 
 /// Duration of an attempt in `--block-attempts` of fleet v1.

@@ -131,8 +131,8 @@ impl Goal {
         }
     }
 
-    /// Returns a verdict if the unit is broken, or if its desired state is not the one that the
-    /// command has set (another client has changed it).
+    /// Returns a verdict if the unit is broken, or if its desired state is not that of the command,
+    /// because another client has changed it.
     fn evaluate_desired(self, unit: &wire::UnitEntity) -> Option<Verdict> {
         if !unit.problem.is_empty() && self != Self::Gone {
             return Some(Verdict::failed(unit.problem.clone()));

@@ -59,8 +59,8 @@ pub(crate) fn base_record(id: MachineId) -> MachineRecord {
 /// Returns the directory for files that a reboot must invalidate: the machine's token, and the end
 /// of the time in which the machine is certainly present.
 ///
-/// With a shared store (etcd), this is the runtime directory. It must not be part of a copy of the
-/// disk, because a copy of the machine could then take over the presence of the original. A
+/// With a shared store (etcd), this is the runtime directory, which a copy of the disk does not
+/// contain. Otherwise a copy of the machine could take over the presence of the original. A
 /// restarted daemon still finds its token there and is present again immediately. After a reboot,
 /// the token is gone, so the daemon must wait until the previous lease has expired.
 ///

@@ -195,8 +195,8 @@ impl DaemonParts {
     }
 }
 
-/// Returns the limits for clients of a listener. Together, the listeners use at most half of the
-/// open file limit, so that the other half remains for the store, the units and their logs.
+/// Returns the limits for clients of a listener. All listeners together use at most half of the
+/// open file limit. The other half remains for the store, the units and their logs.
 fn limits(listeners: usize) -> ServerLimits {
     let limits = ServerLimits::default();
     let files = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;

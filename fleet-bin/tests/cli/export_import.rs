@@ -290,10 +290,10 @@ async fn import_help_describes_a_migration() {
     insta::assert_snapshot!(help("export").await, @r#"
     Export the cluster to a file, as a backup or to migrate it.
 
-    The file contains the unit files, the desired states of the units, the machines
-    on which they are placed, the metadata that was set at run time, and the cordons
-    and drains. All content is from one revision of the store, and the file has
-    checksums. An existing file is only replaced after the export is complete.
+    The file contains the unit files with their desired states and machines, the
+    metadata that was set at run time, and all cordons and drains. All content is
+    from one revision of the store, and the file has checksums. An existing file is
+    only replaced after the export is complete.
 
     Usage: fleetctl export [OPTIONS] [FILE]
 

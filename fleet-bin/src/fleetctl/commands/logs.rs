@@ -205,8 +205,8 @@ impl Line {
     }
 }
 
-/// Prefix of each printed line. It names the unit if each unit has one journal, the unit and the
-/// machine if some unit has several, and nothing if there is only one journal.
+/// Prefix of each printed line. With one journal per unit, it is the name of the unit. With several
+/// journals per unit, it also names the machine. With a single journal, it is empty.
 #[derive(Debug, PartialEq, Eq)]
 enum Label {
     Nothing,
