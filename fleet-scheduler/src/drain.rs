@@ -26,9 +26,8 @@ pub struct Drain {
     /// example, if the number is 2 and three instances are up, one plan moves one of them. If only
     /// two are up, the plan moves neither. 0 sets no minimum.
     pub min_available: u32,
-    /// Maximum number of units that one plan moves away. If units must move together and are more
-    /// than the maximum, a plan may still move them, but then moves nothing else. 0 forbids all
-    /// moves.
+    /// Maximum number of units that one plan moves away. A group of units that must move together
+    /// may exceed the maximum if the plan moves no other unit. 0 forbids all moves.
     pub max_moves: u32,
     /// Placed units that are not up. List a moved unit here until it runs on its new machine.
     pub down: BTreeSet<UnitName>,
@@ -65,7 +64,7 @@ pub enum HoldReason {
     },
     /// The plan already moves as many units as it may.
     MaxMoves {
-        /// That maximum.
+        /// Maximum number of units that one plan moves.
         max_moves: u32,
     },
     /// The stored record of this unit cannot be read. This is the held unit itself or a unit that

@@ -70,7 +70,7 @@ pub enum RetryOn {
     Nothing,
     /// A change of the machine: its metadata, its capacity, or any other property.
     MachineChange,
-    /// The departure of a unit from the machine that refused, or a change of that machine.
+    /// The departure of a unit from the machine that refused the unit, or a change of that machine.
     Departure,
     /// Any change of the cluster.
     AnyChange,

@@ -22,8 +22,8 @@ pub struct Rebalance {
     /// Maximum number of units in a group that moves together. With `None`, only the budget limits
     /// the size. The limit exists because all units of a group are in flight at the same time.
     pub max_group_size: Option<u32>,
-    /// Threshold for a move, where the load of a machine is its number of units. The source's load
-    /// before the move must exceed the target's load after the move by at least `gain + 1`.
+    /// Threshold for a move. The source's load (its number of units) before the move must exceed
+    /// the target's load after the move by at least `gain + 1`.
     ///
     /// With a gain of 0, the loads of plain units end up at most one apart; with 3, at most four.
     pub gain: u32,

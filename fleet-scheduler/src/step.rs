@@ -39,7 +39,7 @@ pub enum StepAction {
     },
 }
 
-/// The cause of a step. For a unit that had a machine, the event that made it leave that machine.
+/// The cause of a step. If the unit had a machine, this is the event that made the unit leave it.
 ///
 /// The cause is true at the time when the unit leaves, but may no longer be true after the plan.
 /// For example, a unit leaves because a peer of its [`MachineOf`] is missing. The peer may then

@@ -16,8 +16,8 @@ struct OtherUnits<'a> {
     unit: &'a UnitName,
 }
 
-/// Returns the refusals of a unit by all custom rules. Returns none if the unit was on the machine
-/// before the plan, because custom rules apply only to units that come.
+/// Returns the refusals of a unit by all custom rules. The result is empty if the unit was on the
+/// machine before the plan, because custom rules apply only to units that come.
 pub(super) fn refusals(
     policy: &Policy,
     (before, after): (&Snapshot, &Snapshot),

@@ -127,8 +127,8 @@ fn check_steps(snapshot: &Snapshot, plan: &Plan, found: &mut Vec<Violation>) {
     }
 }
 
-/// Returns the unit of this name if the plan has to find a machine for it: if it is wanted and not
-/// global.
+/// Returns the unit of this name if it is wanted and not global, so that the plan has to find a
+/// machine for it.
 fn placeable<'a>(snapshot: &'a Snapshot, name: &UnitName) -> Option<&'a Unit> {
     let unit = snapshot.unit(name.as_str())?;
     (unit.is_wanted() && !unit.is_global()).then_some(unit)
@@ -143,7 +143,7 @@ fn is_stranded(snapshot: &Snapshot, name: &UnitName) -> bool {
 }
 
 /// Checks that every wanted single unit has either a machine or a reason, and that no other unit
-/// has one of these. Also checks that each of these machines is present.
+/// has a machine or a reason. Also checks that each of these machines is present.
 fn check_reasons(before: &Snapshot, after: &Snapshot, plan: &Plan, found: &mut Vec<Violation>) {
     // A unit that waits for its own machine is placed there, and needs a reason as well.
     let has_machine =

@@ -82,8 +82,8 @@ impl Index {
         alike.filter(|(name, _)| slot.covers(name)).map(|(_, unit)| unit)
     }
 
-    /// Returns the units that a pattern of some `MachineOf=` matches. Units without a class are
-    /// left out.
+    /// Returns the units that a pattern of some `MachineOf=` matches. Inactive and unknown units
+    /// have no class and are left out.
     pub(crate) fn members(&self, pattern: PatternNo) -> impl Iterator<Item = UnitNo> {
         let members = self.patterns.slots[pattern].members.iter();
         members.flat_map(|members| members.values().copied())
@@ -98,8 +98,9 @@ impl Index {
         })
     }
 
-    /// Returns the units that name this unit in `MachineOf=` or have a matching pattern there. The
-    /// result may include too many units, because a pattern may mean another unit.
+    /// Returns the units that have this unit's name, or a pattern that matches it, in their
+    /// `MachineOf=`. Not all of them are tied to this unit, because a pattern may mean another
+    /// unit.
     pub(crate) fn possible_followers(&self, unit: UnitNo) -> impl Iterator<Item = UnitNo> {
         let slot = &self.units.slots[unit];
         let class = slot.class.some();

@@ -1,5 +1,6 @@
-//! Equivalence classes: units that have equal requirements and that the same patterns match. Every
-//! machine treats the units of a class alike, except for the ties of these units to other units.
+//! Equivalence classes: units with equal requirements, and with names that match the same patterns.
+//! Every machine treats the units of a class alike, except for the ties of these units to other
+//! units.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{BuildHasher, Hash, Hasher};
@@ -55,8 +56,8 @@ pub(crate) struct EquivalenceClass {
     /// been refused since. Only one unit is queued at a time: if it is refused, all others would be
     /// refused too.
     pub(crate) awake: u64,
-    /// The value of [`MachineOrders::facts_version`](super::MachineOrders::facts_version) at which
-    /// the class filter or a cordon excluded every machine, if they did.
+    /// If the class filter or a cordon excluded every machine at the last search, the value of
+    /// [`MachineOrders::facts_version`](super::MachineOrders::facts_version) at that time.
     pub(crate) filtered_out: Option<u64>,
 }
 

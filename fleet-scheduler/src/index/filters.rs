@@ -50,8 +50,7 @@ impl Filters {
     pub(crate) const ALL: FilterNo = FilterNo(0);
 
     /// Maximum number of candidate machines for which a filter is evaluated on demand, without
-    /// cached verdicts. If half of all machines are fewer than this number, that half is the
-    /// maximum.
+    /// cached verdicts. In a small cluster, half the number of all machines is the maximum.
     const FEW: usize = 32;
 
     /// Maximum number of filters with cached verdicts. Each of these filters takes one byte per
@@ -96,8 +95,8 @@ impl Filters {
     /// Caches the verdicts of a filter on all machines, unless only few machines can pass or too
     /// many filters are cached.
     ///
-    /// The call is repeated before each use of the filter, because the number of machines that can
-    /// pass may have grown.
+    /// The call is repeated before a machine order uses the filter, because the number of machines
+    /// that can pass may have grown.
     pub(crate) fn cache_verdicts(&mut self, number: FilterNo, machines: &Machines) {
         if number == Self::ALL
             || self.slots[number].verdicts.is_some()

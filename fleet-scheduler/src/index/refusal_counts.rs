@@ -21,8 +21,8 @@ pub(crate) const FILTERED: Rule = Rule::MachineMetadata;
 /// Summary of the refusals of a unit or group, by the rank of the rule that refuses it.
 #[derive(Debug)]
 pub(crate) struct RefusalSummary<R> {
-    /// For each rule, the number of machines with this rule as the first refusing one, and the
-    /// machine with the lowest ID among them.
+    /// For each rule, the number of machines that refuse first by this rule, and the one of them
+    /// with the lowest ID.
     pub(crate) tallies: BTreeMap<R, (u32, MachineNo)>,
     /// The nearest machine, with its rule and its load. Of the machines with the latest rule, this
     /// is the least loaded one, then the one with the lowest ID.

@@ -159,8 +159,7 @@ impl Index {
         self.note_lift(machine);
     }
 
-    /// Returns the smallest `MaxPerMachine=` limit that the instances of a template among some
-    /// units set.
+    /// Returns the smallest `MaxPerMachine=` limit of those units that are instances of a template.
     pub(crate) fn smallest_limit(&self, units: &[UnitNo], template: super::PatternNo) -> u32 {
         let classes = units.iter().map(|unit| self.class(*unit));
         let limits = classes.filter(|class| class.template == template);

@@ -42,8 +42,8 @@ pub(super) fn unsatisfiable(state: &PlacementState<'_>) -> BTreeSet<UnitName> {
     }
 }
 
-/// Returns whether the `MachineOf=` of a unit has a peer that means no participating unit. Unknown
-/// units, inactive units and templates do not participate.
+/// Returns whether some peer in the `MachineOf=` of a unit stands for no participating unit.
+/// Unknown units, inactive units and templates do not participate.
 fn names_no_unit(state: &PlacementState<'_>, name: &UnitName) -> bool {
     let peers = &requirements(state.cluster, name).machine_of;
     peers.iter().any(|peer| state.peer_candidates(name, peer).is_empty())

@@ -57,8 +57,8 @@ pub(super) fn with_group<'a>(
     Ok(state)
 }
 
-/// Assigns a unit to a machine. The units that it replaces there first move away. Returns the new
-/// state, or the rule by which the machine refuses the unit.
+/// Moves away the units that a unit replaces on a machine, and then assigns the unit to that
+/// machine. Returns the new state, or the rule by which the machine refuses the unit.
 ///
 /// `arrived` lists the units of the same group that have just been assigned to the machine. These
 /// must not move away.

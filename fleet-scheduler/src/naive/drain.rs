@@ -23,7 +23,7 @@ pub struct DrainOutcome {
 /// Reason for which a unit stays on a drained machine.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum StayReason {
-    /// A limit of the drain holds it back.
+    /// A limit of the drain holds the unit back.
     Blocked(HoldReason),
     /// No machine accepts the unit's eviction group. Counts the refusing machines by rule.
     Refused(BTreeMap<Rule, u32>),
@@ -49,7 +49,7 @@ pub fn drain(cluster: &Snapshot, policy: &Policy, request: &Drain) -> DrainOutco
     drain_with(&RuleSet::default(), cluster, policy, request)
 }
 
-/// Returns the outcome of a drain under other clauses.
+/// Returns the outcome that a drain must have under changed clauses of the specification.
 #[must_use]
 pub fn drain_with(
     rule_set: &RuleSet,
@@ -149,7 +149,8 @@ impl DrainRun<'_> {
     }
 }
 
-/// Returns the state with the group on the first machine that accepts it.
+/// Moves the group to the first other machine that accepts it. Returns the new state, or `None` if
+/// there is no such machine.
 fn relocated<'a>(group: &EvictionGroup<'_, 'a>) -> Option<PlacementState<'a>> {
     let state = group.without;
     let first = single(state.cluster, group.units.first()?)?;
@@ -189,7 +190,7 @@ pub(super) fn max_moves(group: &EvictionGroup<'_, '_>) -> Option<HoldReason> {
         .then_some(HoldReason::MaxMoves { max_moves: most })
 }
 
-/// Clause 5: too few instances would be up, counting the units that make room for the group.
+/// Clause 5: too few instances would be up, because further units have to make room for the group.
 pub(super) fn displaced(
     group: &EvictionGroup<'_, '_>,
     gone: &BTreeSet<UnitName>,

@@ -10,7 +10,7 @@ use super::assign::with_unit;
 use super::state::{PlacementState, lacks_a_peer, requirements, single};
 use crate::HoldReason;
 
-/// A group of units that is to leave its machine for a drain or for balance.
+/// A group of units that are to leave their machine together, for a drain or a rebalancing.
 #[derive(Debug)]
 pub struct EvictionGroup<'g, 'a> {
     /// The state with the group in its place.

@@ -100,8 +100,9 @@ impl ReasonCheck<'_> {
         self.ensure(present && stranded, "it does not wait for that machine to return")
     }
 
-    /// Checks a reason that reports a peer as unknown or inactive: no participating unit may match
-    /// the peer. With `inactive`, some known unit must match it; without, none may.
+    /// Checks a reason that reports a peer as unknown or inactive. No participating unit may match
+    /// the peer. If `inactive` is true, some known unit must match it; otherwise, no known unit
+    /// may.
     fn names_no_unit(&self, peer: &Peer, inactive: bool) -> Result<(), WrongReason> {
         self.ensure(self.peers().contains(peer), "it does not name that peer")?;
         self.ensure(

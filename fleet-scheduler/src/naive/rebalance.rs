@@ -59,7 +59,7 @@ struct RebalanceRun<'a> {
 }
 
 impl RebalanceRun<'_> {
-    /// Repeatedly moves a group from the fullest machine that has a movable one.
+    /// Moves one group after the other, always from the fullest machine with a movable group.
     fn even_out(&mut self) {
         let mut left: Vec<Machine> =
             self.state.cluster.machines().map(|machine| Machine::clone(machine)).collect();
@@ -129,8 +129,8 @@ fn relocated<'a>(group: &EvictionGroup<'_, 'a>) -> Option<PlacementState<'a>> {
     })
 }
 
-/// Leave clause: every unit of the group is readable, lacks `Reschedule=never`, and has not been
-/// moved by the plan already.
+/// Leave clause: every unit of the group is readable, does not have `Reschedule=never`, and has not
+/// been moved by the plan already.
 pub(super) fn movable(group: &EvictionGroup<'_, '_>) -> bool {
     let cluster = group.before.cluster;
     group.units.iter().all(|name| {
@@ -157,8 +157,8 @@ pub(super) fn min_available(group: &EvictionGroup<'_, '_>) -> bool {
     group.hold_reason(&group.units.iter().cloned().collect()).is_none()
 }
 
-/// Leave clause: without the group, the machine has exactly that many units fewer. No global unit
-/// takes the free place.
+/// Leave clause: the load of the machine drops by the size of the group. It drops less if a global
+/// unit takes the free place.
 pub(super) fn globals(group: &EvictionGroup<'_, '_>) -> bool {
     let (before, after) =
         (group.before.units_on(group.machine), group.without.units_on(group.machine));

@@ -126,8 +126,9 @@ impl Index {
             .is_some()
     }
 
-    /// Returns the machine that the units of a group require by `MachineID=` or by a placed peer.
-    /// Returns `Ok(None)` if they require none, and an error if they require different machines.
+    /// Returns the machine that the units of a group require by `MachineID=` or by a `MachineOf=`
+    /// peer that has a machine. Returns `Ok(None)` if they require none, and an error if they
+    /// require different machines.
     pub(super) fn required_machine(
         &self,
         group: &[UnitNo],

@@ -25,7 +25,8 @@ struct RefusalGroup {
 
 impl Index {
     /// Finds the best machine for a unit with a filter that only few machines can pass. The unit
-    /// must have no group. It needs no machine order, because all of these machines are checked.
+    /// must have no group. Such a unit needs no machine order, because all of these machines are
+    /// checked.
     ///
     /// Returns `None` if many machines can pass the filter or if the unit has a `Spread=`. Returns
     /// `Some(None)` if none of the few machines accepts the unit.

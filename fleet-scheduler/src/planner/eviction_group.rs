@@ -165,8 +165,8 @@ impl Index {
     }
 
     /// Returns the class of a group with a single unit that is not tied to others. Every machine
-    /// treats such a group like any other unit of the class, so the result for one of them applies
-    /// to all. Returns `None` for all other groups.
+    /// treats all such units of a class alike, so a verdict on one of them applies to all. Returns
+    /// `None` for all other groups.
     pub(super) fn group_class(&self, group: &[UnitNo]) -> Option<ClassNo> {
         let [unit] = group else { return None };
         (!self.is_tied(*unit)).then(|| self.units.slots[*unit].class)

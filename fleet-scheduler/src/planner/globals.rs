@@ -51,8 +51,8 @@ impl Index {
         }
     }
 
-    /// Wakes the units that have a `MachineOf=` pattern for this global unit, which has just come
-    /// or left.
+    /// Wakes (queues again) the units that have a `MachineOf=` pattern that matches this global
+    /// unit, which has just come or left.
     ///
     /// A pattern can mean a waiting unit only while no matching unit is on any machine. The call
     /// therefore has an effect only if this unit is the first match on any machine, or was the

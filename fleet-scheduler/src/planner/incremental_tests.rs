@@ -1,4 +1,4 @@
-//! Tests: checks that run only after changes still run where something has changed.
+//! Tests that parts of a plan that are recomputed only after a change are recomputed if necessary.
 
 use std::fmt::Write as _;
 

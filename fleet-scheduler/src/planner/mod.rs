@@ -46,10 +46,10 @@ impl Index {
     /// Decides which placements have to change.
     ///
     /// The plan equals the one that [`plan`](crate::plan()) makes from a snapshot of the same
-    /// state, with one exception: [`Plan::unplaced`] lists only the units that this call had to
-    /// try. The first plan after a load tries all units without a machine; later plans try only
-    /// those affected by a change. [`reasons`](Self::reasons) returns the reasons of all waiting
-    /// units.
+    /// state. The only exception is [`Plan::unplaced`], which lists only the units that this call
+    /// had to try. The first plan after a load tries all units without a machine; later plans try
+    /// only those affected by a change. [`reasons`](Self::reasons) returns the reasons of all
+    /// waiting units.
     ///
     /// The call does not record the planned placements in the index. To do so once the plan is
     /// carried out, call [`apply`](Self::apply), or record the placements as they are observed.

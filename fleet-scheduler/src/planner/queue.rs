@@ -96,8 +96,8 @@ impl Index {
         }
     }
 
-    /// Wakes the units that a machine may accept now because it accepts more than before, such as
-    /// after a unit has left it.
+    /// Wakes (queues again) the units that a machine may accept now because it accepts more than
+    /// before, such as after a unit has left it.
     fn wake_lifted(&mut self) {
         let end = self.orders.lifts.end();
         if end == self.lifts_seen {
@@ -164,7 +164,7 @@ impl Index {
         woken.into_iter().for_each(|first| self.wake(first));
     }
 
-    /// Wakes the units that may find a machine because this unit has come to one.
+    /// Wakes (queues again) the units that may find a machine because this unit has come to one.
     pub(super) fn wake_after_coming(&mut self, unit: UnitNo) {
         let tied = self.is_tied(unit);
         if tied {

@@ -220,7 +220,7 @@ impl Index {
         plain.then_some(class)
     }
 
-    /// Returns the score of the machine that a unit has left.
+    /// Returns the score that a unit has on the machine that it has left.
     fn baseline(&mut self, unit: UnitNo, source: MachineNo) -> Baseline {
         let (order, template) = self.refreshed_order(unit);
         let baseline = Baseline { unit, order, template, score: 0, instances: 0 };

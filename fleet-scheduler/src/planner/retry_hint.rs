@@ -11,12 +11,13 @@
 use crate::index::{Index, MachineNo, UnitNo, WaitingGroup};
 use crate::rules::{PlacementQuery, replaces};
 
-/// Maximum number of replaced units to check. If a unit replaces more than these, trying to place
-/// it is cheaper than the check.
+/// Maximum number of replaced units to check. If a unit replaces more units than this, trying to
+/// place the unit is cheaper than the check.
 const MAX_REPLACED: usize = 256;
 
 impl Index {
-    /// Wakes the groups that may find a machine although no machine accepts more than before.
+    /// Wakes (queues again) the groups that may find a machine although no machine accepts more
+    /// than before.
     pub(super) fn wake_sensitive_groups(&mut self) {
         let all = self.ties_changed || !self.globals.is_empty();
         let is_woken = |first: &&UnitNo| all || !only_lifts_help(&self.groups[*first]);
@@ -43,8 +44,8 @@ impl Index {
         query.denial_within_group().is_none()
     }
 
-    /// Returns whether a machine in `lifted` may accept a unit that `unit` replaces. If so, `unit`
-    /// may then take the place of that unit.
+    /// Returns whether a machine in `lifted` may accept a unit that `unit` replaces. If so, the
+    /// replaced unit could move there, and `unit` could take its place.
     fn may_go_to_any(&self, unit: UnitNo, lifted: &[MachineNo]) -> bool {
         let patterns = self.class(unit).replaces.iter();
         let others = patterns.flat_map(|pattern| self.matching(*pattern));

@@ -115,8 +115,8 @@ impl Index {
         (moves, placements)
     }
 
-    /// Returns whether a peer of a moved unit arrives only with the placements. For a pattern, one
-    /// late match on the unit's machine is enough.
+    /// Returns whether a peer of a moved unit is placed only after the moves, so that the moved
+    /// unit has to wait. For a pattern, one late match on the unit's machine is enough.
     fn is_late(&self, unit: UnitNo, peer: PeerRef, late: &Lookup<UnitNo, ()>) -> bool {
         let comes_late = |other: UnitNo| {
             let slot = &self.units.slots[other];

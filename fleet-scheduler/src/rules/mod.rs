@@ -1,8 +1,8 @@
 //! The hard rules that a machine must pass to accept a unit, in a fixed order, one file each.
 //!
-//! Each file has two functions. `denial` is called for every machine that is tried, so it returns a
-//! compact result. `refusal` adds names and texts, and is called only for results that are
-//! reported.
+//! The file of a rule has two functions. `denial` is called for every machine that is tried, so it
+//! returns a compact result. `refusal` adds names and texts, and is called only for results that
+//! are reported.
 
 mod blocking_units;
 pub(crate) mod conflicts;
@@ -67,7 +67,8 @@ pub(crate) enum Denial {
     Custom(usize),
 }
 
-/// The rank of a rule in the order of the checks. The index distinguishes custom rules.
+/// The rank of a rule in the order of the checks. The number is the position of a custom rule in
+/// the policy, and 0 for a built-in rule.
 pub(crate) type Rank = (Rule, usize);
 
 impl Denial {

@@ -47,8 +47,8 @@ pub enum HistoryStep {
 pub enum PlanOutcome {
     /// All its steps are applied.
     Applied,
-    /// Some of its steps are applied: those with a position that is a set bit of this number. Steps
-    /// from position 64 on are not applied.
+    /// Some of its steps are applied. The step at position `n` is applied if `n` is less than 64
+    /// and bit `n` of this number is set.
     AppliedPartly(u64),
     /// None of its steps is applied.
     Discarded,

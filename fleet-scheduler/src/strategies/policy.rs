@@ -159,8 +159,8 @@ impl HardRule for CpuCap {
     }
 }
 
-/// Keeps units with the same first letter together. If some machine has such a unit, refuses all
-/// machines that have none.
+/// Keeps placed units with the same first letter together. If such a unit is on some machine, all
+/// machines without one are refused.
 #[derive(Debug)]
 struct WithKin;
 

@@ -135,8 +135,9 @@ proptest! {
     }
 }
 
-/// `free.service` could move to the empty machine. But it keeps `agent.service`, a global unit,
-/// away from its own machine. That unit would take its place, so the load would stay the same.
+/// `free.service` could move to the empty machine. But it conflicts with the global unit
+/// `agent.service`, which would then take the free place. The load of the old machine would stay
+/// the same.
 #[test]
 fn no_balance_move_if_a_global_unit_takes_the_place() {
     let mut cluster = Snapshot::default();
