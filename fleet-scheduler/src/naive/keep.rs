@@ -35,8 +35,8 @@ fn kept_on(rule_set: &RuleSet, cluster: &Snapshot, machine: &Machine) -> BTreeSe
     }
 }
 
-/// Returns the initial set C of section 2: the units placed on the machine that pass the lasting
-/// rules other than `Cordon`.
+/// Returns the first candidates, called C in section 2 of the specification. These are the units
+/// placed on the machine that pass the lasting rules other than `Cordon`.
 fn candidates(rule_set: &RuleSet, cluster: &Snapshot, machine: &Machine) -> BTreeSet<UnitName> {
     let no_units = &BTreeSet::new();
     let placed = cluster.placements().filter(|(_, placement)| placement.machine == machine.id);

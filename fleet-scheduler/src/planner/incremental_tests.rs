@@ -1,4 +1,4 @@
-//! Tests that parts of a plan that are recomputed only after a change are recomputed if necessary.
+//! Tests that the plan after a change recomputes everything that the change affects.
 
 use std::fmt::Write as _;
 

@@ -117,8 +117,8 @@ fn put(index: &mut Index, name: &str, text: &str) {
     index.put(UnitSpec { name, requirements: parsed.requirements.into(), wanted: true });
 }
 
-/// A unit waited because its pattern matched only an unsatisfiable unit. It was once not retried
-/// when a matching global unit came to a machine.
+/// A unit waited because its pattern matched only a unit that could not be placed. It was once not
+/// retried when a matching global unit came to a machine.
 #[test]
 fn new_global_unit_wakes_followers_of_its_pattern() {
     let mut index = Index::new(Policy::default());
