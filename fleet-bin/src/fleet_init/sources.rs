@@ -90,7 +90,8 @@ impl Sources {
                 Some(accepted) => {
                     log_error(&error);
                     tracing::error!(
-                        "continuing with the last accepted definitions: correct the files and reload"
+                        "continuing with the last accepted definitions: \
+                         correct the files and reload"
                     );
                     Ok(accepted)
                 }

@@ -82,7 +82,8 @@ impl SupervisedUnit {
             ..RunState::clone(&self.run_state)
         });
         if let Err(error) = stored {
-            tracing::warn!(unit = %self.directory.label(), %error, "cannot store the unit's restart counters");
+            let unit = self.directory.label();
+            tracing::warn!(%unit, %error, "cannot store the unit's restart counters");
         }
     }
 
@@ -98,7 +99,8 @@ impl SupervisedUnit {
             self.directory.write_run(&run)
         });
         if let Err(error) = noted {
-            tracing::warn!(unit = %self.directory.label(), %error, "cannot record that the request was carried out");
+            let unit = self.directory.label();
+            tracing::warn!(%unit, %error, "cannot record that the request was carried out");
         }
     }
 

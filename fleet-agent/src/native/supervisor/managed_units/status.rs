@@ -92,14 +92,16 @@ impl SupervisedUnit {
     pub(in super::super) fn clear_retry(&mut self) {
         let run_state = RunState { phase: ServicePhase::Dead, ..RunState::clone(&self.run_state) };
         if let Err(error) = self.set_idle_state(run_state) {
-            tracing::warn!(unit = %self.directory.label(), %error, "cannot store that a unit is not retried");
+            let unit = self.directory.label();
+            tracing::warn!(%unit, %error, "cannot store that a unit is not retried");
         }
     }
 
     /// Clears the result of the last run, so that a later daemon starts the unit again.
     pub(super) fn clear_result(&mut self) {
         if let Err(error) = self.set_idle_state(RunState::default()) {
-            tracing::warn!(unit = %self.directory.label(), %error, "cannot clear the result of the unit's last run");
+            let unit = self.directory.label();
+            tracing::warn!(%unit, %error, "cannot clear the result of the unit's last run");
         }
     }
 
