@@ -84,7 +84,7 @@ async fn interruptible(
     let missed = match finished {
         Some(missed) => missed?,
         None => {
-            return Err(CliError::interrupted("interrupted; the requested desired states stay"));
+            return Err(CliError::interrupted("interrupted: the requested changes remain in effect"));
         }
     };
     context.output.finish()?;

@@ -158,7 +158,7 @@ async fn ctrl_c_ends_the_wait_but_keeps_desired_states() {
     let pid = Pid::from_raw(fleetctl.id().unwrap().try_into().unwrap()).unwrap();
     kill_process(pid, Signal::INT).unwrap();
     let second = tokio::time::timeout(DEADLINE, stderr.next_line()).await.unwrap().unwrap();
-    assert_eq!(second.unwrap(), "fleetctl: interrupted; the requested desired states stay");
+    assert_eq!(second.unwrap(), "fleetctl: interrupted: the requested changes remain in effect");
     let status = tokio::time::timeout(DEADLINE, fleetctl.wait()).await.unwrap().unwrap();
     assert_eq!(status.code(), Some(130));
     assert_eq!(cluster.desired("web.service").await, "launched");

@@ -123,7 +123,8 @@ impl WatchTask {
         let complete = match self.assembler.take(&self.key_prefix, response) {
             Ok(complete) => complete,
             Err(error) => {
-                tracing::error!(error = &error as &dyn std::error::Error, "a watch is cut off");
+                let error = &error as &dyn std::error::Error;
+                tracing::error!(error, "cannot read a change from etcd: the watch ends");
                 return false;
             }
         };

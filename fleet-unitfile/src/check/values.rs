@@ -36,8 +36,8 @@ pub(super) fn choice(value: &str, words: &[&str]) -> Option<ValueError> {
     })
 }
 
-/// Checks that a value is one of several words. A word that ends in a colon needs an argument after
-/// it.
+/// Checks that a value is one of several words. A word that ends in a colon needs an absolute path
+/// after it, as in `file:/var/log/web`, except that any name may follow `fd:`.
 pub(super) fn stream(value: &str, words: &[&str]) -> Option<ValueError> {
     let fits = |word: &&str| match word.strip_suffix(':') {
         Some("fd") => value.starts_with("fd:"),
@@ -72,7 +72,7 @@ pub(super) fn signal(value: &str) -> Option<ValueError> {
 }
 
 /// Returns `true` if a value is the number or name of a signal, or an offset from the first or last
-/// real-time signal.
+/// real-time signal, such as `RTMIN+3`.
 pub(super) fn is_signal(value: &str) -> bool {
     if let Ok(number) = value.parse::<u8>() {
         return (1..=64).contains(&number);
@@ -96,12 +96,12 @@ pub(super) fn path(value: &str) -> Option<ValueError> {
     }
     value.split('/').any(|part| part == "..").then(|| {
         let message = format!("{} has a part \"..\"", quoted(value));
-        ValueError::new(FindingCode::Path, message, "write the path that it leads to")
+        ValueError::new(FindingCode::Path, message, "write the path without \"..\"")
     })
 }
 
-/// Checks the path of a condition. A bar and then an exclamation mark may precede the path, each
-/// without blanks.
+/// Checks a condition on a path. The path may have the prefixes `|` and `!`, in this order and
+/// without blanks, as in `|!/etc/disabled`.
 pub(super) fn path_test(value: &str) -> Option<ValueError> {
     let marked = value.strip_prefix('|').unwrap_or(value);
     path(marked.strip_prefix('!').unwrap_or(marked))
@@ -121,8 +121,8 @@ pub(super) fn root_path(value: &str) -> Option<ValueError> {
     path(value).map(|error| ValueError { code: FindingCode::FatalPath, ..error })
 }
 
-/// Checks an absolute path or the user's home. A leading dash means that the directory may be
-/// missing.
+/// Checks that a value is an absolute path, or `~` for the user's home. A leading dash means that
+/// the directory may be missing.
 pub(super) fn working_directory(value: &str) -> Option<ValueError> {
     let place = value.strip_prefix('-').unwrap_or(value);
     let error = path(place).filter(|_| place != "~")?;
@@ -132,8 +132,8 @@ pub(super) fn working_directory(value: &str) -> Option<ValueError> {
     Some(ValueError { code, help: help.to_owned(), ..error })
 }
 
-/// Returns `true` if a path is absolute. A path that begins with a specifier is accepted as
-/// absolute.
+/// Returns `true` if a path is absolute. A path that begins with a specifier is accepted, because
+/// the value of the specifier may be absolute.
 pub(super) fn is_absolute(path: &str) -> bool {
     path.starts_with(['/', '%'])
 }
@@ -211,8 +211,8 @@ fn template(value: &str, own: &UnitName) -> ValueError {
     ValueError::new(FindingCode::Template, message, help)
 }
 
-/// Replaces each specifier of a name by a letter. Returns `None` if the type of the unit depends on
-/// a specifier.
+/// Replaces each specifier of a unit name by a letter, so that the rest of the name can be checked.
+/// Returns `None` if the type of the unit depends on a specifier.
 fn without_specifiers(value: &str) -> Option<String> {
     if !value.contains('%') {
         return Some(value.to_owned());
@@ -235,7 +235,8 @@ fn without_specifiers(value: &str) -> Option<String> {
     Some(format!("{plain}.{unit_type}"))
 }
 
-/// Checks a port, an address with a port, a path, an abstract name or a vsock address.
+/// Checks that a value is the address of a socket: a port, an address with a port, a path, an
+/// abstract name or a vsock address.
 pub(super) fn address(value: &str) -> Option<ValueError> {
     let is_fine = match value.as_bytes() {
         [b'/' | b'@' | b'%', ..] => true,

@@ -148,7 +148,7 @@ impl Supervisor {
                 _ => continue,
             };
             if let Err(error) = entry.set_idle_state(run_state) {
-                tracing::warn!(%unit, %error, "cannot record the reached start limit");
+                tracing::warn!(%unit, %error, "cannot store that the unit has reached its start limit");
             }
         }
     }

@@ -64,7 +64,7 @@ impl TimerEntry {
             Ok(compiled) => compiled.unit.timer,
             Err(bad) => {
                 let (line, problem) = (bad.line, bad.problem);
-                tracing::warn!(%unit, line, problem, "cannot run a recovered unit");
+                tracing::warn!(%unit, line, problem, "cannot start a unit: its stored file is invalid");
                 None
             }
         };

@@ -106,8 +106,8 @@ fn changes(
             Some(_) => "start",
         };
         let name = template.instantiate(&number.to_string());
-        let name =
-            name.map_err(|error| CliError::failed("cannot scale the template").because(error))?;
+        let cannot = || CliError::failed(format!("cannot scale {template} to {count}"));
+        let name = name.map_err(|error| cannot().because(error))?;
         Ok(InstanceChange { unit: name.to_string(), change })
     });
     let surplus = numbered.iter().rev().filter(|(number, _)| !(1..=count).contains(*number));

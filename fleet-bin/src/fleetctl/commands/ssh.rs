@@ -17,7 +17,7 @@ use crate::fleetctl::tunnel::{command, ssh_error};
 pub(super) async fn run(context: &mut Context, args: &SshArgs) -> Result<Exit, CliError> {
     let (machine, command_line) = target(&context.session, args).await?;
     if machine.primary_ip.is_empty() {
-        return Err(CliError::failed(format!("{} has no address", machine.id))
+        return Err(CliError::failed(format!("machine {} has no address", machine.id))
             .help("set public_ip in the configuration of its fleetd"));
     }
     let (address, port) = (&machine.primary_ip, args.ssh_port);

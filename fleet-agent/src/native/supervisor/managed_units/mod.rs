@@ -204,7 +204,7 @@ impl Supervisor {
             }
             let Some(entry) = self.units.get_mut(unit) else { continue };
             if let Err(error) = entry.record_start_limit_hit() {
-                tracing::warn!(%unit, %error, "cannot record the reached start limit");
+                tracing::warn!(%unit, %error, "cannot store that the unit has reached its start limit");
             }
         }
     }

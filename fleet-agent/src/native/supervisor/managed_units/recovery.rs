@@ -188,7 +188,7 @@ fn recover_unit(
     let definition = compile(unit, &file, host).map_or_else(
         |bad| {
             let (line, problem) = (bad.line, &bad.problem);
-            tracing::warn!(%unit, line, problem, "cannot run a recovered unit");
+            tracing::warn!(%unit, line, problem, "cannot start a unit: its stored file is invalid");
             Definition::Invalid(bad.problem)
         },
         |compiled| Definition::Valid(Box::new(compiled.unit)),
