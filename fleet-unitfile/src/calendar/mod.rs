@@ -14,10 +14,11 @@ pub use zone::{OffsetPeriod, Utc, Zone};
 
 /// A calendar event, as used in `OnCalendar=`.
 ///
-/// A calendar event is parsed from a shorthand such as `daily`, or from weekdays, a date, a time
-/// and a time zone. Each of these parts may be missing: `Mon..Fri *-*-01..07 06:30:00 UTC`. The
-/// caller must expand specifiers before parsing. The parser does not check whether the time zone
-/// exists.
+/// An event is written as a shorthand such as `daily`, or as weekdays, a date, a time and a time
+/// zone, as in `Mon..Fri *-*-01..07 06:30:00 UTC`. Each of these four parts is optional.
+///
+/// The parser expands no specifiers, so the caller must expand them first. It does not check
+/// whether the time zone exists.
 ///
 /// ```
 /// use std::time::Duration;
@@ -66,7 +67,7 @@ impl FromStr for Calendar {
     }
 }
 
-/// Error for a text that is not a calendar event.
+/// Error for a string that is not a calendar event.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "{text:?} is not a calendar event: write one such as daily, or \

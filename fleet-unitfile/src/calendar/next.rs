@@ -1,7 +1,8 @@
 //! Computation of the next elapse of a calendar event.
 //!
-//! The search in local time finds a matching date, and then a time of day. Time zones are handled
-//! period by period, because the UTC offset is constant within each offset period.
+//! The search runs in local time: it first finds a matching date, and then a time on that date.
+//! Each period between two clock changes is searched separately, because the UTC offset is constant
+//! within it.
 
 use std::time::Duration;
 
@@ -17,17 +18,19 @@ const MINUTE: i64 = 60 * SECOND;
 const HOUR: i64 = 60 * MINUTE;
 const DAY: i64 = 24 * HOUR;
 
-/// Maximum number of offset periods that are tried. No time zone has as many periods before the
-/// last year.
+/// Maximum number of offset periods that the search tries. No time zone has this many clock changes
+/// before the year 2200.
 const MAX_PERIODS: usize = 10_000;
 
 impl Calendar {
-    /// Returns the first elapse after the time `after`. Returns `None` if the event does not elapse
-    /// before the end of 2199. Both times are measured since 1970 in UTC, in whole microseconds.
+    /// Returns the first time after `after` at which the event elapses, or `None` if the event does
+    /// not elapse again before the end of 2199.
     ///
-    /// `zone` is the time zone of [`Calendar::zone`]. If the clock skips a local time on some day,
-    /// the event does not elapse at that time on that day. If a local time occurs twice, the event
-    /// elapses only the first time.
+    /// Both times are durations since 1 January 1970 UTC, in whole microseconds. `zone` must be the
+    /// time zone that [`Calendar::zone`] names.
+    ///
+    /// If the clock skips a local time on some day, the event does not elapse at that time on that
+    /// day. If a local time occurs twice, the event elapses only the first time.
     pub fn next_after(&self, after: Duration, zone: &dyn Zone) -> Option<Duration> {
         let mut at = i64::try_from(after.as_micros()).ok()?.checked_add(1)?;
         for _ in 0..MAX_PERIODS {
@@ -48,8 +51,8 @@ impl Calendar {
         None
     }
 
-    /// Returns the first match at or after a local time. Both are in microseconds since the start
-    /// of 1970 in local time.
+    /// Returns the first matching local time at or after `from`. Both times are in microseconds
+    /// since the start of 1970 in local time.
     fn next_local(&self, from: i64) -> Option<i64> {
         let (day, time) = (from.div_euclid(DAY), from.rem_euclid(DAY));
         let today = Date::from_number(day);

@@ -1,5 +1,5 @@
-//! Parsing of calendar events. An event consists of weekdays, date, time and time zone, each of
-//! which may be missing.
+//! Parsing of calendar events. An event consists of weekdays, a date, a time and a time zone, each
+//! of which is optional.
 
 use super::Calendar;
 use super::civil::Date;
@@ -118,7 +118,7 @@ fn parse_timestamp(seconds: &str) -> Option<Calendar> {
     })
 }
 
-/// Returns `true` if a word is `UTC` or looks like a zone of the time zone database, such as
+/// Returns `true` if `word` is `UTC` or looks like a name from the time zone database, such as
 /// `Europe/Berlin`.
 fn is_zone(word: &str) -> bool {
     let is_part = |c: char| c.is_ascii_alphanumeric() || "/_+-".contains(c);
@@ -129,7 +129,8 @@ fn is_zone(word: &str) -> bool {
         && !is_shorthand
 }
 
-/// Parses weekdays, separated by commas. A range has `..` or `-` between its first and last day.
+/// Parses a list of weekdays such as `Mon,Wed..Fri`, and returns one bit for each day. A range may
+/// also be written with a dash, as in `Wed-Fri`.
 fn week(word: &str) -> Option<u8> {
     let day = |text: &str| {
         let text = text.to_ascii_lowercase();
@@ -147,8 +148,8 @@ fn week(word: &str) -> Option<u8> {
     ranges.try_fold(0, |bits, range| Some(bits | range?))
 }
 
-/// Parses `MONTH-DAY` or `YEAR-MONTH-DAY`. After a tilde, days are counted from the end of the
-/// month.
+/// Parses a date `MONTH-DAY` or `YEAR-MONTH-DAY`. In `MONTH~DAY`, the days are counted from the end
+/// of the month: `02~01` is the last day of February.
 fn date(word: &str) -> Option<(Part, Part, Part)> {
     let (month, day) = word.rsplit_once(['-', '~'])?;
     let (year, month) = month.rsplit_once('-').unwrap_or(("*", month));
@@ -168,8 +169,8 @@ fn years(text: &str) -> Option<Part> {
     Part::read(text, |piece| Range::read(piece, 1, year, whole), |it| it.is_within(1970, 2199))
 }
 
-/// Parses days counted from the end of a month. The number is at most 28, because every month has
-/// at least 28 days.
+/// Parses days that are counted from the end of a month. The numbers are at most 28, because every
+/// month has at least 28 days.
 fn days_from_end(text: &str) -> Option<Part> {
     let part = Part::read(text, |piece| Range::read(piece, 1, whole, whole), |_| true)?;
     let ranges = part.sorted();
@@ -194,8 +195,8 @@ fn parse_time(word: &str) -> Option<(Part, Part, Part)> {
     Some((part(hour, 0, 23)?, part(minute, 0, 59)?, micros?))
 }
 
-/// Parses one field: a lone star, or numbers separated by commas. Each number may have a range and
-/// a step.
+/// Parses one field: `*`, or a list such as `1,5..9,10/2` in which each number may have a range and
+/// a step. All numbers must be from `least` to `most`.
 fn part(text: &str, least: u32, most: u32) -> Option<Part> {
     let range = |piece: &str| Range::read(piece, 1, whole, whole);
     Part::read(text, range, |it| it.is_within(least, most))

@@ -1,4 +1,5 @@
-//! One field of a calendar event, such as its hours. A field consists of numbers, ranges and steps.
+//! One field of a calendar event, such as its hours, with the ranges of numbers that match the
+//! field.
 
 /// The numbers that match a field of a calendar event.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -16,8 +17,8 @@ impl Part {
         Self { ranges: vec![Range { first, last: None, step: None }] }
     }
 
-    /// Parses ranges separated by commas. `fits` must accept each range. A lone star matches every
-    /// number.
+    /// Parses ranges that are separated by commas, or `*`, which matches every number. Returns
+    /// `None` if `range` cannot parse one of them or `fits` rejects one.
     pub(super) fn read(
         text: &str,
         range: impl Fn(&str) -> Option<Range>,
@@ -47,8 +48,8 @@ impl Part {
         next.filter(|&next| next <= most)
     }
 
-    /// Converts days that are counted from the end of a month to days of the month. The month has
-    /// `days` days.
+    /// Converts days counted from the end of a month to days counted from its start. `days` is the
+    /// number of days in the month.
     pub(super) fn mirrored(&self, days: u32) -> Self {
         let mirror = |day: u32| (days + 1).saturating_sub(day);
         let mirrored = |range: &Range| match range.last {
@@ -59,8 +60,8 @@ impl Part {
     }
 }
 
-/// A range: `FIRST` or `FIRST..LAST`, either with or without `/STEP`. A range that contains only
-/// its first number is stored as that number.
+/// A range such as `5`, `5..9`, `5/2` or `5..9/2`. A range that contains only its first number,
+/// such as `5..6/2`, is stored as that number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Range {
     pub(super) first: u32,
@@ -69,8 +70,10 @@ pub(super) struct Range {
 }
 
 impl Range {
-    /// Parses a range. If `unit` is more than one, a range without a step of its own must be at
-    /// least `unit` long.
+    /// Parses a range. `unit` is the step of a range that is written without one.
+    ///
+    /// If `unit` is greater than 1, such a range must be at least `unit` long. Seconds are counted
+    /// in microseconds, for example, so `1..1.5` is refused.
     pub(super) fn read(
         piece: &str,
         unit: u32,
@@ -95,8 +98,8 @@ impl Range {
         Some(Self { first, last: goes_on.then_some(first + length), step: goes_on.then_some(step) })
     }
 
-    /// Returns `true` if the whole range is within the bounds. If the range has a step but no last
-    /// number, the number one step after the first must also be within the bounds.
+    /// Returns `true` if the whole range is within the bounds. For a range without a last number,
+    /// such as `50/15`, the number one step after the first must also be within the bounds.
     pub(super) fn is_within(&self, least: u32, most: u32) -> bool {
         let end = self.last.or(self.step.map(|step| self.first.saturating_add(step)));
         least <= self.first && self.first <= most && end.is_none_or(|end| end <= most)

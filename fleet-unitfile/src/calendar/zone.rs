@@ -1,9 +1,9 @@
 //! UTC offsets of time zones, and the periods for which they are constant.
 
-/// A time zone. A [`Calendar`](super::Calendar) elapses in the local time of its time zone.
+/// A time zone. Its local time determines when a [`Calendar`](super::Calendar) elapses.
 ///
-/// Times are in seconds since 1970 in UTC. This crate has no time zone database. An implementation
-/// looks up the [`OffsetPeriod`] of a time in such a database.
+/// This crate has no time zone database. Callers implement this trait on top of one. All times are
+/// in seconds since 1 January 1970 UTC.
 pub trait Zone {
     /// Returns the offset period that contains a time.
     fn offset_period(&self, at: i64) -> OffsetPeriod;
@@ -14,7 +14,7 @@ pub trait Zone {
 pub struct OffsetPeriod {
     /// Seconds that local time is ahead of UTC.
     pub offset: i32,
-    /// The first second of the period, and the offset before that second. `None` if the period has
+    /// The first second of the period, and the UTC offset just before it. `None` if the period has
     /// no beginning.
     pub since: Option<(i64, i32)>,
     /// The first second after the period; `None` if it has no end.

@@ -7,9 +7,10 @@ use super::value_error::{ValueError, pieces, quoted};
 use super::{choices, values};
 use crate::size::integer;
 
-/// Checks network addresses, each with an optional prefix length, and the words for common ranges.
+/// Checks a list of network address ranges. A range is an address with an optional prefix length
+/// (`10.0.0.0/8`), or a word for a common range (`localhost`).
 ///
-/// Quotes have no meaning in this value, so they make an address invalid.
+/// systemd removes no quotes from this value, so quotes make an address invalid.
 pub(super) fn address_ranges(value: &str) -> Vec<ValueError> {
     let errors = pieces(value).filter(|(_, word)| !is_address_range(word)).map(|word| {
         let message = format!("{} is not a range of addresses", quoted(word.1));
@@ -36,7 +37,8 @@ fn is_address_range(word: &str) -> bool {
     length.is_none_or(|length| integer(length).is_some_and(|it| (0..=most).contains(&it)))
 }
 
-/// Checks the path of a device or device group, and the access rights to it.
+/// Checks a device rule such as `/dev/sda rw`: the path of a device, or a device group, and the
+/// access rights.
 pub(super) fn device(value: &str) -> Option<ValueError> {
     // With quotes and escapes the value can stand for any path.
     if value.contains(['"', '\'', '\\']) {
@@ -75,7 +77,8 @@ fn device_path(path: &str) -> Option<ValueError> {
     })
 }
 
-/// Checks the name of an architecture. The check does not test whether the machine can run it.
+/// Checks that a value is the name of an architecture. The check does not test whether the machine
+/// can run programs for it.
 pub(super) fn personality(value: &str) -> Option<ValueError> {
     (!choices::ALL_ARCHITECTURES.contains(&value)).then(|| {
         let message = format!("{} is not an architecture", quoted(value));

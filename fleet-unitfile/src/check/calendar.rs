@@ -6,8 +6,8 @@ use super::value_error::{ValueError, quoted};
 use crate::calendar::SHORTHANDS;
 use crate::value::is_calendar;
 
-/// Checks a calendar event, which consists of weekdays, date, time and time zone. Each of these
-/// parts may be missing. The check does not test whether the time zone exists.
+/// Checks a calendar event, which consists of weekdays, a date, a time and a time zone, each of
+/// which is optional. The check does not test whether the time zone exists.
 pub(super) fn check(value: &str) -> Option<ValueError> {
     let is_fine = value.contains('%') || is_calendar(value);
     (!is_fine).then(|| {

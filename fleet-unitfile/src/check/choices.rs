@@ -223,7 +223,7 @@ pub(super) const MANAGED_OOM: Words = &["auto", "kill"];
 pub(super) const MANAGED_OOM_PREFERENCES: Words = &["none", "avoid", "omit"];
 pub(super) const MOUNT_FLAGS: Words = &["shared", "slave", "private"];
 pub(super) const NAMESPACES: Words = &["cgroup", "ipc", "net", "mnt", "pid", "user", "uts", "time"];
-/// For a boolean that also accepts an empty value.
+/// No words, for a boolean that also accepts an empty value.
 pub(super) const NONE: Words = &[];
 pub(super) const NOTIFY_ACCESS: Words = &["none", "main", "exec", "all"];
 pub(super) const NUMA_POLICIES: Words =

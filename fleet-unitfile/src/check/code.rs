@@ -9,10 +9,12 @@ macro_rules! codes {
     ($($name:ident $number:literal $severity:ident $meaning:literal)*) => {
         /// Code of a finding. The text of a code stays the same in later versions.
         ///
-        /// For an error, systemd refuses the unit, or strict parsing refuses the file. A warning
-        /// marks text that systemd ignores, that means something other than it seems to mean, or
-        /// about which systemd warns. A hint marks accepted text that can be written in a newer
-        /// way.
+        /// The code determines the [`Severity`] of the finding:
+        ///
+        /// - error: systemd refuses the unit, or strict parsing refuses the file;
+        /// - warning: systemd ignores the text, warns about it, or probably reads it differently
+        ///   than its author intended;
+        /// - hint: systemd accepts the text, but there is a newer way to write it.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
         #[non_exhaustive]
         pub enum FindingCode {

@@ -8,8 +8,8 @@ use crate::quoting::{Splitter, WordError};
 
 /// Checks a command line, which may contain several commands separated by semicolons.
 ///
-/// The function reports at most one error, because systemd reads no further than the first command
-/// that it refuses.
+/// Returns only the first error, because systemd does not read the commands after a command that it
+/// refuses.
 pub(super) fn command(value: &str) -> Option<ValueError> {
     let mut commands = Commands::new(value);
     match commands.find_map(Result::err) {
@@ -61,8 +61,10 @@ fn refused(value: &str, refusal: &RefusedCommand) -> ValueError {
     ValueError { code, ..error }
 }
 
-/// Creates an error about the program of the command at an offset. The error marks only the
-/// program's path, if the path is written without quotes and escapes.
+/// Creates an error about the program of the command at offset `at`.
+///
+/// The error marks the program's path without the prefixes, if the word contains no quotes and
+/// escapes. Otherwise, it marks the whole word.
 fn of_program(value: &str, at: usize, what: &str, help: &str) -> ValueError {
     // In newer versions the bar selects a shell; older ones take it as part of the name.
     const PREFIXES: [char; 6] = ['-', '@', ':', '+', '!', '|'];
@@ -75,7 +77,8 @@ fn of_program(value: &str, at: usize, what: &str, help: &str) -> ValueError {
     error.at_word((at + before, &written[before..]))
 }
 
-/// systemd accepts invalid UTF-8, but it is rarely intended.
+/// Creates the warning about escapes that produce invalid UTF-8, such as `\xff`. systemd accepts
+/// these bytes, but they are rarely intended.
 fn not_utf8() -> ValueError {
     let message = "the escapes of a word stand for bytes that are not UTF-8";
     ValueError::new(FindingCode::Escape, message, "write \\u and four digits for a character")

@@ -14,7 +14,7 @@ use crate::option::OptionView;
 use crate::unit_type::UnitType;
 use crate::value::parse_bool;
 
-/// A violated rule, and the option that violates it, if there is a particular one.
+/// A violated rule: the option that violates it, or `None` if an option is missing, and the error.
 pub(super) type Violation<'a> = (Option<OptionView<'a>>, ValueError);
 
 /// Returns the violated rules for which systemd refuses the unit.
@@ -37,11 +37,12 @@ pub(super) fn check<'a>(name: &'a UnitName, file: &'a UnitFile) -> Vec<Violation
     }
 }
 
-/// Boolean triggers of a timer. They are not part of the list of triggers.
+/// Boolean triggers of a timer. They are not in [`TIMER_TRIGGERS`], because an empty value of
+/// another trigger does not reset them.
 const CHANGE_TRIGGERS: [&str; 2] = ["OnClockChange", "OnTimezoneChange"];
 
-/// Returns the effective value of an option. Invalid values are ignored, and a valid empty value
-/// resets the values before it.
+/// Returns the option that is in effect: the last one with a valid value. Returns `None` if there
+/// is no such option, or if its value is empty, because an empty value is a reset.
 fn last_valid<'a>(
     name: &UnitName,
     file: &'a UnitFile,
@@ -55,9 +56,11 @@ fn last_valid<'a>(
     file.values(section, key).rfind(counts).filter(|option| !option.value().is_empty())
 }
 
-/// Returns `true` if a value with this defect is treated as if it stayed in effect. systemd refuses
-/// the unit for an error anyway, so a second report is unnecessary. For an unknown escape, systemd
-/// keeps the value.
+/// Returns `true` if the rules treat a value with this error as valid.
+///
+/// - If the severity is an error, systemd refuses the unit because of the value. A second finding
+///   about a missing option would not help.
+/// - If the value contains an unknown escape, systemd keeps the value.
 fn leaves_value_in_effect(error: &ValueError) -> bool {
     error.code.severity() == Severity::Error || error.code == FindingCode::Escape
 }
@@ -81,8 +84,8 @@ impl<'a> Service<'a> {
         last_valid(self.name, self.file, "Service", name)
     }
 
-    /// Returns the type that systemd gives to the service. systemd ignores a `Type=` with an
-    /// unknown value.
+    /// Returns the service type that is in effect. If no `Type=` has a known value, systemd derives
+    /// the type from `BusName=` and `ExecStart=`.
     fn service_type(&self) -> &'a str {
         // An empty value is no type, so the one before it stays in effect.
         let known = |option: &OptionView<'_>| choices::SERVICE_TYPES.contains(&option.value());
@@ -175,8 +178,8 @@ fn check_trigger<'a>(
     vec![(None, ValueError::new(FindingCode::NoTrigger, message, help))]
 }
 
-/// Returns `true` if an option of a list is in effect. It is not in effect if an empty value of
-/// another option has reset the list.
+/// Returns `true` if an option of a list is in effect. Its last valid value must not be empty, and
+/// no later empty value of another option may have reset the list.
 fn is_listed(unit: &UnitName, file: &UnitFile, section: &'static str, key: &'static str) -> bool {
     let last = last_valid(unit, file, section, key).map(OptionView::span);
     last.is_some_and(|last| file.effective(section, key).any(|option| option.span() == last))

@@ -6,9 +6,10 @@ use super::code::FindingCode;
 use super::render::FindingExcerpt;
 use crate::diagnostic::{Diagnostic, Location, Severity, Span};
 
-/// Text that systemd would refuse or ignore, or that means something other than it seems to mean.
+/// A result of a check: text that systemd refuses or ignores, or probably reads differently than
+/// its author intended.
 ///
-/// `Display` writes location, message and help on one line; [`render`](Self::render) adds the
+/// `Display` writes location, message and help on one line. [`render`](Self::render) also shows the
 /// source line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
@@ -30,7 +31,7 @@ impl Finding {
         self.code.severity()
     }
 
-    /// Returns the affected bytes of the source. If something is missing, returns the span of the
+    /// Returns the affected bytes of the source. For a missing option, these are the bytes of the
     /// section header.
     pub fn span(&self) -> Span {
         self.span

@@ -18,8 +18,8 @@ pub(super) type Words = &'static [&'static str];
 pub(super) enum Kind {
     /// Ranges of network addresses.
     AddressRanges,
-    /// Values of this kind are not checked, because they depend on the machine or the version, or
-    /// because the option is very rare.
+    /// Any text. Such a value is not checked, because the valid values depend on the machine or the
+    /// systemd version, or because the option is very rare.
     Any,
     /// Source and target paths of bind mounts, with options.
     Binds,
@@ -93,7 +93,8 @@ pub(super) enum Kind {
     Span,
     /// A time span, one for each option of a list.
     Spans,
-    /// One of several words. If a word ends in a colon, an argument follows it.
+    /// One of several words. A word that ends in a colon takes an argument, as in
+    /// `file:/var/log/web`.
     Stream(Words),
     /// A number of tasks, a percentage or `infinity`.
     Tasks,
@@ -175,8 +176,8 @@ impl Kind {
         )
     }
 
-    /// Checks a value of this kind. `option` is the option with that value, and `unit` is the name
-    /// of its unit.
+    /// Returns the errors in a value of this kind. `option` is the name of the option that has the
+    /// value, and `unit` is the name of the unit that has the option.
     pub(super) fn check(self, option: &str, value: &str, unit: &UnitName) -> Vec<ValueError> {
         if value.is_empty() {
             return self.empty(option, unit).into_iter().collect();
@@ -249,8 +250,8 @@ impl Kind {
         }
     }
 
-    /// Checks an empty value. Lists and some other options accept an empty value, which stands for
-    /// the default.
+    /// Checks an empty value. Lists accept it as a reset. Some options with a single value, such as
+    /// those in [`TAKES_EMPTY`], accept it as the default.
     fn empty(self, option: &str, unit: &UnitName) -> Option<ValueError> {
         let is_taken = TAKES_EMPTY.contains(&option) || super::table::is_newer(option);
         match self {
@@ -275,8 +276,8 @@ impl Kind {
     }
 }
 
-/// Options with a single value that accept an empty value as the default, unlike other options of
-/// the same kind.
+/// Options with a single value for which an empty value stands for the default. Other options of
+/// the same kind do not accept an empty value.
 const TAKES_EMPTY: [&str; 24] = [
     "BlockIOWeight",
     "CPUQuotaPeriodSec",

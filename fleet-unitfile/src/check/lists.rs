@@ -32,8 +32,8 @@ fn is_more_than(word: &str, start: &str) -> bool {
     word.len() > start.len() && word.starts_with(start)
 }
 
-/// Checks that each word is in a list. A tilde before the first word, or before each word, inverts
-/// the meaning.
+/// Checks that each word is one of `known`, ignoring case. Each word may begin with a tilde, which
+/// inverts the meaning.
 pub(super) fn choices(value: &str, known: &[&str]) -> Vec<ValueError> {
     let errors = words(value).filter_map(|(at, word)| {
         let bare = word.strip_prefix('~').unwrap_or(word);
@@ -57,8 +57,8 @@ pub(super) fn exit_statuses(value: &str) -> Vec<ValueError> {
     errors.collect()
 }
 
-/// Returns `true` if a word is a valid exit status. Any word in the form of a status name is
-/// accepted, because there are many names and they differ between versions.
+/// Returns `true` if a word is a valid exit status or signal. Any word in the form of a status
+/// name, such as `TEMPFAIL`, is accepted, because the names differ between versions.
 fn is_exit_status(word: &str) -> bool {
     let is_name = |c: char| c.is_ascii_uppercase() || c.is_ascii_digit() || c == '_';
     match word.bytes().next() {
@@ -68,8 +68,8 @@ fn is_exit_status(word: &str) -> bool {
     }
 }
 
-/// Checks absolute paths. Each path may be preceded by `-` (the path may be missing) and `+` (the
-/// path is below the root directory).
+/// Checks absolute paths with optional prefixes. The prefix `-` means that the path may be missing,
+/// and `+` that the path is relative to the root directory of the unit.
 pub(super) fn paths(value: &str) -> Vec<ValueError> {
     each_word(value, |word| values::path(word.trim_start_matches(['-', '+'])))
 }
@@ -103,7 +103,8 @@ pub(super) fn relative_paths(value: &str) -> Vec<ValueError> {
     })
 }
 
-/// Checks `SOURCE`, `SOURCE:TARGET` or `SOURCE:TARGET:OPTIONS`, with a dash if it may be missing.
+/// Checks `SOURCE`, `SOURCE:TARGET` or `SOURCE:TARGET:OPTIONS`. A leading dash means that the
+/// source may be missing.
 pub(super) fn binds(value: &str) -> Vec<ValueError> {
     each_word(value, |word| {
         let word = word.strip_prefix('-').unwrap_or(word);
@@ -143,16 +144,16 @@ pub(super) fn variables(value: &str, may_assign: bool) -> Vec<ValueError> {
     })
 }
 
-/// Returns `true` if a text may be the name of a variable. A name that contains a specifier is
-/// accepted.
+/// Returns `true` if `name` is valid as the name of a variable. A name with a specifier is always
+/// accepted, because the value of the specifier is unknown.
 fn is_variable(name: &str) -> bool {
     let is_letter = |c: char| c.is_ascii_alphanumeric() || c == '_';
     let starts_well = name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_');
     name.contains('%') || (starts_well && name.chars().all(is_letter))
 }
 
-/// Checks a list of processor numbers and ranges, separated by commas or blanks. The word `numa`
-/// stands for the processors of the NUMA nodes.
+/// Checks a list of processor numbers and ranges such as `0-3,8`, separated by commas or blanks.
+/// The word `numa` stands for the processors of the NUMA nodes.
 pub(super) fn cpu_set(value: &str) -> Vec<ValueError> {
     let is_number = |text: &str| text.parse::<u16>().is_ok();
     let is_range = |text: &str| match text.split_once('-') {
@@ -169,7 +170,8 @@ pub(super) fn cpu_set(value: &str) -> Vec<ValueError> {
     errors.collect()
 }
 
-/// Collects the errors of all words of a list. Quotes and escapes in the list are processed first.
+/// Splits a list into words, and returns the errors that `error` finds in them. `error` gets each
+/// word with its quotes removed and its escapes decoded.
 fn each_word(value: &str, error: impl Fn(&str) -> Option<ValueError>) -> Vec<ValueError> {
     let split = match split_words_relaxed(value) {
         Ok(split) => split,

@@ -23,8 +23,7 @@ pub struct MergedFinding<'a> {
 }
 
 impl MergedFinding<'_> {
-    /// Returns the finding as text for a terminal, with the path of the file; see
-    /// [`Finding::render`].
+    /// Formats the finding for a terminal like [`Finding::render`], with the path of the file.
     pub fn render(&self) -> impl fmt::Display + '_ {
         self.finding.render(&self.part.path, self.part.file.source())
     }
@@ -42,10 +41,13 @@ impl fmt::Display for MergedFinding<'_> {
 /// checked on the merged unit, because a drop-in may add a missing `ExecStart=`, or set a second
 /// one. The findings are in the order in which systemd reads the files.
 ///
-/// If a unit has no [unit file](MergedUnit::main), only its drop-ins are checked and missing
-/// options are not reported. This way, a drop-in can be checked alone. A masked unit has no
-/// findings. An error in a drop-in does not make systemd refuse the unit; systemd skips the rest of
-/// the drop-in.
+/// Special cases:
+///
+/// - A masked unit has no findings.
+/// - If a unit has no [unit file](MergedUnit::main), only its drop-ins are checked, and missing
+///   options are not reported. A drop-in can therefore be checked alone.
+/// - An error in a drop-in does not make systemd refuse the unit. Instead, systemd skips the rest
+///   of the drop-in.
 ///
 /// ```
 /// use fleet_unitfile::{UNIT_DIRECTORIES, UnitFile, UnitName, UnitTree, check_merged};
@@ -92,11 +94,11 @@ pub fn check_merged(unit: &MergedUnit) -> Vec<MergedFinding<'_>> {
     all.collect()
 }
 
-/// Index of a part, and an option of it.
+/// The origin of an option in a merged unit: the index of its file, and the option in that file.
 type Origin<'a> = (usize, OptionView<'a>);
 
-/// Builds a single file from all options that systemd reads. Also returns the origin of each
-/// option.
+/// Builds a single file from all options that systemd reads, in order. Also returns the origin of
+/// each option.
 fn joined(unit: &MergedUnit) -> (UnitFile, Vec<Origin<'_>>) {
     let (mut source, mut origins) = (String::new(), Vec::new());
     for (number, part) in unit.parts().iter().enumerate() {

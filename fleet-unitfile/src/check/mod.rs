@@ -1,4 +1,5 @@
-//! Checks for values that systemd refuses, ignores, or reads differently than they look.
+//! Checks for text that systemd refuses or ignores, or probably reads differently than its author
+//! intended.
 
 mod access;
 mod advice;
@@ -33,29 +34,32 @@ use crate::file::UnitFile;
 use crate::name::UnitName;
 use crate::option::OptionView;
 
-/// Number of findings that are kept. Beyond this number, only errors are added, until the number of
-/// errors reaches the same limit.
+/// Maximum number of findings that are kept. Beyond this maximum, only errors are added, until this
+/// many of the findings are errors.
 const MAX_FINDINGS: usize = 200;
 
 /// Checks a unit file against systemd's rules for options and their values.
 ///
-/// An error is a defect for which systemd refuses the unit. A warning marks text that systemd
-/// ignores, that means something other than it seems to mean, or about which systemd warns. A hint
-/// marks accepted text that can be written in a newer way.
+/// Each finding has one of three severities:
 ///
-/// Findings are in source order. A finding about something missing is reported at the header of the
-/// section. At most two hundred findings are kept. After these, further errors are kept until there
-/// are two hundred errors. An empty file has a single finding, which says that the file masks the
-/// unit.
+/// - error: systemd refuses the unit;
+/// - warning: systemd ignores the text, warns about it, or probably reads it differently than its
+///   author intended;
+/// - hint: systemd accepts the text, but there is a newer way to write it.
 ///
-/// The name determines the allowed sections and the required value of `Where=`. Sections and
-/// options that begin with `X-` are skipped. Values that depend on the machine, such as names of
-/// system calls, are not checked. The existence of users, programs, devices and other units is
-/// never checked.
+/// Findings are in source order. A missing option is reported at the header of its section. At most
+/// two hundred findings are kept. Beyond these, only errors are added, until there are two hundred
+/// errors. An empty file has a single finding: the file masks the unit.
 ///
-/// The grammar is not checked again. To include the diagnostics of
-/// [`parse_collecting`](UnitFile::parse_collecting), convert them with [`Finding`]'s
-/// `From<&Diagnostic>`.
+/// `name` determines the allowed sections and, for a mount unit, the required value of `Where=`.
+/// The check does not cover:
+///
+/// - sections and options with a name that begins with `X-`;
+/// - values that depend on the machine, such as names of system calls;
+/// - the existence of users, programs, devices and other units;
+/// - the grammar, because parsing has already checked it. To include the diagnostics of
+///   [`parse_collecting`](UnitFile::parse_collecting), convert them with [`Finding`]'s
+///   `From<&Diagnostic>`.
 ///
 /// ```
 /// use fleet_unitfile::{FindingCode, Severity, UnitFile, UnitName, check};
@@ -148,8 +152,8 @@ impl<'a> Checker<'a> {
         }
     }
 
-    /// Returns the span of an option's name. If the name spans several lines, returns the span of
-    /// the whole option.
+    /// Returns the span of an option's name. If a backslash continues the name on another line,
+    /// returns the span of the whole option.
     fn name(&self, option: OptionView<'_>) -> Span {
         let start = option.span().start;
         let span = Span { start, end: start + option.name().len() };
@@ -157,8 +161,8 @@ impl<'a> Checker<'a> {
         if written == Some(option.name().as_bytes()) { span } else { option.span() }
     }
 
-    /// Adds a finding about a value. If the position of the affected part is known, the finding
-    /// marks only that part.
+    /// Adds a finding about the value of an option. The finding marks the whole value, unless
+    /// `error` contains the position of the affected part.
     fn push_value_error(&mut self, option: OptionView<'_>, error: ValueError) {
         let whole = match option.value() {
             "" => option.span(),
@@ -198,8 +202,11 @@ impl<'a> Checker<'a> {
     }
 }
 
-/// Returns each option that takes one value and was already set before, with the offset of the
-/// earlier setting. An empty value cancels the settings before it.
+/// Returns each option that replaces the value of an earlier option with the same section and name,
+/// together with the offset of that earlier option.
+///
+/// An option after an empty value is not returned, because the empty value has already reset the
+/// earlier one.
 fn repeated_options(file: &UnitFile) -> impl Iterator<Item = (usize, OptionView<'_>)> {
     let mut seen: BTreeMap<(&str, &str), usize> = BTreeMap::new();
     file.options().filter_map(move |option| {

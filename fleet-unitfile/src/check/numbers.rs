@@ -98,7 +98,7 @@ pub(super) fn whole(value: &str, least: i64, most: i64, words: &[&str]) -> Optio
     Some(ValueError::new(FindingCode::Number, message, help))
 }
 
-/// Checks a single limit, or a soft limit and a hard limit separated by a colon.
+/// Checks a resource limit: a single limit, or a soft limit and a hard limit separated by a colon.
 pub(super) fn limit(value: &str, measure: Measure) -> Option<ValueError> {
     let help = "write one limit, or a soft and a hard one with a colon between them; infinity is \
                 no limit";
@@ -123,7 +123,8 @@ pub(super) fn limit(value: &str, measure: Measure) -> Option<ValueError> {
     })
 }
 
-/// Converts a limit to a number that grows with it.
+/// Converts a limit to a number, so that two limits can be compared. Returns `None` for an invalid
+/// limit.
 fn limit_of(value: &str, measure: Measure) -> Option<u128> {
     if value == "infinity" && measure != Measure::Nice {
         return Some(u128::MAX);

@@ -4,7 +4,7 @@ use std::fmt;
 
 use super::finding::Finding;
 
-/// Number of characters shown of a line, and of those before the mark.
+/// Maximum number of characters that are shown: of a line, and of the text before the mark.
 const MAX_CHARS: usize = 120;
 const MAX_CHARS_BEFORE: usize = 60;
 
@@ -32,8 +32,10 @@ impl fmt::Display for FindingExcerpt<'_> {
 }
 
 impl FindingExcerpt<'_> {
-    /// Returns the truncated source line, the number of blanks before the mark below it, and the
-    /// length of the mark. The mark extends at most to the end of the line.
+    /// Returns the source line, truncated if it is long, and the position of the mark below it.
+    ///
+    /// The numbers are the count of blanks before the mark and the length of the mark. The mark
+    /// never extends past the end of the line.
     fn marked(&self) -> (String, usize, usize) {
         let (start, end) = self.line();
         let at = |offset: usize| {

@@ -10,7 +10,7 @@ use crate::diagnostic::Span;
 use crate::file::UnitFile;
 use crate::name::UnitName;
 
-/// Checks the sections of a file. Each is reported at its first header.
+/// Returns an error for each section that systemd ignores, at the section's first header.
 pub(super) fn check<'a>(
     name: &'a UnitName,
     file: &'a UnitFile,
@@ -48,8 +48,8 @@ fn section_error(name: &UnitName, section: &str) -> ValueError {
     ValueError::new(FindingCode::UnknownSection, message, help)
 }
 
-/// Returns the span at which something missing is reported: the header of the section that belongs
-/// to the unit's type, or else the first header of the file.
+/// Returns the span for a finding about a missing option. This is the header of the section that
+/// belongs to the unit's type, or else the first header of the file.
 pub(super) fn missing_span(name: &UnitName, file: &UnitFile) -> Span {
     let own = table::own_section(name.unit_type());
     let header = file.headers().find(|(section, _)| own == Some(*section));

@@ -15,8 +15,8 @@ const LETTERS: &str = "aAbBcCdEfgGhHiIjJlLmMnNopPqrRsStTuUvVwWyY%";
 /// Specifiers that are allowed in unit names, because their values contain no blanks or slashes.
 const NAME_LETTERS: &str = "aAbBgGHijlmMnNopquUvwW%";
 
-/// Returns the first invalid specifier of a value, if systemd expands specifiers in values of this
-/// kind.
+/// Returns the first invalid specifier of a value. Returns `None` if systemd expands no specifiers
+/// in values of this kind.
 ///
 /// A percent sign is literal at the end of a value, and before any character other than a letter or
 /// digit.
@@ -39,7 +39,8 @@ pub(super) fn check(kind: Kind, value: &str) -> Option<ValueError> {
     Some(ValueError { code, at, message, help })
 }
 
-/// Checks words with quotes and escapes, which are processed before specifiers.
+/// Checks the words of a value. The quotes and escapes of a word are processed before its
+/// specifiers.
 fn in_words(value: &str) -> Option<ValueError> {
     let mut words = Splitter::new(value, true);
     loop {
@@ -53,8 +54,10 @@ fn in_words(value: &str) -> Option<ValueError> {
     }
 }
 
-/// Checks one command of a value. If the command may fail, systemd only ignores it; otherwise it
-/// refuses the unit.
+/// Returns the first invalid specifier of a command.
+///
+/// An invalid specifier makes systemd refuse the unit. If the command has the prefix `-`, systemd
+/// ignores only the command, so the finding is a warning.
 pub(super) fn in_command(value: &str, command: &CommandLine) -> Option<ValueError> {
     let mut words = command.words();
     let (at, letter) = words.find_map(|(word, span)| in_word(value, word, span.start..span.end))?;
@@ -65,8 +68,11 @@ pub(super) fn in_command(value: &str, command: &CommandLine) -> Option<ValueErro
     Some(not_a_specifier(code, at, letter))
 }
 
-/// Returns the position of an invalid specifier in a word. If quotes or escapes produce the
-/// specifier, the position is that of the whole word.
+/// Returns the letter of the first invalid specifier in `word`, and its range in `value`. `span` is
+/// the range of the whole word.
+///
+/// If the specifier does not appear literally in `value`, because quotes or escapes produce it,
+/// `span` is returned as its range.
 fn in_word(value: &str, word: &str, span: Range<usize>) -> Option<(Range<usize>, char)> {
     let (_, letter) = unknown(word, LETTERS)?;
     let written = unknown(&value[span.clone()], LETTERS).filter(|(_, it)| *it == letter);
@@ -80,8 +86,8 @@ fn not_a_specifier(code: FindingCode, at: Range<usize>, letter: char) -> ValueEr
     ValueError { code, at, message, help: "write %% for a percent sign".to_owned() }
 }
 
-/// Returns the code for an invalid specifier in a value of this kind. Returns `None` if a percent
-/// sign has no special meaning there.
+/// Returns the code for an invalid specifier in a value of this kind. Returns `None` if systemd
+/// expands no specifiers in such a value.
 fn code(kind: Kind, value: &str) -> Option<FindingCode> {
     match kind {
         // With the dash systemd only warns.

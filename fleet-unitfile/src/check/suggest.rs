@@ -1,10 +1,11 @@
 //! Spelling suggestions.
 
-/// Returns the candidate most similar to a word. Returns `None` if no candidate is similar enough.
+/// Returns the candidate most similar to a word, or `None` if no candidate is similar enough.
 ///
-/// The comparison ignores case. It tolerates about one edit in four letters. An edit adds, removes
-/// or changes a letter, or swaps it with its neighbour. A word that is the beginning of a candidate
-/// also matches. Of several equally similar candidates, the first is returned.
+/// The comparison ignores case. It tolerates one edit for every four letters of the word, up to
+/// four edits. An edit adds, removes or changes a letter, or swaps two neighbouring letters. A
+/// candidate also matches if it begins with the word and the word has at least four letters. Of
+/// several equally similar candidates, the first is returned.
 pub(super) fn nearest<'a>(
     word: &str,
     candidates: impl IntoIterator<Item = &'a str>,

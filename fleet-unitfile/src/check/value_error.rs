@@ -9,7 +9,7 @@ use super::suggest::nearest;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct ValueError {
     pub(super) code: FindingCode,
-    /// The affected bytes of the value. An empty range stands for the whole value.
+    /// The affected bytes of the value. If the range is empty, the error is about the whole value.
     pub(super) at: Range<usize>,
     /// Description, without the name of the option.
     pub(super) message: String,
@@ -32,7 +32,7 @@ impl ValueError {
     }
 }
 
-/// Quotes a text for a message, truncated to forty characters.
+/// Quotes a string for a message, truncated to forty characters.
 pub(super) fn quoted(text: &str) -> String {
     const MOST: usize = 40;
     let plain = |c: char| if c.is_control() { '\u{fffd}' } else { c };
@@ -43,8 +43,8 @@ pub(super) fn quoted(text: &str) -> String {
     format!("\"{head}\"")
 }
 
-/// Suggests the allowed word that is nearest to a word. If no allowed word is near enough, suggests
-/// all of them, or a few examples if there are many.
+/// Returns a help text that suggests the allowed word nearest to `word`. If none is near enough,
+/// the text lists all allowed words, or three examples if there are more than twelve.
 pub(super) fn one_of(word: &str, words: &[&str]) -> String {
     match nearest(word, words.iter().copied()) {
         Some(near) => format!("write {near}"),
@@ -62,8 +62,11 @@ pub(super) fn listed(words: &[&str]) -> String {
     }
 }
 
-/// Splits a value at blanks into words with their offsets. Quotes are removed only if they surround
-/// a whole word. This function is not for values in which quoted words may contain blanks.
+/// Splits a value at blanks, and returns each word with its offset. Quotes around a whole word are
+/// removed.
+///
+/// Quotes do not keep blanks together here. So this function is only for values with words that
+/// never contain blanks.
 pub(super) fn words(value: &str) -> impl Iterator<Item = (usize, &str)> {
     pieces(value).map(|(start, piece)| {
         let quotes = ['"', '\''].into_iter();

@@ -71,8 +71,8 @@ pub(super) fn signal(value: &str) -> Option<ValueError> {
     })
 }
 
-/// Returns `true` if a value is the number or name of a signal, or an offset from the first or last
-/// real-time signal, such as `RTMIN+3`.
+/// Returns `true` if a value is the number or name of a signal, or an offset from a real-time
+/// signal, such as `RTMIN+3`.
 pub(super) fn is_signal(value: &str) -> bool {
     if let Ok(number) = value.parse::<u8>() {
         return (1..=64).contains(&number);
@@ -235,8 +235,8 @@ fn without_specifiers(value: &str) -> Option<String> {
     Some(format!("{plain}.{unit_type}"))
 }
 
-/// Checks that a value is the address of a socket: a port, an address with a port, a path, an
-/// abstract name or a vsock address.
+/// Checks that a value is a socket address. This is a port, an address with a port, a path, an
+/// abstract name, or a vsock address.
 pub(super) fn address(value: &str) -> Option<ValueError> {
     let is_fine = match value.as_bytes() {
         [b'/' | b'@' | b'%', ..] => true,

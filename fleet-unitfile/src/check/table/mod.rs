@@ -51,8 +51,8 @@ pub(super) fn section_names() -> impl Iterator<Item = &'static str> {
     SECTIONS.iter().map(|(name, _)| *name)
 }
 
-/// Returns the kind of a directive's value, or `None` if the section has no directive with that
-/// name.
+/// Returns the kind of value that a directive takes, or `None` if the section has no directive with
+/// that name.
 pub(super) fn kind(section: &str, name: &str) -> Option<Kind> {
     tables(section).iter().find_map(|table| {
         let at = table.binary_search_by_key(&name, |(name, _)| name).ok()?;
@@ -60,8 +60,8 @@ pub(super) fn kind(section: &str, name: &str) -> Option<Kind> {
     })
 }
 
-/// Returns `true` if the directives of a section are unknown, because the section belongs to an
-/// older systemd version.
+/// Returns `true` if the tables do not list the directives of a section. This holds for
+/// `[BusName]`, which belongs to older systemd versions.
 pub(super) fn is_open(section: &str) -> bool {
     section == "BusName"
 }
@@ -76,15 +76,14 @@ fn tables(section: &str) -> &'static [Table] {
     found.map_or(&[], |(_, tables)| tables)
 }
 
-/// Returns `true` if a directive is missing from the built-in list because only a newer systemd
-/// version knows it.
+/// Returns `true` if a directive is known only to systemd versions newer than that of the tables.
 pub(super) fn is_newer(name: &str) -> bool {
     sections::NEWER.contains(&name)
 }
 
 /// A directive: an option that systemd knows in a section.
 ///
-/// An option that several sections share is a separate directive in each of them.
+/// If several sections share an option, each of them has a directive of its own for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub struct Directive {
