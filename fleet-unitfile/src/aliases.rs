@@ -6,7 +6,8 @@ use crate::name::UnitName;
 use crate::tree::{Names, UnitEntry, absolute};
 use crate::unit_type::UnitType;
 
-/// Maps each unit name to its target, and each unit file to the names that lead to that file.
+/// All unit names that files and links define: the target of each name, and the names that lead to
+/// each file.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Aliases {
     targets: BTreeMap<String, Target>,
@@ -40,15 +41,18 @@ impl Aliases {
         self.targets.keys().map(String::as_str)
     }
 
-    /// Returns the path of the file from which the unit with this name is read (systemd's
+    /// Returns the path of the file that defines the unit with this name (systemd's
     /// `FragmentPath=`).
+    ///
+    /// For an instance without a file of its own, this is the file of its template. Returns `None`
+    /// if neither exists.
     pub(crate) fn fragment(&self, name: &UnitName) -> Option<&str> {
         let own = self.follow(name.as_str());
         own.or_else(|| self.follow(name.template()?.as_str()))
     }
 
-    /// Returns all names of the unit that `name` stands for. `path` is the file from which the unit
-    /// is read.
+    /// Returns all names, including aliases, of the unit that `name` refers to. `path` is the file
+    /// from which the unit is read.
     pub(crate) fn names_of(&self, name: &UnitName, path: Option<&str>) -> Names {
         let mut names = Names::from([name.clone()]);
         self.collect_names(name.as_str(), name, None, &mut names);
@@ -121,7 +125,9 @@ impl Aliases {
         None
     }
 
-    /// Adds `name`, and all names that lead to the same file, to the names of `unit`.
+    /// Adds `name` to `names`, together with all names that lead to the same file as `name`.
+    ///
+    /// If `unit` is an instance, names of templates are replaced by their matching instances.
     fn collect_names(&self, name: &str, unit: &UnitName, file: Option<&str>, names: &mut Names) {
         let others = self.names.get(name).into_iter().flatten().map(String::as_str);
         // A template itself is no name of an instance.
@@ -142,14 +148,17 @@ impl Aliases {
     }
 }
 
-/// Instantiates `template` with the instance of `unit`. If `unit` has no instance, the template is
-/// instantiated with the prefix of `unit`.
+/// Instantiates `template` with the instance name of `unit`, or with the prefix of `unit` if `unit`
+/// is not an instance.
 pub(crate) fn instance_for(template: &UnitName, unit: &UnitName) -> Option<UnitName> {
     let own = unit.instance().filter(|instance| !instance.is_empty());
     template.instantiate(own.unwrap_or(unit.prefix())).ok()
 }
 
-/// Returns `true` if a link called `name` that points to `other` is an alias of `other`.
+/// Returns `true` if a link called `name` may be an alias of the unit `other`.
+///
+/// Both names must have the same type, which must support aliases. The instances must be equal, but
+/// an instance may also be an alias of a template.
 fn may_be_alias(name: &UnitName, other: &str) -> bool {
     use UnitType::{Device, Path, Service, Socket, Target, Timer};
     let Ok(other) = UnitName::parse(other) else { return false };

@@ -8,10 +8,10 @@ use crate::diagnostic::{DiagnosticKind, Span};
 use crate::grammar::BLANKS;
 use crate::lines::{trim_end, trim_start};
 
-/// An assignment with the line from which it was read.
+/// An assignment `Name=value`, together with the line from which it was read.
 ///
-/// Nearly all assignments fit in one physical line. The variant for these is kept small because the
-/// reader yields millions of them.
+/// The reader yields millions of assignments, and nearly all of them fit in one physical line. So
+/// `Plain` is small and needs no allocation, and the rarer variant is boxed.
 #[derive(Clone)]
 pub(crate) enum Assignment<'a> {
     Plain(Plain<'a>),
@@ -76,8 +76,8 @@ pub(crate) struct Plain<'a> {
 }
 
 impl<'a> Plain<'a> {
-    /// Parses the text of a line, starting at its first non-blank byte. `start` is the offset of
-    /// that byte in the source.
+    /// Parses `text`, which begins with the first non-blank byte of a line. `start` is the offset
+    /// of that byte in the source.
     #[inline]
     pub(crate) fn read(text: &'a str, start: usize) -> Result<Self, DiagnosticKind> {
         let offsets = Offsets::of(text.as_bytes())?;
@@ -101,8 +101,10 @@ impl<'a> Plain<'a> {
         &self.text[to_usize(self.value_start)..to_usize(self.value_end)]
     }
 
-    /// Returns the value as written. A blank at the end is kept if it prevents a backslash before
-    /// it from continuing the line.
+    /// Returns the value as written, without the blanks around it.
+    ///
+    /// If the value ends in a backslash and blanks, one blank stays. Without that blank, the
+    /// backslash would continue the line.
     pub(crate) fn verbatim(&self) -> &'a str {
         &self.text[to_usize(self.value_start)..]
     }
@@ -127,8 +129,8 @@ pub(crate) struct ContinuedAssignment<'a> {
 }
 
 impl<'a> ContinuedAssignment<'a> {
-    /// Parses a joined line from offset `start` of its text. The byte at `start` is the first
-    /// non-blank one.
+    /// Parses `text`, the joined text of `logical`, from offset `start`. The byte at `start` must
+    /// be the first non-blank byte.
     #[inline]
     pub(crate) fn read(
         logical: LogicalLine<'a>,
@@ -180,12 +182,12 @@ impl<'a> ContinuedAssignment<'a> {
 struct Offsets {
     name_end: usize,
     equals: usize,
-    /// The range of the value. If the value is empty, it is an empty range at the end of the text.
+    /// Range of the value. For an empty value, this is an empty range at the end of the text.
     value: Range<usize>,
 }
 
 impl Offsets {
-    /// Finds the parts of a text that does not begin with a blank.
+    /// Finds the parts of `text`, which must not begin with a blank.
     #[inline]
     fn of(text: &[u8]) -> Result<Self, DiagnosticKind> {
         let end = trim_end(text).len();

@@ -10,12 +10,14 @@ use crate::specifier::SpecifierError;
 use crate::specifier_context::SpecifierContext;
 use crate::variables;
 
-/// One command of a value such as the value of `ExecStart=`.
+/// One command from the value of `ExecStart=` or a similar option.
 ///
-/// Quotes and escapes are processed. Specifiers and variables are kept; [`expand`](Self::expand)
-/// replaces the specifiers. Two commands are equal if they run the same program in the same way;
-/// their spans are not compared. `Display` writes a command in a form that parses to an equal
-/// command.
+/// Parsing removes quotes and decodes escapes, but keeps specifiers and variables.
+/// [`expand`](Self::expand) replaces the specifiers, and [`argv_with`](Self::argv_with) replaces
+/// the variables.
+///
+/// Two commands are equal if they run the same program in the same way, even if their spans differ.
+/// `Display` writes a command in a form that parses to an equal command.
 #[derive(Clone, Debug)]
 pub struct CommandLine {
     prefixes: Prefixes,
@@ -33,16 +35,17 @@ struct Word {
 }
 
 impl CommandLine {
-    /// Parses the commands of a value, which are separated by lone semicolons.
+    /// Parses a value into its commands. A semicolon that is a word of its own separates two
+    /// commands.
     ///
-    /// An empty value has no commands; in a unit file it resets the list. An unknown escape is kept
-    /// as written. systemd does the same after a warning.
+    /// An empty value contains no commands; in a unit file it resets the list. An unknown escape is
+    /// kept as written. systemd does the same after a warning.
     ///
     /// # Errors
     ///
-    /// Returns an error for values that systemd refuses: an unclosed quote, a command without a
-    /// path, or a path that is neither absolute nor a plain name. A path with specifiers is not
-    /// checked.
+    /// Returns an error for values that systemd refuses. Such a value has an unclosed quote, a
+    /// command without a path, or a path that is neither absolute nor a plain name. A path with
+    /// specifiers is not checked.
     ///
     /// ```
     /// use fleet_unitfile::CommandLine;
@@ -57,27 +60,28 @@ impl CommandLine {
         Commands::new(value).map(|command| command.map_err(|it| it.error)).collect()
     }
 
-    /// Returns the program. This is an absolute path without `//` and `/./`, or a name that systemd
-    /// looks up in its own search path.
+    /// Returns the program: an absolute path without `//` and `/./`, or a name that systemd looks
+    /// up in its own search path.
     pub fn path(&self) -> &str {
         &self.program
     }
 
     /// Returns the program's arguments, including `argv[0]`.
     ///
-    /// `argv[0]` is the path as written. If the prefix `@` is set, it is the first argument.
+    /// `argv[0]` is the path as written. With the prefix `@`, the first word after the path is
+    /// `argv[0]` instead.
     pub fn argv(&self) -> impl Iterator<Item = &str> {
         let path = (!self.prefixes.sets_argv0).then_some(self.path.text.as_str());
         let arguments = self.arguments.iter().map(|it| it.text.as_str());
         path.into_iter().chain(arguments)
     }
 
-    /// `-`: a failure counts as success.
+    /// Returns `true` if the prefix `-` is set: a failure then counts as success.
     pub fn ignores_failure(&self) -> bool {
         self.prefixes.ignores_failure
     }
 
-    /// `@`: the first argument becomes `argv[0]`.
+    /// Returns `true` if the prefix `@` is set: the first argument then becomes `argv[0]`.
     pub fn sets_argv0(&self) -> bool {
         self.prefixes.sets_argv0
     }
@@ -91,10 +95,12 @@ impl CommandLine {
     /// | `$$` | a dollar sign |
     /// | a dollar sign before anything else, `${` without `}` or with `:` | itself |
     ///
-    /// In a word that begins with `$`, everything up to the end of the word is the variable name.
-    /// For example, `$HOME/a` names no variable and expands to nothing. [`path`](Self::path) is
-    /// never expanded, and the prefix `:` disables expansion. Expand specifiers
-    /// [first](Self::expand).
+    /// In a word that begins with `$NAME`, the name extends to the end of the word. For example,
+    /// `$HOME/a` refers to a variable called `HOME/a`, which cannot be set, so the word expands to
+    /// nothing.
+    ///
+    /// [`path`](Self::path) is never expanded, and the prefix `:` disables expansion. Specifiers
+    /// must be expanded before, with [`expand`](Self::expand).
     ///
     /// ```
     /// use fleet_unitfile::CommandLine;
@@ -130,12 +136,12 @@ impl CommandLine {
         self.span
     }
 
-    /// Returns the span of the first word in the value, including prefixes and quotes.
+    /// Returns the span of the command's path in the value, including prefixes and quotes.
     pub fn path_span(&self) -> Span {
         self.path.span
     }
 
-    /// Returns the span of each argument after the path in the value, including quotes.
+    /// Returns the span of each word after the path in the value, including quotes.
     pub fn argument_spans(&self) -> impl Iterator<Item = Span> {
         self.arguments.iter().map(|it| it.span)
     }
@@ -146,12 +152,12 @@ impl CommandLine {
         words.map(|word| (word.text.as_str(), word.span))
     }
 
-    /// Returns this command with its specifiers expanded. Checks the resulting path.
+    /// Returns this command with its specifiers expanded.
     ///
     /// # Errors
     ///
-    /// Returns an error if a specifier has no value, or if the resulting path is invalid. The error
-    /// contains the offset of the word.
+    /// Returns an error with the byte offset of the word if a specifier has no value, or if the
+    /// expanded path is invalid.
     pub fn expand(
         &self,
         context: &SpecifierContext,
@@ -171,14 +177,15 @@ impl CommandLine {
     }
 }
 
-/// An iterator over the commands of a value. It stops at the first command that is refused.
+/// An iterator over the commands of a value. The iterator ends after the first command that is
+/// refused.
 pub(crate) struct Commands<'a> {
     splitter: Splitter<'a>,
     ended: bool,
 }
 
-/// Error of a command. It records whether systemd only ignores this command and the commands after
-/// it.
+/// A command that systemd refuses, and the reason. If `is_ignored` is true, systemd still accepts
+/// the unit, and only ignores this command and the commands after it.
 #[derive(Debug)]
 pub(crate) struct RefusedCommand {
     pub(crate) error: CommandError,
@@ -295,7 +302,7 @@ impl fmt::Display for CommandLine {
     }
 }
 
-/// Error for a value that is not a valid command line. Its offsets are in bytes of the value.
+/// Error for a value that is not a valid command line. Its offsets are byte offsets in the value.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum CommandError {
@@ -342,7 +349,7 @@ pub enum CommandError {
     },
 }
 
-/// Returns `true` if a text starts with a mark, and the mark is a word of its own.
+/// Returns `true` if `text` starts with `mark`, and a blank or the end of the text follows.
 fn is_lone(text: &str, mark: &str) -> bool {
     let after = text.strip_prefix(mark).map(str::as_bytes);
     after.is_some_and(|after| after.first().is_none_or(|&byte| is_separator(byte)))

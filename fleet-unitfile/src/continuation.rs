@@ -6,15 +6,16 @@ use crate::lines::{Line, Lines, MAX_LINE, ends_in_open_backslash, is_blank, trim
 /// A physical line together with the lines that continue it. Comments between these lines are left
 /// out.
 ///
-/// The type stores only the first and last line and the total length, because a logical line can
-/// span a million physical lines.
+/// The lines after the first are read from the source on each access. They are not stored, because
+/// there can be a million of them.
 #[derive(Clone, Debug)]
 pub(crate) struct LogicalLine<'a> {
     pub(crate) first: Line<'a>,
     last: Line<'a>,
     after_first: Lines<'a>,
     len: usize,
-    /// Whether the source ends after a backslash, so that the line that should follow is missing.
+    /// Whether the last line ends in a continuation backslash, but no further line follows
+    /// (comments do not count).
     pub(crate) unfinished: bool,
 }
 
@@ -82,8 +83,8 @@ impl<'a> LogicalLine<'a> {
     /// Returns the line in the form in which systemd reads it: each continuing backslash is
     /// replaced by a space.
     ///
-    /// Offsets in the result are also offsets in the concatenated physical lines without their line
-    /// ends.
+    /// Each physical line keeps its length. Therefore an offset in the result is also an offset in
+    /// the concatenation of the physical lines, without their line ends.
     pub(crate) fn joined(&self) -> Vec<u8> {
         let mut joined = Vec::with_capacity(self.len);
         for line in self.lines() {
@@ -101,8 +102,8 @@ impl<'a> LogicalLine<'a> {
         self.len
     }
 
-    /// Returns the physical line that contains the byte at offset `at` of the joined line, and the
-    /// byte's offset in that physical line.
+    /// Finds the byte at offset `at` of the joined line. Returns the physical line that contains
+    /// the byte, and the offset of the byte in that line.
     pub(crate) fn locate(&self, mut at: usize) -> (Line<'a>, usize) {
         for line in self.lines() {
             if at < line.text.len() {
@@ -128,12 +129,15 @@ impl<'a> LogicalLine<'a> {
         Span { start: place(start), end: last }
     }
 
-    /// Returns the text from offset `at` of the joined line. Backslashes and line ends are kept.
+    /// Returns the text from offset `at` of the joined line as it is written, with its backslashes
+    /// and line ends.
     ///
-    /// Blanks at both ends are trimmed, with two exceptions. A final line end stays if an empty
-    /// line, or nothing at all, follows the last backslash. Otherwise the backslash would continue
-    /// the value on the line after it. One blank stays after a backslash if the blank keeps the
-    /// backslash from continuing the line.
+    /// Blanks at both ends are removed, except for one after a final backslash (`a\ `). Without
+    /// that blank, the backslash would continue the line.
+    ///
+    /// If no text follows the last continuation backslash, the result ends in a line feed. Without
+    /// that line feed, the backslash would join the value with the next line of a file into which
+    /// the value is written.
     pub(crate) fn verbatim(&self, at: usize) -> Vec<u8> {
         let (first, offset) = self.locate(at);
         let mut text = trim_start(&first.text[offset..]).to_vec();
@@ -173,7 +177,7 @@ impl<'a> Iterator for ContinuationLines<'a> {
     }
 }
 
-/// Returns the length of a text without the insignificant blanks at its end.
+/// Returns the length of `text` without the insignificant blanks at its end.
 pub(crate) fn trimmed_end(text: &[u8]) -> usize {
     let end = trim_end(text).len();
     let guarded = end < text.len() && ends_in_open_backslash(&text[..end]);

@@ -33,8 +33,8 @@ macro_rules! as_text {
 
 as_text!(UnitName, UnitType, UnitHash);
 
-/// The fields of an option. The value is stored as written, so that it is read back as the same
-/// value.
+/// The serialized fields of an option. `value` is the value as written, including its continuation
+/// backslashes, so that deserializing yields an equal option.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct OptionFields {

@@ -11,8 +11,8 @@ pub struct Span {
     pub end: usize,
 }
 
-/// A line and a column of the source. Both are counted from 1 as in editors, and columns are
-/// counted in characters.
+/// A line and a column of the source, both counted from 1 as in editors. Columns are counted in
+/// characters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Location {
     /// The line, counted from 1.
@@ -34,8 +34,8 @@ pub enum Severity {
     Hint,
     /// The text is ignored, or probably does not mean what its author intended.
     Warning,
-    /// A line for which strict parsing refuses the file because the line cannot be parsed, or a
-    /// defect for which systemd refuses the unit.
+    /// Strict parsing refuses the file because it cannot parse the text, or systemd refuses the
+    /// unit because of the text.
     Error,
 }
 
@@ -55,7 +55,7 @@ impl fmt::Display for Severity {
 pub enum DiagnosticKind {
     /// A line, or a logical line made of several, reaches the length limit.
     LineTooLong,
-    /// A line other than a comment is not valid UTF-8, or contains a Unicode noncharacter.
+    /// A line that is not a comment is not valid UTF-8, or contains a Unicode noncharacter.
     InvalidUtf8,
     /// A line starts with `[` and does not end with `]`.
     UnclosedHeader,
@@ -73,7 +73,7 @@ pub enum DiagnosticKind {
     BlankAfterBackslash,
     /// The last line of the file ends in a continuation backslash.
     UnfinishedContinuation,
-    /// A section header is read as part of the value above it, because that value ends in a
+    /// A section header is part of the value above it, because the line above the header ends in a
     /// backslash.
     SwallowedHeader,
 }
@@ -140,8 +140,8 @@ pub struct Diagnostic {
 }
 
 impl Diagnostic {
-    /// Creates a diagnostic about a span of the source. `text` is the text in that span; the
-    /// message quotes its start.
+    /// Creates a diagnostic about a span of the source. `text` is the line that contains the span;
+    /// the message quotes the start of this line.
     pub(crate) fn new(kind: DiagnosticKind, span: Span, location: Location, text: &[u8]) -> Self {
         Self { kind, span, location, excerpt: excerpt(text) }
     }
@@ -166,7 +166,7 @@ impl Diagnostic {
         self.location
     }
 
-    /// Returns a short description that quotes the start of the affected text.
+    /// Returns a short description that quotes the start of the affected line.
     pub fn message(&self) -> String {
         format!("{} in \"{}\"", self.kind.summary(), self.excerpt)
     }
@@ -183,10 +183,10 @@ impl fmt::Display for Diagnostic {
     }
 }
 
-/// The first error in the text of a unit file.
+/// The first error that strict parsing finds in a unit file.
 ///
-/// The message begins with line and column. It does not name the file, because the caller knows the
-/// file.
+/// The message begins with line and column. It does not contain the name of the file, because the
+/// parser gets only the source.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct ParseError(Box<Diagnostic>);
@@ -217,7 +217,7 @@ impl ParseError {
     }
 }
 
-/// Returns the first forty characters of a text for a message, with control characters escaped.
+/// Returns the first forty characters of `text` for a message, with control characters escaped.
 fn excerpt(text: &[u8]) -> String {
     const MAX_CHARS: usize = 40;
     let head = String::from_utf8_lossy(&text[..text.len().min(4 * (MAX_CHARS + 1))]);

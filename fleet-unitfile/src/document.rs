@@ -7,35 +7,41 @@ use crate::grammar::byte_order_mark_len;
 use crate::option::{OptionView, UnitOption};
 use crate::write::{OptionError, check, check_section};
 
-/// Methods for editing. Each returns a new unit file with a source that differs only in the edited
-/// part.
+/// Methods for editing. Each of them returns a new unit file, and changes only the edited part of
+/// the source.
 impl UnitFile {
     /// Returns this unit file with an option set. Every other byte of the source is unchanged.
     ///
     /// The method replaces the last option with the same section and name. If no such option
-    /// exists, it adds the option after the last option of its section. In a section without
-    /// options, it adds the option below the section's header. If the section does not exist, it
-    /// adds the section at the end.
+    /// exists, it adds the option:
+    ///
+    /// - after the last option of the section;
+    /// - below the header, if the section has no options;
+    /// - in a new section at the end, if the section does not exist.
     ///
     /// # Errors
     ///
-    /// Returns an error if the option would not be read back unchanged.
+    /// Returns an error if parsing the result would not yield the same option, for example because
+    /// the value contains a line end.
     pub fn with(&self, option: UnitOption) -> Result<Self, OptionError> {
         check(&option)?;
         Ok(self.edited(&edit::with(self.source(), self.options(), &option)))
     }
 
-    /// Returns this unit file without any option with this section and name. Every other byte of
-    /// the source is unchanged. Comments between the lines of a removed option are removed with the
-    /// option.
+    /// Returns this unit file without the options that have this section and name. Every other byte
+    /// of the source is unchanged.
+    ///
+    /// If an option continues over several lines, the comments between its lines are removed too.
     #[must_use]
     pub fn without(&self, section: &str, name: &str) -> Self {
         self.edited(&edit::without(self.source(), self.values(section, name)))
     }
 
-    /// Returns this unit file with one more option, which is added after the last option of its
-    /// section. In a section without options, it is added below the section's header. If the
-    /// section does not exist, it is added in a new section at the end.
+    /// Returns this unit file with one more option. The method adds it:
+    ///
+    /// - after the last option of the section;
+    /// - below the header, if the section has no options;
+    /// - in a new section at the end, if the section does not exist.
     ///
     /// ```
     /// use fleet_unitfile::{UnitFile, UnitOption};
@@ -49,7 +55,8 @@ impl UnitFile {
     ///
     /// # Errors
     ///
-    /// Returns an error if the option would not be read back unchanged.
+    /// Returns an error if parsing the result would not yield the same option, for example because
+    /// the value contains a line end.
     pub fn with_added(&self, option: UnitOption) -> Result<Self, OptionError> {
         check(&option)?;
         Ok(self.edited(&edit::with_added(self.source(), self.options(), &option)))
@@ -60,7 +67,8 @@ impl UnitFile {
     ///
     /// # Errors
     ///
-    /// Returns an error if the option would not be read back unchanged.
+    /// Returns an error if parsing the result would not yield this value, for example because the
+    /// value contains a line end.
     ///
     /// # Panics
     ///
@@ -77,7 +85,8 @@ impl UnitFile {
     ///
     /// # Errors
     ///
-    /// Returns an error if the option would not be read back unchanged.
+    /// Returns an error if parsing the result would not yield this name, for example because the
+    /// name contains a `=`.
     ///
     /// # Panics
     ///
@@ -89,12 +98,13 @@ impl UnitFile {
         Ok(self.edited(&edit::renamed(self.source(), old, &new)))
     }
 
-    /// Returns this unit file with a new option. The new option is on the line below the option at
-    /// an index of [`options`](Self::options), in the same section.
+    /// Returns this unit file with a new option on the line below an existing option, and in the
+    /// same section. `index` is the index of the existing option in [`options`](Self::options).
     ///
     /// # Errors
     ///
-    /// Returns an error if the option would not be read back unchanged.
+    /// Returns an error if parsing the result would not yield the same option, for example because
+    /// the value contains a line end.
     ///
     /// # Panics
     ///
@@ -118,8 +128,8 @@ impl UnitFile {
         self.edited(&edit::without(self.source(), std::iter::once(option)))
     }
 
-    /// Returns this unit file with a header of this section. If no header exists yet, one is added
-    /// at the end.
+    /// Returns this unit file with a header of this section. If no header exists yet, an empty
+    /// section is added at the end.
     ///
     /// # Errors
     ///
@@ -133,7 +143,7 @@ impl UnitFile {
     }
 
     /// Returns this unit file with a section renamed in each of its headers. If a section with the
-    /// new name exists, the two sections become one.
+    /// new name exists, the file then has one section with the options of both.
     ///
     /// # Errors
     ///
@@ -143,17 +153,23 @@ impl UnitFile {
         Ok(self.edited(&edit::section_renamed(self.source(), old, new)))
     }
 
-    /// Returns this unit file without a section. The method removes each header of the section and
-    /// everything up to the last option below that header. Comments after that option stay, because
-    /// they are mostly about the text that follows.
+    /// Returns this unit file without a section.
+    ///
+    /// The method removes each header of the section and the text below it, up to the last option
+    /// before the next header. Comments after that option stay, because they are mostly about the
+    /// text that follows.
     #[must_use]
     pub fn without_section(&self, section: &str) -> Self {
         self.edited(&edit::without_section(self.source(), section))
     }
 
-    /// Returns this unit file in normal form. `[Section]` and `Name=value` have no surrounding
-    /// blanks, and all line ends are line feeds. An empty line precedes each header without a
-    /// comment above it. Elsewhere, at most one empty line in a row stays.
+    /// Returns this unit file in normal form:
+    ///
+    /// - Headers, names and values have no blanks around them.
+    /// - All line ends are line feeds.
+    /// - An empty line precedes each header, unless it is the first line or below a comment.
+    /// - No empty line separates a header from the option or comment below it.
+    /// - Elsewhere, at most one empty line in a row stays.
     ///
     /// The options keep their meaning, and the [`hash`](Self::hash) is unchanged. Comments and
     /// invalid lines stay in place. The lines of a continued value keep their indentation.

@@ -11,8 +11,8 @@ use crate::lines::{
 use crate::option::{OptionView, UnitOption};
 use crate::options::Options;
 
-/// Replaces the last option with the same section and name. If no such option exists, adds
-/// `option`.
+/// Replaces the last option that has the same section and name as `option`. If there is no such
+/// option, adds `option`.
 ///
 /// The caller has checked that `option` can be written. `options` are the options of `source`.
 pub(crate) fn with(source: &[u8], options: Options<'_>, option: &UnitOption) -> Vec<u8> {
@@ -36,8 +36,8 @@ pub(crate) fn without<'a>(source: &[u8], options: impl Iterator<Item = OptionVie
     output
 }
 
-/// Adds `option` after the last option of its section. If the section has no options, adds it below
-/// the section's header.
+/// Adds `option` after the last option of its section, or below the section's header if the section
+/// has no options.
 pub(crate) fn with_added(source: &[u8], options: Options<'_>, option: &UnitOption) -> Vec<u8> {
     match options.rev().find(|it| it.section() == option.section()) {
         Some(last) => inserted(source, last, option),
@@ -46,7 +46,7 @@ pub(crate) fn with_added(source: &[u8], options: Options<'_>, option: &UnitOptio
 }
 
 /// Adds `option` to a section without options, below the section's last header. If the section does
-/// not exist, adds a new section at the end.
+/// not exist, adds it at the end of the source.
 fn into_empty(source: &[u8], option: &UnitOption) -> Vec<u8> {
     let headers = Headers::new(source).filter(|(name, _)| name == option.section());
     match headers.last() {
@@ -154,13 +154,14 @@ pub(crate) fn inserted(source: &[u8], after: OptionView<'_>, new: &UnitOption) -
     spliced(&source[..end], &text, &source[end..])
 }
 
-/// The end of a logical line, and the text that must separate that line from a line added after it.
+/// The end of a logical line, and the text that must be inserted there before another line is
+/// added.
 struct Separator {
     end: usize,
     text: String,
 }
 
-/// Returns the separator between the logical line that begins at `start` and a new line that is
+/// Returns the end of the logical line that begins at `start`, and the separator for a line that is
 /// added below it.
 fn separator(source: &[u8], start: usize) -> Separator {
     let (end, unfinished) = logical_line_end(source, start);
@@ -175,8 +176,10 @@ fn separator(source: &[u8], start: usize) -> Separator {
     Separator { end, text: text.to_owned() }
 }
 
-/// Joins a text with the parts of a source before and after it. The part after it begins with a
-/// line end, unless that part is empty.
+/// Joins `before`, `text` and `after`.
+///
+/// If `text` ends in a line feed and `after` begins with another kind of line end, adds a line feed
+/// between them. Otherwise, the two line ends would merge into one.
 fn spliced(before: &[u8], text: &str, after: &[u8]) -> Vec<u8> {
     // A carriage return would merge with the line feed before it, and leave no empty line to end
     // the value.
@@ -185,7 +188,7 @@ fn spliced(before: &[u8], text: &str, after: &[u8]) -> Vec<u8> {
     [before, text.as_bytes(), guard, after].concat()
 }
 
-/// Appends a section with the given lines, using the line ends of the source.
+/// Appends a section with this name and content, using the kind of line end that the source uses.
 fn appended(source: &[u8], section: &str, content: &str) -> Vec<u8> {
     let separator = match source[byte_order_mark_len(source)..].last() {
         None => "",
@@ -202,8 +205,8 @@ fn line(option: &UnitOption) -> String {
     format!("{}={}", option.name(), option.verbatim())
 }
 
-/// Returns the end of the logical line that begins at `start`, without its line end. Also returns
-/// whether the line that should continue it is missing.
+/// Returns the end of the logical line that begins at `start`, before its line end. Also returns
+/// whether the source ends where that line should continue.
 fn logical_line_end(source: &[u8], start: usize) -> (usize, bool) {
     let mut lines = Lines::new(source, start);
     let first = lines.next().expect("what stands in the source has a line in it");
@@ -218,7 +221,7 @@ fn whole_lines(source: &[u8], option: OptionView<'_>) -> (usize, usize) {
 }
 
 /// Extends `start..end` to whole lines, including the line end after the range. Returns the range
-/// unchanged if the text before it belongs to the same logical line.
+/// unchanged if the logical line begins before `start`.
 fn whole_lines_between(source: &[u8], start: usize, end: usize) -> (usize, usize) {
     let before = trim_end(&source[..start]);
     let ends = trailing_line_end_len(before);
@@ -227,14 +230,14 @@ fn whole_lines_between(source: &[u8], start: usize, end: usize) -> (usize, usize
     if is_alone { (before.len(), end + line_end_length(&source[end..])) } else { (start, end) }
 }
 
-/// Returns the length of the blank lines at the start of a text, in bytes.
+/// Returns the total length in bytes of the blank lines at the start of `text`.
 fn blank_lines(text: &[u8]) -> usize {
     let blank = Lines::new(text, 0).take_while(|line| trim_end(line.text).is_empty());
     let last = blank.last().map_or(0, |line| line.start + line.text.len());
     last + line_end_length(&text[last..])
 }
 
-/// Returns the length of the line end at the end of a text, in bytes.
+/// Returns the length in bytes of the line end at the end of `text`.
 fn trailing_line_end_len(text: &[u8]) -> usize {
     let mut run = 0;
     for &byte in text.iter().rev() {

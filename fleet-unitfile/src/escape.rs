@@ -1,11 +1,11 @@
-//! Escaping of paths and other texts as parts of unit names.
+//! Escaping of paths and other strings as parts of unit names.
 
 use std::fmt::Write as _;
 
-/// Escapes any text as a part of a unit name, like `systemd-escape`.
+/// Escapes any string for use as a part of a unit name, like `systemd-escape`.
 ///
-/// `/` becomes `-`. A byte that is not allowed in a name becomes `\x` and two hexadecimal digits.
-/// The same applies to `-` and `\` themselves, and to a leading dot.
+/// `/` becomes `-`. ASCII letters, digits, `:`, `_` and `.` are unchanged. Every other byte, and a
+/// leading dot, becomes `\x` and two hexadecimal digits.
 ///
 /// ```
 /// use fleet_unitfile::{escape, unescape};
@@ -27,8 +27,8 @@ pub fn escape(text: &str) -> String {
     escaped
 }
 
-/// Unescapes a part of a unit name. `-` becomes `/`, and `\x` with two hexadecimal digits becomes a
-/// byte.
+/// Unescapes a part of a unit name: `-` becomes `/`, and `\x` with two hexadecimal digits becomes
+/// the byte with that value.
 ///
 /// # Errors
 ///
@@ -52,15 +52,15 @@ pub fn unescape(text: &str) -> Result<String, EscapeError> {
     String::from_utf8(bytes).map_err(|_| EscapeError::NotUtf8)
 }
 
-/// Escapes a path as a part of a unit name, like `systemd-escape --path`.
+/// Escapes a path for use as a part of a unit name, like `systemd-escape --path`.
 ///
-/// Slashes at both ends are dropped, repeated slashes are treated as one slash, and `.` components
-/// are left out. The root directory is written as `-`.
+/// Slashes at both ends and `.` components are dropped, and repeated slashes are treated as one
+/// slash. The root directory becomes `-`.
 ///
 /// # Errors
 ///
-/// Returns an error if the path has a `..` component, which can lead to a different place on each
-/// machine.
+/// Returns an error if the path has a `..` component, because symbolic links can make it lead to a
+/// different place on each machine.
 ///
 /// ```
 /// use fleet_unitfile::{escape_path, unescape_path};
@@ -81,12 +81,12 @@ pub fn escape_path(path: &str) -> Result<String, EscapeError> {
     })
 }
 
-/// Unescapes a part of a unit name as an absolute path.
+/// Unescapes a part of a unit name to an absolute path.
 ///
 /// # Errors
 ///
-/// Returns the errors of [`unescape`]. Also returns an error for a path that is not normalized: it
-/// has a slash at an end, a repeated slash, or a component `.` or `..`.
+/// Returns the errors of [`unescape`]. Also returns an error if the path is not normalized, for
+/// example because it has a repeated slash or a `..` component.
 pub fn unescape_path(text: &str) -> Result<String, EscapeError> {
     if text == "-" {
         return Ok("/".to_owned());
@@ -104,7 +104,7 @@ fn components(path: &str) -> impl Iterator<Item = &str> {
     path.split('/').filter(|part| !matches!(*part, "" | "."))
 }
 
-/// Error for a part of a unit name that cannot be unescaped, or a path that cannot be escaped.
+/// Error for a part of a unit name that cannot be unescaped, or for a path that cannot be escaped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum EscapeError {
@@ -124,7 +124,8 @@ pub enum EscapeError {
     NotNormal,
 }
 
-/// Parses `xHH` at the start of a text. Returns the byte and the text after it.
+/// Parses `xHH` at the start of `text`. Returns the byte with the value `HH`, and the text after
+/// it.
 fn hex_escape(text: &[u8]) -> Option<(u8, &[u8])> {
     let [b'x', high, low, rest @ ..] = text else {
         return None;

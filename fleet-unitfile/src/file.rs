@@ -16,11 +16,12 @@ use crate::parse::{ParsedSource, parse};
 use crate::text::Text;
 use crate::write::{OptionError, canonical, check};
 
-/// The text of a unit and the options in it.
+/// The source text of a unit, and the options in it.
 ///
-/// The source is kept byte for byte, including comments and blank lines; parsing never changes it.
-/// Two unit files are equal if their sources are equal. They have the same meaning for a service
-/// manager if their [`hash`](Self::hash)es are equal. Clones share all data.
+/// Parsing keeps the source byte for byte, including comments and blank lines.
+///
+/// Two unit files are equal if their sources are equal. If only their [`hash`](Self::hash)es are
+/// equal, they still have the same meaning for a service manager. Clones share all data.
 ///
 /// ```
 /// use fleet_unitfile::UnitFile;
@@ -38,14 +39,14 @@ struct Inner {
 }
 
 impl UnitFile {
-    /// Parses a source strictly, which means that an invalid line is an error.
+    /// Parses a source strictly: an invalid line is an error.
     ///
     /// systemd itself only warns about some of these lines and skips them.
     /// [`parse_collecting`](Self::parse_collecting) skips them as well.
     ///
     /// # Errors
     ///
-    /// Returns the first error of the source.
+    /// Returns the first error in the source.
     pub fn parse(source: impl AsRef<[u8]>) -> Result<Self, ParseError> {
         let mut parsed = parse(source.as_ref(), true);
         match parsed.diagnostics.pop_if(|last| last.severity() == Severity::Error) {
@@ -57,9 +58,11 @@ impl UnitFile {
     /// Parses a source and skips invalid lines. Returns the unit file and the diagnostics about the
     /// source.
     ///
-    /// Diagnostics are in source order. At most a thousand are kept. If the first error comes after
-    /// those, it is kept in addition. If a section header is invalid, the options below it are
-    /// skipped, because their section is unknown.
+    /// If a section header is invalid, the options below it are skipped, because their section is
+    /// unknown.
+    ///
+    /// Diagnostics are in source order, and at most a thousand are kept. If all of these are
+    /// warnings, the first error after them is kept in addition.
     pub fn parse_collecting(source: impl AsRef<[u8]>) -> (Self, Vec<Diagnostic>) {
         Self::new(parse(source.as_ref(), false))
     }
@@ -69,7 +72,8 @@ impl UnitFile {
     ///
     /// # Errors
     ///
-    /// Returns an error for the first option that would not be read back unchanged.
+    /// Returns an error for the first option that would change if it were written to the source and
+    /// parsed again.
     pub fn from_options(
         options: impl IntoIterator<Item = UnitOption>,
     ) -> Result<Self, OptionError> {
@@ -87,7 +91,8 @@ impl UnitFile {
         self.0.text.source.as_bytes()
     }
 
-    /// Returns the source as text, or `None` if a comment in the source is not UTF-8.
+    /// Returns the source as text, or `None` if it is not UTF-8. Only comments and skipped lines
+    /// can contain invalid UTF-8.
     pub fn source_str(&self) -> Option<&str> {
         self.0.text.source.as_text()
     }
@@ -108,7 +113,7 @@ impl UnitFile {
         self.0.text.section_names().any(|name| name == section)
     }
 
-    /// Returns the options of that section and name, in order. Both are case-sensitive.
+    /// Returns the options with this section and name, in order. Both are case-sensitive.
     pub fn values<'a>(
         &'a self,
         section: &'a str,
@@ -117,21 +122,27 @@ impl UnitFile {
         self.options().named(section, [name])
     }
 
-    /// Returns the value of the last option of that section and name.
+    /// Returns the value of the last option with this section and name.
     pub fn last<'a>(&'a self, section: &str, name: &str) -> Option<&'a str> {
         self.options().named(section, [name]).next_back().map(OptionView::value)
     }
 
-    /// Returns the effective values of a list option. These are the values after the last empty
-    /// value, because an empty value resets the list.
+    /// Returns the effective values of a list option: those after the last empty value, because an
+    /// empty value resets the list.
     ///
-    /// As in systemd, an empty value resets all options that fill the same list. These are all of
-    /// `Condition…=`, all of `Assert…=`, all of `Listen…=`, the triggers of a timer, the triggers
-    /// of a path unit, and pairs such as `BindPaths=` and `BindReadOnlyPaths=`. Dependencies, such
-    /// as those of `After=`, are never reset.
+    /// As in systemd, an empty value resets all options that fill the same list. These options
+    /// share a list:
+    ///
+    /// - all of `Condition…=`, and all of `Assert…=`;
+    /// - all of `Listen…=`;
+    /// - all time triggers of a timer, and all triggers of a path unit;
+    /// - pairs such as `BindPaths=` and `BindReadOnlyPaths=`.
+    ///
+    /// Dependencies, such as those of `After=`, are never reset.
     ///
     /// Some lists also have an older name, such as `ReadWriteDirectories=` for `ReadWritePaths=`.
-    /// For such a list, the result contains the options of both names, whichever name is passed.
+    /// For such a list, the result contains the options of both names, no matter which name is
+    /// passed.
     ///
     /// ```
     /// use fleet_unitfile::UnitFile;
@@ -158,7 +169,7 @@ impl UnitFile {
         values.filter(move |it| Some(it.span().start) > after)
     }
 
-    /// Returns the last `Description=` of section `Unit`, or an empty text.
+    /// Returns the last `Description=` of section `Unit`, or an empty string.
     pub fn description(&self) -> &str {
         self.last("Unit", "Description").unwrap_or_default()
     }
@@ -182,8 +193,9 @@ impl UnitFile {
 
     /// Returns the line and column of a byte offset of the source.
     ///
-    /// Bytes of a line end, and offsets past the end of the source, are treated as the end of their
-    /// line. The time is proportional to the offset, because lines are counted from the start.
+    /// For a byte of a line end, the column is the one after the last character of the line. An
+    /// offset past the end of the source counts as the end of the last line. The time is
+    /// proportional to the offset, because lines are counted from the start.
     pub fn location(&self, offset: usize) -> Location {
         self.locator().location(offset)
     }

@@ -67,8 +67,8 @@ impl Formatter {
     }
 }
 
-/// Removes blanks around the first `=` and at the end of a line. A blank at the end stays if it
-/// keeps a backslash from continuing the line.
+/// Removes the blanks around the first `=` and at the end of a line. One blank at the end stays if
+/// it keeps a backslash from continuing the line.
 fn assignment(line: &[u8]) -> Vec<u8> {
     let line = &line[..trimmed_end(line)];
     let Some(equals) = line.iter().position(|&byte| byte == b'=') else {

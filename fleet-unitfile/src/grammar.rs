@@ -49,8 +49,8 @@ impl<'a> Issue<'a> {
     }
 }
 
-/// Returns the length of the byte order mark at the start of a source. The mark is not part of the
-/// text.
+/// Returns the length of the byte order mark at the start of a source, or 0 if there is none.
+/// Parsing skips the mark.
 pub(crate) fn byte_order_mark_len(source: &[u8]) -> usize {
     if source.starts_with(BYTE_ORDER_MARK) { BYTE_ORDER_MARK.len() } else { 0 }
 }
@@ -67,8 +67,8 @@ pub(crate) fn section_name_error(name: &str) -> Option<DiagnosticKind> {
     }
 }
 
-/// Returns `true` if a text contains no Unicode noncharacters. systemd treats noncharacters as
-/// invalid UTF-8.
+/// Returns `true` if `text` contains no Unicode noncharacters (such as U+FFFE). systemd treats
+/// noncharacters as invalid UTF-8.
 pub(crate) fn has_no_noncharacters(text: &str) -> bool {
     let reserved =
         |c: char| matches!(c, '\u{fdd0}'..='\u{fdef}') || u32::from(c) & 0xfffe == 0xfffe;
@@ -92,8 +92,8 @@ struct LineError {
 enum SectionState {
     /// No header was read yet.
     Outside,
-    /// The last header is invalid. The header was reported, so the options below it are not
-    /// reported.
+    /// The last header is invalid. The options below it are skipped without further diagnostics,
+    /// because the header was already reported.
     Unknown,
     /// A valid section.
     Named,
@@ -102,7 +102,7 @@ enum SectionState {
 /// Iterates over the syntactic elements of a source, in source order.
 pub(crate) struct SyntaxItems<'a> {
     lines: Lines<'a>,
-    /// The source, if the whole source is valid UTF-8. The lines then need no further check.
+    /// The whole source, if it is valid UTF-8. The single lines then need no UTF-8 check.
     text: Option<&'a str>,
     is_ascii: bool,
     section: SectionState,
@@ -280,7 +280,8 @@ enum LineKind {
     Assignment,
 }
 
-/// The warnings about a logical line, followed by the item that was read from it.
+/// The items of a logical line that are still to be returned: first its warnings, and then its
+/// content.
 struct PendingItems<'a> {
     last_line_issues: [Option<Issue<'a>>; 2],
     rest: ContinuationLines<'a>,
@@ -318,8 +319,8 @@ fn swallowed_header(line: Line<'_>) -> Option<Issue<'_>> {
     is_header.then(|| Issue::warning(DiagnosticKind::SwallowedHeader, line, range))
 }
 
-/// Returns the start and end of a line without the blanks around it. For a blank line, both are the
-/// end of the line.
+/// Returns the start and end offsets of a line without the blanks around it. For a blank line, both
+/// offsets are 0.
 #[inline]
 fn trimmed(text: &str) -> (usize, usize) {
     let end = trim_end(text.as_bytes()).len();

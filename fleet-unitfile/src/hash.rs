@@ -5,9 +5,10 @@ use std::str::FromStr;
 
 /// The SHA-1 of a unit file's canonical text.
 ///
-/// Two files with the same hash contain the same options in the same order; comments, blank lines
-/// and line ends do not affect the hash. The hash identifies contents, but it is no protection
-/// against an attacker. Its text form is 40 lower-case hexadecimal digits.
+/// Two files with the same hash contain the same options in the same order. Comments, blank lines
+/// and line ends do not affect the hash. The hash identifies contents, but does not protect against
+/// an attacker, because SHA-1 collisions can be constructed. Its text form is 40 lower-case
+/// hexadecimal digits.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct UnitHash([u8; 20]);
 
@@ -22,15 +23,15 @@ impl UnitHash {
         &self.0
     }
 
-    /// Returns the first seven digits, for display in tables. These digits alone do not identify a
-    /// unit file.
+    /// Returns the first seven digits, for display in tables. Two unit files can share these seven
+    /// digits, so compare unit files by the whole hash.
     pub fn short(&self) -> String {
         let mut digits = self.to_string();
         digits.truncate(7);
         digits
     }
 
-    /// Hashes a text that is passed in pieces.
+    /// Hashes a string that is passed in pieces.
     pub(crate) fn from_pieces(pieces: impl FnOnce(&mut dyn FnMut(&str))) -> Self {
         let mut sha1 = sha1_smol::Sha1::new();
         pieces(&mut |piece| sha1.update(piece.as_bytes()));
@@ -69,7 +70,7 @@ impl FromStr for UnitHash {
     }
 }
 
-/// Error for a text that is not 40 lower-case hexadecimal digits.
+/// Error for a string that is not 40 lower-case hexadecimal digits.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0:?} is not a unit hash: write 40 hexadecimal digits in lower case")]
 pub struct HashError(String);

@@ -1,7 +1,9 @@
-//! Offsets of options and headers in a source, stored in two bytes each.
+//! Index of the options or headers of a source, with about two bytes for each entry.
 
-/// The offsets of options or headers, in source order. If backslashes continue an entry over
-/// several lines, its joined text is stored as well.
+/// The offsets of options or headers, in source order.
+///
+/// If backslashes continue an option or header over several lines, its joined text is stored as
+/// well.
 #[derive(Debug, Default)]
 pub(crate) struct Index {
     chunks: Vec<Chunk>,
@@ -20,8 +22,8 @@ pub(crate) struct Entry<'a> {
 /// Entries that begin within the same 64 KiB of the source, so that 16 bits are enough for each
 /// offset.
 ///
-/// A joined text is never longer than its source text. 16 bits are therefore also enough for each
-/// offset into `texts`.
+/// A joined text is never longer than the source text from which it was joined. 16 bits are
+/// therefore also enough for each offset into `texts`.
 #[derive(Debug)]
 struct Chunk {
     /// Number of entries in the chunks before this one.
@@ -33,7 +35,7 @@ struct Chunk {
     texts: String,
 }
 
-/// A joined entry of the chunk, and the offset of its text in `texts`.
+/// A joined entry: its index in the chunk, and the offset of its text in `texts`.
 #[derive(Debug)]
 struct JoinedAt {
     entry: u16,
@@ -41,7 +43,8 @@ struct JoinedAt {
 }
 
 impl Index {
-    /// Appends an entry. For a joined entry, the pieces are concatenated to form its text.
+    /// Appends the entry that begins at `start`. If backslashes continue the entry, `joined`
+    /// contains the pieces of its joined text.
     pub(crate) fn push(&mut self, start: usize, joined: Option<&[&str]>) {
         let last = self.chunks.last_mut();
         let added = last.is_some_and(|chunk| chunk.push(start, joined).is_some());
@@ -126,8 +129,8 @@ impl Chunk {
     }
 }
 
-/// Returns the last chunk for which `is_before` is true. `is_before` must be true for all chunks up
-/// to some position and false for all later ones.
+/// Returns the last chunk for which `is_before` is true, by binary search. `is_before` must be true
+/// for all chunks up to some position, and false for all later chunks.
 #[inline]
 fn before(chunks: &[Chunk], is_before: impl Fn(&Chunk) -> bool) -> Option<&Chunk> {
     chunks.get(chunks.partition_point(is_before).checked_sub(1)?)

@@ -1,10 +1,10 @@
 //! Physical lines, split at the same places as in systemd.
 //!
-//! Functions that are called for every line are marked `#[inline]`, here and in the modules that
-//! use this one. Their bodies are so small that a call would cost as much as the work, above all
-//! for calls from other crates.
+//! Here and in the modules that use this one, functions that are called for every line are marked
+//! `#[inline]`. Their bodies are so small that a call would cost as much as the work. Without the
+//! attribute, the compiler often would not inline them into other crates.
 
-/// Length in bytes that no line may reach, whether joined or not.
+/// Length limit in bytes. Every physical or joined line must be shorter than this.
 pub(crate) const MAX_LINE: usize = 1024 * 1024;
 
 /// One physical line.
@@ -21,8 +21,8 @@ pub(crate) struct Line<'a> {
 impl Line<'_> {
     /// Returns `true` if the first non-blank character starts a comment.
     ///
-    /// A comment that exceeds the line limit is not treated as a comment, so that it is refused
-    /// like any other overlong line.
+    /// A line that reaches the length limit never counts as a comment. The parser therefore refuses
+    /// it like any other overlong line.
     #[inline]
     pub(crate) fn is_comment(&self) -> bool {
         matches!(trim_start(self.text).first(), Some(b'#' | b';')) && self.text.len() < MAX_LINE
@@ -36,9 +36,9 @@ impl Line<'_> {
 
 /// An iterator over the lines of a text.
 ///
-/// A line ends at a line feed, a carriage return or a zero byte. Several different ones in a row
-/// form a single line end, and a zero byte ends such a sequence. Therefore `\r\n` and `\n\r` each
-/// end one line, and `\n\n` ends two.
+/// A line ends at a line feed, a carriage return or a zero byte. A run of different ones forms a
+/// single line end, and a zero byte always ends the run. Therefore `\r\n` and `\n\r` each end one
+/// line, and `\n\n` ends two lines.
 #[derive(Clone, Debug)]
 pub(crate) struct Lines<'a> {
     source: &'a [u8],
@@ -67,7 +67,7 @@ impl<'a> Iterator for Lines<'a> {
     }
 }
 
-/// Returns the number of bytes before the first line end, or the whole length if the text has no
+/// Returns the number of bytes before the first line end, or the length of the text if it has no
 /// line end.
 #[inline]
 pub(crate) fn line_length(text: &[u8]) -> usize {
@@ -92,7 +92,7 @@ pub(crate) fn line_length(text: &[u8]) -> usize {
     end.map_or(text.len(), |end| words.len() * 8 + end)
 }
 
-/// Returns `true` if the text ends in a backslash that no other backslash escapes.
+/// Returns `true` if the text ends in a backslash that is not itself escaped by another backslash.
 pub(crate) fn ends_in_open_backslash(text: &[u8]) -> bool {
     text.iter().rev().take_while(|&&byte| byte == b'\\').count() % 2 == 1
 }
@@ -123,7 +123,7 @@ pub(crate) fn is_blank(byte: u8) -> bool {
     matches!(byte, b' ' | b'\t')
 }
 
-/// Returns the number of bytes at the start of a text that form one line end.
+/// Returns the number of bytes at the start of `text` that form one line end.
 #[inline]
 pub(crate) fn line_end_length(text: &[u8]) -> usize {
     // Nearly every line end is a single line feed.

@@ -1,5 +1,4 @@
-//! Semantics of list options: the options that fill the same list, and the lists that an empty
-//! value resets.
+//! Semantics of list options: which of them share a list, and which lists an empty value resets.
 
 /// Older names of lists, each with its current name.
 const OLD_NAMES: [(&str, &str); 6] = [
@@ -11,7 +10,7 @@ const OLD_NAMES: [(&str, &str); 6] = [
     ("ReadWriteDirectories", "ReadWritePaths"),
 ];
 
-/// Options that fill the same list. An empty value of any of these options resets the whole list.
+/// Groups of options that fill the same list. An empty value of one of them resets the whole list.
 const SHARED_LISTS: [&[&str]; 9] = [
     &["BindPaths", "BindReadOnlyPaths"],
     &["InaccessibleDirectories", "InaccessiblePaths"],
@@ -24,7 +23,7 @@ const SHARED_LISTS: [&[&str]; 9] = [
     &SOCKET_LISTENERS,
 ];
 
-/// The triggers of a timer.
+/// The options of a timer that set its triggers.
 pub(crate) const TIMER_TRIGGERS: [&str; 6] = [
     "OnCalendar",
     "OnActiveSec",
@@ -38,7 +37,8 @@ pub(crate) const TIMER_TRIGGERS: [&str; 6] = [
 pub(crate) const PATH_TRIGGERS: [&str; 5] =
     ["PathExists", "PathExistsGlob", "PathChanged", "PathModified", "DirectoryNotEmpty"];
 
-/// The addresses on which a socket listens. Sockets of the first two kinds can accept connections.
+/// The options of a socket that set its addresses. `Accept=yes` is possible only for the first two,
+/// because they use connections.
 pub(crate) const SOCKET_LISTENERS: [&str; 8] = [
     "ListenStream",
     "ListenSequentialPacket",
@@ -77,8 +77,8 @@ const NEVER_RESET: [&str; 23] = [
     "WantsMountsFor",
 ];
 
-/// Returns both names of a list that also has an older name. For any other list, returns the same
-/// name twice.
+/// Returns `name` and the other name, older or newer, of the same list. Returns `name` twice if the
+/// list has only this name.
 pub(crate) fn names_of_list<'a>(section: &str, name: &'a str) -> [&'a str; 2] {
     if !matches!(section, "Mount" | "Service" | "Socket" | "Swap" | "Unit") {
         return [name; 2];
@@ -91,8 +91,8 @@ pub(crate) fn names_of_list<'a>(section: &str, name: &'a str) -> [&'a str; 2] {
     [name, other.unwrap_or(name)]
 }
 
-/// Returns `true` if an empty value of option `empty` resets the values of option `other` in the
-/// same section.
+/// Returns `true` if an empty value of the option `empty` resets the values of the option `other`
+/// in the same section.
 pub(crate) fn resets(section: &str, empty: &str, other: &str) -> bool {
     match section {
         "Unit" if NEVER_RESET.contains(&other) => false,

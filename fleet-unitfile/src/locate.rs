@@ -4,8 +4,8 @@ use crate::diagnostic::Location;
 use crate::grammar::{byte_order_mark_len, column};
 use crate::lines::{Line, Lines};
 
-/// Resolves offsets to lines in one pass over the source. The offsets must be passed in ascending
-/// order.
+/// A cursor that resolves offsets to lines in one pass over the source. The offsets must therefore
+/// be passed in ascending order.
 pub(crate) struct Locator<'a> {
     line: Option<Line<'a>>,
     after: Lines<'a>,
@@ -18,7 +18,7 @@ impl<'a> Locator<'a> {
     }
 
     /// Returns the line that contains an offset. An offset past the end belongs to the last line.
-    /// Returns `None` if the source has no line.
+    /// Returns `None` if the source contains no lines.
     pub(crate) fn line(&mut self, offset: usize) -> Option<Line<'a>> {
         loop {
             // `Lines` is a cursor, so a clone looks ahead.
@@ -30,8 +30,8 @@ impl<'a> Locator<'a> {
         }
     }
 
-    /// Returns the line and column of an offset. For the bytes of a line end, the column is the end
-    /// of their line.
+    /// Returns the line and column of an offset. For a byte of a line end, the column is the one
+    /// after the last character of the line.
     pub(crate) fn location(&mut self, offset: usize) -> Location {
         let Some(line) = self.line(offset) else {
             return Location { line: 1, column: 1 };

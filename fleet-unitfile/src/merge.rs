@@ -14,12 +14,17 @@ pub const UNIT_DIRECTORIES: [&str; 4] = [
     "/usr/lib/systemd/system",
 ];
 
-/// Returns the names of a unit's drop-in directories, in order of precedence.
+/// Returns the names of a unit's drop-in directories, in order of precedence:
 ///
-/// An instance has its own directory, that of its template, and one for each beginning of the
-/// prefix that ends in a dash. These are followed by two more directories for each of these
-/// beginnings: one with the instance and one as a template. The directory of the
-/// [type](UnitName::unit_type), such as `service.d`, has the lowest precedence and is not included.
+/// 1. the directory of the unit's own name (`web-front@3.service.d`);
+/// 2. for an instance, the directory of its template (`web-front@.service.d`);
+/// 3. for each dash inside the prefix, the directory of the beginning of the prefix up to that dash
+///    (`web-.service.d`);
+/// 4. for an instance, two more directories for each of these beginnings: one with the instance
+///    name (`web-@3.service.d`), and one as a template (`web-@.service.d`).
+///
+/// Longer beginnings come before shorter ones. The directory of the [type](UnitName::unit_type),
+/// such as `service.d`, has the lowest precedence and is not included.
 ///
 /// ```
 /// use fleet_unitfile::{UnitName, drop_in_directories};
@@ -39,7 +44,7 @@ pub fn drop_in_directories(name: &UnitName) -> Vec<String> {
     directories_with(name, ".d")
 }
 
-/// Returns the same directories with another suffix.
+/// Returns the directories of [`drop_in_directories`] with another suffix in place of `.d`.
 pub(crate) fn directories_with(name: &UnitName, suffix: &str) -> Vec<String> {
     let (prefix, unit_type) = (name.prefix(), name.unit_type());
     let dashes = prefix.rmatch_indices('-').map(|(at, _)| at);
@@ -59,10 +64,10 @@ pub(crate) fn directories_with(name: &UnitName, suffix: &str) -> Vec<String> {
     directories
 }
 
-/// A unit in the form into which systemd merges it from files: the unit file and its drop-ins.
+/// A unit file merged with its drop-ins, in the same way as systemd merges them.
 ///
-/// The files are selected by path from files that the caller has read. If some of these are links,
-/// use [`UnitTree`].
+/// The caller reads the files, and [`select`](Self::select) chooses those of the unit by their
+/// paths. If some of the files are links, use [`UnitTree`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MergedUnit {
     name: UnitName,
@@ -94,8 +99,8 @@ impl UnitPart {
 pub struct ImpliedDependency {
     /// Kind of the dependency.
     pub kind: DependencyKind,
-    /// The unit on which the other unit depends. If the link is named after a template, it is the
-    /// matching instance.
+    /// The unit named by the link, on which the merged unit depends. If the link names a template,
+    /// this is the instance of that template for the merged unit.
     pub unit: UnitName,
     /// Path of the link.
     pub path: String,
@@ -139,13 +144,14 @@ impl MergedUnit {
     /// `directories` are the unit directories, in order of precedence; see [`UNIT_DIRECTORIES`].
     /// The unit file is the file with the unit's name, or else the file of its template. Drop-ins
     /// are the `.conf` files in the unit's [drop-in directories](drop_in_directories) and in the
-    /// drop-in directory of its type.
+    /// drop-in directory of its type. Other files are ignored.
     ///
-    /// If several drop-ins have the same file name, only one of them is used. It is the one in the
-    /// first unit directory. Within this directory it is the one in the first drop-in directory,
-    /// where the directory of the type comes last. Drop-ins are read in the bytewise order of their
-    /// file names. An empty file, such as `/dev/null`, masks all others with its name. Files that
-    /// do not belong to the unit are ignored.
+    /// Of several drop-ins with the same file name, only the one with the highest precedence is
+    /// used. The order of the unit directories decides first, and then the order of the drop-in
+    /// directories. However, drop-ins in the directory of the type always come last.
+    ///
+    /// An empty file hides the files of lower precedence with the same name. An empty unit file
+    /// therefore masks the unit. Drop-ins are read in the bytewise order of their file names.
     ///
     /// ```
     /// use fleet_unitfile::{MergedUnit, UNIT_DIRECTORIES, UnitFile, UnitName};
@@ -182,8 +188,8 @@ impl MergedUnit {
         Self { name, aliases, parts, has_main, dependencies }
     }
 
-    /// Returns the unit's own name, which is the name of its file. For an instance that is read
-    /// from a template's file, it is the name of the instance. Specifiers are expanded from this
+    /// Returns the unit's own name, as opposed to its aliases. This is the name of its file, or, if
+    /// the file is that of a template, the name of the instance. Specifiers are expanded from this
     /// name.
     pub fn name(&self) -> &UnitName {
         &self.name
@@ -194,9 +200,11 @@ impl MergedUnit {
         &self.aliases
     }
 
-    /// Returns the dependencies made by links in directories such as `web.service.wants`, in
-    /// addition to the dependencies in options. Requirements come before wants. Within each kind,
-    /// dependencies are ordered by link name.
+    /// Returns the dependencies made by links in directories such as `web.service.wants`.
+    /// Dependencies in options are not included.
+    ///
+    /// `Requires` dependencies come before `Wants` dependencies. Within each kind, dependencies are
+    /// ordered by the name of the link.
     pub fn dependencies(&self) -> &[ImpliedDependency] {
         &self.dependencies
     }
@@ -206,18 +214,18 @@ impl MergedUnit {
         self.parts.first().filter(|_| self.has_main)
     }
 
-    /// Returns `true` if the unit file is empty. An empty unit file prevents the unit from being
-    /// started.
+    /// Returns `true` if the unit file is empty. systemd does not start a unit with an empty unit
+    /// file.
     pub fn is_masked(&self) -> bool {
         self.main().is_some_and(UnitPart::is_empty)
     }
 
-    /// Returns all files in the order in which they are read, the unit file first.
+    /// Returns all files in the order in which systemd reads them, beginning with the unit file.
     pub fn parts(&self) -> &[UnitPart] {
         &self.parts
     }
 
-    /// Returns all options with their files, in the order in which they are read.
+    /// Returns all options with their files, in the order in which systemd reads them.
     pub fn options(&self) -> impl DoubleEndedIterator<Item = MergedOption<'_>> {
         self.parts.iter().flat_map(|part| {
             let of_part = |option| MergedOption { path: &part.path, option };
@@ -225,7 +233,7 @@ impl MergedUnit {
         })
     }
 
-    /// Returns the options of that section and name.
+    /// Returns the options with this section and name.
     pub fn values<'a>(
         &'a self,
         section: &'a str,
@@ -234,7 +242,7 @@ impl MergedUnit {
         self.options().filter(move |it| it.option.name() == name && it.option.section() == section)
     }
 
-    /// Returns the last option of that section and name.
+    /// Returns the last option with this section and name.
     pub fn last<'a>(&'a self, section: &'a str, name: &'a str) -> Option<MergedOption<'a>> {
         self.values(section, name).next_back()
     }

@@ -12,7 +12,7 @@ use crate::unit_type::{UnitType, type_list};
 /// Maximum length of a unit name in bytes.
 const MAX_BYTES: usize = 255;
 
-/// The name of a unit, such as `web@3.service`. The name is always valid.
+/// A valid unit name, such as `web@3.service`.
 ///
 /// A name consists of a *stem*, a dot and a [`UnitType`]. If a stem contains an `@`, the first `@`
 /// splits it into a *prefix* and an *instance*. A name with an empty instance is a *template*.
@@ -68,8 +68,8 @@ impl UnitName {
         &self.text[..self.at.map_or(self.stem_end(), usize::from)]
     }
 
-    /// Returns the text after the first `@` of the stem. Returns `None` if the stem contains no
-    /// `@`. The text is empty for a template.
+    /// Returns the text after the first `@` of the stem, or `None` if the stem contains no `@`. For
+    /// a template, the text is empty.
     pub fn instance(&self) -> Option<&str> {
         self.at.map(|at| &self.text[usize::from(at) + 1..self.stem_end()])
     }
@@ -91,8 +91,8 @@ impl UnitName {
         Some(Self { text, unit_type: self.unit_type, at: Some(at) })
     }
 
-    /// Returns the instance of this template with the given instance name, which is inserted
-    /// unchanged.
+    /// Returns the instance of this template with the given instance name. The instance name is
+    /// inserted without escaping.
     ///
     /// # Errors
     ///
@@ -114,9 +114,9 @@ impl UnitName {
     }
 }
 
-/// Error for a text that is not a valid unit name.
+/// Error for a string that is not a valid unit name.
 ///
-/// The message quotes the text, and states the broken rule and a remedy.
+/// The message quotes the string, and states the broken rule and a remedy.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("unit name {name:?} {kind}")]
 pub struct NameError {
@@ -136,7 +136,7 @@ impl NameError {
     }
 }
 
-/// The rules that a text can break as a unit name.
+/// The rules of unit names that a string can break.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum NameErrorKind {
@@ -144,14 +144,14 @@ pub enum NameErrorKind {
     Empty,
     /// The text is longer than 255 bytes.
     TooLong {
-        /// Its length in bytes.
+        /// Length of the text in bytes.
         bytes: usize,
     },
     /// There is no dot, or nothing after the last one.
     NoType,
     /// The text after the last dot is not a unit type.
     UnknownType,
-    /// The prefix is empty, because the name begins with its dot or with its first `@`.
+    /// The prefix is empty: the text begins with the dot of its type, or with an `@`.
     EmptyPrefix,
     /// The stem contains a character that is not allowed.
     Character {
@@ -203,7 +203,7 @@ impl fmt::Display for NameErrorKind {
     }
 }
 
-/// Returns the type of a valid name and the offset of its first `@`.
+/// Checks a unit name, and returns its type and the offset of its first `@`.
 fn check(text: &str) -> Result<(UnitType, Option<u8>), NameErrorKind> {
     if text.is_empty() {
         return Err(NameErrorKind::Empty);

@@ -24,11 +24,11 @@ pub struct UnitOption {
 }
 
 impl UnitOption {
-    /// Creates an option, to build a [`UnitFile`](crate::UnitFile) or to add to one.
+    /// Creates an option, which can then be added to a [`UnitFile`](crate::UnitFile).
     ///
-    /// The value is in unit file syntax, so it may continue on further lines after a backslash.
-    /// Surrounding blanks are removed. [`UnitFile::from_options`](crate::UnitFile::from_options)
-    /// refuses a value that cannot be written as one option.
+    /// `value` is in unit file syntax, so it may continue on further lines after a backslash.
+    /// Surrounding blanks are removed. The value is not checked here. A method that adds the option
+    /// to a unit file returns an error if the value cannot be written.
     #[inline]
     pub fn new(section: impl AsRef<str>, name: impl AsRef<str>, value: impl AsRef<str>) -> Self {
         let (value, verbatim) = normalise(value.as_ref());
@@ -98,8 +98,8 @@ impl fmt::Debug for UnitOption {
     }
 }
 
-/// An option of a [`UnitFile`](crate::UnitFile): section, name, value and their spans. Copying
-/// costs nothing. [`UnitOption::from`] creates an owned option.
+/// A view of an option in a [`UnitFile`](crate::UnitFile): section, name, value and their spans.
+/// Copying a view is cheap. [`UnitOption::from`] creates an owned option.
 ///
 /// Two options are equal if their sections, names and [`verbatim`](Self::verbatim) values are
 /// equal. Spans are not compared.
@@ -130,9 +130,9 @@ impl<'a> OptionView<'a> {
         self.parts.name()
     }
 
-    /// Returns the value in the form in which systemd reads it. Lines are joined, with a space for
-    /// each continuation backslash, and the result is trimmed. Quotes, escapes and specifiers are
-    /// not processed.
+    /// Returns the value in the form in which systemd reads it. Continued lines are joined, with a
+    /// space in place of each continuation backslash. Surrounding blanks are removed. Quotes,
+    /// escapes and specifiers are not processed.
     #[inline]
     pub fn value(self) -> &'a str {
         self.parts.value()

@@ -10,7 +10,7 @@ use crate::text::Text;
 
 /// An iterator over the options of a [`UnitFile`](crate::UnitFile), in source order.
 ///
-/// The iterator parses each option from the source when it reaches the option. [`get`](Self::get)
+/// Each option is parsed from the source only when the iterator reaches it. [`get`](Self::get)
 /// gives access by index.
 ///
 /// ```
@@ -45,7 +45,7 @@ impl<'a> Options<'a> {
         self.entry(place).map(|entry| OptionView::new(self.text, &entry))
     }
 
-    /// Returns the options of that section and of any of these names.
+    /// Returns the options with this section and any of these names.
     pub(crate) fn named<'n, const N: usize>(
         self,
         section: &'n str,

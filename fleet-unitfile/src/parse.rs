@@ -8,8 +8,8 @@ use crate::grammar::{Issue, SyntaxItem, SyntaxItems};
 use crate::index::Index;
 use crate::text::{Source, Text};
 
-/// Number of diagnostics that are kept. Beyond this number, only the first error is added, if it
-/// was not kept already.
+/// Maximum number of diagnostics that are kept. Beyond this maximum, only the first error is added,
+/// and only if all kept diagnostics are warnings.
 const MAX_DIAGNOSTICS: usize = 1000;
 
 /// The result of parsing a source.
@@ -18,8 +18,8 @@ pub(crate) struct ParsedSource {
     pub(crate) diagnostics: Vec<Diagnostic>,
 }
 
-/// Parses a source. If `strict` is true, parsing stops at the first error, which is then the last
-/// diagnostic.
+/// Parses a source. If `strict` is true, parsing stops at the first error, and this error is the
+/// last diagnostic.
 pub(crate) fn parse(source: &[u8], strict: bool) -> ParsedSource {
     let mut steps = SyntaxItems::new(source);
     let mut collector = Collector::default();

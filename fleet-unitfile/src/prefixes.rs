@@ -5,7 +5,7 @@ use std::fmt;
 /// The privileges that a command runs with.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Privileges {
-    /// Those of the unit, with `User=` and sandboxing applied.
+    /// The privileges of the unit, with `User=` and sandboxing applied.
     #[default]
     Unit,
     /// `+`: full privileges, regardless of the unit's restrictions.
@@ -26,8 +26,10 @@ pub(crate) struct Prefixes {
 }
 
 impl Prefixes {
-    /// Parses the prefixes of the first word and returns the remaining text. No prefix may be
-    /// repeated, except that `!!` is a prefix of its own.
+    /// Parses the prefixes of a command's first word. Returns the prefixes and the remaining text.
+    ///
+    /// A prefix that occurs a second time belongs to the remaining text. The exception is `!!`,
+    /// which is a prefix of its own.
     pub(crate) fn read(word: &str) -> (Self, &str) {
         let mut prefixes = Self::default();
         for (at, byte) in word.bytes().enumerate() {

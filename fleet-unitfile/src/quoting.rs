@@ -5,16 +5,17 @@ use std::fmt::Write as _;
 
 /// Splits a value into words as systemd does, with quotes and C escapes.
 ///
-/// Blanks separate words. Single and double quotes keep blanks together, may open inside a word,
-/// and are removed. An empty pair of quotes makes an empty word. A backslash begins an escape, also
-/// inside quotes: `\a` `\b` `\f` `\n` `\r` `\t` `\v` `\\` `\"` `\'`, `\s` (a space), `\xHH`, `\NNN`
-/// (octal), `\uHHHH` and `\UHHHHHHHH`.
+/// Blanks separate words, except inside single or double quotes. Quotes may open inside a word, and
+/// are removed. An empty pair of quotes makes an empty word.
+///
+/// A backslash begins an escape, also inside quotes: `\a` `\b` `\f` `\n` `\r` `\t` `\v` `\\` `\"`
+/// `\'`, `\s` (a space), `\xHH`, `\NNN` (octal), `\uHHHH` and `\UHHHHHHHH`.
 ///
 /// # Errors
 ///
-/// Returns an error for an unclosed quote, an unknown escape, or a word that is not UTF-8. systemd
-/// only warns about an unknown escape in command lines and some other values; see
-/// [`split_words_relaxed`].
+/// Returns an error for an unclosed quote, an unknown escape, or a word that is not UTF-8. For
+/// command lines and some other values, systemd only warns about an unknown escape. Split such
+/// values with [`split_words_relaxed`].
 ///
 /// ```
 /// let words = fleet_unitfile::split_words(r#"/bin/echo "two words" a\x20b"#)?;
@@ -36,14 +37,17 @@ pub fn split_words_relaxed(text: &str) -> Result<Vec<String>, WordError> {
     Splitter::new(text, true).collect()
 }
 
-/// Quotes a text as a single word, from which [`split_words`] reads the same text.
+/// Quotes a string as a single word, from which [`split_words`] reads the same string.
 ///
 /// A word without blanks, quotes, backslashes and control characters is returned unchanged. Any
-/// other word is put in double quotes with escapes. Percent signs are unchanged, so double them for
-/// values in which specifiers are expanded. Dollar signs are also unchanged, so double them for
-/// [command lines](crate::CommandLine). A zero byte has no escape and stays; an option that
-/// contains a zero byte is refused when it is written.
+/// other word, an empty word and `;` are put in double quotes, with escapes.
 ///
+/// Some characters need further care:
+///
+/// - Percent signs are unchanged. Double them for values in which systemd expands specifiers.
+/// - Dollar signs are unchanged. Double them for [command lines](crate::CommandLine).
+/// - A zero byte is unchanged, because it has no escape. An option that contains one cannot be
+///   written.
 /// ```
 /// use fleet_unitfile::quote_word;
 ///
@@ -63,10 +67,11 @@ pub fn quote_word(word: &str) -> Cow<'_, str> {
     Cow::Owned(quoted)
 }
 
-/// Escapes a text with C escapes, as systemd prints texts: `\\`, `\"`, `\'`, `\n` and so on.
+/// Escapes a string with the C escapes that systemd uses for output: `\\`, `\"`, `\'`, `\n` and so
+/// on.
 ///
-/// Control characters without a short escape become `\xHH`. All other characters stay, and so does
-/// a zero byte, because the grammar has no escape for it.
+/// Control characters without a short escape become `\xHH`. All other characters are unchanged, and
+/// so is a zero byte, because the grammar has no escape for it.
 ///
 /// ```
 /// use fleet_unitfile::{cescape, cunescape};
@@ -81,7 +86,7 @@ pub fn cescape(text: &str) -> String {
     escaped
 }
 
-/// Replaces the escapes in a text that [`split_words`] would replace, without splitting the text.
+/// Decodes the same escapes as [`split_words`], without splitting the text into words.
 ///
 /// # Errors
 ///
@@ -124,7 +129,7 @@ fn cescape_into(text: &str, escaped: &mut String) {
     }
 }
 
-/// Error for a value that cannot be split into words. Its offsets are in bytes of the value.
+/// Error for a value that cannot be split into words. Its offsets are byte offsets in the value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum WordError {
@@ -148,7 +153,7 @@ pub enum WordError {
     },
 }
 
-/// An iterator that splits words off the front of a text.
+/// An iterator that splits words off the front of a string.
 pub(crate) struct Splitter<'a> {
     text: &'a str,
     at: usize,
@@ -216,8 +221,8 @@ impl<'a> Splitter<'a> {
         }
     }
 
-    /// Reads the escape at the current backslash. Afterwards the position is on the last byte of
-    /// the escape.
+    /// Decodes the escape that begins at the current backslash, and appends the result to `word`.
+    /// Moves the position to the last byte of the escape.
     fn escape(&mut self, word: &mut Vec<u8>) -> Result<(), WordError> {
         match unescape(&self.text[self.at + 1..]) {
             Some((UnescapedItem::Byte(byte), len)) => {
@@ -248,7 +253,8 @@ enum UnescapedItem {
     Character(char),
 }
 
-/// Parses the text after a backslash. Returns the unescaped item and the number of bytes consumed.
+/// Decodes the escape in `text`, which begins after the backslash. Returns the decoded byte or
+/// character, and the number of bytes consumed.
 fn unescape(text: &str) -> Option<(UnescapedItem, usize)> {
     let byte = match text.bytes().next()? {
         b'a' => 0x07,
@@ -269,15 +275,17 @@ fn unescape(text: &str) -> Option<(UnescapedItem, usize)> {
     Some((UnescapedItem::Byte(byte), 1))
 }
 
-/// Parses a byte by its number. Zero is refused, because the kernel would end a word at a zero
-/// byte.
+/// Decodes the number of a byte. Returns `None` for zero, because the kernel would end a program's
+/// argument at a zero byte.
 fn byte_escape(digits: &str, radix: u32) -> Option<UnescapedItem> {
     let value = number(digits, radix).filter(|&value| value != 0)?;
     u8::try_from(value).ok().map(UnescapedItem::Byte)
 }
 
-/// Parses a character by its number. Numbers that are not characters are refused. systemd accepts
-/// them and produces invalid UTF-8 for them.
+/// Decodes the number of a character. Returns `None` for zero.
+///
+/// For a number that is not a Unicode character (such as a surrogate), returns a byte that makes
+/// the word invalid UTF-8. systemd also produces invalid UTF-8 for these numbers.
 fn character_escape(digits: &str) -> Option<UnescapedItem> {
     const NOT_UTF8: u8 = 0xff;
     let value = number(digits, 16).filter(|&value| value != 0)?;

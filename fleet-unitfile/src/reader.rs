@@ -10,11 +10,12 @@ use crate::diagnostic::{Diagnostic, Span};
 use crate::grammar::{SyntaxItem, SyntaxItems};
 use crate::option::UnitOption;
 
-/// Reads a source event by event, and borrows from it wherever possible.
+/// A streaming reader: an iterator over the [events](Event) of a source, which borrows from the
+/// source where possible.
 ///
-/// The reader follows the same grammar as [`UnitFile`](crate::UnitFile), which uses it, and
-/// continues after invalid lines. It allocates memory only for values and headers that continue
-/// over several lines, and for diagnostics. The source may be text or bytes.
+/// The reader follows the same grammar as [`UnitFile`](crate::UnitFile), and continues after
+/// invalid lines. It allocates memory only for diagnostics, and for values and headers that
+/// continue over several lines. The source may be text or bytes.
 ///
 /// ```
 /// use fleet_unitfile::{Event, Reader};
@@ -33,7 +34,8 @@ pub struct Reader<'a> {
 impl<'a> Reader<'a> {
     /// Creates a reader at the start of a source.
     ///
-    /// The function checks once whether the source is UTF-8.
+    /// This function checks whether the source is UTF-8, so its time is proportional to the length
+    /// of the source.
     pub fn new<S: AsRef<[u8]> + ?Sized>(source: &'a S) -> Self {
         Self { steps: SyntaxItems::new(source.as_ref()), section: SectionName::Borrowed("") }
     }
@@ -65,7 +67,7 @@ pub enum Event<'a> {
         /// Span of the comment.
         span: Span,
     },
-    /// A section header; the section may have begun before.
+    /// A section header. The same section can have several headers.
     Section {
         /// Name between the brackets.
         name: Cow<'a, str>,
@@ -74,8 +76,8 @@ pub enum Event<'a> {
     },
     /// An option of the most recent section.
     Option(OptionRef<'a>),
-    /// An error or warning. If a section header is invalid, the options below it are skipped,
-    /// because their section is unknown.
+    /// An error or warning. After an error in a section header, the options below the header are
+    /// skipped, because their section is unknown.
     Diagnostic(Diagnostic),
 }
 
@@ -93,14 +95,15 @@ impl<'a> OptionRef<'a> {
         self.section.as_str()
     }
 
-    /// Returns the name before the `=`. Borrowed unless it continues over several lines.
+    /// Returns the name before the `=`. The result is borrowed unless the name continues over
+    /// several lines.
     #[inline]
     pub fn name(&self) -> Cow<'a, str> {
         self.assignment.name()
     }
 
-    /// Returns the value in the form in which systemd reads it. The result is borrowed unless the
-    /// value continues over several lines.
+    /// Returns the value in the form in which systemd reads it. The result borrows from the source,
+    /// unless the value continues over several lines.
     #[inline]
     pub fn value(&self) -> Cow<'a, str> {
         self.assignment.value()

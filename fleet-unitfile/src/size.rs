@@ -15,8 +15,8 @@ pub enum Size {
     Infinity,
 }
 
-/// The suffixes, largest first. Each suffix stands for 1024 times the next one, except that `B` and
-/// no suffix both stand for bytes.
+/// The suffixes, largest first. Each suffix stands for 1024 times the next one; `B` and no suffix
+/// stand for single bytes.
 const SUFFIXES: [(&str, u64); 8] = [
     ("E", 1 << 60),
     ("P", 1 << 50),
@@ -28,12 +28,14 @@ const SUFFIXES: [(&str, u64); 8] = [
     ("", 1),
 ];
 
-/// Parses a size of an option such as `MemoryMax=`: a number of bytes, a percentage, or `infinity`.
+/// Parses the size in an option such as `MemoryMax=`: a number of bytes, a percentage, or
+/// `infinity`.
 ///
-/// A number of bytes may have a fraction and one of the suffixes `K`, `M`, `G`, `T`, `P` and `E`,
-/// each 1024 times the one before. Several terms are added up if each suffix is smaller than the
-/// one before, as in `1G 512M`. For percentages see [`parse_permyriad`]; for sizes they are limited
-/// to 100%.
+/// A number of bytes may have a fraction and a suffix. The suffixes are `B` for bytes, and `K`,
+/// `M`, `G`, `T`, `P` and `E`, each 1024 times the one before. Several terms are added up, as in
+/// `1G 512M`, if each term has a smaller suffix than the term before it.
+///
+/// A percentage is parsed as by [`parse_permyriad`], but must not exceed 100%.
 ///
 /// # Errors
 ///
@@ -68,8 +70,11 @@ pub fn parse_size(text: &str) -> Result<Size, SizeError> {
     }
 }
 
-/// Parses a share in ten-thousandths. The text is a number with `%` and at most two decimals, with
-/// `‰` and at most one, or with `‱`.
+/// Parses a share of a whole and returns it in ten-thousandths. The number has at most:
+///
+/// - two decimals before `%` (per cent);
+/// - one decimal before `‰` (per mille);
+/// - no decimals before `‱` (ten-thousandths).
 ///
 /// The share may exceed the whole, as in `CPUQuota=200%`.
 ///
@@ -102,7 +107,7 @@ pub fn parse_permyriad(text: &str) -> Result<u32, SizeError> {
     u32::try_from(value).map_err(|_| wrong)
 }
 
-/// Error for a text that is not a size or a share.
+/// Error for a string that is not a size or a share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum SizeError {
@@ -150,8 +155,8 @@ impl FromStr for Size {
 
 type Suffixes = &'static [(&'static str, u64)];
 
-/// Parses the first term of a text. Returns its value, the text after it, and the suffixes that
-/// later terms may have.
+/// Parses the first term of a text, such as `1G` in `1G 512M`. Returns the term's number of bytes
+/// (`None` on overflow), the text after it, and the suffixes that later terms may have.
 fn term(text: &str, suffixes: Suffixes) -> Option<(Option<u64>, &str, Suffixes)> {
     let blanks = [' ', '\t', '\n', '\r'];
     let text = text.trim_start_matches(blanks);
@@ -166,8 +171,8 @@ fn term(text: &str, suffixes: Suffixes) -> Option<(Option<u64>, &str, Suffixes)>
     Some((bytes(whole, fraction, factor), &rest[suffix.len()..], &suffixes[place + 1..]))
 }
 
-/// Multiplies a decimal number by a factor. The result is truncated to whole bytes. Returns `None`
-/// on overflow.
+/// Multiplies the decimal number `whole.fraction` by a factor, and truncates the product to whole
+/// bytes. Returns `None` on overflow.
 fn bytes(whole: &str, fraction: &str, factor: u64) -> Option<u64> {
     let (mut value, mut place) = (0_u128, 1_u128);
     // Eighteen digits distinguish the bytes of an exbibyte.
@@ -179,8 +184,8 @@ fn bytes(whole: &str, fraction: &str, factor: u64) -> Option<u64> {
     whole.checked_mul(factor)?.checked_add(u64::try_from(part).ok()?)
 }
 
-/// Parses an integer as systemd does. It may have a sign, and it is decimal unless a prefix marks
-/// it as hexadecimal, octal or binary.
+/// Parses an integer as systemd does: with an optional sign, and decimal unless a prefix marks it
+/// as hexadecimal, octal or binary.
 pub(crate) fn integer(value: &str) -> Option<i64> {
     let (sign, digits) = match value.strip_prefix('-') {
         Some(digits) => (-1, digits),

@@ -4,7 +4,9 @@ use crate::escape::{EscapeError, unescape};
 use crate::name::UnitName;
 use crate::specifier_context::Specifier;
 
-/// Expands the specifiers of a value. Specifiers stand for parts of the unit's name.
+/// Expands the specifiers that fleet v1 supports, all of which stand for parts of the unit's name.
+/// To expand all specifiers of systemd, use
+/// [`SpecifierContext::expand`](crate::SpecifierContext::expand).
 ///
 /// | specifier | stands for |
 /// |---|---|
@@ -16,8 +18,8 @@ use crate::specifier_context::Specifier;
 ///
 /// # Errors
 ///
-/// Returns an error for a percent sign followed by anything else or by nothing, and for a name that
-/// cannot be unescaped.
+/// Returns an error if the percent sign of a specifier is followed by anything else, or by nothing.
+/// Also returns an error if the name cannot be unescaped.
 ///
 /// ```
 /// use fleet_unitfile::{UnitName, expand_specifiers};
@@ -50,7 +52,7 @@ pub fn expand_specifiers(text: &str, name: &UnitName) -> Result<String, Specifie
     Ok(expanded)
 }
 
-/// Error for specifiers that cannot be expanded. Its offsets are in bytes of the value.
+/// Error for specifiers that cannot be expanded. Its offsets are byte offsets in the value.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum SpecifierError {
@@ -89,7 +91,8 @@ pub enum SpecifierError {
         /// The offset of the percent sign.
         at: usize,
     },
-    /// The specifier stands for a part of the name that contains an invalid escape.
+    /// The specifier stands for an unescaped part of the name, but this part contains an invalid
+    /// escape.
     #[error("specifier \"%{letter}\" at byte {at} needs a unit name with proper escapes")]
     Unescape {
         /// The offset of the percent sign.

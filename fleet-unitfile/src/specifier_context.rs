@@ -1,5 +1,5 @@
-//! All specifiers of systemd. They are expanded from a unit's name and from values of its
-//! environment.
+//! Expansion of all systemd specifiers. They stand for parts of a unit's name, or for values of the
+//! environment in which the unit runs, such as the host name.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -11,7 +11,8 @@ use crate::specifier::SpecifierError;
 
 macro_rules! specifiers {
     ($($(#[$doc:meta])* $name:ident $letter:literal $words:literal,)*) => {
-        /// A specifier with a value that is not taken from the unit's name.
+        /// A specifier that stands for a value of the environment, not for a part of the unit's
+        /// name.
         ///
         /// `Display` writes a description, such as "boot id".
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -53,10 +54,11 @@ specifiers! {
     CacheDirectory 'C' "cache directory",
     /// `%E`: the directory for configuration.
     ConfigurationDirectory 'E' "configuration directory",
-    /// `%d`: the directory of the unit's credentials. If it is not set, it is derived from the
-    /// runtime directory.
+    /// `%d`: the directory of the unit's credentials. If it is not set, expansion derives the
+    /// directory from the runtime directory.
     CredentialsDirectory 'd' "credentials directory",
-    /// `%y`: the path of the unit file. `%Y` is the directory that contains it.
+    /// `%y`: the path of the unit file. Setting it also sets `%Y`, the directory that contains the
+    /// file.
     Fragment 'y' "path of the unit file",
     /// `%G`: the numeric group of the service manager's user.
     GroupId 'G' "group id",
@@ -78,13 +80,14 @@ specifiers! {
     MachineId 'm' "machine id",
     /// `%o`: `ID=` of os-release.
     OsId 'o' "id of the operating system",
-    /// `%q`: the pretty host name. If it is not set, it is derived from the short host name.
+    /// `%q`: the pretty host name. If it is not set, expansion uses the short host name.
     PrettyHostName 'q' "pretty host name",
     /// `%t`: the directory for run-time files, such as sockets.
     RuntimeDirectory 't' "runtime directory",
     /// `%s`: the shell of the service manager's user.
     Shell 's' "shell",
-    /// `%l`: the host name up to the first dot. If it is not set, it is derived from the host name.
+    /// `%l`: the host name up to its first dot. If it is not set, expansion derives it from the
+    /// host name.
     ShortHostName 'l' "short host name",
     /// `%S`: the directory for state.
     StateDirectory 'S' "state directory",
@@ -104,9 +107,9 @@ specifiers! {
 
 /// Values of the specifiers that depend on the environment in which a unit runs.
 ///
-/// If a specifier has no value in the context, expanding it is an error. If os-release leaves out a
-/// field, systemd expands the specifier to an empty text. To get the same result, set the value to
-/// an empty text.
+/// Expanding a specifier is an error if its value is neither set nor derived from another value.
+/// systemd instead expands a specifier to an empty string if os-release lacks its field. To get the
+/// same result, set an empty string as the value.
 ///
 /// ```
 /// use fleet_unitfile::{Specifier, SpecifierContext, UnitName};
@@ -126,8 +129,8 @@ impl SpecifierContext {
         Self::default()
     }
 
-    /// Creates a context with the values that all system managers share: their directories, and
-    /// root as the user.
+    /// Creates a context with the values that are the same for all system managers: their
+    /// directories, and the user root.
     pub fn system_manager() -> Self {
         let known = [
             (Specifier::CacheDirectory, "/var/cache"),
@@ -160,16 +163,18 @@ impl SpecifierContext {
         self.0.get(&specifier).map(String::as_str)
     }
 
-    /// Expands every specifier of a text in the same way as systemd.
+    /// Expands every specifier of a string in the same way as systemd.
     ///
-    /// Besides the letters of [`Specifier`], these stand for parts of the name:
+    /// In addition to the letters of [`Specifier`], the following specifiers stand for parts of the
+    /// name:
     ///
     /// | specifier | stands for |
     /// |---|---|
-    /// | `%n`, `%N` | the whole name; without its type |
-    /// | `%p`, `%P` | the prefix; unescaped |
-    /// | `%i`, `%I` | the instance, empty where there is none; unescaped |
-    /// | `%j`, `%J` | the text after the last `-` of the prefix; unescaped |
+    /// | `%n` | the whole name |
+    /// | `%N` | the name without its type |
+    /// | `%p`, `%P` | the prefix: as written, unescaped |
+    /// | `%i`, `%I` | the instance, or an empty string: as written, unescaped |
+    /// | `%j`, `%J` | the text after the last `-` of the prefix: as written, unescaped |
     /// | `%f` | the instance, or else the prefix, as an absolute path |
     /// | `%%` | a percent sign |
     ///
@@ -270,7 +275,8 @@ impl SpecifierContext {
     }
 }
 
-/// Returns the path that a name stands for, taken from its instance or else from its prefix.
+/// Unescapes the instance of a name to an absolute path. If the name has no instance, unescapes its
+/// prefix.
 fn file_name(name: &UnitName) -> Result<String, crate::escape::EscapeError> {
     match name.instance() {
         Some(instance) if !instance.is_empty() => unescape_path(instance),
@@ -287,7 +293,8 @@ fn directory(path: &str) -> &str {
 }
 
 impl UnitName {
-    /// Returns the name of the unit of the given type for a path, such as `srv-data.mount`.
+    /// Returns the name of the unit of the given type that belongs to a path: `srv-data.mount` for
+    /// `/srv/data`.
     ///
     /// # Errors
     ///

@@ -35,8 +35,8 @@ pub fn unit_name() -> impl Strategy<Value = UnitName> {
     })
 }
 
-/// Generates options that can be written, with values of one or several lines. It uses few section
-/// names, so that options share sections.
+/// Generates options that can be written, with values of one or several lines. The sections have
+/// only five different names, so that several options often share a section.
 pub fn unit_option() -> impl Strategy<Value = UnitOption> {
     let section = select(vec!["Unit", "Service", "Install", "Socket", "X-Any"]);
     let name = "[A-Z][A-Za-z]{0,11}";
@@ -50,8 +50,8 @@ pub fn unit_option() -> impl Strategy<Value = UnitOption> {
         })
 }
 
-/// Generates valid unit files in varied layouts. They vary in comments, blank lines, blanks around
-/// `=`, repeated section headers, and line ends.
+/// Generates valid unit files in varied layouts. The files differ in comments, blank lines, blanks
+/// around `=`, repeated section headers, and line ends.
 pub fn unit_file() -> impl Strategy<Value = UnitFile> {
     let between = select(vec!["", "\n", "# note\n", "; note\n\n", "  # [No]\n"]);
     let spacing = select(vec!["=", " = ", "= ", "\t="]);
@@ -71,8 +71,8 @@ pub fn unit_file() -> impl Strategy<Value = UnitFile> {
     })
 }
 
-/// Generates sources that are valid or nearly valid. They are unit files with some syntactically
-/// significant pieces inserted and some ranges removed.
+/// Generates sources that are valid or nearly valid. They are unit files with a few bytes removed,
+/// and with a few significant pieces inserted, such as brackets and backslashes.
 pub fn damaged_unit_file() -> impl Strategy<Value = Vec<u8>> {
     let piece = prop_oneof![
         4 => select(vec!["[", "]", "=", "\\", "\\\n", "\n", "\r", "\0", "#", ";", " ", "\u{feff}"])

@@ -1,5 +1,5 @@
-//! A source with the offsets of its options and headers. Everything else is parsed again on each
-//! access.
+//! A source with the offsets of its options and headers. Names and values are not stored, but
+//! parsed from the source on each access.
 
 use std::collections::BTreeSet;
 
@@ -11,8 +11,9 @@ use crate::lines::{line_length, trim_end};
 
 /// A source, byte for byte, and the index of its options and headers.
 ///
-/// The type uses as little memory as possible, because a file may have a million options of four
-/// bytes each. Parsing an option again costs no more than parsing it the first time.
+/// Only the offset of each option is stored, and each access parses the option again. A file may
+/// have a million options of four bytes each, which would take many times the size of the file in
+/// parsed form. Parsing an option again takes no longer than parsing it the first time.
 #[derive(Debug)]
 pub(crate) struct Text {
     pub(crate) source: Source,
@@ -44,8 +45,9 @@ impl Source {
         }
     }
 
-    /// Returns the line that begins at an offset. The line must have been read as valid text
-    /// before.
+    /// Returns the line that begins at `start`. This must be the offset of an option or a header,
+    /// because the parser accepts them only in valid UTF-8. In other lines, invalid UTF-8 causes a
+    /// panic.
     #[inline]
     fn line(&self, start: usize) -> &str {
         const READ: &str = "only lines that are text have options and headers";
@@ -74,8 +76,8 @@ impl Text {
         ContinuedAssignment::read(logical, text, 0).expect(READ)
     }
 
-    /// Returns `true` if an option may have this name. The check avoids the cost of parsing the
-    /// option.
+    /// Returns `false` only if an option certainly does not have this name. This quick test avoids
+    /// parsing most options with other names.
     pub(crate) fn may_be_named(&self, entry: &Entry<'_>, name: &str) -> bool {
         let rest = || &self.source.as_bytes()[entry.start..];
         entry.joined.map_or_else(rest, str::as_bytes).starts_with(name.as_bytes())
@@ -103,8 +105,8 @@ impl Text {
         headers.map(|header| self.section(&header))
     }
 
-    /// Returns the name and span of each header. If a header continues over several lines, its span
-    /// covers its first line.
+    /// Returns the name and span of each header. If a header continues over several lines, the span
+    /// covers only the first line.
     pub(crate) fn headers(&self) -> impl Iterator<Item = (&str, Span)> {
         let headers = (0..self.headers.len()).filter_map(|index| self.headers.get(index));
         headers.map(|header| {

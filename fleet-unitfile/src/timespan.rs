@@ -23,8 +23,8 @@ impl Timespan {
     }
 }
 
-/// Writes each nonzero time unit, longest first, or `0` or `infinity`. An example is `1min 30s
-/// 500ms`.
+/// Writes each nonzero time unit, longest first, as in `1min 30s 500ms`. A span of zero is written
+/// as `0`, and an infinite span as `infinity`.
 ///
 /// Fractions of a microsecond are dropped, so they are lost when the text is read back.
 impl fmt::Display for Timespan {
@@ -65,8 +65,8 @@ impl FromStr for Timespan {
     }
 }
 
-/// Every time unit with its length in microseconds. A longer word comes before the words that it
-/// begins with.
+/// Every time unit with its length in microseconds. The parser uses the first unit that matches, so
+/// `minutes` comes before `min` and `m`.
 const UNITS: [(&str, u64); 30] = [
     ("seconds", SECOND),
     ("second", SECOND),
@@ -109,12 +109,20 @@ const MONTH: u64 = YEAR / 12;
 /// 365.25 days.
 const YEAR: u64 = 1461 * DAY / 4;
 
-/// Parses a time span: numbers with units that add up, or `infinity`.
+/// Parses a time span: numbers with units that add up, as in `1min 30s`, or `infinity`.
 ///
-/// A number may have a fraction; without a unit it is a number of seconds. Units: `us` `usec` `µs`
-/// `μs`, `ms` `msec`, `s` `sec` `second` `seconds`, `m` `min` `minute` `minutes`, `h` `hr` `hour`
-/// `hours`, `d` `day` `days`, `w` `week` `weeks`, `M` `month` `months` (30.4375 days), `y` `year`
-/// `years` (365.25 days). Fractions of a microsecond are truncated.
+/// A number may have a fraction. A number without a unit is a number of seconds. Fractions of a
+/// microsecond are truncated. The units are:
+///
+/// - `us`, `usec`, `µs`, `μs`;
+/// - `ms`, `msec`;
+/// - `s`, `sec`, `second`, `seconds`;
+/// - `m`, `min`, `minute`, `minutes`;
+/// - `h`, `hr`, `hour`, `hours`;
+/// - `d`, `day`, `days`;
+/// - `w`, `week`, `weeks`;
+/// - `M`, `month`, `months` (30.4375 days);
+/// - `y`, `year`, `years` (365.25 days).
 ///
 /// # Errors
 ///
@@ -157,7 +165,7 @@ pub fn parse_timespan(text: &str) -> Result<Timespan, TimespanError> {
     Ok(Timespan::Finite(Duration::from_micros(total)))
 }
 
-/// Error for a text that is not a time span.
+/// Error for a string that is not a time span.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum TimespanError {

@@ -1,4 +1,4 @@
-//! Unit directories: the files and links in them, and the units that these files and links form.
+//! Unit directories: their files and links, and the units that these define.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,11 +10,10 @@ use crate::name::UnitName;
 /// An entry of a unit directory: a file or a symbolic link.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum UnitEntry {
-    /// A file with this content. If the content is empty, the file masks the unit, drop-in or
-    /// dependency.
+    /// A file with this content. An empty file masks the unit, drop-in or dependency with its name.
     File(UnitFile),
     /// A link to this path, which may be relative to the link's directory. A link to `/dev/null`
-    /// masks the unit, drop-in or dependency.
+    /// masks the unit, drop-in or dependency with its name.
     Link(String),
 }
 
@@ -24,27 +23,29 @@ impl From<UnitFile> for UnitEntry {
     }
 }
 
-/// The unit directories with all their entries.
+/// All files and links in the unit directories, from which units are merged.
 ///
 /// The caller reads the files and links. This type resolves them by their paths alone, as systemd
 /// does:
 ///
-/// - A unit is read from the file with its name. An instance without a file of its own is read from
-///   its template's file. The first directory with such a file is used.
-/// - A link to the name of another unit makes an alias, whether the two are in the same directory
-///   or not. A unit has the drop-ins and dependencies of all its names. Like systemd, this type
-///   ignores a link if its unit type or kind of name differs from that of its target.
-/// - A link to a file outside the directories stands for that file.
-/// - An empty file, or a link to `/dev/null`, masks a unit, drop-in or dependency. A masked unit
-///   cannot be started. A masked drop-in or dependency has no effect, even if later directories
-///   contain a file with its name.
-/// - Drop-ins are files `*.conf` in `NAME.d`, the [other drop-in
-///   directories](crate::drop_in_directories) of the name, and `TYPE.d`. If several have the same
-///   file name, only the first one is used. Drop-ins of the unit's own name come before those of
-///   its aliases. They are then ordered by unit directory, and then by how specific the drop-in
-///   directory is; `TYPE.d` comes last. Drop-ins are read in the order of their file names.
-/// - Each link in `NAME.wants` and `NAME.requires`, and in the corresponding other directories,
-///   adds a dependency on the unit after which the link is named.
+/// - **Unit file:** A unit is read from the file with its name, in the first directory that has
+///   such a file. If no directory has one, an instance is read from the file of its template.
+/// - **Aliases:** A link to the name of another unit makes an alias, in the same directory or in
+///   another one. Like systemd, this type ignores the link if the two names cannot be aliases, for
+///   example because their types differ. A unit has the drop-ins and dependencies of all its names.
+/// - **Other links:** A link to a file outside the directories stands for that file.
+/// - **Masks:** An empty file, or a link to `/dev/null`, masks a unit, drop-in or dependency. A
+///   masked unit cannot be started. A masked drop-in or dependency has no effect, even if later
+///   directories contain a file with its name.
+/// - **Drop-ins:** Drop-ins are the files `*.conf` in `NAME.d`, in the [other drop-in
+///   directories](crate::drop_in_directories) of the name, and in `TYPE.d`. They are read in the
+///   order of their file names.
+/// - **Precedence of drop-ins:** Of several drop-ins with the same file name, only one is used. The
+///   unit's own name comes before its aliases. The unit directory decides next, and then the order
+///   of the drop-in directories. `TYPE.d` always comes last.
+/// - **Dependencies:** Each link in `NAME.wants` and `NAME.requires` adds a dependency on the unit
+///   after which the link is named. The same holds for the other directories of the name, such as
+///   `TYPE.wants`.
 ///
 /// ```
 /// use fleet_unitfile::{UNIT_DIRECTORIES, UnitEntry, UnitFile, UnitName, UnitTree};
@@ -73,9 +74,11 @@ pub struct UnitTree {
 }
 
 impl UnitTree {
-    /// Creates a tree from entries with absolute paths. The entries are those in `directories`, and
-    /// the targets of links that lead out of `directories`. `directories` are in order of
-    /// precedence; see [`UNIT_DIRECTORIES`](crate::UNIT_DIRECTORIES).
+    /// Creates a tree from files and links, each with its absolute path.
+    ///
+    /// `directories` are the unit directories, in order of precedence; see
+    /// [`UNIT_DIRECTORIES`](crate::UNIT_DIRECTORIES). `entries` are all files and links in them,
+    /// and the files to which links lead out of them.
     pub fn new<P: Into<String>, E: Into<UnitEntry>>(
         directories: &[&str],
         entries: impl IntoIterator<Item = (P, E)>,
@@ -88,7 +91,8 @@ impl UnitTree {
         Self { entries, directories, aliases }
     }
 
-    /// Returns all names that a unit file or link stands for, including templates and masked units.
+    /// Returns the names of all units that have a unit file or link, including templates and masked
+    /// units.
     pub fn names(&self) -> impl Iterator<Item = UnitName> {
         // All of them were parsed as names before.
         self.aliases.names().filter_map(|name| UnitName::parse(name).ok())
@@ -119,8 +123,11 @@ impl UnitTree {
         MergedUnit::new(id, aliases, main, drop_ins, dependencies)
     }
 
-    /// Returns the entries in the directories with this suffix that belong to a unit with these
-    /// names. The result contains one path for each file name, in the order of the file names.
+    /// Returns the files and links in the directories of these names with this suffix, such as
+    /// `web.service.d` and `service.d` for the suffix `.d`.
+    ///
+    /// The result maps each file name to a path. Of several paths with the same file name, it has
+    /// only the one with the highest precedence.
     fn companion_files<'n>(
         &self,
         names: impl Iterator<Item = &'n UnitName>,
@@ -188,8 +195,8 @@ impl UnitTree {
     }
 }
 
-/// Returns the unit name that a file stands for. The name of a template file is instantiated with
-/// the requested instance.
+/// Returns the name of the unit that is read from a file. For the file of a template, this is the
+/// instance of the template that `requested` names.
 fn own_name(path: &str, requested: &UnitName) -> Option<UnitName> {
     let own = UnitName::parse(path.rsplit('/').next()?).ok()?;
     match requested.instance() {

@@ -1,4 +1,4 @@
-//! Booleans, and validity checks of values that are not kept.
+//! Parsing of booleans, and a validity check for calendar events.
 
 use crate::Calendar;
 
@@ -23,9 +23,8 @@ pub fn parse_bool(text: &str) -> Option<bool> {
     }
 }
 
-/// Returns `true` if a text is a calendar event, as used in `OnCalendar=`.
-///
-/// A text is a calendar event if it parses as a [`Calendar`].
+/// Returns `true` if a string is a calendar event, as used in `OnCalendar=`. Such a string parses
+/// as a [`Calendar`].
 ///
 /// ```
 /// use fleet_unitfile::is_calendar;

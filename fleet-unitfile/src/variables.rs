@@ -1,7 +1,8 @@
 //! Environment variables in command lines: `$NAME` and `${NAME}`.
 
-/// Expands the environment variables of one word of a command. The word can become several words.
-/// The function follows the rules of [`CommandLine::argv_with`](crate::CommandLine::argv_with).
+/// Expands the environment variables in one word of a command, by the rules of
+/// [`CommandLine::argv_with`](crate::CommandLine::argv_with). The result can be several words, or
+/// none.
 ///
 /// ```
 /// use fleet_unitfile::expand_variables;
@@ -53,8 +54,8 @@ fn expand_braces<V: AsRef<str>>(word: &str, variable: &impl Fn(&str) -> Option<V
     text
 }
 
-/// Appends the expansion of a variable in braces, where `${` was consumed already. Returns the
-/// remaining text of the word.
+/// Expands the variable at the start of `braced`, the text after `${`, and appends its value to
+/// `text`. Returns the remaining text of the word.
 fn push_braced<'w, V: AsRef<str>>(
     braced: &'w str,
     text: &mut String,
@@ -77,8 +78,8 @@ fn value<V>(name: &str, variable: &impl Fn(&str) -> Option<V>) -> Option<V> {
     if name.is_empty() { None } else { variable(name) }
 }
 
-/// Splits a value into words. Quotes keep blanks together, and a backslash keeps the next character
-/// as it is. An unclosed quote ends at the end of the value.
+/// Splits a value into words. Quotes keep blanks together, and a backslash makes the next character
+/// literal. An unclosed quote extends to the end of the value.
 fn split(value: &str) -> Vec<String> {
     let mut words = Vec::new();
     let mut word: Option<String> = None;

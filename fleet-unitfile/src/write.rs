@@ -10,7 +10,7 @@ use crate::grammar::{BLANKS, has_no_noncharacters, section_name_error};
 use crate::lines::{Lines, MAX_LINE, ends_in_open_backslash, is_blank, is_line_end};
 use crate::option::{OptionView, UnitOption};
 
-/// Error for an option that cannot be written into a unit file such that it is read back unchanged.
+/// Error for an option that would change if it were written to a unit file and read back.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{}{kind}", self.subject())]
 pub struct OptionError {
@@ -30,7 +30,8 @@ impl OptionError {
         &self.section
     }
 
-    /// Returns the name of the option. The name is empty if only a section was to be written.
+    /// Returns the name of the option. The name is empty if the error is about a section without
+    /// options.
     pub fn name(&self) -> &str {
         &self.name
     }
@@ -55,8 +56,8 @@ pub enum OptionErrorKind {
     /// The option name is not valid. It is empty, begins or ends with a blank, contains a line end
     /// or a `=`, or begins like a comment or a section header.
     Name,
-    /// The value contains a line end without a backslash before it. The text after the line end
-    /// would be read as another line of the file.
+    /// The value contains a line end without a backslash before it. If it were written, the text
+    /// after the line end would be read as another line of the file.
     LineEnd,
     /// The value ends in a backslash, which would join the value with the next line.
     OpenBackslash,
@@ -89,7 +90,7 @@ impl fmt::Display for OptionErrorKind {
     }
 }
 
-/// Refuses an option that would not be read back unchanged.
+/// Refuses an option that would change if it were written and read back.
 pub(crate) fn check(option: &UnitOption) -> Result<(), OptionError> {
     match violation(option) {
         None => Ok(()),
@@ -143,8 +144,11 @@ impl<'a> Writable<'a> for OptionView<'a> {
     }
 }
 
-/// Passes the canonical text to `piece` in pieces. Options are grouped by section, in the order of
-/// the first option of each section, with an empty line between sections.
+/// Calls `piece` with each piece of the canonical text, in order, so that the whole text need not
+/// be in memory.
+///
+/// Options are grouped by section, in the order of the first option of each section. An empty line
+/// separates sections.
 pub(crate) fn canonical<'a, O: Writable<'a>>(
     options: impl Iterator<Item = O> + Clone,
     piece: &mut dyn FnMut(&str),
@@ -166,10 +170,11 @@ pub(crate) fn canonical<'a, O: Writable<'a>>(
     }
 }
 
-/// Returns the value in the form in which systemd reads it. If the value was written differently,
-/// also returns it as written.
+/// Returns the value in the form in which systemd reads it. If this form differs from `text`, also
+/// returns the value as written.
 ///
-/// A text that is not a valid value is returned unchanged, so that [`check`] refuses it.
+/// If `text` is not a valid value, the function only removes blanks around it. [`check`] then
+/// refuses the option.
 pub(crate) fn normalise(text: &str) -> (Cow<'_, str>, Option<String>) {
     let trimmed = &text[..trimmed_end(text.as_bytes())];
     let trimmed = trimmed.trim_start_matches(BLANKS);
@@ -190,8 +195,8 @@ pub(crate) fn normalise(text: &str) -> (Cow<'_, str>, Option<String>) {
     (Cow::Owned(value), differs.then_some(verbatim))
 }
 
-/// Message for a text that is not UTF-8 after all. Lines are split and joined only at ASCII bytes,
-/// so they stay valid UTF-8.
+/// Panic message for lines that are not UTF-8. This cannot happen, because the lines come from
+/// valid text, which is split and joined only at ASCII bytes.
 const UTF8: &str = "lines that were cut from text at ASCII bytes are text";
 
 fn violation(option: &UnitOption) -> Option<OptionErrorKind> {
@@ -239,9 +244,10 @@ fn value_violation(value: &str) -> Option<OptionErrorKind> {
     None
 }
 
-/// Groups options by section, in the order of the first option of each section. Each group is a
-/// list of index ranges. Consecutive options of a section share a range, so a group usually has few
-/// ranges.
+/// Groups options by section, in the order of the first option of each section.
+///
+/// The options of a group are given as ranges of indexes. Consecutive options of a section form one
+/// range, so a group usually has few ranges.
 fn grouped<'a, O: Writable<'a>>(
     options: impl Iterator<Item = O>,
 ) -> Vec<(&'a str, Vec<Range<usize>>)> {
