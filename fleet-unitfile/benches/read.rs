@@ -2,8 +2,9 @@
 //!
 //! `cargo bench -p fleet-unitfile --bench read`
 //!
-//! Reads the unit files of this machine as one text, or those of the tests if it has none. The
-//! table shows bytes per second. `benches/compare` compares with other crates.
+//! The unit files of this machine are read as one text. If the machine has none, those of the tests
+//! are read instead. The table shows bytes per second. `benches/compare` compares this crate with
+//! other crates.
 
 use std::hint::black_box;
 use std::path::Path;
@@ -53,7 +54,8 @@ fn unit_file_options(bencher: Bencher<'_, '_>) {
     });
 }
 
-/// Returns at least this many bytes of four-byte options: the time is proportional to the bytes.
+/// A `UnitFile` of `len` bytes in options of four bytes each. The time should be proportional to
+/// `len`.
 #[divan::bench(args = [1_000_000, 10_000_000, 100_000_000], sample_count = 5)]
 fn unit_file_of_short_lines(bencher: Bencher<'_, '_>, len: usize) {
     let source = "[A]\n".to_owned() + &"K=v\n".repeat(len / 4);

@@ -45,7 +45,7 @@ pub(crate) fn shared(random: &mut Random) -> Vec<File> {
     files
 }
 
-/// Generates a unit whose name contains the number, so that it is unique.
+/// Generates a unit. Its name contains the number, so that the name is unique.
 pub(crate) fn case(random: &mut Random, number: usize) -> Case {
     let name = name(random, number);
     let known = known(name.unit_type());

@@ -95,7 +95,7 @@ fn stop(text: &[u8]) -> Option<usize> {
     stop.map(|diagnostic| diagnostic.span().start)
 }
 
-/// Returns the first option for whose value systemd refuses a file.
+/// Returns the offset of the first option with a value for which systemd refuses the file.
 fn fatal(name: &UnitName, file: &UnitFile, context: &SpecifierContext) -> Option<usize> {
     let is_fatal = |option: &OptionView<'_>| {
         let codes = codes(name, (*option).into());
@@ -105,8 +105,9 @@ fn fatal(name: &UnitName, file: &UnitFile, context: &SpecifierContext) -> Option
     file.options().find(is_fatal).map(|option| option.span().start)
 }
 
-/// Returns whether systemd refuses a command because of its expanded specifiers, and if so, whether
-/// it only ignores the command.
+/// Checks the expanded specifiers of a command or working directory. Returns `None` if systemd
+/// accepts them, `Some(true)` if it only ignores the command, and `Some(false)` if it refuses the
+/// file.
 fn refused(name: &UnitName, option: OptionView<'_>, context: &SpecifierContext) -> Option<bool> {
     let known = known(name.unit_type());
     let same = |it: &&&ComparedOption| (it.section, it.option) == (option.section(), option.name());
@@ -124,7 +125,8 @@ fn refused(name: &UnitName, option: OptionView<'_>, context: &SpecifierContext) 
     Some(wrong.ignores_failure())
 }
 
-/// Returns the effective part of an option with a refused command: the commands before that.
+/// Returns the effective part of an option with a refused command: the commands before the refused
+/// one. Returns `None` if there are none.
 fn kept(name: &UnitName, option: OptionView<'_>, context: &SpecifierContext) -> Option<UnitOption> {
     if !option.name().starts_with("Exec") {
         return None;

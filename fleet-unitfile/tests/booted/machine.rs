@@ -1,4 +1,5 @@
-//! A machine of the machine kit, which is removed at the end of the test in any case.
+//! A machine booted by `scripts/machine`. It is removed at the end of the test, even if the test
+//! fails.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};

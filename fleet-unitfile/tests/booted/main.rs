@@ -1,8 +1,7 @@
-//! Compares thousands of unit files, as read by a booted systemd and by this crate, property by
-//! property.
+//! Compares how a booted systemd and this crate read thousands of unit files, property by property.
 //!
-//! A test binary of its own, because it boots a machine. `scripts/test` runs it on hosts where that
-//! is possible.
+//! This is a test binary of its own, because it boots a machine. `scripts/test` runs it on hosts
+//! that can boot one.
 
 mod cases;
 mod expected;
@@ -86,7 +85,8 @@ fn world(machine: &Machine) -> World {
     World { context, memory: (memory, page), plain }
 }
 
-/// Loads the units of a batch with both, and describes each difference with its input.
+/// Loads the units of a batch with systemd and with this crate. Describes each difference, together
+/// with the files of the unit.
 fn compare(machine: &Machine, world: &World, cases: &[Case], shared: &[File]) -> Vec<String> {
     let answers = systemd::ask(machine, cases, shared);
     assert_eq!(answers.len(), cases.len(), "systemd answered for each unit");

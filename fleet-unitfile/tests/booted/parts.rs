@@ -16,7 +16,7 @@ pub(crate) fn before_refusal(value: &str) -> Vec<CommandLine> {
     ends.find_map(|end| CommandLine::parse(&value[..end]).ok()).unwrap_or_default()
 }
 
-/// Returns the words before the first invalid one, without those that are not UTF-8.
+/// Returns the words before the first invalid word. Words that are not UTF-8 are skipped.
 pub(crate) fn before_error(value: &str) -> Vec<String> {
     let blanks = value.char_indices().filter(|(_, c)| matches!(c, ' ' | '\t'));
     let ends: Vec<usize> = blanks.map(|(at, _)| at).chain([value.len()]).collect();

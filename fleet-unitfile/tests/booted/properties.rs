@@ -12,7 +12,7 @@ use crate::parts::{
     address, before_error, before_refusal, flags, integer, limit, simplified, span, unquoted,
 };
 
-/// A unit whose properties are predicted.
+/// Predicts the properties that systemd reports for a unit.
 pub(crate) struct UnitProperties<'a> {
     pub(crate) unit: &'a MergedUnit,
     pub(crate) context: &'a SpecifierContext,
@@ -60,7 +60,8 @@ impl UnitProperties<'_> {
         self.world.plain[self.name().unit_type().as_str()].get(property).cloned()
     }
 
-    /// Returns all lines of an option that systemd does not ignore, including empty ones.
+    /// Returns the lines of an option that systemd accepts, after the last empty line, which resets
+    /// the option.
     fn counted(&self, known: &ComparedOption) -> Vec<OptionView<'_>> {
         let lines = self.unit.values(known.section, known.option).map(|it| it.option);
         let lines: Vec<_> = lines.filter(|option| self.counts(known, *option)).collect();
@@ -75,7 +76,8 @@ impl UnitProperties<'_> {
         lines.rev().find(counts).map(OptionView::value).filter(|value| !value.is_empty())
     }
 
-    /// Whether systemd accepts a line: neither its text nor its expanded specifiers are invalid.
+    /// Whether systemd accepts a line: its text is valid, and so is its value with specifiers
+    /// expanded.
     fn counts(&self, known: &ComparedOption, option: OptionView<'_>) -> bool {
         let value = option.value();
         if !codes(self.name(), option.into()).is_empty() {
@@ -298,8 +300,8 @@ impl UnitProperties<'_> {
         json!(all)
     }
 
-    /// Returns the lines of a list after its last reset, including those that are only partly
-    /// valid.
+    /// Returns the lines of a list after its last reset. Lines of which only some words are valid
+    /// are included.
     fn lines_in_parts(&self, known: &ComparedOption) -> Vec<&str> {
         self.unit.effective(known.section, known.option).map(|it| it.option.value()).collect()
     }

@@ -96,8 +96,8 @@ fn bus_path(name: &UnitName) -> String {
     path
 }
 
-/// Removes data from a property that does not come from the unit file: timestamps and common
-/// values.
+/// Removes the parts of a property that do not come from the unit file, such as timestamps and
+/// implicit dependencies.
 pub(crate) fn comparable(property: &str, value: Value) -> Value {
     let Value::Array(all) = value else { return value };
     let first = |count: usize| {

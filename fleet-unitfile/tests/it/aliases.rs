@@ -1,4 +1,4 @@
-//! Unit names: aliases, masks, links and the directories of each name, compared with systemd.
+//! Tests of unit names (aliases, masks, links, and the directories of each name) against systemd.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -17,7 +17,8 @@ fn name(text: &str) -> UnitName {
     UnitName::parse(text).unwrap()
 }
 
-/// Parses entries written as `PATH`, `PATH!` for an empty file, or `PATH -> TARGET`.
+/// Builds a tree from entries written as `PATH`, `PATH!` for an empty file, or `PATH -> TARGET` for
+/// a link.
 fn tree(entries: &[String]) -> UnitTree {
     let text = "[Service]\nExecStart=/bin/true\n";
     let entries = entries.iter().map(|entry| match entry.split_once(" -> ") {
@@ -176,8 +177,8 @@ fn masks_links_and_missing_files() {
 
 /// Generates units, aliases and masks of a few names, with drop-ins and dependencies.
 ///
-/// Files in the directories of different names have different names, since systemd's order of
-/// aliases is undefined.
+/// The directories of different names contain files with different names. Otherwise, the result
+/// would depend on the order of aliases, which systemd leaves undefined.
 fn entries() -> impl Strategy<Value = Vec<String>> {
     let directory = || prop::sample::select(DIRECTORIES.to_vec());
     let names = ["a-b", "c", "d", "a-b@", "a-b@i", "e@", "e@i"];
@@ -244,7 +245,8 @@ fn write(top: &Path, entries: &[String]) {
     }
 }
 
-/// Returns systemd's description of a unit, in the format of [`describe`]; `None` without systemd.
+/// Returns systemd's description of a unit, in the format of [`describe`]. `None` if systemd is not
+/// installed.
 #[expect(clippy::disallowed_methods, reason = "the test compares with another program")]
 fn describe_by_systemd(top: &Path, unit: &str) -> Option<String> {
     let path = DIRECTORIES.map(|it| format!("{}{it}", top.display())).join(":");

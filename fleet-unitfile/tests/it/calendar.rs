@@ -8,7 +8,8 @@ use proptest::test_runner::TestRunner;
 use crate::durations::analyze;
 use crate::report_skipped;
 
-/// Returns the texts that systemd does not accept as calendar events; `None` without systemd.
+/// Returns the texts that systemd does not accept as calendar events. `None` if systemd is not
+/// installed.
 fn refused_by_systemd(texts: &[&str]) -> Option<Vec<String>> {
     let output = analyze(&["calendar", "--iterations=1"], texts)?;
     let report = String::from_utf8(output.stderr).unwrap();

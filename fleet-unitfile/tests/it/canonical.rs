@@ -1,4 +1,4 @@
-//! The canonical text, the hash over it, and writing a unit file from options.
+//! Tests of the canonical text, of its hash, and of writing a unit file from options.
 
 use fleet_unitfile::{OptionErrorKind, UnitFile, UnitOption};
 

@@ -1,4 +1,5 @@
-//! Findings in a corpus of broken files and in the files of this machine, and the directive tables.
+//! Tests of the findings in broken files and in the unit files of this machine, and of the
+//! directive tables.
 
 mod access;
 mod ignored;
@@ -108,8 +109,8 @@ fn code_reference_lists_all_codes() {
     assert_eq!(listed, expected, "the table should be:\n{}", expected.join("\n"));
 }
 
-/// Returns the directives of the installed systemd as `(section, name)`; `None` if it is not
-/// installed or has another version than the tables.
+/// Returns the directives of the installed systemd as `(section, name)`. `None` if systemd is not
+/// installed, or has another version than the tables.
 #[expect(clippy::disallowed_methods, reason = "the test compares with another program")]
 fn installed() -> Option<BTreeSet<(String, String)>> {
     let ask = |argument: &str| {

@@ -1,4 +1,4 @@
-//! Complete unit files: those of the corpus in `tests/units`, and those of the machine.
+//! Tests with complete unit files: the corpus in `tests/units`, and the files of the machine.
 
 use std::path::{Path, PathBuf};
 
@@ -6,7 +6,8 @@ use fleet_unitfile::{UnitFile, UnitOption};
 
 use crate::folded;
 
-/// Returns the matching files below a directory, in order; none if there is no such directory.
+/// Returns the path and content of each file in a directory for which `passes` is true, ordered by
+/// path. If the directory does not exist, there are none.
 #[expect(clippy::disallowed_methods, reason = "tests may read files; the crate itself may not")]
 fn files(folder: &Path, passes: fn(&Path) -> bool) -> Vec<(PathBuf, Vec<u8>)> {
     let Ok(entries) = std::fs::read_dir(folder) else {

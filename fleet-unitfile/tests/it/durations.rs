@@ -28,7 +28,7 @@ fn time_span_is_written_with_its_nonzero_units() {
     assert_eq!(Timespan::Infinity.to_string(), "infinity");
 }
 
-/// Returns the output of `systemd-analyze` for some texts; `None` if it is not installed.
+/// Returns the output of `systemd-analyze` for some texts. `None` if the program is not installed.
 #[expect(clippy::disallowed_methods, reason = "the test compares with another program")]
 pub(crate) fn analyze(verb: &[&str], texts: &[&str]) -> Option<Output> {
     let mut command = std::process::Command::new("systemd-analyze");
@@ -58,7 +58,7 @@ fn systemd_writes_whole_seconds_the_same() {
     }
 }
 
-/// Returns the indexes of time spans that systemd warns about in a unit file.
+/// Returns the indexes of those time spans that systemd cannot parse in a unit file.
 #[expect(clippy::disallowed_methods, reason = "the test hands a file to another program")]
 fn complained_of(spans: &[&str]) -> Vec<usize> {
     let folder = tempfile::tempdir().unwrap();

@@ -11,7 +11,7 @@ use crate::calendar::calendar_event;
 use crate::properties::config;
 use crate::report_skipped;
 
-/// A time zone given by the times of its clock changes and the offsets from then on.
+/// A time zone: the time of each clock change, and the UTC offset from then on, both in seconds.
 #[derive(Debug, Clone)]
 struct Set(Vec<(i64, i32)>);
 
@@ -27,7 +27,7 @@ impl Zone for Set {
     }
 }
 
-/// The time zone of Berlin from the end of 2025 to the autumn of 2027.
+/// Returns the time zone of Berlin from the end of 2025 to the autumn of 2027.
 fn berlin() -> Set {
     const SET: [i64; 4] = [1_774_746_000, 1_792_890_000, 1_806_195_600, 1_824_944_400];
     let set = SET.into_iter().zip([7200, 3600, 7200, 3600]);
@@ -42,7 +42,8 @@ fn days_in(year: u64, month: u64) -> u64 {
     [31, 28 + u64::from(is_leap(year)), 31, 30, 31, 30, 31, 31, 30, 31, 30, 31][month as usize - 1]
 }
 
-/// Parses `2026-01-31 12:00:00`, with any word before and after it, as seconds since 1970.
+/// Parses a UTC time such as `2026-01-31 12:00:00` to seconds since 1970. Other words may precede
+/// and follow the time.
 fn seconds(text: &str) -> u64 {
     let part = |mark: char| text.split(' ').find(|word| word.contains(mark));
     let numbers = |word: &str, mark| word.split(mark).map(|it| it.parse().unwrap()).collect();
@@ -200,7 +201,8 @@ fn zone() -> impl Strategy<Value = Set> {
     })
 }
 
-/// Finds the first match after a time by testing every second. A repeated local time counts once.
+/// Finds the first match after a time by testing every second up to `most`. If a local time occurs
+/// twice, only its first occurrence can match.
 fn walk(numbers: &Numbers, after: i64, most: i64, zone: &Set) -> Option<i64> {
     let shown = |at: i64| at + i64::from(zone.offset_period(at).offset);
     let mut latest = (after - 10_000..=after).map(shown).max().unwrap();
@@ -245,7 +247,8 @@ proptest! {
     }
 }
 
-/// Returns the next elapses of each text from systemd, in whole seconds; `None` without systemd.
+/// Returns the next elapses that systemd computes for each text, in whole seconds. `None` if
+/// systemd is not installed.
 #[expect(clippy::disallowed_methods, reason = "the test compares with another program")]
 fn systemd_finds(texts: &[&str], after: &str, count: usize) -> Option<Vec<Vec<u64>>> {
     let mut command = std::process::Command::new("systemd-analyze");

@@ -16,7 +16,8 @@ fn name(text: &str) -> UnitName {
     UnitName::parse(text).unwrap()
 }
 
-/// Returns the paths that a unit is merged from. Paths that end in `!` are empty files.
+/// Returns the paths of the files from which a unit is merged. In `paths`, a path that ends in `!`
+/// is an empty file.
 fn selected(unit: &str, paths: &[&str]) -> Vec<String> {
     let files = paths.iter().map(|path| match path.strip_suffix('!') {
         Some(path) => (path.to_owned(), UnitFile::parse("").unwrap()),
@@ -135,7 +136,8 @@ fn options_have_their_file_and_resets_span_files() {
     assert!(MergedUnit::select(name("a.service"), &DIRECTORIES, masked).is_masked());
 }
 
-/// Generates drop-in paths below the three directories, each with a flag for an empty file.
+/// Generates drop-in paths below the three directories. The flag of each path is true if the file
+/// is empty.
 fn tree() -> impl Strategy<Value = BTreeMap<String, bool>> {
     let directory = prop::sample::select(DIRECTORIES.to_vec());
     let drop_in = prop::sample::select(vec![
@@ -155,8 +157,9 @@ fn tree() -> impl Strategy<Value = BTreeMap<String, bool>> {
     prop::collection::btree_map(path, prop::bool::weighted(0.2), 0..20)
 }
 
-/// Returns the paths of the files that systemd reads, in order: each has a value that it warns
-/// about. `None` without systemd.
+/// Returns the paths of the files that systemd reads, in order. Each file contains its path in an
+/// invalid value, so that systemd reports the path in a warning. `None` if systemd is not
+/// installed.
 #[expect(clippy::disallowed_methods, reason = "the test compares with another program")]
 fn read_by_systemd(top: &Path, unit: &str) -> Option<Vec<String>> {
     let path = DIRECTORIES.map(|it| format!("{}{it}", top.display())).join(":");

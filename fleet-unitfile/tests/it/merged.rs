@@ -6,7 +6,7 @@ use fleet_unitfile::{
 
 const MAIN: &str = "/usr/lib/systemd/system/web.service";
 
-/// Makes a unit of a main file, unless that is empty, and of drop-ins in order.
+/// Merges a unit from a main file and drop-ins. If `main` is empty, the unit has only drop-ins.
 fn unit(main: &str, drop_ins: &[&str]) -> MergedUnit {
     let file = |text: &str| UnitFile::parse_collecting(text).0;
     let main = (!main.is_empty()).then(|| (MAIN.to_owned(), file(main)));

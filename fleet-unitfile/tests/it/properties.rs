@@ -71,7 +71,7 @@ fn naive_lines(source: &[u8]) -> Vec<Vec<u8>> {
     lines
 }
 
-/// Parses the options of a source with a naive parser; `None` if it is invalid.
+/// Parses the options of a source with a naive parser. Returns `None` if the source is invalid.
 fn naively_read(source: &[u8]) -> Option<Vec<(String, String, String)>> {
     let (mut options, mut section) = (Vec::new(), None::<String>);
     for line in naively_joined(source) {
@@ -105,7 +105,8 @@ pub(crate) fn triples(unit: &UnitFile) -> Vec<(String, String, String)> {
     unit.options().map(triple).collect()
 }
 
-/// Cases are cheap, and a failing one is added to a table instead of a file.
+/// Returns the configuration of the property tests. They run many cases because each case is fast.
+/// Failing cases are not saved to a file; they are added to a table of test cases by hand.
 pub(crate) fn config() -> ProptestConfig {
     ProptestConfig { cases: 2000, failure_persistence: None, ..Default::default() }
 }

@@ -113,7 +113,7 @@ fn paths_convert_to_unit_names_and_back() {
     assert_eq!(mount, r"srv-my\x20data.mount");
 }
 
-/// Returns the output of `systemd-escape` for each text; `None` if it is not installed.
+/// Returns the output of `systemd-escape` for each text. `None` if the program is not installed.
 #[expect(clippy::disallowed_methods, reason = "the test compares with another program")]
 fn systemd_escape(options: &[&str], texts: &[String]) -> Option<Vec<String>> {
     let mut printed = Vec::new();

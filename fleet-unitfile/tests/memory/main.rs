@@ -1,6 +1,6 @@
-//! Memory use of parsing for all kinds of sources.
+//! Tests of the memory use of parsing, with all kinds of sources.
 //!
-//! A binary of its own, since it counts the allocations of the whole process.
+//! This is a test binary of its own, because it counts the allocations of the whole process.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 

@@ -2,10 +2,13 @@
 //!
 //! `cargo run --release [FOLDER]`
 //!
-//! All crates read the unit files below the directory, or below `/usr/lib/systemd`, as one text, in
-//! turns, and access each option. The table shows for each crate the speed of its fastest turn in
-//! millions of bytes per second of processor time, the number of options found (none if it refuses
-//! the text), and the small texts that it reads differently than systemd.
+//! The unit files below `FOLDER`, or below `/usr/lib/systemd`, are concatenated into one text. The
+//! crates take turns at reading this text and accessing each of its options. The table shows for
+//! each crate:
+//!
+//! - the speed of its fastest turn, in millions of bytes per second of processor time;
+//! - the number of options that it finds, or 0 if it refuses the text;
+//! - the small test texts that it reads differently than systemd.
 
 mod probes;
 mod readers;

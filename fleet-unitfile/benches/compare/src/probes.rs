@@ -4,7 +4,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use crate::readers::Reader;
 
-/// The topic of a text, the text, and its options: section, name and value.
+/// A test case: the topic that it tests, a text, and the options in the text (section, name and
+/// value).
 type Probe = (&'static str, &'static str, &'static [(&'static str, &'static str, &'static str)]);
 
 const PROBES: &[Probe] = &[

@@ -1,6 +1,6 @@
-//! The compared crates, behind one interface each.
+//! Adapters that give all compared crates the same interface.
 //!
-//! Each is configured as closely as possible to the syntax of unit files.
+//! Each crate is configured as closely as possible to the syntax of unit files.
 
 use std::str::FromStr;
 
@@ -18,7 +18,8 @@ pub(crate) struct Reader {
     pub(crate) list: fn(&str) -> Option<List>,
 }
 
-/// Makes a reader from a function that calls its second argument with each option of its first.
+/// Makes a reader with a name and a function. The function takes a text and a callback, and calls
+/// the callback with each option of the text.
 macro_rules! reader {
     ($name:literal, $each:expr) => {
         Reader {

@@ -1,4 +1,5 @@
-//! Checks compared with `systemd-analyze verify`: the same files, lines and verdicts.
+//! Compares the checks with `systemd-analyze verify`, which must report the same lines of the same
+//! files.
 //!
 //! Requires the systemd version of the directive tables.
 
@@ -26,11 +27,11 @@ const ON_PURPOSE: [FindingCode; 4] = [
     FindingCode::OutdatedKey,
 ];
 
-/// Options whose unknown words systemd 252 silently skips.
+/// Options in which systemd 252 silently skips unknown words.
 const SKIPPED: [&str; 3] = ["AmbientCapabilities", "CapabilityBoundingSet", "SecureBits"];
 
-/// Returns the output of `systemd-analyze verify` for the files of a directory; `None` if it is not
-/// installed or has another version.
+/// Returns the output of `systemd-analyze verify` for the files of a directory. `None` if systemd
+/// is not installed, or has another version than the directive tables.
 #[expect(clippy::disallowed_methods, reason = "the test compares with another program")]
 pub(super) fn verify(folder: &Path, names: &[String]) -> Option<String> {
     let run = |arguments: &[String]| {
@@ -57,7 +58,8 @@ pub(super) fn lines(report: &str) -> BTreeSet<(String, usize)> {
     lines.collect()
 }
 
-/// Returns the last line of the value of a finding, which is the line that systemd reports.
+/// Returns the last line of the option that a finding is about. systemd reports this line if a
+/// value continues over several lines.
 fn last_line(file: &UnitFile, finding: &Finding) -> usize {
     let about = file.options().find(|option| {
         let span = option.span();
@@ -191,7 +193,7 @@ const VALUES: [&str; 28] = [
     "127.0.0.1:80",
 ];
 
-/// The options that make a unit of a type valid, and the name of such a unit.
+/// For each section, a unit type that has this section, and the text of a valid unit of that type.
 const SOUND: [(&str, &str, &str); 8] = [
     ("Unit", "service", "[Service]\nExecStart=/bin/true\n[Unit]\n"),
     ("Service", "service", "[Service]\nExecStart=/bin/true\n"),
