@@ -51,8 +51,8 @@ pub struct Watch {
 /// Sending half of a [`Watch`], held by the backend.
 #[derive(Debug)]
 pub struct WatchSender {
-    /// Channel to the watch. `None` once the watch is cut off, so that nothing can be sent after
-    /// the gap.
+    /// Channel to the watch. `None` once the watch is cut off. Otherwise changes sent after the cut
+    /// could reach the reader, which would not notice that earlier ones are missing.
     sender: Option<mpsc::Sender<Changes>>,
 }
 

@@ -40,9 +40,9 @@ impl EmbeddedStore {
         .await
     }
 
-    /// Creates a new store at `to` from a backup, and returns the revision of the new store. The
-    /// restored cluster, whose keys are those of `layout`, gets `lineage`, which must be a new
-    /// lineage.
+    /// Creates a new store at `to` from a backup, and returns the revision of the new store.
+    /// `layout` must be the key layout of the backed-up cluster. `lineage` becomes the lineage of
+    /// the restored cluster, and must be a new one.
     ///
     /// The revision, the epochs of placements and the term all jump far ahead. Without the jump,
     /// agents that remember later epochs of the lost store would reject the restored placements as

@@ -71,8 +71,9 @@ pub(super) fn read(
     if image.is_consistent() { Ok((image, pending)) } else { Err(FileError::Damaged) }
 }
 
-/// Reads the log and merges its writes, or returns `None` if the log is empty. The file is damaged
-/// unless the log's revisions follow `revision` without a gap.
+/// Reads the log and merges its writes, or returns `None` if the log is empty. `revision` is the
+/// revision of the other tables. The file is damaged unless the log's revisions continue from there
+/// without a gap.
 fn read_log(
     transaction: &ReadTransaction,
     mut revision: Revision,
@@ -123,8 +124,8 @@ impl StoreImage {
     /// Returns whether the parts of the image are consistent with each other:
     ///
     /// - Every lease that a key names exists.
-    /// - No key was written after the last revision.
-    /// - No lease has a higher ID than the last lease.
+    /// - No key was written after the image's revision.
+    /// - No lease has a higher ID than `last_lease`, the highest ID ever granted.
     fn is_consistent(&self) -> bool {
         let known = |lease: LeaseId| self.leases.binary_search_by_key(&lease, |l| l.0).is_ok();
         let keys = self

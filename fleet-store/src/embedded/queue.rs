@@ -152,9 +152,9 @@ impl WriterRun {
 }
 
 impl Drop for WriterRun {
-    /// Closes the queue if this run still holds the writer, because a panic or a runtime shutdown
-    /// has then ended the run. The waiting requests get an error, and the queue refuses all later
-    /// ones.
+    /// Closes the queue if this run still holds the writer, which happens only after a panic or a
+    /// runtime shutdown. (A normal run returns the writer to the queue before it ends.) Waiting
+    /// requests and all later ones then get an error.
     fn drop(&mut self) {
         let Some(writer) = self.writer.take() else { return };
         self.queue.slots.close();

@@ -48,8 +48,8 @@ const LONGEST_TTL: i64 = 9_000_000_000;
 /// twice is not repeated; it fails with [`StoreError::Unknown`].
 ///
 /// When a watch's endpoint fails, the watch continues at another endpoint. If no endpoint is
-/// available, the watch is cut off. So a reader of a broken watch notices after at most about five
-/// [time limits](EtcdConfig::time_limit), plus one for each endpoint after the first.
+/// available, the watch is cut off. Its reader gets the error after at most about five [time
+/// limits](EtcdConfig::time_limit), plus one for each endpoint after the first.
 ///
 /// All reads are linearizable, so a member without a quorum does not respond instead of returning
 /// an old state.
@@ -111,9 +111,10 @@ impl EtcdStore {
         }
     }
 
-    /// Returns the refusal of a transaction, with the first condition that did not hold at
-    /// `revision`, the revision of etcd's response. Even if this fails, the transaction was
-    /// certainly not applied.
+    /// Returns the refusal of a transaction, with the first condition that did not hold. etcd does
+    /// not report that condition, so this reads the keys of all conditions at `revision`, the
+    /// revision of etcd's response. Even if this read fails, the transaction was certainly not
+    /// applied.
     async fn refusal(
         &self,
         conditions: &[Condition],

@@ -189,9 +189,9 @@ impl WatchTask {
         Ok(revision_of(response.header.as_ref()))
     }
 
-    /// Returns [`StoreError::Compacted`] if etcd no longer has all changes after `after`. This is
-    /// checked with a read, because etcd reports compaction late on a stream. If changes are gone,
-    /// a stream is opened nevertheless, because only a stream reports the oldest kept revision.
+    /// Returns [`StoreError::Compacted`] if etcd no longer has all changes after `after`. A read
+    /// checks this, because etcd reports compaction late on a stream. Only if changes are gone, a
+    /// stream is opened as well, because only a stream reports the oldest revision that is left.
     async fn check_compacted(&self, after: Revision) -> Result<(), StoreError> {
         match self.probe(after.next()).await {
             Err(failure) if failure.kind == FailureKind::Compacted => {}

@@ -116,7 +116,8 @@ pub(super) struct DeltaLog {
 }
 
 /// Changes from one visible state to the next, which may be several revisions later. A log has many
-/// steps, most of them with a single name, so slices are used to save memory.
+/// steps, most of them with a single name, so names are in slices, which need less memory than
+/// sets.
 #[derive(Debug, Clone)]
 struct Step {
     from: Revision,
@@ -173,9 +174,12 @@ impl DeltaLog {
         }
     }
 
-    /// Records the changes from the newest known revision to `revision` in one step, because the
-    /// revisions between them were not observed. If the log has already reached `revision`, but
-    /// with another state, clears the log: changes since all earlier revisions become unknown.
+    /// Records the changes from the last recorded revision to `revision` in one step, because the
+    /// revisions in between were not observed.
+    ///
+    /// If the log has already reached `revision`, but `changes` is not empty, that revision has
+    /// been seen with two different states. The log is then cleared, so changes since `revision`
+    /// and all earlier revisions are unknown.
     pub(super) fn jump(&mut self, revision: Revision, changes: ChangeSet) {
         let from = self.newest;
         if revision > from {

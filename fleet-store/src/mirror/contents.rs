@@ -45,8 +45,9 @@ struct ContentEntry {
 }
 
 impl Contents {
-    /// Parses the unit files of a whole cluster, but reuses those that `known` has already parsed.
-    /// `users` must be ordered by content and then by unit name.
+    /// Creates the contents of a whole cluster from its stored unit files. A file that `known` has
+    /// already parsed is not parsed again. `users` has each unit with the content that it uses; the
+    /// result is fastest if they are ordered by content and then by unit name.
     pub(super) fn of(
         stored: Vec<(ContentId, StoredContent)>,
         users: impl Iterator<Item = (ContentId, UnitName)>,

@@ -77,8 +77,8 @@ impl Follower {
         Ok(watch)
     }
 
-    /// Rejects a listing with a lower revision than the known one, because the store lags behind or
-    /// has lost its data. Units that are missing in such a listing must not be stopped.
+    /// Rejects a listing with a lower revision than the mirror has already seen. Such a store lags
+    /// behind or has lost data, so units that are missing in the listing must not be stopped.
     fn check_revision(&self, listing: &Listing) -> Result<(), ResyncReason> {
         let known = self.shared.read(|state| state.view.snapshot().revision);
         if listing.revision < known {

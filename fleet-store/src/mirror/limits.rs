@@ -1,16 +1,17 @@
 //! Pure: limits for recorded changes.
 
-/// Maximum number of recorded names. It is enough for an engine pass that moves all units of a
-/// tenth of a large cluster's machines. That many names need a few megabytes.
+/// Maximum number of names that a log of changes records: the names of changed units, machines and
+/// placements. It is enough for an engine pass that moves all units of a tenth of a large cluster's
+/// machines. That many names need a few megabytes.
 pub(super) const MAX_NAMES: usize = 1 << 16;
 
-/// Minimum number of names to keep, so that even in a small cluster readers may lag behind for a
-/// while.
+/// Minimum number of names that a log of changes records. So even in a small cluster, readers may
+/// lag behind for a while.
 const MIN_NAMES: usize = 1 << 12;
 
-/// Returns the number of names to keep in a cluster with `runs` running units, where a global unit
-/// counts once per machine. This is about twice `runs`, because a reader that has missed more names
-/// can examine the whole snapshot at less cost.
+/// Returns the number of names that a log of changes records. `runs` is the number of units in the
+/// cluster, where a global unit counts once per machine. The result is about twice `runs`: a reader
+/// that has missed more changes can examine the whole snapshot at less cost.
 pub(super) fn names_for(runs: usize) -> usize {
     runs.saturating_mul(2).clamp(MIN_NAMES, MAX_NAMES)
 }

@@ -306,8 +306,8 @@ impl Mirror {
         self.shared.read(|state| state.view.unused_contents())
     }
 
-    /// Returns the lineage of the snapshot, if the store has one. A mirror rejects a store with
-    /// another lineage, so only the epoch base can change.
+    /// Returns the lineage of the snapshot, if the store has one. Its ID never changes, because the
+    /// mirror rejects a store with another lineage. Its epoch base can change.
     #[must_use]
     pub fn lineage(&self) -> Option<Lineage> {
         self.shared.read(|state| state.view.lineage())

@@ -16,8 +16,9 @@ pub enum ResultChange {
     Reason(UnitName),
 }
 
-/// Recent changes of results, oldest first. When the log exceeds its capacity, the oldest changes
-/// are dropped. A reader that needs a dropped change has to examine the whole snapshot.
+/// Recent changes of reported states and reasons, oldest first. When the log exceeds its capacity,
+/// the oldest changes are dropped. A reader that needs a dropped change has to examine the whole
+/// snapshot.
 #[derive(Debug)]
 pub(super) struct ResultLog {
     /// Revision after which all changes are kept.

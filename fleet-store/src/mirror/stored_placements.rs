@@ -6,9 +6,10 @@
 //! the placement on the first machine in order takes precedence. The other placements are
 //! *superseded*, and the engine removes them in its next pass.
 //!
-//! An unreadable placement might take precedence over all others. So the snapshot shows no
-//! placement of the unit, unless the last readable version of the unreadable placement takes
-//! precedence. This way no machine wrongly concludes that the unit is placed elsewhere.
+//! An unreadable placement might take precedence over all others of its unit, so the snapshot
+//! normally shows no placement of this unit. The exception is an unreadable placement that was
+//! readable before: if that version takes precedence, the snapshot still shows it. This way no
+//! machine wrongly concludes that the unit is placed elsewhere.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -35,7 +36,8 @@ pub(super) struct StoredPlacements {
 pub(crate) struct UnitPlacements {
     /// Machines with a placement of the unit; usually one or none.
     pub(crate) machines: Vec<MachineId>,
-    /// Last write of placements by a leader. Only a later write of this kind can add to `machines`.
+    /// Revision of the last write of placements by a leader, if any. `machines` is complete unless
+    /// a leader has written placements after this revision.
     pub(crate) last_write: Option<Revision>,
 }
 
@@ -48,9 +50,9 @@ pub(super) struct PlacementMove {
 }
 
 impl StoredPlacements {
-    /// Applies a stored placement. If the placement is unreadable, keeps its last readable version.
-    /// That is the version in `self` or `snapshot`, or else the one in the earlier snapshot
-    /// `known`.
+    /// Applies a stored placement. If the placement is unreadable, its last readable version stays.
+    /// That version is in `self` or `snapshot`. If a whole listing is loaded, it can also be in the
+    /// earlier snapshot `known`.
     pub(super) fn put(
         &mut self,
         snapshot: &mut Snapshot,
@@ -147,8 +149,9 @@ impl StoredPlacements {
         true
     }
 
-    /// Removes the unit's other placements from `self`. Returns them together with the placement
-    /// that the snapshot shows, which may be the last readable version of an unreadable one.
+    /// Returns the unit's placement in the snapshot, together with those in `self.others`, which
+    /// are removed from there. The placement in the snapshot may be the last readable version of a
+    /// placement that is now unreadable.
     fn readable(&mut self, snapshot: &Snapshot, unit: &UnitName) -> BTreeMap<MachineId, Epoch> {
         let mut all = self.others.remove(unit).unwrap_or_default();
         let counting = snapshot.placement(unit.as_str());
@@ -156,9 +159,10 @@ impl StoredPlacements {
         all
     }
 
-    /// Shows in the snapshot the placement of `all` that takes precedence, and keeps the others in
-    /// `self`. If a different placement is unreadable, the snapshot shows none, because the
-    /// unreadable one might take precedence. Returns the machines shown before and after.
+    /// Chooses from `all` the placement of the unit that takes precedence, shows it in the
+    /// snapshot, and keeps the other readable ones in `self`. If a placement on another machine is
+    /// unreadable, shows none, because that one might take precedence. Returns the machine of the
+    /// shown placement before and after.
     fn recount(
         &mut self,
         snapshot: &mut Snapshot,

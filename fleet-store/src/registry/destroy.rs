@@ -112,9 +112,14 @@ impl Registry {
         }
     }
 
-    /// Returns the transaction that destroys a unit. If `exactly` is set, it has the condition that
-    /// `seen` is up to date. The unit's record is not decoded, so a damaged unit can also be
-    /// destroyed.
+    /// Returns the transaction that destroys a unit and its placements on `seen.machines`. The
+    /// unit's record is not decoded, so a damaged unit can also be destroyed.
+    ///
+    /// If `exactly` is set, the transaction is refused if the unit may have other placements. Its
+    /// additional conditions are:
+    ///
+    /// - With placements in `seen`: all of them still exist.
+    /// - Without: no leader has written placements since `seen.last_write`.
     fn destroy_transaction(
         &self,
         name: &UnitName,

@@ -34,8 +34,8 @@ pub(super) use adopt::raised_epoch_base;
 /// unit. The following rules prevent them:
 ///
 /// - Only leaders add placements.
-/// - Each placement write has the condition that no leader has written placements since the last
-///   such write that this leadership knows.
+/// - Each step that writes placements requires that the last placement write in the store, by any
+///   leader, is the one that this leadership knows as the last.
 /// - The step that adds the new placement of a moving unit also removes the old one, unless an
 ///   earlier step did. The removal has the condition that the old placement is unchanged.
 #[derive(Debug)]
@@ -53,10 +53,10 @@ pub struct Leadership {
     last_write: Mutex<Option<Revision>>,
 }
 
-/// Index of the condition that this leadership lasts, in every transaction. In transactions that
-/// write placements, the next condition is that no leader has written placements since the last
-/// known write.
+/// Index, in the conditions of every transaction, of the condition that this leadership lasts.
 const LEADER_CONDITION: usize = 0;
+/// Index of the condition that no other leader has written placements since the last placement
+/// write that this leadership knows. Transactions that begin with [`Leadership::fence`] have it.
 const PLACEMENTS_CONDITION: usize = 1;
 
 /// Decisions of an engine, to be written by [`Leadership::commit`].

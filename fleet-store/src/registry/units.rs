@@ -101,9 +101,9 @@ impl Registry {
         }
     }
 
-    /// Like [`set_desired`](Self::set_desired), but faster for a unit that the caller knows from a
-    /// mirror. If `seen` is up to date and has another desired state, the unit is not read from the
-    /// store. Otherwise the unit is read, as by `set_desired`.
+    /// Like [`set_desired`](Self::set_desired), but faster, because the caller already has the unit
+    /// from a mirror. If `seen` is up to date and its desired state differs from `desired`, this
+    /// writes without reading the unit from the store. In all other cases, it calls `set_desired`.
     ///
     /// # Errors
     ///

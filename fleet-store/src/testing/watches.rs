@@ -23,8 +23,8 @@ pub async fn watch_delivers_whole_revisions_once(store: Arc<dyn Store>) {
     assert_eq!(next_plain(&mut watch).await, (third, last));
 }
 
-/// A watch delivers no changes of keys without its prefix, and no empty revisions in place of such
-/// changes.
+/// If a revision also changes keys without the prefix of a watch, the watch delivers only the
+/// changes of keys with the prefix.
 pub async fn watch_delivers_only_its_prefix(store: Arc<dyn Store>) {
     let mut watch = watch(&store, "a/").await;
     put(&store, "b/1", "x").await;

@@ -84,8 +84,10 @@ async fn keep_placements(
 }
 
 /// Adds the missing units with their placements. If the cluster has units of its own, adds none and
-/// returns that as the reason. The cluster is read again here, because only after the election can
-/// no other writer place units.
+/// returns [`RescheduleReason::OwnUnits`].
+///
+/// The cluster must be read again here, after the election. Before it, another leader could still
+/// place units.
 async fn lead(
     registry: &Registry,
     plan: &ImportPlan,

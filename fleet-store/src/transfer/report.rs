@@ -52,7 +52,8 @@ impl RefusedImport {
 /// Reason for the target's engine to choose machines.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RescheduleReason {
-    /// The target has other units, so the units of the file may no longer fit on their machines.
+    /// The target has units that are missing in the file or different from the file's. So the units
+    /// of the file may no longer fit on their machines. The number counts the units of the target.
     OwnUnits(usize),
     /// An engine leads the target, and decides.
     EngineLeads,

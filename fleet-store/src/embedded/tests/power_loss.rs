@@ -124,8 +124,8 @@ fn put(model: &mut Model, number: u8) -> writer::Batch {
     std::mem::take(&mut model.batch)
 }
 
-/// Performs twelve writes, some of which flush the log. Loses power at each call of the disk in
-/// turn.
+/// Loses power at some disk call of twelve writes, some of which flush the log. Each repetition
+/// loses power one call later, until all writes succeed.
 // Holds: I-6
 #[test]
 fn power_loss_loses_no_acknowledged_write() {
@@ -152,8 +152,8 @@ fn power_loss_loses_no_acknowledged_write() {
     }
 }
 
-/// Loses power at each call of the disk while a file is opened, which flushes its log to the
-/// tables.
+/// Loses power at some disk call while a file is opened, which flushes its log to the tables. Each
+/// repetition loses power one call later, until the opening succeeds.
 // Holds: I-6
 #[test]
 fn interrupted_opening_loses_nothing() {

@@ -12,7 +12,8 @@ use proptest::prelude::*;
 use super::*;
 use crate::{Condition, LeaseId, Listing, MemoryStore, Watch};
 
-/// Reduces a result to the part that is the same however many revisions the commits create.
+/// Reduces a result to the part that does not depend on the merging of transactions. This part is
+/// `Ok` for an applied transaction, or the index of the condition that did not hold.
 fn result(commit: CommitResult) -> Result<(), usize> {
     match commit.expect("a store in memory does not fail") {
         Commit::Applied(_) => Ok(()),

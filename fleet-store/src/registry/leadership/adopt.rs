@@ -13,8 +13,9 @@ use crate::registry::{NewUnit, RegistryError};
 use crate::{Condition, ContentId, Key, StoreError, Transaction};
 
 /// Number by which the revisions and epochs of a restored or imported cluster jump ahead, so that
-/// the new epochs are new to every daemon. It must exceed the number of revisions between the copy
-/// of a store and its loss. At 1,000 revisions a second, it is enough for eleven days.
+/// the new epochs are higher than all that agents remember. It must exceed the number of revisions
+/// that the old store created after its backup or export. At 1,000 revisions a second, it is enough
+/// for eleven days.
 pub(crate) const RESTORE_JUMP: u64 = 1_000_000_000;
 
 /// Number of steps between renewals of the leadership.
@@ -23,8 +24,9 @@ const RENEW_EVERY: usize = 16;
 /// Keys of existing placements whose units are missing.
 type OrphanedPlacements = BTreeMap<UnitName, Vec<String>>;
 
-/// Highest epoch of another cluster that is accepted. It is well above the microseconds since 1970,
-/// from which epochs usually count. Epochs that follow it still fit into an export.
+/// Highest epoch of another cluster that is accepted. Epochs usually count from the number of
+/// microseconds since 1970, which is well below this limit. The epochs that this cluster then
+/// creates are higher, but still fit into an export, which allows numbers up to 2^53.
 const MAX_EPOCH: u64 = 1 << 52;
 
 /// Returns a new epoch base, with which all later epochs exceed `past` by at least `RESTORE_JUMP`.
