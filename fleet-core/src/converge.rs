@@ -37,23 +37,27 @@ pub struct KnownUnit {
 
 /// Returns the tasks that bring a machine from its known units to its desired units.
 ///
-/// | desired on this machine | known to the service manager | tasks |
+/// For each unit, the first row of this table that applies decides:
+///
+/// | desired state on this machine | last request to the service manager | tasks |
 /// |---|---|---|
-/// | no, inactive, or a template | no | none |
-/// | no, inactive, or a template | yes | unload |
-/// | yes | no | load; start if launched |
-/// | yes | loaded for a newer placement | none: `desired` is outdated |
-/// | yes | loaded with another hash | unload; the next pass loads the new file |
-/// | yes | inactive: the file is present, nothing was requested yet | load; start if launched |
-/// | yes | loaded for an older placement | load again, to record the placement; then as below |
-/// | launched | loaded | start |
-/// | launched | launched, of a lower generation | restart |
-/// | loaded | launched | stop |
+/// | none, `Inactive`, or a template | none: the unit is unknown | none |
+/// | none, `Inactive`, or a template | any | unload |
+/// | `Loaded` or `Launched` | none: the unit is unknown | load; start if `Launched` |
+/// | `Loaded` or `Launched` | for a newer placement | none, because `desired` is outdated |
+/// | `Loaded` or `Launched` | with another file hash | unload; the next pass loads the new file |
+/// | `Loaded` or `Launched` | `Inactive` | load; start if `Launched` |
+/// | `Launched` | `Loaded` | start |
+/// | `Launched` | `Launched` with a lower generation | restart |
+/// | `Loaded` | `Launched` | stop |
 /// | any other combination | | none |
 ///
-/// The tasks are ordered: all unloads, all loads, one reload if anything was loaded or unloaded,
-/// all stops, all restarts, all starts. Within each group, they are ordered by name. The service
-/// manager has therefore read all files before anything starts.
+/// If one of the last four rows applies, a unit that was loaded for an older placement is also
+/// loaded again. This records the newer placement.
+///
+/// The tasks are returned in this order: all unloads, all loads, one reload if anything was loaded
+/// or unloaded, all stops, all restarts, all starts. Tasks of the same kind are ordered by unit
+/// name. The service manager has therefore read all files before anything starts.
 ///
 /// The caller must pass a `desired` that is complete at one revision, because any unit missing from
 /// it is unloaded.

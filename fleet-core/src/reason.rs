@@ -34,9 +34,9 @@ pub struct NearestMachine {
     pub refusal: Refusal,
 }
 
-/// Counts the refusals of one unit, which belongs to no co-located group, in the order of the
-/// rules. Each custom rule is counted separately, by its name. The example for a rule is the first
-/// machine that the rule refuses.
+/// Counts how often each rule refused a unit. The unit belongs to no co-located group. The result
+/// is in the order of the rules. Each custom rule is counted separately, by its name. The example
+/// for a rule is the first machine that the rule refuses.
 pub fn tally(refusals: impl IntoIterator<Item = (MachineId, Refusal)>) -> Vec<Tally> {
     let mut by_rule: BTreeMap<(Rule, String), Tally> = BTreeMap::new();
     for (example, refusal) in refusals {

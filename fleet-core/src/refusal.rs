@@ -25,7 +25,8 @@ pub enum Rule {
     /// `Conflicts=` of the unit matches a unit on the machine, or `Conflicts=` of a unit on the
     /// machine matches this unit.
     Conflicts,
-    /// The `MaxPerMachine=` of the unit, or of an instance on the machine, is reached.
+    /// The machine already has as many instances of the template as `MaxPerMachine=` allows. The
+    /// lowest limit counts, be it of the unit or of an instance on the machine.
     MaxPerMachine,
     /// `ReserveCPU=`, `ReserveMemory=` or `ReserveDisk=` exceeds the machine's free resources.
     Reserve,

@@ -205,8 +205,9 @@ impl Snapshot {
     /// Returns the current state of a unit: the state that its agent last requested from the
     /// service manager.
     ///
-    /// A unit without a placement, or without a published state of its machine, is `Inactive`. A
-    /// global unit has such a state on every machine, so the lowest of them is returned.
+    /// A unit without a placement is `Inactive`, and so is a unit of which the placement's machine
+    /// has published no state. For a global unit, the lowest state that any machine has published
+    /// is returned.
     #[must_use]
     pub fn current(&self, unit: &Unit) -> TargetState {
         if unit.is_global() {

@@ -33,8 +33,8 @@ impl Adjacency {
     /// Builds the adjacency of `nodes` nodes. If several edges connect the same two nodes, only the
     /// strongest edge is kept.
     ///
-    /// `order` contains only nodes that can be ordered. Nodes in a cycle, and nodes that depend on
-    /// such a node, are missing from it.
+    /// If ordering edges form a cycle, [`order`](Self::order) lacks the nodes of the cycle and all
+    /// nodes that wait for it.
     pub(super) fn new(nodes: usize, mut edges: Vec<Edge>) -> Self {
         keep_strongest(&mut edges);
         let dependencies =
@@ -69,7 +69,8 @@ impl Adjacency {
         self.dependents.of(node)
     }
 
-    /// Returns all nodes in topological order: dependencies before dependents.
+    /// Returns the nodes in topological order: dependencies before dependents. Nodes that cannot be
+    /// ordered because of a cycle are missing.
     pub(super) fn order(&self) -> &[u32] {
         &self.order
     }

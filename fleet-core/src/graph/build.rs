@@ -69,9 +69,9 @@ impl Graph {
         self.find(name).map(|at| &self.units[at as usize])
     }
 
-    /// Replaces each unit that equals a unit of the `earlier` graph by that unit, so that both
-    /// graphs share it. A running unit keeps the definition that it was started from, so without
-    /// sharing that definition would be in memory twice.
+    /// Replaces each unit by the unit of the `earlier` graph that equals it, if there is one. Both
+    /// graphs then share one copy in memory. Without sharing, an unchanged definition would be in
+    /// memory twice, because a running unit keeps the definition that it was started from.
     pub fn share_unchanged(&mut self, earlier: &Self) {
         for unit in &mut self.units {
             if let Some(same) = earlier.unit(&unit.name).filter(|it| *it == unit) {
@@ -95,13 +95,17 @@ impl Graph {
         self.providers.get(target).map(|&at| &self.units[at as usize])
     }
 
-    /// Returns the dependencies of a unit, sorted by name, each with its strongest edge kind.
+    /// Returns the dependencies of a unit, sorted by name, each with the kind of the edge to it. If
+    /// several edges lead to a dependency, this is the kind of the strongest. Returns an empty list
+    /// if the graph has no unit of this name.
     #[must_use]
     pub fn dependencies(&self, name: &Name) -> Vec<(EdgeKind, &Arc<InitUnit>)> {
         self.find(name).map(|at| self.named(self.adjacency.dependencies(at))).unwrap_or_default()
     }
 
-    /// Returns the dependents of a unit, sorted by name, each with its strongest edge kind.
+    /// Returns the dependents of a unit, sorted by name, each with the kind of its edge to the
+    /// unit. If a dependent has several such edges, this is the kind of the strongest. Returns an
+    /// empty list if the graph has no unit of this name.
     #[must_use]
     pub fn dependents(&self, name: &Name) -> Vec<(EdgeKind, &Arc<InitUnit>)> {
         self.find(name).map(|at| self.named(self.adjacency.dependents(at))).unwrap_or_default()

@@ -47,12 +47,16 @@ pub enum ConditionResult<'a> {
 }
 
 impl UnitCondition {
-    /// Evaluates the conditions of a unit. `holds` evaluates a single test.
+    /// Decides by the conditions of a unit whether it starts, is skipped or fails. `holds`
+    /// evaluates a single test, without its negation.
     ///
-    /// As in systemd, the assertions are evaluated after all other conditions. In each of the two
-    /// groups, every condition that is not marked `any` must hold. Of the conditions that are
-    /// marked `any`, at least one must hold. The result names the first condition that does not
-    /// hold.
+    /// 1. If the conditions (`Condition…=`) do not hold, the result is `Skip`.
+    /// 2. Otherwise, if the assertions (`Assert…=`) do not hold, the result is `Fail`.
+    /// 3. Otherwise, the result is `Start`.
+    ///
+    /// Conditions hold together if each one that is not marked `any` holds and, if some are marked
+    /// `any`, at least one of those holds. The same is true of assertions. The result contains the
+    /// first condition that does not hold.
     pub fn judge<'a>(
         all: &'a [Self],
         holds: impl Fn(&ConditionTest) -> bool,

@@ -58,8 +58,9 @@ pub(super) fn shortest_cycle(
     DependencyCycle { steps: named.collect() }
 }
 
-/// Returns the shortest cycle through `start`, or `None` if there is none with at most `most`
-/// steps. Subtracts the number of visited edges from `visits`.
+/// Returns the shortest cycle of the component through `start`, or `None` if there is none with at
+/// most `most` steps. `visits` is the number of edges that the whole search may still visit; each
+/// visited edge decreases it.
 fn cycle_from(
     adjacency: &Adjacency,
     component: &[u32],

@@ -88,7 +88,7 @@ pub enum EventKind {
     /// The unit asked for more time. The deadline of its current operation becomes at least this
     /// long from now.
     Extend(Duration),
-    /// No process of the incarnation is left, and it will start no further ones.
+    /// No process of the incarnation is left, and the supervisor will start no further ones for it.
     AllGone,
 }
 

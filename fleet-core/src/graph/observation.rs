@@ -80,11 +80,11 @@ pub struct StartRateLimit {
 }
 
 impl Observation {
-    /// Adds the virtual units that must have been active.
+    /// Records a virtual unit as active if the units that were found imply that it was active.
     ///
     /// A virtual unit has no processes by which it could be found. But a unit with a `depends-on`
-    /// edge to a virtual unit is starting or active only while the virtual unit is active. So for
-    /// each such unit that was found, the virtual unit is recorded as active.
+    /// edge to it is starting or active only while the virtual unit is active. If such a dependent
+    /// was found starting or active, the virtual unit was therefore active too.
     ///
     /// `is_found` selects the units that were found. Units with an observed state are not changed.
     pub fn add_virtual(&mut self, graph: &Graph, now: Timestamp, is_found: impl Fn(&Name) -> bool) {

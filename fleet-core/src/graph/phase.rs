@@ -118,8 +118,8 @@ pub enum StopOutcome {
     Completed(Option<Exit>),
     /// Start skipped, which counts as success.
     Skipped,
-    /// The exit of the main process decides which phase follows, because the unit announced its
-    /// stop without a request.
+    /// Completed or failed, depending on the exit of the main process. The unit announced that it
+    /// stops, although no stop was requested.
     SelfInitiated,
 }
 

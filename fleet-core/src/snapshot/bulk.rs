@@ -1,5 +1,6 @@
 //! Bulk insertion into a snapshot. Each method has the effect of inserting the entries one by one.
-//! Bulk insertion is faster if the input is sorted and the snapshot has no such entries yet.
+//! It is faster if the entries are sorted by unit name and the snapshot holds no entries of that
+//! kind yet.
 
 use std::sync::Arc;
 

@@ -126,9 +126,10 @@ impl Fitter<'_, '_> {
         changed
     }
 
-    /// Breaks a cycle: in its weakest edge, the dependent no longer waits for the dependency. If
-    /// `all` is set, this applies to every edge of the cycle. If the dependency was needed, a
-    /// `pulls` edge keeps it needed. Returns whether any edge was changed.
+    /// Breaks a cycle of units that wait for one another. At the weakest edge of the cycle, or at
+    /// every edge if `all` is set, the dependent no longer waits for the dependency. If the removed
+    /// edge also made the dependency needed, a `pulls` edge replaces it. Returns whether any edge
+    /// was changed.
     fn break_cycle(&mut self, cycle: &DependencyCycle, all: bool) -> bool {
         let steps = cycle.steps.iter().enumerate();
         let weakest = steps.clone().max_by_key(|(at, (_, kind))| (*kind, *at));

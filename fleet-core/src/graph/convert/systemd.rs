@@ -89,7 +89,8 @@ fn finish(
     drafts
 }
 
-/// Reports each link to a file that is lost because another unit has the name of the link.
+/// Reports each link of a file that cannot become an alias, because another unit already has that
+/// name.
 fn report_lost_links(
     file: usize,
     unit: &CompiledUnit,

@@ -29,8 +29,9 @@ struct Health {
 }
 
 impl DegradedFlags {
-    /// Creates the flags for the time before any unit works. `lacking` yields, for each unit,
-    /// whether the unit depends on a missing target.
+    /// Creates the flags of units that are all inactive, so that no unit is degraded yet. Each unit
+    /// already counts its required dependencies as reasons, because none of them works. `lacking`
+    /// yields, for each unit, whether the unit depends on a target that no unit provides.
     pub(super) fn new(adjacency: &Adjacency, lacking: impl Iterator<Item = bool>) -> Self {
         let health = |(at, lacks)| {
             let idle =
@@ -49,8 +50,11 @@ impl DegradedFlags {
         self.units[at as usize].degraded
     }
 
-    /// Returns whether a unit gives its dependents along edges of this kind a reason to be
-    /// degraded.
+    /// Returns whether a unit is a reason for each dependent with an edge of this kind to be
+    /// degraded. It is one if:
+    ///
+    /// - the edge requires the unit, and the unit does not work
+    /// - the edge both requires and orders, and the unit is itself degraded
     pub(super) fn is_reason(&self, at: u32, kind: EdgeKind) -> bool {
         let health = self.units[at as usize];
         (!health.works && kind.requires()) || (health.degraded && spreads(kind))

@@ -53,8 +53,8 @@ impl Heights {
         }
     }
 
-    /// Returns the height that follows from these heights: one more than the highest, or zero if
-    /// there are none.
+    /// Returns the height of a unit, where `self` holds the heights of the units that are ordered
+    /// after it. The result is one more than the highest of them, or zero if there are none.
     pub(super) fn next(&self) -> u32 {
         self.0.last().map_or(0, |&(height, _)| height + 1)
     }

@@ -95,10 +95,11 @@ impl InitState {
         true
     }
 
-    /// Handles a failure during a stop, and returns whether it had an effect.
+    /// Handles a failure that is reported while the unit is stopping. Returns whether the failure
+    /// had an effect.
     ///
-    /// - A stop timeout means that the supervisor has killed the unit, so the unit will fail. This
-    ///   may happen once more for the commands that follow the stop.
+    /// - A stop timeout means that the supervisor has killed the unit, so the unit will fail. A
+    ///   second stop timeout may follow, for the commands that run after the stop.
     /// - Any other failure has an effect only if the unit stops by itself. A requested stop does
     ///   not become a failure.
     fn on_failing_end(&mut self, at: u32, cause: FailureCause, now: Timestamp) -> bool {
@@ -189,15 +190,13 @@ impl InitState {
 }
 
 impl InitUnit {
-    /// Returns whether this exit of the main process is a success. A success is:
+    /// Returns whether this exit of the main process is a success. These exits are:
     ///
     /// - an exit that the unit lists as successful
-    /// - status 0, or a signal that usually ends a process deliberately (such as SIGTERM), unless
-    ///   the unit treats every clean exit as a failure
     /// - any known exit, if the failures of all start commands are ignored
-    ///
-    /// For a oneshot, status 0 is always a success. Such a signal is not, because the oneshot did
-    /// not finish its work.
+    /// - status 0, unless the unit treats every clean exit as a failure; for a oneshot, always
+    /// - a signal that usually ends a process deliberately (such as SIGTERM), unless the unit is a
+    ///   oneshot or treats every clean exit as a failure
     #[must_use]
     pub fn is_success(&self, exit: Exit) -> bool {
         let is_oneshot = matches!(self.kind, ServiceType::Oneshot { .. });

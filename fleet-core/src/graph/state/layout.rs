@@ -74,9 +74,9 @@ impl InitState {
         Arc::new(Adjacency::new(self.nodes.len(), edges))
     }
 
-    /// Returns the edges of orphans, which are running units outside the graph. If `on_them` is
-    /// set, also returns the edges from other running units to orphans. All these edges have the
-    /// kind `After`, because they only order stops.
+    /// Returns the edges from each orphan (a running unit outside the graph) to the units that it
+    /// waits for. If `on_them` is set, also returns the edges from running units of the graph to
+    /// orphans. All these edges have the kind `After`, because they only order stops.
     fn orphan_edges(&self, on_them: bool) -> Vec<Edge> {
         let orphans = || self.all().filter(|&at| self.node(at).orphan);
         let provided = |at| self.node(at).unit.provides.iter().map(move |target| (target, at));
@@ -94,7 +94,8 @@ impl InitState {
         edges
     }
 
-    /// Resets the counts to the values that they have while every unit has the default view.
+    /// Empties the queues, and sets each unit's counts to their values while all units are inactive
+    /// and not needed. (That is the state that a default `NeighbourView` describes.)
     fn reset_counts(&mut self) {
         let adjacency = Arc::clone(&self.adjacency);
         self.dirty = RankSet::new(adjacency.len());

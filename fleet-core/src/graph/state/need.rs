@@ -105,8 +105,9 @@ impl InitState {
         changed
     }
 
-    /// Returns the units whose `needed` flag has to change, after the demand for one unit has
-    /// changed. Considers this unit alone, or its whole component if it is in one.
+    /// Returns the units that have to change their `needed` flag, after the demand for the unit
+    /// `at` has changed. If `at` and other units require each other in a cycle, considers all units
+    /// of this component; otherwise considers `at` alone.
     fn needed_changes(&self, at: u32, adjacency: &Adjacency, components: &Components) -> Vec<u32> {
         let Some(component) = components.of_unit(at) else {
             let node = self.node(at);
@@ -128,9 +129,9 @@ impl InitState {
         component.iter().copied().filter(otherwise).collect()
     }
 
-    /// Updates the support counts of the units that a unit requires, after the `needed` flag of the
-    /// requiring unit has changed. Calls `notify` for each required unit that gains its first
-    /// support or loses its last.
+    /// Updates `Demand::support` (the number of needed units that require a unit) of each unit that
+    /// `at` requires, after the `needed` flag of `at` has changed. Calls `notify` for each required
+    /// unit that gains its first supporter or loses its last.
     fn update_support(
         &mut self,
         at: u32,
@@ -152,7 +153,8 @@ impl InitState {
         }
     }
 
-    /// Updates the height of a unit and returns whether it changed. If so, calls `notify` for each
+    /// Updates the height of a unit: the length of the longest chain of needed units that are
+    /// ordered after it. Returns whether the height changed. If so, calls `notify` for each
     /// dependency along an ordering edge, because the height of the dependency may change too.
     fn update_height(
         &mut self,

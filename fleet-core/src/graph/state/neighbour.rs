@@ -35,9 +35,11 @@ impl NeighbourView {
         self.active && !self.must_stop
     }
 
-    /// Returns whether dependents no longer have to wait for this unit. An active unit that is
-    /// about to stop still makes them wait. Otherwise the order of the steps of a plan would decide
-    /// whether a waiting unit starts.
+    /// Returns whether dependents no longer have to wait for this unit. That is so if the unit is
+    /// active, has failed or completed, or cannot start.
+    ///
+    /// An active unit that has to stop is not settled. Otherwise a waiting dependent would start or
+    /// not, depending on the order in which the planner handles the two units.
     pub(super) fn is_settled(self) -> bool {
         self.stays_active() || self.failed || self.ended || self.blocked || self.masked
     }
@@ -68,7 +70,8 @@ impl NeighbourView {
         }
     }
 
-    /// Returns the part of the view that affects the stops of this unit's dependencies.
+    /// Returns the flags `stopping` and `must_stop`, which decide when this unit's dependencies can
+    /// stop.
     pub(super) fn stop_state(self) -> (bool, bool) {
         (self.stopping, self.must_stop)
     }

@@ -129,8 +129,8 @@ impl Node {
         }
     }
 
-    /// Returns whether the unit's result expires when the requested targets change. This is so for
-    /// an unneeded unit that has failed or is stopping.
+    /// Returns whether the result of the unit is discarded when the requested targets change. This
+    /// is so for an unneeded unit that has failed or is stopping (the stop may still fail).
     pub(super) fn result_expires(&self) -> bool {
         !self.needed && matches!(self.observed.phase, Phase::Failed | Phase::Stopping)
     }
@@ -173,8 +173,9 @@ impl Counts {
         self.unready = recount(self.unready, before.unready, after.unready);
     }
 
-    /// Updates the number of dependents that have to stop first, after one dependent has changed.
-    /// `before` and `after` are whether that dependent had to stop first, and has to now.
+    /// Updates the number of dependents that have to stop before this unit, after one dependent has
+    /// changed. `before` is `true` if that dependent had to stop before this unit until now, and
+    /// `after` if it has to from now on.
     pub(super) fn replace_dependent_to_stop(&mut self, before: bool, after: bool) {
         self.dependents_to_stop = recount(self.dependents_to_stop, before, after);
     }

@@ -167,8 +167,9 @@ impl Simulation {
         progressed
     }
 
-    /// Carries out all actions. If `ends` is set, this round finishes stops only, and starts finish
-    /// in a later round. [`finish_stops`](Self::finish_stops) explains why stops finish first.
+    /// Simulates the success of all actions. If `ends` is set, a unit stops in this round, so units
+    /// that start become active only in a later round. [`finish_stops`](Self::finish_stops)
+    /// explains why stops finish first.
     fn carry_out(&mut self, actions: &[UnitAction], ends: bool) {
         for action in actions {
             let Some(at) = self.state.find(&action.unit) else { continue };

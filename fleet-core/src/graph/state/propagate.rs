@@ -56,8 +56,8 @@ impl InitState {
         }
     }
 
-    /// Updates, for each dependency of a unit, whether the dependency can stop only after this
-    /// unit. Called when the unit's stop state has changed.
+    /// Updates, for each dependency of the unit `at`, the number of dependents that have to stop
+    /// before it. Called when `at` has begun or ceased to be one of these dependents.
     fn unblock(
         &mut self,
         adjacency: &Adjacency,

@@ -16,9 +16,10 @@ const LEAST_RESET: Duration = Duration::from_secs(10);
 const NANOS: u128 = 1_000_000_000;
 
 impl Node {
-    /// Applies the restart policy after a run: schedules a restart, gives up, or does neither.
-    /// `cause` is the cause of the failure, or `None` after a success. `exit` is the exit of the
-    /// main process, even if another event caused the failure.
+    /// Applies the restart policy after a run. Schedules a restart if the policy demands one, or
+    /// gives up if the unit has failed too often; otherwise the unit is not restarted. `cause` is
+    /// the cause of the failure, or `None` after a success. `exit` is the exit of the main process,
+    /// even if another event caused the failure.
     pub(super) fn schedule(
         &mut self,
         cause: Option<FailureCause>,
@@ -119,9 +120,9 @@ impl Restart {
         }
     }
 
-    /// Returns the delay after a fraction `part` of the steps from the initial to the maximum
-    /// delay. Each step multiplies the delay by the same ratio. An initial delay of zero cannot be
-    /// multiplied, so one millisecond is used instead.
+    /// Returns the restart delay at a fraction `part` (from 0 to 1) of the way from the initial to
+    /// the maximum delay. The delay grows exponentially: each step multiplies it by the same ratio.
+    /// An initial delay of zero cannot be multiplied, so one millisecond is used instead.
     fn step(&self, part: f64) -> Duration {
         let least = self.delay.max(Duration::from_millis(1)).as_secs_f64();
         let ratio = (self.max_delay.as_secs_f64() / least).max(1.0);

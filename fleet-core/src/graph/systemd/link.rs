@@ -241,8 +241,9 @@ impl<'a> Linker<'a> {
         self.remark(from, Some(relation.position.clone()), text);
     }
 
-    /// Ignores a relation to a timer. No edge is needed: starting a unit also starts the timers
-    /// that it names, and a timer is active as soon as it is started.
+    /// Ignores a relation to a timer, with a remark if it is `PartOf=`. No edge is needed, because
+    /// a timer is active as soon as it is started. Starting a unit also starts the timers that it
+    /// names.
     fn skip_timer(&mut self, from: usize, relation: &Relation) {
         if relation.kind == RelationKind::PartOf {
             let text = format!("ignores {}: stopping a timer stops nothing else", relation.unit);
@@ -338,9 +339,11 @@ impl<'a> Linker<'a> {
         self.linked.units.push(unit);
     }
 
-    /// Checks the order of the units of each `BindsTo=`. Unlike in systemd, `BindsTo=` implies here
-    /// that the unit starts after the other one. A unit is refused if the other one is ordered
-    /// after it. If there is no `After=`, a remark reports the implied order.
+    /// Checks the order of each unit with `BindsTo=` and the unit that it names. Unlike in systemd,
+    /// `BindsTo=` implies here that the first unit starts after the named unit.
+    ///
+    /// - If the named unit is ordered after the first unit, the first unit is refused.
+    /// - If the first unit has no `After=` for the named unit, a remark reports the implied order.
     fn check_bindings(&mut self) {
         for unit in self.compiled {
             for relation in &unit.relations {

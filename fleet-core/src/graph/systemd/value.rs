@@ -34,8 +34,9 @@ pub(super) fn unreadable(error: impl Display) -> String {
     format!("cannot be read: {error}")
 }
 
-/// Reads a value of an option that an empty value resets. Returns `None` for an empty value. (For
-/// other options systemd ignores an empty value, but here it is refused.)
+/// Reads the value of an option that an empty value resets to its default. Returns `None` for an
+/// empty value, and otherwise the result of `read`. (Other options must not be empty: systemd would
+/// ignore the empty value, but here it is refused.)
 pub(super) fn unless_empty<T>(
     value: &str,
     read: impl FnOnce(&str) -> Result<T, String>,

@@ -153,8 +153,9 @@ impl Variables<'_> {
         after
     }
 
-    /// Returns the position of the next dollar sign, which is `length` bytes long with its name.
-    /// The position is imprecise if the word also contains dollar signs written as escapes.
+    /// Returns the position of the next dollar sign and the name after it, which together are
+    /// `length` bytes long. The position is imprecise if the word also contains dollar signs
+    /// written as escapes (such as `\x24`).
     fn next(&mut self, length: usize) -> fleet_unitfile::Span {
         let at = self.dollars.0.get(*self.at).copied();
         *self.at += 1;

@@ -8,9 +8,10 @@ pub(super) struct Function {
     pub(super) depth: usize,
 }
 
-/// Returns the name of the function that these words define, or `None` if they begin no definition.
-/// The second value is `true` if the name is the first word. `false` means that the definition
-/// depends on a condition, or uses the keyword `function`, which not all shells know.
+/// Returns the name of the function that these words begin to define, or `None` if they begin no
+/// definition. The second value is `true` if the name is the first word (`start()`). It is `false`
+/// if the definition depends on a condition (`if … start()`), or uses the keyword `function`, which
+/// not all shells know.
 pub(super) fn beginning(texts: &[Option<String>]) -> Option<(&str, bool)> {
     (0..texts.len()).find_map(|at| {
         let (first, second) = (text(texts, at)?, text(texts, at + 1));

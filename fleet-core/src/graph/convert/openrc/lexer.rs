@@ -196,8 +196,8 @@ impl<'a> Lexer<'a> {
         text
     }
 
-    /// Skips a command substitution `$(…)`. If substitutions are nested too deeply, marks the text
-    /// from this line on as unknown, because only a shell can find the end.
+    /// Skips a command substitution `$(…)`. If it is nested too deeply, only a shell can find its
+    /// end, so the text from this line on is marked as unknown.
     fn substitution(&mut self) {
         if self.depth == MAX_DEPTH {
             return self.mark_unknown(self.line);
