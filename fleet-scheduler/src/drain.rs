@@ -39,9 +39,9 @@ pub struct Drain {
 /// machines.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DrainPlan {
-    /// The plan to carry out. It contains the steps that are needed because the machines count as
-    /// cordoned, followed by the moves away from them. The reasons for unplaced units describe the
-    /// state before these moves.
+    /// The plan to carry out. It contains the steps of an ordinary plan for which the drained
+    /// machines count as cordoned, followed by the moves away from these machines. The reasons for
+    /// unplaced units describe the state before these moves.
     pub plan: Plan,
     /// The units that stay on these machines for now, each with its reason.
     pub held: BTreeMap<UnitName, HoldReason>,
@@ -56,8 +56,8 @@ pub enum HoldReason {
     MinAvailable {
         /// The template.
         template: UnitName,
-        /// Number of instances of the template that are up. Instances that this plan moves already
-        /// do not count.
+        /// Number of instances of the template that are up, without those that this plan has
+        /// already moved.
         up: u32,
         /// Number of instances that must stay up.
         min_available: u32,

@@ -166,7 +166,8 @@ impl Index {
         (verdicts, summary)
     }
 
-    /// Returns the verdicts on a unit that has no group and replaces no other unit.
+    /// Returns the verdicts on a unit that is not tied to other waiting units and replaces no other
+    /// unit.
     fn verdicts_for_one(&self, unit: UnitNo, here: MachineNo) -> (Verdicts, RefusalSummary<Rank>) {
         let mut summary = RefusalSummary::new();
         let denials = self.denials_of(|machine| self.denial(unit, machine));
@@ -196,14 +197,14 @@ impl Index {
         denials
     }
 
-    /// Returns, for each present machine, the verdict that needs no tentative assignment of the
-    /// group.
+    /// Returns a verdict for each present machine, as far as the group's first unit determines it.
+    /// The function assigns no unit, not even tentatively.
     ///
-    /// - If the machine denies the group's first unit and that unit replaces no unit there:
-    ///   `Refused`.
-    /// - If the machine accepts the first unit, that unit replaces no unit there, and the group has
-    ///   no other units: `Taken`.
-    /// - In all other cases: `Unclear`.
+    /// - `Unclear`: the first unit replaces a unit there, or the machine accepts the first unit but
+    ///   the group has further units.
+    /// - `Refused`: the machine refuses the first unit, which replaces no unit there.
+    /// - `Taken`: the machine accepts the first unit, which replaces no unit there and is the only
+    ///   unit of the group.
     fn quick_verdicts(&self, group: &[UnitNo]) -> Vec<(MachineNo, QuickVerdict)> {
         let Some(first) = group.first().copied() else { return Vec::new() };
         let replaces = |machine| !replaces::replaced(self, first, machine).is_empty();

@@ -63,14 +63,15 @@ pub struct Candidate<'a> {
     pub requirements: &'a Requirements,
 }
 
-/// The changes after which a machine that refused a unit by a custom rule may accept that unit.
+/// The changes after which a custom rule may let a machine accept a unit that the rule refused
+/// there before.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RetryOn {
     /// No change, as long as the unit's requirements stay the same.
     Nothing,
     /// A change of the machine: its metadata, its capacity, or any other property.
     MachineChange,
-    /// The departure of a unit from the machine that refused the unit, or a change of that machine.
+    /// The departure of any other unit from the machine, or a change of the machine.
     Departure,
     /// Any change of the cluster.
     AnyChange,

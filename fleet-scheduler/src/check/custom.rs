@@ -17,7 +17,7 @@ struct OtherUnits<'a> {
 }
 
 /// Returns the refusals of a unit by all custom rules. The result is empty if the unit was on the
-/// machine before the plan, because custom rules apply only to units that come.
+/// machine before the plan, because custom rules apply only to arriving units.
 pub(super) fn refusals(
     policy: &Policy,
     (before, after): (&Snapshot, &Snapshot),

@@ -38,9 +38,12 @@ pub enum Violation {
     WrongStart(Step),
     /// The unit has more than one step.
     SeveralSteps(UnitName),
-    /// A step places a unit that must not have a placement, or changes a placement that must stay.
-    /// A placement must stay if the unit's record is unreadable, or if the unit waits for its
-    /// machine to return.
+    /// The unit has a step that it must not have, for one of these reasons:
+    ///
+    /// - The unit's record is unreadable, so its placement must not change.
+    /// - The unit waits for its machine to return (`Reschedule=never`), so its placement must not
+    ///   change.
+    /// - The step places or moves the unit, but the unit is not wanted or is global.
     MustNotMove(UnitName),
     /// The unit has a placement after the plan and must not have one.
     MustNotBePlaced(UnitName),

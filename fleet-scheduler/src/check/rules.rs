@@ -157,9 +157,9 @@ impl<'a> PlannedMachine<'a> {
         })
     }
 
-    /// Returns a refusal if the unit shares the machine with a unit that it replaces. Two units
-    /// that were both placed there before the plan may stay together, because perhaps no other
-    /// machine accepts the replaced unit.
+    /// Returns a refusal if the unit shares the machine with a unit that it replaces. If both were
+    /// placed there before the plan, they may stay together, because perhaps no other machine
+    /// accepts the replaced unit.
     fn replaced(&self, unit: &Unit) -> Option<Refusal> {
         let was_here = |name| was_on(self.before, name, &self.machine.id);
         let names = |wants: &Requirements, name| wants.replaces.iter().any(|p| p.matches(name));

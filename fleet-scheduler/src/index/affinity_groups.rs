@@ -11,12 +11,12 @@ use super::{Index, PatternNo, UnitNo};
 /// The state of a peer that the `MachineOf=` of a waiting unit names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum PeerState {
-    /// A unit that takes part and does not wait. It ties no units together, so the rule `MachineOf`
-    /// alone decides.
+    /// A participating unit (a wanted unit, or an unreadable one that has a machine) that does not
+    /// wait. It creates no tie, so only the rule `MachineOf` decides.
     NotWaiting,
     /// A unit that waits as well.
     Waiting(UnitNo),
-    /// No unit that takes part.
+    /// No participating unit.
     Unsatisfiable,
 }
 
@@ -99,8 +99,8 @@ impl Index {
     }
 
     /// Returns the units that have this unit's name, or a pattern that matches it, in their
-    /// `MachineOf=`. Not all of them are tied to this unit, because a pattern may mean another
-    /// unit.
+    /// `MachineOf=`. Some of them are not tied to this unit, because a pattern ties its unit only
+    /// to the first waiting unit that it matches.
     pub(crate) fn possible_followers(&self, unit: UnitNo) -> impl Iterator<Item = UnitNo> {
         let slot = &self.units.slots[unit];
         let class = slot.class.some();
@@ -207,7 +207,8 @@ fn path(came_from: &Lookup<UnitNo, UnitNo>, from: UnitNo, to: UnitNo) -> Vec<Uni
 /// Returns a topological order of units, as indexes: each unit follows the units that it names.
 /// Independent units are in the order of their indexes.
 ///
-/// The order omits unsatisfiable units, units in a cycle, and units that name an omitted unit.
+/// The order omits the units marked in `unsatisfiable`, the units in a cycle, and all units that
+/// name an omitted unit.
 fn topological_order(
     named: &[Vec<usize>],
     naming: &[Vec<usize>],

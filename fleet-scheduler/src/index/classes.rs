@@ -22,7 +22,8 @@ pub(crate) struct EquivalenceClass {
     /// The requirements that all units of the class have. Options that are not part of the class
     /// key, such as `MachineOf=`, may differ between these units.
     pub(crate) requirements: Arc<Requirements>,
-    /// The only unit of the class, if custom rules or scores may distinguish any two units.
+    /// The only unit of the class, if custom rules or scores can distinguish any two units.
+    /// Otherwise `None`: any number of units may belong to the class.
     pub(crate) owner: Option<UnitName>,
     /// The patterns of `Conflicts=`, in the order written.
     pub(crate) conflicts: Vec<PatternNo>,
@@ -38,26 +39,28 @@ pub(crate) struct EquivalenceClass {
     /// The machine of `MachineID=`.
     pub(crate) pin: MachineNo,
     pub(crate) users: u32,
-    /// The order in which the units of the class try machines, once it is needed.
+    /// The machine order by which the units of the class try machines. Other classes may share it.
+    /// It is created when it is first needed.
     pub(crate) order: OrderNo,
-    /// A machine order for this class alone. Each machine that refuses the class is left out until
-    /// it changes or a unit leaves it.
+    /// A machine order that only this class uses, if it has one. The order omits each machine that
+    /// refuses the class, until that machine changes or a unit leaves it.
     pub(crate) private_order: OrderNo,
     /// Number of machines tried in vain while the class had no private order.
     pub(crate) skips: usize,
-    /// Position in the change log `MachineOrders::lifts` at which every machine was known to refuse
-    /// the class. Machines that were logged later may accept it.
+    /// Position in the change log `MachineOrders::lifts` at the last search in which every machine
+    /// refused the class. Only machines logged after this position may accept the class. `None` if
+    /// no search has failed so far.
     pub(crate) refused: Option<u64>,
     /// Whether the refusals of the class have been counted before.
     pub(crate) was_counted: bool,
     /// Its units that every machine refuses.
     pub(crate) parked: BTreeMap<UnitName, UnitNo>,
-    /// The placement round in which one of the parked units was queued again, or 0 if that unit has
-    /// been refused since. Only one unit is queued at a time: if it is refused, all others would be
-    /// refused too.
+    /// Number of the placement round in which a parked unit of the class was queued again, or 0 if
+    /// that unit was then refused. Only one unit is queued at a time: if it is refused, all others
+    /// would be refused too.
     pub(crate) awake: u64,
-    /// If the class filter or a cordon excluded every machine at the last search, the value of
-    /// [`MachineOrders::facts_version`](super::MachineOrders::facts_version) at that time.
+    /// The value of [`MachineOrders::facts_version`](super::MachineOrders::facts_version) at the
+    /// last search, if the class filter or a cordon excluded every machine then. Otherwise `None`.
     pub(crate) filtered_out: Option<u64>,
 }
 
@@ -128,7 +131,7 @@ impl Classes {
         self.slots.remove(number)
     }
 
-    /// Records that a class has parked units. `facts` is the value of `facts_version` at which the
+    /// Records that a class has parked units. `facts` is the value of `facts_version` when the
     /// machines refused these units.
     pub(crate) fn park(&mut self, number: ClassNo, facts: u64) {
         self.parked.insert(number);
@@ -150,11 +153,13 @@ impl Classes {
         self.retryable.iter().copied()
     }
 
-    /// Updates the set of retryable classes after machines have changed. `facts` is the new
-    /// `facts_version`.
+    /// Recomputes the set of retryable classes if `facts`, the new `facts_version`, differs from
+    /// the previous one.
     ///
-    /// A class is left out if the filter or a cordon excluded every machine before, and
-    /// `still_refused` returns true for the class.
+    /// A class with parked units is left out if both conditions hold:
+    ///
+    /// - At the previous version, the filter or a cordon excluded every machine.
+    /// - `still_refused` returns true for the class.
     pub(crate) fn refresh_retryable(
         &mut self,
         facts: u64,

@@ -50,7 +50,8 @@ impl Filters {
     pub(crate) const ALL: FilterNo = FilterNo(0);
 
     /// Maximum number of candidate machines for which a filter is evaluated on demand, without
-    /// cached verdicts. In a small cluster, half the number of all machines is the maximum.
+    /// cached verdicts. In a cluster of fewer than 64 machines, the maximum is half the number of
+    /// machines.
     const FEW: usize = 32;
 
     /// Maximum number of filters with cached verdicts. Each of these filters takes one byte per

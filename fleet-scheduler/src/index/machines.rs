@@ -54,8 +54,8 @@ impl Machines {
         self.ids.get(id).copied()
     }
 
-    /// Returns the number of an ID, assigning one if needed. Also returns whether this changed the
-    /// labels of all machines.
+    /// Returns the number of an ID, assigning one if needed. Also returns whether all machines got
+    /// new labels (numbers that order machines by their IDs).
     pub(crate) fn intern(&mut self, id: &MachineId) -> (MachineNo, bool) {
         if let Some(machine) = self.ids.get(id) {
             return (*machine, false);
@@ -83,7 +83,8 @@ impl Machines {
         self.label_all();
     }
 
-    /// Returns a label between those of the neighbours of an ID, if a free label is left there.
+    /// Returns a label for a new ID, between the labels of the previous and the next ID. Returns
+    /// `None` if no number between them is free.
     fn label_between(&self, id: &MachineId) -> Option<u32> {
         use std::ops::Bound::{Excluded, Unbounded};
         let label = |machine: &MachineNo| self.slots[*machine].label;

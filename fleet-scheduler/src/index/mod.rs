@@ -100,9 +100,9 @@ pub struct Index {
     pub(crate) globals: BTreeMap<UnitName, UnitNo>,
     /// The machines on which one unit may replace another.
     pub(crate) replacement_machines: BTreeSet<MachineNo>,
-    /// Units that should leave a machine because a replacer is there, but that no other machine
+    /// Units that share a machine with a unit that replaces them, and that no other machine
     /// accepted. The value is the position in the change log `MachineOrders::lifts` at the last
-    /// attempt.
+    /// attempt to move the unit.
     pub(crate) stuck: BTreeMap<UnitNo, u64>,
     /// The placements to remove.
     pub(crate) unwanted: BTreeMap<UnitName, UnitNo>,
@@ -112,8 +112,9 @@ pub struct Index {
     pub(crate) retry_queue: RetryQueue,
     /// The groups that no machine accepts, by their lowest unit number.
     pub(crate) groups: BTreeMap<UnitNo, WaitingGroup>,
-    /// The keys of those `groups` that may find a machine although no machine accepts more than
-    /// before.
+    /// The keys of those `groups` that contain a unit that replaces others. If a custom rule is
+    /// retried on any change, the keys of all `groups`. Some of these groups may find a machine
+    /// although no machine accepts more than before.
     pub(crate) sensitive_groups: BTreeSet<UnitNo>,
     /// Whether a tied unit has changed since these groups were tried.
     pub(crate) ties_changed: bool,
@@ -121,8 +122,8 @@ pub struct Index {
     pub(crate) unsatisfiable: BTreeSet<UnitNo>,
     /// The units with `Reschedule=never` and an absent machine.
     pub(crate) stranded: BTreeSet<UnitNo>,
-    /// The position in the change log `MachineOrders::lifts` up to which the machines have been
-    /// checked for waiting units.
+    /// The position in the change log `MachineOrders::lifts` (machines that may accept more than
+    /// before) up to which waiting units have been queued again.
     pub(crate) lifts_seen: u64,
     /// Whether anything has changed since the last applied plan.
     pub(crate) touched: bool,

@@ -116,7 +116,7 @@ impl Occupancy {
         self.used
     }
 
-    /// Counts a unit that comes. The caller adds the unit to `units` or `globals`.
+    /// Adds an arriving unit to the aggregates. The caller adds the unit to `units` or `globals`.
     pub(crate) fn add(&mut self, class: &EquivalenceClass, tied: bool) {
         self.tied += u32::from(tied);
         self.used.add(&class.requirements.reserve);
@@ -139,9 +139,9 @@ impl Occupancy {
         }
     }
 
-    /// Subtracts a unit that the caller has already removed from `units` or `globals`. `others`
-    /// returns the smallest limit of the remaining instances of the unit's template; it is called
-    /// only if needed.
+    /// Removes a unit from the aggregates. The caller has already removed it from `units` or
+    /// `globals`. `others` returns the smallest limit of the remaining instances of the unit's
+    /// template; it is called only if needed.
     pub(crate) fn remove(
         &mut self,
         class: &EquivalenceClass,

@@ -96,7 +96,8 @@ impl PatternSlot {
 }
 
 impl Patterns {
-    /// Adds a user to a pattern. Returns the number of the pattern, and whether the pattern is new.
+    /// Increments the user count of a pattern, adding the pattern if it is unknown. Returns the
+    /// number of the pattern, and whether the pattern is new.
     pub(crate) fn acquire(&mut self, pattern: &Pattern) -> (PatternNo, bool) {
         if let Some(number) = self.acquire_known(pattern.as_str()) {
             return (number, false);

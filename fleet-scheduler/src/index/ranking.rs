@@ -1,15 +1,17 @@
 //! Machine orders: the order in which units try machines, maintained so that the next machine is
 //! found quickly.
 //!
-//! An order contains the machines that pass a filter, in buckets of equal score. The machines of a
-//! bucket have the same preference score and the same values of the spread keys. The score of a
-//! bucket therefore changes as a whole. Within a bucket, the ranking orders the machines.
+//! A machine order contains the machines that pass a filter, in buckets. All machines of a bucket
+//! have the same preference score and the same values of the spread keys. Their scores are
+//! therefore always equal. Within a bucket, machines are sorted by rank, which the policy's
+//! [`Ranking`] determines.
 //!
 //! If the rank of a machine gets worse, its position is corrected when the machine reaches the top
 //! of its bucket. If the rank may have become better, the machine is recorded in a [`ChangeLog`],
-//! which an order reads before its next use.
+//! which a machine order reads before its next use.
 //!
-//! Several templates can share an order. Each of them has its own instance counts per spread value.
+//! Several templates can share a machine order. The order then counts the instances of each
+//! template separately, per spread value.
 
 mod machine_order;
 mod spread_key;

@@ -14,18 +14,23 @@ use super::slots::{ClassNo, MachineNo, UnitNo};
 use super::{Index, Machines};
 use crate::rules::{Denial, PlacementQuery};
 
-/// Stands for the rule of all machines that are excluded by a filter and not cordoned. The actual
-/// rule depends on the filter.
+/// Stands in the counts for the rule of every machine that is excluded by a filter and not
+/// cordoned. The reader of the counts replaces it with the actual rule, which depends on the
+/// filter.
 pub(crate) const FILTERED: Rule = Rule::MachineMetadata;
 
-/// Summary of the refusals of a unit or group, by the rank of the rule that refuses it.
+/// Summary of the refusals of a unit or group, by the rule that refuses. `R` is the rule or its
+/// rank.
 #[derive(Debug)]
 pub(crate) struct RefusalSummary<R> {
     /// For each rule, the number of machines that refuse first by this rule, and the one of them
     /// with the lowest ID.
     pub(crate) tallies: BTreeMap<R, (u32, MachineNo)>,
-    /// The nearest machine, with its rule and its load. Of the machines with the latest rule, this
-    /// is the least loaded one, then the one with the lowest ID.
+    /// The rule that refuses on the nearest machine, the load of that machine, and the machine. Of
+    /// the machines that refuse by the latest rule, the least loaded is the nearest, then the one
+    /// with the lowest ID.
+    ///
+    /// The load only serves to compare further machines, so it is 0 in a summary of cached counts.
     pub(crate) nearest: Option<(R, u32, MachineNo)>,
 }
 
@@ -208,8 +213,8 @@ impl Index {
     }
 
     /// Returns the refusal counts for units with a filter that no machine passes. Cordoned machines
-    /// are counted under `Rule::Cordon`. All others are counted under [`FILTERED`], because the
-    /// caller knows their actual rule.
+    /// are counted under `Rule::Cordon`. All others are counted under [`FILTERED`], which the
+    /// caller replaces with the actual rule.
     pub(crate) fn filter_refusal_counts(&mut self) -> &RefusalCounts {
         let counts = self.refusal_cache.by_filter.take();
         let is_cordoned = |machine| self.machines.slots[machine].machine().cordoned;

@@ -12,9 +12,13 @@ use super::{Index, UnitNo};
 pub(crate) struct WaitingGroup {
     /// The units, in the order in which they are assigned.
     pub(crate) members: Vec<UnitNo>,
-    /// Whether the arrival of a unit on any machine may help the group to find a machine. For
-    /// example, several units may have to leave for the group, and the arrival may change where the
-    /// first of them goes.
+    /// Whether the group may find a machine after any unit has arrived on any machine. This is so
+    /// in three cases:
+    ///
+    /// - During the last attempt, several displaced groups had to leave one machine. An arrival
+    ///   elsewhere may send the first of them to another machine, and so leave room for the next.
+    /// - The cluster has global units.
+    /// - A custom rule is retried on any change.
     pub(crate) helped_by_any_arrival: bool,
 }
 

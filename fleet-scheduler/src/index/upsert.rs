@@ -1,4 +1,5 @@
-//! Updates of units: adds a unit to its class and to its peers, and removes a unit from both.
+//! Updates of units: moves a unit with a changed definition to another class, and updates its ties
+//! to the units that it names in `MachineOf=`.
 
 use std::sync::Arc;
 
@@ -163,8 +164,8 @@ impl Index {
         }
     }
 
-    /// Adds a user to a pattern and returns the pattern's number. If the pattern is new, also moves
-    /// the units that it matches to other classes.
+    /// Increments the user count of a pattern, adding the pattern if it is unknown, and returns its
+    /// number. If the pattern is new, also moves the units that it matches to other classes.
     fn acquire(&mut self, pattern: &Pattern) -> PatternNo {
         let (number, is_new) = self.patterns.acquire(pattern);
         if is_new {
@@ -244,7 +245,7 @@ impl Index {
         }
     }
 
-    /// Adds a user to the pattern that stands for a unit's template, and returns the pattern's
+    /// Increments the user count of the pattern that stands for a unit's template, and returns its
     /// number. Returns `None` if the instances of the template need not be counted.
     fn acquire_template(
         &mut self,

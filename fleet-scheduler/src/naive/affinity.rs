@@ -42,7 +42,7 @@ pub(super) fn unsatisfiable(state: &PlacementState<'_>) -> BTreeSet<UnitName> {
     }
 }
 
-/// Returns whether some peer in the `MachineOf=` of a unit stands for no participating unit.
+/// Returns whether the `MachineOf=` of a unit has a peer that matches no participating unit.
 /// Unknown units, inactive units and templates do not participate.
 fn names_no_unit(state: &PlacementState<'_>, name: &UnitName) -> bool {
     let peers = &requirements(state.cluster, name).machine_of;

@@ -26,13 +26,12 @@ pub struct EvictionGroup<'g, 'a> {
     pub min_available: u32,
     /// The units that are placed and not up.
     pub down: &'g BTreeSet<UnitName>,
-    /// The units that have been moved so far for the drain or for balance, and those that have made
-    /// room for them.
+    /// The units that the plan has moved so far for the drain or for balance, and the units that
+    /// made room for them.
     pub moved: &'g BTreeSet<UnitName>,
-    /// Number of units that groups have moved so far.
+    /// Number of units in the groups that the plan has moved so far.
     pub moved_count: usize,
-    /// Maximum number of units that groups may move: `max_moves` of a drain, or the budget of a
-    /// rebalancing.
+    /// Upper limit of `moved_count`: `max_moves` of a drain, or the budget of a rebalancing.
     pub max_moves: u32,
     /// Maximum size of a group that moves for balance.
     pub max_group_size: u32,
@@ -59,9 +58,11 @@ impl EvictionGroup<'_, '_> {
         })
     }
 
-    /// Returns the units that are up. These are the single units that are still on the present
-    /// machine of their recorded placement. Units that are listed as down or that this plan has
-    /// moved do not count.
+    /// Returns the units that are up. A unit is up if all of these hold:
+    ///
+    /// - It is a single unit on the machine of its recorded placement, and that machine is present.
+    /// - It is not listed as down.
+    /// - This plan has not moved it.
     fn up(&self) -> BTreeSet<UnitName> {
         let cluster = self.before.cluster;
         let at_home = self.before.placements.iter().filter(|(name, at)| {
@@ -89,7 +90,8 @@ fn per_template<'a>(names: impl Iterator<Item = &'a UnitName>) -> BTreeMap<UnitN
 /// unit.
 ///
 /// If a member of the group names another unit there in `MachineOf=`, that unit is a member too. So
-/// is each unit that would lack a peer if the group left and the global units were fitted in again.
+/// is each unit that would lack a peer after the group has left. The global units that fit on the
+/// machine without the group count as peers.
 pub(super) fn eviction_group(
     state: &PlacementState<'_>,
     head: UnitName,

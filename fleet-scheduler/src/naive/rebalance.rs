@@ -157,8 +157,8 @@ pub(super) fn min_available(group: &EvictionGroup<'_, '_>) -> bool {
     group.hold_reason(&group.units.iter().cloned().collect()).is_none()
 }
 
-/// Leave clause: the load of the machine drops by the size of the group. It drops less if a global
-/// unit takes the free place.
+/// Leave clause: once the group has left, its machine has fewer units by the size of the group. The
+/// clause fails if a global unit takes the free place.
 pub(super) fn globals(group: &EvictionGroup<'_, '_>) -> bool {
     let (before, after) =
         (group.before.units_on(group.machine), group.without.units_on(group.machine));
@@ -199,7 +199,8 @@ pub(super) fn instance_counts(
     state.policy.ranking != Ranking::Spread || units.all(|[present, here]| present <= here)
 }
 
-/// Target clause: the move is worth it, because it brings the requested gain.
+/// Target clause: the move is worth it. The number of units on the source before the move, minus
+/// the number on the target after the move, is at least `gain` + 1.
 pub(super) fn is_worth_it(
     group: &EvictionGroup<'_, '_>,
     machine: &Machine,

@@ -21,8 +21,8 @@ pub(super) fn replaced(
     present
 }
 
-/// Returns the units that leave a machine when a unit comes: the units that it replaces there, with
-/// their displaced groups.
+/// Returns the units that have to leave a machine if a unit comes to it. These are the units that
+/// it replaces there, and their displaced groups (units that would then lack a peer).
 pub(super) fn leaving(
     state: &PlacementState<'_>,
     by: &Unit,
@@ -129,7 +129,7 @@ fn with_displaced<'a>(
 }
 
 /// Moves replaced units away from their replacers, where possible. Returns the new state, or `None`
-/// if no unit moved. Replacers that must themselves leave for another unit are handled last.
+/// if no unit moved. A replacer that another unit on its machine replaces is handled last.
 pub(super) fn separate_replaced<'a>(before: &PlacementState<'a>) -> Option<PlacementState<'a>> {
     let mut state = before.clone();
     for only_staying in [true, false] {

@@ -18,8 +18,8 @@ pub struct RuleQuery<'a> {
     pub machine: &'a Machine,
     /// The units on the machine.
     pub present: &'a BTreeSet<UnitName>,
-    /// The units on the machine that leave if the unit comes: those that it replaces, with their
-    /// displaced groups.
+    /// The units on the machine that leave if the unit comes. These are the units that it replaces,
+    /// and their displaced groups (units that would then lack a peer).
     pub leaving: &'a BTreeSet<UnitName>,
 }
 

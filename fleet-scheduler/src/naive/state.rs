@@ -60,8 +60,9 @@ impl PlacementState<'_> {
         singles(self.cluster).filter(waits).map(|unit| unit.name.clone()).collect()
     }
 
-    /// Returns the participating units that a peer in the `MachineOf=` of `from` can mean. A
-    /// pattern never means `from` itself.
+    /// Returns the participating units that satisfy a peer in the `MachineOf=` of `from`, wherever
+    /// they are. A unit participates if it is wanted, or if it is unreadable and has a machine. If
+    /// the peer is a pattern, `from` itself does not satisfy it.
     #[must_use]
     pub fn peer_candidates(&self, from: &UnitName, peer: &Peer) -> BTreeSet<UnitName> {
         let wanted = self.cluster.units().filter(|unit| unit.is_wanted());

@@ -98,8 +98,9 @@ impl Index {
     /// Places a group on the first machine that accepts it. Returns whether there is such a
     /// machine.
     ///
-    /// On some machines, units have to move away for the group. `displaced` is raised to the
-    /// highest number of displaced groups that one of the attempts tried to move.
+    /// If the group contains replacers, the attempt on a machine first moves displaced groups away
+    /// from it. `displaced` is raised to the highest number of displaced groups that the attempt on
+    /// one machine had to move.
     fn place_group(&mut self, group: &[UnitNo], displaced: &mut usize) -> bool {
         let Some(first) = group.first().copied() else { return false };
         match self.required_machine(group) {

@@ -25,8 +25,8 @@ struct RefusalGroup {
 
 impl Index {
     /// Finds the best machine for a unit with a filter that only few machines can pass. The unit
-    /// must have no group. Such a unit needs no machine order, because all of these machines are
-    /// checked.
+    /// must not be tied to others and must not replace others. The search needs no machine order,
+    /// because it checks all of these machines.
     ///
     /// Returns `None` if many machines can pass the filter or if the unit has a `Spread=`. Returns
     /// `Some(None)` if none of the few machines accepts the unit.
@@ -58,8 +58,9 @@ impl Index {
         Some(found)
     }
 
-    /// Summarizes the refusals of a unit that only few machines can accept. The unit must have no
-    /// group. Returns `None` if many machines can accept the unit or if it replaces other units.
+    /// Summarizes the refusals of a unit that only few machines can accept. The unit must not be
+    /// tied to others. Returns `None` if many machines can accept the unit or if it replaces other
+    /// units.
     pub(super) fn count_refusals_of_few(&mut self, unit: UnitNo) -> Option<RefusalSummary<Rank>> {
         let class = self.units.slots[unit].class;
         let few = self.few_candidates_of(class)?;

@@ -21,8 +21,8 @@ impl<'a> DisruptionBudget<'a> {
         Self { min_available, down, counted: BTreeMap::new() }
     }
 
-    /// Subtracts instances that have been moved and do not run until they start on their new
-    /// machines.
+    /// Subtracts instances that have just been moved. They count as not running, because they have
+    /// yet to start on their new machines.
     pub(super) fn spend(&mut self, lost: &BTreeMap<UnitName, u32>) {
         for (template, lost) in lost {
             if let Some(up) = self.counted.get_mut(template) {

@@ -104,9 +104,10 @@ impl Index {
         }
     }
 
-    /// Calls `takes` for one machine after the other until it returns `true`. Returns whether it
-    /// did. The machines come in the order of the group's first unit, without the machine `from`
-    /// that the group has left.
+    /// Calls `takes` for one machine after the other until a call returns `true`. Returns whether
+    /// one did. The machines come in the order in which the group's first unit tries them. If the
+    /// group requires a certain machine, only that machine is tried. The machine `from`, which the
+    /// group has left, is never tried.
     ///
     /// `takes` must assign the group to the machine and return whether that succeeded.
     pub(super) fn find_machine_for(
@@ -164,9 +165,9 @@ impl Index {
         group.iter().any(|unit| !replaces::replaced(self, *unit, machine).is_empty())
     }
 
-    /// Returns the class of a group with a single unit that is not tied to others. Every machine
-    /// treats all such units of a class alike, so a verdict on one of them applies to all. Returns
-    /// `None` for all other groups.
+    /// Returns the class of the only unit of a group, if that unit is not tied to others. Returns
+    /// `None` for all other groups. Every machine treats all untied units of a class alike, so a
+    /// verdict on one of them applies to all.
     pub(super) fn group_class(&self, group: &[UnitNo]) -> Option<ClassNo> {
         let [unit] = group else { return None };
         (!self.is_tied(*unit)).then(|| self.units.slots[*unit].class)

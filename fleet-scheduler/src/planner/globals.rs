@@ -54,8 +54,8 @@ impl Index {
     /// Wakes (queues again) the units that have a `MachineOf=` pattern that matches this global
     /// unit, which has just come or left.
     ///
-    /// A pattern can mean a waiting unit only while no matching unit is on any machine. The call
-    /// therefore has an effect only if this unit is the first match on any machine, or was the
+    /// A pattern ties units to a waiting unit only while no matching unit is on any machine. The
+    /// call therefore has an effect only if this unit is the first match on any machine, or was the
     /// last.
     fn wake_followers(&mut self, unit: UnitNo) {
         let mut matched = self.class(unit).matched.iter().map(|it| &self.patterns.slots[*it]);

@@ -48,7 +48,8 @@ impl Index {
         self.set_globals(machine, &outcome.globals);
     }
 
-    /// Returns whether a cheap check shows that every unit on the machine may stay.
+    /// Returns whether a cheap check shows that every unit on the machine may stay. `false` means
+    /// that a full check is necessary.
     fn all_pass(&self, machine: MachineNo) -> bool {
         let slot = &self.machines.slots[machine];
         let occupancy = &slot.occupancy;

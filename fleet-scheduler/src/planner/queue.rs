@@ -116,8 +116,9 @@ impl Index {
         self.wake_groups(machines.as_deref());
     }
 
-    /// Updates the set of classes that no machine can accept because of a filter or a cordon.
-    /// `machines` lists the machines that may have changed; `None` stands for all machines.
+    /// Updates the set of classes that are worth retrying. Classes for which a filter or a cordon
+    /// excludes every machine are left out. `machines` lists the machines that may have changed;
+    /// `None` stands for all machines.
     fn refresh_retryable(&mut self, machines: Option<&[MachineNo]>) {
         let (machine_slots, filters, patterns) = (&self.machines, &self.filters, &self.patterns);
         let ranking = self.policy.ranking;

@@ -108,8 +108,8 @@ impl Index {
             .or_else(|| self.peers_apart(unit))
     }
 
-    /// Returns the reason that a peer is unknown or inactive. If several are, the reason names the
-    /// first one in the order written.
+    /// Returns the reason for the first peer, in the order written, that no participating unit
+    /// satisfies: the peer is inactive or unknown. Returns `None` if there is no such peer.
     fn missing_peer(&self, unit: UnitNo) -> Option<Reason> {
         let slot = &self.units.slots[unit];
         let unsatisfiable =
@@ -249,9 +249,9 @@ impl Index {
         self.class(*unit).replaces.is_empty().then_some(*unit)
     }
 
-    /// Assigns a group to a machine tentatively and rolls back. If the machine refuses the group,
-    /// the function calls `made` before the rollback and returns its result. Otherwise it returns
-    /// `None`.
+    /// Assigns a group to a machine tentatively and rolls back. If the machine refuses a unit of
+    /// the group, calls `made` with that unit and the denial before the rollback. Returns the
+    /// result of `made`, or `None` if the machine accepts the group.
     fn try_group<T>(
         &mut self,
         group: &[UnitNo],

@@ -1,5 +1,5 @@
-//! Rebalancing: moves units from machines with many units to machines with few, if a move brings
-//! the requested gain.
+//! Rebalancing: moves units from machines with many units to machines with few. Each move must
+//! bring the requested [`gain`](Rebalance::gain).
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
@@ -24,12 +24,13 @@ struct RebalanceWork<'a> {
     gain: u32,
     /// Units that were tried and cannot move.
     stuck: Lookup<UnitNo, ()>,
-    /// For each class, the highest target load up to which no machine accepts the units of the
-    /// class.
+    /// For each class, the highest load limit with which a search for a target has failed. No
+    /// machine with at most that load accepts units of the class.
     refused: BTreeMap<ClassNo, u32>,
 }
 
-/// The score that a unit has on the machine that it is to leave. No move may lower this score.
+/// The score of the machine that a unit leaves, and the number of instances of its template there.
+/// No move may lower the score or increase that number.
 struct Baseline {
     unit: UnitNo,
     order: OrderNo,
@@ -44,12 +45,12 @@ impl Index {
     /// The result contains the steps of an ordinary [`plan`](Self::plan), followed by the moves for
     /// balance. These have the cause [`Rebalanced`](crate::StepCause::Rebalanced). Each move for
     /// balance follows the placement rules, lowers no score, replaces no unit, and brings the
-    /// requested gain.
+    /// requested [`gain`](Rebalance::gain).
     ///
-    /// Each of these moves makes the loads more even. If the plans are applied one after the other,
-    /// a plan without such moves is therefore reached. The ranking
-    /// [`BinPacking`](Ranking::BinPacking) wants uneven loads, so it allows no moves for balance.
-    /// The planned moves do not change the index; [`apply`](Self::apply) records them.
+    /// Each of these moves makes the loads (numbers of units) of two machines more equal. If the
+    /// plans are applied one after the other, a plan without such moves is therefore reached. The
+    /// ranking [`BinPacking`](Ranking::BinPacking) wants unequal loads, so it allows no moves for
+    /// balance. The planned moves do not change the index; [`apply`](Self::apply) records them.
     ///
     /// ```
     /// use fleet_core::{Epoch, Machine};
@@ -140,7 +141,8 @@ impl Index {
     }
 
     /// Assigns a group that has left `source` to the first machine for which the move is allowed
-    /// and brings the requested gain. Returns that machine and its load before the move.
+    /// and brings the requested gain. Returns that machine and its load before the move, or `None`
+    /// if there is no such machine.
     ///
     /// `before` is the load of the source before the group left. If the result is `None`, the
     /// caller must roll back the group's departure.
@@ -207,9 +209,10 @@ impl Index {
             && wants.is_some_and(|wants| wants.reschedule != Reschedule::Never)
     }
 
-    /// Returns the class of a group with a single untied unit that prefers machines by load alone.
-    /// If no machine is found for such a group, none will be found for other units of the class.
-    /// Returns `None` for all other groups.
+    /// Returns the class of the only unit of a group, if the unit is not tied to others and the
+    /// load alone decides which machine it prefers. Returns `None` for all other groups.
+    ///
+    /// If no machine is found for such a unit, none will be found for other units of the class.
     fn plain_class(&self, group: &[UnitNo]) -> Option<ClassNo> {
         let class = self.group_class(group)?;
         let wants = &self.classes.slots[class].requirements;
@@ -220,7 +223,8 @@ impl Index {
         plain.then_some(class)
     }
 
-    /// Returns the score that a unit has on the machine that it has left.
+    /// Returns the score of the machine that a unit has left, and the number of instances of its
+    /// template there.
     fn baseline(&mut self, unit: UnitNo, source: MachineNo) -> Baseline {
         let (order, template) = self.refreshed_order(unit);
         let baseline = Baseline { unit, order, template, score: 0, instances: 0 };
@@ -228,8 +232,9 @@ impl Index {
         Baseline { score, instances, ..baseline }
     }
 
-    /// Returns whether a machine scores at least as high for a unit as the machine that the unit
-    /// has left.
+    /// Returns whether a machine is at least as good for a unit as the machine that the unit has
+    /// left. Its score must not be lower, and its number of instances of the unit's template not
+    /// higher.
     fn is_no_worse(&self, baseline: &Baseline, machine: MachineNo) -> bool {
         let (score, instances) = self.evaluate(baseline, machine);
         score >= baseline.score && instances <= baseline.instances

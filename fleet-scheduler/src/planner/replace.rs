@@ -186,11 +186,11 @@ impl Index {
         machine_of::missing(self, unit, is_there).is_some()
     }
 
-    /// Moves placed units away from a machine that they share with a unit that replaces them, if
-    /// another machine accepts them. Returns whether any unit moved.
+    /// Separates units that share a machine with a unit that replaces them: moves the replaced unit
+    /// away, if another machine accepts it. Returns whether any unit moved.
     ///
-    /// A replacer that is itself replaced by another unit there is handled last, because it may
-    /// have left by then. A moved unit never joins a unit that replaces it. A move therefore never
+    /// A replacer that another unit on its machine replaces is handled last, because it may have
+    /// moved by then. A moved unit never joins a unit that replaces it. A move therefore never
     /// makes a separation on another machine necessary.
     pub(super) fn separate_replaced(&mut self) -> bool {
         let replacers = self.side_by_side_replacers();
@@ -243,12 +243,12 @@ impl Index {
         false
     }
 
-    /// Returns whether an earlier attempt to move a unit away from its replacer failed and a new
-    /// attempt must fail too.
+    /// Returns whether an earlier attempt to move a unit away from its replacer failed, and a new
+    /// attempt would fail too.
     ///
-    /// An untied unit can succeed only on a machine that may accept more than at the last attempt,
-    /// so only these machines are checked. A tied unit also depends on other units, so the result
-    /// is always `false`.
+    /// The function checks only the machines that may accept more units than at the earlier
+    /// attempt, because all others would refuse the unit again. The result is always `false` for a
+    /// unit that is tied to others, because the attempt then also depends on these.
     fn is_still_stuck(&mut self, unit: UnitNo, from: MachineNo) -> bool {
         let Some(position) = self.stuck.get(&unit).filter(|_| !self.is_tied(unit)) else {
             return false;

@@ -1,9 +1,9 @@
 //! Retry hints for waiting replacers: units that replace others and that no machine accepts. Trying
 //! all machines for these units in every plan would be too slow.
 //!
-//! An arriving unit can only be in the way of a waiting replacer. A retry can therefore succeed
-//! only if some machine accepts more than before: the replacer itself, or a unit that must leave
-//! for it. There are two exceptions:
+//! Another unit that arrives on a machine never helps a waiting replacer. A retry can therefore
+//! succeed only if some machine may now accept a unit that it refused before. This unit is the
+//! replacer itself, or a unit that must leave for it. There are two exceptions:
 //!
 //! - A group is always retried if several units have to leave or to arrive together.
 //! - Every group is retried if a tied unit has changed or if the cluster has global units.

@@ -8,8 +8,8 @@ use crate::policy::{Candidate, Ranking};
 use crate::view::View;
 
 impl Index {
-    /// Returns the first machine that accepts a unit. The unit must have no group and must replace
-    /// no other unit.
+    /// Returns the first machine that accepts a unit. The unit must not be tied to others and must
+    /// not replace others.
     pub(super) fn find_machine(&mut self, unit: UnitNo) -> Option<MachineNo> {
         if let Some(pin) = self.class(unit).pin.some() {
             let present = self.machines.slots[pin].is_present();
@@ -31,11 +31,14 @@ impl Index {
         self.search_for_class(unit)
     }
 
-    /// Searches only the machines that may have begun to accept a unit's class since all machines
-    /// refused the class. Returns `Some(None)` if none of them accepts the unit.
+    /// Searches only the machines that may accept a unit's class although they refused it at the
+    /// last search. Returns `Some(None)` if none of them accepts the unit.
     ///
-    /// Returns `None` if this shortcut is not possible: no search for the class has failed yet, or
-    /// more than `MAX_PROBES` machines have changed since.
+    /// Returns `None` if this shortcut is not possible:
+    ///
+    /// - No search for the class has failed yet.
+    /// - More than `MAX_PROBES` machines have changed since the last failed search.
+    /// - The change log no longer reaches back to that search.
     fn find_among_lifted(&mut self, unit: UnitNo) -> Option<Option<MachineNo>> {
         let number = self.units.slots[unit].class;
         let lifted = self.orders.lifts.since(self.classes.slots[number].refused?)?;
@@ -60,8 +63,8 @@ impl Index {
         Some(taking.into_iter().min_by_key(|machine| order.sort_key(*machine, template, context)))
     }
 
-    /// Tries the machines in the order of a unit's class. If all of them refuse the unit, records
-    /// for the class that they do.
+    /// Returns the first machine, in the machine order of a unit's class, that accepts the unit. If
+    /// all machines refuse the unit, records for the class that they do, and returns `None`.
     fn search_for_class(&mut self, unit: UnitNo) -> Option<MachineNo> {
         let number = self.units.slots[unit].class;
         let own = self.classes.slots[number].private_order;
@@ -90,8 +93,8 @@ impl Index {
         found
     }
 
-    /// Returns the first machine, in the shared order of a unit's class, for which `takes` returns
-    /// true.
+    /// Returns the first machine for which `takes` returns true. The machines come in the machine
+    /// order that the unit's class shares with other classes.
     pub(super) fn search(
         &mut self,
         unit: UnitNo,
@@ -105,12 +108,12 @@ impl Index {
         found
     }
 
-    /// Returns the first machine of an order for which `takes` returns true. `template` selects the
-    /// instances that count for `Spread=`.
+    /// Returns the first machine in a machine order for which `takes` returns true, or `None` if
+    /// there is none. `Spread=` counts the instances of `template`.
     ///
-    /// Each refusing machine is removed from the order and added to `skipped`. For a shared order,
-    /// this ends after `MAX_PROBES` machines; all others are then tried in their order without
-    /// being removed.
+    /// Each machine that refuses is removed from the machine order and added to `skipped`; the
+    /// caller may insert it again. If several classes share the machine order, at most `MAX_PROBES`
+    /// machines are removed. The remaining machines are then tried without being removed.
     fn first_accepting(
         &mut self,
         (order, template): (OrderNo, PatternNo),
@@ -197,7 +200,8 @@ impl Index {
         order
     }
 
-    /// Brings the shared order of a unit up to date. Returns the order and the unit's template.
+    /// Brings the machine order of a unit's class up to date. Returns the machine order and the
+    /// unit's template.
     pub(super) fn refreshed_order(&mut self, unit: UnitNo) -> (OrderNo, PatternNo) {
         let (order, template) = (self.order(unit), self.class(unit).template);
         self.refresh(order, template);

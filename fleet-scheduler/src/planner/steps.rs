@@ -115,8 +115,9 @@ impl Index {
         (moves, placements)
     }
 
-    /// Returns whether a peer of a moved unit is placed only after the moves, so that the moved
-    /// unit has to wait. For a pattern, one late match on the unit's machine is enough.
+    /// Returns whether the step of a moved unit's peer is among the placements, which follow the
+    /// moves. The step of the moved unit must then be there too. If the peer is a pattern, one such
+    /// unit on the same machine is enough.
     fn is_late(&self, unit: UnitNo, peer: PeerRef, late: &Lookup<UnitNo, ()>) -> bool {
         let comes_late = |other: UnitNo| {
             let slot = &self.units.slots[other];

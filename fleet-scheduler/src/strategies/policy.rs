@@ -159,8 +159,8 @@ impl HardRule for CpuCap {
     }
 }
 
-/// Keeps placed units with the same first letter together. If such a unit is on some machine, all
-/// machines without one are refused.
+/// Keeps placed units with the same first letter together. As soon as one of them is on some
+/// machine, every machine without such a unit refuses the others.
 #[derive(Debug)]
 struct WithKin;
 

@@ -306,8 +306,9 @@ impl MachineOrder {
         weighed.map(|((spread, counts), value)| spread.weight * counts[value as usize]).sum()
     }
 
-    /// Moves the top machine of a bucket down while its recorded rank is too good. Returns the key
-    /// of the machine that is then on top, or `None` if the bucket is empty.
+    /// Returns the key of the first machine of a bucket by current rank, or `None` if the bucket is
+    /// empty. While the top machine's recorded rank is better than its current rank, records the
+    /// current rank and moves the machine down.
     fn current_top(&mut self, bucket: usize, context: RankContext<'_>) -> Option<u128> {
         let heap = &mut self.buckets[bucket].heap;
         loop {
