@@ -39,8 +39,9 @@ pub(crate) fn read(path: &Path, others: u32) -> Result<Vec<u8>, String> {
     }
 }
 
-/// Returns the first token of a token file that is written in plain text and not as a hash. A token
-/// with the prefix `read:` is also accepted, because daemons send only read requests to each other.
+/// Returns the first plain-text token in the text of a token file; hashed tokens are skipped. A
+/// token with the prefix `read:` is also returned, without the prefix. Such a token is enough for
+/// daemons, which send only read requests to each other.
 pub(crate) fn first_token(text: &str) -> Option<Token> {
     let lines = text.lines().map(str::trim);
     let plain = lines.map(|line| line.strip_prefix("read:").unwrap_or(line));

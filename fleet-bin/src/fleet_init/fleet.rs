@@ -61,8 +61,8 @@ pub(super) async fn tree(
     output.list(&units.iter().map(both).collect::<Vec<_>>(), &table)
 }
 
-/// A unit of the graph, together with the unit's row as fleetd sees it. This is also the record of
-/// the JSON output.
+/// A unit of the graph, together with fleetd's view of the unit, such as the last request for it.
+/// This is also the record of the JSON output.
 #[derive(Serialize)]
 struct UnitWithRow<'a> {
     #[serde(flatten)]

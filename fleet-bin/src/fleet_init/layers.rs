@@ -17,8 +17,9 @@ pub(crate) struct Spot {
 pub(crate) struct Layers {
     /// Position of each node.
     pub(crate) nodes: Vec<Spot>,
-    /// For each arrow, the positions that it passes in the columns between its ends. The list is
-    /// empty unless the arrow points to the right across at least one column.
+    /// For each arrow, the intermediate positions that it passes, one in each column between its
+    /// ends. An arrow has none if no column lies between, if it points to the left, or if it would
+    /// exceed [`MOST_BENDS`].
     pub(crate) bends: Vec<Vec<Spot>>,
     /// Number of rows in each column.
     pub(crate) rows: Vec<usize>,
@@ -29,7 +30,8 @@ pub(crate) struct Layers {
 pub(crate) struct Arrow {
     pub(crate) from: usize,
     pub(crate) to: usize,
-    /// Whether the target must be in a later column than the source. Such arrows form no cycle.
+    /// Whether the target must be in a later column than the source. The arrows of a graph that set
+    /// this must form no cycle.
     pub(crate) orders: bool,
 }
 

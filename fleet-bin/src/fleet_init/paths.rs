@@ -202,8 +202,8 @@ mod tests {
         drop(listener);
     }
 
-    /// Regression: a fleet-init that was stopped right after a crash could not start, so its units
-    /// were killed.
+    /// Regression: a fleet-init that was restarted right after a crash to stop the units could not
+    /// start. It found the socket still in use, so the units were killed.
     #[tokio::test]
     async fn a_socket_about_to_close_is_awaited() {
         let folder = tempfile::tempdir().unwrap();

@@ -44,7 +44,8 @@ fn planned(args: &PlanArgs, given: Option<&Files>) -> Result<(String, Plan), Cli
     })
 }
 
-/// Requests the plan from a running fleet-init. If none can make this plan, returns the reason.
+/// Requests the plan from a running fleet-init. If no fleet-init is running, or the running one
+/// cannot make this plan, returns the reason as text.
 fn of_running(
     args: &PlanArgs,
     given: Option<&Files>,

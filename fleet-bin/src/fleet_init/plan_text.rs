@@ -16,8 +16,9 @@ use super::status_text;
 /// Maximum number of dependents named in a reason.
 const MAX_NAMES: usize = 4;
 
-/// Returns the targets of the system state `after`, and the planned action for each unit. If
-/// `before` is given, the reasons also name failures and completions in that state.
+/// Returns the targets of the system state `after`, and the planned action for each unit. `before`
+/// is the state before the plan, if any. The reasons of actions then also name units that failed or
+/// completed in it.
 pub(super) fn describe_plan(
     before: Option<&InitState>,
     after: InitState,

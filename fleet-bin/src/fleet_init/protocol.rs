@@ -77,7 +77,8 @@ pub(super) enum Refusal {
 pub(super) struct StatusHeader {
     pub(super) goal: Option<String>,
     pub(super) extra_targets: Vec<String>,
-    /// Reason for which processes are not tracked by control groups; `None` if they are.
+    /// Reason why processes are tracked by their environment, which is weaker than tracking them by
+    /// control groups. `None` if they are tracked by control groups.
     pub(super) weak: Option<String>,
     /// Whether fleetd chooses the units to run. There is then no goal.
     #[serde(default)]

@@ -183,8 +183,8 @@ async fn begin(
     Ok((listener, Arc::new(supervisor)))
 }
 
-/// Logs the current goal if it differs from the goal of the files or the command line, because an
-/// earlier `set-target` chose it.
+/// Logs the current goal if it differs from the goal of the files or the command line. An earlier
+/// `set-target` has then chosen it.
 async fn log_chosen_goal(supervisor: &InitSupervisor, settings: &Settings) -> Result<(), CliError> {
     let cannot = |error| CliError::failed("cannot run the units").because(error);
     let goal = supervisor.snapshot().await.map_err(cannot)?.desired.goal;

@@ -43,7 +43,8 @@ impl RequestHandler for FleetServer {
     }
 }
 
-/// Notifies about the end of a request when dropped, so that a disconnected client changes nothing.
+/// Notifies about the end of a request when dropped. So the notification is also sent if the client
+/// disconnects during the request.
 struct NotifyOnDrop<'a>(&'a Notify);
 
 impl Drop for NotifyOnDrop<'_> {

@@ -25,8 +25,8 @@ const KILL_GRACE: Duration = Duration::from_secs(10);
 /// Additional time for work in progress to finish after a signal.
 const WORK_GRACE: Duration = Duration::from_secs(1);
 
-/// Pause between two attempts to kill all units. One attempt is not enough, because units that stop
-/// in order begin to stop one after the other.
+/// Pause between two attempts to kill all units. One attempt is not enough: in an ordered stop, the
+/// next unit begins to stop only after the previous one has stopped.
 const KILL_INTERVAL: Duration = Duration::from_millis(100);
 
 /// The signals that request the end.
@@ -59,9 +59,9 @@ impl StopSignals {
 }
 
 impl StopSignals {
-    /// Runs `work`, which may never finish. If a signal arrives, `work` gets one more second to
-    /// finish. Returns `None` if it does not. The signal stays pending, so that the next call of
-    /// [`next`](Self::next) returns at once.
+    /// Runs `work`, which may never finish. If a signal arrives, `work` gets one more second.
+    /// Returns `None` if it has not finished by then. The signal then stays pending, so the next
+    /// call of [`next`](Self::next) returns at once.
     pub(super) async fn run_until_signal<T>(
         &mut self,
         work: impl Future<Output = T>,

@@ -1,7 +1,7 @@
 //! Runs many requests concurrently, and returns the responses in the order of the requests.
 //!
-//! One request after the other would take the sum of all round-trip times. The daemon could also
-//! not commit several writes together.
+//! One request after the other would take the sum of all round-trip times. Concurrent requests also
+//! let the daemon commit several writes together.
 
 use std::cell::Cell;
 use std::future::ready;

@@ -73,9 +73,9 @@ impl PlannedChange {
         steps.chain(unplaced).collect()
     }
 
-    /// Returns whether the engine would act, or would leave one of the `changed` units without a
-    /// machine. Any other unit without a machine in the plan has none now either, so nothing
-    /// changes.
+    /// Returns whether this changes the cluster. That is so for each step of the engine, and for a
+    /// unit in `changed` that will have no machine. Any other unit without a machine in the plan
+    /// has none now either, so it does not change.
     pub(crate) fn is_change(&self, changed: &[&UnitDiff]) -> bool {
         self.is_step() || changed.iter().any(|unit| unit.name.as_str() == self.unit)
     }

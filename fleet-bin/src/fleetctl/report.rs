@@ -118,8 +118,9 @@ impl UnitReport {
         }
     }
 
-    /// Sets the word to print for goals that the unit's current state does not describe. These are
-    /// "loaded" for a requested start, and "finished" for a run that has ended.
+    /// Sets [`word`](Self::word) for two goals that no current state describes: to "loaded" for
+    /// [`Goal::StartRequested`], and to "finished" for [`Goal::Finished`]. Other goals change
+    /// nothing.
     pub(crate) fn for_goal(mut self, goal: Goal) -> Self {
         if let Goal::StartRequested | Goal::Finished { .. } = goal {
             self.word = Some(goal.word());

@@ -71,7 +71,7 @@ pub(crate) fn content(
 /// the cluster's unit.
 ///
 /// The result is success if the cluster's file is the one that was sent. An earlier request of this
-/// program may have created the unit without a response.
+/// program may then have created the unit, although the response was lost.
 ///
 /// # Errors
 ///
@@ -264,8 +264,8 @@ mod tests {
         assert!(no_file.contains("cannot replace web.service: there is no file web.service"));
     }
 
-    /// An earlier command may have created the unit without a response, after this command looked
-    /// the unit up and before it tried to create it.
+    /// The unit may be created between this command's lookup and its create request, for example by
+    /// an earlier command that lost the response.
     #[test]
     fn lost_create_race_with_same_file_is_success() {
         let name: UnitName = "web.service".parse().unwrap();

@@ -76,8 +76,8 @@ fn deduplicate(selected: Vec<UnitArg>, named: &[UnitArg]) -> Vec<UnitArg> {
     once.map(at_path).collect()
 }
 
-/// Whether the argument is a pattern. An argument with `/` is a path, in which the shell has
-/// already expanded patterns.
+/// Returns whether the argument is a pattern. An argument with `/` is a path, in which the shell
+/// has already expanded patterns.
 fn is_pattern(arg: &str) -> bool {
     arg.contains(['*', '?', '[']) && !arg.contains('/')
 }

@@ -51,8 +51,8 @@ impl Session {
         Ok(Self { client: Client::with_credentials(&endpoint, credentials), names: Arc::default() })
     }
 
-    /// Returns the time for which the daemon has been without its store, according to its last
-    /// response. Returns `None` if the daemon has its store.
+    /// Returns the time for which the daemon had not reached its store when it sent the last
+    /// response. Returns `None` if it was in contact with its store.
     pub(crate) fn behind(&self) -> Option<Duration> {
         self.client.behind()
     }
@@ -347,7 +347,8 @@ fn journal_error(what: &str, name: &UnitName, error: ClientError) -> CliError {
 ///
 /// # Errors
 ///
-/// The response contains no file, for example because the unit is broken, or an undecodable one.
+/// The response contains no file (for example because the unit is broken), or the file cannot be
+/// decoded.
 pub(crate) fn source(unit: &wire::UnitEntity) -> Result<Vec<u8>, CliError> {
     match (&unit.source, &unit.source_base64) {
         (Some(text), _) => Ok(text.clone().into_bytes()),

@@ -101,8 +101,9 @@ impl Goal {
         }
     }
 
-    /// Returns whether the goal expects the unit on its machine, or a global unit on all eligible
-    /// machines.
+    /// Returns whether the goal requires that the unit is on its machine, or a global unit on all
+    /// eligible machines. Goals of commands that stop, unload or destroy a unit do not require
+    /// this.
     pub(crate) const fn expects_placement(self) -> bool {
         !matches!(self, Self::Stopped | Self::Unplaced | Self::Gone)
     }

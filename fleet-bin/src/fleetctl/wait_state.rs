@@ -176,8 +176,9 @@ mod tests {
         })
     }
 
-    /// Feeds observations to a wait, each with its time in milliseconds. Returns the time and the
-    /// outcome of the end of the wait; times from `late` on are after the deadline.
+    /// Passes observations to a wait, each with its time in milliseconds. Those at `late` or later
+    /// are after the deadline. Returns the time at which the wait ends, and its outcome; `None` if
+    /// the wait does not end.
     fn ends(
         mut pending: WaitState,
         observations: &[(u64, &Observation)],

@@ -44,8 +44,8 @@ pub(crate) fn host() -> String {
 }
 
 /// Ensures that the store has a lineage. If the store fails, the error is only logged, because the
-/// cluster works without a lineage. Only a store restored from a backup then remains undetected,
-/// until another daemon starts and creates the lineage.
+/// cluster also works without a lineage. But without it, daemons do not notice that a store was
+/// restored from a backup. The next daemon that starts tries again.
 pub(crate) async fn ensure_lineage(registry: &Registry) -> Result<(), StartError> {
     let fresh: Lineage = random()?.parse().context(|| "invalid random lineage".to_owned())?;
     // Later than any epoch that this machine may remember of an earlier cluster.

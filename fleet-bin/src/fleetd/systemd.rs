@@ -7,8 +7,13 @@ use fleet_agent::SystemdConfig;
 use super::config::SystemdSettings;
 use super::error::StartError;
 
-/// Returns the configuration for the system's systemd or for a user's. Without `systemd_user` in
-/// the settings, root uses the system's. `runtime_directory` is the value of `XDG_RUNTIME_DIR`.
+/// Returns the configuration for the system's systemd or for a user's, as `systemd_user` in the
+/// settings selects. If that is not set, root uses the system's, and any other user uses its own.
+/// `runtime_directory` is the value of `XDG_RUNTIME_DIR`.
+///
+/// # Errors
+///
+/// A user's systemd is selected, but `runtime_directory` is `None`.
 pub(crate) fn config(
     settings: &SystemdSettings,
     is_root: bool,

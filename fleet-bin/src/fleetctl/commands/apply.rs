@@ -224,8 +224,7 @@ async fn send(
     Ok(targets)
 }
 
-/// Returns the report for a unit that this command had already changed when it failed for another
-/// unit.
+/// Returns the report for a unit that was already changed when the command failed for another unit.
 fn triggered(name: &UnitName) -> UnitReport {
     UnitReport::new(name.as_str(), Action::Apply, UnitOutcome::Triggered)
 }

@@ -21,7 +21,8 @@ use crate::fleetctl::output::Record;
 const TRIES: u32 = 30;
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// Time to wait for the id that covers an event. The id usually follows the event at once.
+/// Time to wait, after an event, for the ID with which a reader can resume after this event. The
+/// daemon usually sends the ID directly after the event.
 const ID_DELAY: Duration = Duration::from_millis(50);
 
 /// An event, with the id to resume from.

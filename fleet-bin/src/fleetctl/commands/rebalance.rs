@@ -16,8 +16,9 @@ use crate::fleetctl::rebalance_args::RebalanceArgs;
 /// Pause between two polls.
 const PAUSE: Duration = Duration::from_millis(500);
 
-/// Time for which the rebalancing must be reported as stuck before the command stops waiting.
-/// States of units reach the daemon with a shorter delay, so a late state does not end the wait.
+/// Time for which the rebalancing must be reported as stuck before the command stops waiting. The
+/// daemon gets the states of units with a shorter delay. So an outdated state alone never ends the
+/// wait.
 const STUCK_AFTER: Duration = Duration::from_secs(2);
 
 impl Record for RebalanceReport {

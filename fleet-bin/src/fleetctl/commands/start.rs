@@ -145,8 +145,10 @@ fn instance_of(name: &UnitName, template: &wire::UnitEntity) -> Result<UnitFile,
     })
 }
 
-/// Sets the desired state of a unit. If nothing about the unit changes but it has failed, `start`
-/// requests a restart instead, and this function returns the generation of the restart.
+/// Sets the desired state of a unit, if the command changes it. If neither the file nor the desired
+/// state changes, but the unit has failed, `start` requests a restart instead.
+///
+/// Returns the generation of the requested restart, or `None` if none was requested.
 async fn activate(
     session: &Session,
     verb: Verb,

@@ -149,7 +149,8 @@ struct DrainCache {
 }
 
 impl DrainCache {
-    /// Sets the reason for which the unit is held back on each of its machines that is drained.
+    /// Sets, for each drained machine of the unit, the reason why the unit is held back there,
+    /// which means that it stays for now.
     async fn set_held_reasons(
         &mut self,
         context: &Context,

@@ -7,15 +7,23 @@ use super::file::{place, unknown_key};
 use super::keys::find;
 use super::value::{RawConfig, RawEntry, RawValue};
 
-/// Parses `text` in the format of fleet v1. Returns `None` if the text is not in that format.
+/// Parses `text` in the format of fleet v1: lines of the form `key=value`. The caller has already
+/// found that `text` is not valid TOML.
 ///
 /// - Lines that begin with `#` or `;` are comments.
 /// - A line that ends with a backslash continues on the next line.
 /// - Keys after the first `[section]` are ignored.
 /// - An unquoted value ends at `#` or `;`.
 ///
-/// A file with a table named like a key, such as `[metadata]`, is in the current format. So the
-/// result is `None`, and the caller reports the file as invalid TOML.
+/// Returns `None` in two cases, in which the caller reports the TOML error:
+///
+/// - A line before the first `[section]` is not of the form `key=value`.
+/// - A section has the name of a key, such as `[metadata]`. In TOML, this is a table, so the file
+///   is probably meant as TOML.
+///
+/// # Errors
+///
+/// A key is unknown.
 pub(crate) fn read(path: &Path, text: &str) -> Option<Result<RawConfig, ConfigError>> {
     if text.lines().any(is_our_table) {
         return None;
