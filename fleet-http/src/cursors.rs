@@ -9,15 +9,16 @@ use std::time::Duration;
 use crate::clock::Stopwatch;
 use crate::server::JournalEntry;
 
-/// Margin added to the time since the journals were opened. It covers the time that a further
-/// request takes to reach the machine, because lines become older in the meantime.
+/// Margin for [`Cursors::time_since_opened`]. Lines become older while a request is on its way to
+/// the machine. The margin makes up for that time, if it is at most one second.
 const REQUEST_MARGIN: Duration = Duration::from_secs(1);
 
 /// Maximum size of all cursors in a request, in bytes.
 ///
 /// The limit leaves room for the rest of the request head. It is sufficient for 256 machines, the
-/// maximum of one journal. However, a journal that is followed for weeks may collect the cursors of
-/// more machines, as the unit moves. Beyond the limit, the cursors of the oldest lines are dropped.
+/// maximum that one request can read from. However, a journal that is followed for weeks may
+/// collect the cursors of more machines, as the unit moves. Beyond the limit, the cursor that was
+/// not updated for the longest time is dropped.
 const MAX_BYTES: usize = 56 * 1024;
 
 /// The last line received from each machine.
@@ -79,8 +80,9 @@ impl Cursors {
         self.last.iter().map(|(machine, last)| format!("{machine}/{}", last.cursor))
     }
 
-    /// Returns the time since the journals were opened, plus a margin. If no line was received yet,
-    /// a reader that requests all lines of at most this age misses none.
+    /// Returns the time since the journals were opened, plus [`REQUEST_MARGIN`]. Use this as the
+    /// maximum age of lines when a journal without a cursor is opened again: then no line is
+    /// missed.
     pub(crate) fn time_since_opened(&self) -> Duration {
         self.opened.elapsed() + REQUEST_MARGIN
     }

@@ -38,6 +38,7 @@ pub enum Interrupted<E> {
 /// is used up; then the journal is cut off. The budget is initially `max_wait`, and waiting reduces
 /// it. Each line of the journal adds ten milliseconds, up to `max_wait` in total. Lines that arrive
 /// while the merge waits for another journal are never lost.
+///
 /// ```
 /// use std::future::ready;
 /// use std::time::Duration;
@@ -87,7 +88,8 @@ struct Merge<W, E, S> {
     sources: Vec<Source<W, E, S>>,
     /// Sources that hold a line, ordered by its timestamp.
     heads: BTreeSet<(Timestamp, usize)>,
-    /// Source of the last emitted line. Its next line has not been read yet.
+    /// Index of the source whose line was returned last. Its next line is read at the next call.
+    /// `None` if no line was returned last.
     taken: Option<usize>,
 }
 

@@ -97,8 +97,8 @@ impl ServerTls {
         self.client_ca.is_some()
     }
 
-    /// Whether this configuration accepts client certificates that `other` has verified. This is so
-    /// if both have the same client CA.
+    /// Returns whether this configuration accepts client certificates that `other` has verified.
+    /// This is so if both have the same client CA.
     pub(crate) fn verifies_clients_of(&self, other: &Self) -> bool {
         self.verifies_clients() && self.client_ca == other.client_ca
     }

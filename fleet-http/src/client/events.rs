@@ -66,7 +66,6 @@ impl Events {
     /// [`ClusterEvent::Resync`]. If the stream cannot be resumed within the minute, or an error is
     /// permanent, [`next_event`](Self::next_event) returns the error. A further call of
     /// `next_event` tries again.
-    /// attempt.
     ///
     /// ```
     /// use fleet_http::wire::ClusterEvent;

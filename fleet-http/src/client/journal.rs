@@ -15,8 +15,9 @@ use crate::cursors::Cursors;
 use crate::server::LinePrefix;
 use crate::{CURSORS, JournalEntry, TIMESTAMPS, wire};
 
-/// Time for which a journal must have been open to reset the retries when it breaks, if it has
-/// returned no line.
+/// Time after which an open journal counts as working, even if it has returned no line. If the
+/// journal breaks later than that, the retries start again with the shortest delay. Each returned
+/// line has the same effect.
 const STABLE_AFTER: Duration = Duration::from_secs(10);
 
 /// Selects lines of a journal.

@@ -321,8 +321,8 @@ impl Client {
         )
     }
 
-    /// Returns the details of a unit that the daemon of `machine` reports in addition to the unit's
-    /// state.
+    /// Returns details of a unit beyond its state, as the daemon of `machine` reports them. Returns
+    /// `None` if it reports none.
     pub(crate) async fn details(
         &self,
         name: &UnitName,

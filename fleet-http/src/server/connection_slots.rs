@@ -102,8 +102,9 @@ impl ConnectionSlot {
         self.enqueue(None);
     }
 
-    /// Adds the connection to the queue and returns its ticket. Without an earlier `ticket`, the
-    /// connection gets a ticket at the end of the queue.
+    /// Adds the connection to the queue and returns its ticket. With a `ticket` from an earlier
+    /// wait, the connection gets its earlier place again. Without one, it goes to the end of the
+    /// queue.
     fn enqueue(&self, ticket: Option<u64>) -> u64 {
         let mut queue = self.idle.queue();
         let number = ticket.unwrap_or(queue.next);

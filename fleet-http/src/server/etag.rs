@@ -86,7 +86,8 @@ pub(super) fn is_known(
         })
 }
 
-/// Whether the unit is known to look the same to clients as at that revision.
+/// Returns whether the unit has certainly looked the same to clients since the revision `seen`.
+/// Returns `false` if the changes since then are unknown, or if any machine has changed.
 fn is_unchanged(mirror: &Mirror, seen: Revision, name: &str) -> bool {
     let delta = mirror.full_delta_since(seen);
     let (Some(changes), Some(results)) = (delta.inputs.changes, delta.results) else {

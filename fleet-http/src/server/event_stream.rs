@@ -30,8 +30,8 @@ pub(super) struct Batch {
 #[derive(Debug)]
 struct EncodedEvent {
     unit: Option<UnitName>,
-    /// Machines by which filters select the event: the current machine, and the machine that the
-    /// unit has left.
+    /// Machines whose filter the event passes: the current machine, and the machine that the unit
+    /// has left.
     machines: [Option<MachineId>; 2],
     /// Whether the unit may have left a machine that is not known. If so, the event passes every
     /// machine filter.
@@ -129,8 +129,8 @@ pub(super) fn batch(delta: &FullDelta, before: Option<&Snapshot>, lineage: Optio
     encoder.finish(now.revision, lineage)
 }
 
-/// Returns the unit for which a changed state or reason requires a unit event. Returns `None` if
-/// the unit no longer exists.
+/// Returns the unit for which an event must be sent because a machine's report about the unit, or
+/// its reason, has changed. Returns `None` if the unit no longer exists.
 ///
 /// Also returns `None` for a global unit. Its current state depends on the reports of all its
 /// machines, so sending an update for each report would take quadratic time.

@@ -41,8 +41,8 @@ impl UnitFilter {
             && self.current.is_none_or(|current| snapshot.current(unit) == current)
     }
 
-    /// Whether a unit that cannot be decoded matches. Only its name is known, so any filter besides
-    /// the template excludes it.
+    /// Returns whether a unit that cannot be decoded matches. Only its name is known, so it matches
+    /// only if no filter except the template is set.
     pub(super) fn matches_faulty(&self, name: &UnitName) -> bool {
         let asks_more = self.desired.is_some() || self.current.is_some() || self.machine.is_some();
         !asks_more && self.metadata.is_empty() && self.matches_template(name)
@@ -53,8 +53,8 @@ impl UnitFilter {
     }
 }
 
-/// Filter for unit states. A state must match all fields that are set. The handler itself filters
-/// by unit name.
+/// Filter for unit states. A state must match all fields that are set. The filter by unit name is
+/// not among them: the request handler applies it.
 #[derive(Debug, Clone)]
 pub(super) struct StateFilter {
     machine: Option<String>,

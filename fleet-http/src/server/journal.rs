@@ -33,9 +33,10 @@ pub(super) const MAX_MACHINES: usize = 256;
 /// with the machine ID and a colon. Followed lines are returned as they arrive, other lines in
 /// timestamp order.
 ///
-/// With `after`, resumes after the line that was returned with this cursor. The machine of the
-/// cursor sends all later lines, regardless of `lines` and `since`; other machines are not
-/// affected. If the machine no longer stores the line, an additional line reports the gap.
+/// With `after`, resumes after the line that was returned with this cursor. From the machine of
+/// that line, returns all later lines, regardless of `lines` and `since`. For other machines,
+/// `after` has no effect. If the machine no longer stores the line, an additional line reports the
+/// gap.
 ///
 /// If the journal fails after the response has begun, the connection is cut off. With several
 /// machines, a line reports the error instead, and the lines of the other machines continue. If the
@@ -165,8 +166,13 @@ pub(super) fn query(params: &Params) -> Result<JournalRequest, Failure> {
     Ok(query)
 }
 
-/// Returns the machine in the parameter `machine`, or else the machines of the unit that match the
-/// metadata filter. Returns an error if there is no such machine, or if there are too many.
+/// Returns the machines from which the request reads:
+///
+/// - With the parameter `machine`: this machine, even if the unit is not on it.
+/// - Otherwise: all machines that the unit is on and that match the metadata filter.
+///
+/// Returns an error if the machine ID is invalid, or if there are no machines or more than
+/// [`MAX_MACHINES`].
 fn requested_machines(
     snapshot: &Snapshot,
     unit: &Unit,

@@ -132,8 +132,8 @@ impl JournalSource {
         merged(opening.collect())
     }
 
-    /// Returns those of the last lines of a machine that arrive within the time limit. If lines are
-    /// missing, also returns the error that prevented them.
+    /// Returns the last lines from a machine, as far as they arrive within the time limit. If lines
+    /// are missing, also returns the reason.
     pub(super) async fn last_lines(
         &self,
         machine: &MachineId,

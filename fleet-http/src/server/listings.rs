@@ -13,12 +13,11 @@ use super::sleep::sleep;
 /// again.
 const MAX_SNAPSHOTS: usize = 64;
 
-/// Maximum number of cached snapshots without a reader that still needs further pages, as far as
-/// the cache knows.
+/// Maximum number of cached snapshots whose readers have all reached their last page, according to
+/// the counts of readers.
 ///
-/// Some are kept because the count of readers may be too low: a client that requests the last page
-/// twice counts as two finished readers. The limit is small because a snapshot may be as large as
-/// the cluster.
+/// Some are kept because a count may be too low: a client that requests the last page twice counts
+/// as two finished readers. The limit is small because a snapshot may be as large as the cluster.
 const MAX_FINISHED: usize = 4;
 
 /// Interval of expiry checks. A snapshot expires after one to two intervals without use.
@@ -123,8 +122,8 @@ impl SnapshotCache {
         self.uses
     }
 
-    /// Considers only the snapshots for which `is_meant` returns `true`. If there are more than
-    /// `most`, drops the least recently used of them.
+    /// Limits the number of snapshots for which `is_meant` returns `true`. If there are more than
+    /// `most` of them, drops the least recently used one.
     fn forget_beyond(&mut self, most: usize, is_meant: impl Fn(&CachedSnapshot) -> bool) {
         let meant = || self.snapshots.iter().filter(|(_, entry)| is_meant(entry));
         if meant().count() > most

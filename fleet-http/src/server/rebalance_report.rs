@@ -49,18 +49,20 @@ pub(super) fn rebalance_report(snapshot: &Snapshot, order: &Rebalancing) -> Reba
     report
 }
 
-/// Reason that no further move can start. `stuck` is `true` if the reason cannot go away without
+/// Reason why no further move can start now. `stuck` is `true` if the reason cannot go away without
 /// intervention.
 struct Wait {
     why: String,
     stuck: bool,
 }
 
-/// Returns the reason to wait if a drain must be completed first. A drain takes precedence while it
-/// can still move units, now or once more instances of a template are up. Returns `None` if no
-/// drain does.
+/// Returns the reason to wait if a drain must be completed first. This applies in two cases:
 ///
-/// The wait is stuck if all instances of that template that are not up have failed.
+/// - A drain can move units now. This wait is never stuck.
+/// - A drain can move a unit once more instances of its template are up. This wait is stuck if all
+///   instances of that template that are not up have failed.
+///
+/// Otherwise returns `None`, for example if no other machine accepts the remaining units.
 fn wait_for_drain(snapshot: &Snapshot, index: &mut Index) -> Option<Wait> {
     let drain = Drain::from_intents(snapshot, snapshot.machines().map(AsRef::as_ref))?;
     let plan = index.drain(&drain);
@@ -82,7 +84,8 @@ fn is_instance_of(unit: &UnitName, held: &HoldReason) -> bool {
     unit.template().as_ref() == Some(template)
 }
 
-/// Returns the reason to wait for instances that must come up before the first of these moves.
+/// Returns the reason to wait if `moves` cannot begin because too few instances of the moved units'
+/// templates are up. `down` contains the units that are not up but may still come up.
 fn wait_for_instances(
     snapshot: &Snapshot,
     moves: &[RebalanceMove],

@@ -121,7 +121,8 @@ pub(super) async fn precondition_failed(
     }
 }
 
-/// Returns the error for a conditional write if the unit in `now` does not match the condition.
+/// Returns the error for a conditional write whose condition was compared with the unit in `now`
+/// and not met. The error contains the unit as it is in `now`, if it exists there.
 pub(super) fn precondition_failed_at(api: &SharedApi, now: &Snapshot, name: &UnitName) -> Failure {
     let unit = show_unit(api, now, name.as_str()).ok();
     Failure::precondition_failed(unit.map(|unit| (unit, etag::of(&api.mirror, now.revision))))
@@ -248,7 +249,8 @@ pub(super) async fn restart(
     Ok((StatusCode::ACCEPTED, Json(RestartResponse { generation: generation.0 })).into_response())
 }
 
-/// Sets the time since the unit's state was last known, if the unit's machine is not present.
+/// Sets `unknown_for`, the time for which the unit's state has been unknown, if the unit's machine
+/// is not present.
 fn with_unknown_for(api: &SharedApi, mut unit: UnitEntity) -> UnitEntity {
     if !unit.machine_id.is_empty() {
         let absent = api.mirror.absent_for(&unit.machine_id);

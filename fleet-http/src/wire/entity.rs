@@ -52,9 +52,9 @@ pub struct UnitEntity {
     /// The unit file in base64. Replaces [`source`](Self::source) if the file is not valid UTF-8.
     #[serde(rename = "sourceBase64", skip_serializing_if = "Option::is_none")]
     pub source_base64: Option<String>,
-    /// Time since the unit's state was last known, in seconds. Set only if the unit's machine is
-    /// not present. The actual time may be longer, because a daemon knows nothing of the time
-    /// before its start.
+    /// Time for which the unit's state has been unknown, in seconds. Set only if the unit's machine
+    /// is not present. The actual time may be longer, because a daemon counts from its own start at
+    /// the earliest.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub unknown_for: Option<u64>,
 }

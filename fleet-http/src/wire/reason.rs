@@ -35,8 +35,8 @@ pub struct ReasonDetail {
     /// with its machine, if that is relevant to the reason.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub peers: Vec<ReasonPeer>,
-    /// Number of machines that each rule refused. Each machine is counted once, under the first
-    /// rule that refused.
+    /// Number of machines that each rule excluded. A machine that fails several rules is counted
+    /// only under the first of them.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub refusals: Vec<RefusalCount>,
 }
@@ -65,8 +65,8 @@ pub struct RefusalCount {
     pub rule: String,
     /// Explanation of the refusal by the example.
     pub text: String,
-    /// Unit that the example machine refused, if a whole group was to be placed on it; otherwise
-    /// empty.
+    /// Only if the units of a `MachineOf=` group were to be placed together: the unit of the group
+    /// that the example machine refused. Otherwise empty.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub unit: String,
 }
@@ -82,7 +82,8 @@ pub struct NearestRefusal {
     pub rule: String,
     /// Explanation of the refusal.
     pub text: String,
-    /// Unit that the machine refused, if a whole group was to be placed on it; otherwise empty.
+    /// Only if the units of a `MachineOf=` group were to be placed together: the unit of the group
+    /// that the machine refused. Otherwise empty.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub unit: String,
 }

@@ -46,9 +46,9 @@ impl RebalanceReport {
 pub struct RebalanceOrder {
     /// Maximum number of units that move at the same time.
     pub at_once: u32,
-    /// Additional difference in load that a move requires. The source must have more than `gain +
-    /// 1` units more than the destination. With 0, a unit moves from five units to three, but not
-    /// from four to three.
+    /// Additional difference in load that a move requires. Before the move, the source must have at
+    /// least `gain + 1` more units than the destination has after it. With 0, a unit moves from a
+    /// machine with five units to one with three (four each afterwards), but not to one with four.
     pub gain: u32,
     /// Minimum number of instances of each template that must stay up.
     #[serde(rename = "keepUp")]
