@@ -138,8 +138,9 @@ pub(crate) async fn wait_until(clock: &dyn Clock, at: Option<Timestamp>) {
     }
 }
 
-/// One sleep that many waits share. Most of these waits are dropped before they expire. So the
-/// kernel timer is not set for each wait, but only if the next deadline is earlier.
+/// A reusable sleep for a task that waits for one deadline after another. Most of these waits are
+/// dropped before they expire. So a running kernel timer is kept for the next wait, unless the next
+/// deadline is earlier than the timer.
 pub(crate) struct Sleep {
     clock: Arc<dyn Clock>,
     set: Option<(Timestamp, BoxFuture<'static, ()>)>,

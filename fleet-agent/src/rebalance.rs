@@ -34,7 +34,7 @@ impl RebalanceProgress {
     }
 
     /// Returns the next step of the requested rebalance; `None` if no rebalance is requested. Must
-    /// be called only when the index has nothing else to do.
+    /// be called only if there is nothing else to plan for `index`: no placement and no drain step.
     pub(crate) fn plan(&mut self, snapshot: &Snapshot, index: &mut Index) -> Option<NextStep> {
         let seen = snapshot.rebalancing.clone()?;
         let request = Rebalance::from_order(snapshot)?;
@@ -47,8 +47,9 @@ impl RebalanceProgress {
         })
     }
 
-    /// Returns whether units would move if all units that may come up were up. The rebalance then
-    /// waits instead of ending, since an instance that happens to restart must not end it.
+    /// Returns whether the rebalance would move units if all units that are down but may still come
+    /// up were up. In that case the rebalance waits for them. Otherwise, an instance that happens
+    /// to restart could end the rebalance.
     fn may_move_later(
         &mut self,
         request: &Rebalance,

@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use fleet_core::Unit;
 
-/// Inverse of the largest relative difference between two clocks that is allowed for (1 %).
-/// Hardware clocks are a hundred times more accurate, but the clocks of virtual machines may be
-/// worse.
+/// Allowance for clock drift, as a divisor: in a given time, the clocks of two machines may drift
+/// apart by a hundredth of that time. Hardware clocks are a hundred times more accurate, but the
+/// clocks of virtual machines may be worse.
 const DRIFT: u32 = 100;
 
 /// Allowance for the sum of two delays. The first passes from the time at which the agent has to
@@ -15,13 +15,14 @@ const DRIFT: u32 = 100;
 /// process until the process is gone.
 const MARGIN: Duration = Duration::from_secs(5);
 
-/// Returns the time after the end of a machine's lease by which the unit has certainly ended on
-/// that machine. Callers may also count it from a later time, such as the detection of the loss.
-/// The result is in whole seconds. `None` means that the stop has no time limit.
+/// Returns the longest time for which a unit may still run on a machine after the machine's lease
+/// of `ttl` has ended, in whole seconds. Returns `None` if the stop of the unit has no time limit.
+/// A caller that does not know the end of the lease may count from a later time, such as the
+/// detection of the loss.
 ///
-/// The machine stops the unit at the latest when its lease of `ttl` is over by its own clock. The
-/// machine also measures the duration of the stop by that clock. So the allowance for clock drift
-/// covers both the lease and the stop.
+/// The machine begins to stop the unit when the lease is over by its own clock, or earlier. It
+/// measures the duration of the stop by the same clock. So the allowance for clock drift covers
+/// both the lease and the stop.
 pub(crate) fn stop_deadline(unit: &Unit, ttl: Duration) -> Option<Duration> {
     let stop = unit.max_stop_duration()?;
     let drift = ttl.saturating_add(stop) / DRIFT;

@@ -43,12 +43,12 @@ impl Checkpoint {
         self.publish_fenced(self.persisted.fenced.clone());
     }
 
-    /// Records the desired units of the machine. The `undecided` units keep the state that was
-    /// recorded before.
+    /// Records the desired units of the machine. Each unit in `undecided` keeps its previous
+    /// record, if it has one.
     ///
-    /// A new fenced unit is persisted immediately, because it must be on disk before it may be
-    /// started. All other changes stay pending until [`persist_when_due`](Self::persist_when_due)
-    /// or [`persist`](Self::persist).
+    /// If a unit with `OnPartition=stop` is new, the record is persisted immediately, because such
+    /// a unit may be started only once it is on disk. All other changes stay pending until
+    /// [`persist_when_due`](Self::persist_when_due) or [`persist`](Self::persist).
     pub(crate) async fn update(
         &mut self,
         desired: &BTreeMap<UnitName, DesiredUnit>,
@@ -88,8 +88,9 @@ impl Checkpoint {
         }
     }
 
-    /// Persists the pending state if the write interval has passed. Otherwise returns the time at
-    /// which the interval will have passed. Returns `None` if nothing is pending.
+    /// Persists the pending state if the write interval has passed. If a state is still pending
+    /// afterwards (too early, or the write failed), returns the time at which to call this again.
+    /// Otherwise returns `None`.
     pub(crate) async fn persist_when_due(&mut self, now: Timestamp) -> Option<Timestamp> {
         if self.pending.is_some() && now >= self.next_write {
             self.persist().await;

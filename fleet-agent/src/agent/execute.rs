@@ -35,8 +35,9 @@ pub(crate) struct StartPermit {
 }
 
 impl StartPermit {
-    /// Refuses to start a fenced unit outside the presence window. The caller must not await
-    /// between this check and the start, because the fence could pass in between.
+    /// Refuses to start a unit with `OnPartition=stop` if this machine is not certainly present in
+    /// the cluster at this time. The caller must not await between this check and the start,
+    /// because the presence could end in between.
     fn check(&self, unit: &Unit) -> Result<(), ServiceError> {
         let now = self.clock.now();
         let stands = self.window.borrow().is_some_and(|window| now < window.until);
@@ -52,7 +53,8 @@ impl StartPermit {
 enum Reload {
     /// No reload is needed: the service manager has read all files.
     Done,
-    /// A reload is needed before the next start, because the previous daemon may not have reloaded.
+    /// A reload is needed before the next start. This is the initial state, because the previous
+    /// daemon may have ended between a load and the reload.
     BeforeStart,
     /// A reload is needed with the next batch of tasks, even an empty one, because files were
     /// loaded or removed or a reload has failed.
@@ -128,7 +130,8 @@ impl Executor {
         self.reload = Reload::Required;
     }
 
-    /// Whether a batch should be executed soon, even an empty one, because a reload is needed.
+    /// Returns whether [`execute`](Self::execute) should be called soon even without tasks, because
+    /// a reload is needed.
     pub(crate) fn needs_reload(&self) -> bool {
         self.reload == Reload::Required
     }
@@ -209,8 +212,8 @@ async fn run_chain(
 }
 
 /// Refuses to start a unit with `OnPartition=stop` if its stop may take longer on this machine than
-/// its file allows. The reason is that the cluster may start the unit elsewhere once the time in
-/// the file is over.
+/// its file allows, for example because of a drop-in. Otherwise the cluster could start the unit
+/// elsewhere while it still stops here, because the cluster only knows the time in the file.
 async fn refuse_slow_stop(manager: &dyn ServiceManager, unit: &Unit) -> Result<(), ServiceError> {
     let Some(promised) = unit.max_stop_duration().filter(|_| is_fenced(unit)) else {
         return Ok(());

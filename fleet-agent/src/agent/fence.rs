@@ -163,7 +163,8 @@ struct StoredFence {
     until_ms: u64,
 }
 
-/// Persists the fence. If the write fails, an earlier fence stays stored, which is safe.
+/// Persists the fence. If the write fails, the previously stored fence stays. After a renewal, that
+/// fence is the earlier of the two, which is safe: the next daemon would only stop units too early.
 pub(crate) async fn write_fence(
     state: &dyn AgentState,
     machine: &MachineId,

@@ -62,9 +62,13 @@ impl PublishedStates {
         (!self.dirty.is_empty()).then_some(self.due).or(retry_at)
     }
 
-    /// Sets the pause after a publication that lasted from `begin` to `end`. If the publication
-    /// began as soon as it was due, changes were waiting, so the pause doubles. The pause is at
-    /// least as long as the publication, within the bounds of [`PAUSE`].
+    /// Sets the pause after a publication that lasted from `begin` to `end`:
+    ///
+    /// - If the publication began as soon as it was due, changes come in a burst, so the pause
+    ///   doubles.
+    /// - Otherwise the pause is the minimum again.
+    /// - The pause is at least as long as the publication took.
+    /// - The pause is always within [`PAUSE`].
     fn pause(&mut self, begin: Timestamp, end: Timestamp) {
         let is_swarm = begin.since(self.due) < PAUSE.0;
         let pause = if is_swarm { self.pause * 2 } else { PAUSE.0 };

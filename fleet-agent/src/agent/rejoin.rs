@@ -22,8 +22,8 @@ const GRACE: Duration = Duration::from_secs(15);
 /// Units that the machine had when it rejoined, and that have not been placed since.
 #[derive(Debug)]
 pub(crate) struct RejoinGrace {
-    /// Waits for changes of the whole cluster, because a decision on these units may place them on
-    /// another machine or on none.
+    /// Waits for changes of the whole cluster: the leader's decision on one of these units may
+    /// place it on any machine.
     changes: ClusterChanges,
     joined: Revision,
     until: Option<Timestamp>,
@@ -62,8 +62,8 @@ impl RejoinGrace {
         &self.units
     }
 
-    /// Waits until one of the units must no longer be left alone, or until the mirror has ended.
-    /// Waits forever if there are no such units.
+    /// Waits until one of the protected units is placed, or is no longer wanted, or until the
+    /// mirror has ended. Waits forever if no unit is protected.
     pub(crate) async fn changed(&mut self, mirror: &Mirror) {
         loop {
             if self.units.is_empty() {
@@ -79,8 +79,8 @@ impl RejoinGrace {
         }
     }
 
-    /// Returns the end of the grace period. At that time the units have to be evaluated again even
-    /// if nothing has changed. Returns `None` if there are no such units.
+    /// Returns the end of the grace period, at which the units have to be compared again even if
+    /// nothing has changed. Returns `None` if no unit is protected.
     pub(crate) fn until(&self) -> Option<Timestamp> {
         self.until
     }

@@ -83,8 +83,10 @@ impl StartGate {
         StartView { snapshot: snapshot.clone(), machines, gaps: mirror.resyncs(), now, window }
     }
 
-    /// Changes the desired state of units that must not be started yet from launched to loaded.
-    /// Returns the time at which to evaluate these units again even if nothing has changed.
+    /// Keeps units with `OnPartition=stop` from being started too early: changes their state in
+    /// `desired` from launched to loaded. Returns the earliest time at which the reason for this
+    /// ends by itself, so that the caller has to compare again. Returns `None` if there is no such
+    /// time.
     pub(crate) fn hold_back(
         &mut self,
         desired: &mut BTreeMap<UnitName, DesiredUnit>,
@@ -120,8 +122,8 @@ impl StartGate {
         waiting.values().filter_map(|(_, blocked)| blocked.until()).min()
     }
 
-    /// Waits until a unit is blocked for another reason than before, or is no longer blocked. Waits
-    /// forever if no unit is blocked.
+    /// Waits until one of the blocked units is no longer blocked, or is blocked for another reason
+    /// than before. Waits forever if no unit is blocked.
     pub(crate) async fn changed(&mut self, mirror: &Mirror, clock: &dyn Clock) {
         loop {
             if self.waiting.is_empty() {
@@ -145,8 +147,8 @@ impl StartGate {
         }
     }
 
-    /// Reports the reason why a unit waits if another machine is the cause. Otherwise clears an
-    /// earlier report.
+    /// Reports the reason why a unit must wait, if another machine is the reason. For any other
+    /// reason, clears an earlier report.
     fn report(&self, wanted: &DesiredUnit, blocked: &BlockReason) {
         let unit = &wanted.unit.name;
         match blocked {

@@ -21,8 +21,8 @@ pub(crate) const RETRY: BackoffLimits =
 pub(crate) type DesiredUnits = BTreeMap<UnitName, DesiredUnit>;
 pub(crate) type KnownUnits = BTreeMap<UnitName, KnownUnit>;
 
-/// A unit and the order that its tasks carry out. The order is `None` if the unit is not wanted at
-/// all.
+/// A unit and the cluster's order for it (version of the unit, placement and target state) that a
+/// task carries out. The order is `None` if the unit is not wanted on this machine at all.
 type TaskKey = (UnitName, Option<OrderId>);
 
 /// Tasks of one machine: in progress, failed and waiting.
@@ -52,9 +52,11 @@ impl TaskTracker {
         Self { clock, errors, executor, stopping, backoff, waiting, in_progress: BTreeMap::new() }
     }
 
-    /// Starts the tasks that lead from `known` to `desired`, limited to the tasks that `allowed`
-    /// returns. Returns `now` if attempts that waited for a loaded unit have become possible,
-    /// because the caller has to evaluate them at once.
+    /// Starts the tasks that lead from `known` to `desired`. `allowed` selects from these tasks.
+    ///
+    /// Returns `now` if the caller should call this again at once. This is the case if a unit was
+    /// loaded and earlier tasks were waiting for a load (such as the start of a timer without its
+    /// service). Otherwise returns `None`.
     pub(crate) async fn run_tasks(
         &mut self,
         desired: &DesiredUnits,
@@ -77,12 +79,13 @@ impl TaskTracker {
         (!freed.is_empty()).then_some(now)
     }
 
-    /// Drops outdated failures.
+    /// Drops outdated failures. Both kinds are dropped as soon as the cluster gives another order
+    /// for the unit, such as a new version. In addition:
     ///
-    /// - A retry delay applies as long as the order that failed is still the unit's order.
-    /// - An error is reported as long as, in addition, tasks remain to be done for that order.
-    /// - The error of a failed start is reported even without remaining tasks, because a failed
-    ///   start leaves none.
+    /// - A retry delay stays as long as the order is the same.
+    /// - An error stays only while tasks remain to be done for the order.
+    /// - The error of a failed start stays even without remaining tasks, because a failed start is
+    ///   not repeated.
     pub(crate) fn forget_old_failures(&mut self, desired: &DesiredUnits, known: &KnownUnits) {
         let tasks = converge(desired, known);
         let with_tasks: BTreeSet<&UnitName> = tasks.iter().filter_map(Task::unit).collect();
@@ -119,8 +122,8 @@ impl TaskTracker {
         self.executor.next().await
     }
 
-    /// Processes the result of a unit's tasks. If all tasks succeeded, returns the desired state
-    /// for which they were started.
+    /// Processes the result of a unit's tasks. Returns the desired state for which they were
+    /// started. Returns `None` if a task failed, or if the tasks removed the unit.
     pub(crate) fn on_outcome(&mut self, Outcome { unit, result }: Outcome) -> Option<DesiredUnit> {
         let wanted = self.in_progress.remove(&unit).flatten();
         if wanted.is_none() {
@@ -173,7 +176,8 @@ impl TaskTracker {
     }
 }
 
-/// Drops all tasks of units that one of the tasks stops, restarts or unloads.
+/// Drops every task of a unit that any of `tasks` stops, restarts or unloads. So the remaining
+/// tasks end no running unit.
 pub(crate) fn additive_tasks(mut tasks: Vec<Task>) -> Vec<Task> {
     let ends = |task: &&Task| {
         matches!(task, Task::Unload { .. } | Task::Stop { .. } | Task::Restart { .. })

@@ -73,8 +73,8 @@ struct ConnectionInner {
     /// Receivers of responses; `None` once the connection is lost.
     waiting: Mutex<Option<HashMap<u64, mpsc::Sender<ResponsePart>>>>,
     /// Queue of outgoing frames. Its length is bounded: above [`MAX_QUEUED`] frames, new requests
-    /// are refused. Each pending request adds at most one cancellation, and the grants that its
-    /// window allows.
+    /// are refused. Each pending request can add only two kinds of frames: one cancellation, and a
+    /// few grants that permit the server to send more items.
     out: mpsc::UnboundedSender<Bytes>,
     /// Number of frames in the queue.
     queued: AtomicUsize,

@@ -32,8 +32,8 @@ pub struct RemoteConfig {
     /// Socket that the other process serves.
     pub socket: PathBuf,
     /// Directory that only one manager can lock at a time, so that two daemons do not control the
-    /// same units. `None` for a manager that only reads. Such a manager may connect to a process of
-    /// any user if it runs as root.
+    /// same units. `None` for a manager that only reads. In that case, if this process runs as
+    /// root, the other process may run as any user.
     pub directory: Option<PathBuf>,
     /// Identifies this client, for people.
     pub program: String,

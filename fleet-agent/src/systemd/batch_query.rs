@@ -57,8 +57,11 @@ impl<T> Default for QueryBatcher<T> {
 }
 
 impl<T> QueryBatcher<T> {
-    /// Waits until another caller has sent this query and received the response, or until the
-    /// caller has to send a batch with this query itself.
+    /// Queues a query about a subject, and waits for one of two cases:
+    ///
+    /// - Another caller has sent the query with its batch: returns the response.
+    /// - No batch is in progress: returns a batch, which this caller has to send. It contains this
+    ///   query and other queued ones.
     pub(crate) async fn join(&self, about: &str) -> BatchRole<'_, T> {
         loop {
             let (number, mut answer) = self.wait(about);

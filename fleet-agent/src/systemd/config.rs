@@ -26,7 +26,8 @@ pub struct SystemdConfig {
     /// Directory of unit files and records, preferably one that a reboot clears. Only one manager
     /// may use the directory at a time.
     pub directory: PathBuf,
-    /// Directory in which systemd looks for links to unit files that last until the next boot.
+    /// Directory for the links to unit files. systemd searches this directory, and a reboot clears
+    /// it.
     pub links: PathBuf,
     /// Clock for the pauses between connection attempts.
     pub clock: Arc<dyn Clock>,

@@ -11,10 +11,11 @@
 //! A unit that ends by itself does so without a job. A unit that its timer starts is not up when
 //! the job begins.
 
-/// Changes to a unit that others than fleet have made and that this daemon has observed.
+/// Detects external stops of one unit, from the jobs that this daemon has observed.
 #[derive(Debug, Default)]
 pub(crate) struct ExternalStopDetector {
-    /// The job of the unit that began while the unit was up. A unit has only one job at a time.
+    /// The unit's current job, if the unit was up when that job began; otherwise `None`. A unit has
+    /// only one job at a time.
     job: Option<String>,
     stopped: bool,
 }

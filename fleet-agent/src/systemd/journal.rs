@@ -62,9 +62,9 @@ impl LineSelection {
     }
 }
 
-/// Starts to read the output of a unit. Reading ends when the reader is dropped, or once `over` has
-/// completed and all lines written before that have been read. `following` keeps the nudges active
-/// until then.
+/// Starts journalctl to read the output of a unit. Reading ends when the reader is dropped, or once
+/// `over` has completed and all lines written before that have been read. `following` is dropped
+/// only then; until then, it makes journalctl see new lines at once (see `nudge.rs`).
 pub(crate) fn read(
     scope: SystemdScope,
     unit: &UnitName,

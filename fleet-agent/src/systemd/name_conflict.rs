@@ -19,7 +19,7 @@ pub(crate) enum ExistingUnit {
     Stale,
 }
 
-/// Returns the kind of unit that systemd already has under this name, if fleet may use the name.
+/// Checks that fleet may use this name for a unit. Returns what systemd already has under the name.
 ///
 /// # Errors
 ///
@@ -105,8 +105,9 @@ fn is_on_disk(context: &ManagerContext, unit: &UnitName, folders: &[PathBuf]) ->
     })
 }
 
-/// Returns whether fleet wrote the definition that systemd has loaded, even if fleet has removed
-/// the definition since.
+/// Returns whether `file`, from which systemd has loaded the unit, is fleet's unit file or fleet's
+/// link to it. The path of the link counts even if no file exists there, because fleet may have
+/// removed the link after systemd loaded the unit.
 fn is_own(context: &ManagerContext, unit: &UnitName, file: &Path) -> bool {
     let is_link = file.parent() == Some(&*context.config.links);
     leads_to_own(context, unit, file) || (is_link && file.symlink_metadata().is_err())

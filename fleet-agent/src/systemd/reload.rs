@@ -5,7 +5,8 @@
 //!
 //! - systemd has an older definition of a unit in memory.
 //! - systemd has not noticed the file of a unit.
-//! - systemd has read the dependencies of a unit before another unit was enabled for it.
+//! - systemd has a unit in memory (for example a target), and another unit was then enabled as a
+//!   dependency of it (`WantedBy=`).
 
 use std::collections::BTreeSet;
 use std::sync::{Mutex, MutexGuard, PoisonError};

@@ -232,8 +232,8 @@ impl<'a> Check<'a> {
         self.unload(&unit).await;
     }
 
-    /// Checks that a start resets the count of starts. Without the reset, a service manager would
-    /// refuse a unit that is started too often in a short time.
+    /// Checks that each start resets the count of recent starts, by starting a failing unit twenty
+    /// times. Without the reset, a service manager would refuse the start after a few attempts.
     async fn a_start_begins_a_new_count_of_failures(&self) {
         let unit = self.load("failing.service", UnitKind::Fails).await;
         for generation in 1..=20 {
