@@ -30,8 +30,8 @@ pub enum Rule {
     MaxPerMachine,
     /// `ReserveCPU=`, `ReserveMemory=` or `ReserveDisk=` exceeds the machine's free resources.
     Reserve,
-    /// `Replaces=` of the unit matches a unit on the machine that cannot move away, or `Replaces=`
-    /// of a unit on the machine matches this unit.
+    /// `Replaces=` of the unit matches a unit that cannot leave this machine, or `Replaces=` of a
+    /// unit on the machine matches this unit.
     Replaces,
     /// A custom rule of the program that embeds the scheduler.
     Custom,
@@ -154,8 +154,8 @@ pub enum Refusal {
         /// Total amount that the machine offers.
         offered: u64,
     },
-    /// The unit replaces a unit on the machine that cannot move away, or a unit on the machine
-    /// replaces this unit.
+    /// The unit replaces a unit that cannot leave this machine, or a unit on the machine replaces
+    /// this unit.
     Replaces {
         /// The unit on the machine.
         with: UnitName,

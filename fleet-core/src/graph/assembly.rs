@@ -103,9 +103,10 @@ impl Assembly {
         });
     }
 
-    /// Returns the provider of each target. If several units provide a target, the settings may
-    /// choose one of them. Otherwise the target is reported as an error. The unit with the target's
-    /// name is then used or, without such a unit, the first by name.
+    /// Returns the provider of each target. If several units provide a target, an alternative in
+    /// the settings may choose one of them. If none is chosen, the target is reported as an error.
+    /// Its provider is then the unit with the target's name or, without such a unit, the first by
+    /// name.
     fn providers(&mut self, settings: &Settings) -> BTreeMap<Target, u32> {
         let mut claims: BTreeMap<&Target, Vec<u32>> = BTreeMap::new();
         for (at, unit) in (0..).zip(&self.units) {

@@ -37,8 +37,8 @@ pub enum GraphError {
         /// The units, sorted by name.
         units: Vec<Name>,
     },
-    /// The settings choose this unit as the provider of the target, but the unit does not exist or
-    /// does not provide the target.
+    /// An alternative in the settings chooses this unit as the provider of the target. But the unit
+    /// does not exist or does not provide the target.
     #[error("the alternative {unit} does not provide {target}")]
     NoAlternative {
         /// The target.

@@ -51,7 +51,7 @@ impl InitState {
 
     /// Returns the edges of the graph, together with the edges of running units outside the graph.
     /// These additional edges preserve the order in which units stop. If they would close a cycle,
-    /// some or all of them are left out.
+    /// first those that lead from the graph to such units are left out, then all of them.
     fn merged_adjacency(&self) -> Arc<Adjacency> {
         if self.nodes.len() == self.graph.units.len() {
             return Arc::clone(&self.graph.adjacency);

@@ -84,8 +84,8 @@ impl InitState {
     }
 
     /// Updates the `needed` flags after a change of one unit's demand, and returns the units whose
-    /// flag has changed. The loop ends, because one call either only sets flags or only clears
-    /// them.
+    /// flag has changed. The propagation ends, because one call either only sets flags or only
+    /// clears them.
     fn update_needed(
         &mut self,
         first: u32,

@@ -229,8 +229,8 @@ impl Simulation {
         }
     }
 
-    /// Returns why the last plan stopped a unit. Returns `None` if the plan did not stop the unit,
-    /// or if the unit was neither starting nor active.
+    /// Returns the reason for which the last plan stopped a starting or active unit. Returns `None`
+    /// if the unit was in another phase, or if the plan did not stop it.
     fn was_stopped(&self, at: u32) -> Option<StopReason> {
         let observed = &self.state.node(at).observed;
         let before = self.units[at as usize].phase;

@@ -9,7 +9,8 @@ use fleet_unitfile::SpecifierContext;
 pub struct CompileOptions {
     /// Values of the specifiers. If a unit uses a specifier that has no value, the unit is refused.
     pub facts: SpecifierContext,
-    /// Names, without sections, of options that would be refused but that the operator accepts. The
-    /// unit then runs without these options, and a remark reports each of them.
+    /// Names, without sections, of unsupported options that do not lead to a refusal, because the
+    /// operator accepts their loss. The unit runs without these options, and a remark reports each
+    /// of them.
     pub accept: BTreeSet<String>,
 }

@@ -24,8 +24,8 @@ pub struct ExternalUnits {
 /// Result of linking.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct LinkedUnits {
-    /// Accepted units with their edges, sorted by name. A unit that gets no edges and no aliases is
-    /// not copied: it is the unit of its [`CompiledUnit`].
+    /// Accepted units with their edges, sorted by name. A unit that gets neither edges nor aliases
+    /// is not copied, but shared with its [`CompiledUnit`].
     pub units: Vec<Arc<InitUnit>>,
     /// Units that were refused because of a relation, each with its refusals. For example, a unit
     /// is refused if it requires a unit that does not exist.
@@ -50,12 +50,12 @@ pub struct LinkedUnits {
 /// | `After=` | `after` |
 ///
 /// `Before=`, `RequiredBy=` and `WantedBy=` are the reverse of `After=`, `Requires=` and `Wants=`.
-/// If X declares one of them for the unit, it is the unit that gets the edge to X. `PartOf=` gives
-/// no edge; it only adds to [`stops`](LinkedUnits::stops).
+/// If X declares `Before=` for the unit, for example, the unit gets an edge to X, as if it declared
+/// `After=` for X. `PartOf=` gives no edge; it only adds to [`stops`](LinkedUnits::stops).
 ///
-/// As in systemd, a target waits for the units that it requires or wants, even without `After=`.
-/// There is an exception if the target or the other unit has `DefaultDependencies=no`, or if the
-/// other unit is ordered after the target.
+/// As in systemd, a target waits for the units that it requires or wants, even without `After=`. It
+/// does not wait if the target or the other unit has `DefaultDependencies=no`, or if the other unit
+/// is ordered after the target.
 ///
 /// If X does not exist, a unit with `Requires=` or `BindsTo=` for X is refused. All other relations
 /// to a missing unit are ignored with a remark.
@@ -394,8 +394,8 @@ impl Relations {
     }
 
     /// Returns the edge to a refused unit, or `None` if the refused unit is not required. No unit
-    /// provides the target of this edge, so the graph blocks the dependent. That holds even without
-    /// `After=`, because systemd could not start the dependent either.
+    /// provides the target of this edge, so the graph blocks the dependent. The dependent is
+    /// blocked even without `After=`, because systemd could not start it either.
     fn edge_to_refused(self) -> Option<EdgeKind> {
         let requires = self.binds || self.requires;
         requires.then_some(if self.binds { EdgeKind::DependsOn } else { EdgeKind::DependsMs })

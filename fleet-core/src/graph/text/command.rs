@@ -201,7 +201,7 @@ fn arguments(command: &Command) -> impl Iterator<Item = String> {
 }
 
 /// Returns whether the word is a dollar sign with an invalid variable name (such as `$1`). systemd
-/// expands such a word to nothing.
+/// expands such a word to nothing, so a stanza omits it.
 fn is_default(word: &str) -> bool {
     let name = word.strip_prefix('$').filter(|name| !name.starts_with(['{', '$']));
     name.is_some_and(|name| !is_variable(name))

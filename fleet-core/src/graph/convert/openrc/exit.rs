@@ -84,9 +84,9 @@ impl ServiceConverter<'_, '_> {
     }
 }
 
-/// Parses `TERM/30/KILL/5` into the first signal and its seconds. The final `KILL` is not returned,
-/// because every stop here ends with it. A plain number gives only the seconds. Returns `None` for
-/// any other text.
+/// Parses a stop schedule such as `TERM/30/KILL/5` into its first signal and the seconds to wait
+/// after it. The final `KILL` is not returned, because every stop here ends with it. A plain number
+/// gives only the seconds. Returns `None` for any other text.
 fn retry(text: &str) -> Option<(Option<Signal>, u64)> {
     if let Ok(seconds) = text.parse() {
         return Some((None, seconds));
