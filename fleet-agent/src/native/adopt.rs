@@ -1,11 +1,13 @@
-//! Adopts the processes of an earlier daemon.
+//! Adopts the processes that an earlier daemon left running. A process is stored with its pid and
+//! start time.
 //!
-//! | stored state | process found | result |
+//! | stored | found | result |
 //! |---|---|---|
-//! | pid and start time of a process | same pid and start time | watched, although not a child |
-//! | pid and start time of a process | none | ended unobserved, or the PID file names a successor |
-//! | a spawn in progress | one with the run's invocation ID | adopted as the spawned process |
-//! | a spawn in progress | none | ended unobserved |
+//! | a process | the same process | watched, although not a child |
+//! | the main process | only its successor, by the PID file | successor becomes the main process |
+//! | a process | no process | ended unobserved |
+//! | unfinished spawn | a process with the run's invocation ID | adopted as the spawned process |
+//! | unfinished spawn | no process | ended unobserved |
 //!
 //! The exit status of a process that ended unobserved is unknown. This counts as a failure, so the
 //! restart policy of the unit applies. After a reboot there is nothing to adopt: all processes have
@@ -31,7 +33,7 @@ use super::run_machine::ServiceRun;
 use super::run_state::ProcessId;
 use super::unit_directory::{RunRecord, UnitDirectory};
 
-/// Returns a substitute definition for a unit whose file can no longer be run. The substitute only
+/// Returns a substitute definition for a unit whose unit file is refused now. The substitute only
 /// serves to stop a run of the unit, so its start command is a placeholder.
 pub(crate) fn stop_only_definition(name: Name) -> InitUnit {
     InitUnit {
@@ -128,8 +130,8 @@ fn successor(spec: &InitUnit, run: &RunRecord) -> io::Result<Option<(ProcessId, 
 ///    chosen.
 /// 2. Otherwise the earliest candidate without the variable is chosen, since the others are its
 ///    children.
-/// 3. A candidate with another pid in the variable is never chosen. It is only a descendant of that
-///    process, which may have ended.
+/// 3. A candidate with another pid in the variable is never chosen. It is only a descendant of the
+///    spawned process, even if that process has ended.
 fn find_spawning(run: &RunRecord, inside: &[u32], all: &[ProcessInfo]) -> Option<ProcessId> {
     let known = [run.run_state.main, run.run_state.control];
     // A nested service manager gives its units other invocation IDs.

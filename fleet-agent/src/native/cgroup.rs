@@ -97,9 +97,9 @@ impl Groups {
         &self.controllers
     }
 
-    /// Enables the available controllers for the groups, as far as permitted, and returns the
-    /// enabled ones. The kernel refuses to enable a controller while other processes are in the
-    /// daemon's own group.
+    /// Enables the controllers that limit units for the groups of this manager. Returns the
+    /// controllers that could be enabled. The kernel refuses to enable one while the daemon's own
+    /// group contains another process.
     fn delegate_from(&self, own: &Path) -> BTreeSet<String> {
         let there = fs::read_to_string(own.join("cgroup.controllers")).unwrap_or_default();
         let there = there.split_whitespace().filter(|name| CONTROLLERS.contains(name));

@@ -160,8 +160,8 @@ impl Credentials {
     }
 }
 
-/// Converts the limits of a unit to those of the kernel. `files` is the limit of open files for a
-/// unit that sets none itself.
+/// Converts the resource limits of a unit to the types of the system call. `files` is the limit of
+/// open files for a unit that sets none itself.
 pub(crate) fn limits(limits: &Rlimits, files: Option<Rlimit>) -> Vec<(Resource, Rlimit)> {
     let limit = |&(current, maximum): &(Option<u64>, Option<u64>)| Rlimit { current, maximum };
     let known = |name: &str| RESOURCES.iter().find(|it| it.0 == name).map(|it| it.1);

@@ -10,7 +10,7 @@ use nix::libc;
 ///
 /// # Errors
 ///
-/// The kernel does not support the call, which requires version 5.11 or later.
+/// The kernel is older than version 5.11, so `close_range` cannot set this flag.
 pub fn set_cloexec_on_all() -> io::Result<()> {
     let (first, last): (libc::c_uint, libc::c_uint) = (3, libc::c_uint::MAX);
     // SAFETY: the arguments are plain numbers. It changes a flag of descriptors that only matters

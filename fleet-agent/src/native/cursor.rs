@@ -1,11 +1,11 @@
 //! Pure: cursors, each of which marks the end of a line in a log.
 //!
-//! A cursor stays valid after a cut or rotation of the log. It also stays valid if a later daemon
-//! counts log offsets from another base.
+//! A cursor consists of a log offset and a hash of the bytes before that offset. It stays valid
+//! after a cut or rotation of the log, because log offsets keep their meaning.
 //!
-//! A cursor consists of an offset and a hash of the bytes before that offset. While the base stays
-//! the same, the offset is exact, and the hash only verifies it. If the offset is beyond the end of
-//! the log, the base must have changed. Only then is the log searched for the hashed bytes.
+//! The log offset at which the file begins (its base offset) can be lost, so that a later daemon
+//! counts from zero again. A cursor offset beyond the end of the log shows this. Only then is the
+//! log searched for the hashed bytes. Otherwise the hash only verifies the offset.
 
 use std::fmt;
 use std::str::FromStr;
@@ -31,8 +31,8 @@ impl LogCursor {
     }
 
     /// Returns the position of the cursor in `text`, which begins at the log offset `begin`.
-    /// Returns `None` if the position is not found or is ambiguous, because a reported gap is
-    /// better than silently skipped lines.
+    /// Returns `None` if the position is not found, or if several positions match. The caller then
+    /// reports a gap, because a wrong position would silently skip lines.
     pub(crate) fn find(&self, text: &[u8], begin: u64) -> Option<usize> {
         // Anything before the beginning was dropped, even if it looks the same.
         let at = usize::try_from(self.offset.checked_sub(begin)?).unwrap_or(usize::MAX);
@@ -153,9 +153,9 @@ mod tests {
             }
         }
 
-        /// Checks cursors with an offset beyond the end of the log, because the base has changed.
-        /// If the line of the cursor is unique, the search finds the text before the cursor, even
-        /// if a cut has moved that text.
+        /// Checks that a cut of the log does not invalidate a cursor. With `base_changed`, the
+        /// cursor's offset may lie beyond the end of the log. Then the cursor is found by the text
+        /// before it, which is unique here.
         #[test]
         fn cut_does_not_move_cursor(
             numbers in proptest::collection::btree_set(0..10_000_u32, 1..60),

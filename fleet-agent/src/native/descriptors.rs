@@ -22,7 +22,8 @@ const MAX_RESERVE: u64 = 128;
 ///
 /// # Errors
 ///
-/// The kernel no longer permits as many open files as the hard limit.
+/// The kernel refuses the new limit, for example because the machine-wide maximum was lowered below
+/// the hard limit.
 pub fn raise_file_limit() -> io::Result<()> {
     let found = getrlimit(Resource::Nofile);
     setrlimit(Resource::Nofile, Rlimit { current: found.maximum, ..found })?;
@@ -31,9 +32,9 @@ pub fn raise_file_limit() -> io::Result<()> {
     Ok(())
 }
 
-/// Returns the limit of open files for units that set none, which is the limit before it was
-/// raised. Returns `None` if the limit was never raised, so that these units inherit the limit of
-/// this process.
+/// Returns the limit of open files for units that set none. Its soft limit is the one that this
+/// process had before [`raise_file_limit`]. Returns `None` if that function was never called: the
+/// units then inherit the limit of this process.
 pub(crate) fn unit_nofile_limit() -> Option<Rlimit> {
     let found = *INITIAL_SOFT_LIMIT.get()?;
     let maximum = getrlimit(Resource::Nofile).maximum;
@@ -49,15 +50,16 @@ pub(crate) fn descriptor_shortage() -> Option<String> {
 /// Returns an error if too few descriptors are left to recover another unit, after `units` have
 /// been recovered. With fewer descriptors, the daemon could neither answer requests nor stop units.
 ///
-/// Half of the reserve is enough here, because the earlier daemon may have used the other half
-/// before it left the units running.
+/// This check keeps only half of the reserve that the start of a unit has to leave. Otherwise an
+/// earlier daemon could have left more running units than this daemon may recover.
 pub(crate) fn check_descriptors_left(units: usize) -> io::Result<()> {
     let message =
         |why| format!("only {units} units could be recovered, and more are running: {why}");
     shortage(2).map_or(Ok(()), |why| Err(io::Error::other(message(why))))
 }
 
-/// Returns a message if fewer descriptors are free than the reserve divided by `part`.
+/// Returns a message if fewer descriptors are free than the reserve divided by `part`, and `None`
+/// otherwise.
 fn shortage(part: u64) -> Option<String> {
     let most = getrlimit(Resource::Nofile).current?;
     let free = most.saturating_sub((most / SHARE).clamp(MIN_RESERVE, MAX_RESERVE) / part);

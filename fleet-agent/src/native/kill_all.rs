@@ -17,8 +17,8 @@ use super::signals::{CONT, Sig};
 /// Wait before a retry, if a process could not be opened.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// Maximum number of immediate reads of the process list of a control group. The list is read again
-/// if a listed process has already ended.
+/// Maximum number of reads of a control group's process list in one call of [`running_processes`].
+/// The list is read again at once if a listed process has ended before it could be examined.
 const MAX_LISTS: usize = 100;
 
 /// The processes to signal.
@@ -32,8 +32,9 @@ pub(crate) enum SignalTargets {
     Run { invocation: String, leaders: Vec<ProcessId> },
 }
 
-/// Sends the signals once to each process, including processes that appear later. Returns when no
-/// process is left. If `signals` is empty, only waits for the processes to end.
+/// Sends the signals once to each process of `targets`, including processes that appear later.
+/// Returns when no process of `targets` is left. If `signals` is empty, only waits for the
+/// processes to end.
 ///
 /// The wait needs no polling. It has no timeout of its own, because the caller sets one.
 pub(crate) async fn kill_all(
@@ -57,8 +58,9 @@ pub(crate) async fn kill_all(
 }
 
 impl SignalTargets {
-    /// Signals the current processes and waits for their end. Returns `true` if there are no
-    /// processes left.
+    /// Signals the current processes and waits until they have ended. Returns `false` if there were
+    /// such processes, because they may have started others meanwhile. Returns `true` if no process
+    /// was left.
     async fn round(
         &self,
         context: &ManagerContext,
@@ -106,12 +108,14 @@ impl SignalTargets {
 /// Returns the running processes of a control group.
 ///
 /// A listed process that has already ended may have started another process, which only the next
-/// list contains. So the list is read again until it contains no pid that has failed for the first
-/// time. (A pid that fails twice belongs to a process that is hidden from this daemon.)
+/// list contains. So the list is read again after each process that is missing for the first time.
+/// (A pid that is missing twice belongs to a process that is hidden from this daemon.)
+///
+/// After [`MAX_LISTS`] reads, returns the running processes of the last list.
 ///
 /// # Errors
 ///
-/// A read fails, or [`MAX_LISTS`] lists in a row contain only processes that have ended.
+/// A read fails, or the last of [`MAX_LISTS`] lists still contains only processes that have ended.
 fn running_processes(
     mut list: impl FnMut() -> io::Result<Vec<u32>>,
     mut look: impl FnMut(u32) -> io::Result<Option<ProcessId>>,
@@ -138,7 +142,8 @@ fn running_processes(
 }
 
 /// Calls `one` for each process, and returns the results or the first error. An error does not end
-/// the loop. Otherwise a process that may not be signalled would protect the processes after it.
+/// the loop. Otherwise a process that may not be signalled would keep the later ones from being
+/// signalled.
 fn for_each_process<T>(
     all: &[ProcessId],
     mut one: impl FnMut(ProcessId) -> io::Result<Option<T>>,

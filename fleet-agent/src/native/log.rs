@@ -199,9 +199,9 @@ impl Log {
         note(&self.path, words)
     }
 
-    /// Keeps the file shorter than half of `longest` from now on. The reason is that the kernel
-    /// kills a process whose write would exceed its file size limit. The other half allows for
-    /// writes until the next check of the file.
+    /// Keeps the file shorter than half of `longest` from now on. The caller passes the file size
+    /// limit of the unit's processes, because the kernel kills a process whose write would exceed
+    /// that limit. The other half leaves space for writes until the next check of the file.
     ///
     /// A file that is already too long is cut at once. With `None`, only the limit of the file
     /// system applies.
@@ -249,8 +249,8 @@ impl Log {
         reading
     }
 
-    /// Returns whether the log has grown past its limit while a read lock exists. The log may then
-    /// have to keep unread lines beyond the limit.
+    /// Returns whether a read lock may keep the log from being rotated. This is so if the log has
+    /// grown past its limit, and a reader holds a lock on unread lines.
     pub(crate) fn is_held(&self) -> bool {
         let state = self.lock();
         state.has_grown(self.limit) && state.read_offset.strong_count() > 0

@@ -40,7 +40,8 @@ pub(crate) enum RunOutcome {
     Condition,
     /// An assertion did not hold.
     Assert,
-    /// Unknown. If any kind of failure would cause a restart, this outcome causes it too.
+    /// Unknown. For the restart policy, an unknown exit of the main process counts as a death by
+    /// signal.
     Unobserved,
 }
 

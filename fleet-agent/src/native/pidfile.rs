@@ -48,7 +48,7 @@ impl PidFileWatch {
 
 /// Watches the nearest existing ancestor directory of a path.
 ///
-/// A directory that is nearer to the path may be created just before the watch is set, and the
+/// A directory between this ancestor and the path may be created just before the watch is set. The
 /// watch does not report that. So after each watch the nearer directories are tried again, until
 /// none of them exists.
 fn watch_nearest(

@@ -152,8 +152,8 @@ mod tests {
         assert_eq!(started(u32::MAX).expect("no error is expected"), None);
     }
 
-    /// The arguments describe a unit that has started this test process, for example through the
-    /// shell of an `sshd` unit.
+    /// The arguments describe the run of a unit that has started this test process, for example a
+    /// shell of an `sshd` unit. Neither this process nor its child belongs to that run.
     #[test]
     fn own_children_belong_to_no_run() {
         let group = rustix::process::getpgrp().as_raw_nonzero().get().unsigned_abs();

@@ -204,8 +204,8 @@ fn outputs(exec_env: &ExecEnvironment, log: &Path) -> Result<[Option<File>; 2], 
     Ok([opened, second])
 }
 
-/// Opens the file for an output. Returns `None` if the command inherits the output of the daemon.
-/// `mode` is the permissions of a new file.
+/// Opens the file to which a command writes its stdout or stderr. Returns `None` if the command
+/// inherits the output of the daemon. A new file gets the permissions `mode`.
 fn open_output(output: &ExecOutput, log: &Path, mode: u32) -> Result<Option<File>, SpawnFailure> {
     let mut options = OpenOptions::new();
     options.write(true);
@@ -266,8 +266,8 @@ impl SpawnFailure {
         if scarce { Self { end: ProcessExit::NotSpawned, ..problem } } else { problem }
     }
 
-    /// Creates a failure with this exit code. A lack of descriptors is no fault of the command, so
-    /// the exit is then `NotSpawned` instead of the code.
+    /// Creates a failure that is reported as the exit code `code`. A lack of descriptors is no
+    /// fault of the command, so such a failure is reported as `NotSpawned` instead.
     fn of(code: i32, message: String, error: &io::Error) -> Self {
         let is_out_of_descriptors = Errno::from_io_error(error).is_some_and(is_out_of_descriptors);
         Self {

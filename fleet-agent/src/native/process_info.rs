@@ -106,9 +106,9 @@ fn parse_stat(pid: u32, text: &str) -> Option<Stat> {
 
 /// Computes the length of the environment from its start and end addresses.
 ///
-/// Returns `None` at the beginning of an exec, when both addresses still are the start of the
-/// environment. The kernel sets the end address of the code only after the environment is complete.
-/// So these addresses cannot be used while the end address of the code is missing.
+/// Returns `None` at the beginning of an exec. At that time both addresses are still the start of
+/// the environment, which looks like a length of zero. The kernel then has not yet set the end
+/// address of the code, so a missing end address shows this case.
 fn environment_length(fields: &[&str]) -> Option<usize> {
     let address =
         |field: usize| fields.get(field)?.parse::<usize>().ok().filter(|&address| address > 0);
@@ -173,8 +173,8 @@ fn probe_once(pid: u32) -> io::Result<Result<ProbeResult, ProbeResult>> {
 /// process, since all threads share it.
 ///
 /// If no thread has an environment any more, the process is about to end, and the result is
-/// `Transient`. A read of all processes then takes another list, which includes the children of
-/// this process.
+/// `Transient`. A caller that lists all processes then reads the list again, because this process
+/// may have left children behind.
 fn probe_threads(process: ProcessInfo) -> io::Result<ProbeResult> {
     let pid = process.id.pid;
     let Ok(threads) = read_result(std::fs::read_dir(format!("/proc/{pid}/task")))? else {

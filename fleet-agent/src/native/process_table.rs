@@ -12,14 +12,15 @@ use super::process_info::{ProbeResult, ProcessInfo, probe};
 use super::run_state::ProcessId;
 use crate::clock::pause;
 
-/// Maximum number of process lists that one read of all processes takes. Another list follows if a
+/// Maximum number of times that one read of all processes lists `/proc`. It is listed again if a
 /// listed process has ended or cannot be read yet. Processes that have already been read are not
 /// probed again.
 const MAX_LISTS: usize = 1000;
 
-/// Maximum numbers of lists taken because a process is about to exec or to exit. The first lists
-/// follow each other without a pause, and the later ones after a millisecond each. The limit is
-/// needed for processes that are blocked, for example by a file system that does not respond.
+/// Maximum numbers of repeated lists because a process is about to exec or to exit. The first
+/// `YIELD_ATTEMPTS` follow each other without a pause, and the next `SLEEP_ATTEMPTS` after a
+/// millisecond each. The limit is needed for processes that are blocked, for example by a file
+/// system that does not respond.
 const YIELD_ATTEMPTS: usize = 10;
 const SLEEP_ATTEMPTS: usize = 250;
 
@@ -57,14 +58,16 @@ fn list() -> io::Result<Vec<u32>> {
     std::fs::read_dir("/proc")?.filter_map(number).collect()
 }
 
-/// Reads the list of processes again and again, until every process on the last list has been
-/// probed. Any process that was created later is a child of a probed process.
+/// Lists all processes again and again, until every process on the last list has been probed.
 ///
 /// A single list would miss two kinds of processes:
 ///
 /// - A child that was created after the list was read, if its parent ended before it was probed.
 /// - A process whose environment is just being replaced by an exec, since the environment shows to
 ///   which run a process belongs.
+///
+/// A process that is still missing was created after the last list was read, by a probed process. A
+/// caller that kills processes reads again after that process has ended.
 fn read_until_complete(
     mut list: impl FnMut() -> io::Result<Vec<u32>>,
     mut probe: impl FnMut(u32) -> io::Result<ProbeResult>,

@@ -161,8 +161,9 @@ impl RunDriver {
         }
     }
 
-    /// Sets the requested state, which the caller passes to `service` too. One record stores this
-    /// state together with its effect on the run.
+    /// Sets the requested state that the next record of the run stores as applied. Before that
+    /// record is written, the caller also passes the effect of the request (such as a stop) to
+    /// `service`. So one record contains both.
     pub(crate) fn set_requested(&mut self, requested: RequestedState) {
         self.requested = requested;
     }

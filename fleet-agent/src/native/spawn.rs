@@ -57,8 +57,8 @@ pub(crate) struct ClonedChild {
     descriptor: Option<AsyncFd<OwnedFd>>,
 }
 
-/// Delay between the end of a dropped child and its reaping. Until then, a recovery of the unit can
-/// still read the exit status of the child.
+/// Delay between the end of a child whose handle was dropped and the reaping of this child. Until
+/// then, a recovery of the unit can still read the exit status of the child.
 const REAP_DELAY: Duration = Duration::from_secs(1);
 
 impl Child {

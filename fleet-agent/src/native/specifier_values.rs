@@ -7,8 +7,9 @@ use nix::unistd::{Gid, Group, Uid, User as Account};
 
 use super::os_release::os_specifiers;
 
-/// Returns the values of the specifiers that are the same for all users and all boots of this
-/// machine, for system units. Specifiers whose value cannot be read are left out.
+/// Returns the specifier values of this machine that depend neither on the user nor on the boot ID:
+/// host name, kernel release and machine ID. Specifiers for directories have the values of the
+/// system manager. Specifiers whose value cannot be read are left out.
 #[must_use]
 pub fn machine_specifiers() -> SpecifierContext {
     static_specifiers()

@@ -10,7 +10,7 @@
 //! | `run.json` | the run: phase, processes, invocation ID, and the applied requested state |
 //! | `stanza` | for a unit without a unit file: the definition from which it was started |
 //! | `log` | output of the unit |
-//! | `timer.json` | state of a timer, which has none of the three files above |
+//! | `timer.json` | state of a timer, which has no `run.json`, `stanza` or `log` |
 //!
 //! The files `unit` and `requested.json` are replaced atomically by renaming. A shutdown is marked
 //! by one file for all units, the [`ShutdownMarker`](super::shutdown_marker::ShutdownMarker).

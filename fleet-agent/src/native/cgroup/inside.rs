@@ -36,8 +36,8 @@ pub(crate) fn leave_units(directory: &Path) -> io::Result<()> {
 /// outermost ancestor that has the same name as the manager's `groups`. Returns `None` if no
 /// ancestor has that name, since the process is then in no unit's group.
 ///
-/// The outermost ancestor counts because a supervisor that stayed in a unit's group has created
-/// further groups below it.
+/// Several ancestors can have that name: a supervisor that did not leave a unit's group has created
+/// its own `groups` below that group. Only the parent of the outermost one is outside of all units.
 fn outside_of(groups: &Path, own: &Path) -> Option<PathBuf> {
     let of_units = own.ancestors().filter(|group| group.file_name() == groups.file_name());
     of_units.last()?.parent().map(Path::to_owned)

@@ -16,7 +16,8 @@ pub(super) struct BaseOffset {
 }
 
 impl BaseOffset {
-    /// Reads the base offset of the log in this file; 0 if none is stored.
+    /// Reads the base offset of the log in this file. Returns 0 if none is stored, or if it cannot
+    /// be read.
     pub(super) fn of(path: &Path) -> Self {
         let new = Self { base: 0 };
         let written = std::fs::read_to_string(offset_file(path));
@@ -32,6 +33,9 @@ impl BaseOffset {
 
     /// Returns the base offset after a cut of `cut` bytes. The new offset is already stored when
     /// this returns, so the caller may cut the file next.
+    ///
+    /// If the name of the log is too long for a second file, the offset is not stored. The next
+    /// daemon then counts log offsets from zero.
     pub(super) fn advance(self, path: &Path, cut: u64) -> io::Result<Self> {
         let renewed = Self { base: self.base + cut };
         match write_atomic(&offset_file(path), format!("{}\n", renewed.base).as_bytes(), false) {

@@ -36,17 +36,20 @@ impl PollInterval {
         self.rests = now;
     }
 
-    /// Sets the interval after the first write to a log that was not being polled. If the log was
-    /// not polled for at least the longest interval, the shortest interval is used. Otherwise the
-    /// interval doubles, so that frequent small writes do not cause one wakeup each.
+    /// Sets the interval after the first write to a log that was not being polled:
+    ///
+    /// - If the log had not been polled for at least the longest interval, sets the shortest
+    ///   interval.
+    /// - Otherwise doubles the last interval, so that frequent small writes do not cause one wakeup
+    ///   each.
     pub(super) fn on_written(&mut self, now: Timestamp) {
         let rested = now.since(self.rests);
         self.pause = if rested >= LONGEST { SHORTEST } else { self.slower() };
     }
 
-    /// Sets the next interval from the `grown` bytes of the last one. It is the time in which the
-    /// unit would write a quarter of `limit` at the same rate. But it is at most twice the last
-    /// interval.
+    /// Sets the next interval, after the log has grown by `grown` bytes during the last one. The
+    /// next interval is the time in which the unit would write a quarter of `limit` at the same
+    /// rate. But it is at most twice the last interval.
     pub(super) fn on_growth(&mut self, grown: u64, limit: u64) {
         let nanos = self.pause.as_nanos() * u128::from(limit / 4) / u128::from(grown.max(1));
         let pause = Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX));

@@ -68,8 +68,10 @@ struct TrackedLog {
 
 impl TrackedLog {
     /// Counts a check that did not find the file, because the file was moved or removed. Warns at
-    /// the second such check in a row. The current run still writes to the old file, and only a
-    /// search of all processes could find and limit it. The next run creates the file again.
+    /// the second such check in a row.
+    ///
+    /// Until the unit's next run creates the file again, the current run still writes to the old
+    /// file. That file is not limited, because only a search of all processes could find it.
     fn on_missed(&mut self) {
         self.missed = self.missed.saturating_add(1);
         // At the first look the unit may just be being unloaded.

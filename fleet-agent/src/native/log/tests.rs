@@ -80,8 +80,8 @@ fn long_lines_are_returned_completely() {
     assert_eq!(text, format!("{long}\nlast\n").as_bytes());
 }
 
-/// Creates a log with a limit of 400 bytes and a hundred lines. Then cuts the log if `is_cut`, and
-/// rotates it otherwise.
+/// Creates a log of a hundred lines (800 bytes) with a limit of 400 bytes. Then cuts the log if
+/// `is_cut`, and rotates it otherwise.
 fn rotated(is_cut: bool) -> (tempfile::TempDir, Log, String) {
     let lines: String = (0..100).map(|number| format!("line {number:02}\n")).collect();
     let (directory, log) = log(400, lines.as_bytes());

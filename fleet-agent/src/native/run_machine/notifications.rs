@@ -61,8 +61,8 @@ impl ServiceRun {
         self.is_forking() && self.may_change_main() && (is_main || self.ends_reload(process, end))
     }
 
-    /// Returns whether the service may name a new main process. It may do so from its start command
-    /// on, as long as it runs.
+    /// Returns whether the service may name a new main process. It may do so in the phases `start`
+    /// and `start-post`, and while it is up.
     fn may_change_main(&self) -> bool {
         matches!(self.state.phase, ServicePhase::Start | ServicePhase::StartPost) || self.is_up()
     }

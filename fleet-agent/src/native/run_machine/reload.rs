@@ -1,11 +1,17 @@
 //! Pure: no I/O, no clock. Reloads the configuration of an active service.
 //!
 //! ```text
-//! running ──> reload ────────────┬──> running     commands of ExecReload=
-//!    │           └─> reload-notify ──> running    after them, the service sends READY=1
-//!    ├──> reload-signal ──> reload-notify ──> running    a signal, with Type=notify-reload
-//!    └──> reload-notify ──> running                on its own
+//! 1. running ──> reload ──> running
+//! 2. running ──> reload ──> reload-notify ──> running
+//! 3. running ──> reload-signal ──> reload-notify ──> running
+//! 4. running ──> reload-notify ──> running
 //! ```
+//!
+//! 1. The phase `reload` runs the commands of `ExecReload=`.
+//! 2. If the service sends `RELOADING=1` meanwhile, the reload lasts until it sends `READY=1`.
+//! 3. With `Type=notify-reload`, the reload begins with a signal to the main process. The service
+//!    answers with `RELOADING=1`, and later with `READY=1`.
+//! 4. The service sends `RELOADING=1` without a request, because it reloads on its own.
 //!
 //! If a reload fails, the failure is reported and the service keeps running. If the main process
 //! exits while reload commands run, its exit is handled after these commands have ended.

@@ -1,7 +1,8 @@
-//! Pure: no I/O, no clock. Translates a run into events of the dependency graph.
+//! Pure: no I/O, no clock. Translates the phases of a run into events of the dependency graph.
 //!
-//! A run has more phases than the graph has. Each event depends only on the old phase, the new
-//! phase and the first failure. So phases in between do not change the events.
+//! The graph distinguishes fewer phases ([`GraphPhase`]) than a run has. A change of phase within
+//! one [`GraphPhase`] causes no event, apart from the exit of the main process of a running
+//! service. If a failure stops the service, the event reports the first failure.
 
 use std::time::Duration;
 
@@ -64,8 +65,8 @@ impl ServiceRun {
         }
     }
 
-    /// Emits the time limit of the current phase. The planner has a time limit too, and with this
-    /// event its limit does not end before that of the run.
+    /// Emits the time limit of the current phase. The planner has a time limit of its own, and this
+    /// event extends it. So the planner does not act before the run has reached its limit.
     pub(super) fn emit_time_limit(&mut self) {
         let limits = &self.spec.timeouts;
         let (limit, times) = match self.state.phase {
@@ -81,9 +82,9 @@ impl ServiceRun {
         self.emit(EventKind::Extend(span));
     }
 
-    /// Emits the time limit for a pid file to name the main process, with some extra time for the
-    /// planner. So the run times out first, and can report the missing main process. The planner
-    /// would only report a start timeout.
+    /// Emits the time limit within which a pid file has to name the main process. The planner gets
+    /// [`PID_FILE_GRACE`] more, so that the run times out first. The run reports the missing main
+    /// process, whereas the planner would only report a start timeout.
     pub(super) fn emit_pid_file_limit(&mut self, now: Timestamp) {
         let span = self.deadline.map(|until| until.since(now).saturating_add(PID_FILE_GRACE));
         self.emit(EventKind::Extend(span.unwrap_or(UNLIMITED).min(UNLIMITED)));
@@ -94,7 +95,7 @@ impl ServiceRun {
     }
 
     /// Records a failure as the reason why the service stops. If the service is already stopping,
-    /// emits the failure at once.
+    /// emits the failure at once, except for a stop timeout.
     pub(super) fn record_failure(&mut self, what: EventKind) {
         if stage(self.state.phase) != GraphPhase::Stopping {
             self.failure = Some(what);

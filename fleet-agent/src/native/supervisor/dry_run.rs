@@ -18,8 +18,9 @@ pub struct InitDryRun {
     pub files: Option<(Graph, Settings)>,
     /// Another goal, as for [`InitSupervisor::set_goal`]. It overrides the goal of the settings.
     pub goal: Option<Target>,
-    /// Extra targets besides the goal. They replace the current extra targets, unless this set is
-    /// empty and no other goal is given.
+    /// Extra targets besides the goal. They replace the current extra targets, even with an empty
+    /// set if [`goal`](Self::goal) is set. Without a goal, an empty set leaves the current ones as
+    /// they are.
     pub extra_targets: BTreeSet<Target>,
 }
 

@@ -29,8 +29,9 @@ use crate::native::run_driver::RunDriver;
 use crate::native::run_state::{RunState, ServicePhase};
 use crate::native::unit_directory::{RunRecord, UnitDirectory};
 
-/// Recovered state of all units: the observation for the planner, the entry of each unit, and the
-/// runs to continue. Units that cannot be recovered are listed with the reason.
+/// Recovered state of all units: the observed unit states for the planner, the supervisor's own
+/// state of each unit, and the runs to continue. Units that cannot be recovered are listed with the
+/// reason.
 #[derive(Default)]
 pub(super) struct Recovery {
     pub(super) observation: Observation,
@@ -119,8 +120,8 @@ impl Recovery {
     }
 }
 
-/// Returns the entry of a unit, and creates the entry if there is none. An existing entry is used
-/// again, because its log must not be opened twice.
+/// Returns the supervisor's state of a unit, and creates it if there is none. An existing state is
+/// used again, because the log that it holds must not be opened twice.
 fn entry_of<'a>(
     units: &'a mut BTreeMap<Name, SupervisedUnit>,
     context: &ManagerContext,
@@ -133,9 +134,9 @@ fn entry_of<'a>(
 }
 
 impl Supervisor {
-    /// For each of `units` without a current run, stores whether the unit has hit its start limit.
-    /// The planner decides this after the last run, so the stored state of that run does not
-    /// include it.
+    /// Updates the stored state of each of `units` that has no current run. Stores that the unit
+    /// has hit its start limit, or clears the stored state if the hit was reset. The planner
+    /// decides this after the last run, so that run has not stored it.
     pub(super) fn persist_start_limit_hits(&mut self, units: &BTreeSet<Name>) {
         for unit in units {
             let entry = self.units.get_mut(unit).filter(|entry| entry.handle.is_none());
@@ -164,8 +165,8 @@ impl InitSupervisor {
     }
 }
 
-/// Resumes a run of an earlier supervisor. Returns the observation of the unit, and the driver of
-/// the run.
+/// Resumes a run of an earlier supervisor. Returns the observed state of the unit for the planner,
+/// and the driver of the run.
 pub(super) fn resume_run(
     context: &Arc<ManagerContext>,
     name: &Name,
@@ -181,7 +182,8 @@ pub(super) fn resume_run(
     Ok((observed, driver))
 }
 
-/// Returns the stored definition of a unit. If no definition is stored, returns the current one.
+/// Returns the stored definition of a unit. If none is stored, returns the definition in the graph.
+/// If the graph has none either, returns an error.
 fn definition(directory: &UnitDirectory, graph: &Graph, name: &Name) -> io::Result<Arc<InitUnit>> {
     let present = graph.unit(name).cloned();
     let written = read_definition(directory, name)?.map(Arc::new);

@@ -241,8 +241,9 @@ fn restart_policy_by_exit() {
     }
 }
 
-/// If the planner kills a unit, the run sends SIGKILL and waits for the processes to exit. If the
-/// unit has no final signal, the run skips to its next stage instead.
+/// Checks the phase of a run after the planner has killed its unit. Normally the run sends SIGKILL,
+/// and waits for the processes to exit. With `stop-final-signal: none` it sends nothing and does
+/// not wait.
 #[test]
 fn timed_out_stop_is_killed() {
     let stanza = "type: foreground-supervised\nexec-start: /main\nexec-stop: /stop\n\

@@ -98,7 +98,8 @@ impl TimerEntry {
         self.requested.should_run() && !is_done
     }
 
-    /// Cancels the pending start of the timer's unit, as the shutdown of all units requires.
+    /// Cancels the stored start of the timer's unit, for a manager that is opened after a shutdown
+    /// of all units.
     pub(super) fn clear_pending_start(&mut self) {
         if let Some(stored) = &mut self.stored {
             stored.starting = None;

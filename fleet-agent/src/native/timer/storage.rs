@@ -121,7 +121,8 @@ pub(crate) struct PersistentStamps {
 }
 
 impl PersistentStamps {
-    /// Opens the directory of the stamps. If it holds more than [`MAX_STAMPS`], removes the oldest.
+    /// Opens the directory with one file per persistent timer, its stamp. If there are more than
+    /// [`MAX_STAMPS`] files, removes the oldest.
     pub(crate) fn open(directory: PathBuf) -> io::Result<Self> {
         std::fs::create_dir_all(&directory)?;
         let mut all = Vec::new();

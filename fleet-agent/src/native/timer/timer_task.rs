@@ -158,8 +158,9 @@ impl TimerTask {
         self.change(unit, |entry, cx| entry.machine.on_start(last, entry.unit_state, cx));
     }
 
-    /// Returns the time of the next elapse. During a shutdown no timer elapses, because the manager
-    /// would refuse the start, while a persistent timer would count as elapsed.
+    /// Returns the time of the next elapse. During a shutdown no timer elapses. Otherwise the
+    /// manager would refuse to start the unit, but a persistent timer would already have stored the
+    /// elapse.
     fn due(&self) -> NextElapse {
         if self.context.shutdown.has_begun() { NextElapse::default() } else { self.queue.first() }
     }
@@ -246,9 +247,9 @@ impl TimerTask {
         });
     }
 
-    /// Returns whether a timer that failed because its unit was not loaded has to be started again.
-    /// This is so once the unit is loaded again. (Replacing a unit's file unloads the unit for a
-    /// short time.)
+    /// Returns whether a timer has to be started again. This is the case if it failed because its
+    /// unit was not loaded, and the unit is loaded now. (Replacing a unit's file unloads the unit
+    /// for a short time.)
     fn should_restart(&self, timer: &UnitName) -> bool {
         self.entries.get(timer).is_some_and(|entry| {
             let has_failed = entry.machine.state().phase == TimerPhase::Failed;

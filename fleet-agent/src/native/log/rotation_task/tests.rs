@@ -148,8 +148,8 @@ async fn most(log: &Log, clock: Steps, bytes: usize, millis: u32) -> u64 {
     most
 }
 
-/// Checks the bound for a unit that has written nothing or little, and then writes as fast as
-/// possible.
+/// The unit has written nothing or little, and then writes as fast as possible. Its log exceeds the
+/// limit at most by the output of one poll interval.
 #[tokio::test(start_paused = true)]
 async fn sudden_burst_exceeds_limit_by_one_interval() {
     let (limit, fast, directory) = (1 << 20, 64 << 10, tempfile::tempdir().expect("it is made"));

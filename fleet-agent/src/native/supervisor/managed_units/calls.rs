@@ -99,9 +99,9 @@ impl Supervisor {
         self.record_applied(&name, requested);
     }
 
-    /// Stops all units, in the order of the graph, by removing all targets from the planner.
-    /// `after` maps each requested state to the new one. Each returned receiver gets the result for
-    /// one unit.
+    /// Stops all units in dependency order, by removing all targets from the planner. `after`
+    /// computes the new requested state of each unit from its current one. Returns one receiver per
+    /// unit, which gets the result of that unit's stop.
     pub(in crate::native) fn stop_all(
         &mut self,
         after: impl Fn(RequestedState) -> RequestedState,
@@ -192,8 +192,9 @@ impl Supervisor {
     /// Records the requested state of a loaded unit. If the unit is not loaded, answers the call
     /// with an error and returns `None`.
     ///
-    /// The current run is not informed yet, because it would store the request as applied. Only the
-    /// run that fulfils the request may do that.
+    /// The requested state is not passed to the current run yet, because each run stores the state
+    /// that it gets as applied. Only the run that fulfils the request may do that, and it may be a
+    /// later one.
     fn accept_request(
         &mut self,
         unit: &UnitName,

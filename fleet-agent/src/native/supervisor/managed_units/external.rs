@@ -58,8 +58,8 @@ impl ExternalRegistry {
         join_all(looks).await.into_iter().flatten().collect()
     }
 
-    /// Returns the observation of an external unit that was already up when this manager was
-    /// opened.
+    /// Returns the observed state of an external unit that was already up when this manager was
+    /// opened. The planner takes this state over.
     pub(super) fn observed_up(
         &self,
         name: &Name,
@@ -80,7 +80,8 @@ impl ExternalRegistry {
 }
 
 impl Supervisor {
-    /// If the action concerns an external unit, starts to wait for that unit and returns `true`.
+    /// Starts the stand-in of an external unit, which waits for the unit to be up, and returns
+    /// `true`. Returns `false` if the action is not for an external unit.
     pub(in super::super) fn await_external(
         &mut self,
         action: &UnitAction,

@@ -50,7 +50,7 @@ pub(in crate::native) struct ManagedUnits {
     loaded_units: BTreeMap<Name, LoadedUnit>,
     waiters: Waiters,
     /// Units to restart, each with its current run. The unit is restarted as soon as this run is
-    /// over, whatever its result.
+    /// over, even if the run has failed.
     pending_restarts: BTreeMap<Name, Incarnation>,
     externals: ExternalRegistry,
     timers: timers::TimerIndex,
@@ -194,8 +194,9 @@ impl Supervisor {
         !begun.is_empty()
     }
 
-    /// Stores for each of `units` that it has hit its start limit, if it has. The planner decides
-    /// this after the last run, so the stored state of that run does not include it.
+    /// Stores the start limit hit of each of `units` that the planner no longer retries for this
+    /// reason. The planner decides this after the last run of the unit, so the stored state of that
+    /// run does not include it.
     pub(super) fn record_start_limit_hits(&mut self, units: &BTreeSet<Name>) {
         for unit in units {
             let state = self.planner.status(unit).map(|state| state.state);

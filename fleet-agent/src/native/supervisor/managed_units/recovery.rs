@@ -212,7 +212,8 @@ fn recover_unit(
     Ok(Some(RecoveredUnit { name, loaded, entry, observed, driver, pending }))
 }
 
-/// Returns the observation of a unit, and the driver of its run if the run continues.
+/// Returns the observed state of a unit for the planner, and the driver of its run if the run
+/// continues. Returns no observed state if a pending request starts the unit anyway.
 fn recover_run(
     context: &Arc<ManagerContext>,
     loaded: &LoadedUnit,
@@ -276,8 +277,11 @@ impl Supervisor {
         names.iter().for_each(|name| self.publish_status(name));
     }
 
-    /// Applies a request that was stored but not applied. If the current run has to end first, it
-    /// is not informed of the request, because it would store the request as applied.
+    /// Applies a request that an earlier daemon has stored but not applied. `run` is the current
+    /// run of the unit, if it has one.
+    ///
+    /// If this run has to end before the request can be fulfilled, the request is not passed to it.
+    /// The run would store the request as applied.
     fn apply_pending(&mut self, name: &Name, pending: PendingRequest, run: Option<Incarnation>) {
         let requested = self.managed.as_ref().and_then(|it| it.requested(name)).unwrap_or_default();
         match pending {

@@ -47,9 +47,9 @@ impl Supervisor {
         self.managed.as_ref().and_then(|managed| managed.relink_by)
     }
 
-    /// Rebuilds the graph from the loaded units. Adds the observations in `found` to those of the
-    /// planner. Current runs continue, but will be stopped according to the new definition of their
-    /// unit.
+    /// Rebuilds the graph from the loaded units. Adds the observed unit states in `found` to those
+    /// of the planner. Current runs continue, but will be stopped according to the new definition
+    /// of their unit.
     pub(super) fn relink(&mut self, found: Vec<NamedObservation>) {
         let mut observed = self.planner.observation();
         let highest = found.iter().filter_map(|(_, observed)| observed.incarnation).max();

@@ -39,7 +39,7 @@ impl Waiters {
         self.all.remove(unit)
     }
 
-    /// Sends an error to callers that wait for the start of a unit, because the unit was stopped.
+    /// Handles the stop of a unit: callers that still wait for the start of this unit get an error.
     pub(super) fn refuse_starts(&mut self, name: &Name, unit: &UnitName) {
         let Some(waiting) = self.all.get_mut(name) else { return };
         for (_, reply) in waiting.starts.drain(..) {
