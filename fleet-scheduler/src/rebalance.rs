@@ -22,12 +22,14 @@ pub struct Rebalance {
     /// Maximum number of units in a group that moves together. With `None`, only the budget limits
     /// the size. The limit exists because all units of a group are in flight at the same time.
     pub max_group_size: Option<u32>,
-    /// Required gain of a move. The number of units on the source before the move, minus the number
-    /// of units on the target after the move, must be at least `gain` + 1. For example, a move of
-    /// one unit from five units to three passes with a gain of 0 (5 - 4 = 1), but not with 1.
+    /// Required gain of a move. The gain is the number of units on the source before the move,
+    /// minus the number on the target after it. It must be at least `gain` + 1.
     ///
-    /// If all units are plain, two machines end up at most one unit apart with a gain of 0, and at
-    /// most four with 3.
+    /// For example, a unit moves from five units to three if the field is 0, because 5 - 4 is at
+    /// least 1. If the field is 1, it does not move.
+    ///
+    /// If all units are plain, two machines end up at most one unit apart with 0, and at most four
+    /// with 3.
     pub gain: u32,
     /// Number of instances of each template that must stay up while units move, as for a
     /// [`Drain`](crate::Drain::min_available).

@@ -71,7 +71,8 @@ pub(crate) struct Classes {
     table: HashTable<ClassNo>,
     /// The classes that have parked units.
     pub(crate) parked: BTreeSet<ClassNo>,
-    /// The classes with parked units for which the departure of some unit may make room.
+    /// The classes with parked units that a machine may accept after another unit has left it. For
+    /// each of the other classes, every machine is cordoned or fails the filter.
     retryable: BTreeSet<ClassNo>,
     /// The version of the machine facts at which `retryable` was computed.
     facts: u64,
@@ -148,7 +149,8 @@ impl Classes {
         self.retryable.remove(&number);
     }
 
-    /// Returns the classes with parked units for which the departure of some unit may make room.
+    /// Returns the classes with parked units that a machine may accept after another unit has left
+    /// it.
     pub(crate) fn retryable(&self) -> impl Iterator<Item = ClassNo> {
         self.retryable.iter().copied()
     }

@@ -1,5 +1,5 @@
-//! Loading: reads a snapshot into an empty index. Everything is added in the order of the names, so
-//! no name has to be looked up.
+//! Loading: reads a snapshot into an empty index. Machines and units are added in sorted order, so
+//! each name gets the next number without a lookup.
 
 use std::sync::Arc;
 

@@ -114,7 +114,7 @@ pub struct Index {
     pub(crate) groups: BTreeMap<UnitNo, WaitingGroup>,
     /// The keys of those `groups` that contain a unit that replaces others. If a custom rule is
     /// retried on any change, the keys of all `groups`. Some of these groups may find a machine
-    /// although no machine accepts more than before.
+    /// although each machine still refuses every unit that it refused before.
     pub(crate) sensitive_groups: BTreeSet<UnitNo>,
     /// Whether a tied unit has changed since these groups were tried.
     pub(crate) ties_changed: bool,
@@ -122,8 +122,8 @@ pub struct Index {
     pub(crate) unsatisfiable: BTreeSet<UnitNo>,
     /// The units with `Reschedule=never` and an absent machine.
     pub(crate) stranded: BTreeSet<UnitNo>,
-    /// The position in the change log `MachineOrders::lifts` (machines that may accept more than
-    /// before) up to which waiting units have been queued again.
+    /// The position in the change log `MachineOrders::lifts` up to which waiting units have been
+    /// queued again. The log lists machines that may accept units that they refused before.
     pub(crate) lifts_seen: u64,
     /// Whether anything has changed since the last applied plan.
     pub(crate) touched: bool,

@@ -1,8 +1,8 @@
-//! Patterns over unit names. Each pattern is compared with a name once; after that, only numbers
-//! are compared.
+//! Patterns over unit names. A pattern and a name are compared when one of them is added. The rules
+//! then compare only numbers.
 //!
-//! A name is compared only with the patterns that have a [key](super::pattern_index) contained in
-//! the name. A new pattern is compared only with the names that share its literal prefix.
+//! A new name is compared only with the patterns that have a [key](super::pattern_index) contained
+//! in the name. A new pattern is compared only with the names that start with its literal prefix.
 
 use std::collections::BTreeMap;
 

@@ -14,9 +14,8 @@ use super::slots::{ClassNo, MachineNo, UnitNo};
 use super::{Index, Machines};
 use crate::rules::{Denial, PlacementQuery};
 
-/// Stands in the counts for the rule of every machine that is excluded by a filter and not
-/// cordoned. The reader of the counts replaces it with the actual rule, which depends on the
-/// filter.
+/// Counted in place of the rule by which a filter excludes a machine that is not cordoned. The
+/// actual rule depends on the filter, so the reader of the counts sets it.
 pub(crate) const FILTERED: Rule = Rule::MachineMetadata;
 
 /// Summary of the refusals of a unit or group, by the rule that refuses. `R` is the rule or its
@@ -192,11 +191,13 @@ impl RefusalCounts {
 }
 
 impl Index {
-    /// Returns the refusals of a waiting, untied unit from the cached counts of its class.
+    /// Returns the refusals of a waiting, untied unit from the cached counts of its class. Returns
+    /// `None` in these cases:
     ///
-    /// Returns `None` the first time for a class. Most classes are counted only once, so a direct
-    /// count is cheaper then. Also returns `None` if the class replaces other units or the policy
-    /// is custom.
+    /// - The function is called for the class for the first time. Most classes are counted only
+    ///   once, so a count without a cache is cheaper then.
+    /// - The class replaces other units.
+    /// - The policy has custom rules or scores.
     pub(crate) fn cached_refusals(&mut self, unit: UnitNo) -> Option<RefusalSummary<Rule>> {
         let number = self.units.slots[unit].class;
         let class = &mut self.classes.slots[number];

@@ -178,7 +178,7 @@ impl Index {
         number
     }
 
-    /// Moves a unit to the class that it belongs to once a new pattern exists.
+    /// Moves a unit to another class, because a new pattern matches the unit's name.
     fn reclassify(&mut self, unit: UnitNo) {
         let old = self.units.slots[unit].class;
         if old == ClassNo::NONE {
@@ -329,8 +329,8 @@ impl Index {
         }
     }
 
-    /// Removes a class from the users of a machine order. If a template is given, the order also
-    /// forgets the instance counts of that template.
+    /// Removes a class from the users of a machine order. If the class has a `template`, the order
+    /// also forgets the instance counts of that template.
     fn release_order(&mut self, order: OrderNo, template: PatternNo) {
         let Some(order) = order.some() else { return };
         if let Some(template) = template.some() {

@@ -49,7 +49,8 @@ pub fn drain(cluster: &Snapshot, policy: &Policy, request: &Drain) -> DrainOutco
     drain_with(&RuleSet::default(), cluster, policy, request)
 }
 
-/// Returns the outcome that a drain must have under changed clauses of the specification.
+/// Returns the outcome that a drain must have if the clauses of `rule_set` replace those of the
+/// specification.
 #[must_use]
 pub fn drain_with(
     rule_set: &RuleSet,

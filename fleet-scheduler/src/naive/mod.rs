@@ -62,7 +62,8 @@ pub fn plan(cluster: &Snapshot, policy: &Policy) -> BTreeMap<UnitName, MachineId
     plan_with(&RuleSet::default(), cluster, policy)
 }
 
-/// Returns the placements that a plan must lead to under changed clauses of the specification.
+/// Returns the placements that a plan must lead to if the clauses of `rule_set` replace those of
+/// the specification.
 #[must_use]
 pub fn plan_with(
     rule_set: &RuleSet,

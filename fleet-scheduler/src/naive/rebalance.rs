@@ -31,8 +31,8 @@ pub fn rebalance(
     rebalance_with(&RuleSet::default(), cluster, policy, request)
 }
 
-/// Returns the placements that a rebalancing must lead to under changed clauses of the
-/// specification.
+/// Returns the placements that a rebalancing must lead to if the clauses of `rule_set` replace
+/// those of the specification.
 #[must_use]
 pub fn rebalance_with(
     rule_set: &RuleSet,

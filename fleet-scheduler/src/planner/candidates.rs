@@ -95,8 +95,9 @@ impl Index {
         (slot.occupancy.load(), slot.label)
     }
 
-    /// Returns the refusals of all cordoned machines, and those of the machines that are not in
-    /// `few`. The latter can never accept the units of the class.
+    /// Returns the refusals of two sets of machines: those that are cordoned, and those that are
+    /// not cordoned and not in `few`. Machines outside `few` can never accept the units of the
+    /// class.
     fn groups_outside(&mut self, class: ClassNo, few: &[MachineNo]) -> Vec<RefusalGroup> {
         let cordoned = |machine: &&MachineNo| self.machines.slots[**machine].machine().cordoned;
         let checked = few.len() - few.iter().filter(cordoned).count();

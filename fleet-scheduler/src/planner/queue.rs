@@ -96,8 +96,8 @@ impl Index {
         }
     }
 
-    /// Wakes (queues again) the units that a machine may accept now because it accepts more than
-    /// before, such as after a unit has left it.
+    /// Wakes (queues again) the units that a changed machine may accept now although it refused
+    /// them before. For example, another unit may have left the machine.
     fn wake_lifted(&mut self) {
         let end = self.orders.lifts.end();
         if end == self.lifts_seen {

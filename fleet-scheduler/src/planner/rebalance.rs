@@ -209,8 +209,8 @@ impl Index {
             && wants.is_some_and(|wants| wants.reschedule != Reschedule::Never)
     }
 
-    /// Returns the class of the only unit of a group, if the unit is not tied to others and the
-    /// load alone decides which machine it prefers. Returns `None` for all other groups.
+    /// Returns the class of the only unit of a group. The unit must not be tied to others, and must
+    /// prefer machines by load alone. Returns `None` for all other groups.
     ///
     /// If no machine is found for such a unit, none will be found for other units of the class.
     fn plain_class(&self, group: &[UnitNo]) -> Option<ClassNo> {

@@ -16,8 +16,8 @@ use crate::rules::{PlacementQuery, replaces};
 const MAX_REPLACED: usize = 256;
 
 impl Index {
-    /// Wakes (queues again) the groups that may find a machine although no machine accepts more
-    /// than before.
+    /// Wakes (queues again) the groups that may find a machine although each machine still refuses
+    /// every unit that it refused before.
     pub(super) fn wake_sensitive_groups(&mut self) {
         let all = self.ties_changed || !self.globals.is_empty();
         let is_woken = |first: &&UnitNo| all || !only_lifts_help(&self.groups[*first]);
@@ -26,7 +26,7 @@ impl Index {
     }
 
     /// Returns whether a group with a replacer may find a machine because the machines in `lifted`
-    /// may accept more than before.
+    /// may accept units that they refused before.
     pub(super) fn may_help(&self, group: &WaitingGroup, lifted: &[MachineNo]) -> bool {
         let [unit] = group.members[..] else { return true };
         !only_lifts_help(group)
@@ -64,8 +64,8 @@ impl Index {
     }
 }
 
-/// Returns whether a group of replacers can find a machine only after some machine accepts more
-/// than before. Ties to other units are ignored.
+/// Returns whether a group can find a machine only after some machine accepts a unit that it
+/// refused before. Ties to other units are ignored.
 fn only_lifts_help(group: &WaitingGroup) -> bool {
     !group.helped_by_any_arrival && group.members.len() == 1
 }

@@ -18,9 +18,12 @@ pub(super) fn denial(query: &PlacementQuery<'_>) -> Option<Denial> {
     (ours || theirs()).then_some(Denial::Conflicts)
 }
 
-/// Returns the refusal for the unit's first pattern, in the order written, that matches another
-/// unit there. If there is none, returns the refusal for the first unit there, by name, with a
-/// pattern that matches this unit.
+/// Returns the refusal that names one conflict on the machine:
+///
+/// - If a pattern of the unit matches another unit there: the first such pattern, in the order
+///   written, and the first unit by name that it matches.
+/// - Otherwise: the first unit there, by name, that has a pattern matching this unit, and that
+///   pattern.
 pub(super) fn refusal_for(query: &PlacementQuery<'_>) -> Refusal {
     let (index, occupancy, unit) = (query.index, query.occupancy, query.unit);
     let mut ours = query.class.conflicts.iter().filter(|p| occupancy.counts_of(**p).matching > 0);
@@ -37,7 +40,8 @@ pub(super) fn refusal_for(query: &PlacementQuery<'_>) -> Refusal {
     }
 }
 
-/// Returns the first pattern of another unit, in the order written, that keeps this unit away.
+/// Returns the first pattern in the `Conflicts=` of another unit, in the order written, that
+/// matches this unit.
 pub(super) fn keeps_away(index: &Index, other: UnitNo, unit: UnitNo) -> Option<PatternNo> {
     let mut patterns = index.class(other).conflicts.iter().copied();
     patterns.find(|pattern| covers(index, *pattern, unit))

@@ -29,14 +29,16 @@ pub(super) fn refusal_for(query: &PlacementQuery<'_>) -> Refusal {
     refusal.unwrap_or(Refusal::Cordon {})
 }
 
-/// Returns the first metadata key that does not match, and its value on the machine.
+/// Returns the first required key that has no accepted value on the machine, and the value that it
+/// has there, if any.
 pub(super) fn missing<'a>(query: &PlacementQuery<'a>) -> Option<(&'a str, Option<&'a str>)> {
     let metadata = &query.facts().metadata;
     let (key, _) = first_missing(&query.class.requirements.metadata, metadata)?;
     Some((key, metadata.get(key).map(String::as_str)))
 }
 
-/// Returns the refusal for the first key, in order, that lacks an accepted value on the machine.
+/// Returns the refusal for the first required key, in alphabetical order, that has no accepted
+/// value on the machine. Returns `None` if there is no such key.
 pub(crate) fn refusal(requirements: &Requirements, machine: &Machine) -> Option<Refusal> {
     let (key, values) = first_missing(&requirements.metadata, &machine.metadata)?;
     Some(Refusal::MachineMetadata {

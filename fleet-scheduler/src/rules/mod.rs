@@ -129,14 +129,14 @@ impl<'a> PlacementQuery<'a> {
             .or_else(|| custom::denial(self))
     }
 
-    /// Returns the first rule that refuses a unit, of the rules that look only at the unit and the
-    /// machine.
+    /// Returns the first rule that refuses a unit. Checks only the rules that depend on nothing but
+    /// the unit and the machine, so that other units do not affect the result.
     fn lasting_denial(&self) -> Option<Denial> {
         cordon::denial(self).or_else(|| self.denial_of_placed())
     }
 
-    /// Like `lasting_denial`, but without `Cordon`, which does not affect a unit that is already
-    /// placed there.
+    /// Like `lasting_denial`, but for a unit that is already placed on the machine: omits `Cordon`,
+    /// which does not affect such a unit.
     pub(crate) fn denial_of_placed(&self) -> Option<Denial> {
         machine_id::denial(self).or_else(|| metadata::denial(self))
     }
