@@ -13,7 +13,7 @@
 //! | `orders/rebalancing` | the request to rebalance units, and the progress of the rebalancing |
 //! | `engine/leader` | the leader and its term; bound to the leader's lease |
 //! | `engine/term` | the last term; never deleted |
-//! | `engine/placed` | the term that last wrote placements; only the key's revision is used |
+//! | `engine/placed` | the term of the last placement write; only this key's revision is used |
 //! | `cluster/lineage` | the identity of this history of revisions, and the layout's format |
 //!
 //! Placement keys begin with the machine, so the key of a change shows the affected machine. The

@@ -11,8 +11,8 @@ use crate::clock::Clock;
 use crate::watch::Watchers;
 use crate::{Changes, Commit, Keyspace, LeaseId, Listing, Store, StoreError, Transaction, Watch};
 
-/// A [`Store`] in memory, for tests and for single-process clusters whose state need not outlive
-/// the process.
+/// A [`Store`] in memory, for tests and for single-process clusters. Its content is lost when the
+/// process ends.
 ///
 /// Leases are measured with tokio's clock, so a test with paused time controls when they end.
 #[derive(Debug)]

@@ -164,7 +164,7 @@ impl Watchers {
         watch
     }
 
-    /// Sends the changes of one revision to every watch whose prefix they match.
+    /// Sends each watch those changes of a revision that match its prefix.
     pub(crate) fn publish(&mut self, changes: &Changes) {
         self.watchers.retain_mut(|(prefix, sender)| match changes.under(prefix) {
             Some(under) => sender.try_send(under),

@@ -95,7 +95,7 @@ impl Disk {
         Self::from_database(Builder::new().set_cache_size(CACHE_BYTES).open(path)?)
     }
 
-    /// Uses an open database whose tables exist.
+    /// Uses an open database, in which all tables must exist.
     fn from_database(database: Database) -> Result<(Self, StoreImage), FileError> {
         let (image, pending) = read(&database, Kind::Store)?;
         if let Some(pending) = pending {

@@ -12,7 +12,7 @@ use redb::backends::InMemoryBackend;
 
 use super::*;
 
-/// A backend whose writes can be made to fail.
+/// A backend that a test can switch to failing writes.
 #[derive(Debug, Clone)]
 struct FailingDisk {
     bytes: Arc<InMemoryBackend>,

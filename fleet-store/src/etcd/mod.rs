@@ -36,7 +36,7 @@ use key_prefix::{KeyPrefix, etcd_lease_id, lease_id, revision_of, signed};
 
 /// Number of keys in a page, unless their values are too large.
 const PAGE: i64 = 1000;
-/// Attempts of a read whose revision is compacted meanwhile.
+/// Maximum number of attempts to read, if etcd compacts the revision of each attempt meanwhile.
 const READ_ATTEMPTS: usize = 3;
 /// Maximum time to live that etcd grants, in seconds.
 const LONGEST_TTL: i64 = 9_000_000_000;

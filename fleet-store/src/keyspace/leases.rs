@@ -46,8 +46,8 @@ impl Leases {
         self.ends.insert((end, id));
     }
 
-    /// Returns the time to live of a lease that still lasts. A lease past its end time counts as
-    /// ended, even if it is not removed yet.
+    /// Returns the time to live of a lease, or [`StoreError::LeaseLost`] if the lease has ended. A
+    /// lease past its end time counts as ended, even if it is not removed yet.
     pub(super) fn check(&self, now: Timestamp, id: LeaseId) -> Result<Duration, StoreError> {
         let lease = self.leases.get(&id).filter(|lease| now < lease.end);
         lease.map(|lease| lease.ttl).ok_or(StoreError::LeaseLost(id))

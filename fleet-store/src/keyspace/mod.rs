@@ -108,7 +108,7 @@ impl Keyspace {
         self.revision
     }
 
-    /// Returns all entries whose key starts with `prefix`.
+    /// Returns all entries with a key that starts with `prefix`.
     #[must_use]
     pub fn read(&self, prefix: &str) -> Listing {
         let from = (Bound::Included(prefix), Bound::Unbounded);

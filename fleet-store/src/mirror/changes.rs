@@ -17,7 +17,7 @@ pub struct ChangeSet {
     pub units: BTreeSet<UnitName>,
     /// Machines that were added, removed or changed.
     pub machines: BTreeSet<MachineId>,
-    /// Units whose placements were added, removed or changed.
+    /// Units with an added, removed or changed placement.
     pub placements: BTreeSet<UnitName>,
     /// Whether the rebalancing request was added, removed or changed.
     pub rebalancing: bool,

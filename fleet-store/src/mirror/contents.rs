@@ -150,7 +150,7 @@ impl Contents {
     }
 }
 
-/// A lookup whose queries come in ID order.
+/// A lookup for queries in ID order.
 pub(super) struct OrderedLookup<'a> {
     left: Peekable<btree_map::Iter<'a, ContentId, ContentEntry>>,
 }

@@ -135,8 +135,8 @@ impl View {
         }
     }
 
-    /// Returns the machines whose claims a revision changed. The `bool` is true if the machine is
-    /// present after the change.
+    /// Returns the machines with a claim that a revision changed. The `bool` is true if the machine
+    /// is present after the change.
     pub(super) fn machines_in(&self, changes: &Changes) -> Vec<(MachineId, bool)> {
         let machines =
             changes.changes.iter().filter_map(|change| match self.layout.parse(&change.key)? {

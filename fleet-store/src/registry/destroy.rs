@@ -1,4 +1,4 @@
-//! Destroying units together with their placements, whose keys begin with the machine.
+//! Destroying units together with their placements. Placement keys begin with the machine.
 
 use std::time::Duration;
 

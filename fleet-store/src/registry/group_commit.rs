@@ -164,8 +164,8 @@ impl Queue {
         Ok(result)
     }
 
-    /// Drops transactions whose callers have stopped waiting. Otherwise, while the store does not
-    /// respond, callers that time out and retry would fill the memory with transactions.
+    /// Drops the transactions of callers that have stopped waiting. Otherwise, while the store does
+    /// not respond, callers that time out and retry would fill the memory with transactions.
     fn prune(&mut self) {
         self.waiting.retain(|waiting| !waiting.responder.is_closed());
     }
@@ -293,7 +293,7 @@ fn merge(batch: &[PendingCommit]) -> Transaction {
     all
 }
 
-/// Responds to the transaction whose condition failed, and removes it from the batch.
+/// Responds to the transaction with the failed condition, and removes it from the batch.
 fn respond_refused(batch: &mut Vec<PendingCommit>, mut condition: usize, found: Option<Entry>) {
     let counts = batch.iter().map(|waiting| waiting.transaction.conditions.len());
     let at = counts.take_while(|count| {

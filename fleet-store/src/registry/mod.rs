@@ -54,7 +54,7 @@ pub struct Registry {
 }
 
 impl Registry {
-    /// Uses the cluster whose keys are under `prefix`; see [`Layout::DEFAULT_PREFIX`].
+    /// Uses the cluster with its keys under `prefix`; see [`Layout::DEFAULT_PREFIX`].
     #[must_use]
     pub fn new(store: Arc<dyn Store>, prefix: &str) -> Self {
         let layout = Arc::new(Layout::new(prefix));

@@ -206,7 +206,7 @@ impl Presence {
         Ok(revision)
     }
 
-    /// Commits a transaction whose only condition is the claim.
+    /// Commits a transaction with the claim as its only condition.
     async fn commit(
         &self,
         transaction: Transaction,

@@ -119,8 +119,8 @@ impl Import {
     }
 
     /// Returns the epoch that all later epochs of `cluster` must exceed. This is
-    /// [`max_epoch`](Self::max_epoch), or zero if the file is an earlier export of `cluster`
-    /// itself, whose epochs are higher already.
+    /// [`max_epoch`](Self::max_epoch). If the file is an earlier export of `cluster` itself, its
+    /// epochs are already higher, and the result is zero.
     #[must_use]
     pub fn epoch_to_exceed(&self, cluster: &Export) -> Epoch {
         let own = cluster.lineage.as_ref().map(ToString::to_string);

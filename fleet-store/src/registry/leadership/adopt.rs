@@ -21,7 +21,7 @@ pub(crate) const RESTORE_JUMP: u64 = 1_000_000_000;
 /// Number of steps between renewals of the leadership.
 const RENEW_EVERY: usize = 16;
 
-/// Keys of existing placements whose units are missing.
+/// Keys of existing placements of missing units.
 type OrphanedPlacements = BTreeMap<UnitName, Vec<String>>;
 
 /// Highest epoch of another cluster that is accepted. Epochs usually count from the number of
