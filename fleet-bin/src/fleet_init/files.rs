@@ -67,7 +67,7 @@ fn read_by(paths: &[PathBuf], read: Reader) -> Result<Files, CliError> {
     Ok(Files { skipped, ..of(deduplicated(files, |file| Path::new(&file.name))) })
 }
 
-/// Parses files whose contents are known.
+/// Parses files from their contents.
 pub(crate) fn of(files: Vec<InitFile>) -> Files {
     let mut sources = FileSet::read(files);
     sources.check_programs(|program| is_executable(Path::new(program)));

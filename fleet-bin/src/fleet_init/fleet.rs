@@ -77,7 +77,7 @@ impl Record for UnitWithRow<'_> {
     }
 }
 
-/// Lists the units of a fleet-init of an earlier version, whose response to `Status` has no graph.
+/// Lists the units of a fleet-init of an earlier version. Its response to `Status` has no graph.
 pub(super) async fn status(init: &InitClient, format: Format) -> Result<(), CliError> {
     let cannot = |error| CliError::failed("cannot list the units").because(error);
     let units = open(init).await?.list().await.map_err(cannot)?;

@@ -1,4 +1,4 @@
-//! `fleet-init`: an init whose state is computed from a dependency graph of units.
+//! `fleet-init`: an init that computes its state from a dependency graph of units.
 //!
 //! | step | module |
 //! |---|---|

@@ -98,7 +98,7 @@ pub(super) struct Unit {
     pub(super) reason: Option<String>,
     pub(super) needed: bool,
     pub(super) degraded_by: Vec<String>,
-    /// Active targets whose unit is only needed for another of its targets.
+    /// Active targets of this unit that nothing needs: the unit is needed for another target of it.
     pub(super) coincidental: Vec<String>,
     #[serde(rename = "mainPID")]
     pub(super) main_pid: Option<u32>,

@@ -39,7 +39,7 @@ struct RebalanceLimitArgs {
     /// Move up to N units in total [default: without limit]
     #[arg(long, value_name = "N", value_parser = number(1..=u32::MAX))]
     max: Option<u32>,
-    /// Move a unit only to a machine that has at least N + 2 units fewer.
+    /// Move a unit only if its new machine has at least N + 2 units fewer than its old one.
     #[arg(long, value_name = "N", default_value_t = 0, value_parser = number(0..=u32::MAX))]
     gain: u32,
     /// Keep at least N instances of each template active while units move.

@@ -15,7 +15,7 @@ pub(crate) struct StartError {
 }
 
 impl StartError {
-    /// Creates an error whose message is self-explanatory.
+    /// Creates an error with a self-explanatory message.
     pub(crate) fn new(what: impl Into<String>) -> Self {
         Self { what: what.into(), cause: None, status: 1 }
     }

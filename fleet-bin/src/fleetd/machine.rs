@@ -59,10 +59,10 @@ pub(crate) fn base_record(id: MachineId) -> MachineRecord {
 /// Returns the directory for files that a reboot must invalidate: the machine's token, and the end
 /// of the time in which the machine is certainly present.
 ///
-/// With a shared store (etcd), this is the runtime directory, which a copy of the disk does not
-/// contain. Otherwise a copy of the machine could take over the presence of the original. A
-/// restarted daemon still finds its token there and is present again immediately. After a reboot,
-/// the token is gone, so the daemon must wait until the previous lease has expired.
+/// With a shared store (etcd), this is the runtime directory. A copy of the machine's disk does not
+/// contain this directory, so the copy cannot take over the presence of the original. A daemon that
+/// restarts finds its token there, so its machine is present again immediately. After a reboot, the
+/// token is gone, so the daemon must wait until the previous lease has expired.
 ///
 /// With a private store, no other machine can reach the store. So the files stay in the data
 /// directory, and a reboot causes no wait.

@@ -1,5 +1,5 @@
-//! Service manager of a machine whose units run under a separate `fleet-init`, so that the units
-//! stay supervised when this daemon ends.
+//! Service manager for units that run under a separate `fleet-init`, so that they stay supervised
+//! when this daemon ends.
 
 use std::fs::{File, TryLockError};
 use std::path::Path;

@@ -153,7 +153,7 @@ pub(crate) const KEYS: &[Key] = &[
     obsolete("authorized_keys_file", "FILE", "units are not signed"),
 ];
 
-/// Keys whose changes take effect on reload.
+/// Keys with changes that take effect on reload.
 pub(crate) const RELOADABLE: &[&str] =
     &["metadata", "offer_cpu", "offer_disk", "offer_memory", "public_ip", "verbosity"];
 
