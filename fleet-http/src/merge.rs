@@ -175,8 +175,8 @@ impl<W: Clone, E, S: Stream<Item = Result<JournalEntry, E>> + Unpin> Source<W, E
         result
     }
 
-    /// Returns the reason that the journal was cut off, and clears it, so that it is reported only
-    /// once.
+    /// Returns the journal's name and the reason why it was interrupted; `None` if it was not.
+    /// Later calls return `None`, so that the interruption is reported only once.
     fn take_interruption(&mut self) -> Option<(W, Result<JournalEntry, Interrupted<E>>)> {
         let interrupted = self.interrupted.take()?;
         Some((self.name.clone(), Err(interrupted)))

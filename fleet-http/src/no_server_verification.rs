@@ -7,8 +7,8 @@ use rustls::crypto::{CryptoProvider, verify_tls12_signature, verify_tls13_signat
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::{DigitallySignedStruct, Error, SignatureScheme};
 
-/// Accepts every server certificate, but still verifies that the server holds the certificate's
-/// private key.
+/// Verifier that accepts every server certificate, but checks that the server holds the
+/// certificate's private key.
 #[derive(Debug)]
 pub(crate) struct NoServerVerification(Arc<CryptoProvider>);
 

@@ -22,8 +22,8 @@ pub(super) fn drain_report(snapshot: &Snapshot, id: &MachineId, min_available: u
     }
 }
 
-/// Returns the units that move away from a machine next, and the units that cannot move yet. The
-/// latter have the reason.
+/// Returns the units that move away from a machine next, and the units that cannot move yet, each
+/// with the reason.
 fn of_machine(
     plan: &DrainPlan,
     snapshot: &Snapshot,

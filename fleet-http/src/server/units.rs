@@ -107,8 +107,8 @@ pub(super) async fn get(
 }
 
 /// Returns the error for a conditional write to a unit that was modified or does not exist. First
-/// waits until reads show the revision `modified`, because the response contains the unit's current
-/// state.
+/// waits until reads show `modified`, the revision of that modification, because the response
+/// contains the unit's current state.
 pub(super) async fn precondition_failed(
     api: &SharedApi,
     name: &UnitName,

@@ -22,7 +22,7 @@ pub struct RebalanceReport {
     /// Units that have left their source machine but are not yet up on the destination machine.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub under_way: Vec<PendingMove>,
-    /// Reason that no remaining move can start now, as text. Empty if the remaining moves wait only
+    /// Reason why no remaining move can start now, as text. Empty if the remaining moves wait only
     /// for the units in `underWay`.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub waits: String,
