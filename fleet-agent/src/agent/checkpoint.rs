@@ -46,8 +46,8 @@ impl Checkpoint {
     /// Records the desired units of the machine. Each unit in `undecided` keeps its previous
     /// record, if it has one.
     ///
-    /// If a unit with `OnPartition=stop` is new, the record is persisted immediately, because such
-    /// a unit may be started only once it is on disk. All other changes stay pending until
+    /// If a unit with `OnPartition=stop` is new, the record is persisted immediately, because the
+    /// unit may be started only once its record is on disk. All other changes stay pending until
     /// [`persist_when_due`](Self::persist_when_due) or [`persist`](Self::persist).
     pub(crate) async fn update(
         &mut self,

@@ -144,9 +144,10 @@ impl PresenceTask {
         fence::write_fence(&*self.state, &self.id(), &*self.clock, until).await;
     }
 
-    /// Moves the fence to the current time if `error` leaves the outcome of a join unknown. Such a
-    /// join may have replaced the presence of an earlier daemon, and the new presence may already
-    /// have ended.
+    /// If `error` leaves the outcome of a join unknown, moves the fence to the current time, so
+    /// that units with `OnPartition=stop` stop. The join may have replaced the presence of an
+    /// earlier daemon, on which the stored fence is based, and the new presence may already have
+    /// ended.
     async fn reset_window(&self, error: &RegistryError) {
         if matches!(error, RegistryError::Store(StoreError::Unknown(_))) {
             let until = self.clock.now();

@@ -109,9 +109,9 @@ impl Publisher {
         }
     }
 
-    /// Marks changed units for publication. Clears the start error of each unit that is active now.
-    /// At the next publication the unit may be inactive again, and its state would no longer show
-    /// that it was active.
+    /// Marks changed units for publication. Also clears the start error of each unit that is active
+    /// now. This cannot wait until the publication: the unit may be inactive again by then, and
+    /// nothing would show that it was active.
     async fn mark_units(&self, states: &mut PublishedStates, units: BTreeSet<UnitName>) {
         for unit in &units {
             let has_failed = |problem: UnitError| problem.start_failed;

@@ -22,8 +22,8 @@ const GRACE: Duration = Duration::from_secs(15);
 /// Units that the machine had when it rejoined, and that have not been placed since.
 #[derive(Debug)]
 pub(crate) struct RejoinGrace {
-    /// Waits for changes of the whole cluster: the leader's decision on one of these units may
-    /// place it on any machine.
+    /// Changes of the whole cluster. Changes of this machine are not enough, because the leader may
+    /// place one of these units on any machine.
     changes: ClusterChanges,
     joined: Revision,
     until: Option<Timestamp>,

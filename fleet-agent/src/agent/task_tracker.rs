@@ -79,13 +79,13 @@ impl TaskTracker {
         (!freed.is_empty()).then_some(now)
     }
 
-    /// Drops outdated failures. Both kinds are dropped as soon as the cluster gives another order
-    /// for the unit, such as a new version. In addition:
+    /// Drops outdated retry delays and errors. Both are dropped as soon as the cluster gives
+    /// another order for the unit, such as a new version. While the order is the same:
     ///
-    /// - A retry delay stays as long as the order is the same.
-    /// - An error stays only while tasks remain to be done for the order.
-    /// - The error of a failed start stays even without remaining tasks, because a failed start is
-    ///   not repeated.
+    /// - A retry delay stays.
+    /// - An error stays only if tasks remain to be done for the order.
+    /// - The error of a failed start stays even without remaining tasks, because the tracker does
+    ///   not repeat a failed start.
     pub(crate) fn forget_old_failures(&mut self, desired: &DesiredUnits, known: &KnownUnits) {
         let tasks = converge(desired, known);
         let with_tasks: BTreeSet<&UnitName> = tasks.iter().filter_map(Task::unit).collect();

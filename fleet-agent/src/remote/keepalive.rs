@@ -13,8 +13,8 @@ use super::connection::Connection;
 use super::protocol::{Request, ServiceManagerRequest};
 use crate::Clock;
 
-/// Time without a received frame, while a call waits, after which a ping is sent. If no frame
-/// arrives during the same time after the ping, the peer has timed out.
+/// While a call waits: time without a received frame after which a ping is sent. If no frame
+/// arrives for this time after the ping either, the peer has timed out.
 const LIMIT: Duration = Duration::from_secs(30);
 
 pub(super) struct Keepalive {

@@ -128,8 +128,8 @@ impl FlowControl {
         }
     }
 
-    /// Grants room for more items. The room never exceeds the window, even if the client grants
-    /// more.
+    /// Permits the server to send `items` more items. At most a full window is permitted at any
+    /// time, even if the client grants more.
     pub(super) fn grant(&self, items: u32) {
         let room = (WINDOW as usize).saturating_sub(self.0.available_permits());
         self.0.add_permits(room.min(items as usize));
