@@ -35,7 +35,7 @@ pub(crate) struct AbsentMachines {
     since: BTreeMap<MachineId, Timestamp>,
     held: BTreeMap<UnitName, Reason>,
     /// Time at which the first hold on one of these units ends.
-    next_look: Option<Timestamp>,
+    next_evaluation: Option<Timestamp>,
     /// Number of gaps in the mirror at the last evaluation.
     gaps: u64,
 }
@@ -56,14 +56,16 @@ impl AbsentMachines {
     /// stays present without renewal.
     pub(crate) fn new(presence_ttl: Duration) -> Self {
         let (since, held) = (BTreeMap::new(), BTreeMap::new());
-        Self { presence_ttl, since, held, next_look: None, gaps: 0 }
+        Self { presence_ttl, since, held, next_evaluation: None, gaps: 0 }
     }
 
     /// Returns the delta for the planner, in which every held unit is pinned to its machine with
     /// `Reschedule=never`.
     pub(crate) fn hold(&mut self, delta: &Delta, status: MirrorStatus) -> Delta {
         let concerns_missing = self.update_absent(delta, status);
-        if concerns_missing || self.next_look.is_some_and(|next_look| next_look <= status.now) {
+        if concerns_missing
+            || self.next_evaluation.is_some_and(|next_evaluation| next_evaluation <= status.now)
+        {
             let before = std::mem::take(&mut self.held);
             self.update_held(&delta.snapshot, status);
             let changed = |unit: &&UnitName| before.contains_key(*unit) != self.is_held(unit);
@@ -75,8 +77,8 @@ impl AbsentMachines {
 
     /// Returns the time at which the first hold on a unit ends. The holds have to be evaluated
     /// again at that time, even if nothing has changed.
-    pub(crate) fn next_look(&self) -> Option<Timestamp> {
-        self.next_look
+    pub(crate) fn next_evaluation(&self) -> Option<Timestamp> {
+        self.next_evaluation
     }
 
     /// Sets the reasons of held units in the plan. Also drops each step that removes the placement
@@ -131,7 +133,7 @@ impl AbsentMachines {
 
     /// Computes the held units, and the time at which the first hold ends.
     fn update_held(&mut self, snapshot: &Snapshot, status: MirrorStatus) {
-        self.next_look = None;
+        self.next_evaluation = None;
         let settled = status.now.after(GRACE.saturating_sub(status.current_for));
         let is_settled = status.current_for >= GRACE;
         for (machine, since) in self.since.clone() {
@@ -151,7 +153,7 @@ impl AbsentMachines {
                     _ => (Reason::MachineAwaited { machine }, Some(settled)),
                 };
                 self.held.insert(name.clone(), reason);
-                self.next_look = self.next_look.into_iter().chain(until).min();
+                self.next_evaluation = self.next_evaluation.into_iter().chain(until).min();
             }
         }
         self.since.retain(|machine, _| snapshot.placements_on(machine).next().is_some());

@@ -108,8 +108,8 @@ impl Leader {
         self.current_since = seconds(now);
     }
 
-    fn next_look(&self) -> Option<u64> {
-        self.absent.next_look().map(|at| at.as_millis() / 1000)
+    fn next_evaluation(&self) -> Option<u64> {
+        self.absent.next_evaluation().map(|at| at.as_millis() / 1000)
     }
 }
 
@@ -121,7 +121,7 @@ fn unit_of_lost_machine_moves_at_once() {
     leader.lose("near");
     let plan_at = leader.plan_at(200);
     assert_eq!(plan_at, "move plain.service from near to here: the machine is gone");
-    assert_eq!(leader.next_look(), None);
+    assert_eq!(leader.next_evaluation(), None);
 }
 
 // Holds: I-1
@@ -135,12 +135,12 @@ fn fenced_unit_moves_after_its_stop_deadline() {
     let waits = "once.service: its machine near is not present: OnPartition=stop forbids \
                  another for 16s, until it must have stopped there";
     assert_eq!(leader.plan_at(200), waits);
-    assert_eq!(leader.next_look(), Some(216));
+    assert_eq!(leader.next_evaluation(), Some(216));
     leader.put("other", "", TargetState::Inactive);
     assert_eq!(leader.plan_at(215), waits);
     let moves = "move once.service from near to here: the machine is gone";
     assert_eq!(leader.plan_at(216), moves);
-    assert_eq!((leader.plan_at(217).as_str(), leader.next_look()), ("", None));
+    assert_eq!((leader.plan_at(217).as_str(), leader.next_evaluation()), ("", None));
 }
 
 #[test]
@@ -150,14 +150,14 @@ fn rejoined_machine_keeps_units_and_new_loss_restarts_wait() {
     leader.lose("near");
     leader.plan_at(200);
     leader.join("near", 1);
-    assert_eq!((leader.plan_at(210).as_str(), leader.next_look()), ("", None));
+    assert_eq!((leader.plan_at(210).as_str(), leader.next_evaluation()), ("", None));
     leader.lose("near");
     leader.plan_at(214);
-    assert_eq!(leader.next_look(), Some(230));
-    // It was back and is gone again, between two looks.
+    assert_eq!(leader.next_evaluation(), Some(230));
+    // It was back and is gone again, between two evaluations.
     leader.changes.machines.insert(id("near"));
     leader.plan_at(220);
-    assert_eq!(leader.next_look(), Some(236));
+    assert_eq!(leader.next_evaluation(), Some(236));
 }
 
 // Holds: I-1
@@ -169,7 +169,7 @@ fn mirror_gap_restarts_the_wait() {
     leader.plan_at(200);
     leader.gap(210);
     assert!(leader.plan_at(217).starts_with("once.service: its machine near is not present"));
-    assert_eq!(leader.next_look(), Some(233));
+    assert_eq!(leader.next_evaluation(), Some(233));
 }
 
 #[test]
@@ -183,7 +183,7 @@ fn unit_with_unlimited_stop_is_not_moved() {
     leader.snapshot.put_unit(Unit { file, ..unit });
     leader.lose("near");
     assert!(leader.plan_at(200).contains("its stop has no time limit"));
-    assert_eq!(leader.next_look(), None);
+    assert_eq!(leader.next_evaluation(), None);
     leader.join("near", 1);
     assert_eq!(leader.plan_at(1_000_000), "");
 }
@@ -227,7 +227,7 @@ fn after_gap_only_units_of_absent_machines_wait() {
         bring the machine back,
         or change the unit
     ");
-    assert_eq!(leader.next_look(), Some(115));
+    assert_eq!(leader.next_evaluation(), Some(115));
     insta::assert_snapshot!(folded(&leader.plan_at(115)), @r"
     move lost.service from near to here:
         the machine is gone

@@ -27,7 +27,7 @@ impl BackoffLimits {
 /// A key is dropped when an attempt succeeds, so the size is bounded by the number of keys.
 #[derive(Debug)]
 pub(crate) struct Backoff<K> {
-    pace: BackoffLimits,
+    limits: BackoffLimits,
     failed: BTreeMap<K, Failure>,
 }
 
@@ -38,15 +38,15 @@ struct Failure {
 }
 
 impl<K: Ord + Clone> Backoff<K> {
-    pub(crate) fn new(pace: BackoffLimits) -> Self {
-        Self { pace, failed: BTreeMap::new() }
+    pub(crate) fn new(limits: BackoffLimits) -> Self {
+        Self { limits, failed: BTreeMap::new() }
     }
 
     /// Records that `key` failed at `now`.
     pub(crate) fn on_failure(&mut self, key: K, now: Timestamp) {
         let failure = self.failed.entry(key).or_insert(Failure { count: 0, retry_at: now });
         failure.count = failure.count.saturating_add(1);
-        failure.retry_at = now.after(self.pace.wait(failure.count));
+        failure.retry_at = now.after(self.limits.wait(failure.count));
     }
 
     /// Records that `key` succeeded, or no longer matters.

@@ -13,10 +13,10 @@ use fleet_store::{
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
-use self::writes::{remove_strays, writes};
+use self::writes::{remove_superseded, writes};
 use crate::absent_machines::{AbsentMachines, MirrorStatus};
 use crate::clock::wait_until;
-use crate::drain::waits_for_reports;
+use crate::drain_progress::waits_for_reports;
 use crate::mirror_changes::ClusterChanges;
 use crate::observer::NoopObserver;
 use crate::planner::Planner;
@@ -262,7 +262,7 @@ impl Engine {
         let mut plan = planner.follow(&seen).clone();
         debug_assert_eq!(fleet_scheduler::check(&seen.snapshot, &plan), []);
         absent.explain(&mut plan);
-        let mut reason = WakeReason { at: absent.next_look(), reports: None };
+        let mut reason = WakeReason { at: absent.next_evaluation(), reports: None };
         let mut balance = None;
         if plan.steps.is_empty() && reason.at.is_none() {
             let drain = planner.drain(&seen.snapshot);
@@ -288,7 +288,7 @@ impl Engine {
             }
         }
         let mut writes = PlacementWrites { rebalance: balance, ..writes(&delta.snapshot, &plan) };
-        remove_strays(&mut writes, &delta.snapshot, mirror.superseded_placements());
+        remove_superseded(&mut writes, &delta.snapshot, mirror.superseded_placements());
         if !writes.is_empty() {
             for step in &plan.steps {
                 tracing::info!(%step, "plan");

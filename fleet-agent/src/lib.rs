@@ -12,7 +12,7 @@ mod async_fd;
 mod atomic_file;
 mod backoff;
 mod clock;
-mod drain;
+mod drain_progress;
 mod engine;
 mod lock;
 mod mirror_changes;

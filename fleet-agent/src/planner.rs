@@ -8,7 +8,7 @@ use fleet_scheduler::{DrainPlan, Index, Plan, Policy};
 use fleet_store::{ChangeSet, Delta};
 use fleet_unitfile::UnitName;
 
-use crate::drain::DrainProgress;
+use crate::drain_progress::DrainProgress;
 use crate::rebalance::{NextStep, RebalanceProgress};
 
 /// Index of the cluster and the plan made from it, both as of the last snapshot.

@@ -261,11 +261,11 @@ mod tests {
         let cases = [
             (String::new(), "the file is damaged"),
             (good[..good.len() / 2].to_owned(), "the file is damaged"),
-            (good.replace("\"v\":1", "\"v\":2"), "unsupported format 2"),
-            ("{\"v\":0}".to_owned(), "unsupported format 0"),
-            (good.replace("\"m1\"", "\"m2\""), "belongs to machine m2"),
-            (good.replace("launched", "lunched"), "invalid unit a.service: "),
-            (good.replace("=stop", "=halt"), "invalid unit a.service: "),
+            (good.replace("\"v\":1", "\"v\":2"), "the file has format 2"),
+            ("{\"v\":0}".to_owned(), "the file has format 0"),
+            (good.replace("\"m1\"", "\"m2\""), "the file belongs to machine m2"),
+            (good.replace("launched", "lunched"), "the file contains an invalid unit, a.service: "),
+            (good.replace("=stop", "=halt"), "the file contains an invalid unit, a.service: "),
         ];
         for (content, problem) in cases {
             let refused = DesiredState::decode(content.as_bytes(), &machine()).unwrap_err();

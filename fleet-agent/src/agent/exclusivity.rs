@@ -80,10 +80,11 @@ impl Exclusivity {
     }
 
     /// Records the changes since the previous evaluation.
-    pub(crate) fn record_changes(&mut self, look: Observation<'_>) {
-        let gap = std::mem::replace(&mut self.gaps, look.gaps) != look.gaps;
+    pub(crate) fn record_changes(&mut self, observation: Observation<'_>) {
+        let gap = std::mem::replace(&mut self.gaps, observation.gaps) != observation.gaps;
         for other in self.others.values_mut() {
-            let changed = look.machines.is_none_or(|machines| machines.contains(&other.machine));
+            let changed =
+                observation.machines.is_none_or(|machines| machines.contains(&other.machine));
             other.rejoined |= gap || changed;
         }
     }
@@ -95,19 +96,24 @@ impl Exclusivity {
 
     /// Returns the reason why the unit must not be started on this machine; `None` if the unit may
     /// be started.
-    pub(crate) fn blocked_by(&mut self, unit: &Unit, look: Observation<'_>) -> Option<BlockReason> {
-        let Some(window) = look.window.filter(|window| look.now < window.until) else {
+    pub(crate) fn blocked_by(
+        &mut self,
+        unit: &Unit,
+        observation: Observation<'_>,
+    ) -> Option<BlockReason> {
+        let Some(window) = observation.window.filter(|window| observation.now < window.until)
+        else {
             return Some(BlockReason::CutOff);
         };
-        let own = look.snapshot.state(unit.name.as_str(), self.machine.as_str());
+        let own = observation.snapshot.state(unit.name.as_str(), self.machine.as_str());
         // An older snapshot may show a state published under an earlier presence.
-        let published = own.is_some() && look.snapshot.revision >= window.joined;
-        let elsewhere = if unit.is_global() { None } else { self.elsewhere(unit, look) };
+        let published = own.is_some() && observation.snapshot.revision >= window.joined;
+        let elsewhere = if unit.is_global() { None } else { self.elsewhere(unit, observation) };
         elsewhere.or_else(|| (!published).then_some(BlockReason::NotPublished))
     }
 
-    fn elsewhere(&mut self, unit: &Unit, look: Observation<'_>) -> Option<BlockReason> {
-        let states = look.snapshot.states_of(unit.name.as_str());
+    fn elsewhere(&mut self, unit: &Unit, observation: Observation<'_>) -> Option<BlockReason> {
+        let states = observation.snapshot.states_of(unit.name.as_str());
         let mut machines = states.map(|state| &state.machine);
         if let Some(machine) = machines.find(|machine| **machine != self.machine) {
             let (rejoined, lost) = (false, None);
@@ -119,14 +125,14 @@ impl Exclusivity {
             return Some(BlockReason::Elsewhere(machine.clone()));
         }
         let other = self.others.get_mut(&unit.name)?;
-        let gone = other.rejoined || look.snapshot.machine(other.machine.as_str()).is_none();
+        let gone = other.rejoined || observation.snapshot.machine(other.machine.as_str()).is_none();
         if other.lost.is_none() && gone {
-            other.lost = Some(look.now);
+            other.lost = Some(observation.now);
         }
         let (machine, lost) = (other.machine.clone(), other.lost);
         let ended = lost.map(|lost| stop_deadline(unit, self.ttl).map(|it| lost.after(it)));
         match ended {
-            Some(ended) if ended.is_none_or(|ended| look.now < ended) => {
+            Some(ended) if ended.is_none_or(|ended| observation.now < ended) => {
                 Some(BlockReason::MayRun(machine, ended))
             }
             _ => {
@@ -232,15 +238,15 @@ mod tests {
 
         fn verdict_of(&mut self, unit: &Unit, now: u64) -> String {
             let machines = std::mem::take(&mut self.machines);
-            let look = Observation {
+            let observation = Observation {
                 snapshot: &self.snapshot,
                 machines: Some(&machines),
                 gaps: 0,
                 now: at(now),
                 window: self.window,
             };
-            self.exclusivity.record_changes(look);
-            let blocked = self.exclusivity.blocked_by(unit, look);
+            self.exclusivity.record_changes(observation);
+            let blocked = self.exclusivity.blocked_by(unit, observation);
             blocked.map_or_else(|| "open".to_owned(), |blocked| blocked.to_string().split_off(34))
         }
 

@@ -1,4 +1,5 @@
-//! The agent's reconciliation loop: compares desired units with known ones, and runs tasks.
+//! The agent's reconciliation loop: compares desired units with known ones, and runs tasks. Besides
+//! these tasks, only `fence.rs` stops units.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -187,8 +188,8 @@ impl Reconciler {
         let again = self.tasks.run_tasks(&desired, &known, now, |tasks| tasks).await;
         let note_at = self.checkpoint.persist_when_due(now).await;
         self.covered = Some(snapshot.revision);
-        let looks = [note_at, enters_at, again, self.rejoin.until()];
-        self.tasks.due(now).into_iter().chain(looks.into_iter().flatten()).min()
+        let wakeups = [note_at, enters_at, again, self.rejoin.until()];
+        self.tasks.due(now).into_iter().chain(wakeups.into_iter().flatten()).min()
     }
 
     /// Starts the last known units if this daemon has had no complete view of the cluster for too

@@ -58,7 +58,7 @@ impl DiskState {
 
     fn path(&self, key: StateKey) -> PathBuf {
         match key {
-            StateKey::DesiredState => self.lasting.join("assignment.json"),
+            StateKey::DesiredState => self.lasting.join("desired-state.json"),
             StateKey::Fence => self.until_boot.join("fence.json"),
         }
     }

@@ -34,21 +34,22 @@ pub(super) fn writes(snapshot: &Snapshot, plan: &Plan) -> PlacementWrites {
     writes
 }
 
-/// Adds the deletion of superseded placements (`strays`) to `writes`. If this plan changes the
-/// placement of a unit, the strays of the unit are left for the next pass.
-pub(super) fn remove_strays(
+/// Adds the deletion of superseded placements to `writes`. If this plan changes the placement of a
+/// unit, its superseded placements are left for the next pass.
+pub(super) fn remove_superseded(
     writes: &mut PlacementWrites,
     snapshot: &Snapshot,
-    strays: Vec<RemovePlacement>,
+    superseded: Vec<RemovePlacement>,
 ) {
-    if strays.is_empty() {
+    if superseded.is_empty() {
         return;
     }
     let planned = writes.set.iter().map(|place| &place.unit);
     let planned = planned.chain(writes.remove.iter().map(|unplace| &unplace.unit));
     let planned: BTreeSet<UnitName> = planned.cloned().collect();
-    let counts =
-        |stray: &RemovePlacement| snapshot.placement(stray.unit.as_str()) == Some(&stray.previous);
-    let strays = strays.into_iter().filter(|stray| !planned.contains(&stray.unit));
-    writes.remove.extend(strays.filter(|stray| !counts(stray)));
+    let counts = |removal: &RemovePlacement| {
+        snapshot.placement(removal.unit.as_str()) == Some(&removal.previous)
+    };
+    let superseded = superseded.into_iter().filter(|removal| !planned.contains(&removal.unit));
+    writes.remove.extend(superseded.filter(|removal| !counts(removal)));
 }

@@ -78,7 +78,7 @@ fn adopt_processes(
         match ProcessHandle::open(process)? {
             Some(watched) => running.push((process, watched)),
             None => {
-                if service.may_name_another(process, ProcessExit::Unobserved) {
+                if service.needs_pid_file_before_exit(process, ProcessExit::Unobserved) {
                     let other = successor(&spec, run)?;
                     other.iter().for_each(|(named, _)| service.on_main(*named, now));
                     running.extend(other);

@@ -107,11 +107,11 @@ impl ChildSetup {
 
 /// Resets the disposition of each signal to the default. Otherwise a signal that is ignored in this
 /// process would stay ignored in the program. `nohup`, shells and this daemon all ignore some
-/// signals. With `but_sigpipe`, the program starts with `SIGPIPE` ignored.
-fn reset_signals(but_sigpipe: bool) {
+/// signals. With `ignore_sigpipe`, the program starts with `SIGPIPE` ignored.
+fn reset_signals(ignore_sigpipe: bool) {
     let none = std::ptr::null_mut::<u64>();
     for signal in 1..=LAST_SIGNAL {
-        let is_ignored = but_sigpipe && signal == libc::SIGPIPE;
+        let is_ignored = ignore_sigpipe && signal == libc::SIGPIPE;
         // The kernel's `struct sigaction`: all zeros for the default, and a leading one to ignore.
         let done = [u64::from(is_ignored), 0, 0, 0];
         // SAFETY: the structure has no handler, so no code of ours runs on a signal. The kernel

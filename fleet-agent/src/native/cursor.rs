@@ -161,18 +161,18 @@ mod tests {
             numbers in proptest::collection::btree_set(0..10_000_u32, 1..60),
             read in any::<prop::sample::Index>(),
             cut in any::<prop::sample::Index>(),
-            is_counted_anew in any::<bool>(),
+            base_changed in any::<bool>(),
         ) {
             let lines: Vec<String> = numbers.iter().map(|number| format!("n{number}\n")).collect();
             let read = read.index(lines.len());
             let cut = cut.index(read + 1);
             let before = lines[..=read].concat();
             let position = LogCursor::new(before.len() as u64, lines[read].as_bytes());
-            let begin = if is_counted_anew { 0 } else { lines[..cut].concat().len() };
+            let begin = if base_changed { 0 } else { lines[..cut].concat().len() };
             let remaining = lines[cut..].concat();
             let found = position.find(remaining.as_bytes(), begin as u64);
             let rest = lines[read + 1..].concat();
-            if is_counted_anew && before.len() <= remaining.len() && cut > 0 {
+            if base_changed && before.len() <= remaining.len() && cut > 0 {
                 prop_assert!(found.is_none_or(|at| remaining[at..] == rest));
             } else {
                 prop_assert_eq!(found.map(|at| &remaining[at..]), Some(&*rest));

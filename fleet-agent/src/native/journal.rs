@@ -48,7 +48,7 @@ struct InitialRead {
 fn begin(
     log: &Arc<Log>,
     follow: bool,
-    look: impl FnOnce(&Log) -> io::Result<InitialRead> + Send + 'static,
+    read: impl FnOnce(&Log) -> io::Result<InitialRead> + Send + 'static,
 ) -> io::Result<Journal> {
     // The watch starts before the first read, so that no change is missed.
     let changes = if follow { Some(FileWatch::of_file(log.path())?) } else { None };
@@ -57,7 +57,7 @@ fn begin(
     let mut feed = LogFollower { log: Arc::downgrade(log), sender, lines, last_read };
     let alive = log.alive();
     tokio::spawn(async move {
-        if let Err(source) = feed.run(look, changes, alive).await {
+        if let Err(source) = feed.run(read, changes, alive).await {
             tracing::warn!(error = %source, "journal ends early: cannot read its log");
             let action = "read the log of a unit".to_owned();
             // The reader may be gone.
@@ -78,11 +78,11 @@ struct LogFollower {
 impl LogFollower {
     async fn run(
         &mut self,
-        look: impl FnOnce(&Log) -> io::Result<InitialRead> + Send + 'static,
+        read: impl FnOnce(&Log) -> io::Result<InitialRead> + Send + 'static,
         changes: Option<FileWatch>,
         alive: watch::Receiver<()>,
     ) -> io::Result<()> {
-        let Some(partial) = self.look(look).await? else {
+        let Some(partial) = self.read_log(read).await? else {
             return Ok(());
         };
         let InitialRead { text, end, time_index, has_gap } = partial;
@@ -117,7 +117,8 @@ impl LogFollower {
                 changed = changes.next() => changed?,
             }
             loop {
-                let Some((text, end)) = self.look(move |log| log.read_from(place)).await? else {
+                let Some((text, end)) = self.read_log(move |log| log.read_from(place)).await?
+                else {
                     return Ok(());
                 };
                 if text.is_empty() {
@@ -151,7 +152,7 @@ impl LogFollower {
     }
 
     /// Reads the log outside the async runtime; `None` if the log was removed.
-    async fn look<T: Send + 'static>(
+    async fn read_log<T: Send + 'static>(
         &self,
         read: impl FnOnce(&Log) -> io::Result<T> + Send + 'static,
     ) -> io::Result<Option<T>> {

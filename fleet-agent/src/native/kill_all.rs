@@ -118,7 +118,7 @@ impl SignalTargets {
 /// A read fails, or the last of [`MAX_LISTS`] lists still contains only processes that have ended.
 fn running_processes(
     mut list: impl FnMut() -> io::Result<Vec<u32>>,
-    mut look: impl FnMut(u32) -> io::Result<Option<ProcessId>>,
+    mut probe: impl FnMut(u32) -> io::Result<Option<ProcessId>>,
 ) -> io::Result<Vec<ProcessId>> {
     let mut unseen = BTreeSet::new();
     let mut running = Vec::new();
@@ -126,7 +126,7 @@ fn running_processes(
         let mut ended = false;
         running.clear();
         for pid in list()? {
-            match look(pid)? {
+            match probe(pid)? {
                 Some(process) => running.push(process),
                 None => ended |= unseen.insert(pid),
             }
@@ -187,8 +187,8 @@ mod tests {
     fn running(lists: &[&[u32]], seen: &[u32]) -> Vec<u32> {
         let mut lists = lists.iter();
         let list = || Ok(lists.next().expect("there is one").to_vec());
-        let look = |pid| Ok(seen.contains(&pid).then_some(ProcessId { pid, start: 0 }));
-        let found = running_processes(list, look).expect("no error is expected");
+        let probe = |pid| Ok(seen.contains(&pid).then_some(ProcessId { pid, start: 0 }));
+        let found = running_processes(list, probe).expect("no error is expected");
         assert_eq!(lists.len(), 0, "that is too few");
         found.into_iter().map(|process| process.pid).collect()
     }

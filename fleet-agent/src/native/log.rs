@@ -68,7 +68,7 @@ struct LogState {
     /// Identifies the file.
     inode: u64,
     /// Allocated size of the file.
-    taken: u64,
+    allocated: u64,
     /// Whether another program has truncated the file before.
     was_emptied: bool,
     /// Offset of a reader whose unread lines must be kept.
@@ -77,7 +77,7 @@ struct LogState {
 
 impl LogState {
     /// Returns how many bytes the log may store: `limit`, or less if the file must stay shorter.
-    fn room(&self, limit: u64) -> u64 {
+    fn capacity(&self, limit: u64) -> u64 {
         limit.min(self.longest)
     }
 
@@ -92,7 +92,7 @@ impl LogState {
     /// a process writes into the hole because it does not append. One block more is tolerated,
     /// because the block in which the hole ends stays allocated as a whole.
     fn hole_is_filled(&self, limit: u64) -> bool {
-        self.floor > self.base_offset.base && self.taken > limit.saturating_add(LARGEST_BLOCK)
+        self.floor > self.base_offset.base && self.allocated > limit.saturating_add(LARGEST_BLOCK)
     }
 
     /// Records the file's metadata. Returns the end offset.
@@ -108,9 +108,9 @@ impl LogState {
         if is_the_same && is_shorter {
             self.warn_emptied(path);
         }
-        self.taken = file.blocks().saturating_mul(512);
+        self.allocated = file.blocks().saturating_mul(512);
         let end = self.base_offset.base + file.len();
-        self.time_index.record_look(end, written, wall_time());
+        self.time_index.record_check(end, written, wall_time());
         Ok(end)
     }
 
@@ -160,14 +160,14 @@ impl Log {
         let floor = base_offset.base + left;
         let (time_index, inode) = (TimeIndex::default(), metadata.ino());
         let read_offset = Weak::new();
-        let (longest, taken, was_emptied) = (LONGEST, 0, false);
+        let (longest, allocated, was_emptied) = (LONGEST, 0, false);
         let mut state = LogState {
             base_offset,
             floor,
             longest,
             time_index,
             inode,
-            taken,
+            allocated,
             was_emptied,
             read_offset,
         };
@@ -211,8 +211,8 @@ impl Log {
     }
 
     /// Returns how many bytes the log may store before its older half is dropped.
-    fn room(&self) -> u64 {
-        self.lock().room(self.limit)
+    fn capacity(&self) -> u64 {
+        self.lock().capacity(self.limit)
     }
 
     /// Returns the current end offset; later writes have higher ones.
@@ -229,7 +229,7 @@ impl Log {
 
     /// Records the current end offset and the time of the last write. Returns the offset. Later
     /// writes have higher offsets.
-    pub(crate) fn look(&self) -> io::Result<u64> {
+    pub(crate) fn check(&self) -> io::Result<u64> {
         let mut state = self.lock();
         let file = std::fs::metadata(&self.path).inspect_err(|_| state.on_file_missing())?;
         state.update(&self.path, &file)
@@ -270,22 +270,22 @@ impl Log {
             return Ok(());
         }
         let mut reader = File::open(&self.path)?;
-        let room = state.room(self.limit);
-        let from = next_line(&mut reader, length.saturating_sub(room / 2))?;
+        let capacity = state.capacity(self.limit);
+        let from = next_line(&mut reader, length.saturating_sub(capacity / 2))?;
         let from = state.keep_unread(&mut reader, from)?.max(floor);
         if from == floor && !is_too_long {
             return Ok(());
         }
         let file = append(&self.path)?;
         if is_too_long || !punch_hole(&file, from)? {
-            if length - from > room {
+            if length - from > capacity {
                 // More has to be kept than can be moved. The reader of the rest calls again.
                 return Ok(());
             }
             reader.seek(SeekFrom::Start(from))?;
             // Bounded, since a unit may write faster than this reads.
             let mut half = Vec::new();
-            reader.take(room).read_to_end(&mut half)?;
+            reader.take(capacity).read_to_end(&mut half)?;
             state.base_offset = state.base_offset.advance(&self.path, from)?;
             // Concurrent appends go behind all this, so the order of lines is kept.
             File::options().write(true).open(&self.path)?.write_all_at(&half, 0)?;
@@ -309,7 +309,7 @@ impl Log {
         let (base, end) = (state.base_offset.base, metadata.len());
         let (mut floor, bound) = (state.floor - base, self.limit.saturating_mul(2));
         if end - floor > bound {
-            // It has grown much since the last look.
+            // It has grown much since the last check.
             floor = next_line(&mut file, end - bound)?;
         }
         if let Some(since) = since {

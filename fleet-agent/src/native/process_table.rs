@@ -27,17 +27,18 @@ const SLEEP_ATTEMPTS: usize = 250;
 /// Reads all processes of the machine, once for all concurrent callers.
 #[derive(Debug, Default)]
 pub(crate) struct ProcessTable {
-    exec_pid: AtomicU64,
+    /// Number of reads so far.
+    reads: AtomicU64,
     last: Mutex<(u64, Arc<Vec<ProcessInfo>>)>,
 }
 
 impl ProcessTable {
     /// Returns all processes, read after this call began.
     pub(crate) async fn read(&self) -> io::Result<Arc<Vec<ProcessInfo>>> {
-        let requested = self.exec_pid.load(Ordering::SeqCst);
+        let requested = self.reads.load(Ordering::SeqCst);
         let mut last = self.last.lock().await;
         if last.0 <= requested {
-            let number = self.exec_pid.fetch_add(1, Ordering::SeqCst) + 1;
+            let number = self.reads.fetch_add(1, Ordering::SeqCst) + 1;
             let read = tokio::task::spawn_blocking(read_all).await;
             *last = (number, Arc::new(read.map_err(io::Error::other)??));
         }

@@ -13,7 +13,7 @@ use super::exec_step::{ExecStep, StepError};
 use super::process_info::SYSTEMD_EXEC_PID;
 
 /// Size in bytes of the variable with the process's own pid: the name, `=`, ten digits and NUL.
-const NUMBER: usize = SYSTEMD_EXEC_PID.len() + 12;
+const OWN_PID_VARIABLE_SIZE: usize = SYSTEMD_EXEC_PID.len() + 12;
 
 /// A program with its arguments and environment.
 #[derive(Debug)]
@@ -54,7 +54,7 @@ impl Program {
     /// daemon.
     #[expect(unsafe_code, reason = "there is no safe way to execute a program")]
     pub(crate) fn execute(&self) -> StepError {
-        let mut number = [0; NUMBER];
+        let mut number = [0; OWN_PID_VARIABLE_SIZE];
         if let Some(place) = self.environment.first().filter(|_| self.passes_own_pid) {
             place.store(own_pid_variable(&mut number), Ordering::Relaxed);
         }
@@ -79,9 +79,9 @@ fn pointers(texts: &[CString]) -> impl Iterator<Item = AtomicPtr<libc::c_char>> 
 }
 
 /// Formats the variable with the pid of this process without allocating.
-fn own_pid_variable(text: &mut [u8; NUMBER]) -> *mut libc::c_char {
-    let (mut before_the_zero, _) = text.split_at_mut(NUMBER - 1);
-    // The buffer is large enough, see `NUMBER`.
+fn own_pid_variable(text: &mut [u8; OWN_PID_VARIABLE_SIZE]) -> *mut libc::c_char {
+    let (mut before_the_zero, _) = text.split_at_mut(OWN_PID_VARIABLE_SIZE - 1);
+    // The buffer is large enough, see `OWN_PID_VARIABLE_SIZE`.
     drop(write!(before_the_zero, "{SYSTEMD_EXEC_PID}={}", getpid().as_raw_nonzero()));
     text.as_mut_ptr().cast()
 }

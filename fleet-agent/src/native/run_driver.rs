@@ -260,7 +260,9 @@ impl RunDriver {
     fn on_ended(&mut self, (process, end): (ProcessId, ProcessExit)) {
         self.drain_messages();
         self.forget_empty_groups();
-        if self.service.may_name_another(process, end) && !self.resolve_successor(process, end) {
+        if self.service.needs_pid_file_before_exit(process, end)
+            && !self.resolve_successor(process, end)
+        {
             return;
         }
         self.service.on_exited(process, end, self.context.now());
@@ -289,7 +291,7 @@ impl RunDriver {
             }
         }
         let run_state = self.service.run_state();
-        if !run_state.phase.is_signalling() && !self.service.awaits_others() {
+        if !run_state.phase.is_signalling() && !self.service.awaits_readiness_without_main() {
             self.sweep = None;
         }
         if !run_state.awaits_main {

@@ -97,7 +97,7 @@ impl ServiceRun {
             service.actions.push_back(RunAction::AwaitMain);
             service.emit_pid_file_limit(now);
         }
-        if service.awaits_others() {
+        if service.awaits_readiness_without_main() {
             service.actions.push_back(RunAction::AwaitGone);
         }
         if service.is_ending() {
@@ -172,7 +172,7 @@ impl ServiceRun {
 
     /// Reports that all processes that received the last signal have ended.
     pub(crate) fn on_all_gone(&mut self, now: Timestamp) {
-        if self.awaits_others() {
+        if self.awaits_readiness_without_main() {
             return self.fail_readiness(now);
         }
         self.all_gone = true;

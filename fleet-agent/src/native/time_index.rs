@@ -12,7 +12,7 @@ use fleet_core::Timestamp;
 const MAX_SAMPLES: usize = 256;
 
 /// Maximum lag of the clock that the file system uses for timestamps.
-const BEHIND: Duration = Duration::from_millis(20);
+const MAX_CLOCK_LAG: Duration = Duration::from_millis(20);
 
 /// Recorded offsets of a log, each with a time by which everything before it was written.
 #[derive(Debug, Clone, Default)]
@@ -34,13 +34,13 @@ impl TimeIndex {
     /// - `offset` is the end of the log.
     /// - `written` is the time of the last write, by the clock of the file system.
     /// - `now` is the time at which the check ended.
-    pub(crate) fn record_look(&mut self, offset: u64, written: Timestamp, now: Timestamp) {
+    pub(crate) fn record_check(&mut self, offset: u64, written: Timestamp, now: Timestamp) {
         // Another program may have truncated the file.
         self.marks.retain(|mark| mark.offset <= offset);
         if self.marks.last().is_some_and(|last| last.offset == offset) {
             return;
         }
-        self.marks.push(Sample { offset, by: written.after(BEHIND).min(now) });
+        self.marks.push(Sample { offset, by: written.after(MAX_CLOCK_LAG).min(now) });
         if self.marks.len() > MAX_SAMPLES {
             // The last one stays, since the count is odd.
             let mut is_kept = false;
@@ -86,23 +86,23 @@ mod tests {
     fn certainly_older_part_is_left_out() {
         let mut time_index = TimeIndex::default();
         assert_eq!(time_index.offset_before(at(u64::MAX)), 0);
-        time_index.record_look(10, at(1000), at(1001));
-        time_index.record_look(20, at(2000), at(5000));
-        time_index.record_look(20, at(7000), at(7000));
+        time_index.record_check(10, at(1000), at(1001));
+        time_index.record_check(20, at(2000), at(5000));
+        time_index.record_check(20, at(7000), at(7000));
         let rows = [(1001, 0), (1002, 10), (2020, 10), (2021, 20), (9000, 20)];
         for (since, offset) in rows {
             assert_eq!(time_index.offset_before(at(since)), offset, "since {since}");
         }
-        time_index.record_look(15, at(8000), at(8000));
+        time_index.record_check(15, at(8000), at(8000));
         assert_eq!(time_index.offset_before(at(5000)), 10, "the file was emptied in between");
     }
 
     #[test]
-    fn next_look_bounds_write_time() {
+    fn next_check_bounds_write_time() {
         let mut time_index = TimeIndex::default();
         assert_eq!(time_index.written_by(0), None);
-        time_index.record_look(10, at(1000), at(1001));
-        time_index.record_look(20, at(2000), at(5000));
+        time_index.record_check(10, at(1000), at(1001));
+        time_index.record_check(20, at(2000), at(5000));
         let rows = [(1, Some(1001)), (10, Some(1001)), (11, Some(2020)), (21, None)];
         for (offset, by) in rows {
             assert_eq!(time_index.written_by(offset), by.map(at), "at {offset}");
@@ -113,7 +113,7 @@ mod tests {
     fn index_is_bounded_and_most_precise_at_end() {
         let mut time_index = TimeIndex::default();
         for step in 1..=100_000 {
-            time_index.record_look(step, at(step * 1000), at(step * 1000));
+            time_index.record_check(step, at(step * 1000), at(step * 1000));
             assert!(time_index.marks.len() <= MAX_SAMPLES);
             assert_eq!(time_index.offset_before(at(u64::MAX)), step);
         }
@@ -135,7 +135,7 @@ mod tests {
                     let last = bytes.last().copied().unwrap_or_default();
                     // The file system's clock is behind.
                     let timestamp = at(last - last % 10);
-                    time_index.record_look(bytes.len() as u64, timestamp, at(now));
+                    time_index.record_check(bytes.len() as u64, timestamp, at(now));
                 }
             }
             let first = bytes.iter().position(|&moment| moment >= since).unwrap_or(bytes.len());

@@ -64,7 +64,7 @@ pub struct Journal {
     first: Option<JournalLine>,
     lines: mpsc::Receiver<JournalLine>,
     /// The reason for an early end, if there is one.
-    broke: Option<oneshot::Receiver<ServiceError>>,
+    failure: Option<oneshot::Receiver<ServiceError>>,
 }
 
 impl Journal {
@@ -76,7 +76,7 @@ impl Journal {
     #[must_use]
     pub fn channel() -> (mpsc::Sender<JournalLine>, Self) {
         let (sender, lines) = mpsc::channel(Self::CAPACITY);
-        (sender, Self { first: None, lines, broke: None })
+        (sender, Self { first: None, lines, failure: None })
     }
 
     /// Like [`channel`](Self::channel), but also returns a second sender for the reason if the
@@ -84,8 +84,8 @@ impl Journal {
     #[must_use]
     pub fn fallible() -> (mpsc::Sender<JournalLine>, oneshot::Sender<ServiceError>, Self) {
         let (sender, journal) = Self::channel();
-        let (broken, broke) = oneshot::channel();
-        (sender, broken, Self { broke: Some(broke), ..journal })
+        let (broken, failure) = oneshot::channel();
+        (sender, broken, Self { failure: Some(failure), ..journal })
     }
 
     /// Creates a journal of stored lines with their times, from which the query selects. If the
@@ -106,7 +106,7 @@ impl Journal {
             // The buffer has room for all of them, and the reader exists.
             drop(sender.try_send(line));
         }
-        (query.follow.then_some(sender), Self { first: None, lines: waiting, broke: None })
+        (query.follow.then_some(sender), Self { first: None, lines: waiting, failure: None })
     }
 
     /// Prepends a line that reports [missing lines](JournalLine::gap).
@@ -131,6 +131,6 @@ impl Journal {
     /// Returns the reason for an early end of the journal; `None` if the journal ended normally. To
     /// be called after the last line. Later calls return `None`.
     pub fn failure(&mut self) -> Option<ServiceError> {
-        self.broke.take()?.try_recv().ok()
+        self.failure.take()?.try_recv().ok()
     }
 }

@@ -3,7 +3,8 @@
 //! systemd returns a job's path in the response to the call that requests the job. The signal of
 //! the job's end may be read before that response, when the requester of the job is not yet known.
 //! So each call is registered before it is sent. Until its response arrives, the ends of all jobs
-//! of the unit are recorded.
+//! of the unit are recorded. `connection.rs` reads the signals, and `refresh.rs` finds the ends of
+//! jobs whose signals were missed.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};

@@ -35,7 +35,7 @@ pub(crate) async fn load(
         context.reload.require();
     }
     context.units.follow(unit, None);
-    let mut record = begin(before.as_ref(), file, epoch);
+    let mut record = record_for_new_file(before.as_ref(), file, epoch);
     let result = take_over(context, &bus, unit, file, &record, existing).await;
     if let Err(error) = result {
         roll_back(context, &bus, unit, before.is_some(), record).await;
@@ -60,7 +60,7 @@ fn is_same(record: &Record, file: &UnitFile) -> bool {
 
 /// Returns the record of a unit with a new file. The record keeps the earlier requests for the
 /// unit.
-fn begin(before: Option<&Record>, file: &UnitFile, epoch: Epoch) -> Record {
+fn record_for_new_file(before: Option<&Record>, file: &UnitFile, epoch: Epoch) -> Record {
     let mut record = before.cloned().unwrap_or_else(|| Record::new(file.hash(), epoch));
     (record.known.hash, record.known.epoch) = (file.hash(), epoch);
     record

@@ -44,7 +44,7 @@ fn apply_states(context: &ManagerContext, unit: &UnitName, signals: u64, states:
     let mut more = false;
     let take =
         |observed: &mut ObservedState, is_latest| more = observed.on_states(states, is_latest);
-    if context.units.on_answer(unit, signals, take) {
+    if context.units.on_response(unit, signals, take) {
         context.feed.report(unit);
     }
     more
@@ -104,7 +104,7 @@ pub(crate) async fn refresh_details(
             None => Properties::new(),
         };
         let mut is_done = false;
-        let is_new = context.units.on_answer(unit, signals, |observed, is_latest| {
+        let is_new = context.units.on_response(unit, signals, |observed, is_latest| {
             is_done = is_latest;
             if is_latest {
                 apply_properties(UNIT, &common)(observed);

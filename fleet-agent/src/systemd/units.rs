@@ -163,7 +163,7 @@ impl UnitTable {
     ///
     /// `signals` is the signal count from before the query. If it has changed since, the second
     /// argument of `change` is `false`, because the response may be older than the signal.
-    pub(crate) fn on_answer(
+    pub(crate) fn on_response(
         &self,
         unit: &UnitName,
         signals: u64,

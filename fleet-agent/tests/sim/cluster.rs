@@ -138,14 +138,14 @@ impl Cluster {
             let slice = left.min(SLICE);
             tokio::time::sleep(slice).await;
             left -= slice;
-            self.look().await;
+            self.check_safety().await;
         }
     }
 
-    async fn look(&mut self) {
+    async fn check_safety(&mut self) {
         self.daemons.iter_mut().flatten().for_each(Daemon::assert_alive);
         let before = self.history.catch_up().await;
-        let violations = self.safety.look(&self.hosts, &self.history, before);
+        let violations = self.safety.check(&self.hosts, &self.history, before);
         assert!(violations.is_empty(), "\n{}\n", violations.join("\n"));
         for (machine, daemon) in self.daemons.iter().enumerate() {
             let seen = daemon.as_ref().map(|daemon| daemon.mirror.snapshot().revision);

@@ -60,7 +60,7 @@ struct State {
     well_since: Instant,
     boots: usize,
     /// Number of listings of all units.
-    looks: usize,
+    listings: usize,
     /// Rate of its clock, in thousandths.
     rate: u32,
     /// The other machines, if units are checked for running twice.
@@ -84,7 +84,7 @@ impl Host {
             troubles: BTreeSet::new(),
             well_since: Instant::now(),
             boots: 1,
-            looks: 0,
+            listings: 0,
             rate: 1000,
             others: Vec::new(),
         };
@@ -176,8 +176,8 @@ impl Host {
     }
 
     /// Returns the number of listings of all units.
-    pub(crate) fn looks(&self) -> usize {
-        self.lock().looks
+    pub(crate) fn listings(&self) -> usize {
+        self.lock().listings
     }
 
     /// Returns the units that the service manager knows.
@@ -361,7 +361,7 @@ impl ServiceManager for Host {
     }
 
     async fn list(&self) -> Result<Vec<ManagedUnit>, ServiceError> {
-        self.lock().looks += 1;
+        self.lock().listings += 1;
         if self.lock().troubles.contains(NO_LIST) {
             return Err(ServiceError::Unavailable("the test wants it so".to_owned()));
         }

@@ -22,7 +22,7 @@ pub(crate) struct Overstay {
 
 impl Overstay {
     /// Returns the units that have overstayed.
-    pub(crate) fn look(&mut self, hosts: &[Host], now: &Snapshot) -> Vec<String> {
+    pub(crate) fn check(&mut self, hosts: &[Host], now: &Snapshot) -> Vec<String> {
         let here: BTreeSet<(usize, UnitName)> = hosts
             .iter()
             .enumerate()

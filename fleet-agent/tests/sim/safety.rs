@@ -30,17 +30,17 @@ impl Safety {
     }
 
     /// Returns the violations since the last check; `before` is the last revision that was checked.
-    pub(crate) fn look(
+    pub(crate) fn check(
         &mut self,
         hosts: &[Host],
         history: &History,
         before: Revision,
     ) -> Vec<String> {
-        let mut violations = self.writes.look(history, before);
+        let mut violations = self.writes.check(history, before);
         for (calls, host) in self.calls.iter_mut().zip(hosts) {
-            violations.extend(calls.look(host, history));
+            violations.extend(calls.check(host, history));
         }
-        violations.extend(self.overstay.look(hosts, &history.now()));
+        violations.extend(self.overstay.check(hosts, &history.now()));
         violations
     }
 

@@ -73,8 +73,8 @@ async fn next(
 ) -> Option<(Result<JournalEntry, JournalError>, Option<Journal>)> {
     let mut journal = journal?;
     let Some(fleet_agent::JournalLine { at, text, cursor }) = journal.next_line().await else {
-        let broke = journal.failure()?;
-        return Some((Err(JournalError::Failed(broke.into())), None));
+        let failure = journal.failure()?;
+        return Some((Err(JournalError::Failed(failure.into())), None));
     };
     Some((Ok(JournalEntry { timestamp: at, text, cursor }), Some(journal)))
 }

@@ -75,28 +75,29 @@ mod tests {
 
     #[test]
     fn constant_writer_is_polled_ten_times_a_second() {
-        let mut pace = PollInterval::new(at(0));
-        pace.on_written(at(60_000));
-        let mut pauses = vec![pace.pause.as_millis()];
+        let mut poll_interval = PollInterval::new(at(0));
+        poll_interval.on_written(at(60_000));
+        let mut pauses = vec![poll_interval.pause.as_millis()];
         for _ in 0..8 {
-            pace.on_growth(10, 1000);
-            pauses.push(pace.pause.as_millis());
+            poll_interval.on_growth(10, 1000);
+            pauses.push(poll_interval.pause.as_millis());
         }
         assert_eq!(pauses, [2, 4, 8, 16, 32, 64, 100, 100, 100]);
-        let due: Vec<u64> = [0, 1, 99, 100].map(|now| pace.due(at(now)).as_millis()).to_vec();
+        let due: Vec<u64> =
+            [0, 1, 99, 100].map(|now| poll_interval.due(at(now)).as_millis()).to_vec();
         assert_eq!(due, [100, 100, 100, 200], "all at once");
     }
 
     #[test]
     fn fast_writer_shortens_the_interval() {
-        let mut pace = PollInterval { pause: LONGEST, rests: at(0) };
+        let mut poll_interval = PollInterval { pause: LONGEST, rests: at(0) };
         let mut pauses = Vec::new();
         for grown in [250, 500, 0, 125, 1000, 1000, u64::MAX] {
-            pace.on_growth(grown, 1000);
-            pauses.push(pace.pause.as_millis());
+            poll_interval.on_growth(grown, 1000);
+            pauses.push(poll_interval.pause.as_millis());
         }
         assert_eq!(pauses, [100, 50, 100, 100, 25, 6, 2]);
-        assert_eq!(pace.pause, SHORTEST);
+        assert_eq!(poll_interval.pause, SHORTEST);
     }
 
     /// A unit that has written slowly may suddenly write fast. The fast writes are noticed within
@@ -105,12 +106,12 @@ mod tests {
     fn log_exceeds_limit_by_one_interval() {
         let (limit, fast) = (1 << 20, 64 << 10);
         for before in [SHORTEST, LONGEST] {
-            let mut pace = PollInterval { pause: before, rests: at(0) };
+            let mut poll_interval = PollInterval { pause: before, rests: at(0) };
             let mut sizes = Vec::new();
             for _ in 0..20 {
-                let grown = fast * to_millis(pace.pause);
+                let grown = fast * to_millis(poll_interval.pause);
                 sizes.push(limit / 2 + grown);
-                pace.on_growth(grown, limit);
+                poll_interval.on_growth(grown, limit);
             }
             assert!(sizes[0] <= limit / 2 + fast * to_millis(LONGEST), "{sizes:?}");
             assert!(sizes[1..].iter().all(|&sizes| sizes <= 2 * limit), "{sizes:?}");
@@ -119,19 +120,19 @@ mod tests {
 
     #[test]
     fn repeated_writes_do_not_each_wake_the_daemon() {
-        let (mut pace, mut now, mut looks) = (PollInterval::new(at(0)), 10_000, 0);
-        // A line every 10 ms for a minute: an early look finds nothing.
+        let (mut poll_interval, mut now, mut polls) = (PollInterval::new(at(0)), 10_000, 0);
+        // A line every 10 ms for a minute: an early poll finds nothing.
         while now < 70_000 {
-            pace.on_written(at(now));
-            looks += 1;
-            let pause = to_millis(pace.pause);
+            poll_interval.on_written(at(now));
+            polls += 1;
+            let pause = to_millis(poll_interval.pause);
             now += pause;
             if pause >= 10 {
-                pace.on_growth(10, 1000);
+                poll_interval.on_growth(10, 1000);
             }
-            pace.on_rest(at(now));
+            poll_interval.on_rest(at(now));
             now = now.next_multiple_of(10);
         }
-        assert!(looks < 700, "{looks}");
+        assert!(polls < 700, "{polls}");
     }
 }

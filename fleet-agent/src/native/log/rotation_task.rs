@@ -59,7 +59,7 @@ struct Logs {
 #[derive(Debug)]
 struct TrackedLog {
     log: Weak<Log>,
-    pace: PollInterval,
+    poll_interval: PollInterval,
     /// End offset at the last check.
     end: u64,
     /// Number of consecutive checks that did not find the file.
@@ -74,7 +74,7 @@ impl TrackedLog {
     /// file. That file is not limited, because only a search of all processes could find it.
     fn on_missed(&mut self) {
         self.missed = self.missed.saturating_add(1);
-        // At the first look the unit may just be being unloaded.
+        // At the first check the unit may just be being unloaded.
         if self.missed == 2
             && let Some(log) = self.log.upgrade()
         {
@@ -100,13 +100,13 @@ impl RotationTask {
     pub(crate) fn keep(&self, log: &Arc<Log>, now: Timestamp) {
         let tracked = TrackedLog {
             log: Arc::downgrade(log),
-            pace: PollInterval::new(now),
+            poll_interval: PollInterval::new(now),
             end: 0,
             missed: 0,
         };
         if log.exceeds_limit() {
             // It was written while no daemon ran.
-            self.look_again(tracked, now);
+            self.schedule_check(tracked, now);
         } else {
             self.rest(tracked, now);
         }
@@ -136,32 +136,32 @@ impl RotationTask {
 
     /// Handles a write reported by inotify; `None` after a queue overflow.
     async fn on_written(&self, number: Option<i32>, now: Timestamp) {
-        let Some(number) = number else { return self.look_at_all(now) };
+        let Some(number) = number else { return self.check_all(now) };
         let tracked = self.lock().quiet.remove(&number);
         let Some(mut tracked) = tracked else { return };
-        tracked.pace.on_written(now);
-        if let Ok(end) = look(&tracked.log).await {
+        tracked.poll_interval.on_written(now);
+        if let Ok(end) = check_and_trim(&tracked.log).await {
             tracked.end = end;
         }
-        let due = tracked.pace.due(now);
-        self.look_again(tracked, due);
+        let due = tracked.poll_interval.due(now);
+        self.schedule_check(tracked, due);
     }
 
     async fn on_time(&self, now: Timestamp) {
         while let Some(mut tracked) = self.take_due(now) {
             let (before, Some(log)) = (tracked.end, tracked.log.upgrade()) else { continue };
-            let Ok(end) = look(&tracked.log).await else {
+            let Ok(end) = check_and_trim(&tracked.log).await else {
                 tracked.on_missed();
-                self.look_again(tracked, now.after(self.fallback_interval));
+                self.schedule_check(tracked, now.after(self.fallback_interval));
                 continue;
             };
             (tracked.end, tracked.missed) = (end, 0);
             if end == before && !log.is_held() {
                 self.rest(tracked, now);
             } else {
-                tracked.pace.on_growth(end.saturating_sub(before), log.room());
-                let due = tracked.pace.due(now);
-                self.look_again(tracked, due);
+                tracked.poll_interval.on_growth(end.saturating_sub(before), log.capacity());
+                let due = tracked.poll_interval.due(now);
+                self.schedule_check(tracked, due);
             }
         }
     }
@@ -185,31 +185,31 @@ impl RotationTask {
             .map(|inotify_fd| inotify::add_watch(inotify_fd, log.path(), flags));
         let Some(Ok(number)) = watch else {
             drop(logs);
-            return self.look_again(tracked, now.after(self.fallback_interval));
+            return self.schedule_check(tracked, now.after(self.fallback_interval));
         };
-        tracked.pace.on_rest(now);
+        tracked.poll_interval.on_rest(now);
         let before = tracked.end;
         logs.quiet.insert(number, tracked);
         // A write before the watch was set is not reported.
-        if before != 0 && log.look().is_ok_and(|end| end != before) {
+        if before != 0 && log.check().is_ok_and(|end| end != before) {
             let tracked = logs.quiet.remove(&number);
             drop(logs);
             if let Some(tracked) = tracked {
-                self.look_again(tracked, now);
+                self.schedule_check(tracked, now);
             }
         }
     }
 
-    fn look_again(&self, tracked: TrackedLog, due: Timestamp) {
+    fn schedule_check(&self, tracked: TrackedLog, due: Timestamp) {
         let mut logs = self.lock();
         logs.count += 1;
         let key = (due, logs.count);
         logs.busy.insert(key, tracked);
     }
 
-    fn look_at_all(&self, now: Timestamp) {
+    fn check_all(&self, now: Timestamp) {
         let quiet = std::mem::take(&mut self.lock().quiet);
-        quiet.into_values().for_each(|tracked| self.look_again(tracked, now));
+        quiet.into_values().for_each(|tracked| self.schedule_check(tracked, now));
     }
 
     fn lock(&self) -> MutexGuard<'_, Logs> {
@@ -218,9 +218,9 @@ impl RotationTask {
 }
 
 /// Checks a log, trims it if needed, and returns its end offset.
-async fn look(log: &Weak<Log>) -> io::Result<u64> {
+async fn check_and_trim(log: &Weak<Log>) -> io::Result<u64> {
     let log = log.upgrade().ok_or(io::ErrorKind::NotFound)?;
-    let end = log.look()?;
+    let end = log.check()?;
     if !log.exceeds_limit() {
         return Ok(end);
     }
@@ -236,10 +236,10 @@ async fn look(log: &Weak<Log>) -> io::Result<u64> {
 /// that events were lost, so any log may have been written. Cancel-safe.
 async fn next_written(inotify_fd: Option<&AsyncFd<OwnedFd>>) -> io::Result<Vec<Option<i32>>> {
     let Some(inotify_fd) = inotify_fd else { return std::future::pending().await };
-    let mut room = [const { MaybeUninit::uninit() }; 4096];
+    let mut buffer = [const { MaybeUninit::uninit() }; 4096];
     loop {
         let mut ready = inotify_fd.readable().await?;
-        let mut events = inotify::Reader::new(inotify_fd.get_ref(), &mut room);
+        let mut events = inotify::Reader::new(inotify_fd.get_ref(), &mut buffer);
         let mut written = Vec::new();
         loop {
             let event = match events.next() {

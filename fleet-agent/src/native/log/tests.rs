@@ -32,7 +32,7 @@ fn tail_returns_last_lines() {
 fn date(log: &Log, millis: u64) {
     let file = append(log.path()).expect("it can be opened");
     let at = std::time::UNIX_EPOCH + std::time::Duration::from_millis(millis);
-    file.set_modified(at).and_then(|()| log.look()).expect("it can be dated");
+    file.set_modified(at).and_then(|()| log.check()).expect("it can be dated");
 }
 
 #[test]
@@ -157,14 +157,14 @@ fn file_size_limit_cuts_log_at_once_and_later() {
     log.limit_length(Some(800)).expect("it can be done");
     assert_eq!((length(), log.floor()), (192, 1408));
     for _ in 0..100 {
-        log.note("more").and_then(|()| log.look()).expect("it can be written");
+        log.note("more").and_then(|()| log.check()).expect("it can be written");
         if log.exceeds_limit() {
             log.trim().expect("it can be done");
         }
         assert!(length() <= 400, "{}", length());
     }
     log.limit_length(None).and_then(|()| log.note(&"x".repeat(800))).expect("it is written");
-    assert!(log.look().is_ok() && !log.exceeds_limit(), "nothing bounds it any more");
+    assert!(log.check().is_ok() && !log.exceeds_limit(), "nothing bounds it any more");
 }
 
 /// Whether the log's file system supports holes. Without them logs are cut.
@@ -250,12 +250,12 @@ fn raised_length_limit_leaves_no_hole() {
 #[test]
 fn recreated_log_is_a_new_file() {
     let (directory, log) = log(1 << 20, b"one\n");
-    assert_eq!(log.look().expect("it is there"), 4);
+    assert_eq!(log.check().expect("it is there"), 4);
     let aside = directory.path().join("aside");
     std::fs::rename(log.path(), &aside).expect("it can be moved");
-    log.look().expect_err("it is not there");
+    log.check().expect_err("it is not there");
     std::fs::rename(&aside, log.path()).expect("it can be moved");
-    assert_eq!((log.look().expect("it is there"), log.floor()), (8, 4));
+    assert_eq!((log.check().expect("it is there"), log.floor()), (8, 4));
 }
 
 /// Later lines with the same text have other offsets.
@@ -278,7 +278,7 @@ fn truncated_or_replaced_log_continues_offsets() {
     assert_eq!(find(&log), None, "that line is gone");
 
     std::fs::rename(log.path(), directory.path().join("old")).expect("it can be moved");
-    log.look().expect_err("it is not there");
+    log.check().expect_err("it is not there");
     write();
     assert_eq!(log.read_from(640).expect("it can be read"), (text.clone(), 960));
     assert_eq!((find(&log), log.floor()), (None, 640));
@@ -290,12 +290,12 @@ fn truncated_or_replaced_log_continues_offsets() {
 #[test]
 fn truncating_unit_gets_no_extra_lines() {
     let (_directory, log) = log(1 << 20, b"one\ntwo\nthree\n");
-    log.look().expect("it is there");
+    log.check().expect("it is there");
     let mut written = File::create(log.path()).expect("it can be emptied");
     let mut read = String::new();
     let mut offset = 14;
     for line in ["four\n", "five\n"] {
-        log.look().expect("it is there");
+        log.check().expect("it is there");
         written.write_all(line.as_bytes()).expect("it can be written");
         let (more, next) = log.read_from(offset).expect("it can be read");
         (read, offset) = (read + &String::from_utf8_lossy(&more), next);
@@ -314,12 +314,12 @@ fn writes_into_the_hole_are_freed_again() {
     let (floor, kept) = (log.floor(), all(&log));
     for _ in 0..2 {
         let file = File::options().write(true).open(log.path()).expect("it is there");
-        file.write_all_at(&vec![b'x'; 24 << 20], 0).and_then(|()| log.look()).expect("written");
+        file.write_all_at(&vec![b'x'; 24 << 20], 0).and_then(|()| log.check()).expect("written");
         assert!(log.exceeds_limit() && !log.is_held());
-        log.trim().and_then(|()| log.look()).expect("it can be done");
+        log.trim().and_then(|()| log.check()).expect("it can be done");
         assert!(!log.exceeds_limit());
-        let taken = std::fs::metadata(log.path()).expect("it is there").blocks() * 512;
-        assert!(taken <= 1 << 20, "{taken} bytes");
+        let allocated = std::fs::metadata(log.path()).expect("it is there").blocks() * 512;
+        assert!(allocated <= 1 << 20, "{allocated} bytes");
         assert_eq!((log.floor(), all(&log) == kept), (floor, true));
     }
 }

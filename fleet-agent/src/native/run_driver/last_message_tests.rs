@@ -13,12 +13,12 @@ use crate::native::run_state::ServicePhase;
 
 const STEP: Duration = Duration::from_millis(2);
 
-/// Helper process for the test below. It sends `READY=1`, creates the file that the variable `SAID`
-/// names, and exits once this file is removed. As a normal test, without the variable, it does
-/// nothing.
+/// Helper process for the test below. It sends `READY=1`, creates the file that the variable
+/// `READY_FILE` names, and exits once this file is removed. As a normal test, without the variable,
+/// it does nothing.
 #[test]
 fn helper_process() {
-    let Ok(message) = std::env::var("SAID") else { return };
+    let Ok(ready_file) = std::env::var("READY_FILE") else { return };
     let name = std::env::var("NOTIFY_SOCKET").expect("the socket is bound");
     let address = match name.strip_prefix('@') {
         Some(name) => SocketAddr::from_abstract_name(name),
@@ -26,8 +26,8 @@ fn helper_process() {
     };
     let socket = UnixDatagram::unbound().expect("a socket can be made");
     socket.send_to_addr(b"READY=1", &address.expect("it is short")).expect("the socket is bound");
-    std::fs::write(&message, "").expect("it can be made");
-    while Path::new(&message).exists() {
+    std::fs::write(&ready_file, "").expect("it can be made");
+    while Path::new(&ready_file).exists() {
         pause(STEP);
     }
 }
@@ -47,7 +47,7 @@ fn wait_blocking(file: &Path) {
 #[tokio::test]
 async fn messages_count_before_the_last_exit() {
     let home = tempfile::tempdir().expect("a directory can be made");
-    let [gate, message] = ["gate", "said"].map(|name| home.path().join(name));
+    let [gate, ready_file] = ["gate", "ready"].map(|name| home.path().join(name));
     let program = std::env::current_exe().expect("it has a path");
     let script = format!(
         "(until [ -e {} ]; do sleep 0.01; done; exec {} --exact {}::helper_process) & exit 0",
@@ -56,19 +56,19 @@ async fn messages_count_before_the_last_exit() {
         module_path!().split_once("::").expect("it is in a crate").1,
     );
     let service = format!(
-        "Type=notify\nNotifyAccess=all\nRemainAfterExit=yes\nEnvironment=SAID={}\n\
+        "Type=notify\nNotifyAccess=all\nRemainAfterExit=yes\nEnvironment=READY_FILE={}\n\
          ExecStart=/bin/sh -c '{script}'\n",
-        message.display()
+        ready_file.display()
     );
     let mut stage = DriverHarness::with(spec(&service)).await;
     stage.start();
     stage.driver.act();
-    while !stage.driver.service.awaits_others() {
+    while !stage.driver.service.awaits_readiness_without_main() {
         stage.driver.wait().await;
         stage.driver.act();
     }
     std::fs::write(&gate, "").expect("it can be made");
-    wait_blocking(&message);
+    wait_blocking(&ready_file);
     // As if the last process had exited since.
     stage.driver.sweep = Some(Box::pin(ready(())));
     stage.driver.wait().await;

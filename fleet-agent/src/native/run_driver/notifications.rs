@@ -307,7 +307,7 @@ mod tests {
     /// Starts a unit with two processes, of which the pid file names the first. Then makes the pid
     /// file unreadable and kills the first process. The second process stays, and the file `next`
     /// holds its process ID.
-    async fn killed_without_a_file() -> (DriverHarness, TempDir, ProcessId) {
+    async fn main_killed_with_unreadable_pid_file() -> (DriverHarness, TempDir, ProcessId) {
         let home = tempfile::tempdir().expect("a directory can be made");
         let path = |name: &str| home.path().join(name);
         let (pid, next) = (path("pid"), path("next"));
@@ -330,7 +330,7 @@ mod tests {
     /// the file named a moment later was killed.
     #[tokio::test]
     async fn unreadable_pid_file_is_read_again_after_the_main_exit() {
-        let (mut stage, home, main) = killed_without_a_file().await;
+        let (mut stage, home, main) = main_killed_with_unreadable_pid_file().await;
         while stage.driver.pid_file_failures == 0 {
             stage.driver.wait().await;
             let run_state = stage.driver.service.run_state();
@@ -350,7 +350,7 @@ mod tests {
 
     #[tokio::test]
     async fn permanently_unreadable_pid_file_counts_as_empty() {
-        let (mut stage, _home, _) = killed_without_a_file().await;
+        let (mut stage, _home, _) = main_killed_with_unreadable_pid_file().await;
         stage.driver.pid_file_failures = MAX_PID_FILE_FAILURES;
         stage.wait_for(ServicePhase::Failed).await;
         let problem = stage.driver.problem().expect("there is one");

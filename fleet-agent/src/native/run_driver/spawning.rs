@@ -20,7 +20,7 @@ impl RunDriver {
     /// Runs a command. The run is stored first, so that a later daemon finds the process if this
     /// daemon ends during the spawn.
     pub(super) fn spawn(&mut self, command: &Command, role: Role) {
-        if let Err(error) = self.log.look() {
+        if let Err(error) = self.log.check() {
             self.warn(&error, "cannot check the size of the log");
         }
         if role == Role::Main {

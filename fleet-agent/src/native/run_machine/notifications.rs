@@ -56,7 +56,7 @@ impl ServiceRun {
     /// Returns whether the pid file has to be read before the exit of `process` is handled, because
     /// it may name a new main process. This applies to the main process, and to the last command of
     /// a successful reload.
-    pub(crate) fn may_name_another(&self, process: ProcessId, end: ProcessExit) -> bool {
+    pub(crate) fn needs_pid_file_before_exit(&self, process: ProcessId, end: ProcessExit) -> bool {
         let is_main = self.state.main == Some(process);
         self.is_forking() && self.may_change_main() && (is_main || self.ends_reload(process, end))
     }

@@ -29,7 +29,7 @@ impl ServiceRun {
     /// It is not published then in two cases: the service is active as soon as its program is
     /// executed, or it has conditions that may skip the start. The state of the previous run is
     /// shown until the new run reports one.
-    pub(crate) fn has_visible_start(&self) -> bool {
+    pub(crate) fn publishes_start(&self) -> bool {
         let is_up_at_once = self.state.phase == ServicePhase::Start
             && self.spec.kind == ServiceType::ForegroundSupervised(Readiness::Executed);
         self.spec.run.conditions.is_empty() && !is_up_at_once
@@ -78,7 +78,7 @@ impl ServiceRun {
 
     /// Returns whether the service has no main process, but may still become ready through its
     /// other processes. Once none of these processes is left, the start has failed.
-    pub(crate) fn awaits_others(&self) -> bool {
+    pub(crate) fn awaits_readiness_without_main(&self) -> bool {
         self.state.awaits_main || self.outlives_main()
     }
 

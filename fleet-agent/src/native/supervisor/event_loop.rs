@@ -189,7 +189,7 @@ impl Supervisor {
         }
         let before = entry.is_auto_restart.then_some(&*entry.run_state);
         driver.service.begin(before, self.context.now());
-        if driver.service.has_visible_start() {
+        if driver.service.publishes_start() {
             // Clears the result of the last run, since the first report of the new run may take a
             // while.
             entry.run_state = Arc::new(driver.service.run_state().clone());
@@ -285,12 +285,14 @@ impl Supervisor {
                         | DerivedState::Completed(Retry::At(_))
                 )
             });
-            let is_off = self.planner.is_inactive(&report.unit);
+            let is_inactive = self.planner.is_inactive(&report.unit);
             if let Some(entry) = self.units.get_mut(&report.unit) {
                 entry.is_auto_restart = again.is_some();
                 again.iter().for_each(|state| entry.persist_counters(state));
                 // The run was over before it read the request, so it has not written this itself.
-                unread.into_iter().for_each(|requested| entry.write_applied(requested, is_off));
+                unread
+                    .into_iter()
+                    .for_each(|requested| entry.write_applied(requested, is_inactive));
             }
         }
         if self.managed.is_some() {

@@ -58,15 +58,15 @@ impl SupervisedUnit {
     /// run stores the requested state itself. Without a current run, the requested state is written
     /// to the record of the last run.
     ///
-    /// `is_off` means that the unit is inactive. If an inactive unit should run, the result in the
+    /// `is_inactive` means that the unit is inactive. If an inactive unit should run, the result in the
     /// record of its last run is cleared.
-    pub(super) fn record_applied(&mut self, requested: RequestedState, is_off: bool) {
+    pub(super) fn record_applied(&mut self, requested: RequestedState, is_inactive: bool) {
         if std::mem::replace(&mut self.applied, requested) == requested {
             return;
         }
         match &self.handle {
             Some(handle) => handle.sender.update(|update| update.requested = Some(requested)),
-            None => self.write_applied(requested, is_off),
+            None => self.write_applied(requested, is_inactive),
         }
     }
 
@@ -88,12 +88,12 @@ impl SupervisedUnit {
     }
 
     /// Writes the applied requested state to the record of the last run. If the unit is inactive
-    /// (`is_off`) although it should run, also clears the result in that record.
-    pub(super) fn write_applied(&self, requested: RequestedState, is_off: bool) {
+    /// (`is_inactive`) although it should run, also clears the result in that record.
+    pub(super) fn write_applied(&self, requested: RequestedState, is_inactive: bool) {
         let run = self.directory.read_run().map(Option::unwrap_or_default);
         let noted = run.and_then(|mut run| {
             run.requested = requested;
-            if is_off && requested.should_run() {
+            if is_inactive && requested.should_run() {
                 run.run_state = RunState::default();
             }
             self.directory.write_run(&run)

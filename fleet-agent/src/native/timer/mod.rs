@@ -109,7 +109,7 @@ impl Timers {
         directory: &Path,
     ) -> io::Result<Self> {
         let statuses = TimerStatusMap::default();
-        // Subscribed before the first look at a unit, so that no change is missed.
+        // Subscribed before the first check of a unit, so that no change is missed.
         let changes = units.changes();
         let mut task = TimerTask::open(context, units, directory, &statuses)?;
         task.recover(host)?;

@@ -215,7 +215,7 @@ impl TimerTask {
         }
         self.change(timer, |entry, cx| {
             if !entry.unit_state.active && is_active == Some(false) {
-                // The unit was active between two looks.
+                // The unit was active between two checks.
                 entry.observe_unit(true, entry.machine.state().last.last.unwrap_or(cx.now.clock));
             }
         });

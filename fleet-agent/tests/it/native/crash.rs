@@ -197,11 +197,11 @@ pub(super) fn is_under_way(state: Option<&StatusReport>) -> bool {
 fn rests(number: u64, unit: &ManagedUnit, decided: Option<&StatusReport>) -> bool {
     let (sub, result) = (unit.state.sub.as_str(), unit.state.result.as_deref());
     let is_launched = unit.known.requested == TargetState::Launched;
-    let is_off = ["dead", "failed"].contains(&sub);
+    let is_inactive = ["dead", "failed"].contains(&sub);
     match number % KINDS {
-        FLAPS if is_launched => !is_off,
+        FLAPS if is_launched => !is_inactive,
         _ if is_under_way(decided) => false,
-        _ if !is_launched => is_off,
+        _ if !is_launched => is_inactive,
         ENDS => sub == "exited",
         GIVES_UP => sub == "failed" && result == Some("start-limit-hit"),
         _ => sub == "running" && unit.state.main_pid.is_some(),

@@ -176,9 +176,9 @@ fn rests(unit: &ManagedUnit, decided: Option<&StatusReport>) -> bool {
         name if name.starts_with('t') => unit.state.sub == "active",
         _ => unit.state.sub == "running" && unit.state.main_pid.is_some(),
     };
-    let is_off = ["dead", "failed"].contains(&&*unit.state.sub);
+    let is_inactive = ["dead", "failed"].contains(&&*unit.state.sub);
     let is_needed = decided.is_some_and(|state| state.needed);
-    !is_under_way(decided) && if is_needed { is_up } else { is_off }
+    !is_under_way(decided) && if is_needed { is_up } else { is_inactive }
 }
 
 /// Checks a service that never exits: it is active if requested, and keeps running.

@@ -35,10 +35,10 @@ async fn missing_log_error_reaches_the_client() {
     std::fs::remove_file(home.join("units/a.service/log")).expect("it is there");
     std::fs::write(gate, "").expect("it can be made");
     assert_eq!(journal.next().await, None, "it cannot be read any more");
-    let broke = journal.failure();
-    let is_why = matches!(&broke, Some(ServiceError::Io { source, .. })
+    let failure = journal.failure();
+    let is_why = matches!(&failure, Some(ServiceError::Io { source, .. })
         if source.kind() == ErrorKind::NotFound);
-    assert!(is_why, "{broke:?}");
+    assert!(is_why, "{failure:?}");
     manager.unload(&unit).await.expect("it ends");
 }
 

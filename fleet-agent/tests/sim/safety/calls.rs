@@ -15,7 +15,7 @@ use crate::units::STOPPED;
 /// State of the checks of one machine's calls.
 #[derive(Default)]
 pub(super) struct Calls {
-    looked_at: usize,
+    checked: usize,
     /// Revision that the agent had certainly seen at the last check. Its later decisions are based
     /// on this revision or a later one.
     seen: Revision,
@@ -38,9 +38,9 @@ impl Calls {
     }
 
     /// Returns the violations since the last check.
-    pub(super) fn look(&mut self, host: &Host, history: &History) -> Vec<String> {
-        let events = host.events().split_off(self.looked_at);
-        self.looked_at += events.len();
+    pub(super) fn check(&mut self, host: &Host, history: &History) -> Vec<String> {
+        let events = host.events().split_off(self.checked);
+        self.checked += events.len();
         let mut violations = Vec::new();
         for event in events {
             let judge = Judge { host, history, event: &event, seen: self.seen };

@@ -37,7 +37,7 @@ impl Writes {
     }
 
     /// Returns the violations since `before`.
-    pub(super) fn look(&mut self, history: &History, before: Revision) -> Vec<String> {
+    pub(super) fn check(&mut self, history: &History, before: Revision) -> Vec<String> {
         let mut violations = Vec::new();
         for moment in history.since(before) {
             let revision = moment.snapshot.revision;

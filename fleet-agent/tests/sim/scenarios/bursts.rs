@@ -12,17 +12,17 @@ async fn burst_of_units_is_published_in_batches() {
     cluster.launch("first.service", "").await;
     cluster.wait(Duration::from_secs(2)).await;
     let host = &cluster.hosts[0];
-    let (looks, commits) = (host.looks(), host.link().commits());
+    let (listings, commits) = (host.listings(), host.link().commits());
     for number in 0..MANY {
         cluster.launch(&format!("u{number}.service"), "").await;
     }
     cluster.wait(Duration::from_secs(2)).await;
     let host = &cluster.hosts[0];
-    let (looks, commits) = (host.looks() - looks, host.link().commits() - commits);
+    let (listings, commits) = (host.listings() - listings, host.link().commits() - commits);
     assert_eq!(cluster.active_on("u99.service"), [0]);
     let now = cluster.history.now();
     assert!(now.state("u99.service", "m0").is_some_and(|state| state.systemd.main_pid.is_some()));
-    // Each has one commit of the engine, and one look of the agent that sees the placement.
-    assert!(looks < MANY + MANY / 4, "{looks} looks");
+    // Each has one commit of the engine, and one listing by the agent that sees the placement.
+    assert!(listings < MANY + MANY / 4, "{listings} listings");
     assert!(commits < MANY + MANY / 4, "{commits} commits");
 }

@@ -81,16 +81,16 @@ async fn unplaceable_and_crashing_units_cost_others_nothing() {
             cluster.launch("crashes.service", "MachineMetadata=region=south").await;
         }
         cluster.wait(Duration::from_secs(20)).await;
-        let before = (cluster.hosts[0].looks(), cluster.hosts[0].link().commits());
+        let before = (cluster.hosts[0].listings(), cluster.hosts[0].link().commits());
         for number in 0..20 {
             cluster.launch(&format!("w@{number}.service"), "MachineMetadata=region=north").await;
             cluster.hosts[1].fake().crash(&name("crashes.service"));
             cluster.wait(TTL / 3).await;
         }
-        let after = (cluster.hosts[0].looks(), cluster.hosts[0].link().commits());
+        let after = (cluster.hosts[0].listings(), cluster.hosts[0].link().commits());
         costs.push((after.0 - before.0, after.1 - before.1));
     }
-    assert_eq!(costs[0], costs[1], "looks and writes of the other machine");
+    assert_eq!(costs[0], costs[1], "listings and writes of the other machine");
 }
 
 #[tokio::test(start_paused = true)]

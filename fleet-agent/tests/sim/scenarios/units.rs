@@ -176,13 +176,13 @@ async fn changes_elsewhere_cause_no_reads() {
     let here = format!("MachineID={}", cluster.hosts[1].id());
     cluster.launch("mine.service", &here).await;
     cluster.rest().await;
-    let before = cluster.hosts[1].looks();
+    let before = cluster.hosts[1].listings();
     for number in 0..5 {
         cluster.launch(&format!("theirs@{number}.service"), &there).await;
     }
     assert_eq!(cluster.active_on("theirs@4.service"), [0]);
-    assert_eq!(cluster.hosts[1].looks(), before);
+    assert_eq!(cluster.hosts[1].listings(), before);
     cluster.launch("everybodys.service", "Global=true").await;
-    assert!(cluster.hosts[1].looks() > before);
+    assert!(cluster.hosts[1].listings() > before);
     assert_eq!(cluster.active_on("everybodys.service"), [0, 1]);
 }

@@ -58,7 +58,7 @@ impl InitState {
 
     fn step(&mut self, now: Timestamp, actions: &mut Vec<UnitAction>) -> bool {
         if let Some(&at) = self.queues.resets.first() {
-            self.forget_result(at, now);
+            self.clear_result(at, now);
         } else if let Some(&at) = self.queues.stops.first() {
             actions.extend(self.stop(at, now));
         } else if let Some(&at) = self.queues.reloads.first() {

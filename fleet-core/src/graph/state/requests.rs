@@ -199,7 +199,7 @@ impl InitState {
         if phase == Phase::Failed && observed.processes {
             self.retry_immediately(at, now);
         } else if is_at_rest {
-            self.forget_result(at, now);
+            self.clear_result(at, now);
         } else {
             observed.clear_attempts();
             observed.starts = StartRateLimit::default();
@@ -298,7 +298,7 @@ impl InitState {
     /// nodes are rebuilt.
     fn apply_definition_change(&mut self, at: u32, now: Timestamp) {
         if self.is_at_rest(at) {
-            self.forget_result(at, now);
+            self.clear_result(at, now);
         } else if self.node(at).observed.phase == Phase::Failed {
             self.retry_immediately(at, now);
         } else {

@@ -229,7 +229,7 @@ impl InitState {
         match observed.phase {
             Phase::Stopping => observed.restart_requested = true,
             Phase::Failed if observed.processes => self.retry_immediately(at, now),
-            _ => self.forget_result(at, now),
+            _ => self.clear_result(at, now),
         }
     }
 
@@ -241,8 +241,8 @@ impl InitState {
         observed.gave_up = false;
     }
 
-    /// Forgets the result of a unit's last run.
-    pub(super) fn forget_result(&mut self, at: u32, now: Timestamp) {
+    /// Clears the result of a unit's last run.
+    pub(super) fn clear_result(&mut self, at: u32, now: Timestamp) {
         if self.node(at).observed.phase != Phase::Inactive {
             self.enter_inactive(at, now);
         }

@@ -76,10 +76,10 @@ async fn moved_log_is_limited_again_once_back() {
     wait_for_rest(&task, &log).await;
     for round in 1..3 {
         std::fs::rename(log.path(), directory.path().join("old")).expect("it is moved");
-        // Number of looks so far.
-        let looks = || task.lock().count;
-        let before = looks();
-        wait_until_looked(&looks, before + 3).await;
+        // Number of checks so far.
+        let checks = || task.lock().count;
+        let before = checks();
+        wait_for_checks(&checks, before + 3).await;
         write();
         wait_for_floor(&log, 3400 + round * 4000).await;
         wait_for_rest(&task, &log).await;
@@ -87,10 +87,10 @@ async fn moved_log_is_limited_again_once_back() {
     running.abort();
 }
 
-async fn wait_until_looked(looks: &impl Fn() -> u64, enough: u64) {
+async fn wait_for_checks(checks: &impl Fn() -> u64, enough: u64) {
     let clock = SystemClock::start();
     let deadline = clock.now().after(Duration::from_secs(60));
-    while looks() < enough {
+    while checks() < enough {
         assert!(clock.now() < deadline, "it is not polled");
         clock.sleep(Duration::from_millis(5)).await;
     }
@@ -108,7 +108,7 @@ async fn slowly_read_log_is_limited_once_read() {
     let running = tokio::spawn(async move { running.run(&SystemClock::start()).await });
     let (reading, text) = (log.read_lock(0), b"sixteen letters\n".repeat(250));
     append(log.path()).and_then(|mut file| file.write_all(&text)).expect("it is written");
-    wait_until_looked(&|| task.lock().count, 4).await;
+    wait_for_checks(&|| task.lock().count, 4).await;
     assert_eq!(log.floor(), 0, "it has not been read");
     drop(reading);
     wait_for_floor(&log, 3400).await;

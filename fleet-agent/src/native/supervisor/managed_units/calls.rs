@@ -286,9 +286,9 @@ impl Supervisor {
     /// Records that the requested state of a unit is applied, or that nothing has to be done for
     /// it.
     pub(super) fn record_applied(&mut self, name: &Name, requested: RequestedState) {
-        let is_off = self.planner.is_inactive(name);
+        let is_inactive = self.planner.is_inactive(name);
         if let Some(entry) = self.units.get_mut(name) {
-            entry.record_applied(requested, is_off);
+            entry.record_applied(requested, is_inactive);
         }
     }
 }

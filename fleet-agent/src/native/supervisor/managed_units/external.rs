@@ -51,11 +51,11 @@ impl ExternalRegistry {
 
     /// Probes all units, and returns those that are up.
     pub(super) async fn find_up(&self, clock: &dyn Clock) -> Vec<Name> {
-        let looks = self
+        let probes = self
             .probed
             .iter()
             .map(async |(name, (external, _))| external.is_up(clock).await.then(|| name.clone()));
-        join_all(looks).await.into_iter().flatten().collect()
+        join_all(probes).await.into_iter().flatten().collect()
     }
 
     /// Returns the observed state of an external unit that was already up when this manager was
@@ -94,7 +94,7 @@ impl Supervisor {
             return Ok(false);
         };
         let (sender, receiver) = run_channel();
-        let look = ExternalWatch {
+        let watch = ExternalWatch {
             external: external.clone(),
             clock: Arc::clone(&self.context.clock),
             unit: action.unit.clone(),
@@ -103,7 +103,7 @@ impl Supervisor {
             reports: self.report_sender.clone(),
         };
         let mut entry = SupervisedUnit::new(&self.context, &action.unit)?;
-        let task = tokio::spawn(look.run()).abort_handle();
+        let task = tokio::spawn(watch.run()).abort_handle();
         entry.handle = Some(RunHandle { incarnation: action.incarnation, sender, task });
         self.units.insert(action.unit.clone(), entry);
         Ok(true)

@@ -1,4 +1,4 @@
-//! Pure: how an engine empties the machines that are being drained.
+//! Pure: the machines that are being drained, and the cached plan for emptying them.
 
 use std::collections::BTreeSet;
 
