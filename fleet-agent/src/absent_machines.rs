@@ -1,9 +1,10 @@
-//! Holds the placements of units on absent machines. A unit is held while its machine may be back
-//! soon, or while its machine may still run the unit. Pure: no I/O, no clock.
+//! Keeps units on absent machines from being placed elsewhere too early. Such a unit is *held*
+//! while its machine may soon be back, or while its machine may still run the unit. Pure: no I/O,
+//! no clock.
 //!
-//! The planner treats a held unit like a unit with `Reschedule=never`, so it does not place the
-//! unit elsewhere. All other units are planned from the actual placements. So their plan is valid
-//! although it has no steps for the held units.
+//! The planner gets a snapshot in which every held unit has `Reschedule=never`, so it leaves the
+//! unit where it is placed. The placements in that snapshot are the real ones. So the plan for all
+//! other units is valid.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -59,8 +60,8 @@ impl AbsentMachines {
         Self { presence_ttl, since, held, next_evaluation: None, gaps: 0 }
     }
 
-    /// Returns the delta for the planner, in which every held unit is pinned to its machine with
-    /// `Reschedule=never`.
+    /// Updates the held units. Returns a copy of `delta` for the planner in which every held unit
+    /// has `Reschedule=never`.
     pub(crate) fn hold(&mut self, delta: &Delta, status: MirrorStatus) -> Delta {
         let concerns_missing = self.update_absent(delta, status);
         if concerns_missing
@@ -75,8 +76,9 @@ impl AbsentMachines {
         self.with_held(delta, BTreeSet::new())
     }
 
-    /// Returns the time at which the first hold on a unit ends. The holds have to be evaluated
-    /// again at that time, even if nothing has changed.
+    /// Returns the earliest time at which a held unit may be released. [`hold`](Self::hold) has to
+    /// be called again at that time, even if nothing has changed. Returns `None` if no such time is
+    /// known.
     pub(crate) fn next_evaluation(&self) -> Option<Timestamp> {
         self.next_evaluation
     }
@@ -159,16 +161,19 @@ impl AbsentMachines {
         self.since.retain(|machine, _| snapshot.placements_on(machine).next().is_some());
     }
 
-    /// Returns the time for which a unit may still run on its machine after the machine was lost.
-    /// The outer `None` means that the unit does not stop on a partition, so no time applies. The
-    /// inner `None` means that the stop has no time limit.
+    /// Returns the time for which a unit may still run on its machine after the machine was lost:
+    ///
+    /// - `None`: the unit has no `OnPartition=stop`, so it is not held for this reason.
+    /// - `Some(None)`: the unit will be stopped, but the stop has no time limit.
+    /// - `Some(Some(time))`: the unit has certainly ended after `time`.
     fn limit(&self, unit: &Unit) -> Option<Option<Duration>> {
         let stops = unit.requirements.on_partition == OnPartition::Stop;
         stops.then(|| stop_deadline(unit, self.presence_ttl))
     }
 
-    /// Returns the delta with all held units pinned. `changed` names the units that have just
-    /// become held or are no longer held.
+    /// Returns a copy of `delta` in which every held unit has `Reschedule=never`. `changed` names
+    /// the units that have just become held or are no longer held; they are added to the changed
+    /// units of the delta.
     fn with_held(&self, delta: &Delta, changed: BTreeSet<UnitName>) -> Delta {
         if self.held.is_empty() && changed.is_empty() {
             return delta.clone();

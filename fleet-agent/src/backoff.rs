@@ -22,9 +22,8 @@ impl BackoffLimits {
     }
 }
 
-/// Keys that failed, with the number of consecutive failures and the time of the next retry.
-///
-/// A key is dropped when an attempt succeeds, so the size is bounded by the number of keys.
+/// Keys whose last attempt failed, with the number of consecutive failures and the time of the next
+/// retry. A success removes the key.
 #[derive(Debug)]
 pub(crate) struct Backoff<K> {
     limits: BackoffLimits,

@@ -52,8 +52,8 @@ impl DrainProgress {
     }
 }
 
-/// Returns whether some units stay until enough others are up. In that case the plan depends on
-/// reported unit states.
+/// Returns whether the plan keeps a unit on its machine until enough other instances of its
+/// template are up. Such a plan depends on the reported unit states.
 pub(crate) fn waits_for_reports(plan: &DrainPlan) -> bool {
     plan.held.values().any(|held| matches!(held, HoldReason::MinAvailable { .. }))
 }

@@ -69,15 +69,17 @@ pub struct Engine {
 struct WakeReason {
     /// Time at which to plan again.
     at: Option<Timestamp>,
-    /// Revision after which any report of a machine is a reason to plan again.
+    /// If set: the engine plans again as soon as a machine has reported something after this
+    /// revision.
     reports: Option<Revision>,
 }
 
 /// Reason why a term is over.
 enum TermEnd {
     Deposed,
-    /// The outcome of the last write is unknown: the write may still take effect. Only a new term
-    /// rules that out, and then shows the outcome.
+    /// The outcome of the last write is unknown, and the write may still take effect. Once a new
+    /// term has begun, the store refuses the write, and the engine can read from the mirror whether
+    /// it took effect before.
     Doubt,
     Shutdown,
 }

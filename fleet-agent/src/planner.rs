@@ -46,11 +46,11 @@ impl Planner {
         self.plan.based_on
     }
 
-    /// Applies a delta. Returns the same plan as [`plan`](fleet_scheduler::plan()) for the
-    /// snapshot, including the reasons of all units without a machine. The cost depends on the size
-    /// of the delta and on the number of waiting units.
+    /// Applies a delta to the index. Returns the same plan as [`plan`](fleet_scheduler::plan()) for
+    /// the delta's snapshot, including the reasons of all units without a machine. The cost depends
+    /// on the size of the delta and on the number of units without a machine.
     ///
-    /// The delta must start at the [last](Self::revision) revision.
+    /// The delta must begin at the revision that [`revision`](Self::revision) returns.
     pub fn follow(&mut self, delta: &Delta) -> &Plan {
         let snapshot = &*delta.snapshot;
         match &delta.changes {
@@ -72,7 +72,8 @@ impl Planner {
     }
 
     /// Returns the next step of the requested rebalance; `None` if no rebalance is requested. Must
-    /// be called only if nothing else is to be done. `snapshot` must be the one of the last delta.
+    /// be called only if neither the [plan](Self::follow) nor a drain has steps left. `snapshot`
+    /// must be the one of the last delta.
     pub(crate) fn rebalance(&mut self, snapshot: &Snapshot) -> Option<NextStep> {
         self.rebalance.plan(snapshot, &mut self.index)
     }
@@ -120,12 +121,12 @@ impl Planner {
         }
     }
 
-    /// Returns the reasons of all waiting units. `tried` holds the new reasons of the units that
-    /// the planner has tried to place.
+    /// Returns the reasons of all unplaced units. `tried` holds the reasons of those units that the
+    /// planner has just tried to place.
     ///
-    /// A reason contains numbers of machines and the names of units on them. So the previous reason
-    /// of a unit that was not tried may be outdated. If there is such a unit, all reasons are
-    /// computed again.
+    /// A reason contains counts of machines and names of the units on them, so an earlier reason
+    /// may be outdated. Therefore, if a unit that was unplaced before is missing from `tried`, all
+    /// reasons are computed again.
     fn unplaced(
         &mut self,
         tried: BTreeMap<UnitName, Arc<Reason>>,

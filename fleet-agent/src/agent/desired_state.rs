@@ -1,8 +1,9 @@
 //! The last known desired state of a machine, persisted for its next daemon.
 //!
-//! A daemon that starts without contact to the store reads this state instead. After a boot, the
-//! state lists the units to run. Later, it lists the units that must not run while the cluster is
-//! out of reach.
+//! A daemon that starts without contact to the store reads this state instead, for two purposes:
+//!
+//! - to start the units that the machine should run, for example after a boot;
+//! - to stop the units that must not run while the cluster is out of reach (`fenced`).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;

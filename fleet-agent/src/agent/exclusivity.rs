@@ -31,11 +31,12 @@ pub(crate) struct Exclusivity {
 #[derive(Debug)]
 struct PreviousHost {
     machine: MachineId,
-    /// Whether the machine may have lost its presence and joined again since its state was first
-    /// seen. A state that vanishes after that does not show that the unit has ended, because it may
-    /// have vanished with the presence.
+    /// Whether the other machine may have been absent since this machine first saw the unit's state
+    /// from there. In that case, the disappearance of the state does not prove that the unit has
+    /// ended: the state may have disappeared with the other machine's presence.
     rejoined: bool,
-    /// Time at which both its state and its presence were first found to be gone.
+    /// Time at which this machine noticed that the unit's state from the other machine is gone, but
+    /// perhaps only because the other machine was lost. `None` if that has not happened.
     lost: Option<Timestamp>,
 }
 
@@ -144,7 +145,8 @@ impl Exclusivity {
 }
 
 impl BlockReason {
-    /// Returns the time at which the reason may lapse even if nothing else changes.
+    /// Returns the time at which the reason ends by itself; `None` if only a change in the cluster
+    /// can end it.
     pub(crate) fn until(&self) -> Option<Timestamp> {
         match self {
             Self::MayRun(_, until) => *until,

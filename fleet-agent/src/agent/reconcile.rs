@@ -59,7 +59,8 @@ pub(crate) struct Reconciler {
     manager: Arc<dyn ServiceManager>,
     clock: Arc<dyn Clock>,
     tasks: TaskTracker,
-    /// Revision up to which this machine has nothing left to do. `None` if that is not certain.
+    /// Revision of the snapshot that the last complete pass has processed. Changes up to this
+    /// revision need no further pass. `None` if the last pass was not complete.
     covered: Option<Revision>,
     /// Last known desired state of the machine.
     checkpoint: Checkpoint,
@@ -150,9 +151,9 @@ impl Reconciler {
         concern.is_current && self.covered.is_some_and(|covered| concern.revision <= covered)
     }
 
-    /// Returns whether one of the units is gone although this agent has no task for it. The cause
-    /// may be a call of the previous daemon that has removed the unit late. Other changes need no
-    /// action.
+    /// Returns whether the service manager no longer knows one of these changed units, although
+    /// this agent has no task for the unit. For example, an unload that the previous daemon
+    /// requested may have taken effect only now. Other changes of units need no pass.
     async fn has_lost_unit(&self, units: &BTreeSet<UnitName>) -> bool {
         for unit in units.iter().filter(|unit| !self.tasks.is_busy(unit)) {
             if matches!(self.manager.get(unit).await, Ok(None)) {
@@ -162,8 +163,8 @@ impl Reconciler {
         false
     }
 
-    /// Compares once and starts tasks. Returns the time at which to compare again even if nothing
-    /// changes.
+    /// Compares desired and known units once, and starts tasks. Returns the time at which to do so
+    /// again even if nothing changes; `None` if only a change requires that.
     async fn pass(&mut self) -> Option<Timestamp> {
         self.covered = None;
         // An uncertain view is no reason to change anything.

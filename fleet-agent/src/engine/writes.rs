@@ -34,8 +34,8 @@ pub(super) fn writes(snapshot: &Snapshot, plan: &Plan) -> PlacementWrites {
     writes
 }
 
-/// Adds the deletion of superseded placements to `writes`. If this plan changes the placement of a
-/// unit, its superseded placements are left for the next pass.
+/// Adds the deletion of superseded placements to `writes`. Skips each unit whose placement `writes`
+/// already changes; a later pass deletes its superseded placements.
 pub(super) fn remove_superseded(
     writes: &mut PlacementWrites,
     snapshot: &Snapshot,

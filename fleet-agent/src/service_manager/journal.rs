@@ -88,8 +88,9 @@ impl Journal {
         (sender, broken, Self { failure: Some(failure), ..journal })
     }
 
-    /// Creates a journal of stored lines with their times, from which the query selects. If the
-    /// query asks for later lines too (`follow`), also returns the sender for these lines.
+    /// Creates a journal of those stored `lines` that the query selects. Each line comes with the
+    /// time at which it was written. If the query asks for later lines too (`follow`), also returns
+    /// the sender for these lines.
     ///
     /// All selected lines are buffered for the reader, so the caller has to limit their number.
     pub fn from_lines<L: AsRef<str>>(

@@ -16,8 +16,9 @@ use super::units::apply_properties;
 /// Number of units queried concurrently.
 const MAX_CONCURRENT: usize = 8;
 
-/// Maximum number of attempts to read the details of a unit that changes while they are read. After
-/// the last attempt no change is missed either, because each change has its own signal.
+/// Maximum number of attempts to read the details of a unit. An attempt is repeated if a signal
+/// about the unit arrives during it, because the details may then be outdated. Even if all attempts
+/// fail, no change is missed, because each change has its own signal.
 const ATTEMPTS: usize = 3;
 
 /// Reads all units: the states of all units in one call, and then the details of units that have
