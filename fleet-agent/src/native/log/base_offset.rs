@@ -34,8 +34,8 @@ impl BaseOffset {
     /// Returns the base offset after a cut of `cut` bytes. The new offset is already stored when
     /// this returns, so the caller may cut the file next.
     ///
-    /// If the name of the log is too long for a second file, the offset is not stored. The next
-    /// daemon then counts log offsets from zero.
+    /// There is one exception: if the name of the log is too long for a second file, the offset is
+    /// not stored. The next daemon then counts log offsets from zero.
     pub(super) fn advance(self, path: &Path, cut: u64) -> io::Result<Self> {
         let renewed = Self { base: self.base + cut };
         match write_atomic(&offset_file(path), format!("{}\n", renewed.base).as_bytes(), false) {

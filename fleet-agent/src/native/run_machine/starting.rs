@@ -24,11 +24,13 @@ impl ServiceRun {
         self.enter(phase, now);
     }
 
-    /// Returns whether the starting phase is published as soon as the run begins.
+    /// Returns whether the new run is published as starting as soon as it begins.
     ///
-    /// It is not published then in two cases: the service is active as soon as its program is
-    /// executed, or it has conditions that may skip the start. The state of the previous run is
-    /// shown until the new run reports one.
+    /// In two cases the state of the previous run stays published until the first report of the new
+    /// run:
+    ///
+    /// - The service is active as soon as its program is executed.
+    /// - The service has conditions, so the start may be skipped.
     pub(crate) fn publishes_start(&self) -> bool {
         let is_up_at_once = self.state.phase == ServicePhase::Start
             && self.spec.kind == ServiceType::ForegroundSupervised(Readiness::Executed);
