@@ -50,11 +50,10 @@ impl DegradedFlags {
         self.units[at as usize].degraded
     }
 
-    /// Returns whether a unit is a reason for each dependent with an edge of this kind to be
-    /// degraded. It is one if:
+    /// Returns whether a unit degrades its active dependents along edges of this kind. It does if:
     ///
-    /// - the edge requires the unit, and the unit does not work
-    /// - the edge both requires and orders, and the unit is itself degraded
+    /// - the edges require the unit, and the unit does not work
+    /// - the edges both require and order, and the unit is itself degraded
     pub(super) fn is_reason(&self, at: u32, kind: EdgeKind) -> bool {
         let health = self.units[at as usize];
         (!health.works && kind.requires()) || (health.degraded && spreads(kind))

@@ -37,11 +37,12 @@ impl InitState {
             && !self.nodes.iter().any(|node| in_flux(node.observed.phase))
     }
 
-    /// Takes all steps that need no start slot, then starts units while start slots are free.
+    /// Takes all steps to which `max_starting` does not apply (such as stops and reloads). Then
+    /// starts units while fewer than `max_starting` units are starting.
     ///
-    /// Stops precede these starts, because a start could restore a lost dependency. In that case,
-    /// the units that have to stop because of the loss would not be stopped. The order among stops,
-    /// and among starts, does not matter.
+    /// All stops come before these starts. Otherwise a start could make a lost dependency active
+    /// again, and the units that have to stop because of the loss would keep running. The order
+    /// among stops, and among starts, does not matter.
     fn settle(&mut self, now: Timestamp, actions: &mut Vec<UnitAction>) {
         self.propagate();
         while self.step(now, actions) {

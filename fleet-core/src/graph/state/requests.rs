@@ -23,8 +23,8 @@ pub enum NotReloadable {
 }
 
 impl InitState {
-    /// Sets the goal and the extra targets. The effect is as if a virtual unit that waits for all
-    /// these targets were the goal.
+    /// Sets the goal and the extra targets. The effect is as if the goal were a virtual unit with a
+    /// `waits-for` edge to each of these targets.
     ///
     /// Units that are no longer needed are stopped. The results of earlier failed stops are
     /// cleared.
@@ -187,9 +187,14 @@ impl InitState {
         }
     }
 
-    /// Clears the result of the unit that provides a target: that it has failed or completed, and
-    /// the count of earlier attempts. If the unit is needed, it then starts at once. Returns
-    /// whether there was anything to clear.
+    /// Clears the results of earlier runs of the unit that provides a target. These are its failed
+    /// or completed phase, and its counts of exits, failures and starts.
+    ///
+    /// If the unit had failed or completed and is needed, it starts again as soon as none of its
+    /// processes is left. A unit in any other phase stays in it, and so does a unit with lost
+    /// processes.
+    ///
+    /// Returns `false` if there was nothing to clear, or if no unit provides the target.
     pub fn reset_failed(&mut self, target: &Target, now: Timestamp) -> bool {
         let Some(at) = self.provider(target) else { return false };
         let phase = self.node(at).observed.phase;
@@ -209,9 +214,9 @@ impl InitState {
         something
     }
 
-    /// Restarts the unit that provides a target, if it has failed or completed and no restart is
-    /// scheduled. The start rate limit of the unit may still prevent the restart. Returns whether a
-    /// restart was attempted.
+    /// Restarts the unit that provides a target, if it has failed or completed, has no processes
+    /// left, and no restart is scheduled. The start rate limit of the unit may still prevent the
+    /// restart. Returns whether a restart was attempted.
     pub fn retry_now(&mut self, target: &Target, now: Timestamp) -> bool {
         let Some(at) = self.provider(target) else { return false };
         if !self.is_at_rest(at) || self.node(at).observed.retry_at.is_some() {
@@ -264,9 +269,11 @@ impl InitState {
         Ok(())
     }
 
-    /// Applies a change of the requested targets as a whole. The result of a unit expires if the
-    /// unit was not needed before the change, or is not needed after it. Therefore a unit that
-    /// becomes needed again starts without its old result.
+    /// Updates the whole graph after a change of the requested or masked targets.
+    ///
+    /// A failed or stopping unit loses its result if the unit was not needed before the change, or
+    /// is not needed after it. A unit that becomes needed again therefore starts without its old
+    /// result.
     fn requests_changed(&mut self, now: Timestamp) {
         let mut expiring_results: Vec<u32> = self.queues.expiring_results.iter().copied().collect();
         self.recompute_demand();
@@ -275,8 +282,9 @@ impl InitState {
         self.propagate();
     }
 
-    /// Applies a change of the demand for one unit. `at` is `None` if no unit provides the target
-    /// of the request. In that case results expire, but nothing else changes.
+    /// Applies a change of the demand for the unit `at`, after the request or the mask of one
+    /// target was added or removed. `at` is `None` if no unit provides that target. In that case
+    /// only results are cleared, as in [`requests_changed`](Self::requests_changed).
     fn demand_changed(
         &mut self,
         at: Option<u32>,

@@ -221,9 +221,14 @@ impl InitState {
         self.touch(at);
     }
 
-    /// Drops the result of a unit that is not needed, because the requested targets have changed.
-    /// Without the old result, the unit can start as soon as it is needed. A unit that is stopping
-    /// finishes its stop first.
+    /// Clears the result of a unit after the requested targets have changed, so that an old failure
+    /// does not prevent the next start:
+    ///
+    /// - A stopping unit finishes its stop. It then starts again if it is needed, even if the stop
+    ///   fails.
+    /// - A failed unit that still has processes is restarted once they have exited, if it is
+    ///   needed.
+    /// - Any other unit becomes inactive at once.
     pub(super) fn expire_result(&mut self, at: u32, now: Timestamp) {
         let observed = &mut self.node_mut(at).observed;
         match observed.phase {
