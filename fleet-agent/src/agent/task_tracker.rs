@@ -55,8 +55,8 @@ impl TaskTracker {
     /// Starts the tasks that lead from `known` to `desired`. `allowed` selects from these tasks.
     ///
     /// Returns `now` if the caller should call this again at once. This is the case if a unit was
-    /// loaded and earlier tasks were waiting for a load (such as the start of a timer without its
-    /// service). Otherwise returns `None`.
+    /// loaded while earlier tasks waited for a load. (For example, the start of a timer waits until
+    /// its service is loaded.) Otherwise returns `None`.
     pub(crate) async fn run_tasks(
         &mut self,
         desired: &DesiredUnits,
