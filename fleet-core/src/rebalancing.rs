@@ -27,9 +27,9 @@ pub struct RebalanceLimits {
     /// Maximum number of moves in flight at the same time. A move is in flight from the time the
     /// unit leaves its machine until the unit is active on the other machine.
     pub max_in_flight: u32,
-    /// Gain in balance that each move must bring. The number of units on the source before the move
-    /// must exceed the number on the target after it by more than `gain`. With a gain of 0, for
-    /// example, machines with five and three units end up with four each.
+    /// Minimum gain in balance per move. A unit moves only to a machine that has at least `gain +
+    /// 2` units fewer than the unit's present machine. With a gain of 0, for example, machines with
+    /// five and three units end up with four each.
     pub gain: u32,
     /// Minimum number of active instances of a template.
     pub min_available: u32,
