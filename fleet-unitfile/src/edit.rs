@@ -88,14 +88,14 @@ pub(crate) fn section_renamed(source: &[u8], old: &str, new: &str) -> Vec<u8> {
 pub(crate) fn without_section(source: &[u8], section: &str) -> Vec<u8> {
     let mut output = Vec::with_capacity(source.len());
     let mut copied = 0;
-    let mut steps = SyntaxItems::new(source).peekable();
-    while let Some(step) = steps.next() {
-        let (start, mut last) = match step {
+    let mut items = SyntaxItems::new(source).peekable();
+    while let Some(item) = items.next() {
+        let (start, mut last) = match item {
             SyntaxItem::Section(name, span) if name == section => (span.start, span.start),
             _ => continue,
         };
-        while let Some(step) = steps.next_if(|it| !matches!(it, SyntaxItem::Section(..))) {
-            if let SyntaxItem::Assignment(assignment) = step {
+        while let Some(item) = items.next_if(|it| !matches!(it, SyntaxItem::Section(..))) {
+            if let SyntaxItem::Assignment(assignment) = item {
                 last = assignment.span().start;
             }
         }
@@ -128,7 +128,7 @@ impl<'a> Iterator for Headers<'a> {
     type Item = (Cow<'a, str>, Span);
 
     fn next(&mut self) -> Option<Self::Item> {
-        self.0.find_map(|step| match step {
+        self.0.find_map(|item| match item {
             SyntaxItem::Section(name, span) => Some((name, span)),
             _ => None,
         })

@@ -136,14 +136,14 @@ impl<'a> SyntaxItems<'a> {
         }
         let mut pending = PendingItems::of(&logical);
         let warning = pending.next_warning();
-        let step = match logical.is_single() {
+        let item = match logical.is_single() {
             true => self.read_single(first),
             false => self.read_joined(logical),
         };
         let Some(warning) = warning else {
-            return step;
+            return item;
         };
-        pending.step = step;
+        pending.item = item;
         self.pending = Some(Box::new(pending));
         Some(SyntaxItem::Issue(warning))
     }
@@ -251,23 +251,23 @@ impl<'a> Iterator for SyntaxItems<'a> {
                 if let Some(issue) = pending.next_warning() {
                     return Some(SyntaxItem::Issue(issue));
                 }
-                let step = self.pending.take().and_then(|pending| pending.step);
-                if step.is_some() {
-                    return step;
+                let item = self.pending.take().and_then(|pending| pending.item);
+                if item.is_some() {
+                    return item;
                 }
             }
             let line = self.lines.next()?;
             if line.is_comment() {
                 return Some(SyntaxItem::Comment(line));
             }
-            let step = match line.text.last() {
+            let item = match line.text.last() {
                 None => continue,
                 Some(b' ' | b'\t' | b'\\') => self.read(line),
                 Some(_) if line.text.len() >= MAX_LINE => self.read(line),
                 Some(_) => self.read_single(line),
             };
-            if step.is_some() {
-                return step;
+            if item.is_some() {
+                return item;
             }
         }
     }
@@ -285,7 +285,7 @@ enum LineKind {
 struct PendingItems<'a> {
     last_line_issues: [Option<Issue<'a>>; 2],
     rest: ContinuationLines<'a>,
-    step: Option<SyntaxItem<'a>>,
+    item: Option<SyntaxItem<'a>>,
 }
 
 impl<'a> PendingItems<'a> {
@@ -301,7 +301,7 @@ impl<'a> PendingItems<'a> {
             let range = last.text.len() - 1..last.text.len();
             Issue::warning(DiagnosticKind::UnfinishedContinuation, last, range)
         });
-        Self { last_line_issues: [hidden, unfinished], rest: logical.rest(), step: None }
+        Self { last_line_issues: [hidden, unfinished], rest: logical.rest(), item: None }
     }
 
     fn next_warning(&mut self) -> Option<Issue<'a>> {

@@ -21,10 +21,10 @@ pub(crate) struct ParsedSource {
 /// Parses a source. If `strict` is true, parsing stops at the first error, and this error is the
 /// last diagnostic.
 pub(crate) fn parse(source: &[u8], strict: bool) -> ParsedSource {
-    let mut steps = SyntaxItems::new(source);
+    let mut items = SyntaxItems::new(source);
     let mut collector = Collector::default();
-    for step in &mut steps {
-        match step {
+    for item in &mut items {
+        match item {
             SyntaxItem::Comment(_) => {}
             SyntaxItem::Section(Cow::Borrowed(_), span) => collector.headers.push(span.start, None),
             SyntaxItem::Section(Cow::Owned(name), span) => {
@@ -43,7 +43,7 @@ pub(crate) fn parse(source: &[u8], strict: bool) -> ParsedSource {
     options.close();
     headers.close();
     // Copies the source only after all joined lines are freed: the copy may be most of the memory.
-    let source = match steps.text() {
+    let source = match items.text() {
         Some(text) => Source::Text(text.into()),
         None => Source::Bytes(source.into()),
     };

@@ -27,7 +27,7 @@ use crate::option::UnitOption;
 /// assert_eq!(users.next().as_deref(), Some("web"));
 /// ```
 pub struct Reader<'a> {
-    steps: SyntaxItems<'a>,
+    items: SyntaxItems<'a>,
     section: SectionName<'a>,
 }
 
@@ -37,7 +37,7 @@ impl<'a> Reader<'a> {
     /// This function checks whether the source is UTF-8, so its time is proportional to the length
     /// of the source.
     pub fn new<S: AsRef<[u8]> + ?Sized>(source: &'a S) -> Self {
-        Self { steps: SyntaxItems::new(source.as_ref()), section: SectionName::Borrowed("") }
+        Self { items: SyntaxItems::new(source.as_ref()), section: SectionName::Borrowed("") }
     }
 
     /// Returns the options only, skipping everything else.
@@ -161,7 +161,7 @@ impl<'a> Iterator for Reader<'a> {
 
     #[inline]
     fn next(&mut self) -> Option<Event<'a>> {
-        Some(match self.steps.next()? {
+        Some(match self.items.next()? {
             SyntaxItem::Comment(line) => Event::Comment {
                 text: line.text,
                 span: Span { start: line.start, end: line.start + line.text.len() },

@@ -70,13 +70,13 @@ pub(super) struct Range {
 }
 
 impl Range {
-    /// Parses a range. `unit` is the step of a range that is written without one.
+    /// Parses a range. `default_step` is the step of a range that is written without one.
     ///
-    /// If `unit` is greater than 1, such a range must be at least `unit` long. Seconds are counted
-    /// in microseconds, for example, so `1..1.5` is refused.
+    /// If `default_step` is greater than 1, such a range must be at least `default_step` long.
+    /// Seconds are counted in microseconds, for example, so `1..1.5` is refused.
     pub(super) fn read(
         piece: &str,
-        unit: u32,
+        default_step: u32,
         number: impl Fn(&str) -> Option<u32>,
         steps: impl Fn(&str) -> Option<u32>,
     ) -> Option<Self> {
@@ -89,10 +89,10 @@ impl Range {
         };
         let (first, last) = (number(first)?, number(last)?);
         let length = last.checked_sub(first)?;
-        if step.is_none() && unit > 1 && length < unit {
+        if step.is_none() && default_step > 1 && length < default_step {
             return None;
         }
-        let step = step.unwrap_or(unit);
+        let step = step.unwrap_or(default_step);
         let length = length - length % step;
         let goes_on = length > 0;
         Some(Self { first, last: goes_on.then_some(first + length), step: goes_on.then_some(step) })

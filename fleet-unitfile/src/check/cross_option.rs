@@ -43,16 +43,15 @@ const CHANGE_TRIGGERS: [&str; 2] = ["OnClockChange", "OnTimezoneChange"];
 
 /// Returns the option that is in effect: the last one with a valid value. Returns `None` if there
 /// is no such option, or if its value is empty, because an empty value is a reset.
-fn last_valid<'a>(
+fn effective_option<'a>(
     name: &UnitName,
     file: &'a UnitFile,
     section: &'a str,
     key: &'a str,
 ) -> Option<OptionView<'a>> {
     let kind = table::kind(section, key)?;
-    let counts = |option: &OptionView<'_>| {
-        kind.check(key, option.value(), name).iter().all(leaves_value_in_effect)
-    };
+    let counts =
+        |option: &OptionView<'_>| kind.check(key, option.value(), name).iter().all(counts_as_valid);
     file.values(section, key).rfind(counts).filter(|option| !option.value().is_empty())
 }
 
@@ -61,7 +60,7 @@ fn last_valid<'a>(
 /// - If the severity is an error, systemd refuses the unit because of the value. A second finding
 ///   about a missing option would not help.
 /// - If the value contains an unknown escape, systemd keeps the value.
-fn leaves_value_in_effect(error: &ValueError) -> bool {
+fn counts_as_valid(error: &ValueError) -> bool {
     error.code.severity() == Severity::Error || error.code == FindingCode::Escape
 }
 
@@ -81,7 +80,7 @@ impl<'a> Service<'a> {
     }
 
     fn option(&self, name: &'static str) -> Option<OptionView<'a>> {
-        last_valid(self.name, self.file, "Service", name)
+        effective_option(self.name, self.file, "Service", name)
     }
 
     /// Returns the service type that is in effect. If no `Type=` has a known value, systemd derives
@@ -101,7 +100,7 @@ impl<'a> Service<'a> {
         if self.option("ExecStart").is_some() {
             return None;
         }
-        let has_success_action = last_valid(self.name, self.file, "Unit", "SuccessAction")
+        let has_success_action = effective_option(self.name, self.file, "Unit", "SuccessAction")
             .is_some_and(|option| option.value() != "none");
         let stays = is_yes(self.option("RemainAfterExit"));
         let is_oneshot = self.service_type() == "oneshot";
@@ -169,7 +168,8 @@ fn check_trigger<'a>(
     section: &'static str,
     names: &[&'static str],
 ) -> Vec<Violation<'a>> {
-    let changes = CHANGE_TRIGGERS.iter().any(|key| is_yes(last_valid(unit, file, section, key)));
+    let changes =
+        CHANGE_TRIGGERS.iter().any(|key| is_yes(effective_option(unit, file, section, key)));
     if changes || names.iter().any(|key| is_listed(unit, file, section, key)) {
         return Vec::new();
     }
@@ -181,13 +181,13 @@ fn check_trigger<'a>(
 /// Returns `true` if an option of a list is in effect. Its last valid value must not be empty, and
 /// no later empty value of another option may have reset the list.
 fn is_listed(unit: &UnitName, file: &UnitFile, section: &'static str, key: &'static str) -> bool {
-    let last = last_valid(unit, file, section, key).map(OptionView::span);
+    let last = effective_option(unit, file, section, key).map(OptionView::span);
     last.is_some_and(|last| file.effective(section, key).any(|option| option.span() == last))
 }
 
 /// Checks the conditions for `Accept=yes`.
 fn check_accept<'a>(name: &UnitName, file: &'a UnitFile) -> Vec<Violation<'a>> {
-    let option = |key| last_valid(name, file, "Socket", key);
+    let option = |key| effective_option(name, file, "Socket", key);
     let Some(accept) = option("Accept").filter(|it| is_yes(Some(*it))) else { return Vec::new() };
     let other = SOCKET_LISTENERS[2..].iter().find(|key| is_listed(name, file, "Socket", key));
     let (message, help) = if let Some(other) = other {
@@ -204,7 +204,7 @@ fn check_accept<'a>(name: &UnitName, file: &'a UnitFile) -> Vec<Violation<'a>> {
 }
 
 fn check_source<'a>(name: &UnitName, file: &'a UnitFile) -> Vec<Violation<'a>> {
-    if last_valid(name, file, "Mount", "What").is_some() {
+    if effective_option(name, file, "Mount", "What").is_some() {
         return Vec::new();
     }
     let message = "the mount has no What=";
@@ -218,7 +218,7 @@ fn check_named_path<'a>(
     section: &'static str,
     key: &'static str,
 ) -> Vec<Violation<'a>> {
-    let Some(option) = last_valid(name, file, section, key) else { return Vec::new() };
+    let Some(option) = effective_option(name, file, section, key) else { return Vec::new() };
     let path = option.value();
     // The value of a specifier is unknown here, and systemd resolves a label.
     if !path.starts_with('/') || path.contains('%') {

@@ -93,9 +93,6 @@ pub(super) enum Kind {
     Span,
     /// A time span, one for each option of a list.
     Spans,
-    /// One of several words. A word that ends in a colon takes an argument, as in
-    /// `file:/var/log/web`.
-    Stream(Words),
     /// A number of tasks, a percentage or `infinity`.
     Tasks,
     /// Any text, in which specifiers are expanded.
@@ -120,6 +117,9 @@ pub(super) enum Kind {
     Whole(i64, i64),
     /// An integer within bounds, or one of some words.
     WholeOr(i64, i64, Words),
+    /// One of several words. A word that ends in a colon takes an argument, as in
+    /// `file:/var/log/web`.
+    WordOrArgument(Words),
     /// A list of words, which a tilde inverts.
     Words(Words),
     /// The working directory of a process.
@@ -223,7 +223,7 @@ impl Kind {
             Self::Choice(words) => values::choice(value, words),
             Self::ChoiceOrNumber(_) if value.parse::<u32>().is_ok() => None,
             Self::ChoiceOrNumber(words) => values::choice(value, words),
-            Self::Stream(words) => values::stream(value, words),
+            Self::WordOrArgument(words) => values::word_or_argument(value, words),
             Self::Signal => values::signal(value),
             Self::Listen => values::address(value),
             Self::ListenLocal => values::local_address(value),
@@ -267,10 +267,10 @@ impl Kind {
             | Self::Signal
             | Self::Size
             | Self::Span
-            | Self::Stream(_)
             | Self::Unit
             | Self::UnitOf(_)
-            | Self::Whole(..) => self.check_one("", unit),
+            | Self::Whole(..)
+            | Self::WordOrArgument(_) => self.check_one("", unit),
             _ => None,
         }
     }

@@ -129,7 +129,7 @@ impl<'a> Checker<'a> {
                     self.push_value_error(option, error);
                 }
             }
-            None if table::is_open(section) => {}
+            None if table::has_unlisted_directives(section) => {}
             // The finding would not be kept, and the search for a suggestion takes time.
             None if self.raw.len() >= MAX_FINDINGS => {}
             None => self.push(at, sections::unknown_key(name, section, option.name())),

@@ -112,13 +112,13 @@ fn code(kind: Kind, value: &str) -> Option<FindingCode> {
         | Kind::RelativePaths
         | Kind::Sources
         | Kind::Spans
-        | Kind::Stream(_)
         | Kind::Text
         | Kind::Unit
         | Kind::UnitOf(_)
         | Kind::Units
         | Kind::UnitsOf(_)
-        | Kind::Urls => Some(FindingCode::Specifier),
+        | Kind::Urls
+        | Kind::WordOrArgument(_) => Some(FindingCode::Specifier),
         _ => None,
     }
 }

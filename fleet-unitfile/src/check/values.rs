@@ -38,7 +38,7 @@ pub(super) fn choice(value: &str, words: &[&str]) -> Option<ValueError> {
 
 /// Checks that a value is one of several words. A word that ends in a colon needs an absolute path
 /// after it, as in `file:/var/log/web`, except that any name may follow `fd:`.
-pub(super) fn stream(value: &str, words: &[&str]) -> Option<ValueError> {
+pub(super) fn word_or_argument(value: &str, words: &[&str]) -> Option<ValueError> {
     let fits = |word: &&str| match word.strip_suffix(':') {
         Some("fd") => value.starts_with("fd:"),
         Some(_) => value.strip_prefix(word).is_some_and(|path| path.starts_with(['/', '%'])),

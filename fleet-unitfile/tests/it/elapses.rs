@@ -13,9 +13,9 @@ use crate::report_skipped;
 
 /// A time zone: the time of each clock change, and the UTC offset from then on, both in seconds.
 #[derive(Debug, Clone)]
-struct Set(Vec<(i64, i32)>);
+struct ClockChanges(Vec<(i64, i32)>);
 
-impl Zone for Set {
+impl Zone for ClockChanges {
     fn offset_period(&self, at: i64) -> OffsetPeriod {
         let next = self.0.partition_point(|&(since, _)| since <= at);
         let offset = |number: usize| self.0[number].1;
@@ -28,10 +28,10 @@ impl Zone for Set {
 }
 
 /// Returns the time zone of Berlin from the end of 2025 to the autumn of 2027.
-fn berlin() -> Set {
-    const SET: [i64; 4] = [1_774_746_000, 1_792_890_000, 1_806_195_600, 1_824_944_400];
-    let set = SET.into_iter().zip([7200, 3600, 7200, 3600]);
-    Set([(i64::MIN, 3600)].into_iter().chain(set).collect())
+fn berlin() -> ClockChanges {
+    const CHANGES: [i64; 4] = [1_774_746_000, 1_792_890_000, 1_806_195_600, 1_824_944_400];
+    let changes = CHANGES.into_iter().zip([7200, 3600, 7200, 3600]);
+    ClockChanges([(i64::MIN, 3600)].into_iter().chain(changes).collect())
 }
 
 fn is_leap(year: u64) -> bool {
@@ -188,7 +188,7 @@ fn numbers() -> impl Strategy<Value = Numbers> {
 }
 
 /// Generates a time zone with occasional clock changes by multiples of a quarter hour.
-fn zone() -> impl Strategy<Value = Set> {
+fn zone() -> impl Strategy<Value = ClockChanges> {
     let step = (86_400..200_000_i64, -8..=8_i32);
     (-40..40_i32, prop::collection::vec(step, 0..4)).prop_map(|(offset, steps)| {
         let mut all = vec![(i64::MIN, offset * 900)];
@@ -197,13 +197,13 @@ fn zone() -> impl Strategy<Value = Set> {
             (at, ahead) = (at + pause, ahead + by);
             all.push((at, ahead * 900));
         }
-        Set(all)
+        ClockChanges(all)
     })
 }
 
 /// Finds the first match after a time by testing every second up to `most`. If a local time occurs
 /// twice, only its first occurrence can match.
-fn walk(numbers: &Numbers, after: i64, most: i64, zone: &Set) -> Option<i64> {
+fn walk(numbers: &Numbers, after: i64, most: i64, zone: &ClockChanges) -> Option<i64> {
     let shown = |at: i64| at + i64::from(zone.offset_period(at).offset);
     let mut latest = (after - 10_000..=after).map(shown).max().unwrap();
     (after + 1..=most).find(|&at| {

@@ -62,7 +62,7 @@ pub(super) fn kind(section: &str, name: &str) -> Option<Kind> {
 
 /// Returns `true` if the tables do not list the directives of a section. This holds for
 /// `[BusName]`, which belongs to older systemd versions.
-pub(super) fn is_open(section: &str) -> bool {
+pub(super) fn has_unlisted_directives(section: &str) -> bool {
     section == "BusName"
 }
 
