@@ -18,7 +18,7 @@ pub struct Rebalancing {
     /// Number of units moved so far.
     pub moved: u32,
     /// The most recent moves, including those in flight.
-    pub moves: BTreeMap<UnitName, InFlightMove>,
+    pub moves: BTreeMap<UnitName, RecentMove>,
 }
 
 /// Limits of a rebalancing request.
@@ -27,8 +27,8 @@ pub struct RebalanceLimits {
     /// Maximum number of moves in flight at the same time. A move is in flight from the time the
     /// unit leaves its machine until the unit is active on the other machine.
     pub max_in_flight: u32,
-    /// Minimum gain in balance per move. A unit moves only to a machine that has at least `gain +
-    /// 2` units fewer than the unit's present machine. With a gain of 0, for example, machines with
+    /// Minimum gain in balance per move. A unit moves only to a machine with at least `gain + 2`
+    /// fewer units than the unit's present machine. With a gain of 0, for example, machines with
     /// five and three units end up with four each.
     pub gain: u32,
     /// Minimum number of active instances of a template.
@@ -39,7 +39,7 @@ pub struct RebalanceLimits {
 
 /// A unit that was moved by a rebalancing.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct InFlightMove {
+pub struct RecentMove {
     /// The machine that the unit left.
     pub from: MachineId,
     /// The machine that the unit moved to.
@@ -74,7 +74,7 @@ impl Rebalancing {
     pub fn in_flight<'a>(
         &'a self,
         cluster: &'a Snapshot,
-    ) -> impl Iterator<Item = (&'a UnitName, &'a InFlightMove)> {
+    ) -> impl Iterator<Item = (&'a UnitName, &'a RecentMove)> {
         self.moves
             .iter()
             .filter(|(unit, moving)| moving.was_active && is_in_flight(cluster, unit, moving))
@@ -96,7 +96,7 @@ impl Rebalancing {
 
 /// Returns `true` if a moved unit is not yet known to be active on its new machine. Returns `false`
 /// if the unit has arrived, was placed elsewhere since, or is no longer to be launched.
-fn is_in_flight(cluster: &Snapshot, unit: &UnitName, moving: &InFlightMove) -> bool {
+fn is_in_flight(cluster: &Snapshot, unit: &UnitName, moving: &RecentMove) -> bool {
     let placement = cluster.placement(unit.as_str());
     let Some(placement) = placement.filter(|placement| placement.machine == moving.to) else {
         return false;
@@ -159,7 +159,7 @@ mod tests {
         let limits =
             RebalanceLimits { max_in_flight: 2, max_moves: Some(4), ..RebalanceLimits::default() };
         let moves =
-            BTreeMap::from([("a.service".parse().unwrap(), InFlightMove { from, to, was_active })]);
+            BTreeMap::from([("a.service".parse().unwrap(), RecentMove { from, to, was_active })]);
         Rebalancing { moved: 3, moves, ..Rebalancing::new(limits) }
     }
 
