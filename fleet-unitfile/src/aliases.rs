@@ -6,8 +6,8 @@ use crate::name::UnitName;
 use crate::tree::{Names, UnitEntry, absolute};
 use crate::unit_type::UnitType;
 
-/// All unit names that files and links define: the target of each name, and the names that lead to
-/// each file.
+/// All unit names that files and links define. Maps each name to the name or path to which it
+/// leads, and each file to the names that lead to it.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Aliases {
     targets: BTreeMap<String, Target>,
@@ -51,8 +51,8 @@ impl Aliases {
         own.or_else(|| self.follow(name.template()?.as_str()))
     }
 
-    /// Returns all names, including aliases, of the unit that `name` refers to. `path` is the file
-    /// from which the unit is read.
+    /// Returns all names of the unit that `name` refers to, including `name` itself and the
+    /// aliases. `path` is the path of the unit file, or `None` if there is none.
     pub(crate) fn names_of(&self, name: &UnitName, path: Option<&str>) -> Names {
         let mut names = Names::from([name.clone()]);
         self.collect_names(name.as_str(), name, None, &mut names);
@@ -125,9 +125,11 @@ impl Aliases {
         None
     }
 
-    /// Adds `name` to `names`, together with all names that lead to the same file as `name`.
+    /// Adds `name` to `names`, together with all names that lead to the file called `name`.
     ///
-    /// If `unit` is an instance, names of templates are replaced by their matching instances.
+    /// If `unit` is an instance, each of the latter names that is a template is replaced by its
+    /// instance for `unit`. Such an instance is left out if it leads to a file other than `file`.
+    /// With `file` set to `None`, no instance is left out.
     fn collect_names(&self, name: &str, unit: &UnitName, file: Option<&str>, names: &mut Names) {
         let others = self.names.get(name).into_iter().flatten().map(String::as_str);
         // A template itself is no name of an instance.
@@ -148,17 +150,20 @@ impl Aliases {
     }
 }
 
-/// Instantiates `template` with the instance name of `unit`, or with the prefix of `unit` if `unit`
-/// is not an instance.
+/// Returns the instance of `template` with the same instance name as `unit`. If `unit` has no
+/// instance name, its prefix is used instead: `log@web.service` for `log@.service` and
+/// `web.service`. Returns `None` if the result is not a valid name.
 pub(crate) fn instance_for(template: &UnitName, unit: &UnitName) -> Option<UnitName> {
     let own = unit.instance().filter(|instance| !instance.is_empty());
     template.instantiate(own.unwrap_or(unit.prefix())).ok()
 }
 
-/// Returns `true` if a link called `name` may be an alias of the unit `other`.
+/// Returns `true` if a link called `name` may be an alias of the unit `other`. This is the case if:
 ///
-/// Both names must have the same type, which must support aliases. The instances must be equal, but
-/// an instance may also be an alias of a template.
+/// - the two names differ;
+/// - they have the same type, and units of this type can have aliases;
+/// - they have the same instance name or both have none, or `name` is an instance and `other` a
+///   template.
 fn may_be_alias(name: &UnitName, other: &str) -> bool {
     use UnitType::{Device, Path, Service, Socket, Target, Timer};
     let Ok(other) = UnitName::parse(other) else { return false };

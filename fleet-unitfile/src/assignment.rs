@@ -182,7 +182,8 @@ impl<'a> ContinuedAssignment<'a> {
 struct Offsets {
     name_end: usize,
     equals: usize,
-    /// Range of the value. For an empty value, this is an empty range at the end of the text.
+    /// Range of the value. For an empty value, this is an empty range at the end of the text,
+    /// before trailing blanks.
     value: Range<usize>,
 }
 

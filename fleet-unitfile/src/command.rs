@@ -93,7 +93,7 @@ impl CommandLine {
     /// | `$NAME`, as a whole word | the words of the value, maybe none; quotes are honoured |
     /// | `${NAME}`, anywhere | the value unchanged; nothing if the variable is not set |
     /// | `$$` | a dollar sign |
-    /// | a dollar sign before anything else, `${` without `}` or with `:` | itself |
+    /// | any other `$`, as in `a$NAME`, `${NAME` or `${NAME:-a}` | itself |
     ///
     /// In a word that begins with `$NAME`, the name extends to the end of the word. For example,
     /// `$HOME/a` refers to a variable called `HOME/a`, which cannot be set, so the word expands to

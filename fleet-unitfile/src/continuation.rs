@@ -136,8 +136,8 @@ impl<'a> LogicalLine<'a> {
     /// that blank, the backslash would continue the line.
     ///
     /// If no text follows the last continuation backslash, the result ends in a line feed. Without
-    /// that line feed, the backslash would join the value with the next line of a file into which
-    /// the value is written.
+    /// it, the backslash would join the value with the line below it in any file to which the value
+    /// is written.
     pub(crate) fn verbatim(&self, at: usize) -> Vec<u8> {
         let (first, offset) = self.locate(at);
         let mut text = trim_start(&first.text[offset..]).to_vec();

@@ -167,9 +167,11 @@ impl UnitFile {
     ///
     /// - Headers, names and values have no blanks around them.
     /// - All line ends are line feeds.
-    /// - An empty line precedes each header, unless it is the first line or below a comment.
+    /// - One empty line precedes each header, unless the header is the first line or below a
+    ///   comment.
     /// - No empty line separates a header from the option or comment below it.
-    /// - Elsewhere, at most one empty line in a row stays.
+    /// - Elsewhere, several empty lines in a row become one. At the start and the end, they are
+    ///   removed.
     ///
     /// The options keep their meaning, and the [`hash`](Self::hash) is unchanged. Comments and
     /// invalid lines stay in place. The lines of a continued value keep their indentation.

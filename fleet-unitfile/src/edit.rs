@@ -206,7 +206,7 @@ fn line(option: &UnitOption) -> String {
 }
 
 /// Returns the end of the logical line that begins at `start`, before its line end. Also returns
-/// whether the source ends where that line should continue.
+/// `true` if that line ends in a continuation backslash with no further line below it.
 fn logical_line_end(source: &[u8], start: usize) -> (usize, bool) {
     let mut lines = Lines::new(source, start);
     let first = lines.next().expect("what stands in the source has a line in it");
@@ -220,8 +220,8 @@ fn whole_lines(source: &[u8], option: OptionView<'_>) -> (usize, usize) {
     whole_lines_between(source, start, logical_line_end(source, start).0)
 }
 
-/// Extends `start..end` to whole lines, including the line end after the range. Returns the range
-/// unchanged if the logical line begins before `start`.
+/// Extends `start..end` to whole lines: back over the blanks before it, and forward over the line
+/// end after it. Returns the range unchanged if its logical line begins on an earlier line.
 fn whole_lines_between(source: &[u8], start: usize, end: usize) -> (usize, usize) {
     let before = trim_end(&source[..start]);
     let ends = trailing_line_end_len(before);

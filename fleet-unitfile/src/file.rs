@@ -127,22 +127,26 @@ impl UnitFile {
         self.options().named(section, [name]).next_back().map(OptionView::value)
     }
 
-    /// Returns the effective values of a list option: those after the last empty value, because an
-    /// empty value resets the list.
+    /// Returns the options that make up a list: those after the last empty value, because an empty
+    /// value resets the list.
     ///
-    /// As in systemd, an empty value resets all options that fill the same list. These options
-    /// share a list:
+    /// As in systemd, an empty value also resets the other options that fill the same list. Each of
+    /// these groups fills one list:
     ///
-    /// - all of `Condition…=`, and all of `Assert…=`;
-    /// - all of `Listen…=`;
-    /// - all time triggers of a timer, and all triggers of a path unit;
+    /// - all `Condition…=`;
+    /// - all `Assert…=`;
+    /// - all `Listen…=`;
+    /// - the time triggers of a timer, such as `OnCalendar=` and `OnBootSec=`;
+    /// - the triggers of a path unit, such as `PathExists=`;
     /// - pairs such as `BindPaths=` and `BindReadOnlyPaths=`.
+    ///
+    /// The result contains only the options called `name`, not the others of the group.
     ///
     /// Dependencies, such as those of `After=`, are never reset.
     ///
     /// Some lists also have an older name, such as `ReadWriteDirectories=` for `ReadWritePaths=`.
-    /// For such a list, the result contains the options of both names, no matter which name is
-    /// passed.
+    /// For such a list, the result contains the options of both names, whether the older or the
+    /// newer one is passed.
     ///
     /// ```
     /// use fleet_unitfile::UnitFile;

@@ -1,4 +1,4 @@
-//! Index of the options or headers of a source, with about two bytes for each entry.
+//! Index of the options or headers of a source. It takes about two bytes of memory for each entry.
 
 /// The offsets of options or headers, in source order.
 ///
@@ -20,10 +20,10 @@ pub(crate) struct Entry<'a> {
 }
 
 /// Entries that begin within the same 64 KiB of the source, so that 16 bits are enough for each
-/// offset.
+/// offset in `starts`.
 ///
-/// A joined text is never longer than the source text from which it was joined. 16 bits are
-/// therefore also enough for each offset into `texts`.
+/// `texts` holds the joined texts of these entries, one after the other. A joined text is never
+/// longer than its source text, so 16 bits are also enough for each offset in `texts`.
 #[derive(Debug)]
 struct Chunk {
     /// Number of entries in the chunks before this one.

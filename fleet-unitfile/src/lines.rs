@@ -36,9 +36,9 @@ impl Line<'_> {
 
 /// An iterator over the lines of a text.
 ///
-/// A line ends at a line feed, a carriage return or a zero byte. A run of different ones forms a
-/// single line end, and a zero byte always ends the run. Therefore `\r\n` and `\n\r` each end one
-/// line, and `\n\n` ends two lines.
+/// A line ends at a line feed, a carriage return or a zero byte. Different ones in a row form a
+/// single line end, so `\r\n` and `\n\r` each end one line. The same one again begins a new line
+/// end, so `\n\n` ends two lines. A zero byte is always the last of its line end.
 #[derive(Clone, Debug)]
 pub(crate) struct Lines<'a> {
     source: &'a [u8],

@@ -99,8 +99,10 @@ impl UnitPart {
 pub struct ImpliedDependency {
     /// Kind of the dependency.
     pub kind: DependencyKind,
-    /// The unit named by the link, on which the merged unit depends. If the link names a template,
-    /// this is the instance of that template for the merged unit.
+    /// The unit after which the link is named, and on which the merged unit depends.
+    ///
+    /// If the link names a template, this is the template's instance for the merged unit:
+    /// `log@3.service` for `web@3.service`, and `log@web.service` for `web.service`.
     pub unit: UnitName,
     /// Path of the link.
     pub path: String,
@@ -148,7 +150,7 @@ impl MergedUnit {
     ///
     /// Of several drop-ins with the same file name, only the one with the highest precedence is
     /// used. The order of the unit directories decides first, and then the order of the drop-in
-    /// directories. However, drop-ins in the directory of the type always come last.
+    /// directories. Drop-ins in the directory of the type have the lowest precedence.
     ///
     /// An empty file hides the files of lower precedence with the same name. An empty unit file
     /// therefore masks the unit. Drop-ins are read in the bytewise order of their file names.

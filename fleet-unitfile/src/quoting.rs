@@ -70,8 +70,8 @@ pub fn quote_word(word: &str) -> Cow<'_, str> {
 /// Escapes a string with the C escapes that systemd uses for output: `\\`, `\"`, `\'`, `\n` and so
 /// on.
 ///
-/// Control characters without a short escape become `\xHH`. All other characters are unchanged, and
-/// so is a zero byte, because the grammar has no escape for it.
+/// Control characters without a short escape become `\xHH`. All other characters are unchanged. So
+/// is a zero byte, because systemd has no escape for it.
 ///
 /// ```
 /// use fleet_unitfile::{cescape, cunescape};

@@ -18,8 +18,8 @@ use crate::specifier_context::Specifier;
 ///
 /// # Errors
 ///
-/// Returns an error if the percent sign of a specifier is followed by anything else, or by nothing.
-/// Also returns an error if the name cannot be unescaped.
+/// Returns an error if a percent sign is not followed by one of these letters or another percent
+/// sign. Also returns an error if the part of the name for `%N` or `%p` cannot be unescaped.
 ///
 /// ```
 /// use fleet_unitfile::{UnitName, expand_specifiers};

@@ -187,8 +187,8 @@ impl SpecifierContext {
     ///
     /// # Errors
     ///
-    /// Returns an error if a letter or digit is not a specifier, if a specifier has no value, or if
-    /// the name cannot be unescaped.
+    /// Returns an error if a percent sign is followed by a letter or digit that is not a specifier.
+    /// Also returns an error if a specifier has no value, or if the name cannot be unescaped.
     pub fn expand(&self, text: &str, name: &UnitName) -> Result<String, SpecifierError> {
         let mut expanded = String::with_capacity(text.len());
         let mut rest = text;

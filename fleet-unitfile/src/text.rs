@@ -45,9 +45,9 @@ impl Source {
         }
     }
 
-    /// Returns the line that begins at `start`. This must be the offset of an option or a header,
-    /// because the parser accepts them only in valid UTF-8. In other lines, invalid UTF-8 causes a
-    /// panic.
+    /// Returns the line that begins at `start`, which must be the offset of an option or a header.
+    /// The parser accepts these only in valid UTF-8. For a line with invalid UTF-8, this function
+    /// panics.
     #[inline]
     fn line(&self, start: usize) -> &str {
         const READ: &str = "only lines that are text have options and headers";

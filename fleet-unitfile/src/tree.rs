@@ -30,9 +30,10 @@ impl From<UnitFile> for UnitEntry {
 ///
 /// - **Unit file:** A unit is read from the file with its name, in the first directory that has
 ///   such a file. If no directory has one, an instance is read from the file of its template.
-/// - **Aliases:** A link to the name of another unit makes an alias, in the same directory or in
-///   another one. Like systemd, this type ignores the link if the two names cannot be aliases, for
-///   example because their types differ. A unit has the drop-ins and dependencies of all its names.
+/// - **Aliases:** A link to a unit makes the name of the link an alias of that unit. The link may
+///   lead to the same unit directory or to another one. Like systemd, this type ignores the link if
+///   the two names cannot be aliases, for example because their types differ. A unit has the
+///   drop-ins and dependencies of all its names.
 /// - **Other links:** A link to a file outside the directories stands for that file.
 /// - **Masks:** An empty file, or a link to `/dev/null`, masks a unit, drop-in or dependency. A
 ///   masked unit cannot be started. A masked drop-in or dependency has no effect, even if later
@@ -40,9 +41,10 @@ impl From<UnitFile> for UnitEntry {
 /// - **Drop-ins:** Drop-ins are the files `*.conf` in `NAME.d`, in the [other drop-in
 ///   directories](crate::drop_in_directories) of the name, and in `TYPE.d`. They are read in the
 ///   order of their file names.
-/// - **Precedence of drop-ins:** Of several drop-ins with the same file name, only one is used. The
-///   unit's own name comes before its aliases. The unit directory decides next, and then the order
-///   of the drop-in directories. `TYPE.d` always comes last.
+/// - **Precedence of drop-ins:** Of several drop-ins with the same file name, only the one with the
+///   highest precedence is used. The unit's name decides first: its own name comes before its
+///   aliases. The unit directory decides next, and then the drop-in directory. Drop-ins in `TYPE.d`
+///   have the lowest precedence.
 /// - **Dependencies:** Each link in `NAME.wants` and `NAME.requires` adds a dependency on the unit
 ///   after which the link is named. The same holds for the other directories of the name, such as
 ///   `TYPE.wants`.
@@ -77,8 +79,8 @@ impl UnitTree {
     /// Creates a tree from files and links, each with its absolute path.
     ///
     /// `directories` are the unit directories, in order of precedence; see
-    /// [`UNIT_DIRECTORIES`](crate::UNIT_DIRECTORIES). `entries` are all files and links in them,
-    /// and the files to which links lead out of them.
+    /// [`UNIT_DIRECTORIES`](crate::UNIT_DIRECTORIES). `entries` are all files and links in them. If
+    /// a link leads to a file outside them, `entries` must contain that file as well.
     pub fn new<P: Into<String>, E: Into<UnitEntry>>(
         directories: &[&str],
         entries: impl IntoIterator<Item = (P, E)>,
@@ -123,11 +125,11 @@ impl UnitTree {
         MergedUnit::new(id, aliases, main, drop_ins, dependencies)
     }
 
-    /// Returns the files and links in the directories of these names with this suffix, such as
-    /// `web.service.d` and `service.d` for the suffix `.d`.
+    /// Returns the files and links in the directories that belong to these unit names and end in
+    /// `suffix`. For `web.service` and `.d`, these are `web.service.d`, `service.d` and others.
     ///
-    /// The result maps each file name to a path. Of several paths with the same file name, it has
-    /// only the one with the highest precedence.
+    /// The result maps the name of each file to its path. Of several paths with the same file name,
+    /// it has only the one with the highest precedence.
     fn companion_files<'n>(
         &self,
         names: impl Iterator<Item = &'n UnitName>,
@@ -195,8 +197,9 @@ impl UnitTree {
     }
 }
 
-/// Returns the name of the unit that is read from a file. For the file of a template, this is the
-/// instance of the template that `requested` names.
+/// Returns the own name of the unit that is read from the file at `path`: the name of the file. If
+/// this is a template and `requested` is an instance, returns the template's instance with the same
+/// instance name.
 fn own_name(path: &str, requested: &UnitName) -> Option<UnitName> {
     let own = UnitName::parse(path.rsplit('/').next()?).ok()?;
     match requested.instance() {

@@ -1,4 +1,5 @@
-//! Calendar events, such as `Mon..Fri *-*-* 06:30`, and the computation of their next elapse.
+//! Calendar events, such as `Mon..Fri *-*-* 06:30`, and the computation of the next time at which
+//! an event elapses.
 
 mod civil;
 mod next;

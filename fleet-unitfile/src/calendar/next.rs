@@ -1,4 +1,4 @@
-//! Computation of the next elapse of a calendar event.
+//! Computation of the next time at which a calendar event elapses.
 //!
 //! The search runs in local time: it first finds a matching date, and then a time on that date.
 //! Each period between two clock changes is searched separately, because the UTC offset is constant
@@ -18,16 +18,16 @@ const MINUTE: i64 = 60 * SECOND;
 const HOUR: i64 = 60 * MINUTE;
 const DAY: i64 = 24 * HOUR;
 
-/// Maximum number of offset periods that the search tries. No time zone has this many clock changes
-/// before the year 2200.
+/// Maximum number of periods with a constant UTC offset that one search tries. No time zone has
+/// this many clock changes before the year 2200.
 const MAX_PERIODS: usize = 10_000;
 
 impl Calendar {
-    /// Returns the first time after `after` at which the event elapses, or `None` if the event does
-    /// not elapse again before the end of 2199.
+    /// Returns the first time later than `after` at which the event elapses. Returns `None` if
+    /// there is no such time before the end of 2199.
     ///
-    /// Both times are durations since 1 January 1970 UTC, in whole microseconds. `zone` must be the
-    /// time zone that [`Calendar::zone`] names.
+    /// Both times are durations since 1 January 1970 UTC. Fractions of a microsecond are ignored.
+    /// `zone` must be the time zone that [`Calendar::zone`] names.
     ///
     /// If the clock skips a local time on some day, the event does not elapse at that time on that
     /// day. If a local time occurs twice, the event elapses only the first time.

@@ -170,7 +170,7 @@ fn years(text: &str) -> Option<Part> {
 }
 
 /// Parses days that are counted from the end of a month. The numbers are at most 28, because every
-/// month has at least 28 days.
+/// month has at least 28 days. As in systemd, each further range lowers this limit by three.
 fn days_from_end(text: &str) -> Option<Part> {
     let part = Part::read(text, |piece| Range::read(piece, 1, whole, whole), |_| true)?;
     let ranges = part.sorted();

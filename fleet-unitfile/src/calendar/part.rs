@@ -70,10 +70,12 @@ pub(super) struct Range {
 }
 
 impl Range {
-    /// Parses a range. `default_step` is the step of a range that is written without one.
+    /// Parses a range. `number` parses its ends and `steps` its step. `default_step` is the step of
+    /// a range that is written without one.
     ///
-    /// If `default_step` is greater than 1, such a range must be at least `default_step` long.
-    /// Seconds are counted in microseconds, for example, so `1..1.5` is refused.
+    /// If `default_step` is greater than 1, a range written without a step must be at least
+    /// `default_step` long. For seconds, for example, `default_step` is one second, and `1..1.5` is
+    /// refused.
     pub(super) fn read(
         piece: &str,
         default_step: u32,

@@ -19,8 +19,8 @@ const OUTDATED: [(&str, &[&str]); 10] = [
     ("StartupCPUShares", &["StartupCPUWeight"]),
 ];
 
-/// Options of older systemd versions, each with its replacements. The systemd version of the
-/// directive tables accepts the old options without a warning, but newer versions may refuse them.
+/// Options of older systemd versions, each with its replacements. systemd 252 still accepts these
+/// options without a warning, but newer versions may refuse them.
 const OLD: [(&str, &[&str]); 10] = [
     ("BindTo", &["BindsTo"]),
     ("BlockIOAccounting", &["IOAccounting"]),

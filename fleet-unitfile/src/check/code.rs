@@ -7,7 +7,7 @@ use crate::diagnostic::{DiagnosticKind, Severity};
 /// Declares each code once: name, number, severity and meaning.
 macro_rules! codes {
     ($($name:ident $number:literal $severity:ident $meaning:literal)*) => {
-        /// Code of a finding. The text of a code stays the same in later versions.
+        /// Code of a finding. Its text, such as `U0301`, stays the same in later versions.
         ///
         /// The code determines the [`Severity`] of the finding:
         ///

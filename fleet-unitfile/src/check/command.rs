@@ -63,8 +63,8 @@ fn refused(value: &str, refusal: &RefusedCommand) -> ValueError {
 
 /// Creates an error about the program of the command at offset `at`.
 ///
-/// The error marks the program's path without the prefixes, if the word contains no quotes and
-/// escapes. Otherwise, it marks the whole word.
+/// If the program's word contains neither quotes nor escapes, the error marks the path without its
+/// prefixes. Otherwise, it marks the whole word.
 fn of_program(value: &str, at: usize, what: &str, help: &str) -> ValueError {
     // In newer versions the bar selects a shell; older ones take it as part of the name.
     const PREFIXES: [char; 6] = ['-', '@', ':', '+', '!', '|'];

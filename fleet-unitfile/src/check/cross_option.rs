@@ -41,8 +41,9 @@ pub(super) fn check<'a>(name: &'a UnitName, file: &'a UnitFile) -> Vec<Violation
 /// another trigger does not reset them.
 const CHANGE_TRIGGERS: [&str; 2] = ["OnClockChange", "OnTimezoneChange"];
 
-/// Returns the option that is in effect: the last one with a valid value. Returns `None` if there
-/// is no such option, or if its value is empty, because an empty value is a reset.
+/// Returns the option with this section and key that is in effect: the last one with a valid value.
+/// Returns `None` if no value is valid. Also returns `None` if the last valid value is empty,
+/// because an empty value is a reset.
 fn effective_option<'a>(
     name: &UnitName,
     file: &'a UnitFile,
@@ -55,11 +56,12 @@ fn effective_option<'a>(
     file.values(section, key).rfind(counts).filter(|option| !option.value().is_empty())
 }
 
-/// Returns `true` if the rules treat a value with this error as valid.
+/// Returns `true` if the rules of this module treat a value with this error as valid. This holds
+/// for:
 ///
-/// - If the severity is an error, systemd refuses the unit because of the value. A second finding
-///   about a missing option would not help.
-/// - If the value contains an unknown escape, systemd keeps the value.
+/// - errors because of which systemd refuses the unit. A second finding, that the option is
+///   missing, would not help;
+/// - unknown escapes, because systemd keeps the value.
 fn counts_as_valid(error: &ValueError) -> bool {
     error.code.severity() == Severity::Error || error.code == FindingCode::Escape
 }
@@ -178,8 +180,8 @@ fn check_trigger<'a>(
     vec![(None, ValueError::new(FindingCode::NoTrigger, message, help))]
 }
 
-/// Returns `true` if an option of a list is in effect. Its last valid value must not be empty, and
-/// no later empty value of another option may have reset the list.
+/// Returns `true` if the option `key`, which adds to a list, is in effect. Its last valid value
+/// must not be empty, and no later empty value of another option may have reset the list.
 fn is_listed(unit: &UnitName, file: &UnitFile, section: &'static str, key: &'static str) -> bool {
     let last = effective_option(unit, file, section, key).map(OptionView::span);
     last.is_some_and(|last| file.effective(section, key).any(|option| option.span() == last))

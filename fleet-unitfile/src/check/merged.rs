@@ -46,8 +46,8 @@ impl fmt::Display for MergedFinding<'_> {
 /// - A masked unit has no findings.
 /// - If a unit has no [unit file](MergedUnit::main), only its drop-ins are checked, and missing
 ///   options are not reported. A drop-in can therefore be checked alone.
-/// - An error in a drop-in does not make systemd refuse the unit. Instead, systemd skips the rest
-///   of the drop-in.
+/// - If a drop-in contains an error, systemd still accepts the unit, and ignores the drop-in from
+///   the error on. The check of the merged unit ignores the same part.
 ///
 /// ```
 /// use fleet_unitfile::{UNIT_DIRECTORIES, UnitFile, UnitName, UnitTree, check_merged};

@@ -34,8 +34,8 @@ use crate::file::UnitFile;
 use crate::name::UnitName;
 use crate::option::OptionView;
 
-/// Maximum number of findings that are kept. Beyond this maximum, only errors are added, until this
-/// many of the findings are errors.
+/// Maximum number of findings of any severity. After these, only errors are kept, and only until
+/// there are this many errors.
 const MAX_FINDINGS: usize = 200;
 
 /// Checks a unit file against systemd's rules for options and their values.
@@ -47,9 +47,9 @@ const MAX_FINDINGS: usize = 200;
 ///   author intended;
 /// - hint: systemd accepts the text, but there is a newer way to write it.
 ///
-/// Findings are in source order. A missing option is reported at the header of its section. At most
-/// two hundred findings are kept. Beyond these, only errors are added, until there are two hundred
-/// errors. An empty file has a single finding: the file masks the unit.
+/// Findings are in source order. A missing option is reported at the header of its section. After
+/// two hundred findings, only errors are kept, and only until there are two hundred errors. An
+/// empty file has a single finding: the file masks the unit.
 ///
 /// `name` determines the allowed sections and, for a mount unit, the required value of `Where=`.
 /// The check does not cover:
@@ -205,8 +205,8 @@ impl<'a> Checker<'a> {
 /// Returns each option that replaces the value of an earlier option with the same section and name,
 /// together with the offset of that earlier option.
 ///
-/// An option after an empty value is not returned, because the empty value has already reset the
-/// earlier one.
+/// An option is not returned if an empty value stands between it and the earlier option, because
+/// that value has already reset the earlier one.
 fn repeated_options(file: &UnitFile) -> impl Iterator<Item = (usize, OptionView<'_>)> {
     let mut seen: BTreeMap<(&str, &str), usize> = BTreeMap::new();
     file.options().filter_map(move |option| {

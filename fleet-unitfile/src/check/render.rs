@@ -4,7 +4,8 @@ use std::fmt;
 
 use super::finding::Finding;
 
-/// Maximum number of characters that are shown: of a line, and of the text before the mark.
+/// Maximum number of characters of a line that are shown. In a longer line, at most
+/// [`MAX_CHARS_BEFORE`] of them are before the mark.
 const MAX_CHARS: usize = 120;
 const MAX_CHARS_BEFORE: usize = 60;
 
@@ -32,10 +33,10 @@ impl fmt::Display for FindingExcerpt<'_> {
 }
 
 impl FindingExcerpt<'_> {
-    /// Returns the source line, truncated if it is long, and the position of the mark below it.
+    /// Returns the source line, truncated if it is long, and where to mark it: the number of blanks
+    /// before the mark, and the length of the mark.
     ///
-    /// The numbers are the count of blanks before the mark and the length of the mark. The mark
-    /// never extends past the end of the line.
+    /// The mark never extends past the end of the line.
     fn marked(&self) -> (String, usize, usize) {
         let (start, end) = self.line();
         let at = |offset: usize| {

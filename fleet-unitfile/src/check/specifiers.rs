@@ -15,8 +15,8 @@ const LETTERS: &str = "aAbBcCdEfgGhHiIjJlLmMnNopPqrRsStTuUvVwWyY%";
 /// Specifiers that are allowed in unit names, because their values contain no blanks or slashes.
 const NAME_LETTERS: &str = "aAbBgGHijlmMnNopquUvwW%";
 
-/// Returns the first invalid specifier of a value. Returns `None` if systemd expands no specifiers
-/// in values of this kind.
+/// Returns an error for the first invalid specifier of a value. Returns `None` if all specifiers
+/// are valid, or if systemd expands no specifiers in values of this kind.
 ///
 /// A percent sign is literal at the end of a value, and before any character other than a letter or
 /// digit.
@@ -54,7 +54,7 @@ fn in_words(value: &str) -> Option<ValueError> {
     }
 }
 
-/// Returns the first invalid specifier of a command.
+/// Returns an error for the first invalid specifier of a command.
 ///
 /// An invalid specifier makes systemd refuse the unit. If the command has the prefix `-`, systemd
 /// ignores only the command, so the finding is a warning.
@@ -68,11 +68,11 @@ pub(super) fn in_command(value: &str, command: &CommandLine) -> Option<ValueErro
     Some(not_a_specifier(code, at, letter))
 }
 
-/// Returns the letter of the first invalid specifier in `word`, and its range in `value`. `span` is
-/// the range of the whole word.
+/// Finds the first invalid specifier in `word`, and returns its range in `value` and its letter.
+/// `span` is the range of the whole word in `value`.
 ///
-/// If the specifier does not appear literally in `value`, because quotes or escapes produce it,
-/// `span` is returned as its range.
+/// Quotes or escapes in the word may produce a specifier that does not appear literally in `value`.
+/// Its range is then `span`.
 fn in_word(value: &str, word: &str, span: Range<usize>) -> Option<(Range<usize>, char)> {
     let (_, letter) = unknown(word, LETTERS)?;
     let written = unknown(&value[span.clone()], LETTERS).filter(|(_, it)| *it == letter);

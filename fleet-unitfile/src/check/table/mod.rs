@@ -60,8 +60,8 @@ pub(super) fn kind(section: &str, name: &str) -> Option<Kind> {
     })
 }
 
-/// Returns `true` if the tables do not list the directives of a section. This holds for
-/// `[BusName]`, which belongs to older systemd versions.
+/// Returns `true` for the section `[BusName]`. It belongs to older systemd versions, so the tables
+/// do not list its directives.
 pub(super) fn has_unlisted_directives(section: &str) -> bool {
     section == "BusName"
 }
