@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use fleet_core::{ActiveState, InFlightMove, Rebalancing, Snapshot};
+use fleet_core::{ActiveState, Rebalancing, RecentMove, Snapshot};
 use fleet_scheduler::{Index, Rebalance, Step, StepAction, StepCause};
 
 /// Plans for the requested rebalance, cached.
@@ -91,7 +91,7 @@ fn with_moves(order: &Rebalancing, steps: &[Step], snapshot: &Snapshot) -> Rebal
                 matches!(state.systemd.active, ActiveState::Active | ActiveState::Reloading)
             });
             let (from, to) = (from.clone(), to.clone());
-            moving.insert(step.unit.clone(), InFlightMove { from, to, was_active: was_up });
+            moving.insert(step.unit.clone(), RecentMove { from, to, was_active: was_up });
         }
     }
     let made = u32::try_from(steps.len()).unwrap_or(u32::MAX);

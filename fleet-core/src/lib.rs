@@ -37,7 +37,7 @@ pub use pattern::{Pattern, PatternError};
 pub use peer::{Peer, PeerError};
 pub use placement::Placement;
 pub use reason::{NearestMachine, Reason, Tally, tally};
-pub use rebalancing::{InFlightMove, RebalanceLimits, Rebalancing};
+pub use rebalancing::{RebalanceLimits, Rebalancing, RecentMove};
 pub use refusal::{Refusal, Rule};
 pub use requirements::{
     FleetOption, MetadataProblem, OnPartition, ParsedRequirements, Preference, RequirementError,

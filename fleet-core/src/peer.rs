@@ -15,7 +15,7 @@ use crate::{Pattern, PatternError};
 /// assert!(db.name().is_some());
 ///
 /// let any_db: Peer = "db@*.service".parse()?;
-/// assert!(any_db.covers(&"db@1.service".parse()?));
+/// assert!(any_db.matches(&"db@1.service".parse()?));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -48,7 +48,7 @@ impl Peer {
 
     /// Returns `true` if the peer is this unit or a pattern that matches this unit.
     #[must_use]
-    pub fn covers(&self, unit: &UnitName) -> bool {
+    pub fn matches(&self, unit: &UnitName) -> bool {
         match self {
             Self::Named(name) => name == unit,
             Self::Matching(pattern) => pattern.matches(unit),

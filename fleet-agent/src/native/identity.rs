@@ -92,7 +92,7 @@ pub(crate) fn host_capabilities(
         users: user.into_iter().chain([uid.to_string()]).collect(),
         groups: group.into_iter().chain([gid.to_string()]).collect(),
         controllers,
-        site: CompileOptions { facts: specifiers(), accept },
+        site: CompileOptions { specifiers: specifiers(), accept },
     }
 }
 

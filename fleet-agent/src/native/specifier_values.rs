@@ -12,8 +12,9 @@ use super::os_release::os_specifiers;
 /// system manager. Specifiers whose value cannot be read are left out.
 #[must_use]
 pub fn machine_specifiers() -> SpecifierContext {
-    static_specifiers()
-        .fold(SpecifierContext::system_manager(), |facts, (fact, text)| facts.with(fact, text))
+    static_specifiers().fold(SpecifierContext::system_manager(), |specifiers, (specifier, text)| {
+        specifiers.with(specifier, text)
+    })
 }
 
 fn static_specifiers() -> impl Iterator<Item = (Specifier, String)> {
@@ -22,7 +23,7 @@ fn static_specifiers() -> impl Iterator<Item = (Specifier, String)> {
         (Specifier::KernelRelease, first_line("/proc/sys/kernel/osrelease")),
         (Specifier::MachineId, first_line("/etc/machine-id")),
     ];
-    known.into_iter().filter_map(|(fact, text)| Some((fact, text?)))
+    known.into_iter().filter_map(|(specifier, text)| Some((specifier, text?)))
 }
 
 /// Returns the current values of all specifiers. Specifiers whose value cannot be read are left
@@ -49,20 +50,20 @@ pub(crate) fn specifiers() -> SpecifierContext {
         (Specifier::UserId, Some(uid.to_string())),
         (Specifier::UserName, user.map(|user| user.name)),
     ];
-    let known = known.into_iter().filter_map(|(fact, text)| Some((fact, text?)));
+    let known = known.into_iter().filter_map(|(specifier, text)| Some((specifier, text?)));
     known
         .chain(static_specifiers())
         .chain(os_specifiers())
-        .fold(base, |facts, (fact, text)| facts.with(fact, text))
+        .fold(base, |specifiers, (specifier, text)| specifiers.with(specifier, text))
 }
 
 /// Returns the directories of a non-root user's service manager.
 fn own_directories(uid: Uid, home: Option<&str>) -> SpecifierContext {
-    let facts = SpecifierContext::new()
+    let specifiers = SpecifierContext::new()
         .with(Specifier::RuntimeDirectory, format!("/run/user/{uid}"))
         .with(Specifier::TemporaryDirectory, "/tmp")
         .with(Specifier::VarTemporaryDirectory, "/var/tmp");
-    let Some(home) = home else { return facts };
+    let Some(home) = home else { return specifiers };
     [
         (Specifier::CacheDirectory, ".cache"),
         (Specifier::ConfigurationDirectory, ".config"),
@@ -70,7 +71,9 @@ fn own_directories(uid: Uid, home: Option<&str>) -> SpecifierContext {
         (Specifier::StateDirectory, ".local/state"),
     ]
     .into_iter()
-    .fold(facts, |facts, (fact, below)| facts.with(fact, format!("{home}/{below}")))
+    .fold(specifiers, |specifiers, (specifier, below)| {
+        specifiers.with(specifier, format!("{home}/{below}"))
+    })
 }
 
 fn first_line(path: &str) -> Option<String> {

@@ -17,8 +17,10 @@ impl HostCapabilities {
     pub(crate) fn for_test(root: bool) -> Self {
         let (user, group, id) = if root { ("root", "root", "0") } else { ("me", "us", "1000") };
         let own = |name: &str| vec![name.to_owned(), id.to_owned()];
-        let site =
-            CompileOptions { facts: SpecifierContext::system_manager(), accept: BTreeSet::new() };
+        let site = CompileOptions {
+            specifiers: SpecifierContext::system_manager(),
+            accept: BTreeSet::new(),
+        };
         let controllers = Ok(["memory".to_owned()].into());
         Self { root, users: own(user), groups: own(group), controllers, site }
     }

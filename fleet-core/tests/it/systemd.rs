@@ -16,12 +16,12 @@ use fleet_unitfile::{Specifier, SpecifierContext, UnitFile};
 
 /// Options for a typical machine.
 fn site() -> CompileOptions {
-    let facts = SpecifierContext::system_manager()
+    let specifiers = SpecifierContext::system_manager()
         .with(Specifier::HostName, "web1.example.com")
         .with(Specifier::MachineId, "148a18ff6e95460fb2dc5b1a4b6b4d21")
         .with(Specifier::BootId, "0123456789abcdef0123456789abcdef")
         .with(Specifier::KernelRelease, "6.1.0");
-    CompileOptions { facts, ..CompileOptions::default() }
+    CompileOptions { specifiers, ..CompileOptions::default() }
 }
 
 fn compiled(name: &str, text: &str) -> Result<CompiledUnit, UnitRefusals> {

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use fleet_core::{ActiveState, InFlightMove, Machine, MachineId, Rebalancing, Snapshot};
+use fleet_core::{ActiveState, Machine, MachineId, Rebalancing, RecentMove, Snapshot};
 use fleet_scheduler::{
     Drain, HoldReason, Index, Policy, Rebalance, Step, StepAction, StepCause, share,
 };
@@ -161,7 +161,7 @@ fn no_move_reason(order: &Rebalancing, machines: &[MachineLoad]) -> String {
     }
 }
 
-fn pending_move(snapshot: &Snapshot, unit: &UnitName, moving: &InFlightMove) -> PendingMove {
+fn pending_move(snapshot: &Snapshot, unit: &UnitName, moving: &RecentMove) -> PendingMove {
     let reason = current_status(snapshot, unit, &moving.to);
     PendingMove { reason, to: moving.to.to_string(), unit: unit.to_string() }
 }

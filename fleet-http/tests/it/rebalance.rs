@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use fleet_core::{
-    ActiveState, Epoch, InFlightMove, Intent, MachineId, RebalanceLimits, Rebalancing, UnitState,
+    ActiveState, Epoch, Intent, MachineId, RebalanceLimits, Rebalancing, RecentMove, UnitState,
 };
 use fleet_http::EventOptions;
 use fleet_http::wire::ClusterEvent;
@@ -43,7 +43,7 @@ async fn begin(server: &Server) {
     let leader = server.registry.campaign(&engine, TTL).await.unwrap().unwrap();
     let seen = server.mirror.snapshot();
     let (unit, order) = (name("a.service"), seen.rebalancing.clone().unwrap());
-    let moving = InFlightMove { from, to: to.clone(), was_active: true };
+    let moving = RecentMove { from, to: to.clone(), was_active: true };
     let moves = BTreeMap::from([(unit.clone(), moving)]);
     let noted = Rebalancing { moved: 1, moves, ..Rebalancing::clone(&order) };
     leader.update_rebalancing(&order, Some(&noted)).await.unwrap();

@@ -106,7 +106,7 @@ impl<'a> PlannedMachine<'a> {
         let is_there = |peer: &Peer| match peer {
             Peer::Named(name) => self.present.contains(name),
             Peer::Matching(_) => {
-                self.present.iter().any(|other| **other != unit.name && peer.covers(other))
+                self.present.iter().any(|other| **other != unit.name && peer.matches(other))
             }
         };
         let missing = unit.requirements.machine_of.iter().find(|peer| !is_there(peer))?;

@@ -79,7 +79,7 @@ impl Index {
     pub(crate) fn matching(&self, pattern: PatternNo) -> impl Iterator<Item = UnitNo> {
         let slot = &self.patterns.slots[pattern];
         let alike = self.units.with_prefix(slot.literal());
-        alike.filter(|(name, _)| slot.covers(name)).map(|(_, unit)| unit)
+        alike.filter(|(name, _)| slot.matches(name)).map(|(_, unit)| unit)
     }
 
     /// Returns the units that a pattern of some `MachineOf=` matches. Inactive and unknown units

@@ -82,7 +82,7 @@ impl PatternSlot {
     }
 
     /// Returns whether the pattern matches a name.
-    pub(crate) fn covers(&self, name: &UnitName) -> bool {
+    pub(crate) fn matches(&self, name: &UnitName) -> bool {
         let (text, name_text) = (self.pattern().as_str(), name.as_str());
         match self.shape {
             Shape::Exact => name_text == text,
@@ -149,7 +149,7 @@ impl Patterns {
     /// Returns all patterns that match a name, in the order of their numbers.
     pub(crate) fn covering(&self, name: &UnitName) -> Vec<PatternNo> {
         let mut found = self.index.candidates(name.as_str());
-        found.retain(|number| self.slots[*number].covers(name));
+        found.retain(|number| self.slots[*number].matches(name));
         found.sort_unstable();
         found.dedup();
         found

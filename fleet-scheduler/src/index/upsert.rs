@@ -171,7 +171,7 @@ impl Index {
         if is_new {
             let slot = &self.patterns.slots[number];
             let alike = self.units.with_prefix(slot.literal());
-            let matched = alike.filter(|(name, _)| slot.covers(name)).map(|(_, unit)| unit);
+            let matched = alike.filter(|(name, _)| slot.matches(name)).map(|(_, unit)| unit);
             let matched: Vec<UnitNo> = matched.collect();
             matched.into_iter().for_each(|unit| self.reclassify(unit));
         }

@@ -28,7 +28,7 @@ pub(super) fn refusal_for(query: &PlacementQuery<'_>) -> Refusal {
     let (index, occupancy, unit) = (query.index, query.occupancy, query.unit);
     let mut ours = query.class.conflicts.iter().filter(|p| occupancy.counts_of(**p).matching > 0);
     let ours = ours.find_map(|pattern| {
-        Some((query.first_other(|other| covers(index, *pattern, other))?, *pattern, false))
+        Some((query.first_other(|other| pattern_matches(index, *pattern, other))?, *pattern, false))
     });
     let theirs = || {
         let with = query.first_other(|other| keeps_away(index, other, unit).is_some())?;
@@ -44,7 +44,7 @@ pub(super) fn refusal_for(query: &PlacementQuery<'_>) -> Refusal {
 /// matches this unit.
 pub(super) fn keeps_away(index: &Index, other: UnitNo, unit: UnitNo) -> Option<PatternNo> {
     let mut patterns = index.class(other).conflicts.iter().copied();
-    patterns.find(|pattern| covers(index, *pattern, unit))
+    patterns.find(|pattern| pattern_matches(index, *pattern, unit))
 }
 
 /// Returns the refusal of a machine because of a conflict with the unit `with` there.
@@ -58,7 +58,7 @@ pub(super) fn refusal_with(
     Refusal::Conflicts { with: with.clone(), pattern: pattern.clone(), by_other: theirs }
 }
 
-fn covers(index: &Index, pattern: PatternNo, unit: UnitNo) -> bool {
+fn pattern_matches(index: &Index, pattern: PatternNo, unit: UnitNo) -> bool {
     index.class(unit).matched.binary_search(&pattern).is_ok()
 }
 

@@ -145,7 +145,7 @@ fn linter_detects_a_unit_as_its_own_peer() {
         let mut all = q.present.clone();
         all.insert(q.unit.name.clone());
         let peers = &q.unit.requirements.machine_of;
-        !peers.iter().all(|peer| all.iter().any(|name| peer.covers(name)))
+        !peers.iter().all(|peer| all.iter().any(|name| peer.matches(name)))
     };
     is_linted(|rule_set| exchange(rule_set, Rule::MachineOf, among_all), Rule::MachineOf);
 }

@@ -147,7 +147,7 @@ fn is_true(before: &Snapshot, step: &Step) -> bool {
             let was_so = rule == Rule::MachineOf || was_broken(before, from, rule);
             !gone && was_so && !naive::kept_placements(before).contains_key(unit)
         }
-        StepCause::FollowsPeer(peer) => covers(before, unit, peer) && !gone,
+        StepCause::FollowsPeer(peer) => requires_machine_of(before, unit, peer) && !gone,
         StepCause::ReplacedBy(by) => {
             let by = single(before, by).map(|unit| &unit.requirements.replaces);
             by.is_some_and(|patterns| patterns.iter().any(|pattern| pattern.matches(unit)))
@@ -177,7 +177,7 @@ fn was_broken(before: &Snapshot, on: &MachineId, rule: Rule) -> bool {
 }
 
 /// Whether a unit's `MachineOf=` names another unit.
-fn covers(before: &Snapshot, unit: &UnitName, other: &UnitName) -> bool {
+fn requires_machine_of(before: &Snapshot, unit: &UnitName, other: &UnitName) -> bool {
     let unit = single(before, unit);
-    unit.is_some_and(|unit| unit.requirements.machine_of.iter().any(|peer| peer.covers(other)))
+    unit.is_some_and(|unit| unit.requirements.machine_of.iter().any(|peer| peer.matches(other)))
 }

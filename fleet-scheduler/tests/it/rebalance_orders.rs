@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use fleet_core::{
-    ActiveState, Epoch, Generation, InFlightMove, LoadState, Machine, RebalanceLimits, Rebalancing,
+    ActiveState, Epoch, Generation, LoadState, Machine, RebalanceLimits, Rebalancing, RecentMove,
     Snapshot, SystemdState, TargetState, UnitState,
 };
 use fleet_scheduler::{Index, Policy, Rebalance};
@@ -68,7 +68,7 @@ fn group_moves_only_if_it_fits_the_in_flight_limit() {
 fn units_in_flight_reduce_the_budget() {
     let [from, to] = ["m1", "m2"].map(|id| id.parse().unwrap());
     let unit: UnitName = "e.service".parse().unwrap();
-    let moving = BTreeMap::from([(unit.clone(), InFlightMove { from, to, was_active: true })]);
+    let moving = BTreeMap::from([(unit.clone(), RecentMove { from, to, was_active: true })]);
     let mut cluster = lopsided(Some(Rebalancing { moved: 1, moves: moving, ..order(3, Some(9)) }));
     assert_eq!(Rebalance::from_order(&cluster).unwrap().budget, 3, "the unit has not left yet");
     cluster.place(unit, "m2".parse().unwrap(), Epoch(2));

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use fleet_core::{InFlightMove, RebalanceLimits, Rebalancing};
+use fleet_core::{RebalanceLimits, Rebalancing, RecentMove};
 use serde::{Deserialize, Serialize};
 
 use super::{CodecError, FORMAT, decode, encode, parse, wire};
@@ -58,10 +58,7 @@ pub(crate) fn decode_rebalancing(bytes: &[u8]) -> Result<Rebalancing, CodecError
     let moves = wire.moves.iter().map(|it| {
         let from = parse(&it.from, "a machine ID")?;
         let to = parse(&it.to, "a machine ID")?;
-        Ok((
-            parse(&it.unit, "a unit's name")?,
-            InFlightMove { from, to, was_active: it.was_active },
-        ))
+        Ok((parse(&it.unit, "a unit's name")?, RecentMove { from, to, was_active: it.was_active }))
     });
     let moves = moves.collect::<Result<_, CodecError>>()?;
     let WireRebalancing { max_in_flight, gain, min_available, max_moves, moved, .. } = wire;

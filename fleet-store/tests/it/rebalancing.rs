@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use fleet_core::{
-    Epoch, InFlightMove, Placement, RebalanceLimits, Rebalancing, Revision, TargetState,
+    Epoch, Placement, RebalanceLimits, Rebalancing, RecentMove, Revision, TargetState,
 };
 use fleet_store::{
     ExpectUnit, Key, Mirror, PlacementWrites, RebalanceUpdate, Registry, RegistryError,
@@ -26,7 +26,7 @@ fn terms(at_once: u32) -> RebalanceLimits {
 
 /// The request after a unit was moved.
 fn begun(order: &Rebalancing) -> Rebalancing {
-    let moving = InFlightMove { from: id("m-1"), to: id("m-2"), was_active: true };
+    let moving = RecentMove { from: id("m-1"), to: id("m-2"), was_active: true };
     let moving = BTreeMap::from([(name("a.service"), moving)]);
     Rebalancing { moved: 1, moves: moving, ..order.clone() }
 }

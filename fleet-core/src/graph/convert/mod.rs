@@ -92,13 +92,13 @@ pub fn convert(origin: InitSystem, sources: Vec<SourceFile>) -> Conversion {
 pub fn convert_with(
     origin: InitSystem,
     mut sources: Vec<SourceFile>,
-    facts: &SpecifierContext,
+    specifiers: &SpecifierContext,
 ) -> Conversion {
     sources.sort_by(|one, other| one.path.cmp(&other.path));
     let mut report = Report::new(&sources);
     let readable = readable(&sources, &mut report);
     let drafts = match origin {
-        InitSystem::Systemd => systemd::drafts(&readable, facts, &mut report),
+        InitSystem::Systemd => systemd::drafts(&readable, specifiers, &mut report),
         InitSystem::Openrc => openrc::drafts(&readable, &mut report),
         InitSystem::Sysv => sysv::drafts(&readable, &mut report),
     };

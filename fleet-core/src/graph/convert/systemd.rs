@@ -44,12 +44,14 @@ type FileUnit = (usize, CompiledUnit);
 /// Returns the units with their edges.
 pub(super) fn drafts(
     files: &[(usize, &str)],
-    facts: &SpecifierContext,
+    specifiers: &SpecifierContext,
     report: &mut Report<'_>,
 ) -> Vec<Draft> {
     let mut units: Vec<FileUnit> = Vec::new();
     for (file, text) in files {
-        units.extend(compile_file(*file, text, facts, &units, report).map(|unit| (*file, unit)));
+        units.extend(
+            compile_file(*file, text, specifiers, &units, report).map(|unit| (*file, unit)),
+        );
     }
     drop_missing_relations(&mut units, report);
     loop {
@@ -113,7 +115,7 @@ fn report_lost_links(
 fn compile_file(
     file: usize,
     text: &str,
-    facts: &SpecifierContext,
+    specifiers: &SpecifierContext,
     others: &[FileUnit],
     report: &mut Report<'_>,
 ) -> Option<CompiledUnit> {
@@ -136,7 +138,7 @@ fn compile_file(
         report.left_out(file, 1, why, "submit only the file that counts");
         return None;
     }
-    let mut compiled = accepted(file, &name, &parsed, facts, report)?;
+    let mut compiled = accepted(file, &name, &parsed, specifiers, report)?;
     if compiled.timer.is_some() {
         let why = "units of this format have no timers";
         report.left_out(file, 1, why, "let another program start the timer's unit");
@@ -155,7 +157,7 @@ fn compile_file(
     };
     let unit = as_stanza(&compiled.unit, file, report, positions)?;
     compiled.unit = Arc::new(unit);
-    let known = |letter: char| facts.expand(&format!("%{letter}"), &name).is_ok();
+    let known = |letter: char| specifiers.expand(&format!("%{letter}"), &name).is_ok();
     let of_machine: Vec<char> = MACHINE_SPECIFIERS.into_iter().filter(|it| known(*it)).collect();
     remark_specifiers(file, &parsed, &compiled, &of_machine, report);
     Some(compiled)
@@ -206,10 +208,10 @@ fn accepted(
     file: usize,
     name: &UnitName,
     parsed: &UnitFile,
-    facts: &SpecifierContext,
+    specifiers: &SpecifierContext,
     report: &mut Report<'_>,
 ) -> Option<CompiledUnit> {
-    let mut options = CompileOptions { facts: facts.clone(), accept: BTreeSet::new() };
+    let mut options = CompileOptions { specifiers: specifiers.clone(), accept: BTreeSet::new() };
     let mut dropped: Vec<UnitRefusal> = Vec::new();
     loop {
         let refusals = match compile(name, parsed, &options) {

@@ -11,20 +11,20 @@ use crate::graph::adjacency::{Adjacency, number};
 /// Degraded flag of each unit, with the data it is derived from.
 #[derive(Debug, Clone, Default)]
 pub(super) struct DegradedFlags {
-    units: Vec<Health>,
+    units: Vec<DegradedState>,
     /// Units whose flag has to change, by their ranks.
     pending: RankSet,
 }
 
 /// State of one unit as its dependents see it.
 #[derive(Debug, Clone, Copy)]
-struct Health {
+struct DegradedState {
     /// Number of reasons to be degraded: one for each dependency that does not work or is degraded
     /// itself, and one for all missing dependencies together.
     reasons: u32,
     active: bool,
     /// Whether the unit fulfils its dependents.
-    works: bool,
+    fulfils_dependents: bool,
     degraded: bool,
 }
 
@@ -33,14 +33,14 @@ impl DegradedFlags {
     /// already counts its required dependencies as reasons, because none of them works. `lacking`
     /// yields, for each unit, whether the unit depends on a target that no unit provides.
     pub(super) fn new(adjacency: &Adjacency, lacking: impl Iterator<Item = bool>) -> Self {
-        let health = |(at, lacks)| {
+        let state = |(at, lacks)| {
             let idle =
                 adjacency.dependencies(at).iter().filter(|link| link.kind.requires()).count();
             let reasons = number(idle) + u32::from(lacks);
-            Health { reasons, active: false, works: false, degraded: false }
+            DegradedState { reasons, active: false, fulfils_dependents: false, degraded: false }
         };
         Self {
-            units: (0..).zip(lacking).map(health).collect(),
+            units: (0..).zip(lacking).map(state).collect(),
             pending: RankSet::new(adjacency.len()),
         }
     }
@@ -55,19 +55,25 @@ impl DegradedFlags {
     /// - the edges require the unit, and the unit does not work
     /// - the edges both require and order, and the unit is itself degraded
     pub(super) fn is_reason(&self, at: u32, kind: EdgeKind) -> bool {
-        let health = self.units[at as usize];
-        (!health.works && kind.requires()) || (health.degraded && spreads(kind))
+        let state = self.units[at as usize];
+        (!state.fulfils_dependents && kind.requires()) || (state.degraded && spreads(kind))
     }
 
     /// Updates whether a unit is active and whether it works.
-    pub(super) fn update(&mut self, adjacency: &Adjacency, at: u32, active: bool, works: bool) {
-        let health = &mut self.units[at as usize];
-        let worked = std::mem::replace(&mut health.works, works);
-        if std::mem::replace(&mut health.active, active) != active {
+    pub(super) fn update(
+        &mut self,
+        adjacency: &Adjacency,
+        at: u32,
+        active: bool,
+        fulfils_dependents: bool,
+    ) {
+        let state = &mut self.units[at as usize];
+        let fulfilled = std::mem::replace(&mut state.fulfils_dependents, fulfils_dependents);
+        if std::mem::replace(&mut state.active, active) != active {
             self.enqueue_if_due(adjacency, at);
         }
-        if worked != works {
-            self.adjust_reasons(adjacency, at, !works, EdgeKind::requires);
+        if fulfilled != fulfils_dependents {
+            self.adjust_reasons(adjacency, at, !fulfils_dependents, EdgeKind::requires);
         }
     }
 
@@ -76,10 +82,10 @@ impl DegradedFlags {
     pub(super) fn propagate(&mut self, adjacency: &Adjacency, mut note: impl FnMut(u32)) {
         while let Some(rank) = self.pending.pop() {
             let at = adjacency.order()[rank as usize];
-            let health = &mut self.units[at as usize];
-            if health.is_due() {
-                health.degraded = !health.degraded;
-                let degraded = health.degraded;
+            let state = &mut self.units[at as usize];
+            if state.is_due() {
+                state.degraded = !state.degraded;
+                let degraded = state.degraded;
                 self.adjust_reasons(adjacency, at, degraded, spreads);
                 note(at);
             }
@@ -111,7 +117,7 @@ impl DegradedFlags {
     }
 }
 
-impl Health {
+impl DegradedState {
     /// Returns whether the flag has to change.
     fn is_due(self) -> bool {
         self.degraded != (self.active && self.reasons > 0)

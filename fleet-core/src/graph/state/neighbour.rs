@@ -45,7 +45,7 @@ impl NeighbourView {
     }
 
     /// Returns whether the unit fulfils its dependents.
-    pub(super) fn works(self) -> bool {
+    pub(super) fn fulfils_dependents(self) -> bool {
         self.active || self.ended
     }
 

@@ -39,7 +39,7 @@ impl InitState {
             if before.stop_state() != after.stop_state() {
                 self.unblock(adjacency, at, before, after);
             }
-            self.degraded.update(adjacency, at, after.active, after.works());
+            self.degraded.update(adjacency, at, after.active, after.fulfils_dependents());
         }
         self.update_queues(at);
     }

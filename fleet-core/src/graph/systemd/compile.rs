@@ -157,8 +157,8 @@ impl<'a> Compiler<'a> {
         let (section, name, value) = (option.section(), option.name(), option.value());
         let known = (section.to_owned(), name.to_owned());
         self.positions.insert(known, option.span().start);
-        let facts = &self.options.facts;
-        let unit = ValueContext::new(self.name, facts);
+        let specifiers = &self.options.specifiers;
+        let unit = ValueContext::new(self.name, specifiers);
         let expand = |text: &str| unit.expand(text);
         let done = match (section, name) {
             ("Install", "Alias") => alias(&mut self.aliases, value, self.name.unit_type(), &expand),
@@ -262,7 +262,7 @@ impl<'a> Compiler<'a> {
             }
         }
         let timer = (self.name.unit_type() == UnitType::Timer)
-            .then(|| draft.timer.timer(&ValueContext::new(self.name, &self.options.facts)))
+            .then(|| draft.timer.timer(&ValueContext::new(self.name, &self.options.specifiers)))
             .transpose();
         match timer {
             Ok(timer) if self.refusals.is_empty() => {

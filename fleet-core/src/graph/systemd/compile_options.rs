@@ -8,7 +8,7 @@ use fleet_unitfile::SpecifierContext;
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct CompileOptions {
     /// Values of the specifiers. If a unit uses a specifier that has no value, the unit is refused.
-    pub facts: SpecifierContext,
+    pub specifiers: SpecifierContext,
     /// Names, without sections, of unsupported options that do not lead to a refusal, because the
     /// operator accepts their loss. The unit runs without these options, and a remark reports each
     /// of them.

@@ -5,7 +5,8 @@ use fleet_unitfile::UnitType;
 use super::restart::{Restarts, WHEN};
 use super::timer::TimerDraft;
 use super::value::{
-    Span, ValueContext, choice, delay, flag, longest, number, signal, span, timeout, unless_empty,
+    Span, ValueContext, choice, delay, flag, longest, number, read_resettable, signal, span,
+    timeout,
 };
 use super::{command, condition, exec_environment, resource, statuses};
 use crate::graph::{KillMode, NotifyAccess, Run, Signal};
@@ -161,7 +162,7 @@ impl Draft {
 
     fn take_timeout(&mut self, name: &str, value: &str) -> Result<(), String> {
         if name == "TimeoutAbortSec" {
-            self.timeout_abort = unless_empty(value, timeout)?;
+            self.timeout_abort = read_resettable(value, timeout)?;
             return Ok(());
         }
         let timeout = Some(timeout(value)?);
@@ -236,7 +237,7 @@ fn kill_mode(value: &str) -> Result<KillMode, String> {
             "cannot be none, which leaves unsupervised processes behind: write process".to_owned()
         );
     }
-    unless_empty(value, |value| choice(value, &KILL_MODES)).map(Option::unwrap_or_default)
+    read_resettable(value, |value| choice(value, &KILL_MODES)).map(Option::unwrap_or_default)
 }
 
 /// Reads the path of a PID file. A relative path is relative to the runtime directory (`%t`).

@@ -3,7 +3,7 @@
 use fleet_unitfile::{split_words, split_words_relaxed};
 
 use super::limit;
-use super::value::{ValueContext, choice, flag, number, unless_empty, unreadable};
+use super::value::{ValueContext, choice, flag, number, read_resettable, unreadable};
 use crate::graph::{DirectoryPath, EnvironmentFile, ExecEnvironment, ExecOutput, WorkingDirectory};
 
 /// Applies one option.
@@ -20,14 +20,14 @@ pub(super) fn apply(
         "PassEnvironment" => add_names(&mut it.pass_environment, value, unit)?,
         "UnsetEnvironment" => add_names(&mut it.unset_environment, value, unit)?,
         "WorkingDirectory" => it.directory = directory(value, unit)?,
-        "User" => it.user = identity(value, unit)?,
-        "Group" => it.group = identity(value, unit)?,
+        "User" => it.user = account(value, unit)?,
+        "Group" => it.group = account(value, unit)?,
         "SupplementaryGroups" => add_groups(&mut it.supplementary_groups, value, unit)?,
         "UMask" => it.umask = Some(umask(value)?),
         "IgnoreSIGPIPE" => it.ignore_sigpipe = flag(value)?,
-        "Nice" => it.nice = unless_empty(value, |value| number(value, -20, 19))?,
+        "Nice" => it.nice = read_resettable(value, |value| number(value, -20, 19))?,
         "OOMScoreAdjust" => {
-            it.oom_score_adjust = unless_empty(value, |value| number(value, -1000, 1000))?;
+            it.oom_score_adjust = read_resettable(value, |value| number(value, -1000, 1000))?;
         }
         // Standard output inherits the standard input, which is `/dev/null`.
         "StandardOutput" => it.output = output(value, unit)?.unwrap_or(ExecOutput::Null),
@@ -99,7 +99,7 @@ fn add_groups(list: &mut Vec<String>, value: &str, unit: &ValueContext<'_>) -> R
         list.clear();
     }
     for word in value.split_whitespace() {
-        list.extend(identity(word, unit)?);
+        list.extend(account(word, unit)?);
     }
     Ok(())
 }
@@ -115,7 +115,7 @@ fn directory(value: &str, unit: &ValueContext<'_>) -> Result<WorkingDirectory, S
 }
 
 /// Reads the name or number of a user or group.
-fn identity(value: &str, unit: &ValueContext<'_>) -> Result<Option<String>, String> {
+fn account(value: &str, unit: &ValueContext<'_>) -> Result<Option<String>, String> {
     let name = unit.expand(value)?;
     if name.contains(|c: char| c.is_whitespace() || c.is_control() || "/:".contains(c)) {
         return Err(format!("is {name:?}: write the name or the number of one"));

@@ -2,7 +2,7 @@
 
 use fleet_unitfile::{Size, parse_permyriad, parse_size};
 
-use super::value::{number, unless_empty, unreadable};
+use super::value::{number, read_resettable, unreadable};
 use crate::graph::ResourceLimits;
 
 /// Applies one option; an empty value resets it.
@@ -39,12 +39,12 @@ fn tasks(value: &str) -> Result<Option<u64>, String> {
         _ if value.ends_with(['%', '‰', '‱']) => {
             Err(format!("is {value:?}, a share of the machine: write a number"))
         }
-        _ => unless_empty(value, |value| number(value, 1, u64::MAX)),
+        _ => read_resettable(value, |value| number(value, 1, u64::MAX)),
     }
 }
 
 fn weight(value: &str) -> Result<Option<u64>, String> {
-    unless_empty(value, |value| number(value, 1, 10_000))
+    read_resettable(value, |value| number(value, 1, 10_000))
 }
 
 fn quota(value: &str) -> Result<Option<u64>, String> {

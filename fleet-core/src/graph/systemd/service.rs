@@ -29,7 +29,11 @@ impl Draft {
         let remarked = [self.idle(), self.pid_file(), self.runtime(), self.growth(), self.signal()];
         UnitProblems {
             refused: refused.into_iter().flatten().collect(),
-            remarked: remarked.into_iter().flatten().chain(self.identity()).collect(),
+            remarked: remarked
+                .into_iter()
+                .flatten()
+                .chain(self.tracking_variable_remarks())
+                .collect(),
         }
     }
 
@@ -97,7 +101,7 @@ impl Draft {
 
     /// Returns a warning for each option that tries to change `INVOCATION_ID` or
     /// `SYSTEMD_EXEC_PID`. These variables always keep the supervisor's values.
-    fn identity(&self) -> impl Iterator<Item = (OptionName, &'static str)> {
+    fn tracking_variable_remarks(&self) -> impl Iterator<Item = (OptionName, &'static str)> {
         let it = &self.run.exec_environment;
         let finds =
             |name: &str| TRACKING_VARIABLES.contains(&name.split('=').next().unwrap_or_default());

@@ -10,17 +10,17 @@ use crate::graph::Signal;
 /// Context for parsing the values of one unit.
 pub(super) struct ValueContext<'a> {
     pub(super) name: &'a UnitName,
-    pub(super) facts: &'a SpecifierContext,
+    pub(super) specifiers: &'a SpecifierContext,
 }
 
 impl<'a> ValueContext<'a> {
-    pub(super) fn new(name: &'a UnitName, facts: &'a SpecifierContext) -> Self {
-        Self { name, facts }
+    pub(super) fn new(name: &'a UnitName, specifiers: &'a SpecifierContext) -> Self {
+        Self { name, specifiers }
     }
 
     /// Expands the specifiers of a text.
     pub(super) fn expand(&self, text: &str) -> Result<String, String> {
-        self.facts.expand(text, self.name).map_err(unreadable)
+        self.specifiers.expand(text, self.name).map_err(unreadable)
     }
 
     /// Expands specifiers and checks that the result is an absolute path.
@@ -37,7 +37,7 @@ pub(super) fn unreadable(error: impl Display) -> String {
 /// Reads the value of an option that an empty value resets to its default. Returns `None` for an
 /// empty value, and otherwise the result of `read`. (Other options must not be empty: systemd would
 /// ignore the empty value, but here it is refused.)
-pub(super) fn unless_empty<T>(
+pub(super) fn read_resettable<T>(
     value: &str,
     read: impl FnOnce(&str) -> Result<T, String>,
 ) -> Result<Option<T>, String> {

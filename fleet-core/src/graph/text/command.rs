@@ -196,13 +196,13 @@ pub(super) fn write(command: &Command) -> String {
 /// is written as `$$`.
 fn arguments(command: &Command) -> impl Iterator<Item = String> {
     let verbatim = command.verbatim;
-    let kept = command.arguments.iter().filter(move |word| verbatim || !is_default(word));
+    let kept = command.arguments.iter().filter(move |word| verbatim || !is_invalid_variable(word));
     kept.map(move |word| if verbatim { word.clone() } else { plain(word) })
 }
 
 /// Returns whether the word is a dollar sign with an invalid variable name (such as `$1`). systemd
 /// expands such a word to nothing, so a stanza omits it.
-fn is_default(word: &str) -> bool {
+fn is_invalid_variable(word: &str) -> bool {
     let name = word.strip_prefix('$').filter(|name| !name.starts_with(['{', '$']));
     name.is_some_and(|name| !is_variable(name))
 }

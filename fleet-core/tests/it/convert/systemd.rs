@@ -294,8 +294,9 @@ fn conflict_of_several_options_refuses_the_unit() {
 #[test]
 fn specifiers_expand_for_the_machine() {
     let web = "[Service]\nExecStart=/bin/web --name %H --share 5%%H\nEnvironment=A=%l\n";
-    let facts = SpecifierContext::system_manager().with(Specifier::HostName, "here.example");
-    let converted = convert_with(InitSystem::Systemd, sources(&[("web.service", web)]), &facts);
+    let specifiers = SpecifierContext::system_manager().with(Specifier::HostName, "here.example");
+    let converted =
+        convert_with(InitSystem::Systemd, sources(&[("web.service", web)]), &specifiers);
     insta::assert_snapshot!(words(&converted), @"
     # from web.service
     unit: web.service

@@ -26,7 +26,7 @@ pub(super) fn beginning(texts: &[Option<String>]) -> Option<(&str, bool)> {
 }
 
 /// Returns how many conditions, loops and groups a command opens, and how many it closes.
-pub(super) fn groups(texts: &[Option<String>]) -> (usize, usize) {
+pub(super) fn count_compound_commands(texts: &[Option<String>]) -> (usize, usize) {
     let (mut opened, mut ended) = (0, 0);
     for at in 0..texts.len() {
         match text(texts, at).unwrap_or_default() {

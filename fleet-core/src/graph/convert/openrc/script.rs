@@ -2,13 +2,13 @@
 
 use std::collections::BTreeMap;
 
-use super::function::{Function, beginning, groups};
+use super::function::{Function, beginning, count_compound_commands};
 use super::tokens::{MAX_DEPTH, Piece, Token, plain, tokens, tokens_until_unknown};
 use crate::graph::text::MAX_FILE_SIZE;
 
 /// Maximum number of bytes that variable expansion may add to a script. Without a limit,
 /// assignments such as `b=$a$a` could double the text with every line.
-const MOST_PUT_IN: usize = MAX_FILE_SIZE;
+const MAX_EXPANDED_BYTES: usize = MAX_FILE_SIZE;
 
 /// Contents of a script.
 #[derive(Debug, Default)]
@@ -32,7 +32,7 @@ pub(super) struct Script {
     /// Nesting depth of the default that is being read.
     depth: usize,
     /// Number of bytes expanded so far.
-    put_in: usize,
+    expanded_bytes: usize,
 }
 
 /// A command with its line.
@@ -111,7 +111,7 @@ impl Script {
     fn outside(&mut self, command: &Command) -> Option<Function> {
         let texts: Vec<Option<String>> = command.words.iter().map(|word| plain(word)).collect();
         let first = texts.first()?.as_deref();
-        let (opened, ended) = groups(&texts);
+        let (opened, ended) = count_compound_commands(&texts);
         self.open = (self.open + opened).saturating_sub(ended);
         if let Some((name, usual)) = beginning(&texts) {
             self.begin(name, command.line, usual && command.simple && self.open == 0);
@@ -210,8 +210,10 @@ impl Script {
             (Some((_, Value::Text(value))), Some(default)) if value.is_empty() => {
                 self.default_of(default, line)
             }
-            (Some((_, Value::Text(value))), _) if value.len() <= MOST_PUT_IN - self.put_in => {
-                self.put_in += value.len();
+            (Some((_, Value::Text(value))), _)
+                if value.len() <= MAX_EXPANDED_BYTES - self.expanded_bytes =>
+            {
+                self.expanded_bytes += value.len();
                 Value::Text(value.clone())
             }
             (Some(_), _) => Value::Unknown,
