@@ -127,9 +127,11 @@ impl Aliases {
 
     /// Adds `name` to `names`, together with all names that lead to the file called `name`.
     ///
-    /// If `unit` is an instance, each of the latter names that is a template is replaced by its
-    /// instance for `unit`. Such an instance is left out if it leads to a file other than `file`.
-    /// With `file` set to `None`, no instance is left out.
+    /// If `unit` is an instance, templates are treated as follows:
+    ///
+    /// - `name` itself is left out if it is a template.
+    /// - Each other template is replaced by its instance for `unit`. If `file` is given, an instance
+    ///   that leads to another file is left out.
     fn collect_names(&self, name: &str, unit: &UnitName, file: Option<&str>, names: &mut Names) {
         let others = self.names.get(name).into_iter().flatten().map(String::as_str);
         // A template itself is no name of an instance.

@@ -97,8 +97,8 @@ pub fn check_merged(unit: &MergedUnit) -> Vec<MergedFinding<'_>> {
 /// The origin of an option in a merged unit: the index of its file, and the option in that file.
 type Origin<'a> = (usize, OptionView<'a>);
 
-/// Builds a single file from all options that systemd reads, in order. Also returns the origin of
-/// each option.
+/// Builds a single file from all options that systemd reads, in order. In a drop-in, these are the
+/// options before its first error. Also returns the origin of each option.
 fn joined(unit: &MergedUnit) -> (UnitFile, Vec<Origin<'_>>) {
     let (mut source, mut origins) = (String::new(), Vec::new());
     for (number, part) in unit.parts().iter().enumerate() {

@@ -76,7 +76,7 @@ fn tables(section: &str) -> &'static [Table] {
     found.map_or(&[], |(_, tables)| tables)
 }
 
-/// Returns `true` if a directive is known only to systemd versions newer than that of the tables.
+/// Returns `true` if only systemd versions newer than the version of the tables know a directive.
 pub(super) fn is_newer(name: &str) -> bool {
     sections::NEWER.contains(&name)
 }

@@ -1,6 +1,6 @@
 //! Directives that belong to a single section.
 //!
-//! The script `scripts/directives` can write this file from the list of systemd 252.
+//! `scripts/directives` writes this file from the directives that systemd 252 lists.
 
 use super::Table;
 use crate::UnitType;
