@@ -21,7 +21,7 @@ pub(crate) enum Operation {
     Damage { unit: UnitName },
     OnMachine { machine: usize, what: OnMachine },
     Intend { machine: usize, intent: Option<Intent> },
-    Rebalance { terms: Option<RebalanceLimits> },
+    Rebalance { limits: Option<RebalanceLimits> },
     StoreAway(bool),
     Wait(Duration),
 }
@@ -76,7 +76,7 @@ impl Operation {
             },
             10 if rng.below(3) == 0 => Self::StoreAway(rng.below(2) == 0),
             20 => Self::Intend { machine: rng.below(machines), intent: draw_intent(rng) },
-            21 => Self::Rebalance { terms: draw_terms(rng) },
+            21 => Self::Rebalance { limits: draw_limits(rng) },
             10..17 => Self::OnMachine { machine: rng.below(machines), what: OnMachine::draw(rng) },
             _ => Self::Wait(Duration::from_millis(1 << rng.below(15))),
         }
@@ -114,10 +114,10 @@ impl Operation {
                 let machine = cluster.hosts[*machine].id().clone();
                 accept(registry.set_intent(&machine, *intent).await);
             }
-            Self::Rebalance { terms: Some(terms) } => {
-                accept(registry.request_rebalancing(*terms).await);
+            Self::Rebalance { limits: Some(limits) } => {
+                accept(registry.request_rebalancing(*limits).await);
             }
-            Self::Rebalance { terms: None } => accept(registry.end_rebalancing().await),
+            Self::Rebalance { limits: None } => accept(registry.end_rebalancing().await),
             Self::OnMachine { machine, what } => what.happen(cluster, *machine).await,
             Self::StoreAway(away) => {
                 cluster.hosts.iter().for_each(|host| host.set_unreachable(*away));
@@ -136,12 +136,12 @@ fn draw_intent(rng: &mut Rng) -> Option<Intent> {
     *rng.pick(&[None, None, Some(Intent::Cordoned), Some(Intent::Drained { min_available })])
 }
 
-fn draw_terms(rng: &mut Rng) -> Option<RebalanceLimits> {
+fn draw_limits(rng: &mut Rng) -> Option<RebalanceLimits> {
     let mut number = |below| u32::try_from(rng.below(below)).unwrap_or(0);
     let (at_once, gain, min_available) = (1 + number(3), number(2), number(3));
     let most = Some(number(8)).filter(|most| *most > 0);
-    let terms = RebalanceLimits { max_in_flight: at_once, gain, min_available, max_moves: most };
-    (number(6) > 0).then_some(terms)
+    let limits = RebalanceLimits { max_in_flight: at_once, gain, min_available, max_moves: most };
+    (number(6) > 0).then_some(limits)
 }
 
 /// Users may refer to missing or unreadable units.

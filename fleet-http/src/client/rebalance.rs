@@ -21,8 +21,8 @@ impl Client {
     /// use fleet_http::Client;
     ///
     /// # async fn example(client: Client) -> Result<(), Box<dyn std::error::Error>> {
-    /// let terms = RebalanceLimits { max_in_flight: 2, ..RebalanceLimits::default() };
-    /// for it in client.rebalance(&terms, true).await?.moves {
+    /// let limits = RebalanceLimits { max_in_flight: 2, ..RebalanceLimits::default() };
+    /// for it in client.rebalance(&limits, true).await?.moves {
     ///     println!("{} would go from {} to {}", it.unit, it.from, it.to);
     /// }
     /// # Ok(())
@@ -30,11 +30,11 @@ impl Client {
     /// ```
     pub async fn rebalance(
         &self,
-        terms: &RebalanceLimits,
+        limits: &RebalanceLimits,
         dry_run: bool,
     ) -> Result<RebalanceReport, ClientError> {
         let RebalanceLimits { max_in_flight: at_once, gain, min_available, max_moves: most } =
-            terms;
+            limits;
         let query = Query::new()
             .with("atOnce", Some(&at_once.to_string()))
             .with("gain", Some(&gain.to_string()))

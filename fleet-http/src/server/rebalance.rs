@@ -61,18 +61,18 @@ pub(super) async fn rebalance(
     State(api): State<SharedApi>,
     params: Params,
 ) -> Result<Json<RebalanceReport>, Failure> {
-    let (terms, is_dry) = (terms(&params)?, params.dry_run()?);
+    let (limits, is_dry) = (limits(&params)?, params.dry_run()?);
     let snapshot = api.view()?;
     let before = snapshot.rebalancing.clone();
     let order = match &before {
-        Some(before) if before.limits == terms => Rebalancing::clone(before),
-        Some(before) => Rebalancing { moves: before.moves.clone(), ..Rebalancing::new(terms) },
-        None => Rebalancing::new(terms),
+        Some(before) if before.limits == limits => Rebalancing::clone(before),
+        Some(before) => Rebalancing { moves: before.moves.clone(), ..Rebalancing::new(limits) },
+        None => Rebalancing::new(limits),
     };
     let report = report(Snapshot::clone(&snapshot), Arc::new(order)).await?;
     // An earlier order ends if nothing is left to do within the new limits.
     if !is_dry && (!report.is_over() || before.is_some()) {
-        let revision = api.registry.request_rebalancing(terms).await?;
+        let revision = api.registry.request_rebalancing(limits).await?;
         api.wait_until_visible(revision).await;
     }
     Ok(Json(report))
@@ -132,7 +132,7 @@ async fn report(
     run_planner(move || rebalance_report(&snapshot, &order)).await
 }
 
-fn terms(params: &Params) -> Result<RebalanceLimits, Failure> {
+fn limits(params: &Params) -> Result<RebalanceLimits, Failure> {
     let usual = RebalanceLimits::default();
     let at_once = number(params, "atOnce", 1..=RebalanceLimits::MAX_IN_FLIGHT)?;
     Ok(RebalanceLimits {

@@ -186,16 +186,16 @@ async fn invalid_parameters_are_refused() {
 async fn client_orders_reads_and_cancels() {
     let (server, _machines) = lopsided().await;
     let client = server.client();
-    let terms = RebalanceLimits {
+    let limits = RebalanceLimits {
         max_in_flight: 2,
         max_moves: Some(1),
         min_available: 1,
         ..RebalanceLimits::default()
     };
-    let preview = client.rebalance(&terms, true).await.unwrap();
+    let preview = client.rebalance(&limits, true).await.unwrap();
     assert_eq!((preview.moves.len(), preview.is_over()), (1, false));
     assert_eq!(client.rebalance_status().await.unwrap(), None);
-    assert_eq!(client.rebalance(&terms, false).await.unwrap(), preview);
+    assert_eq!(client.rebalance(&limits, false).await.unwrap(), preview);
     let order = client.rebalance_status().await.unwrap().unwrap().order;
     assert_eq!((order.at_once, order.most, order.min_available), (2, Some(1), 1));
     client.cancel_rebalance().await.unwrap();

@@ -78,8 +78,8 @@ fn units_in_flight_reduce_the_budget() {
 
 #[test]
 fn down_units_count_as_recovering_unless_finished() {
-    let terms = RebalanceLimits { min_available: 2, ..RebalanceLimits::default() };
-    let mut cluster = lopsided(Some(Rebalancing::new(terms)));
+    let limits = RebalanceLimits { min_available: 2, ..RebalanceLimits::default() };
+    let mut cluster = lopsided(Some(Rebalancing::new(limits)));
     let [done, failed, stopped] = ["w@1.service", "w@2.service", "w@3.service"];
     for (name, desired) in [(done, "launched"), (failed, "launched"), (stopped, "loaded")] {
         cluster.put_unit(unit(name, desired, ""));

@@ -181,15 +181,15 @@ impl Store for EtcdStore {
             return Err(StoreError::LeaseLost(*lease));
         }
         let conditions = transaction.conditions.clone();
-        let asks = transaction.writes.is_empty();
-        let retry = if asks { Retry::Always } else { Retry::IfNotDone };
+        let is_read_only = transaction.writes.is_empty();
+        let retry = if is_read_only { Retry::Always } else { Retry::IfNotDone };
         let txn = self.key_prefix.transaction(transaction);
         let response = match self.client.txn(&txn, retry).await {
             Ok(response) => response,
             Err(failure) if failure.kind == FailureKind::NoLease => {
                 return Err(StoreError::LeaseLost(self.lost_lease(leases).await?));
             }
-            Err(failure) if asks => return Err(failure.into_read_error()),
+            Err(failure) if is_read_only => return Err(failure.into_read_error()),
             Err(failure) => return Err(failure.into_write_error()),
         };
         let revision = revision_of(response.header.as_ref());

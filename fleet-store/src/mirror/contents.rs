@@ -102,7 +102,7 @@ impl Contents {
     }
 
     /// Updates the content that a unit uses.
-    pub(super) fn change_use(
+    pub(super) fn set_content_of(
         &mut self,
         unit: &UnitName,
         before: Option<ContentId>,

@@ -46,7 +46,7 @@ pub(super) struct PlacementMove {
     /// Machine of the placement that the snapshot shows, before and after the change.
     pub(super) machines: [Option<MachineId>; 2],
     /// Whether the unit had or has an unreadable placement.
-    pub(super) faulty: bool,
+    pub(super) had_fault: bool,
 }
 
 impl StoredPlacements {
@@ -65,11 +65,11 @@ impl StoredPlacements {
         {
             let before = snapshot.placement(unit.as_str()).map(|_| machine.clone());
             snapshot.place(unit.clone(), machine.clone(), epoch);
-            return PlacementMove { machines: [before, Some(machine)], faulty: false };
+            return PlacementMove { machines: [before, Some(machine)], had_fault: false };
         }
         let before = self.take_fault(unit, &machine);
         let mut all = self.readable(snapshot, unit);
-        let faulty = before || read.is_err();
+        let had_fault = before || read.is_err();
         match read {
             Ok(epoch) => drop(all.insert(machine, epoch)),
             Err(fault) => {
@@ -80,7 +80,7 @@ impl StoredPlacements {
                 self.unreadable.entry(unit.clone()).or_default().insert(machine, fault);
             }
         }
-        PlacementMove { machines: self.recount(snapshot, unit, all), faulty }
+        PlacementMove { machines: self.recount(snapshot, unit, all), had_fault }
     }
 
     /// Applies the deletion of a placement.
@@ -90,10 +90,10 @@ impl StoredPlacements {
         unit: &UnitName,
         machine: &MachineId,
     ) -> PlacementMove {
-        let faulty = self.take_fault(unit, machine);
+        let had_fault = self.take_fault(unit, machine);
         let mut all = self.readable(snapshot, unit);
         all.remove(machine);
-        PlacementMove { machines: self.recount(snapshot, unit, all), faulty }
+        PlacementMove { machines: self.recount(snapshot, unit, all), had_fault }
     }
 
     /// Records the last write of placements by a leader.
@@ -108,10 +108,10 @@ impl StoredPlacements {
 
     /// Returns the placements of a unit.
     pub(super) fn of(&self, snapshot: &Snapshot, unit: &UnitName) -> UnitPlacements {
-        let counting = snapshot.placement(unit.as_str()).map(|placement| &placement.machine);
+        let preferred = snapshot.placement(unit.as_str()).map(|placement| &placement.machine);
         let others = self.others.get(unit).into_iter().flat_map(BTreeMap::keys);
         let unreadable = self.unreadable.get(unit).into_iter().flat_map(BTreeMap::keys);
-        let mut machines: Vec<_> = counting.into_iter().chain(others).chain(unreadable).collect();
+        let mut machines: Vec<_> = preferred.into_iter().chain(others).chain(unreadable).collect();
         machines.sort();
         machines.dedup();
         let machines = machines.into_iter().cloned().collect();
@@ -134,8 +134,8 @@ impl StoredPlacements {
     /// Returns whether the unit has no placement, or only a readable one on this machine. This is
     /// the normal case, in which the placement needs no memory besides the snapshot.
     fn has_no_other(&self, snapshot: &Snapshot, unit: &UnitName, machine: &MachineId) -> bool {
-        let counting = snapshot.placement(unit.as_str());
-        counting.is_none_or(|counting| counting.machine == *machine)
+        let preferred = snapshot.placement(unit.as_str());
+        preferred.is_none_or(|preferred| preferred.machine == *machine)
             && !self.others.contains_key(unit)
             && !self.unreadable.contains_key(unit)
     }
@@ -154,8 +154,8 @@ impl StoredPlacements {
     /// placement that is now unreadable.
     fn readable(&mut self, snapshot: &Snapshot, unit: &UnitName) -> BTreeMap<MachineId, Epoch> {
         let mut all = self.others.remove(unit).unwrap_or_default();
-        let counting = snapshot.placement(unit.as_str());
-        all.extend(counting.map(|placement| (placement.machine.clone(), placement.epoch)));
+        let preferred = snapshot.placement(unit.as_str());
+        all.extend(preferred.map(|placement| (placement.machine.clone(), placement.epoch)));
         all
     }
 
@@ -170,12 +170,13 @@ impl StoredPlacements {
         mut all: BTreeMap<MachineId, Epoch>,
     ) -> [Option<MachineId>; 2] {
         let before = snapshot.placement(unit.as_str()).map(|placement| placement.machine.clone());
-        let counts = all.iter().max_by_key(|(machine, epoch)| (**epoch, Reverse(*machine)));
-        let counts = counts.map(|(machine, epoch)| (machine.clone(), *epoch));
+        let preferred = all.iter().max_by_key(|(machine, epoch)| (**epoch, Reverse(*machine)));
+        let preferred = preferred.map(|(machine, epoch)| (machine.clone(), *epoch));
         let unreadable = self.unreadable.get(unit);
-        let mut may_count = unreadable.into_iter().flat_map(BTreeMap::keys);
-        let counts = counts.filter(|(machine, _)| may_count.all(|other| other == machine));
-        match &counts {
+        let mut may_be_preferred = unreadable.into_iter().flat_map(BTreeMap::keys);
+        let preferred =
+            preferred.filter(|(machine, _)| may_be_preferred.all(|other| other == machine));
+        match &preferred {
             Some((machine, epoch)) => {
                 all.remove(machine);
                 snapshot.place(unit.clone(), machine.clone(), *epoch);
@@ -186,6 +187,6 @@ impl StoredPlacements {
         if !all.is_empty() {
             self.others.insert(unit.clone(), all);
         }
-        [before, counts.map(|(machine, _)| machine)]
+        [before, preferred.map(|(machine, _)| machine)]
     }
 }

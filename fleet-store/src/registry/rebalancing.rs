@@ -20,18 +20,18 @@ impl Registry {
     /// writers changed the request during every attempt.
     pub async fn request_rebalancing(
         &self,
-        terms: RebalanceLimits,
+        limits: RebalanceLimits,
     ) -> Result<Revision, RegistryError> {
         let key = self.key(&Key::Rebalancing);
         for _ in 0..MAX_ATTEMPTS {
             let (entry, revision) = self.get(&Key::Rebalancing).await?;
             // An unreadable request is not executed, and is replaced.
             let before = entry.as_ref().and_then(|entry| decode_rebalancing(&entry.value).ok());
-            if before.as_ref().is_some_and(|before| before.limits == terms) {
+            if before.as_ref().is_some_and(|before| before.limits == limits) {
                 return Ok(revision);
             }
             let under_way = before.map(|before| before.moves).unwrap_or_default();
-            let order = Rebalancing { moves: under_way, ..Rebalancing::new(terms) };
+            let order = Rebalancing { moves: under_way, ..Rebalancing::new(limits) };
             let order = encode_rebalancing(&order);
             let transaction = Transaction::new().when(unchanged(&key, entry.as_ref()));
             let commit = self.store.commit(transaction.put(&key, order)).await?;

@@ -73,15 +73,15 @@ fn restored_value(
 
 /// Returns the keys of superseded placements, by the same rule as the mirror.
 fn superseded(entries: &[Entry], layout: &Layout) -> BTreeSet<String> {
-    let mut counting = BTreeMap::new();
+    let mut preferred = BTreeMap::new();
     let mut superseded = BTreeSet::new();
     for entry in entries {
         let Some(Key::Placement(machine, unit)) = layout.parse(&entry.key) else { continue };
         let Ok(epoch) = decode_placement(&entry.value) else { continue };
         let rank = ((epoch, Reverse(machine)), &entry.key);
-        match counting.get(&unit) {
+        match preferred.get(&unit) {
             Some(best) if *best > rank => superseded.insert(entry.key.clone()),
-            _ => counting.insert(unit, rank).is_none_or(|(_, key)| superseded.insert(key.clone())),
+            _ => preferred.insert(unit, rank).is_none_or(|(_, key)| superseded.insert(key.clone())),
         };
     }
     superseded

@@ -13,7 +13,7 @@ use crate::support::{TTL, id, mirror, name, registry, soon, submit};
 
 /// Places and restarts a unit in a store with this lineage, and returns the unit's epoch and
 /// generation.
-async fn orders(registry: &Registry, lineage: Option<Lineage>) -> (Epoch, Generation) {
+async fn place_and_restart(registry: &Registry, lineage: Option<Lineage>) -> (Epoch, Generation) {
     if let Some(lineage) = lineage {
         assert_eq!(registry.lineage(&lineage).await.unwrap(), lineage);
     }
@@ -35,10 +35,10 @@ async fn later_lineage_has_later_epochs() {
     for number in 0..100 {
         submit(&first, &format!("u{number}.service")).await; // revisions that the later one lacks
     }
-    let (epoch, generation) = orders(&none, None).await;
+    let (epoch, generation) = place_and_restart(&none, None).await;
     assert_eq!((epoch, generation), (Epoch(2), Generation(3)));
-    let before = orders(&first, Some(lineage("first"))).await;
-    let after = orders(&later, Some(lineage("later").with_epoch_base(1_000))).await;
+    let before = place_and_restart(&first, Some(lineage("first"))).await;
+    let after = place_and_restart(&later, Some(lineage("later").with_epoch_base(1_000))).await;
     assert!(before.0 < after.0 && before.1 < after.1, "{before:?} {after:?}");
     assert_eq!(after, (Epoch(1_003), Generation(1_004)));
 }

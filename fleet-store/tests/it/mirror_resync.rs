@@ -190,8 +190,8 @@ pub(crate) async fn take(step: Step, registry: &Registry, leader: &Leadership, s
         }
         Step::Rebalance { at_once: 0 } => drop(registry.end_rebalancing().await.unwrap()),
         Step::Rebalance { at_once } => {
-            let terms = RebalanceLimits { max_in_flight: at_once, ..RebalanceLimits::default() };
-            registry.request_rebalancing(terms).await.unwrap();
+            let limits = RebalanceLimits { max_in_flight: at_once, ..RebalanceLimits::default() };
+            registry.request_rebalancing(limits).await.unwrap();
         }
         Step::WriteUnreadable { key, unit, bytes } => {
             let put = Transaction::new().put(registry.layout().key(&self::key(key, unit)), bytes);

@@ -20,7 +20,7 @@ async fn seen(mirror: &Mirror, revision: Revision) -> Option<Arc<Rebalancing>> {
     soon(mirror.wait_for(revision)).await.unwrap().rebalancing.clone()
 }
 
-fn terms(at_once: u32) -> RebalanceLimits {
+fn limits(at_once: u32) -> RebalanceLimits {
     RebalanceLimits { max_in_flight: at_once, ..RebalanceLimits::default() }
 }
 
@@ -41,15 +41,15 @@ async fn put_raw(registry: &Registry, bytes: &str) -> Revision {
 async fn rebalancing_request_remains_until_it_is_ended() {
     let registry = registry();
     let mirror = mirror(&registry).await;
-    let first = registry.request_rebalancing(terms(2)).await.unwrap();
+    let first = registry.request_rebalancing(limits(2)).await.unwrap();
     let news = mirror.wait_for(first).await.map(|_| mirror.delta_since(Revision(first.0 - 1)));
     assert!(news.unwrap().changes.is_some_and(|changes| changes.rebalancing));
-    assert_eq!(seen(&mirror, first).await.as_deref(), Some(&Rebalancing::new(terms(2))));
+    assert_eq!(seen(&mirror, first).await.as_deref(), Some(&Rebalancing::new(limits(2))));
     let stored = registry.store().read("/fleet/orders/").await.unwrap().entries;
     let form = r#"{"v":1,"max_in_flight":2,"gain":0,"min_available":0,"moved":0,"moves":[]}"#;
     assert_eq!((stored[0].key.as_str(), &stored[0].value[..]), (KEY, form.as_bytes()));
     assert_eq!(
-        registry.request_rebalancing(terms(2)).await.unwrap(),
+        registry.request_rebalancing(limits(2)).await.unwrap(),
         first,
         "the unit exists already"
     );
@@ -63,14 +63,14 @@ async fn new_limits_keep_moves_in_flight() {
     let registry = registry();
     let mirror = mirror(&registry).await;
     let leader = registry.campaign(&id("m-1"), TTL).await.unwrap().unwrap();
-    let revision = registry.request_rebalancing(terms(2)).await.unwrap();
+    let revision = registry.request_rebalancing(limits(2)).await.unwrap();
     let order = seen(&mirror, revision).await.unwrap();
     let noted = leader.update_rebalancing(&order, Some(&begun(&order))).await.unwrap();
     assert_eq!(seen(&mirror, noted).await.as_deref(), Some(&begun(&order)));
-    assert_eq!(registry.request_rebalancing(terms(2)).await.unwrap(), noted);
-    let revision = registry.request_rebalancing(terms(1)).await.unwrap();
+    assert_eq!(registry.request_rebalancing(limits(2)).await.unwrap(), noted);
+    let revision = registry.request_rebalancing(limits(1)).await.unwrap();
     let now = seen(&mirror, revision).await.unwrap();
-    assert_eq!((now.limits, now.moved, now.moves.len()), (terms(1), 0, 1));
+    assert_eq!((now.limits, now.moved, now.moves.len()), (limits(1), 0, 1));
 }
 
 #[tokio::test(start_paused = true)]
@@ -78,14 +78,14 @@ async fn leader_cannot_update_a_changed_rebalancing_request() {
     let registry = registry();
     let mirror = mirror(&registry).await;
     let leader = registry.campaign(&id("m-1"), TTL).await.unwrap().unwrap();
-    let revision = registry.request_rebalancing(terms(2)).await.unwrap();
+    let revision = registry.request_rebalancing(limits(2)).await.unwrap();
     let order = seen(&mirror, revision).await.unwrap();
     registry.end_rebalancing().await.unwrap();
     for now in [Some(&begun(&order)), None] {
         let noted = leader.update_rebalancing(&order, now).await;
         assert!(matches!(noted, Err(RegistryError::Conflict)), "{noted:?}");
     }
-    let revision = registry.request_rebalancing(terms(2)).await.unwrap();
+    let revision = registry.request_rebalancing(limits(2)).await.unwrap();
     registry.campaign(&id("m-1"), TTL).await.unwrap().unwrap();
     let noted = leader.update_rebalancing(&order, None).await;
     assert!(matches!(noted, Err(RegistryError::Deposed { .. })), "{noted:?}");
@@ -100,7 +100,7 @@ async fn refused_moves_do_not_update_the_rebalancing_request() {
     let leader = registry.campaign(&id("m-1"), TTL).await.unwrap().unwrap();
     let new = unit("a.service", "", TargetState::Launched);
     registry.put_unit(new, ExpectUnit::Absent).await.unwrap();
-    let revision = registry.request_rebalancing(terms(2)).await.unwrap();
+    let revision = registry.request_rebalancing(limits(2)).await.unwrap();
     let order = seen(&mirror, revision).await.unwrap();
     let place = |machine: &str, epoch: Revision, previous: Option<Placement>| PlacementWrites {
         set: vec![SetPlacement {
@@ -130,10 +130,10 @@ async fn refused_moves_do_not_update_the_rebalancing_request() {
 async fn unreadable_rebalancing_request_can_be_replaced() {
     let registry = registry();
     let mirror = mirror(&registry).await;
-    let revision = registry.request_rebalancing(terms(2)).await.unwrap();
+    let revision = registry.request_rebalancing(limits(2)).await.unwrap();
     assert!(seen(&mirror, revision).await.is_some());
     let revision = put_raw(&registry, r#"{"v":2,"spread":"evenly"}"#).await;
     assert_eq!(seen(&mirror, revision).await, None);
-    let revision = registry.request_rebalancing(terms(2)).await.unwrap();
+    let revision = registry.request_rebalancing(limits(2)).await.unwrap();
     assert!(seen(&mirror, revision).await.is_some());
 }

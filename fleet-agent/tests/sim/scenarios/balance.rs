@@ -29,8 +29,8 @@ async fn intend(cluster: &mut Cluster, intent: Option<Intent>) {
     cluster.settle().await;
 }
 
-async fn order(cluster: &mut Cluster, terms: RebalanceLimits) {
-    cluster.registry.request_rebalancing(terms).await.expect("the store is there");
+async fn order(cluster: &mut Cluster, limits: RebalanceLimits) {
+    cluster.registry.request_rebalancing(limits).await.expect("the store is there");
     cluster.settle().await;
 }
 
@@ -66,9 +66,9 @@ async fn rebalance_moves_units_one_at_a_time() {
 #[tokio::test(start_paused = true)]
 async fn total_move_limit_is_kept() {
     let mut cluster = lopsided().await;
-    let terms =
+    let limits =
         RebalanceLimits { max_in_flight: 2, max_moves: Some(1), ..RebalanceLimits::default() };
-    order(&mut cluster, terms).await;
+    order(&mut cluster, limits).await;
     cluster.rest().await;
     assert_eq!(places(&cluster), [[1], [0], [0], [0]]);
     assert!(!is_ordered(&cluster));

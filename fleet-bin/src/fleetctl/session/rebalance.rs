@@ -10,10 +10,10 @@ impl Session {
     /// Starts rebalancing, or returns the planned moves if `dry_run`.
     pub(crate) async fn rebalance(
         &self,
-        terms: &RebalanceLimits,
+        limits: &RebalanceLimits,
         dry_run: bool,
     ) -> Result<RebalanceReport, CliError> {
-        let report = self.client.rebalance(terms, dry_run).await;
+        let report = self.client.rebalance(limits, dry_run).await;
         report.map_err(|error| cannot("rebalance the cluster".to_owned(), error))
     }
 

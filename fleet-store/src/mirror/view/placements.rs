@@ -53,7 +53,7 @@ impl View {
         moved: PlacementMove,
         changes: &mut ChangeSet,
     ) {
-        if moved.faulty {
+        if moved.had_fault {
             changes.units.insert(unit.clone());
         }
         if self.snapshot.fault(unit.as_str()).is_some() {

@@ -111,7 +111,7 @@ impl View {
             Some(record) => self.records.insert(unit.clone(), record),
             None => self.records.remove(&unit),
         };
-        self.contents.change_use(&unit, before.as_ref().and_then(content_of), now);
+        self.contents.set_content_of(&unit, before.as_ref().and_then(content_of), now);
         changes.units.insert(unit);
     }
 
