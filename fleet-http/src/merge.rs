@@ -75,12 +75,12 @@ where
     O: Future<Output = Result<S, E>> + Send + 'static,
     S: Stream<Item = Result<JournalEntry, E>> + Unpin + Send + 'static,
 {
-    let begun = async move {
+    let merged = async move {
         let open = opening.into_iter().map(|(name, open)| Source::open(name, open, max_wait));
         let merge = Merge::new(join_all(open).await);
         stream::unfold(merge, async |mut merge| Some((merge.next().await?, merge)))
     };
-    stream::once(begun).flatten().boxed()
+    stream::once(merged).flatten().boxed()
 }
 
 /// Merge state.
@@ -90,18 +90,18 @@ struct Merge<W, E, S> {
     heads: BTreeSet<(Timestamp, usize)>,
     /// Index of the source whose line was returned last. Its next line is read at the next call.
     /// `None` if no line was returned last.
-    taken: Option<usize>,
+    last_emitted: Option<usize>,
 }
 
 impl<W: Clone, E, S: Stream<Item = Result<JournalEntry, E>> + Unpin> Merge<W, E, S> {
     fn new(sources: Vec<Source<W, E, S>>) -> Self {
         let heads = sources.iter().enumerate().filter(|(_, source)| source.head.is_some());
         let heads = heads.map(|(number, source)| (source.at, number)).collect();
-        Self { sources, heads, taken: None }
+        Self { sources, heads, last_emitted: None }
     }
 
     async fn next(&mut self) -> Option<(W, Result<JournalEntry, Interrupted<E>>)> {
-        if let Some(number) = self.taken.take() {
+        if let Some(number) = self.last_emitted.take() {
             let source = &mut self.sources[number];
             source.pull().await;
             self.heads.extend(source.head.is_some().then_some((source.at, number)));
@@ -109,7 +109,7 @@ impl<W: Clone, E, S: Stream<Item = Result<JournalEntry, E>> + Unpin> Merge<W, E,
         let Some((_, number)) = self.heads.pop_first() else {
             return self.sources.iter_mut().find_map(Source::take_interruption);
         };
-        self.taken = Some(number);
+        self.last_emitted = Some(number);
         let source = &mut self.sources[number];
         Some((source.name.clone(), Ok(source.head.take()?)))
     }

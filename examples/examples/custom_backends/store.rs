@@ -62,7 +62,7 @@ impl OwnStore {
     fn end_leases(&self) {
         let mut inner = self.lock();
         for ended in inner.keyspace.expire(self.now()) {
-            inner.tell(ended.changes);
+            inner.send(ended.changes);
         }
     }
 }
@@ -70,7 +70,7 @@ impl OwnStore {
 impl Inner {
     /// Sends the changes of one revision to the watches for their prefixes. The caller holds the
     /// lock, so that every watch gets the revisions in order.
-    fn tell(&mut self, changes: Option<Changes>) {
+    fn send(&mut self, changes: Option<Changes>) {
         let Some(changes) = changes else { return };
         self.watches.retain_mut(|(prefix, watch)| match changes.under(prefix) {
             Some(changes) => watch.try_send(changes),
@@ -90,7 +90,7 @@ impl Store for OwnStore {
         // The keyspace refuses operations on an expired lease, even before the next lease check.
         let outcome = inner.keyspace.apply(self.now(), &transaction)?;
         // A durable store would persist the changes here, before any reader can see them.
-        inner.tell(outcome.changes);
+        inner.send(outcome.changes);
         Ok(outcome.commit)
     }
 
@@ -115,7 +115,7 @@ impl Store for OwnStore {
     async fn revoke(&self, lease: LeaseId) -> Result<(), StoreError> {
         let mut inner = self.lock();
         if let Some(ended) = inner.keyspace.revoke(lease) {
-            inner.tell(ended.changes);
+            inner.send(ended.changes);
         }
         Ok(())
     }

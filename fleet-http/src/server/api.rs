@@ -127,17 +127,17 @@ impl SharedApi {
     /// Returns the items of the page, and the token of the next page. On the last page, the token
     /// is empty.
     ///
-    /// If `begun` is `true`, `items` must begin with the first item of the page; otherwise, with
+    /// If `starts_at_page` is `true`, `items` must begin with the first item of the page; otherwise, with
     /// the first item of the whole list. `first` converts an item to the reference that a token
     /// contains; it is called with the first item of the next page.
     pub(super) fn page<T>(
         &self,
         listing: &Listing,
-        begun: bool,
+        starts_at_page: bool,
         items: impl Iterator<Item = T>,
         first: impl FnOnce(T) -> String,
     ) -> (Vec<T>, String) {
-        let before = if begun { 0 } else { listing.items_before(self.page_size) };
+        let before = if starts_at_page { 0 } else { listing.items_before(self.page_size) };
         let mut items = items.skip(before);
         let page: Vec<T> = items.by_ref().take(self.page_size.into()).collect();
         let Some(next) = items.next().filter(|_| !page.is_empty()) else {

@@ -58,9 +58,9 @@ impl Params {
     /// Returns whether the request is a dry run. Refuses misspellings of the parameter such as
     /// `dry_run`; if it ignored them, the write would be carried out.
     pub(super) fn dry_run(&self) -> Result<bool, Failure> {
-        let is_meant = |key: &str| key.to_lowercase().replace(['_', '-'], "") == "dryrun";
+        let resembles_dry_run = |key: &str| key.to_lowercase().replace(['_', '-'], "") == "dryrun";
         let mut others = self.0.iter().map(|(key, _)| key).filter(|key| *key != "dryRun");
-        match others.find(|key| is_meant(key)) {
+        match others.find(|key| resembles_dry_run(key)) {
             Some(other) => {
                 Err(Failure::bad_request(format!("unknown parameter {other:?}: use dryRun=1")))
             }

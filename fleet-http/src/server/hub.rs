@@ -66,7 +66,7 @@ async fn run(mirror: Mirror, sender: broadcast::Sender<Arc<Batch>>) {
         let is_new = progress.borrow_and_update().revision > seen.revision;
         if is_new && let Some(batch) = next_batch(&mirror, &mut seen, sender.receiver_count() > 0) {
             // All subscribers may be gone by now.
-            let _told = sender.send(Arc::new(batch));
+            let _sent = sender.send(Arc::new(batch));
             sleep(BATCH_INTERVAL).await;
         }
     }

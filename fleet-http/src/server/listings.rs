@@ -122,12 +122,12 @@ impl SnapshotCache {
         self.uses
     }
 
-    /// Limits the number of snapshots for which `is_meant` returns `true`. If there are more than
+    /// Limits the number of snapshots for which `matches` returns `true`. If there are more than
     /// `most` of them, drops the least recently used one.
-    fn forget_beyond(&mut self, most: usize, is_meant: impl Fn(&CachedSnapshot) -> bool) {
-        let meant = || self.snapshots.iter().filter(|(_, entry)| is_meant(entry));
-        if meant().count() > most
-            && let Some((revision, _)) = meant().min_by_key(|(_, entry)| entry.used)
+    fn forget_beyond(&mut self, most: usize, matches: impl Fn(&CachedSnapshot) -> bool) {
+        let matching = || self.snapshots.iter().filter(|(_, entry)| matches(entry));
+        if matching().count() > most
+            && let Some((revision, _)) = matching().min_by_key(|(_, entry)| entry.used)
         {
             let revision = *revision;
             self.snapshots.remove(&revision);

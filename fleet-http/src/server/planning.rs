@@ -33,14 +33,14 @@ mod tests {
 
     #[tokio::test]
     async fn abandoned_plan_keeps_its_slot_until_done() {
-        let (begin, begun) = oneshot::channel();
+        let (start, started) = oneshot::channel();
         let (end, ended) = mpsc::channel::<()>();
         let given_up = tokio::spawn(run_planner(move || {
-            begin.send(()).unwrap();
+            start.send(()).unwrap();
             // Returns an error when the other end is dropped, even by a panic of this test.
             let _end = ended.recv();
         }));
-        begun.await.unwrap();
+        started.await.unwrap();
         given_up.abort();
         assert!(given_up.await.unwrap_err().is_cancelled());
         assert_eq!(PLANNER_SLOTS.available_permits(), 1);

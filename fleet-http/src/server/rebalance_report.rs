@@ -93,8 +93,8 @@ fn wait_for_instances(
 ) -> Wait {
     let units = moves.iter().filter_map(|it| it.unit.parse::<UnitName>().ok());
     let templates: BTreeSet<UnitName> = units.filter_map(|unit| unit.template()).collect();
-    let is_meant = |unit: &&UnitName| unit.template().is_some_and(|it| templates.contains(&it));
-    let awaited: Vec<&UnitName> = down.iter().filter(is_meant).collect();
+    let has_template = |unit: &&UnitName| unit.template().is_some_and(|it| templates.contains(&it));
+    let awaited: Vec<&UnitName> = down.iter().filter(has_template).collect();
     let stuck = awaited.iter().all(|unit| has_failed(snapshot, unit));
     let statuses = awaited.iter().take(MAX_NAMED).filter_map(|unit| {
         let at = &snapshot.placement(unit.as_str())?.machine;

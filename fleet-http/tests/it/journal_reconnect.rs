@@ -51,7 +51,7 @@ impl TestJournal {
     async fn wait_for_requests(&self, times: usize) {
         let mut read = self.read.subscribe();
         let enough = read.wait_for(|read| read.len() >= times);
-        drop(timeout(DEADLINE, enough).await.expect("it is proxy for").unwrap());
+        drop(timeout(DEADLINE, enough).await.expect("a request for the journal arrives").unwrap());
     }
 }
 
@@ -270,7 +270,7 @@ async fn lines_have_cursors() {
 struct Three {
     proxy: Server,
     others: [Option<Server>; 2],
-    diaries: [TestJournal; 2],
+    journals: [TestJournal; 2],
     sockets: [PathBuf; 2],
     _folder: TempDir,
     _present: Vec<Presence>,
@@ -293,11 +293,11 @@ impl Three {
             present.push(presence);
         }
         let sockets = ["m1", "m2"].map(|id| folder.path().join(id));
-        let diaries = ["m1", "m2"].map(TestJournal::of);
+        let journals = ["m1", "m2"].map(TestJournal::of);
         let mut three = Self {
             proxy,
             others: [None, None],
-            diaries,
+            journals,
             sockets,
             _folder: folder,
             _present: present,
@@ -311,7 +311,7 @@ impl Three {
     async fn begin(&mut self, at: usize) {
         let listen = ListenAddress::Unix(self.sockets[at].clone());
         let (store, folder) = (self.proxy.store.clone(), tempfile::tempdir().unwrap());
-        let server = start_on(&self.diaries[at], store, folder, &listen).await;
+        let server = start_on(&self.journals[at], store, folder, &listen).await;
         self.others[at] = Some(server);
     }
 }
@@ -319,7 +319,7 @@ impl Three {
 #[tokio::test]
 async fn absent_machine_is_reported_and_resumed() {
     let mut three = Three::start().await;
-    three.diaries.iter().for_each(|journal_source| journal_source.write("old"));
+    three.journals.iter().for_each(|journal_source| journal_source.write("old"));
     let mut journal = follow(&three.proxy.client(), 10).await;
     let mut lines = [next(&mut journal).await.unwrap(), next(&mut journal).await.unwrap()];
     lines.sort();
@@ -328,15 +328,15 @@ async fn absent_machine_is_reported_and_resumed() {
         three.others[1].take().unwrap().stop().await;
         let named = next(&mut journal).await.unwrap();
         assert!(named.starts_with("m2: [machine m2 does not respond"), "{named}");
-        three.diaries[0].write("goes on");
+        three.journals[0].write("goes on");
         assert_eq!(next(&mut journal).await.unwrap(), "m1: goes on");
-        three.diaries[1].write("missed");
-        three.diaries[1].write("missed");
+        three.journals[1].write("missed");
+        three.journals[1].write("missed");
         three.begin(1).await;
         for line in ["m2: missed", "m2: missed"] {
             assert_eq!(next(&mut journal).await.unwrap(), line, "after end {turn}");
         }
-        three.diaries[1].write("live");
+        three.journals[1].write("live");
         assert_eq!(next(&mut journal).await.unwrap(), "m2: live");
     }
 }
@@ -345,28 +345,28 @@ async fn absent_machine_is_reported_and_resumed() {
 async fn machines_are_followed_while_unit_is_wanted() {
     let three = Three::start().await;
     let mut journal = follow(&three.proxy.client(), 10).await;
-    three.diaries[1].write("one");
+    three.journals[1].write("one");
     assert_eq!(next(&mut journal).await.unwrap(), "m2: one");
-    three.diaries[1].is_loaded.send_replace(false);
-    three.diaries[1].write("the end");
+    three.journals[1].is_loaded.send_replace(false);
+    three.journals[1].write("the end");
     let named = next(&mut journal).await.unwrap();
     assert!(named.ends_with("not loaded there]"), "{named}");
-    three.diaries[0].write("goes on");
+    three.journals[0].write("goes on");
     assert_eq!(next(&mut journal).await.unwrap(), "m1: goes on");
-    three.diaries[1].is_loaded.send_replace(true);
-    three.diaries[1].write("two");
+    three.journals[1].is_loaded.send_replace(true);
+    three.journals[1].write("two");
     assert_eq!(next(&mut journal).await.unwrap(), "m2: two", "it was replaced");
     let proxy = three.proxy.client();
     proxy.set_desired(&name("a.service"), TargetState::Inactive).await.unwrap();
-    three.diaries.iter().for_each(|journal_source| journal_source.write("the end"));
+    three.journals.iter().for_each(|journal_source| journal_source.write("the end"));
     assert_eq!(next(&mut journal).await, None);
 }
 
 #[tokio::test]
 async fn metadata_filter_selects_machines() {
     let three = Three::start().await;
-    three.diaries.iter().for_each(|journal_source| journal_source.write("one"));
-    three.diaries.iter().for_each(|journal_source| journal_source.write("the end"));
+    three.journals.iter().for_each(|journal_source| journal_source.write("one"));
+    three.journals.iter().for_each(|journal_source| journal_source.write("the end"));
     let path = "/fleet/v1/units/a.service/journal?metadata=zone";
     let zones = "on no machine with this metadata";
     let response = three.proxy.get(path).await;
@@ -380,18 +380,18 @@ async fn metadata_filter_selects_machines() {
 #[tokio::test]
 async fn machines_resume_after_proxy_restart() {
     let three = Three::start().await;
-    three.diaries[0].write("one");
+    three.journals[0].write("one");
     let path = three.proxy.folder().join("relay.sock");
     let passing = relay(&path, &three.proxy.at);
     let mut journal = follow(&client_at(&path), 10).await;
     assert_eq!(next(&mut journal).await.unwrap(), "m1: one");
     cut(passing, &path).await;
-    three.diaries.iter().for_each(|journal_source| journal_source.write("missed"));
+    three.journals.iter().for_each(|journal_source| journal_source.write("missed"));
     let _passing = relay(&path, &three.proxy.at);
     let mut lines = [next(&mut journal).await.unwrap(), next(&mut journal).await.unwrap()];
     lines.sort();
     assert_eq!(lines, ["m1: missed", "m2: missed"]);
-    let again = three.diaries.each_ref().map(|journal_source| journal_source.read()[1].clone());
+    let again = three.journals.each_ref().map(|journal_source| journal_source.read()[1].clone());
     assert_eq!(again[0].after.as_deref(), Some("1"));
     assert_eq!((again[1].after.as_deref(), again[1].lines), (None, None));
 }
