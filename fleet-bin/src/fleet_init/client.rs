@@ -110,7 +110,7 @@ impl InitClient {
 
     /// Sends a request and returns all items of the response. Returns an error if the fleet-init
     /// runs the units of fleetd.
-    pub(super) async fn all(&self, ask: Request) -> Result<Vec<Value>, CliError> {
+    pub(super) async fn request_all(&self, ask: Request) -> Result<Vec<Value>, CliError> {
         let all = async {
             let mut answer = self.begin(ask)?;
             let mut items = Vec::new();

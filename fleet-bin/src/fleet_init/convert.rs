@@ -144,7 +144,7 @@ impl PathScan {
             if is_file && fits {
                 self.read(&path, from)?;
             } else if from == From::Systemd && fits && !path.is_dir() {
-                self.read_no_file(&path)?;
+                self.read_irregular(&path)?;
             } else if from == From::Systemd && is_drop_in(&path) {
                 self.add_drop_in(path);
             } else {
@@ -158,7 +158,7 @@ impl PathScan {
     ///
     /// A link to `/dev/null` masks the unit and is read like a file. Any other entry, such as a
     /// broken link, is recorded as a loss.
-    fn read_no_file(&mut self, path: &Path) -> Result<(), CliError> {
+    fn read_irregular(&mut self, path: &Path) -> Result<(), CliError> {
         if fs::canonicalize(path).is_ok_and(|file| file == Path::new("/dev/null")) {
             return self.read(path, From::Systemd);
         }

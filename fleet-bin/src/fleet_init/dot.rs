@@ -11,7 +11,7 @@ use serde::Serialize;
 
 use super::args::{Drawing, GraphArgs};
 use super::files;
-use super::picture::{MOST, picture};
+use super::picture::{MAX_ELEMENTS, picture};
 use super::plan_text::needed;
 use super::protocol::Edge;
 use crate::fleetctl::error::CliError;
@@ -77,7 +77,8 @@ struct Node {
 }
 
 fn too_large() -> CliError {
-    let error = CliError::failed(format!("more than {MOST} units or dependencies cannot be drawn"));
+    let error =
+        CliError::failed(format!("more than {MAX_ELEMENTS} units or dependencies cannot be drawn"));
     error.help("draw fewer files, or use -o dot and a layout program")
 }
 

@@ -12,7 +12,7 @@ use fleet_core::graph::{EdgeKind, Graph, InitUnit, Name, Target};
 use super::layers::{Arrow, Layers, Spot, layers};
 
 /// Maximum number of units and dependencies of a legible picture.
-pub(crate) const MOST: usize = 5000;
+pub(crate) const MAX_ELEMENTS: usize = 5000;
 
 /// Sizes in pixels: a character, a box, and the space between boxes.
 const CHARACTER: usize = 8;
@@ -22,7 +22,7 @@ const BELOW: usize = 24;
 const MARGIN: usize = 20;
 
 /// Maximum number of characters shown of a name; the title has the whole name.
-const LONGEST: usize = 32;
+const MAX_LABEL: usize = 32;
 
 /// The constant part of each picture.
 const STYLE: &str = "\
@@ -50,7 +50,7 @@ const HEADS: [(&str, &str, &str); 4] = [
     ("open-unneeded", "#fff", "#777"),
 ];
 
-/// Draws the picture. Returns `None` if there are more than [`MOST`] units or dependencies.
+/// Draws the picture. Returns `None` if there are more than [`MAX_ELEMENTS`] units or dependencies.
 ///
 /// Units that are not in `needed` are drawn as not needed. If `needed` is `None`, all units are
 /// drawn as needed.
@@ -68,7 +68,7 @@ pub(crate) fn picture(
             edges.push((kind, Arrow { from, to, orders: kind.orders() }));
         }
     }
-    if edges.len() > MOST || index.len() > MOST {
+    if edges.len() > MAX_ELEMENTS || index.len() > MAX_ELEMENTS {
         return None;
     }
     let arrows: Vec<Arrow> = edges.iter().map(|(_, arrow)| *arrow).collect();
@@ -269,10 +269,10 @@ fn label(unit: &InitUnit) -> (String, String) {
 }
 
 fn short(text: &str) -> String {
-    if text.chars().count() <= LONGEST {
+    if text.chars().count() <= MAX_LABEL {
         return text.to_owned();
     }
-    text.chars().take(LONGEST - 1).chain(['…']).collect()
+    text.chars().take(MAX_LABEL - 1).chain(['…']).collect()
 }
 
 /// Escapes a text for XML, which allows no control characters.

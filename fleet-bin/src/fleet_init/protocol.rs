@@ -79,7 +79,8 @@ pub(super) struct StatusHeader {
     pub(super) extra_targets: Vec<String>,
     /// Reason why processes are tracked by their environment, which is weaker than tracking them by
     /// control groups. `None` if they are tracked by control groups.
-    pub(super) weak: Option<String>,
+    #[serde(rename = "weak")]
+    pub(super) tracking_fallback: Option<String>,
     /// Whether fleetd chooses the units to run. There is then no goal.
     #[serde(default)]
     pub(super) fleet: bool,

@@ -25,7 +25,7 @@ use crate::fleetctl::error::CliError;
 use crate::fleetctl::names::nearest;
 
 /// Maximum number of units per item of a response.
-const UNITS: usize = 64;
+const MAX_UNITS_PER_ITEM: usize = 64;
 
 /// A fleet-init that runs the units of fleetd.
 pub(super) struct FleetServer {
@@ -136,7 +136,7 @@ impl FilesServer {
         })?;
         let (goals, rows) = plan_text::describe_plan(Some(&tried.before), tried.after, tried.now);
         response.send(&goals).await;
-        for part in rows.chunks(UNITS) {
+        for part in rows.chunks(MAX_UNITS_PER_ITEM) {
             response.send(&part).await;
         }
         Ok(())
@@ -273,7 +273,7 @@ impl RequestHandler for FilesServer {
 
 async fn send_units(header: &StatusHeader, snapshot: &InitSnapshot, response: &mut ResponseSender) {
     response.send(header).await;
-    for part in snapshot.units.chunks(UNITS) {
+    for part in snapshot.units.chunks(MAX_UNITS_PER_ITEM) {
         let unit = |status| status_text::unit(status, &snapshot.planner, snapshot.now);
         response.send(&part.iter().map(unit).collect::<Vec<_>>()).await;
     }

@@ -46,7 +46,7 @@ async fn of_files(init: &InitClient) -> Result<(StatusHeader, Vec<Unit>), NoResp
 /// Prints on standard error how processes are tracked, and a note if there is no goal.
 fn print_header(head: &StatusHeader) {
     let mut to = io::stderr();
-    let tracking = match &head.weak {
+    let tracking = match &head.tracking_fallback {
         None => "processes are tracked by control groups".to_owned(),
         Some(why) => {
             format!(

@@ -15,7 +15,7 @@ pub(super) fn header(snapshot: &InitSnapshot) -> StatusHeader {
         goal: wanted.goal.as_ref().map(ToString::to_string),
         extra_targets: wanted.extra_targets.iter().map(ToString::to_string).collect(),
         fleet: false,
-        weak: match &snapshot.tracking {
+        tracking_fallback: match &snapshot.tracking {
             Tracking::ControlGroups => None,
             Tracking::Environment { why } => Some(why.clone()),
         },

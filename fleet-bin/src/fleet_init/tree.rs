@@ -12,7 +12,7 @@ use crate::fleetctl::table::{cell, painted};
 const DEEPEST: usize = 40;
 
 /// Cells shown beside each unit, by unit name.
-pub(super) type Beside<'a> = &'a dyn Fn(&str) -> Vec<String>;
+pub(super) type CellsOfUnit<'a> = &'a dyn Fn(&str) -> Vec<String>;
 
 /// Formats the units: first a tree for the goal and for each extra target, then a row for each unit
 /// that is in none of these trees.
@@ -25,12 +25,12 @@ pub(super) fn tree_with(
     head: &StatusHeader,
     units: &[Unit],
     columns: &[&str],
-    extra_targets: Beside<'_>,
+    extra_cells: CellsOfUnit<'_>,
     colour: Colour,
 ) -> String {
     let mut tree = Tree {
-        extra_targets,
-        more: columns.len(),
+        extra_cells,
+        extra_columns: columns.len(),
         by_name: units.iter().map(|unit| (unit.unit.as_str(), unit)).collect(),
         seen: BTreeSet::new(),
         rows: Vec::new(),
@@ -50,9 +50,9 @@ pub(super) fn tree_with(
 }
 
 struct Tree<'a> {
-    extra_targets: Beside<'a>,
+    extra_cells: CellsOfUnit<'a>,
     /// Number of additional columns.
-    more: usize,
+    extra_columns: usize,
     by_name: BTreeMap<&'a str, &'a Unit>,
     seen: BTreeSet<&'a str>,
     rows: Vec<Vec<String>>,
@@ -106,7 +106,7 @@ impl<'a> Tree<'a> {
     /// Names a unit that has its row elsewhere.
     fn refer(&mut self, lead: &str, unit: &Unit, kind: &str, where_it_is: &str) {
         let name = format!("{lead}{}{}{where_it_is}", unit.unit, of(kind));
-        let others = (0..self.more + 4).map(|_| String::new());
+        let others = (0..self.extra_columns + 4).map(|_| String::new());
         self.rows.push([name].into_iter().chain(others).collect());
     }
 
@@ -118,7 +118,7 @@ impl<'a> Tree<'a> {
         };
         let off = ["disabled", "masked", "waiting"].contains(&unit.state.as_str());
         let mut row = vec![format!("{lead}{}{}", unit.unit, of(kind))];
-        row.extend((self.extra_targets)(&unit.unit));
+        row.extend((self.extra_cells)(&unit.unit));
         row.extend([
             state,
             cell(unit.milliseconds.filter(|_| !off).map(format_duration)),

@@ -24,7 +24,7 @@ pub(super) fn reload(args: &ReloadArgs) -> Result<(), CliError> {
         return change(&args.socket, Request::Reload, args.output);
     };
     let ask_it = Request::ReloadUnit { unit: unit.clone() };
-    request(&args.socket, async |init| init.all(ask_it).await)?;
+    request(&args.socket, async |init| init.request_all(ask_it).await)?;
     one(&ReloadResult { unit: &unit, reloads: true }, args.output)
 }
 
@@ -40,7 +40,7 @@ pub(super) fn restart(args: &UnitArgs) -> Result<(), CliError> {
 
 /// Sends a change and prints the new targets.
 fn change(socket: &SocketArgs, action: Request, format: Format) -> Result<(), CliError> {
-    let items = request(socket, async |init| init.all(action).await)?;
+    let items = request(socket, async |init| init.request_all(action).await)?;
     let goals = items.into_iter().next().map(read::<Targets>).transpose()?;
     one(&goals.unwrap_or_default(), format)
 }
@@ -57,7 +57,7 @@ pub(super) fn reset_failed(args: &UnitArgs) -> Result<(), CliError> {
 
 /// Sends an action for a unit. Returns whether it had an effect.
 fn unit_action(args: &UnitArgs, action: Request) -> Result<bool, CliError> {
-    let items = request(&args.socket, async |init| init.all(action).await)?;
+    let items = request(&args.socket, async |init| init.request_all(action).await)?;
     Ok(items.into_iter().next().map(read::<bool>).transpose()?.unwrap_or(true))
 }
 

@@ -84,7 +84,9 @@ async fn interruptible(
     let missed = match finished {
         Some(missed) => missed?,
         None => {
-            return Err(CliError::interrupted("interrupted: the requested changes remain in effect"));
+            return Err(CliError::interrupted(
+                "interrupted: the requested changes remain in effect",
+            ));
         }
     };
     context.output.finish()?;

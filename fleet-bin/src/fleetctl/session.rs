@@ -255,13 +255,13 @@ impl Session {
     }
 
     /// Imports the epoch and the intents of another cluster.
-    pub(crate) async fn hand_over(
+    pub(crate) async fn import_epoch_and_intents(
         &self,
         past: Epoch,
         intents: &[(MachineId, Intent)],
     ) -> Result<(), CliError> {
-        let handed = self.client.prepare_import(past, intents).await;
-        handed.map_err(|error| cannot("import the epoch and the intents", error))
+        let result = self.client.prepare_import(past, intents).await;
+        result.map_err(|error| cannot("import the epoch and the intents", error))
     }
 
     /// Opens a unit's journal. A followed journal resumes after connection losses.

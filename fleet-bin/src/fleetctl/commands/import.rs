@@ -111,7 +111,7 @@ async fn import_through_daemon(
 /// Writes the plan. The epoch, the intents and the metadata come before the units, because the
 /// engine's decisions about the units depend on them.
 async fn write(session: &Session, plan: &ImportPlan, epochs: Epoch) -> Result<(), CliError> {
-    session.hand_over(epochs, &plan.intents).await?;
+    session.import_epoch_and_intents(epochs, &plan.intents).await?;
     for changes in plan.metadata.chunks(PAIRS_PER_REQUEST) {
         session.set_metadata(changes).await?;
     }

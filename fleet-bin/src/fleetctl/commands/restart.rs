@@ -19,7 +19,7 @@ use crate::fleetctl::wait_state::WaitTarget;
 pub(super) async fn run(
     context: &mut Context,
     units: &[String],
-    patience: WaitTimeout,
+    timeout: WaitTimeout,
 ) -> Result<(), CliError> {
     let session = &context.session;
     let units = select(session, units, DesiredFilter::Launched).await?;
@@ -33,7 +33,7 @@ pub(super) async fn run(
         let (action, goal) = (Action::Restart, Goal::Active { generation });
         targets.push(WaitTarget { name: unit.name, action, goal, is_settled: false });
     }
-    follow(context, targets, patience).await
+    follow(context, targets, timeout).await
 }
 
 async fn check(session: &Session, name: &UnitName) -> Result<(), CliError> {

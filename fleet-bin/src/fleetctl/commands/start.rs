@@ -49,7 +49,7 @@ pub(super) async fn run(
     verb: Verb,
     args: &CreateArgs,
     until: WaitUntil,
-    patience: WaitTimeout,
+    timeout: WaitTimeout,
 ) -> Result<(), CliError> {
     let steps = prepare(context, verb, args).await?;
     send_contents(&context.session, &steps).await?;
@@ -69,7 +69,7 @@ pub(super) async fn run(
         };
         targets.push(WaitTarget { name: step.name, action, goal, is_settled });
     }
-    follow(context, targets, patience).await
+    follow(context, targets, timeout).await
 }
 
 /// Returns the steps for each unit. Changes nothing.

@@ -21,7 +21,7 @@ pub(super) async fn run(
     context: &mut Context,
     verb: Verb,
     units: &[String],
-    patience: WaitTimeout,
+    timeout: WaitTimeout,
 ) -> Result<(), CliError> {
     let fits = if verb == Verb::Destroy { DesiredFilter::All } else { DesiredFilter::Placed };
     let session = &context.session;
@@ -36,7 +36,7 @@ pub(super) async fn run(
         let (action, goal) = action_and_goal(verb);
         targets.push(WaitTarget { name: unit.name.clone(), action, goal, is_settled: false });
     }
-    follow(context, targets, patience).await
+    follow(context, targets, timeout).await
 }
 
 /// Checks whether the command can be applied to the unit. Returns the desired state to set, or
