@@ -83,11 +83,11 @@ pub(crate) fn unplaceable(cluster: &Snapshot, units: usize) -> Measurement {
         sorted(&mut elapsed)(50)
     };
     let alone = pairs("p", &Requirements::default());
-    let beside = pairs("q", &nowhere());
-    let slower = beside.as_secs_f64() / alone.as_secs_f64();
-    let (alone, each) = (micros(alone), micros(beside));
+    let with_unplaceable = pairs("q", &nowhere());
+    let slower = with_unplaceable.as_secs_f64() / alone.as_secs_f64();
+    let (alone, each) = (micros(alone), micros(with_unplaceable));
     let more = format!(",\"slower\":{slower:.3},\"alone_us\":{alone:.1},\"each_us\":{each:.1}");
-    Measurement { plan: beside, more, ..measured }
+    Measurement { plan: with_unplaceable, more, ..measured }
 }
 
 /// Explains two units that fit nowhere, one because of its filter, and the other because of
@@ -98,13 +98,14 @@ pub(crate) fn explain(cluster: &Snapshot) -> Measurement {
     index.put_unit(&unit("blocked.service", conflicting("unit-*")));
     carry_out(&mut index);
     let plan = explained(&mut index, "filtered.service");
-    let beside = explained(&mut index, "blocked.service").as_secs_f64();
+    let conflicting = explained(&mut index, "blocked.service").as_secs_f64();
     let machine_of = vec!["blocked.service".parse().expect("a peer")];
     let follower = Requirements { machine_of, ..Requirements::default() };
     index.put_unit(&unit("blocked-follower.service", follower));
     carry_out(&mut index);
     let grouped = explained(&mut index, "blocked-follower.service").as_secs_f64();
-    let more = format!(",\"conflicting_seconds\":{beside:.6},\"grouped_seconds\":{grouped:.6}");
+    let more =
+        format!(",\"conflicting_seconds\":{conflicting:.6},\"grouped_seconds\":{grouped:.6}");
     Measurement { plan, more, ..measured }
 }
 

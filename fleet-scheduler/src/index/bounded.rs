@@ -29,7 +29,11 @@ fn index(ranking: Ranking) -> Index {
 
 fn assert_bounded(index: &mut Index) {
     let bound = 2 * index.machines.slots.len() + 1024;
-    assert!(index.orders.lifts.len() <= bound + 1, "{}", index.orders.lifts.len());
+    assert!(
+        index.orders.loosened_machines.len() <= bound + 1,
+        "{}",
+        index.orders.loosened_machines.len()
+    );
     assert!(index.orders.ranks.len() <= bound + 1, "{}", index.orders.ranks.len());
     let (untried, units) = (index.retry_queue.take().len(), index.units.slots.len());
     assert!(untried <= units, "{untried} of {units}");

@@ -47,9 +47,9 @@ pub(crate) struct EquivalenceClass {
     pub(crate) private_order: OrderNo,
     /// Number of machines tried in vain while the class had no private order.
     pub(crate) skips: usize,
-    /// Position in the change log `MachineOrders::lifts` at the last search in which every machine
-    /// refused the class. Only machines logged after this position may accept the class. `None` if
-    /// no search has failed so far.
+    /// Position in the change log `MachineOrders::loosened_machines` at the last search in which
+    /// every machine refused the class. Only machines logged after this position may accept the
+    /// class. `None` if no search has failed so far.
     pub(crate) refused: Option<u64>,
     /// Whether the refusals of the class have been counted before.
     pub(crate) was_counted: bool,
@@ -58,7 +58,7 @@ pub(crate) struct EquivalenceClass {
     /// Number of the placement round in which a parked unit of the class was queued again, or 0 if
     /// that unit was then refused. Only one unit is queued at a time: if it is refused, all others
     /// would be refused too.
-    pub(crate) awake: u64,
+    pub(crate) requeued_in: u64,
     /// The value of [`MachineOrders::facts_version`](super::MachineOrders::facts_version) at the
     /// last search, if the class filter or a cordon excluded every machine then. Otherwise `None`.
     pub(crate) filtered_out: Option<u64>,

@@ -50,7 +50,7 @@ pub(crate) use pending::PendingPlan;
 pub(crate) use ranking::RankContext;
 pub(crate) use ranking::{MachineOrders, preference_score};
 use refusal_counts::RefusalCountsCache;
-pub(crate) use refusal_counts::{FILTERED, RefusalSummary};
+pub(crate) use refusal_counts::{PLACEHOLDER_RULE, RefusalSummary};
 use retry_queue::RetryQueue;
 pub(crate) use retry_queue::WaitingGroup;
 pub(crate) use slots::{ClassNo, MachineNo, OrderNo, PatternNo, UnitNo};
@@ -101,9 +101,9 @@ pub struct Index {
     /// The machines on which one unit may replace another.
     pub(crate) replacement_machines: BTreeSet<MachineNo>,
     /// Units that share a machine with a unit that replaces them, and that no other machine
-    /// accepted. The value is the position in the change log `MachineOrders::lifts` at the last
-    /// attempt to move the unit.
-    pub(crate) stuck: BTreeMap<UnitNo, u64>,
+    /// accepted. The value is the position in the change log `MachineOrders::loosened_machines` at
+    /// the last attempt to move the unit.
+    pub(crate) immovable: BTreeMap<UnitNo, u64>,
     /// The placements to remove.
     pub(crate) unwanted: BTreeMap<UnitName, UnitNo>,
     /// The machines to recheck, without duplicates.
@@ -122,9 +122,10 @@ pub struct Index {
     pub(crate) unsatisfiable: BTreeSet<UnitNo>,
     /// The units with `Reschedule=never` and an absent machine.
     pub(crate) stranded: BTreeSet<UnitNo>,
-    /// The position in the change log `MachineOrders::lifts` up to which waiting units have been
-    /// queued again. The log lists machines that may accept units that they refused before.
-    pub(crate) lifts_seen: u64,
+    /// The position in the change log `MachineOrders::loosened_machines` up to which waiting units
+    /// have been queued again. The log lists machines that may accept units that they refused
+    /// before.
+    pub(crate) loosened_seen: u64,
     /// Whether anything has changed since the last applied plan.
     pub(crate) touched: bool,
     /// The moves made while planning.
@@ -150,7 +151,7 @@ impl Index {
             refusal_cache: RefusalCountsCache::default(),
             globals: BTreeMap::new(),
             replacement_machines: BTreeSet::new(),
-            stuck: BTreeMap::new(),
+            immovable: BTreeMap::new(),
             unwanted: BTreeMap::new(),
             dirty: Vec::new(),
             retry_queue: RetryQueue::default(),
@@ -159,7 +160,7 @@ impl Index {
             ties_changed: false,
             unsatisfiable: BTreeSet::new(),
             stranded: BTreeSet::new(),
-            lifts_seen: 0,
+            loosened_seen: 0,
             touched: false,
             log: Vec::new(),
             pending: None,

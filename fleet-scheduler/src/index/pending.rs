@@ -101,7 +101,7 @@ impl Index {
             }
         }
         for unit in pending.tried {
-            self.wake(unit);
+            self.requeue(unit);
             if self.units.slots[unit].wait == WaitState::Stranded {
                 self.retry_queue.push(unit); // Its reason is due again.
             }

@@ -23,13 +23,13 @@ impl Index {
             return;
         }
         self.machines.slots[machine].named += 1;
-        self.wake_tied(unit);
+        self.requeue_tied(unit);
         self.withdraw(unit);
         self.forget_waiting(unit);
         self.forget_placement(unit);
         self.units.slots[unit].placed = machine;
         self.apply_placement(unit);
-        self.wake_tied(unit);
+        self.requeue_tied(unit);
     }
 
     /// Removes the placement of a unit.
@@ -38,12 +38,12 @@ impl Index {
             return;
         }
         self.touched = true;
-        self.wake_tied(unit);
+        self.requeue_tied(unit);
         self.withdraw(unit);
         self.forget_waiting(unit);
         self.forget_placement(unit);
         self.apply_placement(unit);
-        self.wake_tied(unit);
+        self.requeue_tied(unit);
         self.units.forget_if_idle(unit);
     }
 
@@ -124,7 +124,7 @@ impl Index {
         let (machine, relabelled) = self.machines.intern(id);
         if relabelled {
             self.orders.ranks.discard_all();
-            self.orders.lifts.discard_all();
+            self.orders.loosened_machines.discard_all();
             self.refusal_cache.clear();
         }
         machine
@@ -152,12 +152,12 @@ impl Index {
             return;
         }
         self.orders.facts_version += 1;
-        self.note_lift(machine);
+        self.note_loosened(machine);
         self.mark_dirty(machine);
         for unit in std::mem::take(&mut self.machines.slots[machine].stranded) {
             self.forget_waiting(unit);
             self.attach(unit, machine);
-            self.wake_tied(unit);
+            self.requeue_tied(unit);
         }
     }
 
@@ -174,7 +174,7 @@ impl Index {
             self.detach(unit, machine);
         }
         for unit in &units {
-            self.wake_tied(*unit);
+            self.requeue_tied(*unit);
             self.detach(*unit, machine);
             self.machines.slots[machine].stranded.insert(*unit);
             self.strand(*unit);
@@ -183,7 +183,7 @@ impl Index {
         self.filters.change(machine, Some(&old.metadata), None);
         self.machines.set(machine, None);
         self.orders.facts_version += 1;
-        self.note_lift(machine);
+        self.note_loosened(machine);
         self.machines.forget_if_idle(machine);
     }
 }

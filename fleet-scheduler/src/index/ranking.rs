@@ -36,7 +36,7 @@ pub(crate) struct MachineOrders {
     /// Machines with a rank that may have become better, or with other changes.
     pub(crate) ranks: ChangeLog,
     /// Machines that may accept units that they refused before.
-    pub(crate) lifts: ChangeLog,
+    pub(crate) loosened_machines: ChangeLog,
     /// Number of changes of the machines' facts.
     pub(crate) facts_version: u64,
     /// Number of times that an order was brought up to date.
@@ -115,7 +115,7 @@ impl MachineOrders {
         context: RankContext<'_>,
     ) {
         self.refreshes += 1;
-        let logs = (&self.ranks, &self.lifts, self.facts_version);
+        let logs = (&self.ranks, &self.loosened_machines, self.facts_version);
         let order = &mut self.slots[order];
         order.refresh(logs, context);
         order.count_instances(template, context);

@@ -16,7 +16,7 @@ use crate::rules::{Denial, PlacementQuery};
 
 /// Counted in place of the rule by which a filter excludes a machine that is not cordoned. The
 /// actual rule depends on the filter, so the reader of the counts sets it.
-pub(crate) const FILTERED: Rule = Rule::MachineMetadata;
+pub(crate) const PLACEHOLDER_RULE: Rule = Rule::MachineMetadata;
 
 /// Summary of the refusals of a unit or group, by the rule that refuses. `R` is the rule or its
 /// rank.
@@ -214,12 +214,13 @@ impl Index {
     }
 
     /// Returns the refusal counts for units with a filter that no machine passes. Cordoned machines
-    /// are counted under `Rule::Cordon`. All others are counted under [`FILTERED`], which the
-    /// caller replaces with the actual rule.
+    /// are counted under `Rule::Cordon`. All others are counted under [`PLACEHOLDER_RULE`], which
+    /// the caller replaces with the actual rule.
     pub(crate) fn filter_refusal_counts(&mut self) -> &RefusalCounts {
         let counts = self.refusal_cache.by_filter.take();
         let is_cordoned = |machine| self.machines.slots[machine].machine().cordoned;
-        let answer = |machine| Some(if is_cordoned(machine) { Rule::Cordon } else { FILTERED });
+        let answer =
+            |machine| Some(if is_cordoned(machine) { Rule::Cordon } else { PLACEHOLDER_RULE });
         let counts = self.refreshed(counts, answer);
         self.refusal_cache.by_filter.insert(counts)
     }

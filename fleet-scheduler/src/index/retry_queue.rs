@@ -29,15 +29,15 @@ pub(crate) struct RetryQueue {
     units: Vec<UnitNo>,
     /// Whether a unit number is queued. A queued number may since have been reused for another
     /// unit, which is harmless.
-    is_there: Vec<bool>,
+    is_queued: Vec<bool>,
 }
 
 impl RetryQueue {
     pub(crate) fn push(&mut self, unit: UnitNo) {
-        if self.is_there.len() <= unit.at() {
-            self.is_there.resize(unit.at() + 1, false);
+        if self.is_queued.len() <= unit.at() {
+            self.is_queued.resize(unit.at() + 1, false);
         }
-        if !std::mem::replace(&mut self.is_there[unit.at()], true) {
+        if !std::mem::replace(&mut self.is_queued[unit.at()], true) {
             self.units.push(unit);
         }
     }
@@ -45,7 +45,7 @@ impl RetryQueue {
     /// Takes all units out.
     pub(crate) fn take(&mut self) -> Vec<UnitNo> {
         let units = std::mem::take(&mut self.units);
-        units.iter().for_each(|unit| self.is_there[unit.at()] = false);
+        units.iter().for_each(|unit| self.is_queued[unit.at()] = false);
         units
     }
 
@@ -56,7 +56,7 @@ impl RetryQueue {
     /// Reserves capacity for the units of a load.
     pub(super) fn reserve(&mut self, count: usize) {
         self.units.reserve(count);
-        self.is_there.reserve(count);
+        self.is_queued.reserve(count);
     }
 }
 
@@ -68,12 +68,12 @@ impl Index {
     }
 
     /// Queues a parked unit again, together with its group.
-    pub(crate) fn wake(&mut self, unit: UnitNo) {
+    pub(crate) fn requeue(&mut self, unit: UnitNo) {
         match self.units.slots[unit].wait {
             WaitState::No | WaitState::Untried | WaitState::Stranded => {}
             WaitState::Queued => {
                 if self.is_tied(unit) {
-                    self.wake_group(unit);
+                    self.requeue_group(unit);
                 }
             }
             WaitState::Parked => {
@@ -84,12 +84,12 @@ impl Index {
                 self.unsatisfiable.remove(&unit);
                 self.enqueue(unit);
             }
-            WaitState::Tied => self.wake_group(unit),
+            WaitState::Tied => self.requeue_group(unit),
         }
     }
 
     /// Queues the whole group with which a unit was queued or parked.
-    fn wake_group(&mut self, unit: UnitNo) {
+    fn requeue_group(&mut self, unit: UnitNo) {
         let first = self.units.affinity_mut(unit).group;
         self.sensitive_groups.remove(&first);
         let members = self.groups.remove(&first).map_or_else(Vec::new, |group| group.members);
@@ -111,7 +111,7 @@ impl Index {
 
     /// Records that a unit no longer waits. Queues the units of its group again.
     pub(crate) fn forget_waiting(&mut self, unit: UnitNo) {
-        self.wake(unit);
+        self.requeue(unit);
         if self.units.slots[unit].wait == WaitState::Stranded {
             self.stranded.remove(&unit);
         }
@@ -119,7 +119,7 @@ impl Index {
     }
 
     /// Queues the waiting units that are tied to a changed unit.
-    pub(crate) fn wake_tied(&mut self, unit: UnitNo) {
+    pub(crate) fn requeue_tied(&mut self, unit: UnitNo) {
         if !self.is_tied(unit) {
             return;
         }
@@ -139,7 +139,7 @@ impl Index {
                 }
             }
         }
-        all.into_iter().for_each(|unit| self.wake(unit));
+        all.into_iter().for_each(|unit| self.requeue(unit));
     }
 
     /// Parks a unit that every machine refuses.

@@ -49,9 +49,11 @@ impl LogPosition {
 #[derive(Debug)]
 pub(crate) struct Savepoint {
     log_position: LogPosition,
-    lifts: u64,
+    /// Position in the log of the same name of the machine orders, like `ranks`.
+    loosened_machines: u64,
     ranks: u64,
-    stirs: u64,
+    /// Position in the change log of the refusal cache.
+    refusals: u64,
     refreshes: u64,
 }
 
@@ -150,13 +152,13 @@ impl Index {
         if could_replace && !occupancy.may_replace() {
             self.replacement_machines.remove(&machine);
         }
-        self.stuck.remove(&unit);
+        self.immovable.remove(&unit);
         self.machines.slots[machine].occupancy = occupancy;
         for pattern in &class.matched {
             self.patterns.slots[*pattern].assigned -= 1;
         }
         self.update_instance_counts(unit, machine, -1);
-        self.note_lift(machine);
+        self.note_loosened(machine);
     }
 
     /// Returns the smallest `MaxPerMachine=` limit of those units that are instances of a template.
@@ -176,8 +178,8 @@ impl Index {
     }
 
     /// Records that a machine may now accept units that it refused before, and may rank better.
-    pub(super) fn note_lift(&mut self, machine: MachineNo) {
-        self.orders.lifts.push(machine, self.machines.slots.len());
+    pub(super) fn note_loosened(&mut self, machine: MachineNo) {
+        self.orders.loosened_machines.push(machine, self.machines.slots.len());
         self.note_better_rank(machine);
         self.note_change(machine);
     }
@@ -194,12 +196,13 @@ impl Index {
     /// Returns a savepoint of the current state.
     pub(crate) fn savepoint(&self) -> Savepoint {
         let orders = &self.orders;
-        let (lifts, ranks, refreshes) = (orders.lifts.end(), orders.ranks.end(), orders.refreshes);
+        let (loosened_machines, ranks, refreshes) =
+            (orders.loosened_machines.end(), orders.ranks.end(), orders.refreshes);
         Savepoint {
             log_position: self.log_position(),
-            lifts,
+            loosened_machines,
             ranks,
-            stirs: self.refusal_cache.end(),
+            refusals: self.refusal_cache.end(),
             refreshes,
         }
     }
@@ -207,8 +210,8 @@ impl Index {
     /// Undoes everything since a savepoint.
     pub(crate) fn roll_back(&mut self, savepoint: &Savepoint) {
         self.undo_to(savepoint.log_position);
-        self.orders.lifts.truncate_to(savepoint.lifts);
-        self.refusal_cache.truncate_to(savepoint.stirs);
+        self.orders.loosened_machines.truncate_to(savepoint.loosened_machines);
+        self.refusal_cache.truncate_to(savepoint.refusals);
         if self.orders.refreshes == savepoint.refreshes {
             self.orders.ranks.truncate_to(savepoint.ranks);
         }

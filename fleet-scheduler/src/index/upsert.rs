@@ -27,13 +27,13 @@ impl Index {
             return;
         }
         self.touched = true;
-        self.wake_tied(unit);
+        self.requeue_tied(unit);
         self.remove_definition(unit);
         let slot = &mut self.units.slots[unit];
         slot.kind = kind;
         slot.requirements = wants;
         self.insert_definition(unit);
-        self.wake_tied(unit);
+        self.requeue_tied(unit);
         self.units.forget_if_idle(unit);
     }
 
@@ -117,7 +117,7 @@ impl Index {
         }
         let is_parked = |unit: &UnitNo| self.units.slots[*unit].wait == WaitState::Parked;
         let parked: Vec<UnitNo> = self.members(pattern).filter(is_parked).collect();
-        parked.into_iter().for_each(|unit| self.wake(unit));
+        parked.into_iter().for_each(|unit| self.requeue(unit));
     }
 
     /// Adds a unit to the members of its matching patterns.
@@ -184,7 +184,7 @@ impl Index {
         if old == ClassNo::NONE {
             return;
         }
-        self.wake(unit);
+        self.requeue(unit);
         self.remove_as_member(unit);
         let machines = self.machines_of(unit);
         machines.iter().for_each(|machine| self.detach(unit, *machine));

@@ -41,7 +41,8 @@ pub fn rebalance_with(
     request: &Rebalance,
 ) -> BTreeMap<UnitName, MachineId> {
     let state = assign_all(start(rule_set, cluster, policy));
-    let mut work = RebalanceRun { state, request, moved: BTreeSet::new(), stuck: BTreeSet::new() };
+    let mut work =
+        RebalanceRun { state, request, moved: BTreeSet::new(), immovable: BTreeSet::new() };
     if policy.ranking != Ranking::BinPacking {
         work.even_out();
     }
@@ -55,7 +56,7 @@ struct RebalanceRun<'a> {
     state: PlacementState<'a>,
     request: &'a Rebalance,
     moved: BTreeSet<UnitName>,
-    stuck: BTreeSet<UnitName>,
+    immovable: BTreeSet<UnitName>,
 }
 
 impl RebalanceRun<'_> {
@@ -75,12 +76,12 @@ impl RebalanceRun<'_> {
     /// Returns whether there is such a unit.
     fn move_one_from(&mut self, machine: &Machine) -> bool {
         let units = self.state.placed_on(machine).into_iter();
-        let units: Vec<UnitName> = units.filter(|unit| !self.stuck.contains(unit)).collect();
+        let units: Vec<UnitName> = units.filter(|unit| !self.immovable.contains(unit)).collect();
         for unit in units {
             if self.moves(&unit, machine) {
                 return true;
             }
-            self.stuck.insert(unit);
+            self.immovable.insert(unit);
         }
         false
     }

@@ -11,8 +11,8 @@ impl Index {
     /// Places every unit that fits, then separates replaced units from their replacers. Repeats
     /// both until nothing changes.
     pub(super) fn place_and_separate(&mut self, queue: &mut AttemptQueue) {
-        self.classes.round += 1; // No class has been woken in this round.
-        self.wake_sensitive_groups();
+        self.classes.round += 1; // No class has been requeued in this round.
+        self.requeue_sensitive_groups();
         loop {
             while let Some(unit) = self.next_attempt(queue) {
                 self.attempt(unit, queue);
@@ -23,19 +23,19 @@ impl Index {
                 self.ties_changed = false; // All units that it may help have been tried.
                 return;
             }
-            self.wake_sensitive_groups();
-            self.wake_after(start);
+            self.requeue_sensitive_groups();
+            self.requeue_after(start);
         }
     }
 
-    /// Wakes (queues again) the units that may find a machine because of the arrivals since this
-    /// log position.
-    fn wake_after(&mut self, start: LogPosition) {
+    /// Queues again the units that may find a machine because of the arrivals since this log
+    /// position.
+    fn requeue_after(&mut self, start: LogPosition) {
         let came = self.since(start).iter().filter(|entry| entry.left.is_none());
         let mut came: Vec<UnitNo> = came.map(|entry| entry.unit).collect();
         came.sort_unstable();
         came.dedup();
-        came.into_iter().for_each(|unit| self.wake_after_coming(unit));
+        came.into_iter().for_each(|unit| self.requeue_after_arrival(unit));
     }
 
     /// Tries to find a machine for a unit, or for the whole group that the unit represents.
@@ -60,20 +60,20 @@ impl Index {
     fn attempt_one(&mut self, unit: UnitNo, queue: &mut AttemptQueue) {
         let class = self.units.slots[unit].class;
         let Some(machine) = self.find_machine(unit) else {
-            self.classes.slots[class].awake = 0;
+            self.classes.slots[class].requeued_in = 0;
             self.park(unit);
             queue.tried.push(unit);
             return;
         };
         self.units.slots[unit].wait = WaitState::No;
         self.assign(unit, machine);
-        self.wake_after_coming(unit);
+        self.requeue_after_arrival(unit);
         let round = self.classes.round;
         let class = &mut self.classes.slots[class];
-        if class.awake == round {
+        if class.requeued_in == round {
             match class.parked.values().next().copied() {
-                Some(next) => self.wake(next),
-                None => class.awake = 0,
+                Some(next) => self.requeue(next),
+                None => class.requeued_in = 0,
             }
         }
     }
@@ -82,7 +82,7 @@ impl Index {
         let (mut displaced, start) = (0, self.log_position());
         if self.place_group(&group, &mut displaced) {
             group.into_iter().for_each(|unit| self.forget_waiting(unit));
-            self.wake_after(start);
+            self.requeue_after(start);
             return;
         }
         for member in &group {

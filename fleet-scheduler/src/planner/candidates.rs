@@ -7,7 +7,8 @@ use std::cmp::Reverse;
 use fleet_core::Rule;
 
 use crate::index::{
-    ClassNo, FILTERED, Index, MachineNo, PatternNo, RefusalSummary, UnitNo, preference_score,
+    ClassNo, Index, MachineNo, PLACEHOLDER_RULE, PatternNo, RefusalSummary, UnitNo,
+    preference_score,
 };
 use crate::policy::Ranking;
 use crate::rules::Rank;
@@ -52,7 +53,7 @@ impl Index {
         if found.is_none() {
             let none_takes = !few.iter().any(|machine| context.takes(class.filter, *machine));
             let class = &mut self.classes.slots[number];
-            class.refused = Some(self.orders.lifts.end());
+            class.refused = Some(self.orders.loosened_machines.end());
             class.filtered_out = none_takes.then_some(self.orders.facts_version);
         }
         Some(found)
@@ -114,7 +115,7 @@ impl Index {
             })
         };
         let cordoned = part(Rule::Cordon, Rule::Cordon, &[], 0);
-        cordoned.into_iter().chain(part(FILTERED, rule, few, checked)).collect()
+        cordoned.into_iter().chain(part(PLACEHOLDER_RULE, rule, few, checked)).collect()
     }
 
     /// Merges groups of refusing machines into a summary.

@@ -43,24 +43,24 @@ impl Index {
         let present = self.machines.slots[machine].occupancy.globals.clone();
         for unit in present.iter().filter(|unit| !fitted.contains(unit)) {
             self.unassign(*unit, machine, LeaveReason::Refitted);
-            self.wake_followers(*unit);
+            self.requeue_followers(*unit);
         }
         for unit in fitted.iter().filter(|unit| !present.contains(unit)) {
             self.assign(*unit, machine);
-            self.wake_followers(*unit);
+            self.requeue_followers(*unit);
         }
     }
 
-    /// Wakes (queues again) the units that have a `MachineOf=` pattern that matches this global
-    /// unit, which has just come or left.
+    /// Queues again the units that have a `MachineOf=` pattern that matches this global unit, which
+    /// has just come or left.
     ///
     /// A pattern ties units to a waiting unit only while no matching unit is on any machine. The
     /// call therefore has an effect only if this unit is the first match on any machine, or was the
     /// last.
-    fn wake_followers(&mut self, unit: UnitNo) {
+    fn requeue_followers(&mut self, unit: UnitNo) {
         let mut matched = self.class(unit).matched.iter().map(|it| &self.patterns.slots[*it]);
         if matched.any(|pattern| !pattern.followers.is_empty() && pattern.assigned <= 1) {
-            self.wake_tied(unit);
+            self.requeue_tied(unit);
         }
     }
 }

@@ -64,7 +64,7 @@ fn duplicate_replaces_pattern_counts_once() {
 }
 
 #[test]
-fn stuck_replaced_unit_moves_once_a_machine_fits() {
+fn immovable_replaced_unit_moves_once_a_machine_fits() {
     let mut index = Index::new(Policy::default());
     index.put_machine(machine("m1"));
     put(&mut index, "new.service", replacing(&["old.service"]));

@@ -43,7 +43,7 @@ impl Index {
         for (unit, refusal) in outcome.refused {
             self.unassign(unit, machine, LeaveReason::Refused(Arc::new(refusal)));
             self.enqueue(unit);
-            self.wake_tied(unit);
+            self.requeue_tied(unit);
         }
         self.set_globals(machine, &outcome.globals);
     }

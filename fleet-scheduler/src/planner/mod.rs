@@ -3,6 +3,21 @@
 //! The planner follows `docs/explain/placement.md` section by section. [`keep`] finds the units
 //! that stay, [`assign`] finds the machines for the others, and [`replace`] finds the moves that
 //! replacements need. [`steps`] and [`reasons`] produce the plan.
+//!
+//! Terms:
+//!
+//! - *Single unit*: a wanted unit that runs on one machine. A global unit runs on each machine that
+//!   its rules allow.
+//! - *Peer*: a unit or pattern that a unit names in `MachineOf=`. The unit runs only where the peer
+//!   is.
+//! - *Tied*: connected to other units by `MachineOf=`, in either direction. Waiting units that are
+//!   tied to each other are placed as a group.
+//! - *Parked*: refused by every machine. A parked unit is queued again only after a change that may
+//!   make a machine accept it.
+//! - *Displaced group*: a unit that another one replaces, with the units on its machine that would
+//!   lack a peer without the group. It moves to another machine before the replacer arrives.
+//! - *Eviction group*: like a displaced group, but with the units there that its members name as
+//!   peers. It leaves its machine as a whole, for a drain or a rebalancing.
 
 mod assign;
 mod candidates;

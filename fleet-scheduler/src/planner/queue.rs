@@ -46,7 +46,7 @@ impl Index {
 
     /// Moves all untried units into the queue.
     fn take_untried(&mut self, queue: &mut AttemptQueue) {
-        self.wake_lifted();
+        self.requeue_for_loosened_machines();
         while !self.retry_queue.is_empty() {
             let mut untried = self.retry_queue.take();
             untried.retain(|unit| self.take_one(*unit, queue));
@@ -96,24 +96,24 @@ impl Index {
         }
     }
 
-    /// Wakes (queues again) the units that a changed machine may accept now although it refused
-    /// them before. For example, another unit may have left the machine.
-    fn wake_lifted(&mut self) {
-        let end = self.orders.lifts.end();
-        if end == self.lifts_seen {
+    /// Queues again the units that a changed machine may accept now although it refused them
+    /// before. For example, another unit may have left the machine.
+    fn requeue_for_loosened_machines(&mut self) {
+        let end = self.orders.loosened_machines.end();
+        if end == self.loosened_seen {
             return;
         }
-        let since = self.orders.lifts.since(self.lifts_seen);
+        let since = self.orders.loosened_machines.since(self.loosened_seen);
         let mut machines: Option<Vec<MachineNo>> = since.map(<[_]>::to_vec);
-        self.lifts_seen = end;
+        self.loosened_seen = end;
         if let Some(machines) = &mut machines {
             machines.sort_unstable();
             machines.dedup();
             machines.retain(|machine| self.machines.slots[*machine].is_present());
         }
         self.refresh_retryable(machines.as_deref());
-        self.wake_classes(machines.as_deref());
-        self.wake_groups(machines.as_deref());
+        self.requeue_classes(machines.as_deref());
+        self.requeue_groups(machines.as_deref());
     }
 
     /// Updates the set of classes that are worth retrying. Classes for which a filter or a cordon
@@ -129,53 +129,53 @@ impl Index {
         });
     }
 
-    fn wake_classes(&mut self, machines: Option<&[MachineNo]>) {
-        let mut woken = Vec::new();
+    fn requeue_classes(&mut self, machines: Option<&[MachineNo]>) {
+        let mut requeued = Vec::new();
         let round = self.classes.round;
         for number in self.classes.retryable() {
             let class = &self.classes.slots[number];
-            let first = class.parked.values().next().filter(|_| class.awake != round);
+            let first = class.parked.values().next().filter(|_| class.requeued_in != round);
             let Some(first) = first else { continue };
             let takes = |machine: &MachineNo| {
                 PlacementQuery::new(self, *first, *machine).denial().is_none()
             };
             if machines.is_none_or(|machines| machines.iter().any(takes)) {
-                woken.push((number, *first));
+                requeued.push((number, *first));
             }
         }
-        for (class, first) in woken {
-            self.classes.slots[class].awake = round;
-            self.wake(first);
+        for (class, first) in requeued {
+            self.classes.slots[class].requeued_in = round;
+            self.requeue(first);
         }
     }
 
-    fn wake_groups(&mut self, machines: Option<&[MachineNo]>) {
+    fn requeue_groups(&mut self, machines: Option<&[MachineNo]>) {
         let may_take = |machine: &MachineNo, members: &[UnitNo]| {
             let mut queries = members.iter().map(|unit| PlacementQuery::new(self, *unit, *machine));
             queries.all(|query| query.denial_within_group().is_none())
         };
-        let wakes = |(first, group): &(&UnitNo, &WaitingGroup)| {
+        let is_affected = |(first, group): &(&UnitNo, &WaitingGroup)| {
             machines.is_none_or(|all| match self.sensitive_groups.contains(first) {
                 true => self.may_help(group, all),
                 false => all.iter().any(|machine| may_take(machine, &group.members)),
             })
         };
-        let woken: Vec<UnitNo> =
-            self.groups.iter().filter(wakes).map(|(first, _)| *first).collect();
-        woken.into_iter().for_each(|first| self.wake(first));
+        let requeued: Vec<UnitNo> =
+            self.groups.iter().filter(is_affected).map(|(first, _)| *first).collect();
+        requeued.into_iter().for_each(|first| self.requeue(first));
     }
 
-    /// Wakes (queues again) the units that may find a machine because this unit has come to one.
-    pub(super) fn wake_after_coming(&mut self, unit: UnitNo) {
+    /// Queues again the units that may find a machine because this unit has come to one.
+    pub(super) fn requeue_after_arrival(&mut self, unit: UnitNo) {
         let tied = self.is_tied(unit);
         if tied {
-            self.wake_tied(unit);
+            self.requeue_tied(unit);
         }
         if !self.sensitive_groups.is_empty() {
             let touched = |first: &&UnitNo| tied || self.groups[*first].helped_by_any_arrival;
-            let woken: Vec<UnitNo> =
+            let requeued: Vec<UnitNo> =
                 self.sensitive_groups.iter().filter(touched).copied().collect();
-            woken.into_iter().for_each(|first| self.wake(first));
+            requeued.into_iter().for_each(|first| self.requeue(first));
         }
     }
 }

@@ -23,7 +23,7 @@ struct RebalanceWork<'a> {
     max_group_size: u32,
     gain: u32,
     /// Units that were tried and cannot move.
-    stuck: Lookup<UnitNo, ()>,
+    immovable: Lookup<UnitNo, ()>,
     /// For each class, the highest load limit with which a search for a target has failed. No
     /// machine with at most that load accepts units of the class.
     refused: BTreeMap<ClassNo, u32>,
@@ -89,7 +89,7 @@ impl Index {
             moves_left: request.budget,
             max_group_size: request.max_group_size.unwrap_or(u32::MAX),
             gain: request.gain,
-            stuck: Lookup::default(),
+            immovable: Lookup::default(),
             refused: BTreeMap::new(),
         };
         let machines = self.machines.present();
@@ -124,7 +124,7 @@ impl Index {
         work: &mut RebalanceWork<'_>,
     ) -> Option<(MachineNo, u32)> {
         for unit in self.units_by_name(source) {
-            if work.stuck.contains(&unit) {
+            if work.immovable.contains(&unit) {
                 continue;
             }
             let savepoint = self.savepoint();
@@ -135,7 +135,7 @@ impl Index {
                 return Some(found);
             }
             self.roll_back(&savepoint);
-            work.stuck.insert(unit, ());
+            work.immovable.insert(unit, ());
         }
         None
     }

@@ -10,13 +10,13 @@ impl Index {
     /// Assigns a unit to a machine, after moving the units that it replaces there to other
     /// machines. On error, assigns and moves no unit.
     ///
-    /// `beside` lists units that have just been assigned to the machine and must not move again.
+    /// `arrived` lists units that have just been assigned to the machine and must not move again.
     /// `displaced` is increased by the number of displaced groups that the function tried to move.
     pub(super) fn try_assign(
         &mut self,
         unit: UnitNo,
         machine: MachineNo,
-        beside: &[UnitNo],
+        arrived: &[UnitNo],
         displaced: &mut usize,
     ) -> Result<(), Denial> {
         let replaced = replaces::replaced(self, unit, machine);
@@ -31,7 +31,7 @@ impl Index {
             return Ok(());
         };
         let savepoint = self.savepoint();
-        let result = self.make_room(unit, machine, &replaced, beside, displaced).and_then(|()| {
+        let result = self.make_room(unit, machine, &replaced, arrived, displaced).and_then(|()| {
             self.assign(unit, machine);
             self.refit_globals(machine);
             let well = machine_of::left_behind(self, machine).is_empty();
@@ -58,7 +58,7 @@ impl Index {
         unit: UnitNo,
         machine: MachineNo,
         replaced: &[UnitNo],
-        beside: &[UnitNo],
+        arrived: &[UnitNo],
         displaced: &mut usize,
     ) -> Result<(), Denial> {
         for other in replaced {
@@ -66,7 +66,7 @@ impl Index {
                 continue; // It moved with the group of an earlier unit.
             }
             *displaced += 1;
-            if !self.move_away(*other, machine, unit, beside) {
+            if !self.move_away(*other, machine, unit, arrived) {
                 return Err(Denial::CannotMove(*other));
             }
         }
@@ -77,10 +77,10 @@ impl Index {
     /// Returns whether some machine accepts the whole group; if none does, changes nothing.
     ///
     /// All units of the group must pass every rule on the new machine, and must not replace another
-    /// unit there. Units in `beside` cannot move.
-    fn move_away(&mut self, head: UnitNo, from: MachineNo, by: UnitNo, beside: &[UnitNo]) -> bool {
+    /// unit there. Units in `arrived` cannot move.
+    fn move_away(&mut self, head: UnitNo, from: MachineNo, by: UnitNo, arrived: &[UnitNo]) -> bool {
         let group = self.displaced_group(head, from);
-        if group.iter().any(|unit| !self.is_single(*unit) || beside.contains(unit)) {
+        if group.iter().any(|unit| !self.is_single(*unit) || arrived.contains(unit)) {
             return false;
         }
         let savepoint = self.savepoint();
@@ -225,13 +225,13 @@ impl Index {
     /// Moves a unit away from its replacer `by`, if another machine accepts the unit and no other
     /// unit then lacks a peer. Returns whether the unit moved.
     fn separate(&mut self, other: UnitNo, machine: MachineNo, by: UnitNo) -> bool {
-        if self.units.slots[other].machine != machine || self.is_still_stuck(other, machine) {
+        if self.units.slots[other].machine != machine || self.is_still_immovable(other, machine) {
             return false;
         }
         let savepoint = self.savepoint();
         if !self.move_away(other, machine, by, &[]) {
             if !self.is_tied(other) && !self.policy.retries_on_any_change() {
-                self.stuck.insert(other, self.orders.lifts.end());
+                self.immovable.insert(other, self.orders.loosened_machines.end());
             }
             return false;
         }
@@ -249,20 +249,20 @@ impl Index {
     /// The function checks only the machines that may accept more units than at the earlier
     /// attempt, because all others would refuse the unit again. The result is always `false` for a
     /// unit that is tied to others, because the attempt then also depends on these.
-    fn is_still_stuck(&mut self, unit: UnitNo, from: MachineNo) -> bool {
-        let Some(position) = self.stuck.get(&unit).filter(|_| !self.is_tied(unit)) else {
+    fn is_still_immovable(&mut self, unit: UnitNo, from: MachineNo) -> bool {
+        let Some(position) = self.immovable.get(&unit).filter(|_| !self.is_tied(unit)) else {
             return false;
         };
-        let Some(lifted) = self.orders.lifts.since(*position) else { return false };
+        let Some(loosened) = self.orders.loosened_machines.since(*position) else { return false };
         let takes = |machine: &MachineNo| {
             *machine != from
                 && self.machines.slots[*machine].is_present()
                 && self.denial(unit, *machine).is_none()
         };
-        if lifted.iter().any(takes) {
+        if loosened.iter().any(takes) {
             return false;
         }
-        self.stuck.insert(unit, self.orders.lifts.end());
+        self.immovable.insert(unit, self.orders.loosened_machines.end());
         true
     }
 }

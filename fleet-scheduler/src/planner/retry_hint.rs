@@ -16,23 +16,24 @@ use crate::rules::{PlacementQuery, replaces};
 const MAX_REPLACED: usize = 256;
 
 impl Index {
-    /// Wakes (queues again) the groups that may find a machine although each machine still refuses
-    /// every unit that it refused before.
-    pub(super) fn wake_sensitive_groups(&mut self) {
+    /// Queues again the groups that may find a machine although each machine still refuses every
+    /// unit that it refused before.
+    pub(super) fn requeue_sensitive_groups(&mut self) {
         let all = self.ties_changed || !self.globals.is_empty();
-        let is_woken = |first: &&UnitNo| all || !only_lifts_help(&self.groups[*first]);
-        let woken: Vec<UnitNo> = self.sensitive_groups.iter().filter(is_woken).copied().collect();
-        woken.into_iter().for_each(|first| self.wake(first));
+        let is_affected = |first: &&UnitNo| all || !only_loosening_helps(&self.groups[*first]);
+        let requeued: Vec<UnitNo> =
+            self.sensitive_groups.iter().filter(is_affected).copied().collect();
+        requeued.into_iter().for_each(|first| self.requeue(first));
     }
 
-    /// Returns whether a group with a replacer may find a machine because the machines in `lifted`
-    /// may accept units that they refused before.
-    pub(super) fn may_help(&self, group: &WaitingGroup, lifted: &[MachineNo]) -> bool {
+    /// Returns whether a group with a replacer may find a machine because the machines in
+    /// `loosened` may accept units that they refused before.
+    pub(super) fn may_help(&self, group: &WaitingGroup, loosened: &[MachineNo]) -> bool {
         let [unit] = group.members[..] else { return true };
-        !only_lifts_help(group)
+        !only_loosening_helps(group)
             || self.policy.is_custom()
-            || lifted.iter().any(|machine| self.may_replace(unit, *machine))
-            || self.may_go_to_any(unit, lifted)
+            || loosened.iter().any(|machine| self.may_replace(unit, *machine))
+            || self.may_go_to_any(unit, loosened)
     }
 
     /// Returns whether a machine may accept a unit after the units that it replaces there have
@@ -44,9 +45,9 @@ impl Index {
         query.denial_within_group().is_none()
     }
 
-    /// Returns whether a machine in `lifted` may accept a unit that `unit` replaces. If so, the
+    /// Returns whether a machine in `loosened` may accept a unit that `unit` replaces. If so, the
     /// replaced unit could move there, and `unit` could take its place.
-    fn may_go_to_any(&self, unit: UnitNo, lifted: &[MachineNo]) -> bool {
+    fn may_go_to_any(&self, unit: UnitNo, loosened: &[MachineNo]) -> bool {
         let patterns = self.class(unit).replaces.iter();
         let others = patterns.flat_map(|pattern| self.matching(*pattern));
         let mut assigned = others.filter_map(|other| {
@@ -58,7 +59,7 @@ impl Index {
             let takes = |to: &MachineNo| {
                 PlacementQuery::new(self, other, *to).denial_within_group().is_none()
             };
-            lifted.iter().filter(to).any(takes) && self.may_replace(unit, current)
+            loosened.iter().filter(to).any(takes) && self.may_replace(unit, current)
         };
         assigned.by_ref().take(MAX_REPLACED).any(goes) || assigned.next().is_some()
     }
@@ -66,6 +67,6 @@ impl Index {
 
 /// Returns whether a group can find a machine only after some machine accepts a unit that it
 /// refused before. Ties to other units are ignored.
-fn only_lifts_help(group: &WaitingGroup) -> bool {
+fn only_loosening_helps(group: &WaitingGroup) -> bool {
     !group.helped_by_any_arrival && group.members.len() == 1
 }

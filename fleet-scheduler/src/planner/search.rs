@@ -25,7 +25,7 @@ impl Index {
         if let Some(found) = self.find_among_few(unit) {
             return found;
         }
-        if let Some(found) = self.find_among_lifted(unit) {
+        if let Some(found) = self.find_among_loosened(unit) {
             return found;
         }
         self.search_for_class(unit)
@@ -39,21 +39,21 @@ impl Index {
     /// - No search for the class has failed yet.
     /// - More than `MAX_PROBES` machines have changed since the last failed search.
     /// - The change log no longer reaches back to that search.
-    fn find_among_lifted(&mut self, unit: UnitNo) -> Option<Option<MachineNo>> {
+    fn find_among_loosened(&mut self, unit: UnitNo) -> Option<Option<MachineNo>> {
         let number = self.units.slots[unit].class;
-        let lifted = self.orders.lifts.since(self.classes.slots[number].refused?)?;
-        if lifted.len() > MAX_PROBES {
+        let loosened = self.orders.loosened_machines.since(self.classes.slots[number].refused?)?;
+        if loosened.len() > MAX_PROBES {
             return None;
         }
         let is_present = |m: &MachineNo| self.machines.slots[*m].is_present();
         let takes = |machine: &MachineNo| self.denial(unit, *machine).is_none();
-        let taking = lifted.iter().copied().filter(is_present).filter(takes);
+        let taking = loosened.iter().copied().filter(is_present).filter(takes);
         let taking: Vec<MachineNo> = taking.collect();
         if taking.is_empty() {
             let (filter, context) = (self.classes.slots[number].filter, self.rank_context());
-            let still_hopeless = lifted.iter().all(|machine| !context.takes(filter, *machine));
+            let still_hopeless = loosened.iter().all(|machine| !context.takes(filter, *machine));
             let class = &mut self.classes.slots[number];
-            class.refused = Some(self.orders.lifts.end());
+            class.refused = Some(self.orders.loosened_machines.end());
             class.filtered_out =
                 class.filtered_out.filter(|_| still_hopeless).map(|_| self.orders.facts_version);
             return Some(None);
@@ -77,7 +77,7 @@ impl Index {
         });
         let class = &mut self.classes.slots[number];
         if found.is_none() {
-            class.refused = Some(self.orders.lifts.end());
+            class.refused = Some(self.orders.loosened_machines.end());
             // A private order omits refusals that only a change of the machine can lift.
             let none_takes = skipped.is_empty() && !self.orders.slots[order].is_private();
             class.filtered_out = none_takes.then_some(self.orders.facts_version);

@@ -128,8 +128,9 @@ impl Index {
             PeerRef::Named(other) => comes_late(other),
             PeerRef::Matching(pattern) => {
                 let current = self.units.slots[unit].machine;
-                let beside = |other: &UnitNo| self.units.slots[*other].machine == current;
-                self.members(pattern).filter(beside).any(comes_late)
+                let is_on_same_machine =
+                    |other: &UnitNo| self.units.slots[*other].machine == current;
+                self.members(pattern).filter(is_on_same_machine).any(comes_late)
             }
         }
     }

@@ -11,7 +11,7 @@ use crate::language::unit;
 /// A unit waited for the first waiting unit that its pattern matched. It was once not retried when
 /// a matching global unit came to a machine.
 #[test]
-fn new_global_unit_wakes_units_with_a_matching_pattern() {
+fn new_global_unit_requeues_units_with_a_matching_pattern() {
     let mut cluster = Snapshot::default();
     let mut index = Index::load(Policy::default(), &cluster);
     let units = [
@@ -120,7 +120,7 @@ fn put(index: &mut Index, name: &str, text: &str) {
 /// A unit waited because its pattern matched only a unit that could not be placed. It was once not
 /// retried when a matching global unit came to a machine.
 #[test]
-fn new_global_unit_wakes_followers_of_its_pattern() {
+fn new_global_unit_requeues_followers_of_its_pattern() {
     let mut index = Index::new(Policy::default());
     put(&mut index, "d@2.service", "[X-Fleet]\nMachineOf=a.service\n");
     put(&mut index, "d@3.service", "[X-Fleet]\nGlobal=true\n");

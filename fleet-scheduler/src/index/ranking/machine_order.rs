@@ -33,7 +33,7 @@ pub(crate) struct MachineOrder {
     bucket_of: Vec<u32>,
     positions: HeapPositions,
     ranks_seen: u64,
-    lifts_seen: u64,
+    loosened_seen: u64,
     facts_seen: u64,
     is_built: bool,
 }
@@ -137,25 +137,25 @@ impl MachineOrder {
         logs: (&ChangeLog, &ChangeLog, u64),
         context: RankContext<'_>,
     ) {
-        let (ranks, lifts, facts) = logs;
+        let (ranks, loosened_machines, facts) = logs;
         let has_taste = !(self.prefer.is_empty() && self.spread.is_empty());
         let ranked = ranks.since(self.ranks_seen);
-        let lifted = lifts.since(self.lifts_seen);
+        let loosened = loosened_machines.since(self.loosened_seen);
         let room = self.len() + 64;
         let cheap = |log: &Option<&[MachineNo]>| log.is_some_and(|all| all.len() <= room);
         let stale = has_taste && facts != self.facts_seen;
-        if !self.is_built || stale || !cheap(&ranked) || self.is_private && !cheap(&lifted) {
+        if !self.is_built || stale || !cheap(&ranked) || self.is_private && !cheap(&loosened) {
             self.build(context);
         } else {
             ranked.into_iter().flatten().for_each(|machine| self.update(*machine, context));
             if self.is_private {
-                let lifted = lifted.into_iter().flatten();
-                lifted.for_each(|machine| self.insert(*machine, context));
+                let loosened = loosened.into_iter().flatten();
+                loosened.for_each(|machine| self.insert(*machine, context));
             }
         }
         self.ranks_seen = ranks.end();
         if self.is_private {
-            self.lifts_seen = lifts.end();
+            self.loosened_seen = loosened_machines.end();
         }
         self.facts_seen = facts;
     }
