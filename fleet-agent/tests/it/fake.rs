@@ -65,13 +65,13 @@ async fn fake_follows_its_script() {
     let refused = machine.load(&unit, &file(), Epoch(1)).await.expect_err("it is refused");
     assert!(matches!(refused, ServiceError::BadSetting { line: 1, .. }));
     machine.clear_failures(&unit);
-    machine.load(&unit, &file(), Epoch(1)).await.expect("it is repaired");
+    machine.load(&unit, &file(), Epoch(1)).await.expect("it can be loaded");
     machine.start(&unit, Generation(1)).await.expect("it starts");
     machine.crash(&unit);
-    let state = machine.get(&unit).await.expect("it answers").expect("it is known").state;
+    let state = machine.get(&unit).await.expect("the call succeeds").expect("it is known").state;
     assert_eq!((state.active, state.exit), (ActiveState::Failed, Some(ExitStatus::Signal(9))));
     machine.exit(&unit, 0);
-    let again = machine.get(&unit).await.expect("it answers").expect("it is known").state;
+    let again = machine.get(&unit).await.expect("the call succeeds").expect("it is known").state;
     assert_eq!(again, state, "an idle unit cannot exit");
     let hash = file().hash();
     let load = Call::Load { unit: unit.clone(), hash, epoch: Epoch(1) };
@@ -87,7 +87,7 @@ async fn reboot_forgets_units_and_keeps_scripts() {
     let mut changes = machine.changes();
     machine.reboot();
     assert!(changes.next().await.contains(&unit));
-    assert_eq!(machine.list().await.expect("it answers"), []);
+    assert_eq!(machine.list().await.expect("the call succeeds"), []);
     machine.load(&unit, &file(), Epoch(2)).await.expect("it loads");
     let error = machine.start(&unit, Generation(1)).await.expect_err("it is scripted");
     assert_eq!(error.to_string(), "a.service did not start: never");

@@ -87,7 +87,7 @@ async fn hangs(store: Arc<dyn Store>, state: Arc<dyn AgentState>, expected: &[&s
     agent.joined().await;
     let mut now = Timestamp::from_millis(0);
     let just_before = MAX_BUSY - Duration::from_millis(1);
-    wait_until("all answer at first", async || {
+    wait_until("all tasks are responsive at first", async || {
         agent.watchdog().check(now.after(just_before)).is_empty()
     })
     .await;

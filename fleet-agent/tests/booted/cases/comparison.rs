@@ -20,7 +20,7 @@ pub(crate) async fn native_and_systemd_units_behave_alike() {
         run_all(&native, &ours, &cases, Case::by_native),
         run_all(&systemd, &theirs, &cases, Case::by_systemd),
     );
-    assert_eq!((ours, theirs), (Vec::new(), Vec::new()), "units live otherwise");
+    assert_eq!((ours, theirs), (Vec::new(), Vec::new()), "units behave differently");
     let alike = cases.iter().filter(|case| case.by_native() == case.by_systemd()).count();
-    print_line(&format!("figure: of {} units {alike} live alike under both", cases.len()));
+    print_line(&format!("figure: of {} units {alike} behave alike under both", cases.len()));
 }

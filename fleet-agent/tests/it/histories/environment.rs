@@ -6,14 +6,14 @@ use super::{Case, case};
 /// A unit with a shell command that examines its environment. Each `$` is written twice, to reach
 /// the shell.
 macro_rules! finds {
-    ($name:literal, $options:literal, $look:literal) => {
+    ($name:literal, $options:literal, $check:literal) => {
         case(
             $name,
             concat!(
                 "Type=oneshot\nRemainAfterExit=yes\n",
                 $options,
                 "\nExecStart=/bin/sh -c '",
-                $look,
+                $check,
                 "'"
             ),
             "+ (start-pre) (start) exited - dead",
@@ -23,39 +23,39 @@ macro_rules! finds {
 
 pub(super) const CASES: &[Case] = &[
     finds!(
-        "variables, of which the last counts",
+        "repeated variable, last assignment counts",
         "Environment=A=1 \"B=x y\"\nEnvironment=A=2",
         r#"test "$$A-$$B" = "2-x y""#
     ),
     finds!(
-        "variables that are taken back",
+        "Environment= reset by an empty value",
         "Environment=A=1\nEnvironment=\nEnvironment=B=2",
         r#"test "$${A-none}-$$B" = none-2"#
     ),
     finds!(
-        "variables that are taken out",
+        "UnsetEnvironment=",
         "Environment=A=1 B=2 C=3\nUnsetEnvironment=A B=2 C=2",
         r#"test "$${A-none}-$${B-none}-$$C" = none-none-3"#
     ),
     finds!(
-        "variables that cannot be passed on",
+        "PassEnvironment= of a variable that is not set",
         "Environment=A=1\nPassEnvironment=A NO_SUCH_VARIABLE",
         r#"test "$$A-$${NO_SUCH_VARIABLE-none}" = 1-none"#
     ),
     finds!(
-        "variables of a file that was just written",
+        "EnvironmentFile= written by an earlier command",
         "Environment=A=1 C=3\nEnvironmentFile=-{at}/vars\n\
          ExecStartPre=/bin/sh -c 'echo A=2 >{at}/vars; echo \\x27B=\"x  y\"\\x27 >>{at}/vars'",
         r#"test "$$A-$$B-$$C" = "2-x  y-3""#
     ),
     case(
-        "a variable as words, and as one",
+        "variable expanded to several words, and to one",
         "Type=oneshot\nRemainAfterExit=yes\nEnvironment=\"TWO=a  b\"\n\
          ExecStart=/bin/sh -c 'test \"$$#-$$1-$$3\" = \"3-a-a  b\"' sh $TWO ${TWO}",
         "+ (start) exited - dead",
     ),
     case(
-        "a variable that is not there, as words and as one",
+        "unset variable expanded to no word, and to an empty one",
         "Type=oneshot\nRemainAfterExit=yes\n\
          ExecStart=/bin/sh -c 'test \"$$#-$$1-$$2\" = 2--last' sh $NO_SUCH ${NO_SUCH} last",
         "+ (start) exited - dead",
@@ -65,19 +65,19 @@ pub(super) const CASES: &[Case] = &[
         "",
         r#"test "$${#INVOCATION_ID}-$$SYSTEMD_EXEC_PID" = "32-$$$$" && test -n "$$PATH""#
     ),
-    finds!("where to say something", "NotifyAccess=all", r#"test -n "$$NOTIFY_SOCKET""#),
-    finds!("nowhere to say something", "", r#"test -z "$$NOTIFY_SOCKET""#),
-    finds!("a mask for its files", "UMask=0027", r#"test "$$(umask)" = 0027"#),
-    finds!("the default umask", "", r#"test "$$(umask)" = 0022"#),
-    finds!("it is nice", "Nice=5", r#"test "$$(nice)" = 5"#),
+    finds!("NOTIFY_SOCKET with NotifyAccess=", "NotifyAccess=all", r#"test -n "$$NOTIFY_SOCKET""#),
+    finds!("no NOTIFY_SOCKET by default", "", r#"test -z "$$NOTIFY_SOCKET""#),
+    finds!("UMask=", "UMask=0027", r#"test "$$(umask)" = 0027"#),
+    finds!("default umask", "", r#"test "$$(umask)" = 0022"#),
+    finds!("Nice=", "Nice=5", r#"test "$$(nice)" = 5"#),
     finds!(
-        "it ends first where memory is short",
+        "OOMScoreAdjust=",
         "OOMScoreAdjust=700",
         r#"test "$$(cat /proc/self/oom_score_adj)" = 700"#
     ),
-    finds!("its directory", "WorkingDirectory=/proc/sys", r#"test "$$(pwd)" = /proc/sys"#),
-    finds!("the default directory", "", r#"test "$$(pwd)" = /"#).root_only(),
-    finds!("an empty standard input", "StandardInput=null", r#"test -z "$$(cat)""#),
+    finds!("WorkingDirectory=", "WorkingDirectory=/proc/sys", r#"test "$$(pwd)" = /proc/sys"#),
+    finds!("default working directory", "", r#"test "$$(pwd)" = /"#).root_only(),
+    finds!("StandardInput=null", "StandardInput=null", r#"test -z "$$(cat)""#),
     finds!(
         "limits",
         "LimitNOFILE=100:200\nLimitCORE=0\nLimitFSIZE=1M\nLimitCPU=1h\nLimitSTACK=4M:8M\n\
@@ -90,7 +90,7 @@ pub(super) const CASES: &[Case] = &[
            has "pending signals" "99 +99"; has "file locks" "12 +12""#
     ),
     finds!(
-        "limits that seldom matter",
+        "rarely used limits",
         "LimitNICE=0\nLimitRTPRIO=0\nLimitRTTIME=2s\nLimitRSS=1G\nLimitNPROC=4000:5000\n\
          LimitMSGQUEUE=12345",
         r#"set -e; has() { grep -Eq "^Max $$1  +$$2 " /proc/self/limits; }; \
@@ -99,40 +99,40 @@ pub(super) const CASES: &[Case] = &[
            has "processes" "4000 +5000"; has "msgqueue size" "12345 +12345""#
     ),
     finds!(
-        "no user of its own",
+        "no user variables without User=",
         "",
         r#"test "$${USER-none} $${LOGNAME-none} $${HOME-none} $${SHELL-none}" = \
            "none none none none""#
     )
     .root_only(),
     finds!(
-        "another user",
+        "User=",
         "User=nobody",
         r#"test "$$(id -un) $$USER $$LOGNAME" = "nobody nobody nobody""#
     )
     .root_only(),
     finds!(
-        "another user by number, with a group and one more",
+        "User=, Group= and SupplementaryGroups= by number",
         "User=1\nGroup=2\nSupplementaryGroups=tty",
         r#"test "$$(id -u) $$(id -g) $$(id -G)" = "1 2 2 5""#
     )
     .root_only(),
     finds!(
-        "the home of another user",
+        "WorkingDirectory=~ of another user",
         "User=bin\nWorkingDirectory=~",
         r#"test "$$(pwd)" -ef /bin"#
     )
     .root_only(),
-    finds!("specifiers of its name", "", r#"test "%n-%p-%j-%i%I-%%" = "%N.service-%N-a--%%""#),
+    finds!("specifiers of the unit name", "", r#"test "%n-%p-%j-%i%I-%%" = "%N.service-%N-a--%%""#),
     finds!(
-        "specifiers of its machine",
+        "specifiers of the machine",
         "",
         r#"test "%H-%v" = "$$(uname -n)-$$(uname -r)" && \
            test "%m" = "$$(cat /etc/machine-id)" && \
            test "%b" = "$$(cat /proc/sys/kernel/random/boot_id | tr -d -)""#
     ),
     finds!(
-        "specifiers of its user",
+        "specifiers of the user",
         "",
         r#"test "%u-%U-%g-%G" = "$$(id -un)-$$(id -u)-$$(id -gn)-$$(id -g)""#
     ),
@@ -144,48 +144,48 @@ pub(super) const CASES: &[Case] = &[
     )
     .root_only(),
     finds!(
-        "output to a file, each command from its beginning",
+        "StandardOutput=file: overwrites the file for each command",
         "StandardOutput=file:{at}/out\nExecStart=/bin/echo a long line\nExecStart=/bin/echo two",
         r#"test "$$(head -n 1 {at}/out)-$$(stat -c %%s {at}/out)" = two-12"#
     ),
     finds!(
-        "output to the end of a file",
+        "StandardOutput=append:",
         "StandardOutput=append:{at}/out\nExecStart=/bin/echo a long line\nExecStart=/bin/echo two",
         r#"test "$$(tail -n 1 {at}/out)-$$(stat -c %%s {at}/out)" = two-16"#
     ),
     finds!(
-        "errors to the file of the output",
+        "StandardError=inherit",
         "StandardOutput=append:{at}/out\nStandardError=inherit\n\
          ExecStart=/bin/sh -c 'echo bad >&2'\nExecStart=/bin/echo good",
         r#"test "$$(echo $$(cat {at}/out))" = "bad good""#
     ),
     finds!(
-        "errors to a file of their own",
+        "StandardError=append:",
         "StandardOutput=null\nStandardError=append:{at}/err\n\
          ExecStart=/bin/sh -c 'echo bad >&2'\nExecStart=/bin/echo good",
         r#"test "$$(cat {at}/err)" = bad"#
     ),
     case(
-        "output to a file that cannot be",
+        "StandardOutput=file: that cannot be created",
         "Type=oneshot\nStandardOutput=file:/no/such/file\nExecStart=<hold main>",
         "+ (start) failed",
     ),
     case(
-        "variables after a good exit",
+        "variables of ExecStopPost= after a successful exit",
         "SuccessExitStatus=3\nExecStart=<hold main>\n\
          ExecStopPost=/bin/sh -c 'test $$SERVICE_RESULT-$$EXIT_CODE-$$EXIT_STATUS = \
          success-exited-3'",
         "+ running main=3 (stop-post) dead",
     ),
     case(
-        "variables after a good exit by a signal",
+        "variables of ExecStopPost= after a successful signal",
         "ExecStart=<hold main>\n\
          ExecStopPost=/bin/sh -c 'test $$SERVICE_RESULT-$$EXIT_CODE-$$EXIT_STATUS = \
          success-killed-TERM'",
         "+ running main? - (stop-post) dead",
     ),
     case(
-        "the variable of its main process",
+        "MAINPID",
         "ExecStart=<hold main>\nExecStartPost=/bin/sh -c 'test -d /proc/$MAINPID'\n\
          ExecStop=/bin/sh -c 'test -d /proc/$MAINPID && kill $$MAINPID'",
         "+ (start-post) running main? - (stop) dead",

@@ -136,14 +136,15 @@ pub(crate) async fn run_all(
 ) -> Vec<String> {
     let results = cases.iter().enumerate().map(|(at, case)| async move {
         let place = place.join(at.to_string());
-        let results = tell(Arc::clone(manager), case.cast(at, &place), &place, story(case)).await;
+        let results =
+            run_case(Arc::clone(manager), case.cast(at, &place), &place, story(case)).await;
         results.err().map(|problem| format!("{}: {problem}", case.name))
     });
     let results: Vec<Option<String>> = stream::iter(results).buffered(AT_ONCE).collect().await;
     results.into_iter().flatten().collect()
 }
 
-async fn tell(
+async fn run_case(
     manager: Arc<dyn ServiceManager>,
     cast: Vec<(&'static str, String, String)>,
     place: &Path,
@@ -157,8 +158,8 @@ async fn tell(
     }
     let results = run_story(&mut runners, story).await;
     let mut unloaded = Ok(());
-    for teller in runners.values() {
-        unloaded = unloaded.and(teller.unload().await);
+    for runner in runners.values() {
+        unloaded = unloaded.and(runner.unload().await);
     }
     results.and(unloaded)
 }
@@ -167,10 +168,10 @@ async fn tell(
 async fn run_story(runners: &mut BTreeMap<&str, StoryRunner>, story: &str) -> Result<(), String> {
     for word in story.split_whitespace() {
         let (called, step) = word.split_once('/').unwrap_or(("a", word));
-        runners.get_mut(called).expect("it is part of the story").tell(step).await?;
+        runners.get_mut(called).expect("it is part of the story").run_step(step).await?;
     }
-    for teller in runners.values_mut() {
-        teller.end().await?;
+    for runner in runners.values_mut() {
+        runner.end().await?;
     }
     Ok(())
 }

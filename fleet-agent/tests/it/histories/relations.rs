@@ -13,69 +13,65 @@ const STAYS: &str = "Type=oneshot\nRemainAfterExit=yes\nExecStart=<hold main>";
 
 pub(super) const CASES: &[Case] = &[
     case(
-        "starts its requirement, and waits for it",
+        "required unit is started first",
         NEEDS,
         "+ b/start b/main=0 b/exited running main=0 dead . b/- b/dead",
     )
     .with_units(&[("b.service", STAYS)]),
-    case("its requirement fails to start", NEEDS, "+ b/start b/main=1 b/failed .")
+    case("required unit fails to start", NEEDS, "+ b/start b/main=1 b/failed .")
         .with_units(&[("b.service", TASK)]),
+    case("required unit is stopped", NEEDS, "+ b/running b/main? running main? . b/- dead b/dead")
+        .with_units(&[("b.service", MAIN)]),
     case(
-        "its requirement is stopped",
-        NEEDS,
-        "+ b/running b/main? running main? . b/- dead b/dead",
-    )
-    .with_units(&[("b.service", MAIN)]),
-    case(
-        "its requirement is restarted",
+        "required unit is restarted",
         NEEDS,
         "+ b/running b/main? running main? . b/~ dead b/stop-sigterm b/main=0 b/(dead) b/running \
          b/main? running main? . - dead . b/- b/stop-sigterm b/main=0 b/dead",
     )
     .with_units(&[("b.service", DEAF)]),
     case(
-        "the unit it is bound to fails",
+        "BindsTo= unit fails",
         BOUND,
         "+ b/running b/main? running main? . b/main=1 b/failed dead",
     )
     .with_units(&[("b.service", MAIN)]),
     case(
-        "the unit it is bound to ends well",
+        "BindsTo= unit completes",
         BOUND,
         "+ b/running b/main? running main? . b/main=0 b/dead dead",
     )
     .with_units(&[("b.service", MAIN)]),
     case(
-        "a wanted unit fails",
+        "wanted unit fails",
         WANTS,
         "+ b/running b/main? running main? . b/main=1 b/failed main=0 dead",
     )
     .with_units(&[("b.service", MAIN)]),
-    case("a wanted unit fails to start", WANTS, "+ b/start b/main=1 b/failed running main=0 dead")
+    case("wanted unit fails to start", WANTS, "+ b/start b/main=1 b/failed running main=0 dead")
         .with_units(&[("b.service", TASK)]),
     case(
-        "a wanted unit is stopped",
+        "wanted unit is stopped",
         WANTS,
         "+ b/running b/main? running main? . b/- b/dead main=0 dead",
     )
     .with_units(&[("b.service", MAIN)]),
     case(
-        "the unit it is part of is stopped",
+        "PartOf= unit is stopped",
         PART,
         "b/+ b/running b/main? b/. + running main? . b/- dead b/dead",
     )
     .with_units(&[("b.service", MAIN)]),
     case(
-        "the unit it is part of is restarted",
+        "PartOf= unit is restarted",
         PART,
         "b/+ b/running b/main? b/. + running main? . b/~ dead b/stop-sigterm b/main=0 b/(dead) \
          b/running b/main? running main? - dead . b/- b/stop-sigterm b/main=0 b/dead",
     )
     .with_units(&[("b.service", DEAF)]),
-    case("the unit it is part of does not start it", PART, "b/+ b/running b/main? b/. b/- b/dead")
+    case("PartOf= unit is started", PART, "b/+ b/running b/main? b/. b/- b/dead")
         .with_units(&[("b.service", MAIN)]),
     case(
-        "it starts before another that is started with it",
+        "Before= orders two starts",
         MAIN,
         "t/+ b/start b/main=0 b/exited running main? t/active t/. - dead . b/- b/dead t/- t/dead",
     )
@@ -88,7 +84,7 @@ pub(super) const CASES: &[Case] = &[
         ("t.target", "[Unit]\nWants={a} {b}\nAfter={a} {b}\n"),
     ]),
     case(
-        "it ends after the units ordered after it",
+        "After= orders two stops",
         "ExecStart=<hold main>\nExecStop=<hold s>",
         "b/+ running main? b/running b/main? b/. b/- - b/stop b/s=0 b/dead stop s=0 dead",
     )
@@ -96,12 +92,12 @@ pub(super) const CASES: &[Case] = &[
         "b.service",
         "[Unit]\nWants={a}\nAfter={a}\n[Service]\nExecStart=<hold main>\nExecStop=<hold s>",
     )]),
-    case("a target requires it", MAIN, "t/+ running main? t/active t/. - dead t/dead")
+    case("required by a target", MAIN, "t/+ running main? t/active t/. - dead t/dead")
         .with_units(&[("t.target", "[Unit]\nRequires={a}\nAfter={a}\n")]),
-    case("a target that requires it fails to start", TASK, "t/+ start main=1 failed t/.")
+    case("required by a target, fails to start", TASK, "t/+ start main=1 failed t/.")
         .with_units(&[("t.target", "[Unit]\nRequires={a}\nAfter={a}\n")]),
     case(
-        "a target that is stopped",
+        "part of a target, which is stopped",
         "[Unit]\nPartOf={t}\n[Service]\nExecStart=<hold main>",
         "t/+ running main? t/active t/. t/- dead t/dead",
     )

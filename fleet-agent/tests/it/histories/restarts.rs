@@ -4,12 +4,12 @@ use super::{Case, case};
 
 pub(super) const CASES: &[Case] = &[
     case(
-        "always, ends well",
+        "always, succeeds",
         "Restart=always\nRestartSec=1h\nExecStart=<hold main>",
         "+ running main=0 auto-restart - dead",
     ),
     case(
-        "always, ends badly",
+        "always, fails",
         "Restart=always\nRestartSec=1h\nExecStart=<hold main>",
         "+ running main=1 auto-restart - dead",
     ),
@@ -19,22 +19,22 @@ pub(super) const CASES: &[Case] = &[
         "+ running main? - dead",
     ),
     case(
-        "on-success, ends well",
+        "on-success, succeeds",
         "Restart=on-success\nRestartSec=1h\nExecStart=<hold main>",
         "+ running main=0 auto-restart - dead",
     ),
     case(
-        "on-success, ends badly",
+        "on-success, fails",
         "Restart=on-success\nRestartSec=1h\nExecStart=<hold main>",
         "+ running main=1 failed",
     ),
     case(
-        "on-failure, ends well",
+        "on-failure, succeeds",
         "Restart=on-failure\nRestartSec=1h\nExecStart=<hold main>",
         "+ running main=0 dead",
     ),
     case(
-        "on-failure, ends badly",
+        "on-failure, fails",
         "Restart=on-failure\nRestartSec=1h\nExecStart=<hold main>",
         "+ running main=1 auto-restart - dead",
     ),
@@ -49,17 +49,17 @@ pub(super) const CASES: &[Case] = &[
         "+ running main!KILL auto-restart - dead",
     ),
     case(
-        "on-failure, a command before fails",
+        "on-failure, ExecStartPre= fails",
         "Restart=on-failure\nRestartSec=1h\nExecStartPre=<hold p>\nExecStart=<hold main>",
         "+ start-pre p=1 auto-restart - dead",
     ),
     case(
-        "on-failure, its stop takes too long",
+        "on-failure, stop times out",
         "Restart=on-failure\nRestartSec=1h\nTimeoutStopSec=100ms\nExecStart=<trap TERM|hold main>",
         "+ running main? - failed",
     ),
     case(
-        "on-abnormal, ends badly",
+        "on-abnormal, fails",
         "Restart=on-abnormal\nRestartSec=1h\nExecStart=<hold main>",
         "+ running main=1 failed",
     ),
@@ -69,7 +69,7 @@ pub(super) const CASES: &[Case] = &[
         "+ running main!KILL auto-restart - dead",
     ),
     case(
-        "on-abnormal, never ready",
+        "on-abnormal, start times out",
         "Type=notify\nTimeoutStartSec=100ms\nRestart=on-abnormal\nRestartSec=1h\n\
          ExecStart=<hold main>",
         "+ (start) auto-restart - dead",
@@ -80,7 +80,7 @@ pub(super) const CASES: &[Case] = &[
         "+ start main=0 auto-restart:protocol - dead",
     ),
     case(
-        "on-abnormal, no such file of variables",
+        "on-abnormal, no such environment file",
         "Restart=on-abnormal\nRestartSec=1h\nEnvironmentFile=/no/such\nExecStart=<hold main>",
         "+ auto-restart:resources - dead",
     ),
@@ -96,7 +96,7 @@ pub(super) const CASES: &[Case] = &[
         "+ (start) failed",
     ),
     case(
-        "on-abort, ends badly",
+        "on-abort, fails",
         "Restart=on-abort\nRestartSec=1h\nExecStart=<hold main>",
         "+ running main=1 failed",
     ),
@@ -106,101 +106,101 @@ pub(super) const CASES: &[Case] = &[
         "+ running main!KILL auto-restart - dead",
     ),
     case(
-        "on-watchdog, ends badly",
+        "on-watchdog, fails",
         "Restart=on-watchdog\nRestartSec=1h\nExecStart=<hold main>",
         "+ running main=1 failed",
     ),
     case(
-        "on-watchdog, missed",
+        "on-watchdog, watchdog times out",
         "Type=notify\nNotifyAccess=all\nWatchdogSec=100ms\nRestart=on-watchdog\nRestartSec=1h\n\
          ExecStart=<say READY=1|hold main>",
         "+ (start) (running) auto-restart - dead",
     ),
     case(
-        "the watchdog is missed",
+        "watchdog times out",
         "Type=notify\nNotifyAccess=all\nWatchdogSec=100ms\nExecStart=<say READY=1|hold main>",
         "+ (start) (running) failed",
     ),
     case(
-        "prevented by a status",
+        "RestartPreventExitStatus= matches the status",
         "Restart=always\nRestartSec=1h\nRestartPreventExitStatus=3\nExecStart=<hold main>",
         "+ running main=3 failed",
     ),
     case(
-        "prevented by a signal",
+        "RestartPreventExitStatus= matches the signal",
         "Restart=always\nRestartSec=1h\nRestartPreventExitStatus=SIGKILL\nExecStart=<hold main>",
         "+ running main!KILL failed",
     ),
     case(
-        "prevented by a status of success",
+        "RestartPreventExitStatus= matches a successful status",
         "Restart=always\nRestartSec=1h\nRestartPreventExitStatus=0\nExecStart=<hold main>",
         "+ running main=0 dead",
     ),
     case(
-        "prevented by a signal that is not why it failed",
+        "RestartPreventExitStatus= names a signal, but the result is a timeout",
         "RuntimeMaxSec=100ms\nKillSignal=SIGKILL\nRestart=always\nRestartSec=1h\n\
          RestartPreventExitStatus=SIGKILL\nExecStart=<hold main>",
         "+ (running) failed:timeout",
     ),
     case(
-        "prevented by the last signal of a start that took too long",
+        "RestartPreventExitStatus= names the signal that ended a timed-out start",
         "Type=notify\nTimeoutStartSec=100ms\nRestart=always\nRestartSec=1h\n\
          RestartPreventExitStatus=SIGTERM\nExecStart=<hold main>",
         "+ (start) failed:timeout",
     ),
     case(
-        "prevented by the main exit before a command failed",
+        "RestartPreventExitStatus= matches main, then ExecStartPost= fails",
         "Restart=always\nRestartSec=1h\nRestartPreventExitStatus=0\nExecStart=<hold main>\n\
          ExecStartPost=<hold p>",
         "+ start-post p? main=0 p=1 failed:exit-code",
     ),
     case(
-        "prevented by a status that does not matter",
+        "RestartPreventExitStatus= matches an ignored status",
         "Restart=always\nRestartSec=1h\nRestartPreventExitStatus=3\nExecStart=-<hold main>",
         "+ running main=3 dead",
     ),
     case(
-        "forced by a status that does not matter",
+        "RestartForceExitStatus= matches an ignored status",
         "Restart=no\nRestartSec=1h\nRestartForceExitStatus=3\nExecStart=-<hold main>",
         "+ running main=3 auto-restart - dead",
     ),
     case(
-        "forced by a signal that is not why it failed",
+        "RestartForceExitStatus= names a signal, but the result is a timeout",
         "RuntimeMaxSec=100ms\nRestartSec=1h\nRestartForceExitStatus=SIGTERM\n\
          ExecStart=<hold main>",
         "+ (running) auto-restart:timeout - dead",
     ),
     case(
-        "forced by a status",
+        "RestartForceExitStatus= matches the status",
         "Restart=no\nRestartSec=1h\nRestartForceExitStatus=3\nExecStart=<hold main>",
         "+ running main=3 auto-restart - dead",
     ),
     case(
-        "started again",
+        "restarted after a failure of main",
         "Restart=on-failure\nRestartSec=50ms\nExecStartPre=<hold p>\nExecStart=<hold main>",
         "+ start-pre p=0 running main=1 (auto-restart) start-pre p=0 running main=0 dead",
     ),
     case(
-        "a oneshot is started again",
+        "oneshot, restarted after a failure of main",
         "Type=oneshot\nRestart=on-failure\nRestartSec=50ms\nExecStartPre=<hold p>\n\
          ExecStart=<hold main>",
         "+ start-pre p=0 start main=1 (auto-restart) start-pre p=0 start main=0 dead",
     ),
     case(
-        "started too often",
+        "start limit hit by failures",
         "[Unit]\nStartLimitBurst=2\nStartLimitIntervalSec=1h\n[Service]\nRestart=always\n\
          RestartSec=2s\nExecStart=<hold main>\n",
         "+ running main=1 auto-restart running main=1 auto-restart failed",
     ),
     case(
-        "ended well too often",
+        "start limit hit by successful runs",
         "[Unit]\nStartLimitBurst=2\nStartLimitIntervalSec=1h\n[Service]\nRestart=always\n\
          RestartSec=10ms\nExecStartPre=<hold p>\nExecStart=<hold main>\n",
         "+ start-pre p=0 running main=0 (auto-restart) start-pre p=0 running main=0 \
          (auto-restart) failed:start-limit-hit",
     ),
     case(
-        "no limit of starts",
+        "no start limit",
         "[Unit]\nStartLimitIntervalSec=0\n[Service]\nRestart=always\nRestartSec=10ms\n\
          ExecStartPre=<hold p>\nExecStart=<hold main>\n",
         "+ start-pre p=0 running main=1 (auto-restart) start-pre p=0 running main=1 (auto-restart) \
@@ -208,12 +208,12 @@ pub(super) const CASES: &[Case] = &[
          start-pre p=0 running main=1 (auto-restart) start-pre p=0 running main? - dead",
     ),
     case(
-        "a condition does not hold, always",
+        "always, ExecCondition= does not hold",
         "Restart=always\nRestartSec=1h\nExecCondition=<hold c>\nExecStart=<hold main>",
         "+ condition c=1 dead",
     ),
     case(
-        "by steps up to a longest delay",
+        "RestartSteps= and RestartMaxDelaySec=",
         "Restart=on-failure\nRestartSec=500ms\nRestartSteps=2\nRestartMaxDelaySec=1h\n\
          ExecStart=<hold main>",
         "+ running main=1 (auto-restart) running main=1 auto-restart . - (failed) dead",

@@ -70,7 +70,7 @@ impl StoryRunner {
     }
 
     /// Runs one step, and returns a difference, if any.
-    pub(super) async fn tell(&mut self, step: &str) -> Result<(), String> {
+    pub(super) async fn run_step(&mut self, step: &str) -> Result<(), String> {
         self.step(step).await.map_err(|problem| self.at(step, &problem))
     }
 
@@ -136,7 +136,7 @@ impl StoryRunner {
         let all = || self.orders.iter().all(JoinHandle::is_finished);
         match is_so_in_time(async || all()).await {
             true => Ok(()),
-            false => Err("an order does not come to its end".to_owned()),
+            false => Err("a request does not complete".to_owned()),
         }
     }
 

@@ -16,36 +16,38 @@ const AGAIN: &str = "t/+ t/(waiting) start t/running main=0 dead t/waiting start
 const BY_CALENDAR: &str = "t/+ t/(waiting) start t/running main? t/- t/dead main=0 dead";
 
 pub(super) const CASES: &[Case] = &[
-    case("a timer starts it once", MAIN, ONCE)
+    case("timer, OnActiveSec=", MAIN, ONCE)
         .with_units(&[("t.timer", "[Timer]\nOnActiveSec=0\nAccuracySec=1us\nUnit={a}\n")]),
-    case("a timer that counts from the boot, which is over", MAIN, ONCE)
+    case("timer, OnBootSec= in the past", MAIN, ONCE)
         .with_units(&[("t.timer", "[Timer]\nOnBootSec=1ms\nAccuracySec=1us\nUnit={a}\n")]),
-    case("a timer that counts from the start of all, which is over", MAIN, ONCE)
+    case("timer, OnStartupSec= in the past", MAIN, ONCE)
         .with_units(&[("t.timer", "[Timer]\nOnStartupSec=1ms\nAccuracySec=1us\nUnit={a}\n")]),
-    case("a timer with a delay of chance", MAIN, ONCE).with_units(&[(
+    case("timer, RandomizedDelaySec=", MAIN, ONCE).with_units(&[(
         "t.timer",
         "[Timer]\nOnActiveSec=0\nRandomizedDelaySec=50ms\nFixedRandomDelay=yes\n\
          AccuracySec=1us\nUnit={a}\n",
     )]),
-    case("a timer starts it again after it has ended", TASK, AGAIN).with_units(&[(
+    case("timer, OnUnitInactiveSec=", TASK, AGAIN).with_units(&[(
         "t.timer",
         "[Timer]\nOnActiveSec=0\nOnUnitInactiveSec=2s\nAccuracySec=1us\nUnit={a}\n",
     )]),
-    case("a timer starts it again after it was up", TASK, AGAIN).with_units(&[(
+    case("timer, OnUnitActiveSec=", TASK, AGAIN).with_units(&[(
         "t.timer",
         "[Timer]\nOnActiveSec=0\nOnUnitActiveSec=4s\nAccuracySec=1us\nUnit={a}\n",
     )]),
-    case("a timer of the calendar", TASK, BY_CALENDAR)
+    case("timer, OnCalendar=", TASK, BY_CALENDAR)
         .with_units(&[("t.timer", "[Timer]\nOnCalendar=*:*:*\nAccuracySec=1us\nUnit={a}\n")]),
-    case("a timer of the calendar that knows when it was last", TASK, BY_CALENDAR).with_units(&[(
+    case("timer, OnCalendar= and Persistent=", TASK, BY_CALENDAR).with_units(&[(
         "t.timer",
         "[Timer]\nOnCalendar=*:*:*\nPersistent=yes\nAccuracySec=1us\nUnit={a}\n",
     )]),
-    case("a timer whose times were taken back", MAIN, "t/+ t/elapsed t/. t/- t/dead").with_units(
-        &[("t.timer", "[Timer]\nOnActiveSec=0\nOnActiveSec=\nOnCalendar=2000-01-01\nUnit={a}\n")],
-    ),
+    case("timer, OnActiveSec= reset by an empty value", MAIN, "t/+ t/elapsed t/. t/- t/dead")
+        .with_units(&[(
+            "t.timer",
+            "[Timer]\nOnActiveSec=0\nOnActiveSec=\nOnCalendar=2000-01-01\nUnit={a}\n",
+        )]),
     case(
-        "a timer that goes when it has elapsed",
+        "timer, RemainAfterElapse=no",
         MAIN,
         "t/+ t/(waiting) running t/running main=0 dead t/dead",
     )
@@ -54,13 +56,13 @@ pub(super) const CASES: &[Case] = &[
         "[Timer]\nOnActiveSec=0\nRemainAfterElapse=no\nAccuracySec=1us\nUnit={a}\n",
     )]),
     case(
-        "a timer that is stopped lets it run on",
+        "timer, stopped while its service runs",
         MAIN,
         "t/+ t/(waiting) running t/running main? t/- t/dead main=0 dead",
     )
     .with_units(&[("t.timer", "[Timer]\nOnActiveSec=0\nAccuracySec=1us\nUnit={a}\n")]),
     case(
-        "a timer whose service is started by others",
+        "timer, service started by a request",
         MAIN,
         "t/+ t/waiting + running main=0 dead t/- t/dead",
     )

@@ -21,10 +21,10 @@ async fn running_units_are_adopted_with_their_requested_state() {
     bench.manager.load(&unit, &file, Epoch(6)).await.expect("it loads");
     bench.manager.start(&unit, Generation(3)).await.expect("it starts");
     bench.load("b.service", FOREVER).await;
-    let before = bench.manager.list().await.expect("it answers");
+    let before = bench.manager.list().await.expect("the call succeeds");
     let pid = bench.pid("a.service").await;
     let bench = bench.kill().await.revive().await;
-    let after = bench.manager.list().await.expect("it answers");
+    let after = bench.manager.list().await.expect("the call succeeds");
     assert_eq!(after, before);
     assert_eq!(after[0].known.hash, file.hash());
     assert_eq!((after[0].known.epoch, after[0].known.generation), (Epoch(6), Generation(3)));
@@ -171,12 +171,12 @@ async fn pending_requests_are_applied_by_the_next_daemon() {
     let dead = bench.kill().await;
     // The stored state as a daemon leaves it that ends right after it has stored a request.
     let ask = |unit: &str, generation: u64, launched: bool, restart_generation: u64| {
-        let asked = serde_json::json!({
+        let requested = serde_json::json!({
             "epoch": 1, "generation": generation, "launched": launched, "triggered": false,
             "trigger": 0, "restart_generation": restart_generation
         });
         let path = dead.path(&format!("native/units/{unit}/requested.json"));
-        std::fs::write(path, asked.to_string()).expect("it can be written");
+        std::fs::write(path, requested.to_string()).expect("it can be written");
     };
     ask("start.service", 1, true, 0);
     ask("stop.service", 1, false, 0);
@@ -202,9 +202,9 @@ async fn unit_starts_although_its_first_run_was_not_stored() {
     let dead = bench.kill().await;
     let of = |file: &str| dead.path(&format!("native/units/a.service/{file}"));
     std::fs::remove_file(of("run.json")).expect("there is a record");
-    let asked = r#"{"epoch":1,"generation":1,"launched":true,"triggered":false,"trigger":0,
+    let requested = r#"{"epoch":1,"generation":1,"launched":true,"triggered":false,"trigger":0,
         "restart_generation":0}"#;
-    std::fs::write(of("requested.json"), asked).expect("it can be written");
+    std::fs::write(of("requested.json"), requested).expect("it can be written");
     let bench = dead.revive().await;
     bench.wait_for_sub("a.service", "running").await;
     bench.clean_up().await;
@@ -232,7 +232,7 @@ async fn restart_waiting_for_others_is_applied_by_the_next_daemon() {
     restart.abort();
     drop(restart.await);
     let bench = bench.kill().await.revive().await;
-    assert_eq!(bench.pid("a.service").await, a, "it waits on");
+    assert_eq!(bench.pid("a.service").await, a, "it keeps waiting");
     signal_group(b, "KILL");
     let again = |state: &SystemdState| state.sub == "running" && state.main_pid != Some(a);
     bench.wait_for("a.service", again).await;
@@ -272,7 +272,7 @@ async fn no_unit_is_known_after_a_boot() {
     let dead = bench.kill().await;
     std::fs::write(dead.path("native/boot"), "another boot").expect("it can be written");
     let bench = dead.revive().await;
-    assert_eq!(bench.manager.list().await.expect("it answers"), []);
+    assert_eq!(bench.manager.list().await.expect("the call succeeds"), []);
     bench.clean_up().await;
 }
 
@@ -285,7 +285,7 @@ async fn unreadable_record_affects_no_other_unit() {
     let record = dead.path("native/units/a.service/requested.json");
     std::fs::write(record, "{").expect("it can be written");
     let bench = dead.revive().await;
-    let units = bench.manager.list().await.expect("it answers");
+    let units = bench.manager.list().await.expect("the call succeeds");
     assert_eq!(units.iter().map(|unit| unit.unit.as_str()).collect::<Vec<_>>(), ["b.service"]);
     bench.load("a.service", FOREVER).await;
     bench.clean_up().await;
@@ -300,7 +300,7 @@ async fn unrecoverable_unit_does_not_run_twice() {
     let record = dead.path("native/units/a.service/requested.json");
     std::fs::write(record, "{").expect("it can be written");
     let bench = dead.revive().await;
-    assert_eq!(bench.manager.list().await.expect("it answers"), []);
+    assert_eq!(bench.manager.list().await.expect("the call succeeds"), []);
     assert!(runs(pid), "an unreadable file stops nothing");
     bench.run("a.service", FOREVER).await;
     assert!(!runs(pid) && bench.pid("a.service").await != pid);
@@ -317,12 +317,12 @@ async fn directory_has_one_manager() {
 
 /// Stores a requested state, as a daemon does right before it ends.
 fn ask(dead: &Dead, unit: &str, launched: bool) {
-    let asked = serde_json::json!({
+    let requested = serde_json::json!({
         "epoch": 1, "generation": 1, "launched": launched, "triggered": false, "trigger": 0,
         "restart_generation": 0
     });
     let path = dead.path(&format!("native/units/{unit}/requested.json"));
-    std::fs::write(path, asked.to_string()).expect("it can be written");
+    std::fs::write(path, requested.to_string()).expect("it can be written");
 }
 
 #[tokio::test]

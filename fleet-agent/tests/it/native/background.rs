@@ -19,7 +19,7 @@ fn daemon(bench: &Bench, then: &str) -> String {
 }
 
 fn open(bench: &Bench, gate: &str) {
-    std::fs::write(bench.path(gate), "").expect("it can be made");
+    std::fs::write(bench.path(gate), "").expect("it can be created");
 }
 
 // Holds: T-4, X-12
@@ -79,7 +79,8 @@ async fn pid_file_naming_a_foreign_process_is_rejected() {
         let steps = format!("pidfile {} {stranger}|leave 0|sleep", pid.display());
         let service = format!("TimeoutStartSec=300ms\n{}", unit(&bench, &steps));
         bench.load("a.service", &service).await;
-        let error = bench.start("a.service").await.expect_err("it names a stranger");
+        let error =
+            bench.start("a.service").await.expect_err("the pid file names a foreign process");
         let error = error.to_string();
         let named = format!("PIDFile={}", pid.display());
         assert!(error.contains(&named), "{stranger}: {error}");
@@ -184,7 +185,8 @@ async fn adopted_service_of_another_user_follows_its_successor() {
     for ends_unseen in [false, true] {
         let bench = Bench::new().await;
         let open_to_all = std::os::unix::fs::PermissionsExt::from_mode(0o777);
-        std::fs::set_permissions(bench.path(""), open_to_all).expect("it is ours");
+        std::fs::set_permissions(bench.path(""), open_to_all)
+            .expect("the directory belongs to this user");
         let script = "echo $$ >pid; until test -e on; do sleep 0.01; done\n\
                       sleep 1000 & echo $! >new; mv new pid; : >next; wait\n";
         std::fs::write(bench.path("daemon"), script).expect("it can be written");
@@ -224,7 +226,7 @@ async fn wait_for_the_pid_file_is_continued_after_a_crash() {
     let awaited = async || {
         std::fs::read_to_string(&record).is_ok_and(|run| run.contains("\"awaits_main\":true"))
     };
-    wait_until("it is awaited", awaited).await;
+    wait_until("the main process is awaited", awaited).await;
     let manager = Arc::downgrade(&bench.manager);
     start.abort();
     let dead = bench.kill().await;

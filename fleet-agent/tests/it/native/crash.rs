@@ -87,15 +87,15 @@ async fn daemon_to_kill_repeatedly() {
     verify_state(&manager, &setup.home, &ledger).await;
     setup.is_open();
     let mut dice = SmallRng(setup.seed);
-    let mut asked = JoinSet::new();
+    let mut requests = JoinSet::new();
     loop {
-        if asked.len() == AT_ONCE {
-            asked.join_next().await.expect("there is one").expect("it does not panic");
+        if requests.len() == AT_ONCE {
+            requests.join_next().await.expect("there is one").expect("it does not panic");
         }
         let unit = format!("{}.service", dice.below(UNITS));
         let verb = [Verb::Stop, Verb::Restart, Verb::Start, Verb::Start];
         let verb = verb[usize::try_from(dice.below(4)).expect("it is small")];
-        asked.spawn(ask(Arc::clone(&manager), Arc::clone(&ledger), unit, verb));
+        requests.spawn(ask(Arc::clone(&manager), Arc::clone(&ledger), unit, verb));
     }
 }
 
@@ -108,7 +108,7 @@ async fn load_what_is_missing(
     let was_open = !ledger.read().is_empty();
     for number in 0..UNITS {
         let unit = name(&format!("{number}.service"));
-        if manager.get(&unit).await.expect("it answers").is_none() {
+        if manager.get(&unit).await.expect("the call succeeds").is_none() {
             assert!(!was_open, "{unit} is lost");
             let file = UnitFile::parse(service(number, &setup.home, setup.plain))
                 .expect("it is well formed");
@@ -125,12 +125,12 @@ pub(super) async fn ask(
     verb: Verb,
 ) {
     let generation = ledger.ask(&unit, verb);
-    let asked = name(&unit);
+    let target = name(&unit);
     // Some calls fail because a later one overtakes them.
     match verb {
-        Verb::Stop => drop(manager.stop(&asked).await),
-        Verb::Restart => drop(manager.restart(&asked, generation).await),
-        Verb::Start => drop(manager.start(&asked, generation).await),
+        Verb::Stop => drop(manager.stop(&target).await),
+        Verb::Restart => drop(manager.restart(&target, generation).await),
+        Verb::Start => drop(manager.start(&target, generation).await),
     }
     ledger.answered(&unit, generation);
 }
@@ -170,11 +170,11 @@ pub(super) async fn settled(
 ) -> BTreeMap<String, ManagedUnit> {
     let begin = Instant::now();
     loop {
-        let decided = manager.snapshot().await.expect("it answers").units;
+        let decided = manager.snapshot().await.expect("the call succeeds").units;
         let state = |unit: &UnitName| {
             decided.iter().find(|it| it.unit.as_str() == unit.as_str()).map(|it| &it.report)
         };
-        let all = manager.list().await.expect("it answers");
+        let all = manager.list().await.expect("the call succeeds");
         let late = all.iter().filter(|it| !rests(it, state(&it.unit)));
         let late: Vec<_> = late.map(|it| (it, state(&it.unit))).collect();
         if late.is_empty() {

@@ -82,10 +82,10 @@ async fn exit_of_an_active_unit() {
 #[tokio::test]
 async fn stop_command_is_skipped_before_readiness() {
     let home = Home::new();
-    let asked = home.path("asked");
+    let stop_ran = home.path("stop-ran");
     let more = format!(
         "exec-stop: /bin/touch {}\n{}",
-        asked.display(),
+        stop_ran.display(),
         does("trap TERM|hold a|hear|hold b", &home)
     );
     let stanzas = unit("a", "foreground-notified", &more) + &supervised("b", SLEEP);
@@ -95,10 +95,10 @@ async fn stop_command_is_skipped_before_readiness() {
     want(&stand, "b").await;
     stand.wait_for("a", |unit| matches!(unit.report.state, DerivedState::Stopping(_))).await;
     meet(&home, "b").await;
-    assert!(runs(pid), "it takes its time");
+    assert!(runs(pid), "it is still running");
     tell(&home, "b", "0");
     stand.wait_for("a", is(DerivedState::Disabled)).await;
-    assert!(!asked.exists());
+    assert!(!stop_ran.exists());
     stand.clean_up().await;
 }
 
@@ -179,7 +179,7 @@ async fn reload_timeout_keeps_the_unit_active() {
     let more = format!("reload-timeout: 100ms\nexec-reload: {reload}\n{SLEEP}");
     let stand = Stand::new(&supervised("a", &more), "a").await;
     let pid = stand.running("a").await;
-    stand.supervisor.reload_unit(&target("a")).await.expect("it can");
+    stand.supervisor.reload_unit(&target("a")).await.expect("the reload succeeds");
     let unit = stand.wait_for("a", |unit| unit.report.reload_failed).await;
     assert_eq!(unit.report.state, DerivedState::Active(Activity::Running));
     assert_eq!(stand.running("a").await, pid);

@@ -12,7 +12,7 @@ use crate::support::{Bench, Home};
 async fn fifo_in_a_unit_file_blocks_no_other_unit() {
     let home = Home::new();
     let pipe = home.path("pipe").display().to_string();
-    mknodat(CWD, &*pipe, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).expect("it can be made");
+    mknodat(CWD, &*pipe, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).expect("it can be created");
     // At least as many units as there are threads.
     let keys = ["env-file: ", "output: append:", "output: file:", "error-output: truncate:"];
     let mut stanzas = supervised("works", SLEEP);
@@ -48,7 +48,7 @@ async fn each_process_has_its_own_session() {
             let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).expect("it runs");
             let (_, fields) = stat.rsplit_once(") ").expect("the name is in brackets");
             let [group, session, terminal] =
-                [2, 3, 4].map(|at| fields.split(' ').nth(at).expect("it has so many"));
+                [2, 3, 4].map(|at| fields.split(' ').nth(at).expect("it has this many"));
             let own = pid.to_string();
             assert_eq!([group, session, terminal], [&own, &own, "0"], "{more}: {stat}");
             bench.stop("a.service").await;
@@ -63,9 +63,10 @@ async fn exec_failure_is_told_apart_from_program_failure() {
     let service =
         format!("ExecStart=/bin/sleep 1000\nWorkingDirectory=/root\n{}", unprivileged_user());
     bench.load("a.service", &service).await;
-    let said = bench.start("a.service").await.expect_err("it may not go there").to_string();
+    let error =
+        bench.start("a.service").await.expect_err("the directory is not accessible").to_string();
     let words = "enter its working directory";
-    assert!(said.contains(words) && !said.contains("cannot run"), "{said}");
+    assert!(error.contains(words) && !error.contains("cannot run"), "{error}");
     bench.clean_up().await;
 }
 
@@ -125,7 +126,7 @@ async fn output_file_permissions_follow_the_umask() {
         let file = bench.path(mask).display().to_string();
         let service = format!("Type=oneshot\nExecStart=/bin/true\nUMask={mask}\n");
         bench.run("a.service", &format!("{service}StandardOutput=append:{file}\n")).await;
-        let mode = std::fs::metadata(&file).expect("it is made").permissions().mode();
+        let mode = std::fs::metadata(&file).expect("it is created").permissions().mode();
         assert_eq!(mode & 0o777, expected, "{mask}");
     }
     bench.clean_up().await;

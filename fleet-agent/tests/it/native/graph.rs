@@ -26,7 +26,7 @@ pub(super) fn graph(stanzas: &str, settings: &Settings) -> Graph {
     let read = read_stanzas(stanzas.as_bytes(), &Timeouts::default());
     assert_eq!(read.diagnostics, [], "{stanzas}");
     let units = read.stanzas.into_iter().filter_map(|stanza| stanza.unit);
-    Graph::strict(units, settings).expect("they fit together")
+    Graph::strict(units, settings).expect("the units form a graph")
 }
 
 pub(super) fn supervised(name: &str, more: &str) -> String {
@@ -89,7 +89,8 @@ impl Stand {
     }
 
     pub(super) async fn unit(&self, name: &str) -> UnitSnapshot {
-        let InitSnapshot { units, .. } = self.supervisor.snapshot().await.expect("it answers");
+        let InitSnapshot { units, .. } =
+            self.supervisor.snapshot().await.expect("the call succeeds");
         let found = units.into_iter().find(|unit| unit.unit.as_str() == name);
         found.unwrap_or_else(|| panic!("there is no {name}"))
     }
@@ -112,7 +113,7 @@ impl Stand {
         let is_up = |unit: &UnitSnapshot| {
             unit.report.state == DerivedState::Active(Activity::Running) && unit.main_pid.is_some()
         };
-        self.wait_for(name, is_up).await.main_pid.expect("it was looked for")
+        self.wait_for(name, is_up).await.main_pid.expect("it has a main process")
     }
 
     pub(super) async fn clean_up(self) {
@@ -213,9 +214,12 @@ async fn desired_targets_hold_for_the_next_supervisor() {
     let other = stand.running("b").await;
     wait_until("a has ended", async || !runs(pid)).await;
     let stand = stand.again(&stanzas).await;
-    assert_eq!(stand.supervisor.snapshot().await.expect("it answers").desired.extra_targets, extra);
+    assert_eq!(
+        stand.supervisor.snapshot().await.expect("the call succeeds").desired.extra_targets,
+        extra
+    );
     assert_eq!(stand.running("b").await, other);
-    stand.supervisor.set_mask(extra).await.expect("it is no goal");
+    stand.supervisor.set_mask(extra).await.expect("a unit that is no goal can be masked");
     stand.wait_for("b", |unit| unit.report.state == DerivedState::Masked).await;
     assert!(!runs(other));
     let stand = stand.again(&stanzas).await;
@@ -280,7 +284,7 @@ async fn graph_and_goal_change_atomically() {
     let masked = Settings { mask, ..settings };
     let refused = stand.supervisor.reload(graph(&both, &masked), &masked).await;
     refused.expect_err("the goal is masked");
-    let wanted = stand.supervisor.snapshot().await.expect("it answers").desired;
+    let wanted = stand.supervisor.snapshot().await.expect("the call succeeds").desired;
     assert_eq!((wanted.goal, wanted.mask), (Some(target("a")), BTreeSet::new()));
     stand.clean_up().await;
 }
@@ -324,7 +328,7 @@ async fn unstartable_unit_does_not_block_the_supervisor() {
     let settings = Settings { goal: Some(target("all")), ..Settings::default() };
     let home = Home::new();
     // Blocks the path of its log.
-    std::fs::create_dir_all(home.path("native/logs/bad")).expect("it can be made");
+    std::fs::create_dir_all(home.path("native/logs/bad")).expect("it can be created");
     let supervisor = Stand::open(&home, graph(&stanzas, &settings), &settings).await;
     let stand = Stand { supervisor, home, settings };
     stand.running("good").await;
@@ -346,7 +350,7 @@ async fn failure_has_a_reason_and_can_be_reset() {
         let retry = Retry::At(bad.report.since.after(Duration::from_secs(3600)));
         let expected = DerivedState::Failed { cause: FailureCause::Spawn, retry, stuck: false };
         assert_eq!((bad.report.state, bad.report.attempts), (expected, 1));
-        let problem = bad.problem.expect("it says why");
+        let problem = bad.problem.expect("the problem is reported");
         assert!(problem.contains("cannot run /no/such/program"), "{problem}");
         let doomed = WaitReason::Blocked(vec![(target("bad"), BlockedBy::Failed)]);
         assert_eq!(stand.unit("needs").await.report.state, DerivedState::Waiting(doomed));
@@ -356,7 +360,7 @@ async fn failure_has_a_reason_and_can_be_reset() {
             assert!(journal.next().await.is_some_and(|line| line.contains("/no/such/program")));
         }
         assert_eq!(journal.next().await, None, "it was started once each time");
-        assert!(stand.supervisor.reset_failed(&target("bad")).await.expect("it answers"));
+        assert!(stand.supervisor.reset_failed(&target("bad")).await.expect("the call succeeds"));
     }
     stand.clean_up().await;
 }

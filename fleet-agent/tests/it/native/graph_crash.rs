@@ -97,9 +97,9 @@ async fn supervisor_to_kill_repeatedly() {
         match dice.below(4) {
             0 => {
                 note(&setup.home, &format!("renew {one}"));
-                supervisor.restart(&one).await.expect("it answers");
+                supervisor.restart(&one).await.expect("the call succeeds");
             }
-            1 => drop(supervisor.reset_failed(&one).await.expect("it answers")),
+            1 => drop(supervisor.reset_failed(&one).await.expect("the call succeeds")),
             _ => {
                 if !wanted.remove(&one) {
                     wanted.insert(one);
@@ -167,15 +167,15 @@ impl KnownFacts {
 /// Checks the supervisor against all requests, and logs its findings.
 async fn verify_state(supervisor: &InitSupervisor, home: &Path) -> InitSnapshot {
     let facts = KnownFacts::read(home);
-    let wanted = supervisor.snapshot().await.expect("it answers").desired.extra_targets;
+    let wanted = supervisor.snapshot().await.expect("the call succeeds").desired.extra_targets;
     let names = wanted.iter().map(ToString::to_string).collect::<BTreeSet<_>>();
     assert!(facts.wanted.contains(&names), "{names:?} differs from the requests: {facts:?}");
     wait_until("each needed unit is active, except failing ones", async || {
-        let units = supervisor.snapshot().await.expect("it answers").units;
+        let units = supervisor.snapshot().await.expect("the call succeeds").units;
         units.iter().all(is_expected)
     })
     .await;
-    let snapshot = supervisor.snapshot().await.expect("it answers");
+    let snapshot = supervisor.snapshot().await.expect("the call succeeds");
     note(home, &words(&wanted));
     note(home, "answered");
     let mut down = Vec::new();

@@ -73,12 +73,12 @@ async fn flapping_dependency_uses_up_no_attempts_of_its_dependent() {
     let app = "depends-on: db\nready-grep: ^up$\nrestart-limit: 2\nexec-start: /bin/sh -c";
     let stanzas = supervised("db", &db) + &supervised("app", &format!("{app} '{starts}'"));
     let stand = Stand::new(&stanzas, "app").await;
-    wait_until("it was begun again and again", async || {
+    wait_until("it was started repeatedly", async || {
         assert!(!failed(&stand.unit("app").await));
         std::fs::read_to_string(&turns).is_ok_and(|turns| turns.len() > 5)
     })
     .await;
-    std::fs::write(&gate, "").expect("it can be made");
+    std::fs::write(&gate, "").expect("it can be created");
     stand.running("app").await;
     assert_eq!(stand.unit("app").await.report.attempts, 0, "none of that was its own failure");
     assert!(stand.unit("db").await.report.attempts > 4);
@@ -118,7 +118,7 @@ async fn lost_milestone_blocks_a_crashed_dependent() {
     assert_eq!(stand.running("app").await, app, "it was passed once");
     signal(app, "KILL");
     stand.wait_for("app", blocked_by(&["db"])).await;
-    assert!(stand.supervisor.reset_failed(&target("db")).await.expect("it answers"));
+    assert!(stand.supervisor.reset_failed(&target("db")).await.expect("the call succeeds"));
     assert_ne!(stand.running("app").await, app);
     stand.clean_up().await;
 }
@@ -157,7 +157,7 @@ async fn strongest_of_several_dependency_paths_counts() {
     stand.wait_for("both", blocked_by(&["base", "same"])).await;
     assert!(!went.into_iter().any(runs));
     assert!(stand.unit("all").await.report.degraded);
-    assert!(stand.supervisor.reset_failed(&target("same")).await.expect("it answers"));
+    assert!(stand.supervisor.reset_failed(&target("same")).await.expect("the call succeeds"));
     stand.running("hard").await;
     stand.running("both").await;
     assert_eq!([stand.running("once").await, stand.running("soft").await], before);
@@ -202,8 +202,8 @@ async fn reload_during_a_shutdown_starts_nothing() {
     let (ended, ()) = tokio::join!(stand.supervisor.shutdown(), read_again);
     ended.expect("all units stop");
     assert_eq!(stand.home.processes(), [0; 0], "something was started");
-    let goal = stand.supervisor.snapshot().await.expect("it answers").desired.goal;
-    assert_eq!(goal, Some(target("all")), "the next supervisor begins with it");
+    let goal = stand.supervisor.snapshot().await.expect("the call succeeds").desired.goal;
+    assert_eq!(goal, Some(target("all")), "the goal is kept for the next supervisor");
 }
 
 #[tokio::test]
@@ -227,6 +227,6 @@ async fn goal_set_during_a_shutdown_starts_nothing() {
     choose().await;
     assert_eq!(stand.unit("new").await.main_pid, None);
     assert_eq!(stand.home.processes(), [0; 0], "something was started");
-    let goal = stand.supervisor.snapshot().await.expect("it answers").desired.goal;
-    assert_eq!(goal, Some(target("slow")), "the next supervisor begins with it");
+    let goal = stand.supervisor.snapshot().await.expect("the call succeeds").desired.goal;
+    assert_eq!(goal, Some(target("slow")), "the goal is kept for the next supervisor");
 }

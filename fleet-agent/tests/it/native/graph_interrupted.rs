@@ -66,7 +66,7 @@ async fn restart_is_finished_once(plain: bool) {
     let (begun, over) = (path("begun"), path("over"));
     wait_for_lines(&begun, 1).await;
     let before = stand.running("a").await;
-    assert!(stand.supervisor.restart(&target("a")).await.expect("it answers"));
+    assert!(stand.supervisor.restart(&target("a")).await.expect("the call succeeds"));
     let stand = after(stand, &stanzas, plain, STOPS).await;
     assert!(stops(&stand.unit("a").await) && runs(before), "it stops first");
     signal_group(before, "KILL");
@@ -74,7 +74,7 @@ async fn restart_is_finished_once(plain: bool) {
     let pid = stand.running("a").await;
     assert_eq!((lines.len(), lines.last()), (2, Some(&pid.to_string())));
     assert_eq!(wait_for_lines(&over, 1).await.len(), 1);
-    stand.supervisor.kill_all().await.expect("it answers");
+    stand.supervisor.kill_all().await.expect("the call succeeds");
     stand.clean_up().await;
 }
 
@@ -93,7 +93,7 @@ async fn stop_is_finished_once(plain: bool) {
     let (begun, over) = (path("begun"), path("over"));
     wait_for_lines(&begun, 1).await;
     let pid = stand.running("a").await;
-    stand.supervisor.set_goal(None, BTreeSet::new()).await.expect("nothing is wrong with it");
+    stand.supervisor.set_goal(None, BTreeSet::new()).await.expect("the call succeeds");
     let stand = after(stand, &stanzas, plain, STOPS).await;
     assert!(stops(&stand.unit("a").await) && runs(pid), "it stops");
     signal_group(pid, "KILL");
@@ -123,7 +123,7 @@ async fn pid_file_is_awaited(plain: bool) {
     let stand = open(home, &stanzas, plain).await;
     let stand = after(stand, &stanzas, plain, "\"awaits_main\":true").await;
     assert_eq!(stand.unit("a").await.report.state, DerivedState::Starting);
-    std::fs::write(&gate, "").expect("it can be made");
+    std::fs::write(&gate, "").expect("it can be created");
     let main = stand.running("a").await;
     assert_eq!(wait_for_lines(Path::new(&pid), 1).await, [main.to_string()]);
     assert_eq!(wait_for_lines(&launched, 1).await.len(), 1, "it was launched twice");
@@ -156,10 +156,10 @@ async fn readiness_message_reaches_the_next_supervisor() {
     let home = Home::new();
     let other = supervised("b", "exec-start: /bin/sleep 1000") + "waits-for: a\n";
     let stanzas = notifying_unit(&home) + &other;
-    std::fs::write(home.path("gate1"), "").expect("it can be made");
+    std::fs::write(home.path("gate1"), "").expect("it can be created");
     let stand = open(home, &stanzas, false).await;
     stand.running("a").await;
-    assert!(stand.supervisor.restart(&target("a")).await.expect("it answers"));
+    assert!(stand.supervisor.restart(&target("a")).await.expect("the call succeeds"));
     wait_for_lines(&stand.home.path("begun"), 2).await;
     let stand = after(stand, &stanzas, false, "\"phase\":\"start\"").await;
     // Messages of an earlier run do not count, and the timeout is now.
@@ -173,7 +173,7 @@ async fn readiness_message_reaches_the_next_supervisor() {
     })
     .await;
     assert_eq!(stand.unit("a").await.report.state, DerivedState::Starting);
-    std::fs::write(stand.home.path("gate2"), "").expect("it can be made");
+    std::fs::write(stand.home.path("gate2"), "").expect("it can be created");
     stand.running("b").await;
     stand.running("a").await;
     assert_eq!(wait_for_lines(&stand.home.path("begun"), 2).await.len(), 2);

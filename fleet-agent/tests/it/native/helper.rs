@@ -128,7 +128,7 @@ fn at_once(verb: &str, rest: &str) {
             let pid = nix::unistd::Pid::from_raw(rest.parse().expect("a number"));
             ptrace::seize(pid, ptrace::Options::empty()).expect("it may be traced");
         }
-        "make" => std::fs::write(rest, "").expect("it can be made"),
+        "make" => std::fs::write(rest, "").expect("it can be created"),
         "exit" => std::process::exit(rest.parse().expect("a status")),
         other => panic!("no step: {other}"),
     }
@@ -196,7 +196,7 @@ fn say(text: &str) {
 }
 
 /// Waits until the child has exited, without reaping it.
-#[expect(clippy::zombie_processes, reason = "it is what this is for")]
+#[expect(clippy::zombie_processes, reason = "the case is covered")]
 fn last(text: &str) {
     let child = fork_rest(&format!("say {text}|exit 0"));
     let pid = Pid::from_child(&child);

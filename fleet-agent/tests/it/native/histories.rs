@@ -36,7 +36,7 @@ fn differences_to_systemd_are_documented() {
     let rows =
         others.map(|it| format!("| {} | `{}` | `{}` ", it.name, it.by_systemd(), it.by_native()));
     assert_eq!(listed, rows.collect::<Vec<_>>());
-    assert!(cases.len() >= 240, "there are too few to tell");
+    assert!(cases.len() >= 240, "there are too few cases");
 }
 
 #[test]

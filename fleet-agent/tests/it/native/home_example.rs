@@ -70,7 +70,7 @@ async fn home_example_starts_in_waves_and_survives_dns_loss() {
         stand.wait_for(name, |unit| is_degraded_by(unit, "network-online")).await;
         assert_eq!(stand.running(name).await, pid, "{name} runs on");
     }
-    assert!(stand.supervisor.reset_failed(&target("dns")).await.expect("it answers"));
+    assert!(stand.supervisor.reset_failed(&target("dns")).await.expect("the call succeeds"));
     for (name, pid) in [("maddy", mail), ("irc-bot", bot)] {
         stand.wait_for(name, |unit| !unit.report.degraded).await;
         assert_eq!(stand.running(name).await, pid, "{name} has run on");

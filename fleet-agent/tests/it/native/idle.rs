@@ -28,7 +28,7 @@ const COMMAND: &str = "/bin/sh -c 'echo here; exec sleep 1000'";
 async fn idle_supervisor_process() {
     let Some(home) = std::env::var_os(PLACE) else { return };
     let home = Path::new(&home);
-    let mut term = signal(SignalKind::terminate()).expect("it can be heard");
+    let mut term = signal(SignalKind::terminate()).expect("the signal can be handled");
     let begun = async || std::fs::write(home.join("begun"), "").expect("it is written");
     if std::env::var_os(FLEET).is_some() {
         let mut config = NativeConfig::new(home.join("native"));
@@ -39,7 +39,7 @@ async fn idle_supervisor_process() {
         for name in &names {
             let service = UnitFile::parse(format!("[Service]\nExecStart={COMMAND}\n"));
             let service = service.expect("it is well formed");
-            manager.load(name, &service, Epoch(1)).await.expect("it is taken");
+            manager.load(name, &service, Epoch(1)).await.expect("it can be loaded");
             manager.start(name, Generation(1)).await.expect("it starts");
         }
         begun().await;
@@ -63,7 +63,7 @@ async fn idle_supervisor_process() {
     let all = (0..UNITS).map(|number| target(&format!("u{number}"))).collect();
     supervisor.set_goal(None, all).await.expect("all are provided");
     wait_until("all are up", async || {
-        let units = supervisor.snapshot().await.expect("it answers").units;
+        let units = supervisor.snapshot().await.expect("the call succeeds").units;
         units.iter().all(|unit| unit.main_pid.is_some())
     })
     .await;

@@ -147,7 +147,7 @@ async fn pid_file_is_awaited(plain: bool) {
     let bench = living.kill().revive().await;
     let state = bench.state("a.service").await;
     assert_eq!((&*state.sub, state.main_pid), ("start", None), "no main process is named yet");
-    std::fs::write(&gate, "").expect("it can be made");
+    std::fs::write(&gate, "").expect("it can be created");
     let state = bench.wait_for_sub("a.service", "running").await;
     let written = bench.wait_for_lines("pid", 1).await;
     assert_eq!(written, [state.main_pid.expect("it has one").to_string()]);

@@ -64,9 +64,9 @@ impl KilledDaemonConfig {
 
 /// Repeatedly starts this test as a daemon, kills it, and checks its leftovers.
 pub(super) async fn kill_repeatedly(test: &str, home: &Path, plain: bool) {
-    let asked = std::env::var("FLEET_KILLS").ok();
-    let asked = asked.map_or(KILLS, |text| text.parse().expect("FLEET_KILLS is a number"));
-    for seed in 1..=asked.max(KILLS) {
+    let kills = std::env::var("FLEET_KILLS").ok();
+    let kills = kills.map_or(KILLS, |text| text.parse().expect("FLEET_KILLS is a number"));
+    for seed in 1..=kills.max(KILLS) {
         let mut daemon = begin(test, &KilledDaemonConfig { home: home.to_owned(), seed, plain });
         wait_for_random_time(&mut daemon, home, seed).await;
         drop(daemon);

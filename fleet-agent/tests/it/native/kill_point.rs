@@ -39,7 +39,7 @@ impl CrashScenario {
     /// Lets the manager load a unit.
     pub(super) fn unit(&self, unit: &str, text: &str) {
         let folder = self.path("files");
-        std::fs::create_dir_all(&folder).expect("it can be made");
+        std::fs::create_dir_all(&folder).expect("it can be created");
         std::fs::write(folder.join(unit), text).expect("it can be written");
     }
 
@@ -91,7 +91,7 @@ impl ScriptedManager {
     }
 
     pub(super) fn make(&self, file: &str) {
-        std::fs::write(self.machine.path(file), "go\n").expect("it can be made");
+        std::fs::write(self.machine.path(file), "go\n").expect("it can be created");
     }
 
     /// Kills the manager.
@@ -131,16 +131,16 @@ impl Drop for FrozenGroups {
 }
 
 /// Returns a service that writes its process ID when it starts.
-pub(super) fn tells(chosen: &CrashScenario, file: &str, says: &str) -> String {
+pub(super) fn tells(chosen: &CrashScenario, file: &str, options: &str) -> String {
     let script = format!("echo $$$$ >>{}; exec sleep 1000", chosen.path(file).display());
-    format!("[Unit]\n{says}\n[Service]\nExecStart=/bin/sh -c '{script}'\n")
+    format!("[Unit]\n{options}\n[Service]\nExecStart=/bin/sh -c '{script}'\n")
 }
 
 /// Returns a service that writes a line when it starts and when it is over. It ignores `SIGTERM`,
 /// and exits with a failure.
-pub(super) fn stubborn(chosen: &CrashScenario, says: &str) -> String {
+pub(super) fn stubborn(chosen: &CrashScenario, options: &str) -> String {
     format!(
-        "[Unit]\n{says}\n[Service]\nTimeoutStopSec=1h\n\
+        "[Unit]\n{options}\n[Service]\nTimeoutStopSec=1h\n\
          ExecStart=/bin/sh -c 'trap \"\" TERM; echo $$$$ >>{}; while :; do sleep 1000; done'\n\
          ExecStopPost=/bin/sh -c 'echo over >>{}; exit 1'\n",
         chosen.path("begun").display(),
@@ -162,7 +162,7 @@ pub(super) const RUNNING: DerivedState = DerivedState::Active(Activity::Running)
 
 /// Returns the state of a unit in the planner, once the planner has handled the recovered state.
 pub(super) async fn decided(bench: &Bench, unit: &str) -> DerivedState {
-    let units = bench.manager.snapshot().await.expect("it answers").units;
+    let units = bench.manager.snapshot().await.expect("the call succeeds").units;
     let found = units.into_iter().find(|it| it.unit.as_str() == unit);
     found.expect("it is in the graph").report.state
 }

@@ -48,7 +48,7 @@ async fn requested_state_is_kept_until_unload() {
     let pid = bench.pid("a.service").await;
     bench.manager.unload(&unit).await.expect("it is unloaded");
     assert!(!runs(pid));
-    assert_eq!(bench.manager.get(&unit).await.expect("it answers"), None);
+    assert_eq!(bench.manager.get(&unit).await.expect("the call succeeds"), None);
     assert!(matches!(bench.start("a.service").await, Err(ServiceError::NotLoaded { .. })));
     bench.manager.unload(&unit).await.expect("an unknown unit is no error");
     bench.run("a.service", FOREVER).await;

@@ -50,7 +50,7 @@ async fn process_has_groups_of_user_and_unit() {
     }
     let bench = Bench::new().await;
     let open = std::os::unix::fs::PermissionsExt::from_mode(0o777);
-    std::fs::set_permissions(bench.path(""), open).expect("it is ours");
+    std::fs::set_permissions(bench.path(""), open).expect("the directory belongs to this user");
     let out = bench.path("out");
     let service = format!(
         "Type=oneshot\nUser=nobody\nGroup=daemon\nSupplementaryGroups=2 3\n\
@@ -107,11 +107,11 @@ async fn unit_with_false_condition_is_skipped() {
         [("ConditionPathExists", ActiveState::Inactive), ("AssertPathExists", ActiveState::Failed)]
     {
         bench.try_load("a.service", &unit(option)).await.expect("it can be loaded");
-        let error = bench.start("a.service").await.expect_err("it does not hold").to_string();
+        let error = bench.start("a.service").await.expect_err("the limit is invalid").to_string();
         assert!(error.contains(&format!("its {option}=")), "{error}");
         assert_eq!(bench.state("a.service").await.active, active);
     }
-    std::fs::write(&gate, "").expect("it can be made");
-    bench.start("a.service").await.expect("now it holds");
+    std::fs::write(&gate, "").expect("it can be created");
+    bench.start("a.service").await.expect("the limit is valid");
     bench.clean_up().await;
 }

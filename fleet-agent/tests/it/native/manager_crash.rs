@@ -27,10 +27,10 @@ const STEADY: &str = "ExecStart=/bin/sleep 1000\nRestart=on-failure\nRestartSec=
 
 fn units(home: &Path) -> Vec<(String, String)> {
     let mut all = Vec::new();
-    let mut add = |unit: String, says: &str, rest: &str| {
+    let mut add = |unit: String, options: &str, rest: &str| {
         let settings = if rest.is_empty() { "" } else { "[Service]\nEnvironment=UNIT=%n\n" };
         let limit = if rest.is_empty() { "" } else { "StartLimitIntervalSec=0\n" };
-        all.push((unit, format!("[Unit]\n{limit}{says}\n{settings}{rest}")));
+        all.push((unit, format!("[Unit]\n{limit}{options}\n{settings}{rest}")));
     };
     for number in 0..MANY {
         // Every other one is bound to an external unit.
@@ -41,12 +41,12 @@ fn units(home: &Path) -> Vec<(String, String)> {
         add(format!("t{number}.target"), &wants, "");
         // The unit of a timer waits for another unit each time.
         let slow = format!("slow{number}.service");
-        let says = format!("Wants={slow}\nAfter={slow}");
+        let options = format!("Wants={slow}\nAfter={slow}");
         let script = format!("echo run >>{}", home.join(format!("ran{number}")).display());
         let again = "Type=oneshot\nRestart=on-failure\nRestartSec=5ms\n";
         add(slow, "", "Type=oneshot\nExecStart=/bin/sleep 0.02\n");
         let job = format!("{again}ExecStart=/bin/sh -c '{script}'\n");
-        add(format!("j{number}.service"), &says, &job);
+        add(format!("j{number}.service"), &options, &job);
         add(format!("j{number}.timer"), "[Timer]\nOnActiveSec=1ms", "");
     }
     all
@@ -70,25 +70,25 @@ async fn manager_to_kill_repeatedly() {
     verify_state(&manager, &setup.home, &ledger).await;
     setup.is_open();
     let mut dice = SmallRng(setup.seed);
-    let mut asked = JoinSet::new();
+    let mut requests = JoinSet::new();
     for number in 0..MANY {
         // The others must not elapse again.
         if dice.below(2) == 0 {
             let (manager, ledger) = (Arc::clone(&manager), Arc::clone(&ledger));
-            asked.spawn(elapse_repeatedly(manager, ledger, setup.home.clone(), number));
+            requests.spawn(elapse_repeatedly(manager, ledger, setup.home.clone(), number));
         }
     }
-    let most = AT_ONCE + asked.len();
+    let most = AT_ONCE + requests.len();
     loop {
-        if asked.len() == most {
-            asked.join_next().await.expect("there is one").expect("it does not panic");
+        if requests.len() == most {
+            requests.join_next().await.expect("there is one").expect("it does not panic");
         }
         let kind = ["s", "w", "t"][usize::try_from(dice.below(3)).expect("it is small")];
         let end = if kind == "t" { "target" } else { "service" };
         let unit = format!("{kind}{}.{end}", dice.below(MANY));
         let verb = [Verb::Stop, Verb::Restart, Verb::Start, Verb::Start];
         let verb = verb[usize::try_from(dice.below(4)).expect("it is small")];
-        asked.spawn(ask(Arc::clone(&manager), Arc::clone(&ledger), unit, verb));
+        requests.spawn(ask(Arc::clone(&manager), Arc::clone(&ledger), unit, verb));
     }
 }
 
@@ -96,7 +96,7 @@ async fn manager_to_kill_repeatedly() {
 async fn load_what_is_missing(manager: &NativeManager, home: &Path, ledger: &RequestLog) {
     let was_open = !ledger.read().is_empty();
     for (unit, text) in units(home) {
-        if manager.get(&name(&unit)).await.expect("it answers").is_none() {
+        if manager.get(&name(&unit)).await.expect("the call succeeds").is_none() {
             assert!(!was_open, "{unit} is lost");
             let file = UnitFile::parse(text).expect("it is well formed");
             manager.load(&name(&unit), &file, Epoch(1)).await.expect("it loads");
@@ -129,7 +129,7 @@ async fn rest(manager: &NativeManager, number: u64) -> bool {
 }
 
 async fn sub(manager: &NativeManager, unit: String) -> String {
-    let unit = manager.get(&name(&unit)).await.expect("it answers");
+    let unit = manager.get(&name(&unit)).await.expect("the call succeeds");
     unit.expect("it is loaded").state.sub
 }
 
@@ -229,8 +229,8 @@ fn is_to_be_up(
     }
     let is_quiet = targets.iter().all(|(history, _)| history.calls.is_empty());
     let is_last = |stop: &&Call| {
-        let is_stop = stop.verb == Verb::Stop && stop.answered.is_some();
-        is_stop && is_quiet && history.is_over_before(stop.asked)
+        let is_stop = stop.verb == Verb::Stop && stop.answered_at.is_some();
+        is_stop && is_quiet && history.is_over_before(stop.sent_at)
     };
     if history.calls.iter().any(|stop| is_last(&stop)) {
         return Some(false);
@@ -239,7 +239,7 @@ fn is_to_be_up(
         targets.iter().filter(|(_, target)| is_launched(target)).filter_map(|(history, it)| {
             history.calls.iter().find(|call| call.generation == it.known.generation.0)
         });
-    let mut starts = starts.filter(|start| history.is_over_before(start.asked));
+    let mut starts = starts.filter(|start| history.is_over_before(start.sent_at));
     starts.next().map(|_| true)
 }
 

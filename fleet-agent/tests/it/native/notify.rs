@@ -19,7 +19,7 @@ async fn service_is_active_after_ready() {
     let steps = format!("await {}|say READY=1,STATUS=at work|sleep", gate.display());
     bench.begin(&format!("Type=notify\n{}", does(&steps))).await;
     assert_eq!(bench.state("a.service").await.active, ActiveState::Activating);
-    std::fs::write(gate, "").expect("it can be made");
+    std::fs::write(gate, "").expect("it can be created");
     bench.wait_for_sub("a.service", "running").await;
     let status = bench.manager.status_text(&name("a.service"));
     assert_eq!(status.as_deref(), Some("at work"));
@@ -32,7 +32,7 @@ async fn exit_before_ready_is_a_failure() {
     let bench = Bench::new().await;
     for (steps, result) in [("exit 0", "protocol"), ("exit 3", "exit-code")] {
         bench.load("a.service", &format!("Type=notify\n{}", does(steps))).await;
-        bench.start("a.service").await.expect_err("it does not say that it is ready");
+        bench.start("a.service").await.expect_err("it never sends READY=1");
         assert_eq!(bench.state("a.service").await.result.as_deref(), Some(result), "{steps}");
     }
     bench.clean_up().await;
@@ -55,14 +55,14 @@ async fn message_at_the_exit_counts() {
 #[tokio::test]
 async fn notify_access_is_enforced() {
     let bench = Bench::new().await;
-    let said = bench.path("said");
-    let steps = format!("child|say READY=1|barrier|make {}|sleep", said.display());
+    let sent = bench.path("sent");
+    let steps = format!("child|say READY=1|barrier|make {}|sleep", sent.display());
     for (access, sub) in [("main", "start"), ("exec", "start"), ("all", "running")] {
         bench.begin(&format!("Type=notify\nNotifyAccess={access}\n{}", does(&steps))).await;
-        wait_until("it is said", async || said.exists()).await;
+        wait_until("the message is sent", async || sent.exists()).await;
         bench.wait_for_sub("a.service", sub).await;
         bench.stop("a.service").await;
-        std::fs::remove_file(&said).expect("it is there");
+        std::fs::remove_file(&sent).expect("it is there");
     }
     bench.clean_up().await;
 }
@@ -91,7 +91,7 @@ async fn notify_access_without_control_groups() {
 fn wait_blocking(file: &Path) {
     let deadline = Instant::now() + DEADLINE;
     while !file.exists() {
-        assert!(Instant::now() < deadline, "it does not come");
+        assert!(Instant::now() < deadline, "the file is not created in time");
         std::thread::sleep(Duration::from_millis(2));
     }
 }
@@ -99,12 +99,12 @@ fn wait_blocking(file: &Path) {
 /// The message of an exited child counts: the child is not reaped yet, and the daemon receives the
 /// message only after its exit.
 async fn exited_sender_counts(bench: Bench) {
-    let (gate, said) = (bench.path("gate"), bench.path("said"));
-    let steps = format!("await {}|last READY=1|make {}|sleep", gate.display(), said.display());
+    let (gate, sent) = (bench.path("gate"), bench.path("sent"));
+    let steps = format!("await {}|last READY=1|make {}|sleep", gate.display(), sent.display());
     bench.begin(&format!("Type=notify\nNotifyAccess=all\n{}", does(&steps))).await;
     bench.wait_for("a.service", |state| state.main_pid.is_some()).await;
-    std::fs::write(gate, "").expect("it can be made");
-    wait_blocking(&said);
+    std::fs::write(gate, "").expect("it can be created");
+    wait_blocking(&sent);
     bench.wait_for_sub("a.service", "running").await;
     bench.clean_up().await;
 }
@@ -137,10 +137,10 @@ async fn foreign_messages_are_ignored() {
     };
     wait_until("its program runs", async || address().await.is_some()).await;
     send_to(&address().await.expect("it is there"), "READY=1\nSTATUS=stranger");
-    std::fs::write(gate, "").expect("it can be made");
+    std::fs::write(gate, "").expect("it can be created");
     let unit = name("a.service");
-    let heard = async || bench.manager.status_text(&unit).as_deref() == Some("me");
-    wait_until("it is heard", heard).await;
+    let is_set = async || bench.manager.status_text(&unit).as_deref() == Some("me");
+    wait_until("the status is set", is_set).await;
     assert_eq!(bench.state("a.service").await.sub, "start");
     bench.clean_up().await;
 }
@@ -157,16 +157,16 @@ async fn socket_closes_once_no_process_may_send() {
     let addresses = bench.path("addresses");
     let tell = format!("/bin/sh -c 'echo to:$$NOTIFY_SOCKET >>{}'", addresses.display());
     let commands = format!("ExecStart={tell}\nExecReload={tell}\nExecStop={tell}\n");
-    for (access, heard) in [("main", false), ("exec", true), ("all", true)] {
+    for (access, is_accepted) in [("main", false), ("exec", true), ("all", true)] {
         let service = format!("Type=oneshot\nRemainAfterExit=yes\nNotifyAccess={access}\n");
         bench.load("a.service", &(service + &commands)).await;
         bench.start("a.service").await.expect("it is up");
         let addresses = bench.wait_for_lines("addresses", 1).await;
         let address = addresses[0].strip_prefix("to:").expect("it is reported");
-        wait_until(access, async || has_listener(address) == heard).await;
+        wait_until(access, async || has_listener(address) == is_accepted).await;
         bench.manager.reload_unit(&name("a.service")).await.expect("it can be");
         bench.stop("a.service").await;
-        let commands = if heard { &*addresses[0] } else { "to:" };
+        let commands = if is_accepted { &*addresses[0] } else { "to:" };
         assert_eq!(
             bench.wait_for_lines("addresses", 3).await,
             [&*addresses[0], commands, commands]
@@ -192,7 +192,7 @@ async fn service_names_its_main_process() {
 
     let unit = does(&format!(
         "say MAINPID={own},READY=1|barrier|make {}|sleep",
-        bench.path("said").display()
+        bench.path("sent").display()
     ));
     bench.run("b.service", &format!("Type=notify\n{unit}")).await;
     assert_ne!(bench.pid("b.service").await, own, "a stranger is no main process");
@@ -214,17 +214,17 @@ async fn silent_service_is_stopped_by_the_watchdog() {
 #[tokio::test]
 async fn service_can_extend_its_start_timeout() {
     let bench = Bench::new().await;
-    let (gate, said) = (bench.path("gate"), bench.path("said"));
-    let ask = format!("say EXTEND_TIMEOUT_USEC=600000000|barrier|make {}", said.display());
+    let (gate, sent) = (bench.path("gate"), bench.path("sent"));
+    let ask = format!("say EXTEND_TIMEOUT_USEC=600000000|barrier|make {}", sent.display());
     let steps = format!("{ask}|await {}|say READY=1|sleep", gate.display());
     let service = |steps: &str| format!("Type=notify\nTimeoutStartSec=3s\n{}", does(steps));
     bench.begin(&service(&steps)).await;
-    wait_until("it has asked", async || said.exists()).await;
+    wait_until("the timeout extension is sent", async || sent.exists()).await;
     bench.load("b.service", &service("sleep")).await;
     bench.start("b.service").await.expect_err("it takes too long");
     assert_eq!(bench.state("b.service").await.result.as_deref(), Some("timeout"));
     assert_eq!(bench.state("a.service").await.sub, "start");
-    std::fs::write(gate, "").expect("it can be made");
+    std::fs::write(gate, "").expect("it can be created");
     bench.wait_for_sub("a.service", "running").await;
     bench.clean_up().await;
 }
@@ -232,19 +232,19 @@ async fn service_can_extend_its_start_timeout() {
 #[tokio::test]
 async fn service_can_extend_its_stop_timeout() {
     let bench = Bench::new().await;
-    let (gate, said) = (bench.path("gate"), bench.path("said"));
-    let ask = format!("say EXTEND_TIMEOUT_USEC=600000000|barrier|make {}", said.display());
+    let (gate, sent) = (bench.path("gate"), bench.path("sent"));
+    let ask = format!("say EXTEND_TIMEOUT_USEC=600000000|barrier|make {}", sent.display());
     let steps = format!("trap TERM|say READY=1|hear|{ask}|await {}|exit 0", gate.display());
     let service = |steps: &str| format!("Type=notify\nTimeoutStopSec=3s\n{}", does(steps));
     bench.run("a.service", &service(&steps)).await;
     bench.run("b.service", &service("trap TERM|say READY=1|sleep")).await;
     let manager = Arc::clone(&bench.manager);
     let stop = tokio::spawn(async move { manager.stop(&name("a.service")).await });
-    wait_until("it has asked", async || said.exists()).await;
+    wait_until("the timeout extension is sent", async || sent.exists()).await;
     bench.stop("b.service").await;
     assert_eq!(bench.state("b.service").await.result.as_deref(), Some("timeout"));
     assert_eq!(bench.state("a.service").await.sub, "stop-sigterm");
-    std::fs::write(gate, "").expect("it can be made");
+    std::fs::write(gate, "").expect("it can be created");
     stop.await.expect("no panic").expect("it stops");
     let state = bench.state("a.service").await;
     assert_eq!((state.sub.as_str(), state.exit), ("dead", Some(ExitStatus::Code(0))));
@@ -261,7 +261,7 @@ async fn service_announces_its_own_stop() {
     let manager = Arc::clone(&bench.manager);
     tokio::spawn(async move { drop(manager.start(&name("a.service"), Generation(1)).await) });
     bench.wait_for_sub("a.service", "stop-sigterm").await;
-    std::fs::write(gate, "").expect("it can be made");
+    std::fs::write(gate, "").expect("it can be created");
     let state = bench.wait_for_sub("a.service", "dead").await;
     assert_eq!(state.exit, Some(ExitStatus::Code(0)), "nothing was sent to it");
     bench.clean_up().await;
@@ -280,7 +280,7 @@ async fn next_daemon_receives_messages() {
     wait_until("no other reference to the manager", async || manager.strong_count() == 0).await;
     let bench = dead.revive().await;
     assert_eq!(bench.state("a.service").await.sub, "start");
-    std::fs::write(gate, "").expect("it can be made");
+    std::fs::write(gate, "").expect("it can be created");
     bench.wait_for_sub("a.service", "running").await;
     assert_eq!(bench.manager.status_text(&name("a.service")).as_deref(), Some("late"));
     bench.clean_up().await;
@@ -296,8 +296,8 @@ async fn service_reloads_by_command() {
     let unit = name("a.service");
     let printed = async |text: &str| bench.log("a.service").await.iter().any(|line| line == text);
     wait_until("it traps the signal", async || printed("up").await).await;
-    bench.manager.reload_unit(&unit).await.expect("it can");
-    wait_until("it has heard", async || printed("again").await).await;
+    bench.manager.reload_unit(&unit).await.expect("the reload succeeds");
+    wait_until("it has received the signal", async || printed("again").await).await;
     assert_eq!(bench.pid("a.service").await, pid);
 
     bench.run("b.service", "ExecStart=/bin/sleep 1000\nExecReload=/bin/false\n").await;
@@ -321,7 +321,7 @@ async fn service_reloads_by_signal_and_reports_the_end() {
     bench.wait_for_sub("a.service", "reload-notify").await;
     assert_eq!(bench.state("a.service").await.active, ActiveState::Reloading);
     assert!(!reload.is_finished());
-    std::fs::write(gate, "").expect("it can be made");
+    std::fs::write(gate, "").expect("it can be created");
     reload.await.expect("no panic").expect("it has reloaded");
     assert_eq!(bench.state("a.service").await.sub, "running");
     bench.clean_up().await;
@@ -341,7 +341,7 @@ async fn exit_during_a_reload_is_reported() {
     signal(pid, "KILL");
     bench.wait_for("a.service", |state| state.main_pid.is_none()).await;
     assert_eq!(bench.state("a.service").await.sub, "reload", "its command is not done");
-    std::fs::write(gate, "").expect("it can be made");
+    std::fs::write(gate, "").expect("it can be created");
     let refused = reload.await.expect("no panic");
     assert!(matches!(refused, Err(ServiceError::ReloadFailed { .. })), "{refused:?}");
     bench.wait_for_sub("a.service", "failed").await;

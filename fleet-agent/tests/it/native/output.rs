@@ -58,7 +58,7 @@ async fn output_may_go_to_files() {
     assert_eq!((read("o").as_str(), read("e").as_str()), ("1\n3\n", "2\n"));
     assert_eq!(bench.log("apart.service").await, [""; 0]);
     bench.load("lost.service", &format!("{script}StandardOutput=append:/no/such/file\n")).await;
-    let error = bench.start("lost.service").await.expect_err("it has nowhere to write");
+    let error = bench.start("lost.service").await.expect_err("its output cannot be opened");
     assert!(error.to_string().contains("cannot open /no/such/file for writing"), "{error}");
     bench.clean_up().await;
 }
@@ -151,7 +151,7 @@ async fn log_of_an_unrecoverable_unit_is_limited() {
     let text = std::fs::read_to_string(&record).expect("there is a record");
     std::fs::write(&record, text.replace("running", "resting")).expect("it can be written");
     let bench = dead.with(|config| config.log_limit = LIMIT).revive().await;
-    assert_eq!(bench.manager.get(&name("a.service")).await.expect("it answers"), None);
+    assert_eq!(bench.manager.get(&name("a.service")).await.expect("the call succeeds"), None);
     std::fs::write(gate, "").expect("it can be written");
     let taken = || std::fs::metadata(&log).expect("it is there").blocks() * 512;
     wait_until("its log is short", async || over.exists() && taken() < 2 * LIMIT).await;

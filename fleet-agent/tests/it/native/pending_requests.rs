@@ -13,9 +13,9 @@ async fn next_after_end(chosen: CrashScenario, asks: &[&str]) -> Bench {
 }
 
 /// Stores the requested state of a unit, as a manager does right before it ends.
-fn with_requested(dead: Dead, asked: serde_json::Value) -> Dead {
+fn with_requested(dead: Dead, requested: serde_json::Value) -> Dead {
     let record = dead.path("native/units/a.service/requested.json");
-    std::fs::write(record, asked.to_string()).expect("it can be written");
+    std::fs::write(record, requested.to_string()).expect("it can be written");
     dead
 }
 
@@ -119,7 +119,7 @@ async fn cancelled_start_stays_cancelled(plain: bool) {
     living.wait_for_phase("a.service", "dead").await;
     let bench = living.kill().revive().await;
     assert_eq!(decided(&bench, "b.service").await, DerivedState::Masked);
-    std::fs::write(gate, "").expect("it can be made");
+    std::fs::write(gate, "").expect("it can be created");
     bench.wait_for("gate.service", is_over).await;
     assert_eq!(decided(&bench, "b.service").await, DerivedState::Masked);
     assert_eq!(lines(&bench, "b"), [""; 0], "it was started");
@@ -141,11 +141,11 @@ async fn pending_stop_is_done_once(plain: bool) {
     for unit in ["a.service", "b.service"] {
         living.wait_for_phase(unit, "running").await;
     }
-    let asked = serde_json::json!({
+    let requested = serde_json::json!({
         "epoch": 1, "generation": 1, "launched": false, "triggered": false, "trigger": 0,
         "restart_generation": 0
     });
-    let bench = with_requested(living.kill(), asked).revive().await;
+    let bench = with_requested(living.kill(), requested).revive().await;
     for unit in ["a.service", "b.service"] {
         bench.wait_for(unit, is_over).await;
     }
@@ -169,12 +169,12 @@ async fn request_for_active_unit(more: &str, begun: usize) {
     chosen.unit("a.service", &tells(&chosen, "a", ""));
     let mut living = chosen.begin(&["start a.service", "await a"]).await;
     living.wait_for_phase("a.service", "running").await;
-    let asked = format!(
+    let requested = format!(
         "{{\"epoch\": 1, \"generation\": 2, \"launched\": true, \"triggered\": false, \
          \"trigger\": 0{more}}}"
     );
-    let asked = serde_json::from_str(&asked).expect("it is well formed");
-    let bench = with_requested(living.kill(), asked).revive().await;
+    let requested = serde_json::from_str(&requested).expect("it is well formed");
+    let bench = with_requested(living.kill(), requested).revive().await;
     bench.wait_for_lines("a", begun).await;
     bench.wait_for_sub("a.service", "running").await;
     check_last_start(&bench, "a.service", "a", begun).await;
@@ -202,11 +202,11 @@ async fn pending_elapse_keeps_an_active_unit() {
     chosen.unit("a.service", &tells(&chosen, "a", ""));
     let mut living = chosen.begin(&["start a.service", "await a"]).await;
     living.wait_for_phase("a.service", "running").await;
-    let asked = serde_json::json!({
+    let requested = serde_json::json!({
         "epoch": 1, "generation": 1, "launched": true, "triggered": true, "trigger": 5,
         "restart_generation": 0
     });
-    let bench = with_requested(living.kill(), asked).revive().await;
+    let bench = with_requested(living.kill(), requested).revive().await;
     check_last_start(&bench, "a.service", "a", 1).await;
     let bench = bench.kill().await.revive().await;
     check_last_start(&bench, "a.service", "a", 1).await;

@@ -99,7 +99,7 @@ async fn stuck_unit_delays_no_other_and_starts_once_gone() {
         std::fs::remove_file(home.path("a")).expect("it is there");
         want(&stand, "a").await;
         stand.wait_for("base", is(DerivedState::Active(Activity::Running))).await;
-        stand.supervisor.reset_failed(&target("a")).await.expect("it answers");
+        stand.supervisor.reset_failed(&target("a")).await.expect("the call succeeds");
         let left = stand.unit("a").await;
         assert!(left.main_pid.is_none_or(|main| main == pid), "it never runs twice at once");
         assert!(!home.path("a").exists());
@@ -121,7 +121,7 @@ async fn shutdown_waits_for_all_but_stuck_units() {
     let pid = meet(&home, "a").await;
     let tracer = trace(&home, pid).await;
     let shutdown = tokio::time::timeout(DEADLINE, stand.supervisor.shutdown()).await;
-    shutdown.expect("it returns").expect("it does what it can");
+    shutdown.expect("it returns").expect("it stops the others");
     assert!(stuck(&stand.unit("a").await));
     assert_eq!(stand.unit("base").await.report.state, DerivedState::Disabled, "it is waited for");
     drop(tracer);
@@ -149,12 +149,12 @@ async fn leftovers_of_a_run_cannot_notify_for_the_next() {
         stand.running("a").await;
         let kid = meet(&home, "kid").await;
         std::fs::remove_file(home.path("main")).expect("it is there");
-        assert!(stand.supervisor.restart(&target("a")).await.expect("it answers"));
+        assert!(stand.supervisor.restart(&target("a")).await.expect("the call succeeds"));
         let main = meet(&home, "main").await;
         assert!(runs(kid), "the stop was for another unit");
         std::fs::write(&address, socket_of(main)).expect("it can be written");
         tell(&home, "kid", "go");
-        wait_until("it has spoken", async || called.exists()).await;
+        wait_until("the message is sent", async || called.exists()).await;
         // A later message would arrive later.
         assert_eq!(stand.unit("a").await.report.state, DerivedState::Starting);
         std::fs::remove_file(home.path("kid")).expect("it is there");
@@ -195,7 +195,7 @@ async fn readiness_at_the_deadline_is_too_late() {
     assert!(matches!(unit.report.state, DerivedState::Stopping(_)), "{unit:?}");
     tell(&home, "b", "0");
     stand.wait_for("a", with_cause(FailureCause::StartTimeout)).await;
-    assert!(!up.exists(), "it was taken for ready");
+    assert!(!up.exists(), "it counted as ready");
     stand.clean_up().await;
 }
 
@@ -221,12 +221,12 @@ async fn exit_wins_over_simultaneous_readiness() {
     let stand = Stand::new(&unit("a", "foreground-supervised", &more), "a").await;
     for _ in 0..5 {
         let begun = stand.wait_for("a", |unit| unit.main_pid.is_some()).await;
-        let pid = begun.main_pid.expect("it was looked for");
+        let pid = begun.main_pid.expect("it has a main process");
         signal(pid, "KILL");
         wait_blocking_until_exit(pid, WAIT);
         stand.wait_for("a", with_cause(FailureCause::Exit(Exit::Signal(9)))).await;
-        assert!(!up.exists(), "it was taken for ready");
-        assert!(stand.supervisor.reset_failed(&target("a")).await.expect("it answers"));
+        assert!(!up.exists(), "it counted as ready");
+        assert!(stand.supervisor.reset_failed(&target("a")).await.expect("the call succeeds"));
     }
     stand.clean_up().await;
 }
@@ -245,7 +245,7 @@ async fn hanging_stop_command_is_killed() {
         "{unit:?}"
     );
     assert!(!runs(pid));
-    assert_eq!(stand.home.processes(), [0; 0], "the command was left");
+    assert_eq!(stand.home.processes(), [0; 0], "a process of the command is left");
     stand.clean_up().await;
 }
 
@@ -264,8 +264,8 @@ async fn stop_needing_a_lost_dependency_runs_into_its_timeout() {
     let waits = |unit: &UnitSnapshot| matches!(unit.report.state, DerivedState::Waiting(_));
     stand.wait_for("app", waits).await;
     stand.wait_for("db", failed).await;
-    assert_eq!(stand.home.processes(), [0; 0], "the command was left");
-    assert!(stand.supervisor.reset_failed(&target("db")).await.expect("it answers"));
+    assert_eq!(stand.home.processes(), [0; 0], "a process of the command is left");
+    assert!(stand.supervisor.reset_failed(&target("db")).await.expect("the call succeeds"));
     stand.running("app").await;
     want(&stand, "nothing").await;
     stand.wait_for("db", is(DerivedState::Disabled)).await;
@@ -291,7 +291,7 @@ async fn unnamed_successor_does_not_continue_the_service() {
     tell(&home, "main", "go");
     let kid = meet(&home, "kid").await;
     stand.wait_for("a", |unit| matches!(unit.report.state, DerivedState::Stopping(_))).await;
-    assert!(runs(kid), "it has its time to end");
+    assert!(runs(kid), "the stop has not timed out");
     tell(&home, "kid", "0");
     stand.wait_for("a", failed).await;
     assert!(!runs(kid));
@@ -309,7 +309,10 @@ async fn pid_file_naming_its_writer_is_wrong() {
     let kid = meet(&home, "kid").await;
     let unit = stand.wait_for("a", failed).await;
     assert!(with_cause(FailureCause::Pidfile)(&unit), "{unit:?}");
-    assert!(unit.problem.is_some_and(|why| why.starts_with("pidfile: /")), "it says why");
+    assert!(
+        unit.problem.is_some_and(|why| why.starts_with("pidfile: /")),
+        "the problem is reported"
+    );
     assert!(!runs(kid));
     stand.clean_up().await;
 }

@@ -43,7 +43,11 @@ async fn refused_unit_runs_nothing() {
         assert!(matches!(started, Err(ServiceError::NotLoaded { .. })), "{option}: {started:?}");
         let restarted = bench.manager.restart(&unit_name, Generation(2)).await;
         assert!(matches!(restarted, Err(ServiceError::NotLoaded { .. })), "{restarted:?}");
-        assert_eq!(bench.manager.get(&unit_name).await.expect("it answers"), None, "{option}");
+        assert_eq!(
+            bench.manager.get(&unit_name).await.expect("the call succeeds"),
+            None,
+            "{option}"
+        );
     }
     // Without the refused option the same unit leaves its trace.
     let good = unit(&trace.display().to_string(), "Service.Type=oneshot");

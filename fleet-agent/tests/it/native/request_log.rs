@@ -51,15 +51,16 @@ pub(super) struct Seen {
 pub(super) struct Call {
     pub(super) verb: Verb,
     pub(super) generation: u64,
-    pub(super) asked: usize,
-    pub(super) answered: Option<usize>,
+    pub(super) sent_at: usize,
+    pub(super) answered_at: Option<usize>,
 }
 
 impl RequestLog {
     /// Opens the log, as each daemon does.
     pub(super) fn open(home: &Path) -> Self {
         let path = home.join("ledger");
-        let file = File::options().append(true).create(true).open(&path).expect("it can be made");
+        let file =
+            File::options().append(true).create(true).open(&path).expect("it can be created");
         // One line per call, so that no number is used twice.
         let last = read(&path).lines().count() as u64;
         Self { file, path, last: AtomicU64::new(last) }
@@ -116,12 +117,12 @@ impl UnitHistory {
             "ask" => {
                 let verb = VERBS.iter().find(|(word, _)| *word == words[0]).expect("a verb").1;
                 let generation = number(1);
-                self.calls.push(Call { verb, generation, asked: line, answered: None });
+                self.calls.push(Call { verb, generation, sent_at: line, answered_at: None });
             }
             "answer" => {
                 let answered = number(0);
                 let call = self.calls.iter_mut().find(|call| call.generation == answered);
-                call.expect("it was asked").answered = Some(line);
+                call.expect("the request is in the log").answered_at = Some(line);
             }
             _ => {
                 let (launched, generation, what) = (number(0) == 1, number(1), number(2));
@@ -133,16 +134,16 @@ impl UnitHistory {
 
     /// Returns whether all other calls were answered before this line of the log.
     pub(super) fn is_over_before(&self, line: usize) -> bool {
-        let mut others = self.calls.iter().filter(|call| call.asked != line);
-        others.all(|call| call.answered.is_some_and(|answered| answered < line))
+        let mut others = self.calls.iter().filter(|call| call.sent_at != line);
+        others.all(|call| call.answered_at.is_some_and(|answered| answered < line))
     }
 
     /// Returns the calls that may have taken effect last. An answered call has taken effect; an
     /// unanswered one may have or not.
     fn may_be_last(&self) -> impl Iterator<Item = &Call> {
         self.calls.iter().filter(|call| {
-            let later = |it: &&Call| call.answered.is_some_and(|answered| it.asked > answered);
-            !self.calls.iter().filter(later).any(|it| it.answered.is_some())
+            let later = |it: &&Call| call.answered_at.is_some_and(|answered| it.sent_at > answered);
+            !self.calls.iter().filter(later).any(|it| it.answered_at.is_some())
         })
     }
 
@@ -150,7 +151,7 @@ impl UnitHistory {
     pub(super) fn allows(&self, unit: &ManagedUnit) -> bool {
         let launched = unit.known.requested == TargetState::Launched;
         let generation = unit.known.generation.0;
-        let is_open = self.calls.iter().all(|call| call.answered.is_none());
+        let is_open = self.calls.iter().all(|call| call.answered_at.is_none());
         let untouched = (launched, generation) == (self.seen.launched, self.seen.generation);
         // The rest of a call before a stop is not compared.
         let fits = |call: &Call| match call.verb {
@@ -176,11 +177,11 @@ impl UnitHistory {
 fn unanswered_calls_may_or_may_not_have_effect() {
     use fleet_core::{ActiveState, Epoch, KnownUnit, LoadState, SystemdState};
     use fleet_unitfile::UnitHash;
-    let is = |asked, generation| ManagedUnit {
+    let is = |requested, generation| ManagedUnit {
         unit: "a.service".parse().expect("it is a name"),
         known: KnownUnit {
             hash: UnitHash::from_bytes([0; 20]),
-            requested: asked,
+            requested,
             epoch: Epoch(1),
             generation: Generation(generation),
         },
@@ -209,11 +210,17 @@ fn unanswered_calls_may_or_may_not_have_effect() {
             let words: Vec<&str> = text.split(' ').collect();
             history.take(line, words[0], &words[2..]);
         }
-        for (asked, generation) in allowed {
-            assert!(history.allows(&is(asked, generation)), "{lines:?}: {asked:?} {generation}");
+        for (requested, generation) in allowed {
+            assert!(
+                history.allows(&is(requested, generation)),
+                "{lines:?}: {requested:?} {generation}"
+            );
         }
-        for (asked, generation) in refused {
-            assert!(!history.allows(&is(asked, generation)), "{lines:?}: {asked:?} {generation}");
+        for (requested, generation) in refused {
+            assert!(
+                !history.allows(&is(requested, generation)),
+                "{lines:?}: {requested:?} {generation}"
+            );
         }
     }
 }

@@ -55,7 +55,7 @@ async fn cleared_failures_do_not_count_after_a_recovery() {
     assert_eq!((state.attempts, state.failures), (1, 1), "each was up for long");
     let later = patient.replace("10ms", "1h");
     let again = stand.supervisor.reload(graph(&later, &stand.settings), &stand.settings).await;
-    again.expect("nothing is wrong with it");
+    again.expect("the call succeeds");
     signal(stand.running("a").await, "KILL");
     let before = stand.wait_for("a", waits_for_its_next_try).await.report;
     stand = stand.again(&later).await;

@@ -69,7 +69,7 @@ async fn start_limit_hit_lasts_until_a_reset_or_a_new_definition() {
             assert_eq!((&after.state, after.attempts), (&before.state, before.attempts), "{limit}");
         }
         assert_eq!(starts(), 3, "{limit}");
-        assert!(stand.supervisor.reset_failed(&target("a")).await.expect("it answers"));
+        assert!(stand.supervisor.reset_failed(&target("a")).await.expect("the call succeeds"));
         stand.wait_for("a", |unit| gave_up(unit) && starts() == 6).await;
         stand = stand.again(&stanzas.replace("exit 1", "exec sleep 1000")).await;
         stand.running("a").await;
@@ -85,7 +85,7 @@ async fn reset_of_a_blocked_unit_survives_a_restart() {
     stand.wait_for("a", gave_up).await;
     signal(stand.running("gate").await, "KILL");
     stand.wait_for("gate", |unit| matches!(unit.report.state, DerivedState::Failed { .. })).await;
-    assert!(stand.supervisor.reset_failed(&target("a")).await.expect("it answers"));
+    assert!(stand.supervisor.reset_failed(&target("a")).await.expect("the call succeeds"));
     let before = stand.unit("a").await.report.state;
     assert!(matches!(before, DerivedState::Waiting(_)), "{before:?}");
     let stand = stand.again(&stanzas).await;
@@ -102,7 +102,7 @@ async fn exited_oneshot_reloads_by_its_commands() {
         trace.display()
     );
     bench.run("a.service", &unit).await;
-    bench.manager.reload_unit(&name("a.service")).await.expect("it can");
+    bench.manager.reload_unit(&name("a.service")).await.expect("the reload succeeds");
     assert!(trace.exists());
     let state = bench.state("a.service").await;
     assert_eq!((state.active, state.sub.as_str()), (ActiveState::Active, "exited"));
@@ -134,7 +134,7 @@ async fn details_show_next_retry_and_degrading_units() {
     bench.load("db.service", "ExecStart=/bin/false\nRestart=always\nRestartSec=1h\n").await;
     let web = "[Unit]\nWants=db.service\nAfter=db.service\n[Service]\nExecStart=/bin/sleep 1000\n";
     bench.try_load("web.service", web).await.expect("it can be loaded");
-    bench.start("web.service").await.expect("it waits for nothing that is lost");
+    bench.start("web.service").await.expect("a failed wanted unit does not block it");
     bench.wait_for_sub("db.service", "auto-restart").await;
     let tracking = Some(bench.manager.tracking().to_string());
     let details = bench.manager.details(&name("web.service")).await.expect("it is loaded");
@@ -142,7 +142,7 @@ async fn details_show_next_retry_and_degrading_units() {
     let expected = UnitDetails { degraded_by, tracking: tracking.clone(), retry_in: None };
     assert_eq!(details, expected);
     let details = bench.manager.details(&name("db.service")).await.expect("it is loaded");
-    let left = details.retry_in.expect("it is tried again");
+    let left = details.retry_in.expect("a retry is scheduled");
     assert!(left > Duration::ZERO && left <= Duration::from_secs(3600), "{left:?}");
     assert_eq!((details.degraded_by.len(), details.tracking), (0, tracking));
     bench.manager.details(&name("no.service")).await.expect_err("it is not loaded");

@@ -64,7 +64,7 @@ async fn missing_environment_file_is_reported() {
 async fn directories_are_created() {
     let bench = Bench::new().await;
     let place = bench.path("place");
-    std::fs::create_dir(&place).expect("it can be made");
+    std::fs::create_dir(&place).expect("it can be created");
     let shown = place.display().to_string();
     for (unit, setting, expected) in [
         ("none.service", String::new(), "/"),
@@ -86,7 +86,7 @@ async fn umask_and_program_name() {
     let file = bench.path("file");
     let script = format!("umask; : >{}", file.display());
     assert_eq!(printed(&bench, "a.service", &script, "UMask=0027\n").await, ["0027"]);
-    let mode = std::fs::metadata(&file).expect("it was made").permissions().mode();
+    let mode = std::fs::metadata(&file).expect("it was created").permissions().mode();
     assert_eq!(mode & 0o777, 0o640);
     bench.run("b.service", "Type=oneshot\nExecStart=@/bin/sh mine -c 'echo $$0'\n").await;
     assert_eq!(bench.log("b.service").await, ["mine"]);
@@ -207,7 +207,7 @@ async fn kill_signal_and_kill_mode() {
     wait_until("the child has ended", async || !runs(child)).await;
 
     let settings = "KillMode=mixed\n";
-    std::fs::remove_file(&pids).expect("it was made");
+    std::fs::remove_file(&pids).expect("it was created");
     let script = format!("trap \"\" TERM; sleep 1001 & echo $$! >{pids}; trap - TERM; wait");
     bench.run("b.service", &format!("ExecStart=/bin/sh -c '{script}'\n{settings}")).await;
     let child: u32 = bench.wait_for_lines("pids", 1).await[0].parse().expect("a pid");

@@ -28,7 +28,7 @@ impl Bench {
         tokio::spawn(async move { manager.shutdown().await })
     }
 
-    fn asked(&self, unit: &str) -> String {
+    fn requested_state(&self, unit: &str) -> String {
         let file = self.path(&format!("native/units/{unit}/requested.json"));
         std::fs::read_to_string(file).expect("it was loaded")
     }
@@ -47,21 +47,21 @@ async fn start_during_a_shutdown_is_refused_for_good() {
     bench.run("slow.service", &slow(&gate)).await;
     bench.load("late.service", FOREVER).await;
     bench.try_load("late.timer", "[Timer]\nOnActiveSec=1h\n").await.expect("it can be loaded");
-    let before = ["late.service", "late.timer"].map(|unit| bench.asked(unit));
+    let before = ["late.service", "late.timer"].map(|unit| bench.requested_state(unit));
     let ends = bench.begin_shutdown();
     bench.wait_for_sub("slow.service", "stop").await;
     for unit in ["late.service", "late.timer", "slow.service"].map(name) {
         let started = bench.manager.start(&unit, Generation(2)).await;
         let restarted = bench.manager.restart(&unit, Generation(3)).await;
         for refused in [started, restarted] {
-            let message = refused.expect_err("it comes too late").to_string();
+            let message = refused.expect_err("the units are shutting down").to_string();
             assert!(message.contains("all units are shutting down"), "{message}");
         }
     }
-    assert_eq!(["late.service", "late.timer"].map(|unit| bench.asked(unit)), before);
+    assert_eq!(["late.service", "late.timer"].map(|unit| bench.requested_state(unit)), before);
     abort_shutdown(ends).await;
     let bench = bench.kill().await.revive().await;
-    std::fs::write(gate, "").expect("it can be made");
+    std::fs::write(gate, "").expect("it can be created");
     bench.wait_for("slow.service", is_down).await;
     for unit in ["slow.service", "late.service", "late.timer"] {
         assert!(is_down(&bench.state(unit).await), "{unit} was started");
@@ -76,7 +76,8 @@ struct BlockedRecord(PathBuf);
 impl BlockedRecord {
     fn record_of(bench: &Bench, unit: &str) -> Self {
         let aside = bench.path(&format!("native/units/{unit}/requested.json.new"));
-        mknodat(CWD, &aside, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).expect("it can be made");
+        mknodat(CWD, &aside, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0)
+            .expect("it can be created");
         Self(aside)
     }
 }
@@ -104,12 +105,15 @@ async fn shutdown_stops_units_before_storing_it_for_each() {
     bench.wait_for_sub("slow.service", "stop").await;
     assert!(!runs(pid));
     for unit in ["slow.service", "quick.service"] {
-        assert!(bench.asked(unit).contains("\"launched\":true"), "{unit}: nothing is written yet");
+        assert!(
+            bench.requested_state(unit).contains("\"launched\":true"),
+            "{unit}: nothing is written yet"
+        );
     }
     abort_shutdown(ends).await;
     drop(held);
     let bench = bench.kill().await.revive().await;
-    std::fs::write(gate, "").expect("it can be made");
+    std::fs::write(gate, "").expect("it can be created");
     bench.wait_for("slow.service", is_down).await;
     for unit in ["slow.service", "quick.service"] {
         assert!(is_down(&bench.state(unit).await), "{unit} was started again");

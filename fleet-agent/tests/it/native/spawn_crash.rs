@@ -28,7 +28,7 @@ async fn forked_process_is_not_the_launcher(plain: bool) {
     living.wait_for_record("a.service", "run.json", "\"awaits_main\":true").await;
     let dead = living.kill();
     rewind_spawn(&dead.path("native/units/a.service/run.json"), "control");
-    std::fs::write(&gate, "").expect("it can be made");
+    std::fs::write(&gate, "").expect("it can be created");
     wait_until("the daemon identifies itself", async || Path::new(&pid).exists()).await;
     let before = std::fs::read_to_string(&pid).expect("it is there");
     let before: u32 = before.trim().parse().expect("a number");
@@ -66,7 +66,7 @@ async fn open_pipe(pipe: &Path) {
 /// Returns a unit whose `ExecStartPre=` waits for a pipe. Its exit must not be observed.
 fn unit_waiting_for_pipe(chosen: &CrashScenario) -> String {
     let pipe = chosen.path("pipe");
-    mknodat(CWD, &pipe, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).expect("it can be made");
+    mknodat(CWD, &pipe, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).expect("it can be created");
     let script =
         format!("echo 1 >>{}; read word <{}", chosen.path("pre").display(), pipe.display());
     format!("{}ExecStartPre=-/bin/sh -c '{script}'\n", tells(chosen, "begun", ""))
@@ -161,7 +161,7 @@ async fn process_spawned_at_the_kill_is_adopted() {
     assert!(matches!(too_early, Err(ServiceError::Unavailable(_))), "it is in use by another");
     drop(frost);
     let begun = dead.path("begun");
-    wait_until("its program begins", async || begun.exists()).await;
+    wait_until("its program runs", async || begun.exists()).await;
     let bench = dead.revive().await;
     let state = bench.wait_for_sub("a.service", "running").await;
     let begun = bench.wait_for_lines("begun", 1).await;

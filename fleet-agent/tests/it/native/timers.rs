@@ -70,7 +70,7 @@ async fn followed_timer_journal_ends_with_the_timer() {
     bench.load_timer_alone("OnActiveSec=2h").await;
     bench.stop("a.timer").await;
     for journal in [&mut followed, &mut after] {
-        assert_eq!(journal.next().now_or_never(), None, "it goes on");
+        assert_eq!(journal.next().now_or_never(), None, "it continues");
     }
     bench.manager.unload(&timer).await.expect("it unloads");
     for mut journal in [followed, after] {
@@ -122,7 +122,7 @@ async fn timer_without_its_unit_is_refused() {
     bench.stop("a.timer").await;
     bench.load_timer_alone("OnActiveSec=1h\nUnit=b.service").await;
     bench.start("a.timer").await.expect("it starts");
-    bench.manager.unload(&name("b.service")).await.expect("it goes");
+    bench.manager.unload(&name("b.service")).await.expect("it is unloaded");
     bench.load_timer_alone("OnActiveSec=1ms\nUnit=b.service").await;
     bench.wait_for_sub("a.timer", "failed").await;
     assert_eq!(bench.state("a.timer").await.result.as_deref(), Some("resources"));
@@ -144,17 +144,17 @@ async fn persistent_timer_catches_up() {
     let stamp = bench.path("native/timers/a.timer");
     bench.load_timer("OnCalendar=yearly\nPersistent=yes").await;
     bench.start("a.timer").await.expect("it starts");
-    wait_until("its first start is remembered", async || stamp.exists()).await;
+    wait_until("its first start is recorded", async || stamp.exists()).await;
     bench.stop("a.timer").await;
     assert_eq!(runs(&bench.path("ran")), 0, "it has missed nothing");
     std::fs::write(&stamp, "1000").expect("it can be written");
-    bench.manager.unload(&name("a.timer")).await.expect("it goes");
+    bench.manager.unload(&name("a.timer")).await.expect("it is unloaded");
     bench.load_timer_alone("OnCalendar=yearly\nPersistent=yes").await;
     bench.start("a.timer").await.expect("it starts");
     bench.wait_for_runs(1).await;
     bench.wait_for_sub("a.timer", "waiting").await;
     let read = || std::fs::read_to_string(&stamp).expect("it can be read");
-    wait_until("that is remembered", async || read() != "1000").await;
+    wait_until("the elapse is recorded", async || read() != "1000").await;
     assert_eq!(runs(&bench.path("ran")), 1);
     bench.clean_up().await;
 }
@@ -204,7 +204,7 @@ async fn unit_requiring_a_timer_starts_with_it_or_fails() {
     let bench = Bench::new().await;
     let text = "[Unit]\nRequires=a.timer\nAfter=a.timer\n";
     bench.try_load("hard.target", text).await.expect("it can be loaded");
-    let refused = bench.start("hard.target").await.expect_err("it needs a timer");
+    let refused = bench.start("hard.target").await.expect_err("its required timer cannot start");
     let chain = std::iter::successors(Some(&refused as &dyn std::error::Error), |it| it.source());
     let messages: Vec<String> = chain.map(ToString::to_string).collect();
     assert!(messages.join(": ").contains("a.timer"), "{messages:?}");
@@ -224,7 +224,7 @@ async fn timer_restarts_after_its_unit_was_replaced() {
     bench.load("b.service", "ExecStart=/bin/sleep 1000\n").await;
     bench.load_timer_alone("OnActiveSec=1h\nUnit=b.service").await;
     bench.start("a.timer").await.expect("it starts");
-    bench.manager.unload(&name("b.service")).await.expect("it goes");
+    bench.manager.unload(&name("b.service")).await.expect("it is unloaded");
     bench.load_timer_alone("OnActiveSec=1ms\nUnit=b.service").await;
     bench.wait_for_sub("a.timer", "failed").await;
     bench.load("b.service", "ExecStart=/bin/sleep 1001\n").await;

@@ -15,11 +15,11 @@ async fn pending_timer_start_is_applied_by_the_next_daemon() {
     let bench = Bench::new().await;
     bench.load_timer("OnActiveSec=1h").await;
     let dead = bench.kill().await;
-    let asked = dead.path("native/units/a.timer/requested.json");
-    let text = std::fs::read_to_string(&asked).expect("it is written down");
+    let requested = dead.path("native/units/a.timer/requested.json");
+    let text = std::fs::read_to_string(&requested).expect("it can be read");
     let launched = text.replace("\"launched\":false", "\"launched\":true");
     assert_ne!(launched, text);
-    std::fs::write(&asked, launched).expect("it can be written");
+    std::fs::write(&requested, launched).expect("it can be written");
     let bench = dead.revive().await;
     assert_eq!(bench.state("a.timer").await.sub, "waiting");
     bench.clean_up().await;
@@ -37,9 +37,9 @@ async fn timer_state_survives_a_crash() {
     let bench = bench.kill().await.revive().await;
     assert_eq!(bench.state("a.timer").await.sub, "dead");
     assert_eq!(bench.get("a.timer").await.known.requested, TargetState::Loaded);
-    bench.manager.unload(&name("a.timer")).await.expect("it goes");
+    bench.manager.unload(&name("a.timer")).await.expect("it is unloaded");
     let bench = bench.kill().await.revive().await;
-    assert_eq!(bench.manager.get(&name("a.timer")).await.expect("it answers"), None);
+    assert_eq!(bench.manager.get(&name("a.timer")).await.expect("the call succeeds"), None);
     bench.clean_up().await;
 }
 
@@ -105,7 +105,7 @@ async fn persistent_timer_restarted_before_its_stamp_elapses_once() {
     let stamp = bench.path("native/timers/a.timer");
     std::fs::write(&stamp, "1000").expect("it can be written");
     // No temporary file can be written, so the stamp stays as it was.
-    std::fs::create_dir(bench.path("native/timers/a.timer.new")).expect("it can be made");
+    std::fs::create_dir(bench.path("native/timers/a.timer.new")).expect("it can be created");
     bench.load_timer("OnCalendar=yearly\nPersistent=yes").await;
     bench.start("a.timer").await.expect("it starts");
     bench.wait_for_runs(1).await;
@@ -186,21 +186,21 @@ async fn repeated_elapse_starts_no_stopped_unit() {
     bench.wait_for_sub("a.timer", "elapsed").await;
     let dead = bench.kill().await;
     // The stored state before the timer knows the result of its elapse.
-    let asked = dead.path("native/units/b.service/requested.json");
-    let before = read_json(&asked);
+    let requested = dead.path("native/units/b.service/requested.json");
+    let before = read_json(&requested);
     let timer = dead.path("native/units/a.timer/timer.json");
     let mut record = read_json(&timer);
     (record["phase"], record["starting"]) = ("running".into(), before["trigger"].clone());
     std::fs::write(&timer, record.to_string()).expect("it can be written");
     let bench = dead.revive().await;
     bench.wait_for_sub("a.timer", "elapsed").await;
-    assert_eq!(read_json(&asked), before, "nothing is requested again");
+    assert_eq!(read_json(&requested), before, "nothing is requested again");
     bench.load("b.service", "ExecStart=/bin/sleep 1001\n").await;
     assert_eq!(bench.state("b.service").await.sub, "dead");
     bench.clean_up().await;
 }
 
 fn read_json(path: &Path) -> serde_json::Value {
-    let text = std::fs::read_to_string(path).expect("it is written down");
+    let text = std::fs::read_to_string(path).expect("it can be read");
     serde_json::from_str(&text).expect("it is JSON")
 }

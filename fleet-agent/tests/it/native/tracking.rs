@@ -71,7 +71,7 @@ async fn hiding_process_is_lost_without_control_groups() {
     assert_eq!(bench.manager.tracking(), Tracking::Environment { why });
     let stray = run_with_a_stray(&bench, "").await;
     bench.stop("a.service").await;
-    assert!(runs(stray.0), "it is not seen, which is why it is said");
+    assert!(runs(stray.0), "an untracked process is reported, not killed");
     bench.clean_up().await;
 }
 
@@ -117,7 +117,7 @@ async fn empty_process_group_is_forgotten() {
     bench.run("a.service", &format!("ExecStart=/bin/sleep 1005\n{reload}")).await;
     bench.manager.reload_unit(&name("a.service")).await.expect("it reloads");
     let [main, reloads] = leaders(&bench)[..] else { panic!("the second group has members") };
-    std::fs::write(gate, "").expect("it can be made");
+    std::fs::write(gate, "").expect("it can be created");
     let group = Pid::from_raw(reloads).expect("a pid");
     wait_until("it is empty", async || test_kill_process_group(group).is_err()).await;
     // Its ID may be reused from now on.
@@ -164,7 +164,7 @@ async fn spared_processes_stay_in_their_control_group() {
     bench.stop("a.service").await;
     assert!(runs(stray.0));
     assert_eq!(bench.groups().len(), 1);
-    bench.start("a.service").await.expect("it starts with it");
+    bench.start("a.service").await.expect("it starts");
     let second = self::stray(&bench, 2).await;
     assert_eq!(bench.groups().len(), 2, "each run has a group of its own");
     bench.stop("a.service").await;

@@ -7,10 +7,10 @@ use crate::support::{Bench, DEADLINE, name, runs, signal, signal_group, wait_unt
 
 const SLEEP: &str = "[Service]\nExecStart=/bin/sleep 1000\n";
 
-async fn load(bench: &Bench, unit: &str, says: &str) {
+async fn load(bench: &Bench, unit: &str, options: &str) {
     let text = match unit.ends_with(".target") {
-        true => format!("[Unit]\n{says}\n"),
-        false => format!("[Unit]\n{says}\n{SLEEP}"),
+        true => format!("[Unit]\n{options}\n"),
+        false => format!("[Unit]\n{options}\n{SLEEP}"),
     };
     bench.try_load(unit, &text).await.expect("it can be loaded");
 }
@@ -160,7 +160,7 @@ async fn last_unit_of_a_dependency_cycle_is_refused() {
     bench.start("a.service").await.expect("it starts");
     let pid = bench.pid("a.service").await;
     load(&bench, "b.service", "Wants=a.service\nAfter=a.service").await;
-    let error = bench.start("b.service").await.expect_err("it would wait for itself");
+    let error = bench.start("b.service").await.expect_err("the start would wait for itself");
     assert!(matches!(error, ServiceError::StartFailed { .. }), "{error}");
     assert!(error.to_string().contains("-waits-for->"), "{error}");
     assert_eq!(bench.pid("a.service").await, pid);
@@ -182,7 +182,7 @@ async fn failed_requirement_is_reported() {
     assert!(error.contains("it needs bad.service, which has failed"), "{error}");
     let state = bench.state("a.service").await;
     assert_eq!((state.sub.as_str(), state.result.as_deref()), ("dead", Some("dependency")));
-    std::fs::write(mended, "").expect("it can be made");
+    std::fs::write(mended, "").expect("it can be created");
     bench.start("a.service").await.expect("its dependency is retried with it");
     bench.clean_up().await;
 }
@@ -197,12 +197,12 @@ async fn external_unit_is_awaited_and_survives_a_crash() {
         config.external.insert(name("network-online.target"), External::Up);
     })
     .await;
-    let says = "BindsTo=docker.service\nRequires=network-online.target\n\
+    let options = "BindsTo=docker.service\nRequires=network-online.target\n\
                 After=docker.service network-online.target";
-    load(&bench, "web.service", says).await;
+    load(&bench, "web.service", options).await;
     let start = bench.begin_start("web.service");
-    let asked = |unit: &ManagedUnit| unit.known.requested == TargetState::Launched;
-    wait_until("it is requested", async || asked(&bench.get("web.service").await)).await;
+    let is_requested = |unit: &ManagedUnit| unit.known.requested == TargetState::Launched;
+    wait_until("it is requested", async || is_requested(&bench.get("web.service").await)).await;
     assert!(is_down(&bench.state("web.service").await), "docker is not there");
 
     std::fs::write(&socket, "").expect("it can be written");
@@ -214,7 +214,7 @@ async fn external_unit_is_awaited_and_survives_a_crash() {
     bench.stop("web.service").await;
     std::fs::remove_file(&socket).expect("it can be removed");
     let start = bench.begin_start("web.service");
-    wait_until("it is requested", async || asked(&bench.get("web.service").await)).await;
+    wait_until("it is requested", async || is_requested(&bench.get("web.service").await)).await;
     bench.stop("web.service").await;
     let refused = start.await.expect("it does not panic").expect_err("no waiter is left");
     assert!(matches!(refused, ServiceError::StartFailed { .. }), "{refused}");
@@ -239,9 +239,9 @@ async fn external_unit_is_up_once_it_accepts_connections() {
 }
 
 /// Returns a service that ignores `SIGTERM` for longer than its stop timeout.
-fn stubborn(says: &str, ready: &std::path::Path, patience: &str) -> String {
+fn stubborn(options: &str, ready: &std::path::Path, stop_timeout: &str) -> String {
     format!(
-        "[Unit]\n{says}\n[Service]\nTimeoutStopSec={patience}\nExecReload=/bin/true\n\
+        "[Unit]\n{options}\n[Service]\nTimeoutStopSec={stop_timeout}\nExecReload=/bin/true\n\
          ExecStart=/bin/sh -c 'trap \"\" TERM; echo 1 >>{}; while :; do sleep 1000; done'\n",
         ready.display()
     )
@@ -267,8 +267,8 @@ async fn reload_cancelled_by_a_stop_is_reported() {
     let bench = Bench::new().await;
     let text = format!("{SLEEP}ExecReload=/bin/touch {}\n", bench.path("trace").display());
     bench.try_load("a.service", &text).await.expect("it can be loaded");
-    let says = "Requires=a.service\nAfter=a.service";
-    let text = stubborn(says, &bench.path("ready"), "1h");
+    let options = "Requires=a.service\nAfter=a.service";
+    let text = stubborn(options, &bench.path("ready"), "1h");
     bench.try_load("b.service", &text).await.expect("it can be loaded");
     bench.start("b.service").await.expect("it starts");
     bench.wait_for_lines("ready", 1).await;
@@ -282,7 +282,7 @@ async fn reload_cancelled_by_a_stop_is_reported() {
     bench.load("c.service", "ExecStart=/bin/true\n").await;
     bench.start("c.service").await.expect("it starts");
     signal_group(b, "KILL");
-    let refused = reload.await.expect("it does not panic").expect_err("it never came");
+    let refused = reload.await.expect("it does not panic").expect_err("the unit stops first");
     assert!(matches!(refused, ServiceError::ReloadFailed { .. }), "{refused}");
     assert!(!bench.path("trace").exists());
     stop.await.expect("it does not panic").expect("it stops");
@@ -300,8 +300,8 @@ async fn external_unit_takes_no_start_slot() {
     load(&bench, "web.service", "BindsTo=docker.service\nAfter=docker.service").await;
     load(&bench, "other.service", "").await;
     let start = bench.begin_start("web.service");
-    let asked = |unit: &ManagedUnit| unit.known.requested == TargetState::Launched;
-    wait_until("it is requested", async || asked(&bench.get("web.service").await)).await;
+    let is_requested = |unit: &ManagedUnit| unit.known.requested == TargetState::Launched;
+    wait_until("it is requested", async || is_requested(&bench.get("web.service").await)).await;
     let other = tokio::time::timeout(DEADLINE, bench.start("other.service")).await;
     other.expect("there is room").expect("it starts");
     bench.stop("web.service").await;
@@ -318,15 +318,15 @@ async fn shutdown_follows_the_order_of_the_graph() {
         // Without an ordering it would stop before the other unit.
         format!("ExecStopPost=/bin/sh -c 'sleep 0.05; echo {unit} >>{order}'\n")
     };
-    for (unit, says) in
+    for (unit, options) in
         [("a.service", ""), ("b.service", "After=a.service"), ("c.service", "After=b.service")]
     {
-        let text = format!("[Unit]\n{says}\n{SLEEP}{}", ends(unit));
+        let text = format!("[Unit]\n{options}\n{SLEEP}{}", ends(unit));
         bench.try_load(unit, &text).await.expect("it can be loaded");
         bench.start(unit).await.expect("it starts");
     }
     bench.manager.shutdown().await.expect("all stop");
-    let late = bench.start("a.service").await.expect_err("it comes too late").to_string();
+    let late = bench.start("a.service").await.expect_err("the units are shutting down").to_string();
     assert!(late.contains("a.service"), "{late}");
     assert!(is_down(&bench.state("a.service").await), "{late}");
     let order = bench.wait_for_lines("order", 3).await;

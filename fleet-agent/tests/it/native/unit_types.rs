@@ -78,8 +78,9 @@ async fn rejected_readiness_sender_is_named() {
     let more = format!("start-timeout: 2s\n{}", stanza_with_steps(steps));
     // A permitted process sends it later.
     let home = Home::new();
-    let says = |steps: &str| command_with_steps(steps, Path::new(&home.mark()));
-    let after_all = format!("{}; exec {}", says("say READY=1|barrier"), says("say READY=1|sleep"));
+    let command = |steps: &str| command_with_steps(steps, Path::new(&home.mark()));
+    let after_all =
+        format!("{}; exec {}", command("say READY=1|barrier"), command("say READY=1|sleep"));
     let after_all = format!("exec-start: /bin/sh -c '{after_all}'");
     let stanzas = unit("vain", "foreground-notified", &more)
         + &unit("heard", "foreground-notified", &format!("notify-access: all\n{more}"))
@@ -269,12 +270,13 @@ async fn reload_result_is_reported() {
     let stand = Stand::new(&stanzas.concat(), "all").await;
     let pids = [stand.running("says").await, stand.running("bad").await];
     stand.running("never").await;
-    stand.supervisor.reload_unit(&target("says")).await.expect("it can");
+    stand.supervisor.reload_unit(&target("says")).await.expect("the reload succeeds");
     stand.wait_for("says", |unit| unit.status.as_deref() == Some("new")).await;
-    stand.supervisor.reload_unit(&target("bad")).await.expect("it can");
+    stand.supervisor.reload_unit(&target("bad")).await.expect("the reload succeeds");
     stand.wait_for("bad", |unit| unit.report.reload_failed).await;
     assert_eq!([stand.running("says").await, stand.running("bad").await], pids);
-    let refused = stand.supervisor.reload_unit(&target("never")).await.expect_err("it cannot");
+    let refused =
+        stand.supervisor.reload_unit(&target("never")).await.expect_err("the reload fails");
     assert_eq!(refused.to_string(), "never cannot be reloaded");
     stand.clean_up().await;
 }
@@ -294,7 +296,7 @@ async fn max_starting_is_respected() {
     wanted.push("gate");
     let stanzas = names.iter().map(one).collect::<String>() + &gate + &all_of(&wanted);
     let stand = Stand::new(&stanzas, "all").await;
-    stand.supervisor.set_max_starting(NonZeroU32::new(1)).await.expect("it answers");
+    stand.supervisor.set_max_starting(NonZeroU32::new(1)).await.expect("the call succeeds");
     stand
         .wait_for("all", |unit| unit.report.state == DerivedState::Active(Activity::Running))
         .await;

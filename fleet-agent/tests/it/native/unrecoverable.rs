@@ -57,21 +57,21 @@ fn is_unrecoverable(unit: &UnitSnapshot) -> bool {
 
 async fn read_again(stand: &Stand, stanzas: &str, settings: &Settings) {
     let again = stand.supervisor.reload(graph(stanzas, settings), settings).await;
-    again.expect("nothing is wrong with it");
+    again.expect("the call succeeds");
 }
 
 // Holds: R-13
 #[tokio::test]
 async fn unrecoverable_unit_is_not_started_twice() {
     let (stand, a, b) = with_one_unrecoverable().await;
-    assert_eq!(stand.running("b").await, b, "it harms no other");
+    assert_eq!(stand.running("b").await, b, "other units are unaffected");
     let problem = stand.unit("a").await.problem.expect("there is one");
     assert!(problem.contains("native/runs") && problem.contains("resting"), "{problem}");
     read_again(&stand, &stanzas(), &stand.settings).await;
     assert!(is_unrecoverable(&stand.unit("a").await) && runs(a));
     stand.supervisor.shutdown().await.expect("stoppable units are stopped");
     assert!(is_unrecoverable(&stand.unit("a").await), "the shutdown returns");
-    assert_eq!(stand.home.processes(), [a], "it runs on, once");
+    assert_eq!(stand.home.processes(), [a], "it keeps running, once");
     signal_group(a, "KILL");
 }
 
@@ -91,7 +91,7 @@ async fn unit_is_recovered_once_the_obstacle_is_gone() {
 async fn unrecoverable_unit_starts_after_a_reset() {
     let (stand, a, _) = with_one_unrecoverable().await;
     signal_group(a, "KILL");
-    assert!(stand.supervisor.reset_failed(&target("a")).await.expect("it answers"));
+    assert!(stand.supervisor.reset_failed(&target("a")).await.expect("the call succeeds"));
     assert_ne!(stand.running("a").await, a);
     let stand = stand.again(&stanzas()).await;
     stand.running("a").await;
@@ -112,7 +112,7 @@ async fn invalid_definition_makes_a_unit_unrecoverable() {
         let problem = stand.unit("a").await.problem.expect("there is one");
         assert!(problem.contains("native/runs") && problem.contains("supervises"), "{problem}");
         read_again(&stand, &stanzas(), &stand.settings).await;
-        assert!(is_unrecoverable(&stand.unit("a").await) && runs(a), "it runs on");
+        assert!(is_unrecoverable(&stand.unit("a").await) && runs(a), "it keeps running");
         say(&stand.home.path("native/runs"), "a", TYPE.1, TYPE.0);
         read_again(&stand, &stanzas(), &stand.settings).await;
         assert_eq!(stand.running("a").await, a);
@@ -155,8 +155,8 @@ async fn log_of_an_unrecoverable_unit_is_limited() {
     let stand = Stand::new(&writes, "a").await;
     let a = stand.running("a").await;
     let log = stand.home.path("native/logs/a");
-    let says = || std::fs::read_to_string(&log).unwrap_or_default();
-    wait_until("it has begun", async || says().contains("hello")).await;
+    let stored = || std::fs::read_to_string(&log).unwrap_or_default();
+    wait_until("its output is stored", async || stored().contains("hello")).await;
     let stand = after_replacing(stand, (KNOWN, UNKNOWN), &writes).await;
     let unit = stand.unit("a").await.unit;
     let mut journal =
@@ -181,10 +181,10 @@ async fn unrecoverable_unit_without_file_is_reset_by_name() {
     read_again(&stand, &without, &stand.settings).await;
     assert!(is_unrecoverable(&stand.unit("a").await));
     signal_group(a, "KILL");
-    assert!(stand.supervisor.reset_failed(&target("a")).await.expect("it answers"));
-    let units = stand.supervisor.snapshot().await.expect("it answers").units;
-    assert!(units.iter().all(|unit| unit.unit.as_str() != "a"), "nothing is left of it");
-    assert!(!stand.supervisor.reset_failed(&target("a")).await.expect("it answers"));
+    assert!(stand.supervisor.reset_failed(&target("a")).await.expect("the call succeeds"));
+    let units = stand.supervisor.snapshot().await.expect("the call succeeds").units;
+    assert!(units.iter().all(|unit| unit.unit.as_str() != "a"), "no trace is left");
+    assert!(!stand.supervisor.reset_failed(&target("a")).await.expect("the call succeeds"));
     read_again(&stand, &stanzas(), &stand.settings).await;
     assert_ne!(stand.running("a").await, a);
     assert_eq!(stand.running("b").await, b);
@@ -227,7 +227,7 @@ async fn unit_with_unreadable_pid_file_is_unrecoverable() {
     drop(supervisor);
     std::fs::remove_file(&pid).expect("it is there");
     // It can be opened, but not read.
-    symlink("/proc/self/mem", &pid).expect("it can be made");
+    symlink("/proc/self/mem", &pid).expect("it can be created");
     signal(main, "KILL");
     wait_until("it has ended", async || !runs(main)).await;
     let supervisor = Stand::open(&place, graph(&unit, &settings), &settings).await;
@@ -249,7 +249,7 @@ async fn reset_of_an_unrecoverable_unit_is_stored() {
     signal_group(a, "KILL");
     stand.settings.goal = Some(target("b"));
     read_again(&stand, &stanzas(), &stand.settings).await;
-    assert!(stand.supervisor.reset_failed(&target("a")).await.expect("it answers"));
+    assert!(stand.supervisor.reset_failed(&target("a")).await.expect("the call succeeds"));
     let stand = stand.again(&stanzas()).await;
     assert_eq!(stand.unit("a").await.report.state, DerivedState::Disabled);
     stand.clean_up().await;

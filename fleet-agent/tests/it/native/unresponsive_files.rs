@@ -25,9 +25,9 @@ impl BlockedFile {
     fn new(path: &Path, script: &str) -> Self {
         std::fs::write(path, format!("#!/bin/sh\n{script}\n")).expect("it can be written");
         let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
-        std::fs::set_permissions(path, mode).expect("it is ours");
+        std::fs::set_permissions(path, mode).expect("the directory belongs to this user");
         // The kernel reports a blocked opener by a signal that would end this process.
-        let blocked = signal(SignalKind::io()).expect("it can be heard");
+        let blocked = signal(SignalKind::io()).expect("the signal can be handled");
         let held = Self { file: File::open(path).expect("it is there"), _blocked: blocked };
         assert_eq!(held.control(libc::F_SETLEASE, libc::F_WRLCK), 0, "it can be held");
         held
@@ -77,11 +77,11 @@ async fn unresponsive_program_process() {
     let far = format!("exec-start: {}", program.display());
     let stanzas = supervised("far", &far) + &supervised("near", SLEEP);
     let stand = Stand::new(&stanzas, "far").await;
-    wait_until("it is to be executed", async || held.has_blocked_opener()).await;
+    wait_until("its program is about to run", async || held.has_blocked_opener()).await;
     let extra = BTreeSet::from([target("near")]);
     stand.supervisor.set_goal(Some(target("far")), extra).await.expect("it is provided");
     stand.running("near").await;
-    assert!(!mark.exists(), "it was not held");
+    assert!(!mark.exists(), "it was not delayed");
     drop(held);
     stand.running("far").await;
     wait_until("it runs", async || mark.exists()).await;

@@ -29,9 +29,9 @@ async fn served() -> (Served, Arc<FakeManager>) {
 /// Checks that another client is served normally.
 async fn all_is_well(served: &Served) {
     let manager = served.open().await;
-    let listed = manager.list().await.expect("it answers");
+    let listed = manager.list().await.expect("the call succeeds");
     assert_eq!(listed.len(), 1);
-    manager.restart(&name(UNIT), Generation(9)).await.expect("it takes orders");
+    manager.restart(&name(UNIT), Generation(9)).await.expect("it accepts requests");
 }
 
 #[tokio::test]
@@ -56,8 +56,8 @@ async fn slow_journal_reader_blocks_no_other_client() {
     let query = JournalQuery::default();
     let mut journal = slow.journal(&name(UNIT), query).await.expect("a journal");
     // The same connection accepts other requests.
-    slow.restart(&name(UNIT), Generation(2)).await.expect("it takes orders");
-    assert_eq!(slow.list().await.expect("it answers").len(), 1);
+    slow.restart(&name(UNIT), Generation(2)).await.expect("it accepts requests");
+    assert_eq!(slow.list().await.expect("the call succeeds").len(), 1);
     for line in &lines {
         assert_eq!(journal.next().await.as_ref(), Some(line));
     }
@@ -73,16 +73,16 @@ async fn request_flood_is_limited_per_connection() {
     let other = served.open().await;
     // Cancelled requests free their capacity on both sides.
     for _ in 0..3 {
-        let mut asked = Vec::new();
+        let mut responses = Vec::new();
         let refused = loop {
             match connection.request(&stop) {
-                Ok(answer) => asked.push(answer),
+                Ok(answer) => responses.push(answer),
                 Err(error) => break error,
             }
         };
         assert!(matches!(refused, RequestError::Refused(_)), "{refused:?}");
-        assert_eq!(other.list().await.expect("it answers").len(), 1);
-        drop(asked);
+        assert_eq!(other.list().await.expect("the call succeeds").len(), 1);
+        drop(responses);
         let mut answer = connection.request(&json!({"units": "list"})).expect("there is room");
         assert!(answer.next().await.expect("it is answered").is_some());
     }
@@ -141,7 +141,7 @@ async fn answered(served: &Served, frame: &Value) -> ServiceError {
     let server = tokio::spawn(async move {
         let (mut stream, _) = listener.accept().await.expect("a client connects");
         stream.write_all(&frame).await.expect("it reads");
-        stream.read_to_end(&mut Vec::new()).await.expect("it goes");
+        stream.read_to_end(&mut Vec::new()).await.expect("the stream is readable");
     });
     let error = served.try_open().await.err().expect("it is not opened");
     server.await.expect("no panic");

@@ -33,7 +33,7 @@ async fn missing_log_error_reaches_the_client() {
     assert_eq!(journal.next().await.as_deref(), Some("one"));
 
     std::fs::remove_file(home.join("units/a.service/log")).expect("it is there");
-    std::fs::write(gate, "").expect("it can be made");
+    std::fs::write(gate, "").expect("it can be created");
     assert_eq!(journal.next().await, None, "it cannot be read any more");
     let failure = journal.failure();
     let is_why = matches!(&failure, Some(ServiceError::Io { source, .. })

@@ -48,7 +48,7 @@ async fn journals_of_earlier_version_are_read() {
     let server = tokio::spawn(serve_with(listener, Arc::new(Earlier), "test", clock));
     let (manager, unit) = (served.open().await, name("a.service"));
     let journal = manager.journal(&unit, JournalQuery::default()).await;
-    let mut journal = journal.expect("it is understood");
+    let mut journal = journal.expect("the response is well formed");
     let lines = ["one", "two", "three"].map(|line| JournalLine::from(line.to_owned()));
     for line in &lines {
         assert_eq!(journal.next_line().await.as_ref(), Some(line));
@@ -79,7 +79,7 @@ async fn earlier_version_can_read_journals() {
     let ask = json!({ "units": { "journal": { "unit": "a.service", "query": query } } });
     let mut answer = connection.request(&ask).expect("it is sent");
     let mut lines = Vec::new();
-    while let Some(part) = answer.next().await.expect("it is understood") {
+    while let Some(part) = answer.next().await.expect("the response is well formed") {
         lines.extend(part.as_array().expect("a list").clone());
     }
     assert_eq!(lines, [json!("one")]);
@@ -103,5 +103,5 @@ async fn client_of_other_version_gets_ours() {
     drop(read.expect("it is disconnected"));
     let received: Value = serde_json::from_slice(&received[4..]).expect("it is one frame");
     assert_eq!(received, json!({ "hello": { "version": 1, "program": "test" } }));
-    assert_eq!(served.open().await.list().await.expect("it answers"), []);
+    assert_eq!(served.open().await.list().await.expect("the call succeeds"), []);
 }

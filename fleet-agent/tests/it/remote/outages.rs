@@ -32,8 +32,8 @@ async fn outage_is_not_absence() {
     let mut changes = manager.changes();
     served.end().await;
     let received = tokio::time::timeout(crate::wait::DEADLINE, changes.next()).await;
-    assert!(received.expect("in time").contains(&stays), "that nothing is known is news");
-    wait_until("it is away", async || is_unavailable(&manager.list().await)).await;
+    assert!(received.expect("in time").contains(&stays), "the missing state is reported");
+    wait_until("it is unreachable", async || is_unavailable(&manager.list().await)).await;
     assert!(is_unavailable(&manager.get(&stays).await));
     assert!(is_unavailable(&manager.start(&stays, Generation(1)).await));
 
@@ -46,10 +46,10 @@ async fn outage_is_not_absence() {
         }
     };
     tokio::time::timeout(crate::wait::DEADLINE, both).await.expect("both are reported in time");
-    let listed = manager.list().await.expect("it is back");
+    let listed = manager.list().await.expect("it is reachable again");
     let listed: Vec<_> = listed.iter().map(|it| &it.unit).collect();
     assert_eq!(listed, [&stays]);
-    manager.start(&stays, Generation(1)).await.expect("it takes orders again");
+    manager.start(&stays, Generation(1)).await.expect("it accepts requests again");
 }
 
 #[tokio::test]
@@ -66,7 +66,7 @@ async fn interrupted_call_is_an_error() {
         tokio::spawn(async move { manager.stop(&unit).await })
     };
     let stopping = async || {
-        let found = machine.get(&unit).await.expect("it answers").expect("it is known");
+        let found = machine.get(&unit).await.expect("the call succeeds").expect("it is known");
         found.state.active == fleet_core::ActiveState::Deactivating
     };
     wait_until("it stops", stopping).await;

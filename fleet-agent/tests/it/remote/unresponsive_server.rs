@@ -79,18 +79,18 @@ async fn silent_server_counts_as_lost() {
     let server = serve_with(listener, Arc::new(Stopped), "test", Arc::new(SystemClock::start()));
     let server = tokio::spawn(server);
     let manager = open(&served, &clock).await;
-    let asked = {
+    let listing = {
         let manager = Arc::clone(&manager);
         tokio::spawn(async move { manager.list().await })
     };
-    let told = async || {
+    let is_sent = async || {
         clock.pass(Duration::from_secs(1));
-        asked.is_finished()
+        listing.is_finished()
     };
-    wait_until("it is sent", told).await;
+    wait_until("it is sent", is_sent).await;
     let passed = clock.now().as_millis();
     assert!((60_000..120_000).contains(&passed), "after {passed} ms");
-    let listed = asked.await.expect("no panic");
+    let listed = listing.await.expect("no panic");
     let is_why = matches!(&listed, Err(ServiceError::Unavailable(why)) if why.contains("stopped"));
     assert!(is_why, "{listed:?}");
     server.abort();
@@ -114,7 +114,7 @@ async fn slow_response_does_not_lose_the_connection() {
         clock.now().as_millis() >= 300_000
     };
     wait_until("minutes pass", minutes).await;
-    assert!(!stop.is_finished(), "it is still about it");
+    assert!(!stop.is_finished(), "it is still stopping");
     machine.release(&unit);
     stop.await.expect("no panic").expect("it is stopped");
     // Without pending requests no time is measured.
