@@ -35,9 +35,14 @@ impl ChangeLog {
     }
 
     /// Removes the entries after a position. No reader may have read them.
+    ///
+    /// If a long trial made the log discard entries from before the position, nothing remains. The
+    /// position is still the end of the log, so that a reader at the position sees no change, and a
+    /// reader at an earlier one has to start over.
     pub(crate) fn truncate_to(&mut self, point: u64) {
         let kept = usize::try_from(point.saturating_sub(self.discarded));
         self.machines.truncate(kept.unwrap_or(usize::MAX));
+        self.discarded = self.discarded.min(point);
     }
 
     /// Discards everything, which forces all readers to start over.
@@ -51,5 +56,71 @@ impl ChangeLog {
     pub(crate) fn since(&self, point: u64) -> Option<&[MachineNo]> {
         let at = usize::try_from(point.checked_sub(self.discarded)?).ok()?;
         self.machines.get(at.min(self.machines.len())..)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[derive(Debug, Clone)]
+    enum Operation {
+        Push,
+        PushMany,
+        Mark,
+        /// Returns to one of the marks, like a failed trial.
+        Return(usize),
+    }
+
+    fn at(position: u64) -> usize {
+        usize::try_from(position).unwrap()
+    }
+
+    fn operations() -> impl Strategy<Value = Vec<Operation>> {
+        let one = prop_oneof![
+            3 => Just(Operation::Push),
+            1 => Just(Operation::PushMany),
+            2 => Just(Operation::Mark),
+            2 => any::<usize>().prop_map(Operation::Return),
+        ];
+        proptest::collection::vec(one, 0..40)
+    }
+
+    proptest! {
+        /// A log behaves like one that never discards anything, apart from the positions for which
+        /// it has no answer. A trial longer than the log once left the end of the log after the
+        /// position to which it returned, and the planner retried a waiting group forever.
+        #[test]
+        fn log_equals_one_that_discards_nothing(operations in operations()) {
+            let (mut log, mut whole, mut next) = (ChangeLog::default(), Vec::new(), 0);
+            let mut marks = vec![0_u64];
+            let mut push = |log: &mut ChangeLog, whole: &mut Vec<MachineNo>| {
+                next += 1;
+                whole.push(MachineNo(next));
+                log.push(MachineNo(next), 3);
+            };
+            for operation in operations {
+                match operation {
+                    Operation::Push => push(&mut log, &mut whole),
+                    Operation::PushMany => (0..700).for_each(|_| push(&mut log, &mut whole)),
+                    Operation::Mark => marks.push(log.end()),
+                    Operation::Return(to) => {
+                        let mark = marks[to % marks.len()];
+                        log.truncate_to(mark);
+                        whole.truncate(at(mark));
+                        marks.retain(|other| *other <= mark);
+                    }
+                }
+                prop_assert_eq!(log.end(), whole.len() as u64);
+                prop_assert_eq!(log.since(log.end()), Some(&[][..]));
+                for mark in &marks {
+                    if let Some(changed) = log.since(*mark) {
+                        prop_assert_eq!(changed, &whole[at(*mark)..]);
+                    }
+                }
+            }
+        }
     }
 }

@@ -2,7 +2,8 @@
 
 use fleet_core::{Epoch, Machine, Requirements, Snapshot};
 use fleet_scheduler::{
-    Candidate, HardRule, Index, Policy, RetryOn, StepAction, UnitSpec, View, apply, plan,
+    Candidate, ClusterChange, HardRule, Index, Policy, RetryOn, StepAction, UnitSpec, View, apply,
+    plan,
 };
 use fleet_unitfile::UnitName;
 
@@ -206,4 +207,68 @@ fn custom_rule_is_rechecked_after_any_machine_change() {
     assert!(index.plan().is_empty());
     index.put_machine(machine("2"));
     assert_eq!(index.plan().steps[0].to_string(), "place a.service on m1: it is wanted");
+}
+
+/// Number of units in a group whose trials exceed the length of the index's change logs.
+const LARGE_GROUP: usize = 1500;
+
+/// Adds units of which all but the first follow the first one.
+fn put_large_group(index: &mut Index, last: &str) {
+    for at in 0..LARGE_GROUP {
+        let follows = if at > 0 { "MachineOf=u0000.service\n" } else { "" };
+        let extra = if at + 1 == LARGE_GROUP { last } else { "" };
+        put(index, &format!("u{at:04}.service"), &format!("[X-Fleet]\n{follows}{extra}"));
+    }
+}
+
+fn three_machines() -> Index {
+    let mut index = Index::new(Policy::default());
+    for id in ["m1", "m2", "m3"] {
+        index.put_machine(Machine::new(id.parse().unwrap()));
+    }
+    index
+}
+
+/// The failed trial of such a group overflowed a change log, so that the group counted as affected
+/// by a change and the plan never ended.
+#[test]
+fn large_group_that_fits_nowhere_gets_a_reason() {
+    let mut index = three_machines();
+    put_large_group(&mut index, "MachineMetadata=gpu=yes\n");
+    put(&mut index, "other.service", "");
+    let plan = index.plan();
+    assert_eq!(plan.steps.len(), 1, "only other.service fits: {plan}");
+    assert_eq!(plan.unplaced.len(), LARGE_GROUP);
+    index.apply(&plan, Epoch(1));
+    assert!(index.plan().is_empty());
+}
+
+#[test]
+fn large_group_whose_machine_is_lost_gets_a_reason() {
+    let mut index = three_machines();
+    let gpu = Machine::new("m4".parse().unwrap()).with_metadata("gpu", "yes");
+    index.put_machine(gpu);
+    put_large_group(&mut index, "MachineMetadata=gpu=yes\n");
+    let plan = index.plan();
+    assert_eq!(plan.steps.len(), LARGE_GROUP);
+    index.apply(&plan, Epoch(1));
+    let lost = ClusterChange::RemoveMachine("m4".parse().unwrap());
+    assert_eq!(index.what_if(std::slice::from_ref(&lost)).unplaced.len(), LARGE_GROUP);
+    index.change(&lost);
+    assert_eq!(index.plan().unplaced.len(), LARGE_GROUP);
+}
+
+#[test]
+fn replacer_of_a_large_group_that_cannot_move_gets_a_reason() {
+    let mut index = Index::new(Policy::default());
+    let host = |id: &str| Machine::new(id.parse().unwrap()).with_metadata("host", id);
+    index.put_machine(host("m1"));
+    put_large_group(&mut index, "MachineMetadata=host=m1\n");
+    let plan = index.plan();
+    index.apply(&plan, Epoch(1));
+    index.put_machine(host("m2"));
+    put(&mut index, "new.service", "[X-Fleet]\nReplaces=u0000.service\nMachineMetadata=host=m1\n");
+    let plan = index.plan();
+    assert!(plan.steps.is_empty(), "{plan}");
+    assert_eq!(plan.unplaced.len(), 1);
 }
