@@ -14,7 +14,7 @@ use crate::clock::pause;
 
 /// Maximum number of times that one read of all processes lists `/proc`. It is listed again if a
 /// listed process has ended or cannot be read yet. Processes that have already been read are not
-/// probed again.
+/// read again.
 const MAX_LISTS: usize = 1000;
 
 /// Maximum numbers of repeated lists because a process is about to exec or to exit. The first
@@ -59,7 +59,8 @@ fn list() -> io::Result<Vec<u32>> {
     std::fs::read_dir("/proc")?.filter_map(number).collect()
 }
 
-/// Lists all processes again and again, until every process on the last list has been probed.
+/// Lists all processes repeatedly, and probes each new one: `probe` reads its parent, process group
+/// and environment. Returns once every process on the last list has been probed.
 ///
 /// A single list would miss two kinds of processes:
 ///
@@ -67,8 +68,15 @@ fn list() -> io::Result<Vec<u32>> {
 /// - A process whose environment is just being replaced by an exec, since the environment shows to
 ///   which run a process belongs.
 ///
-/// A process that is still missing was created after the last list was read, by a probed process. A
-/// caller that kills processes reads again after that process has ended.
+/// After [`YIELD_ATTEMPTS`] and [`SLEEP_ATTEMPTS`] (260 attempts), a process that is still in an
+/// exec or about to exit is returned as it was read last.
+///
+/// A process that a returned one has created after the last list was read is still missing. So a
+/// caller that kills the returned processes must read again after they have ended.
+///
+/// # Errors
+///
+/// `list` or `probe` fails, or listed processes have ended each time on nearly [`MAX_LISTS`] lists.
 fn read_until_complete(
     mut list: impl FnMut() -> io::Result<Vec<u32>>,
     mut probe: impl FnMut(u32) -> io::Result<ProbeResult>,

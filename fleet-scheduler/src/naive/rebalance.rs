@@ -116,8 +116,8 @@ impl RebalanceRun<'_> {
     }
 }
 
-/// Moves the group to the first other machine that accepts the group and for which all target
-/// clauses hold. Returns the new state, or `None` if there is no such machine.
+/// Moves the group to the first other machine that accepts all of its units and passes every
+/// [`TargetClause`]. Returns the new state, or `None` if there is no such machine.
 fn relocated<'a>(group: &EvictionGroup<'_, 'a>) -> Option<PlacementState<'a>> {
     let state = group.without;
     let first = single(state.cluster, group.units.first()?)?;

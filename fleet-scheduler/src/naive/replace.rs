@@ -153,8 +153,9 @@ fn is_to_leave(state: &PlacementState<'_>, name: &UnitName, machine: &Machine) -
     present.iter().any(|other| replaces(state.cluster, other, name))
 }
 
-/// Moves a unit away from its replacer, with its displaced group. Returns the new state, or `None`
-/// if the unit cannot move or if another unit would then lack a peer.
+/// Moves `head` and its displaced group away from `machine`, where another unit replaces `head`.
+/// Returns the new state, or `None` if `head` is not on `machine` or cannot move, or if a unit on
+/// `machine` would then lack a peer.
 fn separated<'a>(
     state: &PlacementState<'a>,
     head: &UnitName,

@@ -1,5 +1,5 @@
-//! `MaxPerMachine=`: a machine never has more instances of a template than the lowest limit that
-//! one of them sets.
+//! `MaxPerMachine=`: limits the instances of a template on a machine. If these instances set
+//! different limits, the lowest one applies.
 
 use fleet_core::Refusal;
 

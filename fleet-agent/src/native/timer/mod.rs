@@ -100,8 +100,8 @@ pub(crate) fn is_timer(unit: &UnitName) -> bool {
 }
 
 impl Timers {
-    /// Recovers the timers that an earlier manager of the directory has stored. After a reboot
-    /// there are none, because their stored state is removed at boot.
+    /// Recovers the timers that an earlier daemon has stored since boot. After a reboot, only the
+    /// last elapses of persistent timers are left. They are kept in `directory`.
     pub(crate) fn open(
         context: &Arc<ManagerContext>,
         units: Arc<dyn TimerTargets>,

@@ -71,8 +71,9 @@ fn kind(
     })
 }
 
-/// Sorts edges by kind, strongest first, and keeps the order of edges of the same kind. If several
-/// edges to one target both require and order, keeps only the strongest of them.
+/// Sorts edges by kind, strongest first, and keeps the written order within a kind. Of the edges to
+/// one target whose kind requires as well as orders, only the strongest is kept. Exact duplicates
+/// are dropped.
 pub(super) fn edges(written: &[(EdgeKind, Target, Span)]) -> Vec<(EdgeKind, Target)> {
     let mut strongest: BTreeMap<&Target, EdgeKind> = BTreeMap::new();
     let mut seen = BTreeSet::new();

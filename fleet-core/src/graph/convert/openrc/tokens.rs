@@ -32,8 +32,8 @@ pub(super) enum Token {
     Word(Vec<Piece>),
     /// A newline or semicolon, which ends a command.
     End,
-    /// An operator such as `&&` or `|`, or a redirection. This token does not record which of them
-    /// it is. The words of such a command therefore do not describe it completely.
+    /// An operator such as `&&` or `|`, or a redirection. The token does not record which one.
+    /// Therefore the words around it do not describe the command completely.
     Operator,
 }
 
