@@ -132,8 +132,8 @@ fn fenced_unit_moves_after_its_stop_deadline() {
     assert_eq!(leader.plan_at(100), "");
     leader.lose("near");
     // Ten seconds for its stop, a hundredth of the measured forty, and a margin of five.
-    let waits = "once.service: its machine near is not present: OnPartition=stop forbids \
-                 another for 16s, until it must have stopped there";
+    let waits = "once.service: its machine near is not present: with OnPartition=stop no other \
+                 machine runs the unit for 16s, until it must have stopped there";
     assert_eq!(leader.plan_at(200), waits);
     assert_eq!(leader.next_evaluation(), Some(216));
     leader.put("other", "", TargetState::Inactive);
@@ -197,7 +197,7 @@ fn unwanted_unit_that_may_still_run_keeps_its_placement() {
     leader.put("once", "OnPartition=stop\n", TargetState::Inactive);
     assert_eq!(leader.plan_at(205), "");
     leader.put("once", "OnPartition=stop\n", TargetState::Launched);
-    assert!(leader.plan_at(206).contains("OnPartition=stop forbids another"));
+    assert!(leader.plan_at(206).contains("with OnPartition=stop no other machine runs"));
     leader.put("once", "OnPartition=stop\n", TargetState::Inactive);
     assert_eq!(leader.plan_at(216), "remove once.service from near: it is inactive");
 }
@@ -223,8 +223,8 @@ fn after_gap_only_units_of_absent_machines_wait() {
         and the unit waits for it because the store was unreachable until recently
     stuck.service:
         its machine near is not present,
-        and Reschedule=never forbids another:
-        bring the machine back,
+        and Reschedule=never forbids another machine:
+        bring this one back,
         or change the unit
     ");
     assert_eq!(leader.next_evaluation(), Some(115));
@@ -235,8 +235,8 @@ fn after_gap_only_units_of_absent_machines_wait() {
         it is wanted
     stuck.service:
         its machine near is not present,
-        and Reschedule=never forbids another:
-        bring the machine back,
+        and Reschedule=never forbids another machine:
+        bring this one back,
         or change the unit
     ");
 }

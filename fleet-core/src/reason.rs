@@ -167,21 +167,31 @@ impl fmt::Display for Reason {
             }
             Self::NotRescheduled { machine } => {
                 write!(f, "its machine {} is not present, and Reschedule=never ", machine.short())?;
-                f.write_str("forbids another: bring the machine back, or change the unit")
+                f.write_str("forbids another machine: bring this one back, or change the unit")
             }
             Self::MachineAwaited { machine } => {
                 write!(f, "its machine {} is not present, and the unit waits ", machine.short())?;
                 f.write_str("for it because the store was unreachable until recently")
             }
             Self::MayStillRun { machine, limit: Some(limit) } => {
-                write!(f, "its machine {} is not present: OnPartition=stop ", machine.short())?;
-                write!(f, "forbids another for {}s, until it ", limit.as_secs())?;
+                write!(
+                    f,
+                    "its machine {} is not present: with OnPartition=stop ",
+                    machine.short()
+                )?;
+                write!(f, "no other machine runs the unit for {}s, until it ", limit.as_secs())?;
                 f.write_str("must have stopped there")
             }
             Self::MayStillRun { machine, limit: None } => {
-                write!(f, "its machine {} is not present, and OnPartition=stop ", machine.short())?;
-                f.write_str("forbids another: its stop has no time limit, so it may still ")?;
-                f.write_str("run there; bring the machine back, or, if the unit ")?;
+                write!(
+                    f,
+                    "its machine {} is not present: with OnPartition=stop ",
+                    machine.short()
+                )?;
+                f.write_str("no other machine runs the unit, which may still run there, since ")?;
+                f.write_str(
+                    "its stop has no time limit; bring the machine back, or, if the unit ",
+                )?;
                 f.write_str("cannot run there any more, destroy and submit it")
             }
         }

@@ -226,7 +226,7 @@ impl fmt::Display for Refusal {
                 write!(f, "{with} is on it, and has Conflicts={pattern}")
             }
             Self::MaxPerMachine { template, limit, count } => {
-                write!(f, "{count} of {template} on it, MaxPerMachine={limit} allows no more")
+                write!(f, "it has {count} of {template}, and MaxPerMachine={limit} allows no more")
             }
             Self::Reserve { resource, wanted, free, offered } => {
                 write_shortage(f, *resource, *wanted, *free, *offered)
@@ -252,6 +252,11 @@ fn write_shortage(
     write!(f, "the unit reserves {resource} {}, ", resource.format(wanted))?;
     match offered {
         0 => write!(f, "the machine offers no {resource}"),
-        _ => write!(f, "of {} offered {} is free", resource.format(offered), resource.format(free)),
+        _ => write!(
+            f,
+            "the machine has {} of {} free",
+            resource.format(free),
+            resource.format(offered)
+        ),
     }
 }

@@ -84,8 +84,8 @@ e8: old.service is on it, and replaces the unit
 a0: it is cordoned and accepts no new units
 a1: the unit requires cores > 8 or exists gpu, the machine has cores=4, no gpu
 a2: no other unit that matches db@*.service is on it
-a3: 2 of web@.service on it, MaxPerMachine=2 allows no more
-a4: the unit reserves memory 2G, of 4G offered 1G is free
+a3: it has 2 of web@.service, and MaxPerMachine=2 allows no more
+a4: the unit reserves memory 2G, the machine has 1G of 4G free
 a5: the unit reserves cpu 1.5, the machine offers no cpu
 a6: no licence for it
 a7: the licence has ended
@@ -152,21 +152,22 @@ fn reasons_display() {
         us-west-1, the machine has no region); MachineMetadataExpr refuses 1 (a1: the unit
         requires cores > 8 or exists gpu, the machine has cores=4, no gpu); MachineOf refuses
         2 (such as d6: db.service is not on it); Conflicts refuses 2 (such as c3f0aa11:
-        web@1.service is on it, and matches Conflicts=web@*); MaxPerMachine refuses 1 (a3: 2
-        of web@.service on it, MaxPerMachine=2 allows no more); Reserve refuses 2 (such as a4:
-        the unit reserves memory 2G, of 4G offered 1G is free); Replaces refuses 2 (such as
-        e7: old.service is on it, and no other machine accepts that unit); licence refuses 2
-        (such as a6: no licence for it); quota refuses 1 (a8: the customer has no more)
+        web@1.service is on it, and matches Conflicts=web@*); MaxPerMachine refuses 1 (a3: it
+        has 2 of web@.service, and MaxPerMachine=2 allows no more); Reserve refuses 2 (such as
+        a4: the unit reserves memory 2G, the machine has 1G of 4G free); Replaces refuses 2
+        (such as e7: old.service is on it, and no other machine accepts that unit); licence
+        refuses 2 (such as a6: no licence for it); quota refuses 1 (a8: the customer has no
+        more)
     the only machine does not fit: Conflicts refuses 1 (c3f0aa11: web@1.service is on it, and
         matches Conflicts=web@*)
     the only machine does not fit a.service, b.service together: Conflicts refuses 1
         (c3f0aa11: web@1.service is on it, and matches Conflicts=web@*)
     none of 2 machines fits: Conflicts refuses 1 (c3f0aa11: web@1.service is on it, and
-        matches Conflicts=web@*); nearest is 148a18ff: the unit reserves disk 10G, of 10G
-        offered 9G is free
+        matches Conflicts=web@*); nearest is 148a18ff: the unit reserves disk 10G, the machine
+        has 9G of 10G free
     none of 2 machines fits a.service, b.service together: Conflicts refuses 1 (c3f0aa11:
         b.service: web@1.service is on it, and matches Conflicts=web@*); nearest is 148a18ff:
-        a.service: the unit reserves disk 10G, of 10G offered 9G is free
+        a.service: the unit reserves disk 10G, the machine has 9G of 10G free
     the only machine does not fit: Conflicts refuses 1 (c3f0aa11: b.service: web@1.service is
         on it, and matches Conflicts=web@*)
     MachineOf=db.service names an unknown unit: submit it, or correct the name
@@ -177,15 +178,15 @@ fn reasons_display() {
         these options
     MachineOf=db@*.service matches no other unit: submit one, or correct it
     MachineOf=db@*.service matches only inactive units: load or start one
-    its machine 148a18ff is not present, and Reschedule=never forbids another: bring the
-        machine back, or change the unit
+    its machine 148a18ff is not present, and Reschedule=never forbids another machine: bring
+        this one back, or change the unit
     its machine 148a18ff is not present, and the unit waits for it because the store was
         unreachable until recently
-    its machine c3f0aa11 is not present: OnPartition=stop forbids another for 97s, until it
-        must have stopped there
-    its machine c3f0aa11 is not present, and OnPartition=stop forbids another: its stop has no
-        time limit, so it may still run there; bring the machine back, or, if the unit cannot
-        run there any more, destroy and submit it
+    its machine c3f0aa11 is not present: with OnPartition=stop no other machine runs the unit
+        for 97s, until it must have stopped there
+    its machine c3f0aa11 is not present: with OnPartition=stop no other machine runs the unit,
+        which may still run there, since its stop has no time limit; bring the machine back,
+        or, if the unit cannot run there any more, destroy and submit it
     ");
 }
 

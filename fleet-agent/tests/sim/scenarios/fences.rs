@@ -38,8 +38,8 @@ async fn fenced_unit_stops_before_it_starts_elsewhere() {
     assert_eq!(
         reason,
         format!(
-            "its machine m{cut} is not present: OnPartition=stop forbids another for 14s, \
-             until it must have stopped there"
+            "its machine m{cut} is not present: with OnPartition=stop no other machine runs the \
+             unit for 14s, until it must have stopped there"
         )
     );
     cluster.wait(LIMIT).await;
