@@ -61,7 +61,7 @@ impl fmt::Debug for ContentId {
 
 /// Error for text that is not a content ID.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{0:?} is not a content ID: 40 lower-case hexadecimal digits are expected")]
+#[error("{0:?} is not the hash of a unit file: 40 lower-case hexadecimal digits are expected")]
 pub struct ContentIdError(String);
 
 impl FromStr for ContentId {

@@ -339,7 +339,7 @@ pub enum StoreError {
     },
     /// The watch fell too far behind or lost its connection. The reader must read again, and watch
     /// from the revision of that read on.
-    #[error("the watch was cut off")]
+    #[error("the watch of the store was interrupted")]
     WatchLost,
     /// The request is invalid, for example because it writes one key twice. The store is unchanged.
     #[error("the store refuses the request: {0}")]

@@ -63,7 +63,7 @@ async fn import_raises_epoch_and_sets_intents() {
     let past = Epoch(7_000_000);
     let drained = ("m9".parse::<MachineId>().unwrap(), Intent::Drained { min_available: 2 });
     let early = server.client().prepare_import(past, std::slice::from_ref(&drained)).await;
-    assert!(early.unwrap_err().to_string().contains("lineage"));
+    assert!(early.unwrap_err().to_string().contains("identity"));
     assert!(
         server.registry.export().await.unwrap().intents.is_empty(),
         "the import was carried out"

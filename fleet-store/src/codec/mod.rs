@@ -61,7 +61,7 @@ pub enum CodecError {
     #[error("the value is damaged")]
     Damaged(#[source] Box<dyn std::error::Error + Send + Sync>),
     /// The format has no encoding for this.
-    #[error("the format cannot encode {0}")]
+    #[error("this version of fleet has no stored form for {0}")]
     Unsupported(&'static str),
 }
 

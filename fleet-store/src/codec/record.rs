@@ -126,7 +126,7 @@ pub(crate) fn encode_unit(record: &UnitRecord) -> Vec<u8> {
 pub(crate) fn decode_unit(bytes: &[u8]) -> Result<UnitRecord, CodecError> {
     let wire: WireUnit<'_> = decode(bytes)?;
     Ok(UnitRecord {
-        content: parse(&wire.content, "a content's identity")?,
+        content: parse(&wire.content, "the hash of a unit file")?,
         desired: parse(&wire.desired, "a state")?,
         generation: Generation(wire.generation),
     })

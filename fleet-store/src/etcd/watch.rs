@@ -124,7 +124,10 @@ impl WatchTask {
             Ok(complete) => complete,
             Err(error) => {
                 let error = &error as &dyn std::error::Error;
-                tracing::error!(error, "cannot read a change from etcd: the watch ends");
+                tracing::error!(
+                    error,
+                    "cannot read a change from etcd: reading all of the store again"
+                );
                 return false;
             }
         };
@@ -257,7 +260,7 @@ impl Stream {
 fn silent() -> Failure {
     Failure::new(
         FailureKind::Ambiguous,
-        ProtocolViolation("a watch does not deliver known changes"),
+        ProtocolViolation("a watch delivers nothing although there are changes"),
     )
 }
 

@@ -168,7 +168,7 @@ fn content(id: ContentId, entry: Option<&ContentEntry>) -> Result<Content, Fault
     match entry.map(|entry| &entry.content) {
         Some(Ok(content)) => Ok(content.clone()),
         Some(Err(fault)) => Err(Fault::clone(fault)),
-        None => Err(Fault { message: format!("the content {id} of the unit is missing") }),
+        None => Err(Fault { message: format!("the unit's file, with hash {id}, is missing") }),
     }
 }
 
@@ -178,7 +178,7 @@ fn read(
     value: &[u8],
     requirements_cache: &mut RequirementsCache,
 ) -> Result<Content, Box<Fault>> {
-    let what = "the unit's content";
+    let what = "the unit's file";
     let source = decode_content(id, value).map_err(|error| fault(what, &error))?;
     let file = UnitFile::parse(source).map_err(|error| fault(what, &error))?;
     let requirements = requirements_cache.read_shared(&file);

@@ -133,5 +133,5 @@ impl Drop for Follower {
 
 fn report(reason: &ResyncReason, pause: Duration) {
     let error = reason as &dyn std::error::Error;
-    tracing::warn!(error, ?pause, "the mirror lost the store and will read it again");
+    tracing::warn!(error, ?pause, "cannot follow the store: reading all of it again");
 }

@@ -205,7 +205,10 @@ pub(super) fn fault(what: &str, error: &dyn std::error::Error) -> Fault {
     Fault { message }
 }
 
-fn warn(what: &str, of: &dyn Display, error: &CodecError) {
+const UNREADABLE_STATE: &str = "cannot read the state of a unit on a machine: ignoring it";
+
+/// Logs that the stored value of a unit or machine cannot be read.
+fn warn(message: &str, of: &dyn Display, error: &CodecError) {
     let error = error as &dyn std::error::Error;
-    tracing::warn!(%of, error, "a stored {what} cannot be read and is ignored");
+    tracing::warn!(%of, error, "{message}");
 }

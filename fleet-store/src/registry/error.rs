@@ -34,7 +34,7 @@ pub enum RegistryError {
         modified: Revision,
     },
     /// State that the write depends on has changed; read it and decide again.
-    #[error("the write is based on a state that has changed")]
+    #[error("the cluster has changed since the write was prepared: try again")]
     Conflict,
     /// Another living machine uses this identity.
     #[error(
@@ -71,7 +71,7 @@ pub enum RegistryError {
         source: CodecError,
     },
     /// The store has no lineage, so the base of its epochs is unknown.
-    #[error("the store has no lineage yet: start a fleetd that uses it, or call Registry::lineage")]
+    #[error("no fleetd has used the store yet: start one, so that the store gets an identity")]
     NoLineage,
     /// A value has no encoding.
     #[error("the value cannot be stored")]

@@ -78,7 +78,10 @@ async fn keep_placements(
     let kept = lead(registry, plan, &mut leadership, epochs).await;
     if let Err(error) = leadership.resign().await {
         // The leadership expires.
-        tracing::warn!(error = &error as &dyn std::error::Error, "cannot resign");
+        tracing::warn!(
+            error = &error as &dyn std::error::Error,
+            "cannot give up the leadership: no engine leads until it expires"
+        );
     }
     kept
 }

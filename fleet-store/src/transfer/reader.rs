@@ -196,7 +196,9 @@ impl ExportReader {
         let header_units = self.header.as_ref().map(|header| header.units);
         let announced = [end.metadata, end.intents, end.units, end.faults];
         if self.counts != announced || header_units != Some(end.units) {
-            return Err(self.wrong("the numbers of items do not match the file".to_owned()));
+            return Err(
+                self.wrong("the counts on this line do not match the lines above".to_owned())
+            );
         }
         self.end = Some(end);
         Ok(())

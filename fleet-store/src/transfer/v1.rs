@@ -55,7 +55,9 @@ pub enum V1DumpError {
     #[error("it is an error response of etcd: {0}")]
     Refused(String),
     /// There is no unit, so the prefix of fleet's keys is unknown.
-    #[error("none of its {keys} keys belongs to a unit of fleet, such as …/job/web.service/object")]
+    #[error(
+        "none of its {keys} keys belongs to fleet: expected keys such as …/job/web.service/object"
+    )]
     NoUnits {
         /// Number of keys.
         keys: usize,

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use fleet_core::{Fault, MachineId, Unit, UnitState};
 use fleet_unitfile::UnitName;
 
-use super::{View, fault, warn};
+use super::{UNREADABLE_STATE, View, fault, warn};
 use crate::codec::{UnitRecord, decode_state, decode_unit};
 use crate::mirror::changes::ChangeSet;
 use crate::mirror::contents::{Content, Contents, StoredContent};
@@ -162,7 +162,8 @@ impl View {
 }
 
 fn read_state(unit: UnitName, machine: MachineId, value: &[u8]) -> Option<UnitState> {
-    decode_state(unit.clone(), machine, value).map_err(|error| warn("state", &unit, &error)).ok()
+    let state = decode_state(unit.clone(), machine, value);
+    state.map_err(|error| warn(UNREADABLE_STATE, &unit, &error)).ok()
 }
 
 /// Names of the records, for lookups in name order.

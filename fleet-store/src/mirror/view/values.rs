@@ -5,7 +5,7 @@ use std::sync::Arc;
 use fleet_core::{Fault, Intent, MachineId, Revision};
 use fleet_unitfile::UnitName;
 
-use super::{Leader, View, fault, warn};
+use super::{Leader, UNREADABLE_STATE, View, fault, warn};
 use crate::Key;
 use crate::codec::{
     UnitRecord, decode_claim, decode_intent, decode_leader, decode_reason, decode_rebalancing,
@@ -121,7 +121,8 @@ impl View {
         match decode_reason(value) {
             Ok(reason) => self.edit().put_reason(unit, reason),
             Err(error) => {
-                warn("reason", &unit, &error);
+                let text = "cannot read why a unit is on no machine: showing no reason";
+                warn(text, &unit, &error);
                 self.edit().remove_reason(unit.as_str());
             }
         }
@@ -133,7 +134,7 @@ impl View {
         match decode_state(unit.clone(), machine.clone(), value) {
             Ok(state) => self.edit().put_state(state),
             Err(error) => {
-                warn("state", &unit, &error);
+                warn(UNREADABLE_STATE, &unit, &error);
                 self.edit().remove_state(unit.as_str(), machine.as_str());
             }
         }
@@ -153,7 +154,9 @@ impl View {
                 self.claims.insert(id.clone(), claim.machine);
             }
             Err(error) => {
-                warn("claim", &id, &error);
+                let text =
+                    "cannot read the record of a machine: using the known one, or an empty one";
+                warn(text, &id, &error);
                 let known = known.and_then(|view| view.claims.get(&id));
                 self.claims.entry(id.clone()).or_insert_with(|| {
                     known.cloned().unwrap_or_else(|| MachineRecord::new(id.clone()))
@@ -173,7 +176,9 @@ impl View {
         changes: &mut ChangeSet,
     ) {
         let intent = decode_intent(value).unwrap_or_else(|error| {
-            warn("intent", &id, &error);
+            let text = "cannot read the cordon or drain of a machine: keeping the known one, or \
+                        treating the machine as cordoned";
+            warn(text, &id, &error);
             let known = known.unwrap_or(self).intents.get(&id);
             known.copied().unwrap_or(Intent::Cordoned)
         });
@@ -184,7 +189,8 @@ impl View {
     /// An unreadable request is not executed.
     fn put_rebalancing(&mut self, value: &[u8], changes: &mut ChangeSet) {
         let order = decode_rebalancing(value);
-        let order = order.map_err(|error| warn("order", &"the cluster", &error)).ok();
+        let text = "cannot read the request to rebalance the cluster: ignoring it";
+        let order = order.map_err(|error| warn(text, &"the cluster", &error)).ok();
         self.edit().rebalancing = order.map(Arc::new);
         changes.rebalancing = true;
     }
@@ -199,7 +205,8 @@ impl View {
         changes: &mut ChangeSet,
     ) {
         let text = decode_text(value).or_else(|error| {
-            warn("metadata", &machine, &error);
+            let text = "cannot read the metadata of a machine: keeping the known value, if any";
+            warn(text, &machine, &error);
             let pairs = known.and_then(|view| view.snapshot.dynamic_metadata(machine.as_str()));
             pairs.and_then(|pairs| pairs.get(&name)).cloned().ok_or(())
         });

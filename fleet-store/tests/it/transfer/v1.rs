@@ -149,7 +149,7 @@ fn invalid_dump_is_refused_with_a_remedy() {
     the file is neither an export nor the keys of a fleet v1: the value of
       "/a/job/x.service/object" is neither an etcd node with a key nor a text value
     the file is neither an export nor the keys of a fleet v1: none of its 1 keys
-      belongs to a unit of fleet, such as …/job/web.service/object
+      belongs to fleet: expected keys such as …/job/web.service/object
     the file is neither an export nor the keys of a fleet v1: it has the keys of
       several clusters, /a/ and /b/: dump only one
     "#);
