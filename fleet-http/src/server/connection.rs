@@ -108,7 +108,7 @@ impl ConnectionLimit {
             match listener.accept().await {
                 Ok(accepted) => return (accepted, self.permit().await),
                 Err(error) => {
-                    tracing::warn!(error = %error, "cannot accept a connection");
+                    tracing::warn!(error = %error, "cannot accept a connection: trying again");
                     self.idle.reclaim_longest();
                     sleep(ACCEPT_RETRY_DELAY).await;
                 }

@@ -44,7 +44,9 @@ pub(super) async fn ready(State(api): State<SharedApi>) -> Result<&'static str, 
     if api.mirror.is_current() {
         return Ok("ok");
     }
-    Err(Failure::unavailable("the mirror of the store is not current"))
+    Err(Failure::unavailable(
+        "the daemon's view of the cluster is not current: it has no contact with its store",
+    ))
 }
 
 /// Version of the daemon.

@@ -135,7 +135,7 @@ async fn encode_line(
     prefix: LinePrefix,
 ) -> Result<String, JournalError> {
     if let Err(error) = &line {
-        tracing::warn!(error = error_chain(error), "journal interrupted");
+        tracing::warn!(error = error_chain(error), "cannot send a journal to its end");
         tokio::task::yield_now().await;
     }
     line.map(|line| line.encode(prefix) + "\n")

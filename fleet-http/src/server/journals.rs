@@ -158,7 +158,7 @@ pub enum JournalError {
         machine: MachineId,
     },
     /// The machine's daemon did not respond, or failed.
-    #[error("machine {machine} does not respond")]
+    #[error("cannot read from machine {machine}")]
     Unreachable {
         /// The machine.
         machine: MachineId,

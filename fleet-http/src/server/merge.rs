@@ -66,12 +66,12 @@ mod tests {
         let lines: Vec<String> = merged(opening).map(|line| line.unwrap().text).collect().await;
         let (slow, others): (Vec<_>, Vec<_>) = lines.into_iter().partition(|it| it == "m2: slow");
         assert!((1..10).contains(&slow.len()), "{slow:?}");
-        let silent = "does not respond: no data within 3 seconds]";
+        let silent = "no data within 3 seconds]";
         let expected = [
             "m1: one".to_owned(),
             "m1: two".to_owned(),
-            format!("m2: [machine m2 {silent}"),
-            format!("m3: [machine m3 {silent}"),
+            format!("m2: [cannot read from machine m2: {silent}"),
+            format!("m3: [cannot read from machine m3: {silent}"),
             "m4: [cannot read the journal: no disk]".to_owned(),
         ];
         assert_eq!(others, expected);

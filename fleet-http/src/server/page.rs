@@ -33,7 +33,7 @@ pub(crate) struct PageToken {
 pub(crate) enum PageTokenError {
     #[error("invalid value of nextPageToken query parameter")]
     Encoding,
-    #[error("invalid value of nextPageToken query parameter: it is cut off")]
+    #[error("invalid value of nextPageToken query parameter: it is incomplete")]
     Short,
     #[error("token limit must be {expected}")]
     Limit { expected: u16 },

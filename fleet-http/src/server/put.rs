@@ -125,10 +125,13 @@ impl Write {
     async fn preview(self, known: &Snapshot) -> Result<Response, Failure> {
         let unit = match self {
             Self::State(name, desired) => {
-                let known = known.unit(name.as_str()).ok_or_else(|| {
-                    Failure::conflict("the stored unit file is unknown: send it again")
-                })?;
-                Unit { desired, ..Unit::clone(known) }
+                let Some(unit) = known.unit(name.as_str()) else {
+                    return Err(match known.fault(name.as_str()) {
+                        Some(_) => unreadable(&name),
+                        None => nothing_to_create(),
+                    });
+                };
+                Unit { desired, ..Unit::clone(unit) }
             }
             Self::File { unit, .. } => *unit,
         };
@@ -200,6 +203,12 @@ fn put_file(
 
 fn nothing_to_create() -> Failure {
     Failure::conflict("unit does not exist and options field empty")
+}
+
+fn unreadable(name: &UnitName) -> Failure {
+    Failure::conflict(format!(
+        "unit {name} cannot be read from the store: include its unit file in the request"
+    ))
 }
 
 fn no_state() -> Failure {

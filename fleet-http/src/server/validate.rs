@@ -36,7 +36,9 @@ pub(super) fn unit_file(entity: &PutUnit) -> Result<Option<SubmittedFile>, Failu
     if let (Some(one), Some(other)) = (&from_source, &from_options)
         && one.hash() != other.hash()
     {
-        return Err(Failure::bad_request("source and options differ: send one of them"));
+        return Err(Failure::bad_request(
+            "source and options have different contents: send only one of them",
+        ));
     }
     let by_source = from_source.is_some();
     Ok(from_source.or(from_options).map(|file| SubmittedFile { file, by_source }))
@@ -52,7 +54,9 @@ fn source(entity: &PutUnit) -> Result<Option<Vec<u8>>, Failure> {
                 Err(Failure::bad_request(format!("sourceBase64 cannot be read: {error}")))
             }
         },
-        (Some(_), Some(_)) => Err(Failure::bad_request("send one of source and sourceBase64")),
+        (Some(_), Some(_)) => Err(Failure::bad_request(
+            "source and sourceBase64 cannot be combined: send one of them",
+        )),
     }
 }
 

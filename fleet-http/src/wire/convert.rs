@@ -75,7 +75,7 @@ pub(crate) fn reason_text(snapshot: &Snapshot, unit: &fleet_core::Unit) -> Strin
     if !unit.is_wanted() {
         return "its desired state is inactive".to_owned();
     }
-    "the engine has not considered it yet".to_owned()
+    "no engine has considered the unit yet".to_owned()
 }
 
 /// Converts a unit's state on one machine.

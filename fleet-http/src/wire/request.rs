@@ -132,7 +132,9 @@ pub(crate) enum DecodeError {
     Change { index: usize, cause: MetadataChangeError },
     #[error("intents[{index}]: {cause}")]
     Machine { index: usize, cause: MachineIdError },
-    #[error("intents[{index}]: write \"cordoned\", or \"drained\" with keepUp")]
+    #[error(
+        "intents[{index}]: intent must be \"cordoned\" without keepUp, or \"drained\" with keepUp"
+    )]
     Intent { index: usize },
 }
 

@@ -64,7 +64,7 @@ async fn unplaced_unit_error_includes_reason() {
     let path = "/fleet/v1/units/a.service/journal";
     let response = server.get(path).await;
     assert_eq!(response.status, 409);
-    assert!(response.message().ends_with("the engine has not considered it yet"), "{response}");
+    assert!(response.message().ends_with("no engine has considered the unit yet"), "{response}");
     server.decide(&[], &[("a.service", fleet_core::Reason::NoMachines)]).await;
     let response = server.get(path).await;
     assert_eq!(response.message(), "a.service is on no machine: no machine is present");

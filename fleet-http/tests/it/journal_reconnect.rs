@@ -327,7 +327,7 @@ async fn absent_machine_is_reported_and_resumed() {
     for turn in 0..3 {
         three.others[1].take().unwrap().stop().await;
         let named = next(&mut journal).await.unwrap();
-        assert!(named.starts_with("m2: [machine m2 does not respond"), "{named}");
+        assert!(named.starts_with("m2: [cannot read from machine m2"), "{named}");
         three.journals[0].write("goes on");
         assert_eq!(next(&mut journal).await.unwrap(), "m1: goes on");
         three.journals[1].write("missed");

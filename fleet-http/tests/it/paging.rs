@@ -185,8 +185,8 @@ async fn invalid_tokens_are_refused() {
     let server = Server::start().await;
     let cases = [
         ("nextPageToken=ZAACAA==&nextPageToken=ZAACAA==", "too many values for page token"),
-        ("nextPageToken=", "invalid value of nextPageToken query parameter: it is cut off"),
-        ("nextPageToken=ZAAC", "invalid value of nextPageToken query parameter: it is cut off"),
+        ("nextPageToken=", "invalid value of nextPageToken query parameter: it is incomplete"),
+        ("nextPageToken=ZAAC", "invalid value of nextPageToken query parameter: it is incomplete"),
         ("nextPageToken=AgACAA==", "token limit must be 100"),
         ("nextPageToken=ZAAAAA==", "token page must be greater than zero"),
     ];

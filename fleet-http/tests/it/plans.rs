@@ -86,6 +86,24 @@ async fn dry_run_changes_nothing() {
     assert_eq!(state(&server).await, before);
 }
 
+#[tokio::test]
+async fn dry_run_of_state_change_requires_a_readable_unit() {
+    let server = cluster().await;
+    let source = r#"{"source":"[Service]\nExecStart=/bin/true\n"}"#;
+    assert_eq!(server.put("/fleet/v1/units/b.service", source).await.status, 201);
+    server.damage("b.service").await;
+    let unreadable =
+        "unit b.service cannot be read from the store: include its unit file in the request";
+    for (unit, message) in [
+        ("missing.service", "unit does not exist and options field empty"),
+        ("b.service", unreadable),
+    ] {
+        let path = format!("/fleet/v1/units/{unit}?dryRun=1");
+        let response = server.put(&path, r#"{"desiredState":"launched"}"#).await;
+        assert_eq!((response.status, response.message().as_str()), (409, message));
+    }
+}
+
 /// No request with `dryRun` may write anything.
 #[tokio::test]
 async fn every_write_supports_dry_run() {

@@ -169,7 +169,7 @@ async fn daemons_authenticate_to_each_other() {
     peers.set_credentials(ours.client(None, Some("some-other-token-here")));
     let refused = asking.get(PATH).await;
     assert_eq!(refused.status, 502, "{refused}");
-    let expected = "machine m2 does not respond: its daemon refused authentication: unknown token";
+    let expected = "cannot read from machine m2: its daemon refused authentication: unknown token";
     assert!(refused.message().starts_with(expected), "{refused}");
 }
 
@@ -225,14 +225,14 @@ async fn global_journal_names_unreachable_machines() {
     let response = first.get(&format!("{PATH}?lines=2")).await;
     assert_eq!(response.status, 200, "{response}");
     let lines: Vec<&str> = response.body.lines().collect();
-    let absent = format!("m3: [machine m3 does not respond: cannot connect to {unreachable}: ");
+    let absent = format!("m3: [cannot read from machine m3: cannot connect to {unreachable}: ");
     let beginnings = [
         "m1: 1 of m1",
         "m2: 1 of m2",
         "m1: 2 of m1",
         "m2: 2 of m2",
         &absent,
-        "m4: [machine m4 does not respond: no data within 3 seconds]",
+        "m4: [cannot read from machine m4: no data within 3 seconds]",
         "m5: [the journal is on machine m5, which has not published the URL of its API]",
     ];
     assert_eq!(lines.len(), beginnings.len(), "{response}");
@@ -263,7 +263,7 @@ async fn followed_global_journal_is_not_delayed() {
     let mut later = [next(&mut journal).await, next(&mut journal).await];
     later.sort_unstable();
     assert_eq!(later[0], "m2: news");
-    assert!(later[1].starts_with("m3: [machine m3 does not respond"), "{}", later[1]);
+    assert!(later[1].starts_with("m3: [cannot read from machine m3"), "{}", later[1]);
 }
 
 #[tokio::test]

@@ -48,7 +48,12 @@ async fn errors_describe_the_problem() {
         ("old.service", "{}", 409, "must provide DesiredState to update existing unit"),
         ("old.service", &same, 409, "must provide DesiredState to update existing unit"),
         ("a.service", r##"{"source":"# nothing"}"##, 400, "the unit file has no options"),
-        ("a.service", r#"{"source":"[A]\nb=c","sourceBase64":""}"#, 400, "send one of source and"),
+        (
+            "a.service",
+            r#"{"source":"[A]\nb=c","sourceBase64":""}"#,
+            400,
+            "source and sourceBase64 cannot",
+        ),
         ("a.service", r#"{"sourceBase64":"!"}"#, 400, "sourceBase64 cannot be read: "),
         ("a.service", r#"{"options":[{}]}"#, 400, ""),
     ];
@@ -143,7 +148,10 @@ async fn source_and_options_must_agree() {
     };
     let response = server.put("/fleet/v1/units/a.service", &both("simple")).await;
     assert_eq!(response.status, 400);
-    assert_eq!(response.message(), "source and options differ: send one of them");
+    assert_eq!(
+        response.message(),
+        "source and options have different contents: send only one of them"
+    );
     assert_eq!(server.put("/fleet/v1/units/a.service", &both("exec")).await.status, 201);
 }
 

@@ -25,7 +25,9 @@ async fn requests_fail_before_first_read() {
     assert_eq!(server.get("/healthz").await.to_string(), "200 ok");
     let response = server.get("/readyz").await;
     assert_eq!(response.status, 503);
-    assert_eq!(response.message(), "the mirror of the store is not current");
+    let expected =
+        "the daemon's view of the cluster is not current: it has no contact with its store";
+    assert_eq!(response.message(), expected);
 }
 
 /// With socket activation, a request starts the daemon. The request must not fail because the
