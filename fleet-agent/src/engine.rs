@@ -134,7 +134,7 @@ impl Engine {
             };
             match elected {
                 Ok(Some(leadership)) => {
-                    tracing::info!(%candidate, term = %leadership.term(), "leading");
+                    tracing::info!(%candidate, term = %leadership.term(), "leading the cluster");
                     self.observer.on_leadership(true);
                     let end = self.lead(leadership, &mut shutdown).await;
                     self.observer.on_leadership(false);
@@ -142,14 +142,15 @@ impl Engine {
                         TermEnd::Shutdown => return,
                         // Perhaps by a writer that is no leader, such as an import.
                         TermEnd::Deposed => {
-                            tracing::warn!(%candidate, "no longer leading");
+                            let text = "lost the leadership of the cluster: campaigning again";
+                            tracing::warn!(%candidate, "{text}");
                             pause = pause.min(RETRY);
                         }
                         TermEnd::Doubt => pause = RETRY,
                     }
                 }
                 Ok(None) => {}
-                Err(error) => warn("cannot campaign for leadership", &error),
+                Err(error) => warn("cannot campaign for the leadership of the cluster", &error),
             }
             tokio::select! {
                 biased;
@@ -226,7 +227,7 @@ impl Engine {
                 Err(RegistryError::Deposed { .. }) => return TermEnd::Deposed,
                 Err(RegistryError::Store(StoreError::Unknown(_))) => return TermEnd::Doubt,
                 Err(error) => {
-                    warn("cannot write a plan", &error);
+                    warn("cannot plan the cluster or store its plan: trying again", &error);
                     let at = Some(self.config.clock.now().after(RETRY));
                     WakeReason { at, reports: None }
                 }
@@ -293,7 +294,7 @@ impl Engine {
         remove_superseded(&mut writes, &delta.snapshot, mirror.superseded_placements());
         if !writes.is_empty() {
             for step in &plan.steps {
-                tracing::info!(%step, "plan");
+                tracing::info!(%step, "storing a step of the plan");
             }
             let written = leadership.commit(&writes).await;
             self.observer.on_steps(&plan.steps, written.is_ok());
@@ -348,7 +349,7 @@ async fn resign(leadership: Arc<Leadership>) {
         return;
     };
     if let Err(error) = leadership.resign().await {
-        warn("cannot resign", &error);
+        warn("cannot give up the leadership: no engine leads until it expires", &error);
     }
 }
 
@@ -382,7 +383,7 @@ async fn renew_lease(
             Ok(()) => renewed = clock.now(),
             Err(RegistryError::Deposed { .. }) => return,
             Err(_) if clock.now().since(renewed) >= ttl => return,
-            Err(error) => warn("cannot renew the leadership", &error),
+            Err(error) => warn("cannot renew the leadership of the cluster: trying again", &error),
         }
     }
 }

@@ -34,7 +34,8 @@ pub(crate) async fn acquire(directory: &Path, clock: &dyn Clock) -> Result<File,
             Err(TryLockError::WouldBlock) => {
                 let place = directory.display();
                 return Err(ServiceError::Unavailable(format!(
-                    "{place} is in use by another service manager"
+                    "{place} is in use by another service manager: stop that one, or use another \
+                     directory"
                 )));
             }
         }
@@ -50,7 +51,7 @@ pub(crate) async fn acquire_private(
     let made = directory.parent().map_or(Ok(()), create_dir_all);
     match made.and_then(|()| DirBuilder::new().mode(0o700).create(directory)) {
         Err(source) if source.kind() != io::ErrorKind::AlreadyExists => {
-            let action = format!("make the directory {}", directory.display());
+            let action = format!("create the directory {}", directory.display());
             Err(ServiceError::Io { action, source })
         }
         _ => acquire(directory, clock).await,

@@ -84,7 +84,11 @@ impl Checkpoint {
         let Some(next) = &self.pending else { return };
         match next.write(&*self.state, &self.machine).await {
             Ok(()) => self.persisted = self.pending.take().unwrap_or_default(),
-            Err(error) => tracing::warn!(%error, "cannot store the desired state of this machine"),
+            Err(error) => tracing::warn!(
+                %error,
+                "cannot store the desired state of this machine: a restart without the cluster \
+                 uses an older one"
+            ),
         }
     }
 

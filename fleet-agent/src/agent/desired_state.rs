@@ -34,15 +34,15 @@ pub(crate) struct DesiredState {
 /// Reason why a stored state cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum StoredStateError {
-    #[error("the file cannot be read")]
+    #[error("its file cannot be read")]
     Io(#[from] io::Error),
-    #[error("the file is damaged")]
+    #[error("its file is damaged")]
     Damaged(#[from] serde_json::Error),
-    #[error("the file has format {0}, which this version does not support")]
+    #[error("its file has format {0}, which this version of fleet does not support")]
     Format(u32),
-    #[error("the file belongs to machine {0}")]
+    #[error("its file belongs to machine {0}")]
     Machine(String),
-    #[error("the file contains an invalid unit, {unit}: {problem}")]
+    #[error("its file contains an invalid unit, {unit}: {problem}")]
     Unit { unit: String, problem: String },
 }
 
@@ -95,7 +95,8 @@ impl DesiredState {
             let error = &error as &dyn std::error::Error;
             tracing::warn!(
                 error,
-                "cannot read this machine's stored desired state: continuing without it"
+                "cannot read the stored desired state of this machine: no unit is started until \
+                 the cluster is reached"
             );
             Self::default()
         })
@@ -260,13 +261,13 @@ mod tests {
     async fn invalid_stored_state_is_ignored() {
         let good = String::from_utf8(assignment().encode(&machine())).unwrap();
         let cases = [
-            (String::new(), "the file is damaged"),
-            (good[..good.len() / 2].to_owned(), "the file is damaged"),
-            (good.replace("\"v\":1", "\"v\":2"), "the file has format 2"),
-            ("{\"v\":0}".to_owned(), "the file has format 0"),
-            (good.replace("\"m1\"", "\"m2\""), "the file belongs to machine m2"),
-            (good.replace("launched", "lunched"), "the file contains an invalid unit, a.service: "),
-            (good.replace("=stop", "=halt"), "the file contains an invalid unit, a.service: "),
+            (String::new(), "its file is damaged"),
+            (good[..good.len() / 2].to_owned(), "its file is damaged"),
+            (good.replace("\"v\":1", "\"v\":2"), "its file has format 2"),
+            ("{\"v\":0}".to_owned(), "its file has format 0"),
+            (good.replace("\"m1\"", "\"m2\""), "its file belongs to machine m2"),
+            (good.replace("launched", "lunched"), "its file contains an invalid unit, a.service: "),
+            (good.replace("=stop", "=halt"), "its file contains an invalid unit, a.service: "),
         ];
         for (content, problem) in cases {
             let refused = DesiredState::decode(content.as_bytes(), &machine()).unwrap_err();

@@ -202,7 +202,7 @@ async fn run_chain(
 ) -> Outcome {
     let mut result = Ok(());
     for task in chain {
-        tracing::info!(%task, "task");
+        tracing::info!(%task, "running a task");
         result = run(&*manager, &permit, task).await;
         if result.is_err() {
             break;

@@ -133,7 +133,12 @@ impl FenceTask {
                     });
                 }
                 Err(error) => {
-                    tracing::warn!(%unit, error = chain(&error), "cannot read the unit's state");
+                    tracing::warn!(
+                        %unit,
+                        error = chain(&error),
+                        "cannot determine whether a unit must be stopped (OnPartition=stop): \
+                         trying again"
+                    );
                     stops.retry_needed = true;
                 }
             }
@@ -144,7 +149,11 @@ impl FenceTask {
         let (unit, result) = ended;
         self.stopping.end(&unit);
         if let Err(error) = result {
-            tracing::warn!(%unit, error = chain(&error), "cannot stop a unit");
+            tracing::warn!(
+                %unit,
+                error = chain(&error),
+                "cannot stop a unit (OnPartition=stop): trying again"
+            );
             stops.retry_needed = true;
         }
     }
@@ -176,7 +185,11 @@ pub(crate) async fn write_fence(
     let wire = StoredFence { v: 1, machine, origin, until_ms };
     let content = serde_json::to_vec(&wire).expect("texts and numbers can be written as JSON");
     if let Err(error) = state.write(StateKey::Fence, content).await {
-        tracing::warn!(%error, "cannot store the fence");
+        tracing::warn!(
+            %error,
+            "cannot store how long this machine's lease lasts: a restart of fleetd may stop units \
+             with OnPartition=stop"
+        );
     }
 }
 
@@ -189,7 +202,11 @@ pub(crate) async fn read_fence(
     let content = match state.read(StateKey::Fence).await {
         Ok(content) => content.unwrap_or_default(),
         Err(error) => {
-            tracing::warn!(%error, "cannot read the stored fence");
+            tracing::warn!(
+                %error,
+                "cannot read how long this machine's lease lasts: units with OnPartition=stop are \
+                 stopped until it joins the cluster"
+            );
             Vec::new()
         }
     };

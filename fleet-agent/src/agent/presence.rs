@@ -65,7 +65,8 @@ impl PresenceTask {
                         () = self.publish_changes(&presence, machine) => {}
                     }
                     self.notify(None);
-                    tracing::warn!(machine = %self.id(), "presence was lost");
+                    let machine = self.id();
+                    tracing::warn!(%machine, "the lease has ended: joining the cluster again");
                 }
                 Err(error) => {
                     self.log_failure(&error);
@@ -85,7 +86,7 @@ impl PresenceTask {
 
     fn log_failure(&self, error: &RegistryError) {
         let (machine, error) = (self.id(), error as &dyn std::error::Error);
-        tracing::warn!(%machine, error, "cannot join the cluster");
+        tracing::warn!(%machine, error, "cannot join the cluster: trying again");
     }
 
     fn id(&self) -> MachineId {

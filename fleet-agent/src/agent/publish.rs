@@ -144,7 +144,10 @@ impl Publisher {
                 states.retry_at = end.after(RETRY);
             }
             Err(error) => {
-                tracing::warn!(error = &*error, "cannot publish unit states");
+                tracing::warn!(
+                    error = &*error,
+                    "cannot publish the states of this machine's units: trying again"
+                );
                 states.due = end.after(RETRY);
             }
         }
@@ -167,7 +170,10 @@ impl Publisher {
         match listed {
             Ok(units) => states.dirty.extend(units.into_iter().map(|unit| unit.unit)),
             Err(error) => {
-                tracing::warn!(error = chain(&error), "cannot list this machine's units");
+                tracing::warn!(
+                    error = chain(&error),
+                    "cannot list this machine's units: their states are published later"
+                );
                 states.retry_at = self.clock.now().after(RETRY);
             }
         }
@@ -193,7 +199,11 @@ impl Publisher {
                 Ok(state) => state,
                 Err(error) => {
                     // A unit that cannot be read does not keep others from being published.
-                    tracing::warn!(%unit, error = chain(&error), "cannot read a unit's state");
+                    tracing::warn!(
+                        %unit,
+                        error = chain(&error),
+                        "cannot read the state of a unit: it is published later"
+                    );
                     unreadable.insert(unit.clone());
                     continue;
                 }

@@ -215,7 +215,10 @@ impl Reconciler {
         match self.manager.list().await {
             Ok(units) => Some(units.into_iter().map(|unit| (unit.unit, unit.known)).collect()),
             Err(error) => {
-                tracing::warn!(error = chain(&error), "cannot list this machine's units");
+                tracing::warn!(
+                    error = chain(&error),
+                    "cannot list this machine's units: none is changed until the next attempt"
+                );
                 None
             }
         }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
 use async_trait::async_trait;
@@ -68,10 +68,10 @@ impl DiskState {
 impl AgentState for DiskState {
     async fn read(&self, key: StateKey) -> io::Result<Option<Vec<u8>>> {
         let path = self.path(key);
-        run_blocking(move || match std::fs::read(path) {
+        run_blocking(move || match std::fs::read(&path) {
             Ok(content) => Ok(Some(content)),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-            Err(error) => Err(error),
+            Err(error) => Err(with_path(&path, &error)),
         })
         .await
     }
@@ -80,8 +80,15 @@ impl AgentState for DiskState {
         let path = self.path(key);
         // The other entry is meaningless after a crash of the machine.
         let sync = key == StateKey::DesiredState;
-        run_blocking(move || write_atomic(&path, &content, sync)).await
+        let write =
+            move || write_atomic(&path, &content, sync).map_err(|error| with_path(&path, &error));
+        run_blocking(write).await
     }
+}
+
+/// Adds the path of a file to an error.
+fn with_path(path: &Path, error: &io::Error) -> io::Error {
+    io::Error::new(error.kind(), format!("{}: {error}", path.display()))
 }
 
 /// Runs blocking file access on a thread for blocking work.

@@ -144,7 +144,8 @@ impl TaskTracker {
     }
 
     fn on_failure(&mut self, attempt: TaskKey, error: &ServiceError) {
-        tracing::warn!(unit = %attempt.0, error = chain(error), "a task failed");
+        let unit = &attempt.0;
+        tracing::warn!(%unit, error = chain(error), "cannot bring a unit to its desired state");
         if let Some(order) = attempt.1 {
             self.errors.set(&attempt.0, UnitError::new(order, error));
         }

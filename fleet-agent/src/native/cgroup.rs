@@ -234,6 +234,11 @@ impl Group {
         }
     }
 
+    /// Returns the directory of the group.
+    pub(crate) fn path(&self) -> &Path {
+        &self.0
+    }
+
     /// Removes the group and the groups below it, if they have no processes.
     pub(crate) fn remove(&self) -> io::Result<()> {
         // Hardly any unit creates groups of its own, which would have to be removed first.

@@ -198,7 +198,12 @@ impl SupervisorClient {
                 match client.write(&directory, action, record).await {
                     // A failing disk must not keep units running.
                     Err(error) if request == UnitRequest::Stop => {
-                        tracing::error!(unit = %name, %error, "stopping the unit nevertheless");
+                        tracing::error!(
+                            unit = %name,
+                            error = &error as &dyn std::error::Error,
+                            "cannot store that a unit is stopped: after a restart the daemon \
+                             starts it again"
+                        );
                     }
                     written => written?,
                 }
@@ -244,7 +249,11 @@ impl SupervisorClient {
         match written.await {
             Ok(()) => true,
             Err(error) => {
-                tracing::error!(%unit, %error, "cannot store a stop: the next daemon will do it");
+                tracing::error!(
+                    %unit,
+                    error = &error as &dyn std::error::Error,
+                    "cannot store that a unit is stopped: the next daemon does so"
+                );
                 false
             }
         }
@@ -390,6 +399,6 @@ pub(super) async fn write(
 }
 
 fn crashed() -> ServiceError {
-    let problem = "the supervisor task has crashed: restart the daemon";
+    let problem = "its supervisor task has crashed: restart the daemon";
     ServiceError::Unavailable(problem.to_owned())
 }

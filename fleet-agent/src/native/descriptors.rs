@@ -69,7 +69,7 @@ fn shortage(part: u64) -> Option<String> {
         Err(error) => is_out_of_descriptors(error),
     };
     let hint = "raise LimitNOFILE= or ulimit -n";
-    let message = || format!("too few are left of the {most} files that may be open: {hint}");
+    let message = || format!("the limit of {most} open files is nearly reached: {hint}");
     is_scarce.then(message)
 }
 

@@ -55,11 +55,12 @@ fn begin(
     let (sender, broken, journal) = Journal::fallible();
     let (lines, last_read) = (Lines::default(), Vec::new());
     let mut feed = LogFollower { log: Arc::downgrade(log), sender, lines, last_read };
-    let alive = log.alive();
+    let (alive, path) = (log.alive(), log.path().clone());
     tokio::spawn(async move {
         if let Err(source) = feed.run(read, changes, alive).await {
-            tracing::warn!(error = %source, "journal ends early: cannot read its log");
-            let action = "read the log of a unit".to_owned();
+            let path = path.display();
+            tracing::warn!(error = %source, log = %path, "cannot read a log: a journal ends early");
+            let action = format!("read the log {path}");
             // The reader may be gone.
             drop(broken.send(ServiceError::Io { action, source }));
         }

@@ -49,7 +49,8 @@ pub(crate) async fn kill_all(
             Ok(false) => {}
             Err(error) => {
                 if let Some(suppressed) = context.kill_failures.should_log(context.now()) {
-                    tracing::warn!(%error, suppressed, "cannot stop a process; trying again");
+                    let text = "cannot signal the processes of a unit: trying again";
+                    tracing::warn!(%error, ?targets, suppressed, "{text}");
                 }
                 context.clock.sleep(PAUSE).await;
             }

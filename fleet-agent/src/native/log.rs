@@ -122,7 +122,7 @@ impl LogState {
     fn warn_emptied(&mut self, path: &Path) {
         if !std::mem::replace(&mut self.was_emptied, true) {
             let log = path.display();
-            tracing::warn!(%log, "a log was truncated by another program; it continues");
+            tracing::warn!(%log, "another program has truncated a log: its earlier lines are lost");
         }
     }
 

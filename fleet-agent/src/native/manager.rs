@@ -178,7 +178,13 @@ impl NativeManager {
         let noted = tokio::task::spawn_blocking(move || context.shutdown.write()).await;
         // A failing disk must not keep units running.
         if let Err(error) = noted.map_err(io::Error::other).flatten() {
-            tracing::error!(%error, "cannot store the shutdown marker");
+            let file = self.context.shutdown.file().display();
+            tracing::error!(
+                %error,
+                %file,
+                "cannot store that a shutdown has begun: if it is interrupted, the next daemon \
+                 starts units again"
+            );
         }
         let (stopped, timers) = join(self.client.stop_all(), self.stop_timers()).await;
         let (mut stopped, is_written) = stopped?;
@@ -186,7 +192,8 @@ impl NativeManager {
         let gone = |result: &Result<(), _>| matches!(result, Err(ServiceError::NotLoaded { .. }));
         stopped.into_iter().filter(|result| !gone(result)).collect::<Result<(), _>>()?;
         if is_written && let Err(error) = self.context.shutdown.remove() {
-            tracing::warn!(%error, "cannot remove the shutdown marker: the next daemon will do it");
+            let file = self.context.shutdown.file().display();
+            tracing::warn!(%error, %file, "cannot remove the marker of a complete shutdown");
         }
         Ok(())
     }

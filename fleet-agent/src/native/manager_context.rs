@@ -147,7 +147,7 @@ impl ManagerContext {
     /// Limits the size of all logs.
     pub(crate) async fn limit_logs(self: Arc<Self>) {
         if let Err(error) = self.logs.run(&*self.clock).await {
-            tracing::error!(%error, "logs are no longer limited in size");
+            tracing::error!(%error, "cannot watch logs: their sizes are no longer limited");
         }
     }
 }

@@ -78,7 +78,7 @@ pub(crate) fn spawn(
     let started = match group.zip(settings) {
         Some((group, settings)) => {
             let inside = open(group, settings).map_err(|error| {
-                SpawnFailure::of(CGROUP, format!("cannot make a control group: {error}"), &error)
+                SpawnFailure::of(CGROUP, format!("cannot create a control group: {error}"), &error)
             })?;
             context.start_in_cgroup(&inside, || group.list())
         }

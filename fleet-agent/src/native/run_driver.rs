@@ -208,7 +208,7 @@ impl RunDriver {
             RunEvent::Deadline => self.on_time(),
             RunEvent::PidFile(changed) => {
                 if let Err(error) = changed {
-                    tracing::error!(%error, unit = %self.unit, "cannot watch the pid file");
+                    self.warn_unwatched_pid_file(&error);
                     self.pid_file_watch = None;
                 }
                 self.read_pid_file();
@@ -304,7 +304,9 @@ impl RunDriver {
             self.update_listener();
         }
         if let Err(error) = self.save() {
-            self.warn(&error, "cannot store the run");
+            let text =
+                "cannot store the state of a unit: after a restart the daemon finds an older one";
+            self.warn(&error, text);
         }
         self.update_active();
     }

@@ -248,7 +248,8 @@ impl JournalFile {
         match self.compacted(path, &temporary) {
             Ok(compacted) => *self = compacted,
             Err(error) => {
-                tracing::warn!(%error, "cannot compact the run journal");
+                let file = path.display();
+                tracing::warn!(%error, %file, "cannot compact the states of units: the file grows");
                 self.compact_above = self.length.saturating_add(MIN_COMPACTION_SIZE);
                 // A partial copy would waste space.
                 drop(std::fs::remove_file(temporary));

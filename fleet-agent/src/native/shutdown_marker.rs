@@ -10,7 +10,7 @@
 //! After a reboot no unit is known anyway.
 
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use fleet_unitfile::UnitName;
@@ -45,6 +45,11 @@ impl ShutdownMarker {
     /// Returns an error if the shutdown has begun.
     pub(crate) fn refuse_start(&self, unit: &UnitName) -> Result<(), ServiceError> {
         if self.has_begun() { Err(shutdown_refusal(unit)) } else { Ok(()) }
+    }
+
+    /// Returns the path of the marker.
+    pub(crate) fn file(&self) -> &Path {
+        &self.file
     }
 
     /// Writes the marker.

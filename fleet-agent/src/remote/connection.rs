@@ -31,6 +31,9 @@ pub struct Connection {
     task: AbortHandle,
 }
 
+/// Reason for the loss of a connection that ended without an error.
+const CLOSED: &str = "the other process has closed it";
+
 /// Reason why a request cannot be made.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -181,7 +184,7 @@ impl Connection {
     }
 
     fn why(&self) -> String {
-        self.shared.lost.borrow().clone().unwrap_or_else(|| "it has ended".to_owned())
+        self.shared.lost.borrow().clone().unwrap_or_else(|| CLOSED.to_owned())
     }
 }
 
@@ -229,7 +232,7 @@ impl Response {
             None => {
                 self.is_over = true;
                 let why = self.shared.lost.borrow().clone();
-                Err(RequestError::Lost(why.unwrap_or_else(|| "it has ended".to_owned())))
+                Err(RequestError::Lost(why.unwrap_or_else(|| CLOSED.to_owned())))
             }
         }
     }
@@ -367,6 +370,6 @@ async fn run(
         Ok(())
     };
     let ended: io::Result<()> = tokio::select! { ended = read => ended, ended = write => ended };
-    let why = ended.err().map_or_else(|| "it has ended".to_owned(), |error| error.to_string());
+    let why = ended.err().map_or_else(|| CLOSED.to_owned(), |error| error.to_string());
     shared.mark_lost(&why);
 }

@@ -102,7 +102,7 @@ impl Reconnector {
                 let why = self.follow(&connection, watch).await;
                 drop(connection); // the state holds a clone of it
                 let socket = self.socket.display();
-                tracing::warn!(%socket, why, "lost the service manager; units are left alone");
+                tracing::warn!(%socket, why, "lost the service manager: connecting again");
                 *self.state() = ConnectionState::Away(why);
                 self.known().iter().for_each(|unit| self.feed.report(unit));
                 failures = 0;
@@ -113,7 +113,8 @@ impl Reconnector {
             let before = std::mem::take(&mut *self.known());
             match self.connect().await {
                 Ok(both) => {
-                    tracing::info!(socket = %self.socket.display(), "the service manager is back");
+                    let socket = self.socket.display();
+                    tracing::info!(%socket, "connected to the service manager again");
                     connected = Some(both);
                     before.iter().for_each(|unit| self.feed.report(unit));
                 }
@@ -140,7 +141,7 @@ impl Reconnector {
             };
             match changed {
                 Ok(Some(changed)) => self.notify(changed),
-                Ok(None) => return "it has ended the change notifications".to_owned(),
+                Ok(None) => return "it no longer reports changes of units".to_owned(),
                 Err(error) => return message_of(error),
             }
         }

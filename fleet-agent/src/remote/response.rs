@@ -108,7 +108,7 @@ impl ResponseSender {
                 Err(TrySendError::Full(bytes)) => drop(Box::pin(self.out.send(bytes)).await),
                 Ok(()) | Err(TrySendError::Closed(_)) => {}
             },
-            Err(error) => tracing::error!(%error, "cannot send a response"),
+            Err(error) => tracing::error!(%error, "cannot encode a response: its client gets none"),
         }
     }
 }

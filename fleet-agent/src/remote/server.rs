@@ -75,7 +75,7 @@ pub async fn serve_with(
                 }
                 Ok((stream, _)) => refuse(&stream, "too many connections"),
                 Err(error) => {
-                    tracing::warn!(%error, "cannot accept a connection");
+                    tracing::warn!(%error, "cannot accept a connection: trying again");
                     clock.sleep(ACCEPT_RETRY).await;
                 }
             },
@@ -109,7 +109,7 @@ async fn serve_session(
     clock: &dyn Clock,
 ) -> io::Result<()> {
     if let Some(problem) = untrusted_peer(&stream)? {
-        tracing::warn!(problem, "refused the connection of a client");
+        tracing::warn!(problem, "refused a client of the service manager");
         refuse(&stream, &problem);
         return Ok(());
     }

@@ -34,7 +34,7 @@ pub(crate) async fn run(context: Arc<ManagerContext>) {
             CallError::Refused { message, .. } => format!("systemd refuses: {message}"),
         };
         if matches!(&*context.session.borrow(), Session::Up(_)) {
-            tracing::warn!(reason, "lost the connection to systemd");
+            tracing::warn!(reason, "lost the connection to systemd: connecting again");
             pause = PAUSES.0;
         }
         context.session.send_replace(Session::Down(reason));
@@ -77,7 +77,9 @@ async fn dispatch(context: &ManagerContext, mut signals: MessageStream) -> CallE
                 match on_signal(context, &message) {
                     Ok(false) => {}
                     Ok(true) => return CallError::Lost("systemd has left the bus".to_owned()),
-                    Err(error) => tracing::warn!(%error, "cannot parse a signal of systemd"),
+                    Err(error) => {
+                        tracing::warn!(%error, "cannot parse a signal of systemd: ignoring it")
+                    }
                 }
             }
             Some(Ok(_)) => {}

@@ -151,12 +151,20 @@ async fn roll_back(
         };
         match undone {
             Ok(()) => return context.units.forget(unit),
-            Err(error) => tracing::warn!(%unit, %error, "cannot remove a unit file"),
+            Err(error) => tracing::warn!(
+                %unit,
+                error = &error as &dyn std::error::Error,
+                "cannot remove the file of a unit that was not loaded"
+            ),
         }
     }
     let known = KnownUnit { requested: TargetState::Inactive, ..record.known };
     if let Err(error) = context.remember(unit, Record { known, ..record }) {
-        tracing::warn!(%unit, %error, "cannot store the record of a failed load");
+        tracing::warn!(
+            %unit,
+            error = &error as &dyn std::error::Error,
+            "cannot store that a unit was not loaded"
+        );
     }
 }
 

@@ -24,8 +24,12 @@ impl BaseOffset {
         written.and_then(|text| text.trim_end().parse()).unwrap_or_else(|error| {
             if !is_missing(&error) {
                 // The unit is worth more than the offsets of its lines.
-                let log = path.display();
-                tracing::warn!(%error, %log, "cannot read a base offset: log offsets restart");
+                let file = offset_file(path);
+                tracing::warn!(
+                    %error,
+                    file = %file.display(),
+                    "cannot read the stored start offset of this log: its offsets restart at 0"
+                );
             }
             new
         })
@@ -54,8 +58,13 @@ impl BaseOffset {
         match self.advance(path, next.base - self.base) {
             Ok(renewed) => renewed,
             Err(error) => {
-                let log = path.display();
-                tracing::warn!(%error, %log, "cannot store a base offset: log offsets may restart");
+                let file = offset_file(path);
+                tracing::warn!(
+                    %error,
+                    file = %file.display(),
+                    "cannot store the start offset of this log: after a restart of the daemon its \
+                     offsets may repeat"
+                );
                 next
             }
         }

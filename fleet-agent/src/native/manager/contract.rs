@@ -145,7 +145,7 @@ impl NativeManager {
             problem: bad.problem,
         })?;
         for remark in compiled.remarks.iter().filter(|_| is_new) {
-            tracing::warn!(%unit, remark, "an option differs from systemd");
+            tracing::warn!(%unit, remark, "an option works differently than under systemd");
         }
         Ok(Box::new(compiled.unit))
     }
@@ -184,7 +184,12 @@ async fn start_timers_of(
     for (timer, is_required) in client.timers_of(&unit).await? {
         match timers.pull(&timer).await {
             Err(error) if is_required => return Err(error),
-            Err(error) => tracing::warn!(%unit, %timer, %error, "starting without a timer"),
+            Err(error) => tracing::warn!(
+                %unit,
+                %timer,
+                error = &error as &dyn std::error::Error,
+                "cannot start a timer that a unit wants: starting the unit without it"
+            ),
             Ok(()) => {}
         }
     }

@@ -42,7 +42,8 @@ impl RunDriver {
         let clock = Arc::clone(&self.context.clock);
         let end = Box::pin(async move {
             watched.end(&*clock).await.unwrap_or_else(|error| {
-                tracing::warn!(%error, pid = process.pid, "cannot watch a process");
+                let pid = process.pid;
+                tracing::warn!(%error, pid, "cannot watch a unit's process: it counts as exited");
                 ProcessExit::Unobserved
             })
         });

@@ -5,7 +5,6 @@ use std::io;
 use fleet_core::graph::{InitUnit, ServiceType};
 
 use super::RunDriver;
-use crate::native::cgroup::Group;
 use crate::native::conditions::check_conditions;
 use crate::native::identity::look_up;
 use crate::native::unit_directory::RunRecord;
@@ -72,15 +71,17 @@ impl RunDriver {
 
     pub(super) fn limit_log(&self, longest: Option<u64>) {
         if let Err(error) = self.log.limit_length(longest) {
-            self.warn(&error, "cannot limit a log to the unit's file size limit");
+            self.warn(&error, "cannot keep a unit's log below the unit's file size limit");
         }
     }
 
     /// Removes the control group of a run that is over. The group stays if it still has processes,
     /// which is possible because `KillMode=` may spare some.
     fn remove_group(&self) {
-        if let Some(Err(error)) = self.group.as_ref().map(Group::remove) {
-            tracing::warn!(%error, unit = %self.unit, "cannot remove a control group");
+        let Some(group) = &self.group else { return };
+        if let Err(error) = group.remove() {
+            let (unit, group) = (&self.unit, group.path().display());
+            tracing::warn!(%error, %unit, %group, "cannot remove the control group of a unit");
         }
     }
 }

@@ -40,7 +40,11 @@ impl RunDriver {
         match NotifySocket::open(&self.invocation) {
             Ok(socket) => self.notify = Some(socket),
             Err(error) => {
-                tracing::error!(%error, unit = %self.unit, "cannot open the notification socket");
+                tracing::error!(
+                    %error,
+                    unit = %self.unit,
+                    "cannot open the notification socket of a unit: it cannot report its readiness"
+                );
             }
         }
     }
@@ -85,7 +89,11 @@ impl RunDriver {
         match received {
             Ok(message) => self.on_message(&message),
             Err(error) => {
-                tracing::error!(%error, unit = %self.unit, "cannot receive messages any more");
+                tracing::error!(
+                    %error,
+                    unit = %self.unit,
+                    "cannot receive notifications of a unit: further ones are ignored"
+                );
                 self.notify = None;
             }
         }
@@ -167,7 +175,12 @@ impl RunDriver {
     }
 
     fn assume_foreign<T: Default>(&self, pid: u32, error: &io::Error) -> T {
-        tracing::warn!(%error, pid, unit = %self.unit, "cannot determine the unit of a process");
+        tracing::warn!(
+            %error,
+            pid,
+            unit = %self.unit,
+            "cannot determine whether a process belongs to a unit: ignoring the process"
+        );
         T::default()
     }
 
@@ -182,7 +195,8 @@ impl RunDriver {
         match self.own_process(pid).filter(|process| process.pid != std::process::id()) {
             Some(process) => self.adopt_main(process),
             None => {
-                tracing::warn!(unit = %self.unit, pid, "MAINPID= names a process of another unit");
+                let unit = &self.unit;
+                tracing::warn!(%unit, pid, "ignoring MAINPID=: it names no process of the unit");
             }
         }
     }
@@ -190,7 +204,7 @@ impl RunDriver {
     fn adopt_main(&mut self, process: ProcessId) {
         if let Err(why) = self.take_as_main(process, ProcessHandle::open) {
             let (unit, pid) = (&self.unit, process.pid);
-            tracing::warn!(%unit, pid, why, "cannot adopt the main process");
+            tracing::warn!(%unit, pid, why, "cannot use the process of MAINPID= as main process");
         }
     }
 
@@ -201,10 +215,16 @@ impl RunDriver {
         match PidFileWatch::of(Path::new(path)) {
             Ok(watch) => self.pid_file_watch = Some(watch),
             Err(error) => {
-                tracing::error!(%error, unit = %self.unit, "cannot watch the pid file");
+                self.warn_unwatched_pid_file(&error);
             }
         }
         self.read_pid_file();
+    }
+
+    pub(super) fn warn_unwatched_pid_file(&self, error: &io::Error) {
+        let ServiceType::BackgroundPidfile { path } = &self.spec.kind else { return };
+        let unit = &self.unit;
+        tracing::error!(%error, %unit, path, "cannot watch a PID file: its changes are missed");
     }
 
     pub(super) fn read_pid_file(&mut self) {
@@ -243,7 +263,13 @@ impl RunDriver {
         self.pid_file_failures += 1;
         let is_last = self.pid_file_failures > MAX_PID_FILE_FAILURES;
         if self.pid_file_failures == 1 || is_last {
-            tracing::warn!(unit = %self.unit, problem, is_last, "cannot find the main process");
+            let unit = &self.unit;
+            match is_last {
+                true => tracing::warn!(%unit, problem, "cannot find a new main process: giving up"),
+                false => {
+                    tracing::warn!(%unit, problem, "cannot find a new main process: trying again")
+                }
+            }
         }
         match is_last {
             true => self.pid_file_failures = 0,
@@ -286,7 +312,11 @@ impl RunDriver {
         match found {
             Ok(()) => self.service.on_line(self.context.now()),
             Err(error) => {
-                tracing::error!(%error, unit = %self.unit, "cannot read the output of a unit");
+                tracing::error!(
+                    %error,
+                    unit = %self.unit,
+                    "cannot read the output of a unit: its readiness line is not found"
+                );
                 self.problem = Some(format!("its output cannot be read: {error}"));
             }
         }

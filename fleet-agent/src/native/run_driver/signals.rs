@@ -34,7 +34,8 @@ impl RunDriver {
         let signalled = ProcessHandle::open(process)
             .and_then(|held| held.map_or(Ok(()), |it| it.signal(signal)));
         if let Err(error) = signalled {
-            tracing::warn!(%error, unit = %self.unit, "cannot signal a process");
+            let (unit, pid) = (&self.unit, process.pid);
+            tracing::warn!(%error, %unit, pid, ?signal, "cannot signal a process of a unit");
         }
     }
 

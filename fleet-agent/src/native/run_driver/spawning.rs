@@ -21,7 +21,7 @@ impl RunDriver {
     /// daemon ends during the spawn.
     pub(super) fn spawn(&mut self, command: &Command, role: Role) {
         if let Err(error) = self.log.check() {
-            self.warn(&error, "cannot check the size of the log");
+            self.warn(&error, "cannot check the size of a unit's log");
         }
         if role == Role::Main {
             self.hold_output();
@@ -35,7 +35,8 @@ impl RunDriver {
             self.listen();
         }
         let started = shortage.map_or(Ok(()), |why| Err(not_spawned(why))).and_then(|()| {
-            self.save().map_err(|error| not_spawned(format!("cannot store the run: {error}")))
+            self.save()
+                .map_err(|error| not_spawned(format!("cannot store the unit's state: {error}")))
         });
         let extra = self.variables(role);
         let started = started.and_then(|()| {
@@ -67,15 +68,19 @@ impl RunDriver {
     /// unnoticed.
     fn kill_unwatchable(&mut self, mut started: Child, error: &io::Error) {
         if let Err(error) = started.start_kill() {
-            tracing::error!(%error, unit = %self.unit, "cannot kill a process that is not watched");
+            tracing::error!(
+                %error,
+                unit = %self.unit,
+                "cannot kill a process that cannot be watched: it may keep running"
+            );
         }
-        let words = format!("cannot watch it: {error}");
+        let words = format!("cannot watch the started process: {error}");
         self.on_spawn_failed(SpawnFailure { message: words, end: ProcessExit::NotSpawned });
     }
 
     fn on_spawn_failed(&mut self, problem: SpawnFailure) {
         if let Err(error) = self.log.note(&problem.message) {
-            self.warn(&error, "cannot write to the log");
+            self.warn(&error, "cannot write a message to a unit's log");
         }
         self.problem = Some(problem.message);
         self.service.on_spawn_failed(problem.end, self.context.now());

@@ -144,7 +144,7 @@ impl Supervisor {
             return self.send_action(action);
         }
         if let Err(error) = self.start_run(action) {
-            tracing::error!(unit = %action.unit, %error, "cannot start a run");
+            tracing::error!(unit = %action.unit, %error, "cannot start a unit");
             if let Some(entry) = self.units.get_mut(&action.unit) {
                 entry.problem = Some(format!("cannot start: {error}"));
                 let outcome = Some(RunOutcome::Resources);
@@ -240,7 +240,7 @@ impl Supervisor {
         match handle.map(|handle| handle.sender.send(action.kind.clone())) {
             Some(Ok(())) => {}
             Some(Err(QueueFull)) => {
-                tracing::error!(%action, "action lost: the queue of the run is full");
+                tracing::error!(%action, "cannot send an action to a unit: its queue is full");
             }
             None if matches!(action.kind, ActionKind::Reload) => {}
             // No process of the run is left to report it.
@@ -317,7 +317,11 @@ impl Supervisor {
                     self.units.remove(unit);
                     lock(&self.logs).remove(unit);
                     if let Err(error) = self.context.storage(unit.as_str()).remove() {
-                        tracing::warn!(%unit, %error, "cannot remove the stored state of a unit");
+                        tracing::warn!(
+                            %unit,
+                            %error,
+                            "cannot remove the stored state of a unit that no longer exists"
+                        );
                     }
                 }
                 _ => {}

@@ -371,7 +371,10 @@ fn restore_state(
         {
             Ok(planner) => return Ok((planner, selection)),
             Err(error) => {
-                tracing::warn!(%error, "cannot restore the targets: using the configured ones");
+                tracing::warn!(
+                    %error,
+                    "cannot restore the goal and masks set at run time: using the configured ones"
+                );
             }
         }
     }

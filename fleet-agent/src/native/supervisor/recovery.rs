@@ -65,14 +65,22 @@ impl Recovery {
         name: &Name,
     ) {
         if let Err(error) = self.try_recover_unit(context, graph, name) {
-            tracing::error!(unit = %name, %error, "cannot recover a unit");
+            tracing::error!(
+                unit = %name,
+                %error,
+                "cannot read the stored state of a unit: its processes are not supervised"
+            );
             self.observation.last = Incarnation(self.observation.last.0 + 1);
             let observed = unrecoverable_state(graph, name, self.observation.last, context.now());
             self.observation.units.insert(name.clone(), observed);
-            self.unrecoverable.insert(name.clone(), reason(&error));
+            self.unrecoverable.insert(name.clone(), reason(name, &error));
             // Its processes may still write to the log.
             if let Err(error) = entry_of(&mut self.units, context, name) {
-                tracing::error!(unit = %name, %error, "cannot limit the log of a unit");
+                tracing::error!(
+                    unit = %name,
+                    %error,
+                    "cannot open the log of a unit: its size is not limited"
+                );
             }
         }
     }
@@ -149,7 +157,12 @@ impl Supervisor {
                 _ => continue,
             };
             if let Err(error) = entry.set_idle_state(run_state) {
-                tracing::warn!(%unit, %error, "cannot store that the unit has reached its start limit");
+                tracing::warn!(
+                    %unit,
+                    %error,
+                    "cannot store that a unit has reached its start limit: after a restart the \
+                     daemon starts it"
+                );
             }
         }
     }

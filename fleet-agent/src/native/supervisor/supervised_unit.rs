@@ -82,7 +82,12 @@ impl SupervisedUnit {
         });
         if let Err(error) = stored {
             let unit = self.directory.label();
-            tracing::warn!(%unit, %error, "cannot store the unit's restart counters");
+            tracing::warn!(
+                %unit,
+                %error,
+                "cannot store the restart counters of a unit: after a restart the daemon uses \
+                 older ones"
+            );
         }
     }
 
@@ -99,7 +104,11 @@ impl SupervisedUnit {
         });
         if let Err(error) = noted {
             let unit = self.directory.label();
-            tracing::warn!(%unit, %error, "cannot record that the request was carried out");
+            tracing::warn!(
+                %unit,
+                %error,
+                "cannot store that a request was carried out: after a restart the daemon repeats it"
+            );
         }
     }
 

@@ -42,10 +42,10 @@ pub(super) fn unrecoverable_state(
 }
 
 /// Describes why a unit cannot be recovered and what to do about it.
-pub(super) fn reason(error: &io::Error) -> String {
+pub(super) fn reason(unit: &Name, error: &io::Error) -> String {
     format!(
-        "{error}; recovery is tried again at the next reload; if no process of the unit is left, \
-         use reset-failed"
+        "{error}; to try again, use \"fleet-init reload\"; if no process of the unit is left, use \
+         \"fleet-init reset-failed {unit}\""
     )
 }
 
@@ -70,7 +70,7 @@ impl Supervisor {
         match InitState::restore(graph, &self.selection.desired.apply_to(&settings), observation) {
             Ok(planner) => self.planner = planner,
             Err(error) => {
-                return tracing::error!(%error, "cannot restore the planner with recovered units");
+                return tracing::error!(%error, "cannot supervise the recovered units");
             }
         }
         self.unrecoverable = unrecoverable;
@@ -93,7 +93,12 @@ impl Supervisor {
         }
         let written = self.context.storage(unit.as_str()).write_run(&RunRecord::default());
         if let Err(error) = written {
-            tracing::warn!(%unit, %error, "cannot store that a unit has no processes");
+            tracing::warn!(
+                %unit,
+                %error,
+                "cannot store that a unit has no processes: after a restart the daemon cannot \
+                 recover it"
+            );
         }
         let incarnation = self.planner.status(unit).and_then(|state| state.incarnation);
         if let Some(incarnation) = incarnation {

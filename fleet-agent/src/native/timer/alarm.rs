@@ -80,7 +80,7 @@ impl CalendarAlarm {
         }
         self.alarm = at.map(Alarm::set).transpose().unwrap_or_else(|error| {
             if !was_polling {
-                tracing::error!(%error, "cannot set an alarm: polling the clock every second");
+                tracing::error!(%error, "cannot set an alarm for timers: polling the clock");
             }
             self.is_polling = true;
             None

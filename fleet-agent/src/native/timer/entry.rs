@@ -64,7 +64,8 @@ impl TimerEntry {
             Ok(compiled) => compiled.unit.timer,
             Err(bad) => {
                 let (line, problem) = (bad.line, bad.problem);
-                tracing::warn!(%unit, line, problem, "cannot start a unit: its stored file is invalid");
+                let text = "cannot start a timer: its stored file is invalid";
+                tracing::warn!(%unit, line, problem, "{text}");
                 None
             }
         };

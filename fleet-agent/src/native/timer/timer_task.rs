@@ -83,7 +83,11 @@ impl TimerTask {
                 }
                 Ok(None) => directory.remove()?,
                 // A timer that cannot be read must not keep others from being recovered.
-                Err(error) => tracing::error!(%unit, %error, "cannot recover a timer"),
+                Err(error) => tracing::error!(
+                    %unit,
+                    %error,
+                    "cannot read the stored state of a timer: it does not elapse"
+                ),
             }
         }
         Ok(())
@@ -143,7 +147,11 @@ impl TimerTask {
         let (timer, file) = (entry.machine.timer(), file_name(unit.as_str()));
         let last = match timer.persistent {
             true => self.stamps.read(&file).unwrap_or_else(|error| {
-                tracing::warn!(%unit, %error, "cannot read when a timer last elapsed");
+                tracing::warn!(
+                    %unit,
+                    %error,
+                    "cannot read when a timer last elapsed: a missed elapse is not made up for"
+                );
                 None
             }),
             false => None,
@@ -230,7 +238,9 @@ impl TimerTask {
                     self.change(&timer, |entry, cx| entry.machine.on_time_set(cx));
                 }
             }
-            Err(error) => tracing::error!(%error, "cannot wait for the wall clock"),
+            Err(error) => {
+                tracing::error!(%error, "cannot watch the wall clock: calendar timers may be late")
+            }
         }
     }
 
@@ -278,7 +288,11 @@ impl TimerTask {
         let result = act(entry, cx);
         self.queue.change(timer, before, entry.machine.next_elapse());
         if let Err(error) = entry.write() {
-            tracing::error!(unit = %timer, %error, "cannot store the state of a timer");
+            tracing::error!(
+                unit = %timer,
+                %error,
+                "cannot store the state of a timer: after a restart the daemon finds an older one"
+            );
         }
         let statuses = entry.managed_unit(timer);
         let mut all = self.statuses.lock().unwrap_or_else(PoisonError::into_inner);
@@ -328,7 +342,11 @@ impl TimerTask {
         stamps.set(&file, wall_time());
         drop(tokio::task::spawn_blocking(move || {
             if let Err(error) = stamps.write(&file) {
-                tracing::error!(%unit, %error, "cannot store when a timer elapsed");
+                tracing::error!(
+                    %unit,
+                    %error,
+                    "cannot store when a timer elapsed: after a reboot it may elapse again"
+                );
             }
         }));
     }

@@ -200,7 +200,7 @@ fn low_file_limit_refuses_to_adopt_units() {
     let output = command.arg("--state-dir").arg(path("state")).output().unwrap();
     let printed = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(1), "{printed}");
-    assert!(printed.contains("too few are left of the 64 files"), "{printed}");
+    assert!(printed.contains("the limit of 64 open files is nearly reached"), "{printed}");
     init.start_again();
     assert_eq!(wait_all(&init), before, "units were disturbed");
     init.signal(Signal::TERM);

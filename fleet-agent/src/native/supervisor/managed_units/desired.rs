@@ -65,7 +65,7 @@ impl Supervisor {
         } else if self.planner.graph().provider(&target).is_some()
             && let Err(error) = self.planner.add_extra_target(target, now)
         {
-            tracing::error!(%error, "cannot add the target of a launched unit");
+            tracing::error!(%error, unit = %name, "cannot start a unit that should run");
         }
     }
 
@@ -94,7 +94,12 @@ impl Supervisor {
 
     pub(super) fn write_mask(&self) {
         if let Err(error) = self.write_targets() {
-            tracing::warn!(%error, "cannot store the masked targets");
+            tracing::warn!(
+                %error,
+                file = %self.targets_file.display(),
+                "cannot store which units stay stopped although others need them: after a restart \
+                 they may start"
+            );
         }
     }
 }

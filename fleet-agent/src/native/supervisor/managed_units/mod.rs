@@ -205,7 +205,12 @@ impl Supervisor {
             }
             let Some(entry) = self.units.get_mut(unit) else { continue };
             if let Err(error) = entry.record_start_limit_hit() {
-                tracing::warn!(%unit, %error, "cannot store that the unit has reached its start limit");
+                tracing::warn!(
+                    %unit,
+                    %error,
+                    "cannot store that a unit has reached its start limit: after a restart the \
+                     daemon starts it"
+                );
             }
         }
     }

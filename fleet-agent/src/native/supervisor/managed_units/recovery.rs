@@ -70,7 +70,11 @@ pub(in crate::native) async fn open_managed_units(
     let host = host_capabilities(accept, context.controllers());
     let targets_file = config.directory.join(TARGETS);
     let selection = TargetSelection::read(&targets_file).unwrap_or_else(|error| {
-        tracing::error!(%error, "cannot read the masked targets");
+        tracing::error!(
+            %error,
+            file = %targets_file.display(),
+            "cannot read which units stay stopped although others need them: they may start"
+        );
         None
     });
     let mut timers = timers::TimerIndex::default();
@@ -139,7 +143,11 @@ fn recover_units(
             // A unit that cannot be read must not keep others from being recovered. It is not
             // loaded, and cannot be loaded while its stored run is invalid.
             Err(error) => {
-                tracing::error!(%unit, %error, "cannot recover a unit");
+                tracing::error!(
+                    %unit,
+                    %error,
+                    "cannot read the stored state of a unit: its processes are not supervised"
+                );
                 limit_log(context, &unit, logs);
             }
         }
@@ -155,7 +163,10 @@ fn recover_units(
 fn limit_log(context: &ManagerContext, unit: &UnitName, logs: &Logs) {
     match context.open_log(context.directory(unit.as_str()).log()) {
         Ok(log) => drop(lock(logs).insert(name_of(unit), log)),
-        Err(error) => tracing::error!(%unit, %error, "cannot limit the log of a unit"),
+        Err(error) => {
+            let text = "cannot open the log of a unit: its size is not limited";
+            tracing::error!(%unit, %error, "{text}");
+        }
     }
 }
 

@@ -83,7 +83,7 @@ impl Supervisor {
         let settings = Settings { mask, max_starting, unlimited_starts, ..Settings::default() };
         match InitState::restore(graph, &settings, observed) {
             Ok(planner) => self.planner = planner,
-            Err(error) => tracing::error!(%error, "cannot rebuild the graph"),
+            Err(error) => tracing::error!(%error, "cannot apply a change of the loaded units"),
         }
     }
 
@@ -211,7 +211,7 @@ impl ManagedUnits {
             let logged = self.linked.remarks.get(unit);
             let is_new = |remark: &&Remark| logged.is_none_or(|logged| !logged.contains(remark));
             for remark in remarks.iter().filter(is_new) {
-                tracing::info!(%unit, %remark, "remark on the relation to another unit");
+                tracing::info!(%unit, %remark, "a dependency works differently than under systemd");
             }
         }
     }

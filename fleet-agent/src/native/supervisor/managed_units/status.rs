@@ -93,7 +93,11 @@ impl SupervisedUnit {
         let run_state = RunState { phase: ServicePhase::Dead, ..RunState::clone(&self.run_state) };
         if let Err(error) = self.set_idle_state(run_state) {
             let unit = self.directory.label();
-            tracing::warn!(%unit, %error, "cannot store that a unit is not retried");
+            tracing::warn!(
+                %unit,
+                %error,
+                "cannot store that a unit is not retried: after a restart the daemon may start it"
+            );
         }
     }
 
@@ -101,7 +105,11 @@ impl SupervisedUnit {
     pub(super) fn clear_result(&mut self) {
         if let Err(error) = self.set_idle_state(RunState::default()) {
             let unit = self.directory.label();
-            tracing::warn!(%unit, %error, "cannot clear the result of the unit's last run");
+            tracing::warn!(
+                %unit,
+                %error,
+                "cannot clear the result of a unit: after a restart the daemon may not start it"
+            );
         }
     }
 
