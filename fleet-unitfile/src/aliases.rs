@@ -130,8 +130,8 @@ impl Aliases {
     /// If `unit` is an instance, templates are treated as follows:
     ///
     /// - `name` itself is left out if it is a template.
-    /// - Each other template is replaced by its instance for `unit`. If `file` is given, an instance
-    ///   that leads to another file is left out.
+    /// - Each other template is replaced by its instance for `unit`. If `file` is given, an
+    ///   instance that leads to another file is left out.
     fn collect_names(&self, name: &str, unit: &UnitName, file: Option<&str>, names: &mut Names) {
         let others = self.names.get(name).into_iter().flatten().map(String::as_str);
         // A template itself is no name of an instance.

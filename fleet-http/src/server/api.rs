@@ -127,9 +127,9 @@ impl SharedApi {
     /// Returns the items of the page, and the token of the next page. On the last page, the token
     /// is empty.
     ///
-    /// If `starts_at_page` is `true`, `items` must begin with the first item of the page; otherwise, with
-    /// the first item of the whole list. `first` converts an item to the reference that a token
-    /// contains; it is called with the first item of the next page.
+    /// If `starts_at_page` is `true`, `items` must begin with the first item of the page;
+    /// otherwise, with the first item of the whole list. `first` converts an item to the reference
+    /// that a token contains; it is called with the first item of the next page.
     pub(super) fn page<T>(
         &self,
         listing: &Listing,

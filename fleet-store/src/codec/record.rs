@@ -1,4 +1,5 @@
-//! Pure: the wire forms of units, placements, claims, intents, rebalancing limits, lineages and metadata.
+//! Pure: the wire forms of units, placements, claims, intents, rebalancing limits, lineages and
+//! metadata.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
