@@ -33,7 +33,7 @@ pub(crate) fn read(path: &Path, others: u32) -> Result<Vec<u8>, String> {
             path.display()
         )),
         Ok(_) if bytes.len() as u64 > MAX_BYTES => {
-            Err(format!("larger than {} KiB, which is no secret file", MAX_BYTES >> 10))
+            Err(format!("larger than {} KiB, the limit of a secret file", MAX_BYTES >> 10))
         }
         Ok(_) => Ok(bytes),
     }
@@ -75,7 +75,7 @@ mod tests {
     #[test]
     fn endless_file_is_refused() {
         let error = read(Path::new("/dev/zero"), 0).unwrap_err();
-        assert_eq!(error, "larger than 1024 KiB, which is no secret file");
+        assert_eq!(error, "larger than 1024 KiB, the limit of a secret file");
     }
 
     #[test]

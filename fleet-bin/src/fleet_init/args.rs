@@ -243,15 +243,15 @@ pub(crate) struct UnitArgs {
 pub(crate) type Starting = Option<NonZeroU32>;
 
 fn starting(text: &str) -> Result<Starting, String> {
-    native::starting(text).ok_or_else(|| format!("{} is wanted", native::STARTING))
+    native::starting(text).ok_or_else(|| format!("expected {}", native::STARTING))
 }
 
 fn option(text: &str) -> Result<String, String> {
-    native::option(text).ok_or_else(|| format!("{} are wanted", native::OPTION))
+    native::option(text).ok_or_else(|| format!("expected {}", native::OPTION))
 }
 
 fn external(text: &str) -> Result<(UnitName, External), String> {
-    native::external(text).ok_or_else(|| format!("{} are wanted", native::EXTERNAL))
+    native::external(text).ok_or_else(|| format!("expected {}", native::EXTERNAL))
 }
 
 fn time(text: &str) -> Result<Duration, String> {

@@ -23,8 +23,8 @@ pub(super) fn run(args: &CheckArgs) -> Result<(), CliError> {
     let errors = findings.iter().filter(|(it, _)| it.severity == Severity::Error).count();
     match errors {
         0 => Ok(()),
-        1 => Err(CliError::failed("there is 1 error")),
-        _ => Err(CliError::failed(format!("there are {errors} errors"))),
+        1 => Err(CliError::failed("the files have 1 error")),
+        _ => Err(CliError::failed(format!("the files have {errors} errors"))),
     }
 }
 
@@ -43,7 +43,7 @@ fn print_summary(read: &Files) {
         let text = if files::is_systemd_unit(other) {
             "skipped: a systemd unit file; fleet-init convert turns it into a stanza"
         } else {
-            "skipped: unit files end in .unit, and the settings are in init.conf"
+            "skipped: neither a unit file (NAME.unit) nor init.conf"
         };
         let _unread = writeln!(to, "{name}: {text}").is_err();
     }

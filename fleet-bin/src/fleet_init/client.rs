@@ -64,8 +64,9 @@ pub(super) fn request_if_running<T>(
 
 fn in_runtime<T>(work: impl Future<Output = Result<T, CliError>>) -> Result<T, CliError> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    let runtime = runtime
-        .map_err(|error| CliError::failed("cannot start the async runtime").because(error))?;
+    let runtime = runtime.map_err(|error| {
+        CliError::failed("cannot set up the event loop of this command").because(error)
+    })?;
     runtime.block_on(work)
 }
 
@@ -80,7 +81,7 @@ fn is_not_listening(error: &ConnectionError) -> bool {
 async fn with_timeout<T>(socket: &Path, says: impl Future<Output = T>) -> Result<T, CliError> {
     tokio::time::timeout(RESPONSE_TIMEOUT, says).await.map_err(|_| {
         let problem = format!("the fleet-init at {} does not respond", socket.display());
-        let help = "it may be stopped: resume its process with `kill -CONT`";
+        let help = "if its process is suspended, resume it with `kill -CONT PID`";
         CliError::failed(problem).help(help)
     })
 }
@@ -90,10 +91,13 @@ fn unreachable(error: ConnectionError) -> CliError {
         && source.kind() == std::io::ErrorKind::PermissionDenied
     {
         let error = CliError::failed(format!("permission denied for the fleet-init at {place}"));
-        return error.help("run as its user or as root, or name another socket with --socket");
+        return error.help(
+            "run this command as the user of that fleet-init or as root, or name another socket \
+             with --socket",
+        );
     }
     let error = CliError::failed("cannot reach fleet-init").because(error);
-    error.help("start one with `fleet-init run`, or name its socket with --socket")
+    error.help("start one with `fleet-init run`, or name the socket of a running one with --socket")
 }
 
 impl InitClient {
@@ -130,7 +134,7 @@ impl NoResponse {
             Self::Because(error) => error,
             Self::RunsForFleet => {
                 CliError::failed("this fleet-init runs the units of fleetd and has no goal")
-                    .help("start and stop them with fleetctl")
+                    .help("start and stop these units with fleetctl")
             }
         }
     }
@@ -146,8 +150,12 @@ pub(super) fn no_response(error: RequestError) -> NoResponse {
             }
             Err(error) => not_decodable(error),
         },
-        RequestError::Refused(why) => CliError::failed(why),
-        RequestError::Lost(why) => CliError::failed(format!("connection lost: {why}")),
+        RequestError::Refused(why) => {
+            CliError::failed(format!("fleet-init did not complete the request: {why}"))
+        }
+        RequestError::Lost(why) => {
+            CliError::failed(format!("lost the connection to fleet-init: {why}"))
+        }
     })
 }
 
@@ -157,8 +165,8 @@ pub(super) fn read<T: DeserializeOwned>(item: Value) -> Result<T, CliError> {
 }
 
 fn not_decodable(error: serde_json::Error) -> CliError {
-    let error = CliError::failed("the response cannot be decoded").because(error);
-    error.help("run both programs from the same release")
+    let error = CliError::failed("cannot decode the response of fleet-init").because(error);
+    error.help("use this command and the running fleet-init from the same release")
 }
 
 #[cfg(test)]

@@ -72,8 +72,10 @@ fn print(converted: &Conversion, skipped: &[PathBuf], format: Format) -> Result<
     }
     let text = converted.text();
     if text.len() > MAX_FILE_SIZE {
-        let error = CliError::failed(format!("the stanzas have more than {MAX_FILE_SIZE} bytes"));
-        return Err(error.help("convert fewer files at once: each output is a file of its own"));
+        let error = CliError::failed(format!(
+            "the converted units have more than {MAX_FILE_SIZE} bytes, the limit of a unit file"
+        ));
+        return Err(error.help("convert fewer files at once, each time into another .unit file"));
     }
     output.document(text.as_bytes())
 }

@@ -21,7 +21,10 @@ pub(super) fn run(args: &GraphArgs) -> Result<(), CliError> {
     let read = files::read(&args.paths)?;
     let (graph, goal) = read.graph_and_goal(args.goal.as_ref())?;
     let settings = Settings { goal: goal.clone(), ..read.sources.settings().clone() };
-    let cannot = |flaw| CliError::usage("cannot draw the graph for this goal").because(flaw);
+    let cannot = |flaw| {
+        let goal = goal.as_ref().map_or_else(String::new, |goal| format!(" for the goal {goal}"));
+        CliError::usage(format!("cannot draw the graph{goal}")).because(flaw)
+    };
     let system = InitState::new(graph.clone(), &settings).map_err(cannot)?;
     let needed = goal.is_some().then(|| needed(&system));
     let (goal, needed) = (goal.as_ref(), needed.as_ref());
@@ -54,7 +57,7 @@ fn document(
     let units = graph.units().map(unit).collect();
     let graph_and_goal = Document { goal: goal.map(Target::as_str), units };
     let text = serde_json::to_string_pretty(&graph_and_goal);
-    let cannot = |error| CliError::failed("cannot write the graph").because(error);
+    let cannot = |error| CliError::failed("cannot encode the graph as JSON").because(error);
     Ok(text.map_err(cannot)? + "\n")
 }
 
@@ -77,9 +80,10 @@ struct Node {
 }
 
 fn too_large() -> CliError {
-    let error =
-        CliError::failed(format!("more than {MAX_ELEMENTS} units or dependencies cannot be drawn"));
-    error.help("draw fewer files, or use -o dot and a layout program")
+    let error = CliError::failed(format!(
+        "cannot draw more than {MAX_ELEMENTS} units or dependencies as SVG"
+    ));
+    error.help("give fewer files, or use `-o dot` and a layout program such as Graphviz")
 }
 
 /// Returns the graph in the language of Graphviz, with a node for each unit and an arrow for each

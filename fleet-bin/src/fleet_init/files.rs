@@ -111,7 +111,7 @@ impl Files {
             let findings = self.findings().into_iter().map(|(finding, _)| finding);
             let errors = findings.filter(|finding| finding.severity == Severity::Error);
             let mut errors: Vec<CliError> = errors.map(|it| error_of(&it)).collect();
-            errors.insert(0, CliError::failed("the units do not form a valid graph"));
+            errors.insert(0, CliError::failed("the unit files have errors"));
             return Err(CliError::combined(errors).err().unwrap_or_else(|| CliError::failed("")));
         };
         if let Some(goal) = goal.filter(|goal| graph.provider(goal).is_none()) {
@@ -119,7 +119,7 @@ impl Files {
             let targets = graph.units().flat_map(|unit| &unit.provides).map(Target::as_str);
             return Err(match nearest(goal.as_str(), targets) {
                 Some(near) => error.help(format!("did you mean {near}?")),
-                None => error.help("name a target that a unit provides"),
+                None => error.help("name a target that one of the units provides"),
             });
         }
         let goal = goal.or(self.sources.settings().goal.as_ref());
@@ -134,14 +134,14 @@ impl Files {
             let folder = one.parent().unwrap_or(one).display();
             let help = format!("convert them with `fleet-init convert --from systemd {folder}`");
             let passed_over = abbreviated(&systemd_unit_error);
-            return error.help(format!("skipped systemd units: {passed_over}")).help(help);
+            return error.help(format!("skipped these systemd units: {passed_over}")).help(help);
         }
         if self.skipped.is_empty() || !self.sources.stanzas.is_empty() {
             return error;
         }
         error
-            .help(format!("skipped: {}", abbreviated(&self.skipped)))
-            .help("unit files end in .unit, and the settings are in init.conf")
+            .help(format!("skipped these files: {}", abbreviated(&self.skipped)))
+            .help("name unit files NAME.unit, and the file with the settings init.conf")
     }
 }
 
@@ -163,10 +163,10 @@ pub(super) fn is_systemd_unit(path: &Path) -> bool {
 
 fn systemd_unit_error(path: &Path) -> CliError {
     let path = path.display();
-    let error = CliError::usage(format!("{path} is a systemd unit file, not one of fleet-init"));
-    error
-        .help(format!("convert it with `fleet-init convert --from systemd {path}`"))
-        .help("check it for a fleet cluster, which runs it as it is, with `fleetctl verify`")
+    let error = CliError::usage(format!("{path} is a unit file of systemd, not of fleet-init"));
+    error.help(format!("convert it with `fleet-init convert --from systemd {path}`")).help(format!(
+        "a fleet cluster runs it unconverted; check it for that with `fleetctl verify {path}`"
+    ))
 }
 
 fn error_of(finding: &Finding) -> CliError {
@@ -210,8 +210,9 @@ pub(super) fn read_file(path: &Path) -> Result<Vec<u8>, CliError> {
     // A pipe that the shell made for this command ends; a named pipe may never begin.
     let is_of_shell = path.starts_with("/dev") || path.starts_with("/proc");
     if !is_of_shell && fs::metadata(path).map_err(cannot)?.file_type().is_fifo() {
-        let error = CliError::failed(format!("{} is a pipe, not a file", path.display()));
-        return Err(error.help("name a file, or /dev/stdin"));
+        let error =
+            CliError::failed(format!("{} is a named pipe, not a regular file", path.display()));
+        return Err(error.help("give a regular file, or /dev/stdin"));
     }
     bytes_of(fs::File::open(path).map_err(cannot)?).map_err(cannot)
 }
@@ -224,9 +225,8 @@ fn read_regular_file(path: &Path) -> Result<Vec<u8>, CliError> {
     let file = fs::File::from(opened.map_err(|error| cannot(error.into()))?);
     if !file.metadata().map_err(cannot)?.is_file() {
         let path = path.display();
-        let error =
-            CliError::failed(format!("{path} is not a regular file and cannot be reloaded"));
-        return Err(error.help("start fleet-init with a regular file or a directory"));
+        let error = CliError::failed(format!("cannot reload {path}, which is not a regular file"));
+        return Err(error.help("restart fleet-init with a regular file or a directory instead"));
     }
     bytes_of(file).map_err(cannot)
 }

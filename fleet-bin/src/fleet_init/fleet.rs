@@ -24,9 +24,18 @@ pub(super) async fn open(init: &InitClient) -> Result<Arc<RemoteManager>, CliErr
         program: PROGRAM.to_owned(),
         clock: Arc::new(SystemClock::start()),
     };
-    let cannot =
-        |error| CliError::failed("cannot connect to the service manager of fleetd").because(error);
+    let socket = init.socket.display();
+    let cannot = |error| {
+        CliError::failed(format!("cannot connect to the fleet-init at {socket}")).because(error)
+    };
     RemoteManager::open(config).await.map_err(cannot)
+}
+
+fn cannot_list(init: &InitClient) -> CliError {
+    CliError::failed(format!(
+        "cannot list the units of the fleet-init at {}",
+        init.socket.display()
+    ))
 }
 
 /// Prints the units as a tree. Each row also shows the last request of fleetd for the unit, and the
@@ -37,8 +46,8 @@ pub(super) async fn tree(
     head: &StatusHeader,
     mut units: Vec<Unit>,
 ) -> Result<(), CliError> {
-    let cannot = |error| CliError::failed("cannot list the units").because(error);
-    let managed = open(init).await?.list().await.map_err(cannot)?;
+    let managed =
+        open(init).await?.list().await.map_err(|error| cannot_list(init).because(error))?;
     let rows: BTreeMap<&str, Row> =
         managed.iter().map(|it| (it.unit.as_str(), Row::new(it))).collect();
     let known: BTreeSet<String> = units.iter().map(|unit| unit.unit.clone()).collect();
@@ -79,8 +88,7 @@ impl Record for UnitWithRow<'_> {
 
 /// Lists the units of a fleet-init of an earlier version. Its response to `Status` has no graph.
 pub(super) async fn status(init: &InitClient, format: Format) -> Result<(), CliError> {
-    let cannot = |error| CliError::failed("cannot list the units").because(error);
-    let units = open(init).await?.list().await.map_err(cannot)?;
+    let units = open(init).await?.list().await.map_err(|error| cannot_list(init).because(error))?;
     let rows: Vec<Row> = units.iter().map(Row::new).collect();
     let cells: Vec<Vec<String>> = rows.iter().map(Row::cells).collect();
     let mut output = Output::on_stdout(format);

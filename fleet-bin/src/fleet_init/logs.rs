@@ -18,8 +18,9 @@ use crate::fleetctl::output::{Output, Record};
 /// Runs the command.
 pub(super) fn run(args: &LogsArgs) -> Result<(), CliError> {
     if args.follow && args.output == Format::Json {
-        let error = CliError::usage("-o json needs an end, which --follow does not have");
-        return Err(error.help("use -o jsonl: one document per line"));
+        let error =
+            CliError::usage("-o json cannot be combined with --follow: a followed log has no end");
+        return Err(error.help("use -o jsonl, which prints one document per line"));
     }
     let mut output = Output::on_stdout(args.output);
     request(&args.socket, async |init| match of_files(init, args, &mut output).await {
@@ -51,9 +52,9 @@ async fn of_files(init: &InitClient, args: &LogsArgs, out: &mut Out) -> Result<(
 
 async fn of_fleet(init: &InitClient, args: &LogsArgs, out: &mut Out) -> Result<(), CliError> {
     let unit = UnitName::parse(&args.unit)
-        .map_err(|error| CliError::usage("not a valid unit name").because(error))?;
+        .map_err(|error| CliError::usage(format!("invalid unit {:?}", args.unit)).because(error))?;
     let query = JournalQuery { lines: args.lines, since: since(args), follow: args.follow };
-    let cannot = |error| CliError::failed("cannot read the log").because(error);
+    let cannot = |error| CliError::failed(format!("cannot read the log of {unit}")).because(error);
     let manager = fleet::open(init).await?;
     let mut journal = manager.journal(&unit, query).await.map_err(cannot)?;
     while let Some(line) = journal.next().await {

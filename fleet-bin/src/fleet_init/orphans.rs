@@ -29,14 +29,15 @@ pub(super) async fn end(
         if left.is_empty() {
             return Ok(());
         }
-        for orphan in left {
+        for orphan in &left {
             // It may have exited, but only this process reaps it, so the PID is not reused.
-            let _ = kill_process(orphan, Signal::KILL);
+            let _ = kill_process(*orphan, Signal::KILL);
         }
         tokio::select! {
             _ = ends.recv() => {}
             () = clock.sleep_until(deadline) => {
-                tracing::warn!("SIGKILL did not end all processes");
+                let processes: Vec<_> = left.iter().map(|pid| pid.as_raw_pid()).collect();
+                tracing::warn!(?processes, "SIGKILL did not end all processes: exiting anyway");
                 return Ok(());
             }
         }

@@ -78,7 +78,7 @@ pub(super) fn make_parents(path: &Path) -> Result<(), CliError> {
     let Some(parent) = path.parent() else { return Ok(()) };
     let made = DirBuilder::new().recursive(true).mode(0o755).create(parent);
     made.map_err(|error| {
-        CliError::failed(format!("cannot create {}", parent.display())).because(error)
+        CliError::failed(format!("cannot create the directory {}", parent.display())).because(error)
     })
 }
 
@@ -98,7 +98,7 @@ pub(super) async fn listen(path: &Path) -> Result<Listener, CliError> {
         Ok(both) => both,
         Err(error @ ListenError::InUse(_)) => return Err(in_use(path, error).await),
         Err(error) => {
-            let error = CliError::failed("cannot listen for requests").because(error);
+            let error = CliError::failed("cannot listen for fleet-init commands").because(error);
             return Err(error.help("name another socket with --socket"));
         }
     };
@@ -132,13 +132,16 @@ async fn listener(path: &Path) -> Option<i32> {
 
 /// Returns the error for a socket in use.
 async fn in_use(path: &Path, error: ListenError) -> CliError {
-    let error = match listener(path).await {
+    match listener(path).await {
         Some(pid) => {
-            CliError::failed(format!("process {pid} already listens at {}", path.display()))
+            let error =
+                CliError::failed(format!("process {pid} already listens at {}", path.display()));
+            error.help(format!("stop process {pid} first, or name another socket with --socket"))
         }
-        None => CliError::failed("cannot listen for requests").because(error),
-    };
-    error.help("end it first, or name another socket with --socket")
+        None => CliError::failed("cannot listen for fleet-init commands")
+            .because(error)
+            .help("stop the process that listens there, or name another socket with --socket"),
+    }
 }
 
 /// Returns the process that holds the lock of a state directory.

@@ -50,7 +50,9 @@ pub(super) fn is_needed(reap: bool) -> bool {
 ///
 /// `directory` is the state directory, in which the control groups of the units are recorded.
 pub(super) fn run(args: &[OsString], directory: &Path) -> Result<ExitCode, CliError> {
-    let cannot = |error: io::Error| CliError::failed("cannot act as process 1").because(error);
+    let cannot = |error: io::Error| {
+        CliError::failed("cannot supervise and reap processes like process 1").because(error)
+    };
     if !rustix::process::getpid().is_init() {
         let own = rustix::process::getpid();
         rustix::process::set_child_subreaper(Some(own)).map_err(|error| cannot(error.into()))?;
@@ -149,7 +151,11 @@ impl Pid1 {
         // Logging may block on a slow reader, as it does for any program.
         let process = self.supervisor.map(Pid::as_raw_pid);
         let signal = status.terminating_signal();
-        tracing::warn!(process, signal, "the supervisor crashed; restarting it");
+        tracing::warn!(
+            process,
+            signal,
+            "the supervisor process crashed: restarting it; the units keep running"
+        );
         let due = if self.is_stopping { now } else { now.after(RESTART_DELAY) };
         (self.supervisor, self.due) = (None, Some(due));
         // Pending signals are lost with it; a reload is implied by the restart.
@@ -168,7 +174,11 @@ impl Pid1 {
         match spawned {
             Ok(supervisor) => self.supervisor = Some(supervisor),
             Err(error) => {
-                tracing::error!(%error, "cannot start the supervisor; will retry");
+                tracing::error!(
+                    %error,
+                    "cannot start the supervisor process: the units run unsupervised until a \
+                     retry succeeds"
+                );
                 self.due = Some(now.after(RESTART_DELAY));
             }
         }

@@ -3,7 +3,7 @@
 use std::io::{self, Write as _};
 
 use fleet_core::Timestamp;
-use fleet_core::graph::{InitState, Observation, Settings};
+use fleet_core::graph::{InitState, Observation, Settings, Target};
 
 use super::args::PlanArgs;
 use super::client::{InitClient, NoResponse, read, request_if_running};
@@ -39,8 +39,10 @@ fn planned(args: &PlanArgs, given: Option<&Files>) -> Result<(String, Plan), Cli
     let running = if args.from_nothing { None } else { of_running(args, given)? };
     Ok(match running {
         Some(Ok(found)) => ("compared with the running units".to_owned(), found),
-        Some(Err(why)) => (format!("planned from nothing: {why}"), from_nothing(args, given)?),
-        None => ("planned from nothing".to_owned(), from_nothing(args, given)?),
+        Some(Err(why)) => {
+            (format!("planned as if no unit were running: {why}"), from_nothing(args, given)?)
+        }
+        None => ("planned as if no unit were running".to_owned(), from_nothing(args, given)?),
     })
 }
 
@@ -87,18 +89,24 @@ async fn answer(init: &InitClient, ask: Request) -> Result<Plan, NoResponse> {
 
 fn from_nothing(args: &PlanArgs, given: Option<&Files>) -> Result<Plan, CliError> {
     let Some(read) = given else {
-        let error = CliError::usage("there is nothing to plan");
-        return Err(error.help("name files, or start a fleet-init with `fleet-init run`"));
+        let socket = paths::socket(args.socket.socket.as_deref());
+        let error = CliError::usage(format!(
+            "nothing to plan: no files are given, and no fleet-init listens at {}",
+            socket.display()
+        ));
+        return Err(error.help("name unit files, or start a fleet-init with `fleet-init run`"));
     };
     let (graph, goal) = read.graph_and_goal(args.goal.as_ref())?;
     if goal.is_none() {
-        let error = CliError::usage("there is no goal to plan for");
+        let error = CliError::usage("no goal is set, so there is nothing to plan");
         return Err(error.help("name one with --goal TARGET, or write `goal: TARGET` in init.conf"));
     }
     let now = Timestamp::from_millis(0);
     let settings = Settings { goal: goal.clone(), ..read.sources.settings().clone() };
     let system = InitState::restore(graph.clone(), &settings, Observation::default());
-    let cannot = |error| CliError::usage("cannot plan for this goal").because(error);
+    let goal_name = goal.as_ref().map_or("", Target::as_str).to_owned();
+    let cannot =
+        |error| CliError::usage(format!("cannot plan for the goal {goal_name}")).because(error);
     let mut system = system.map_err(cannot)?;
     system.set_goal(goal, args.with.iter().cloned().collect(), now).map_err(cannot)?;
     Ok(plan_text::describe_plan(None, system, now))

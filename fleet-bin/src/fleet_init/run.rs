@@ -52,7 +52,8 @@ pub(super) fn run(args: &RunArgs) -> ExitCode {
         .thread_keep_alive(THREAD_KEEP_ALIVE)
         .enable_all()
         .build();
-    let ran = runtime.map_err(|error| CliError::failed("cannot begin").because(error));
+    let ran = runtime
+        .map_err(|error| CliError::failed("cannot start the threads of fleet-init").because(error));
     let work = async |args: &RunArgs| {
         if args.fleet { run_fleet(args).await } else { run_files(args).await }
     };
@@ -73,15 +74,30 @@ fn directory(args: &RunArgs) -> PathBuf {
 /// detect this error, because its `requires` has no effect if a path is given.
 fn check(args: &RunArgs) -> Result<(), CliError> {
     let given = [
-        (args.max_starting.is_some(), "--max-starting", "write `max-starting: N` in init.conf"),
-        (!args.accept.is_empty(), "--accept", "it applies to systemd units of a fleetd only"),
-        (!args.external.is_empty(), "--external", "write a unit of type virtual for it"),
+        (
+            args.max_starting.is_some(),
+            "--max-starting",
+            "write `max-starting: N` in init.conf instead",
+        ),
+        (
+            !args.accept.is_empty(),
+            "--accept",
+            "omit --accept: unit files of fleet-init have no systemd options",
+        ),
+        (
+            !args.external.is_empty(),
+            "--external",
+            "write a unit of `type: virtual` for each external unit instead",
+        ),
     ];
     match given.into_iter().find(|(is_given, ..)| *is_given && !args.fleet) {
         None => Ok(()),
         Some((_, option, help)) => {
-            let error = CliError::usage(format!("{option} does not apply to units of files"));
-            Err(error.help(help).help("use it with --fleet"))
+            let error =
+                CliError::usage(format!("{option} applies only with --fleet, not to unit files"));
+            Err(error
+                .help(help)
+                .help("or replace the paths by --fleet, to run the units of fleetd"))
         }
     }
 }
@@ -91,8 +107,11 @@ fn check_proc_namespace() -> Result<(), CliError> {
     let own = rustix::process::getpid().as_raw_nonzero().to_string();
     match std::fs::read_link("/proc/self") {
         Ok(shown) if shown.as_os_str() != own.as_str() => {
-            let error = CliError::failed("/proc belongs to another PID namespace");
-            Err(error.help("mount it again: `unshare --mount-proc`, or `mount -t proc proc /proc`"))
+            let error = CliError::failed(
+                "/proc belongs to another PID namespace and does not show the processes of units",
+            );
+            Err(error
+                .help("mount /proc again: `unshare --mount-proc`, or `mount -t proc proc /proc`"))
         }
         _ => Ok(()),
     }
@@ -148,9 +167,9 @@ async fn run_files(args: &RunArgs) -> Result<(), CliError> {
         loop {
             hangups.recv().await;
             match again.reload().await {
-                Ok(()) => tracing::info!("units reloaded"),
+                Ok(()) => tracing::info!("reloaded the unit files"),
                 Err(error) => {
-                    tracing::error!("cannot reload: keeping the previous units");
+                    tracing::error!("cannot reload the unit files: keeping the previous units");
                     log_error(&error);
                 }
             }
@@ -170,7 +189,7 @@ async fn begin(
 ) -> Result<(Listener, Arc<InitSupervisor>), CliError> {
     let clock = SystemClock::start();
     let Some(read) = signals.run_until_signal(sources.read_in_background(), &clock).await else {
-        return Err(CliError::failed("stopped by a signal before the files were read"));
+        return Err(CliError::failed("stopped by a signal before the unit files were read"));
     };
     let read = read?;
     // The socket exists before anything runs, so that units can always be stopped.
@@ -186,10 +205,10 @@ async fn begin(
 /// Logs the current goal if it differs from the goal of the files or the command line. An earlier
 /// `set-target` has then chosen it.
 async fn log_chosen_goal(supervisor: &InitSupervisor, settings: &Settings) -> Result<(), CliError> {
-    let cannot = |error| CliError::failed("cannot run the units").because(error);
+    let cannot = |error| CliError::failed("cannot get the goal of the units").because(error);
     let goal = supervisor.snapshot().await.map_err(cannot)?.desired.goal;
     if let Some(chosen) = goal.filter(|goal| settings.goal.as_ref() != Some(goal)) {
-        tracing::info!(goal = %chosen, "keeping the goal chosen by set-target");
+        tracing::info!(goal = %chosen, "keeping the goal that set-target chose earlier");
     }
     Ok(())
 }
@@ -227,9 +246,15 @@ impl RunningInit {
 }
 
 fn in_use(directory: &Path) -> CliError {
-    let error = CliError::failed(format!("cannot run units from {}", directory.display()));
+    let error = CliError::failed(format!(
+        "cannot run units with the state directory {}",
+        directory.display()
+    ));
     match paths::lock_holder(directory) {
-        Some(process) => error.help(format!("process {process} already runs units from there")),
+        Some(process) => error.help(format!(
+            "stop process {process}, which already uses that directory, or name another one with \
+             --state-dir"
+        )),
         None => error,
     }
 }

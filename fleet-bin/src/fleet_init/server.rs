@@ -259,12 +259,12 @@ impl RequestHandler for FilesServer {
     async fn handle(&self, ask: Value, response: &mut ResponseSender) -> Result<(), Value> {
         if ServiceManagerHandler::accepts(&ask) {
             return Err(ServiceManagerHandler::unavailable(
-                "this fleet-init runs the units of files: start another one with --fleet and \
-                 its own --socket and --state-dir",
+                "the fleet-init at this socket runs the units of files, not those of fleetd: start \
+                 another one with --fleet and its own --socket and --state-dir",
             ));
         }
         let ask: InitRequest =
-            serde_json::from_value(ask).map_err(|error| to_value(&because(&error)))?;
+            serde_json::from_value(ask).map_err(|error| to_value(&unknown_request(&error)))?;
         let done = self.serve(ask.init, response).await;
         trim_heap();
         done.map_err(|refusal| to_value(&refusal))
@@ -280,8 +280,12 @@ async fn send_units(header: &StatusHeader, snapshot: &InitSnapshot, response: &m
 }
 
 fn cannot_replace(error: SupervisorError) -> CliError {
-    let error = CliError::failed("cannot replace the running units").because(error);
-    error.help("first choose a goal that both provide: `fleet-init set-target GOAL`")
+    let error =
+        CliError::failed("cannot replace the running units by those of the files").because(error);
+    error.help(
+        "first choose a goal that the running units and the files both provide: \
+         `fleet-init set-target GOAL`",
+    )
 }
 
 /// Returns the error for a goal or extra targets that cannot be chosen. If no unit provides one of
@@ -309,6 +313,13 @@ fn because(error: &dyn Error) -> Refusal {
     Refusal::Because {
         problem: chain::in_one_line(&error.to_string(), error.source()),
         help: vec![],
+    }
+}
+
+fn unknown_request(error: &serde_json::Error) -> Refusal {
+    Refusal::Because {
+        problem: format!("fleet-init cannot decode the request: {error}"),
+        help: vec!["use this command and the running fleet-init from the same release".to_owned()],
     }
 }
 

@@ -152,7 +152,7 @@ fn is_stuck(unit: &UnitSnapshot) -> bool {
 }
 
 fn processes_remain(names: &str) -> CliError {
-    CliError::failed(format!("processes of units remain: {names}"))
+    CliError::failed(format!("cannot stop all units: SIGKILL did not end all processes of {names}"))
 }
 
 fn cannot(error: impl Error + Send + Sync + 'static) -> CliError {

@@ -11,6 +11,7 @@ use fleet_agent::InitSupervisor;
 use fleet_core::graph::text::InitFile;
 use fleet_core::graph::{Graph, Settings, Target};
 use serde::{Deserialize, Serialize};
+use tokio::task::JoinError;
 
 use super::files::{self, Files};
 use super::protocol::SourceFile;
@@ -54,7 +55,7 @@ impl Definitions {
         let graph_and_goal = read.graph_and_goal(goal).map(|(graph, goal)| (graph.clone(), goal));
         let (graph, goal) = graph_and_goal.map_err(|error| read.with_skipped(error))?;
         if goal.is_none() {
-            let error = CliError::usage("there is no goal to run");
+            let error = CliError::usage("no goal is set, so there is nothing to run");
             let help = "name one with --goal TARGET, or write `goal: TARGET` in init.conf";
             return Err(read.with_skipped(error.help(help)));
         }
@@ -70,10 +71,11 @@ impl Sources {
         goal: Option<Target>,
         directory: PathBuf,
     ) -> Result<Self, CliError> {
-        let cannot =
-            |error| CliError::failed("cannot determine the working directory").because(error);
-        let paths = paths.iter().map(std::path::absolute).collect::<Result<_, _>>();
-        Ok(Self { paths: paths.map_err(cannot)?, goal, directory })
+        let absolute = |path: &PathBuf| {
+            let cannot = || format!("cannot make the path {} absolute", path.display());
+            std::path::absolute(path).map_err(|error| CliError::failed(cannot()).because(error))
+        };
+        Ok(Self { paths: paths.iter().map(absolute).collect::<Result<_, _>>()?, goal, directory })
     }
 
     /// Reads the files. If the files have errors and units may still be running, logs the errors
@@ -90,8 +92,8 @@ impl Sources {
                 Some(accepted) => {
                     log_error(&error);
                     tracing::error!(
-                        "continuing with the last accepted definitions: \
-                         correct the files and reload"
+                        "cannot use the unit files: keeping the units as they were last read \
+                         without errors; correct the files, then run `fleet-init reload`"
                     );
                     Ok(accepted)
                 }
@@ -108,7 +110,7 @@ impl Sources {
     pub(super) async fn read_in_background(&self) -> Result<Definitions, CliError> {
         let own = self.clone();
         let read = tokio::task::spawn_blocking(move || own.read());
-        read.await.map_err(|error| CliError::failed("cannot read the files").because(error))?
+        read.await.map_err(reader_failed)?
     }
 
     /// Reads the files again without blocking other requests.
@@ -121,7 +123,7 @@ impl Sources {
         let read = tokio::task::spawn_blocking(move || {
             files::read_regular(&paths).and_then(|read| Definitions::of(read, goal.as_ref()))
         });
-        read.await.map_err(|error| CliError::failed("cannot read the files").because(error))?
+        read.await.map_err(reader_failed)?
     }
 
     /// Stores the accepted definitions.
@@ -131,7 +133,12 @@ impl Sources {
         let written = serde_json::to_vec(&accepted).map_err(Into::into);
         let written = written.and_then(|text| fs::write(&aside, text));
         if let Err(error) = written.and_then(|()| fs::rename(aside, self.path())) {
-            tracing::warn!(%error, "cannot store the accepted definitions");
+            let path = self.path();
+            tracing::warn!(
+                path = %path.display(), %error,
+                "cannot store the unit files as read: if they have errors at the next start, \
+                 fleet-init cannot fall back to them"
+            );
         }
     }
 
@@ -160,6 +167,10 @@ impl Sources {
     fn path(&self) -> PathBuf {
         self.directory.join(FILE_NAME)
     }
+}
+
+fn reader_failed(error: JoinError) -> CliError {
+    CliError::failed("internal error while reading the unit files").because(error)
 }
 
 /// Logs why definitions could not be read.

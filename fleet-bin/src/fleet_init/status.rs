@@ -56,6 +56,6 @@ fn print_header(head: &StatusHeader) {
     };
     let _unread = writeln!(to, "{tracking}").is_err();
     if head.goal.is_none() && !head.fleet {
-        let _unread = writeln!(to, "no goal, so nothing is needed").is_err();
+        let _unread = writeln!(to, "no goal is set, so no unit is needed").is_err();
     }
 }

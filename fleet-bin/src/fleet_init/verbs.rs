@@ -32,7 +32,7 @@ pub(super) fn reload(args: &ReloadArgs) -> Result<(), CliError> {
 pub(super) fn restart(args: &UnitArgs) -> Result<(), CliError> {
     let restarted = unit_action(args, Request::Restart { unit: args.unit.clone() })?;
     if !restarted {
-        let text = "is neither starting nor active";
+        let text = "was not restarted: it is neither starting nor active";
         let _unread = writeln!(io::stderr(), "{} {text}", args.unit).is_err();
     }
     one(&RestartResult { unit: &args.unit, restarted }, args.output)
@@ -49,8 +49,12 @@ fn change(socket: &SocketArgs, action: Request, format: Format) -> Result<(), Cl
 pub(super) fn reset_failed(args: &UnitArgs) -> Result<(), CliError> {
     let reset = unit_action(args, Request::ResetFailed { unit: args.unit.clone() })?;
     if !reset {
-        let _unread =
-            writeln!(io::stderr(), "{} has neither failed nor completed", args.unit).is_err();
+        let _unread = writeln!(
+            io::stderr(),
+            "{} has neither failed nor completed: nothing was reset",
+            args.unit
+        )
+        .is_err();
     }
     one(&ResetResult { unit: &args.unit, reset }, args.output)
 }

@@ -65,8 +65,19 @@ impl CredentialFiles {
             (false, None, None) => return Ok(None),
             (false, ca, identity) => ClientTls::new(ca.as_deref(), identity),
         };
-        let message = "--ca-file, --cert-file or --key-file cannot be used";
-        tls.map(Some).map_err(|error| CliError::usage(message).because(error))
+        let flags = [
+            ("--ca-file", &self.ca),
+            ("--cert-file", &self.certificate),
+            ("--key-file", &self.key),
+        ];
+        let cannot = |error| {
+            let given = flags.iter().filter_map(|(flag, path)| {
+                path.as_ref().map(|path| format!("{flag} {}", path.display()))
+            });
+            let given: Vec<String> = given.collect();
+            CliError::usage(format!("cannot use {}", given.join(", "))).because(error)
+        };
+        tls.map(Some).map_err(cannot)
     }
 }
 
@@ -79,10 +90,11 @@ fn bytes(flag: &str, path: &Path) -> Result<Vec<u8>, CliError> {
 fn token(path: &Path) -> Result<Token, CliError> {
     let refused =
         |problem: &str| CliError::usage(format!("--token-file: {}: {problem}", path.display()));
-    let bytes = secret::read(path, secret::OWNER_ONLY)
-        .map_err(|problem| refused(&problem).help("give a file of mode 0600 with a token in it"))?;
+    let bytes = secret::read(path, secret::OWNER_ONLY).map_err(|problem| {
+        refused(&problem).help("give a file of mode 0600 that contains a token")
+    })?;
     let first = secret::first_token(&String::from_utf8_lossy(&bytes));
-    first.ok_or_else(|| refused("there is no token in it: write one of 16 characters or more"))
+    first.ok_or_else(|| refused("the file contains no token: write one of 16 characters or more"))
 }
 
 fn requires(flag: &str, other: &str) -> CliError {

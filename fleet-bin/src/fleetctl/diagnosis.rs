@@ -97,7 +97,8 @@ impl ClusterView {
             all.push(Diagnosis::problem("cluster", message, remedy));
         } else if self.machines.iter().all(|machine| machine.cordoned) {
             let message = "every machine is cordoned, so no unit can be placed".to_owned();
-            let remedy = "\"fleetctl machine uncordon ID\" allows placements on one again";
+            let remedy =
+                "run \"fleetctl machine uncordon ID\" for a machine on which units may be placed";
             all.push(Diagnosis::problem("cluster", message, remedy));
         }
         let versions: BTreeSet<&str> = self.machines.iter().map(|it| it.version.as_str()).collect();
@@ -125,7 +126,8 @@ fn machine_diagnosis(machine: &wire::MachineEntity, labels: &MachineLabels) -> O
 fn unit_diagnosis(unit: &wire::UnitEntity, labels: &MachineLabels) -> Option<Diagnosis> {
     let name = &unit.name;
     if !unit.problem.is_empty() {
-        let remedy = format!("submit it again with --replace, or \"fleetctl destroy {name}\"");
+        let remedy =
+            format!("run \"fleetctl submit --replace FILE\" or \"fleetctl destroy {name}\"");
         let message = format!("{name} is broken: {}", unit.problem);
         return Some(Diagnosis::problem(name, message, remedy));
     }
@@ -299,7 +301,7 @@ mod tests {
         problem: bad.service failed on m1: exit-code
            help: see "fleetctl logs bad.service"; "fleetctl start bad.service" tries again
         problem: broken.service is broken: no section
-           help: submit it again with --replace, or "fleetctl destroy broken.service"
+           help: run "fleetctl submit --replace FILE" or "fleetctl destroy broken.service"
         problem: lost.service has no machine: no machine fits
            help: "fleetctl explain lost.service" shows the verdict of each machine
         problem: tick.timer cannot run on m1: tick.service is not there

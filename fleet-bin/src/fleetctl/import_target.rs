@@ -23,7 +23,7 @@ pub(crate) async fn read(session: &Session) -> Result<ImportTarget, CliError> {
     let mut bytes = session.export().await?;
     let mut reader = ExportReader::new();
     let (mut snapshot, mut intents) = (Snapshot::default(), BTreeMap::new());
-    let wrong = |error| CliError::failed("cannot read the cluster").because(error);
+    let wrong = |error| CliError::failed("cannot read the units of the cluster").because(error);
     while let Some(piece) = session.next_export_chunk(&mut bytes).await? {
         let take = &mut |item, _| match item {
             ExportItem::Intent(it) => drop(intents.insert(it.machine, it.intent)),

@@ -133,7 +133,10 @@ fn read(path: &Path) -> Result<Option<Vec<u8>>, CliError> {
     let mut source = Vec::new();
     file.take(MAX_BYTES + 1).read_to_end(&mut source).map_err(cannot)?;
     if source.len() as u64 > MAX_BYTES {
-        return Err(CliError::failed(format!("{} is longer than 8 MiB", path.display())));
+        return Err(CliError::failed(format!(
+            "{} is longer than 8 MiB, the limit of a unit file",
+            path.display()
+        )));
     }
     Ok(Some(source))
 }

@@ -60,7 +60,7 @@ pub(crate) fn read(paths: &[String]) -> Result<LocalUnits, CliError> {
     let missing = missing.map(|unit| {
         let error = CliError::failed(format!("there is no file {}", unit.path.display()));
         match unit.name.template() {
-            Some(template) => error.help(format!("write it, or its template {template}")),
+            Some(template) => error.help(format!("write that file, or its template {template}")),
             None => error.help("give unit files, or folders with unit files"),
         }
     });

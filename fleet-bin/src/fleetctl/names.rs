@@ -85,8 +85,8 @@ fn bad_name(arg: &str, error: NameError) -> CliError {
 
 fn two_paths(one: &UnitArg, other: &UnitArg) -> CliError {
     let (name, one, other) = (&one.name, one.path.display(), other.path.display());
-    CliError::failed(format!("{one} and {other} are both {name}"))
-        .help("rename one of them, or omit it")
+    CliError::failed(format!("{one} and {other} are both files of {name}"))
+        .help("rename or omit one of them")
 }
 
 #[cfg(test)]
@@ -142,7 +142,7 @@ mod tests {
         assert_eq!(names, ["b.service", "a.service"]);
         let args = ["x/b.service", "y/b.service"].map(str::to_owned);
         let error = unit_args(&args).unwrap_err().to_string();
-        assert_eq!(error, "x/b.service and y/b.service are both b.service");
+        assert_eq!(error, "x/b.service and y/b.service are both files of b.service");
     }
 
     #[test]

@@ -39,7 +39,7 @@ pub(crate) fn with_completed(error: CliError, done: &str, names: &[&str]) -> Cli
     if names.is_empty() {
         return error;
     }
-    error.help(format!("{done} before that: {}", abbreviated_list(names)))
+    error.help(format!("{done} before this error: {}", abbreviated_list(names)))
 }
 
 /// Joins the first names, and then gives only the number of the others (`a, b and 7 more`).
@@ -69,11 +69,11 @@ mod tests {
         insta::assert_snapshot!(error_text(0), @"fleetctl: no");
         insta::assert_snapshot!(error_text(8), @r"
         fleetctl: no
-        help: stopped before that: u1, u2, u3, u4, u5, u6, u7, u8
+        help: stopped before this error: u1, u2, u3, u4, u5, u6, u7, u8
         ");
         insta::assert_snapshot!(error_text(10), @r"
         fleetctl: no
-        help: stopped before that: u1, u2, u3, u4, u5, u6, u7, u8 and 2 more
+        help: stopped before this error: u1, u2, u3, u4, u5, u6, u7, u8 and 2 more
         ");
         let fine = [("a", Ok(1)), ("b", Ok(2))];
         assert_eq!(all_or_partial_failure(fine, "stopped").unwrap(), [1, 2]);

@@ -92,7 +92,7 @@ pub(crate) fn resolve_create_race(
 /// this program then looks it up.
 pub(crate) fn unstable_unit(name: &UnitName) -> CliError {
     CliError::failed(format!(
-        "cannot create {name}: the cluster reports that it exists, but does not find it"
+        "cannot create {name}: fleetd reports both that it exists and that it does not exist"
     ))
     .help(
         "another client keeps submitting and destroying it, or the daemon lags behind its store: \
@@ -124,7 +124,7 @@ pub(crate) fn change(
         Ok(fleet_core::Transition::Change(goal)) => Ok(goal),
         Err(error) => Err(CliError::failed(name.to_string())
             .because(error)
-            .help(format!("\"fleetctl status {name}\" shows how it is"))),
+            .help(format!("\"fleetctl status {name}\" shows its state"))),
     }
 }
 
@@ -143,8 +143,10 @@ fn replacement(
     let (name, desired, verb) = (&known.name, &known.desired_state, verb.as_str());
     let command = if desired == "launched" { "start" } else { "load" };
     let message = format!("cannot {verb} a different {name} while its desired state is {desired}");
-    Err(CliError::failed(message)
-        .help(format!("use {command} --replace, which keeps it {desired}")))
+    Err(CliError::failed(message).help(format!(
+        "\"fleetctl {command} --replace {}\" replaces the file and keeps that desired state",
+        file.path.display()
+    )))
 }
 
 fn differs(known: &wire::UnitEntity, file: &LocalFile) -> CliError {
@@ -300,10 +302,10 @@ mod tests {
             assert_eq!(result.is_ok(), replaces, "{verb:?} {desired}");
         }
         let refused = content(Verb::Load, &here, Some(&known(other, "launched")), false, true);
-        insta::assert_snapshot!(render(refused), @"
+        insta::assert_snapshot!(render(refused), @r#"
         fleetctl: cannot load a different web.service while its desired state is launched
-        help: use start --replace, which keeps it launched
-        ");
+        help: "fleetctl start --replace web.service" replaces the file and keeps that desired state
+        "#);
     }
 
     #[test]

@@ -29,6 +29,19 @@ impl DesiredFilter {
             Self::Launched => unit.desired() == Some(TargetState::Launched),
         }
     }
+
+    /// Returns the message for a pattern that matches `count` units, none of which passes.
+    fn none_of(self, pattern: &str, count: usize) -> String {
+        let (units, their) = match count {
+            1 => (format!("1 unit matches {pattern}"), "its desired state"),
+            _ => (format!("{count} units match {pattern}"), "the desired state of each"),
+        };
+        match (self, count) {
+            (Self::Launched, 1) => format!("{units}, but its desired state is not launched"),
+            (Self::Launched, _) => format!("{units}, but none has the desired state launched"),
+            (Self::All | Self::Placed, _) => format!("{units}, but {their} is inactive"),
+        }
+    }
 }
 
 /// Returns the units of these arguments, each once, in the order of the arguments.
@@ -105,10 +118,8 @@ fn matching(
         (true, 0) => Err(CliError::failed(format!("no unit of the cluster matches {arg}"))
             .help("a pattern must match the whole name with its type, as in \"web@*.service\"")
             .help("\"fleetctl list-unit-files\" shows the units that are known")),
-        (true, n) => Err(CliError::failed(format!(
-            "no unit that matches {arg} needs this command"
-        ))
-        .help(format!("{n} match; \"fleetctl list-unit-files\" shows their desired states"))),
+        (true, count) => Err(CliError::failed(filter.none_of(arg, count))
+            .help("\"fleetctl list-unit-files\" shows the desired states")),
     }
 }
 
@@ -144,7 +155,11 @@ mod tests {
             ("web@*.service", DesiredFilter::Launched, "web@1.service"),
             ("web@[1]*", DesiredFilter::All, "web@1.service web@1.socket"),
             ("web@?", DesiredFilter::All, "no unit of the cluster matches web@?"),
-            ("*@2.*", DesiredFilter::Placed, "no unit that matches *@2.* needs this command"),
+            (
+                "*@2.*",
+                DesiredFilter::Placed,
+                "1 unit matches *@2.*, but its desired state is inactive",
+            ),
             ("web@[", DesiredFilter::All, "\"web@[\" is not a valid pattern"),
         ] {
             assert_eq!(names(arg, filter).join(" "), expected, "{arg}");

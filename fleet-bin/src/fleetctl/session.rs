@@ -44,9 +44,9 @@ impl Session {
     ///
     /// The endpoint is invalid, or a credential file cannot be used.
     pub(crate) fn new(endpoint: &str, credentials: &CredentialFiles) -> Result<Self, CliError> {
-        let endpoint: Endpoint = endpoint
-            .parse()
-            .map_err(|error| CliError::usage("--endpoint cannot be used").because(error))?;
+        let cannot_use = |text| CliError::usage(format!("cannot use --endpoint {text}"));
+        let endpoint: Endpoint =
+            endpoint.parse().map_err(|error| cannot_use(endpoint).because(error))?;
         let credentials = credentials.credentials(endpoint.is_tls())?;
         Ok(Self { client: Client::with_credentials(&endpoint, credentials), names: Arc::default() })
     }
@@ -236,7 +236,7 @@ impl Session {
         &self,
         export: &mut ExportBytes,
     ) -> Result<Option<Bytes>, CliError> {
-        export.next().await.map_err(|error| cannot("continue the export", error))
+        export.next().await.map_err(|error| cannot("export the rest of the cluster", error))
     }
 
     /// Creates or replaces a unit. Returns `false` if `upload` must only create the unit and it
@@ -261,7 +261,9 @@ impl Session {
         intents: &[(MachineId, Intent)],
     ) -> Result<(), CliError> {
         let result = self.client.prepare_import(past, intents).await;
-        result.map_err(|error| cannot("import the epoch and the intents", error))
+        result.map_err(|error| {
+            cannot("import the epoch and the intents of machines (cordons and drains)", error)
+        })
     }
 
     /// Opens a unit's journal. A followed journal resumes after connection losses.
@@ -353,10 +355,11 @@ pub(crate) fn source(unit: &wire::UnitEntity) -> Result<Vec<u8>, CliError> {
     match (&unit.source, &unit.source_base64) {
         (Some(text), _) => Ok(text.clone().into_bytes()),
         (None, Some(text)) => STANDARD.decode(text).map_err(|error| {
-            CliError::failed(format!("the file of {} cannot be read", unit.name)).because(error)
+            CliError::failed(format!("cannot decode the file of {} that fleetd sent", unit.name))
+                .because(error)
         }),
         (None, None) => Err(CliError::failed(match unit.problem.as_str() {
-            "" => format!("the server sent no file of {}", unit.name),
+            "" => format!("fleetd sent no file of {}", unit.name),
             problem => format!("the file of {} is not available: {problem}", unit.name),
         })),
     }
@@ -388,7 +391,7 @@ fn cannot(what: impl std::fmt::Display, error: ClientError) -> CliError {
             CliError::failed(format!("no fleetd answers at {endpoint}"))
                 .because_of(cause)
                 .help("start one there, for example with \"fleetd dev\"")
-                .help("or set the address of one, with --endpoint or FLEETCTL_ENDPOINT")
+                .help("or set the address of another fleetd, with --endpoint or FLEETCTL_ENDPOINT")
         }
         ClientError::Untrusted { endpoint, cause } => {
             CliError::failed(format!("{endpoint} answers, but no secure connection can be made"))

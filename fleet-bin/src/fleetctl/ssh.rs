@@ -43,8 +43,9 @@ impl Ssh {
         if let Some(text) = &args.strict_host_key_checking {
             option("StrictHostKeyChecking", strictness(text.as_deref())?);
         }
-        if tunnel.as_deref().is_some_and(|host| host.starts_with('-')) {
-            return Err(CliError::usage("--tunnel requires a host").help("use HOST or HOST:PORT"));
+        if let Some(host) = tunnel.as_deref().filter(|host| host.starts_with('-')) {
+            return Err(CliError::usage(format!("--tunnel requires a host, not {host:?}"))
+                .help("use HOST or HOST:PORT"));
         }
         Ok(Self { tunnel, options })
     }

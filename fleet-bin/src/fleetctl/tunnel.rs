@@ -38,7 +38,9 @@ impl Tunnel {
         clock: &SystemClock,
     ) -> Result<Option<Self>, CliError> {
         let Some(host) = ssh.tunnel() else { return Ok(None) };
-        let cannot = |error: io::Error| CliError::failed("cannot run ssh").because(error);
+        let cannot = |error: io::Error| {
+            CliError::failed(format!("cannot open the ssh tunnel to {host}")).because(error)
+        };
         let folder = tempfile::Builder::new().prefix("fleetctl-").tempdir().map_err(cannot)?;
         let socket = folder.path().join("s");
         let args = ssh.forward(host, &socket, remote(endpoint)?);
@@ -48,12 +50,11 @@ impl Tunnel {
             let ended = child.try_wait().map_err(cannot)?;
             if ended.is_some() || clock.now() > deadline {
                 let why = ended.map_or("timed out".to_owned(), |it| it.to_string());
-                return Err(CliError::failed(format!("cannot reach {host}: ssh: {why}"))
-                    .help(format!("check that \"{}\" works", Ssh::test_command(host)))
-                    .help(format!(
-                        "the host must allow forwarding of {}",
-                        forwarded_kind(endpoint)
-                    )));
+                return Err(CliError::failed(format!(
+                    "cannot open the ssh tunnel to {host}: {why}"
+                ))
+                .help(format!("check that \"{}\" works", Ssh::test_command(host)))
+                .help(format!("the host must allow forwarding of {}", forwarded_kind(endpoint))));
             }
             clock.sleep_until(clock.now().after(PAUSE)).await;
         }

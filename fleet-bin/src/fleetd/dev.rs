@@ -78,7 +78,11 @@ async fn launch_units(
         let put = running.registry.put_unit(unit, ExpectUnit::Any).await;
         let revision = put.context(|| format!("cannot launch {name}"))?;
         // The code below looks the unit up in the mirror.
-        running.mirror.wait_for(revision).await.context(|| format!("cannot see {name}"))?;
+        running
+            .mirror
+            .wait_for(revision)
+            .await
+            .context(|| format!("cannot read {name} back from the store"))?;
     }
     let _late =
         tokio::time::timeout(SETTLE_TIMEOUT, summary::wait_settled(&running.mirror)).await.is_err();
@@ -135,17 +139,21 @@ fn data_dir(requested: Option<&Path>) -> Result<PathBuf, StartError> {
         let home = || Some(PathBuf::from(variable("HOME")?).join(".local/state"));
         Some(variable("XDG_STATE_HOME").map(PathBuf::from).or_else(home)?.join("fleet/dev"))
     };
-    let directory = requested
-        .map(Path::to_owned)
-        .or_else(state)
-        .ok_or_else(|| StartError::usage("no home directory: specify --data-dir DIR"))?;
+    let directory = requested.map(Path::to_owned).or_else(state).ok_or_else(|| {
+        StartError::usage(
+            "cannot choose a data directory: neither XDG_STATE_HOME nor HOME is set; specify \
+                 --data-dir DIR",
+        )
+    })?;
     make_dir(&directory)?;
-    directory.canonicalize().context(|| format!("cannot use {}", directory.display()))
+    directory
+        .canonicalize()
+        .context(|| format!("cannot use the data directory {}", directory.display()))
 }
 
 fn make_dir(directory: &Path) -> Result<(), StartError> {
     std::fs::create_dir_all(directory)
-        .context(|| format!("cannot create {}: choose another --data-dir", directory.display()))
+        .context(|| format!("cannot create {} (choose another --data-dir)", directory.display()))
 }
 
 fn listen(requested: &[String], data_dir: &Path) -> Result<Vec<ListenAddress>, StartError> {
@@ -210,7 +218,10 @@ fn read_unit(path: &Path) -> Result<NewUnit, StartError> {
     let (file, findings) = findings::check(path, &name, &source);
     let Some(file) = file else {
         let findings: Vec<String> = findings.iter().map(ToString::to_string).collect();
-        return Err(StartError::usage(format!("nothing was started\n{}", findings.join("\n"))));
+        return Err(StartError::usage(format!(
+            "nothing was started: a unit file has errors\n{}",
+            findings.join("\n")
+        )));
     };
     let template = name.is_template();
     let desired = if template { TargetState::Inactive } else { TargetState::Launched };

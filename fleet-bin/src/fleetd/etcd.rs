@@ -34,7 +34,8 @@ fn plain(password: &Password) -> Result<String, StartError> {
         Password::Plain(password) => Ok(password.clone()),
         Password::File(path) => {
             let text = String::from_utf8(read(path)?);
-            let text = text.context(|| format!("{} is not UTF-8 text", path.display()))?;
+            let text =
+                text.context(|| format!("the password file {} is not UTF-8 text", path.display()))?;
             Ok(text.lines().next().unwrap_or_default().to_owned())
         }
     }

@@ -10,7 +10,10 @@ use fleet_core::Resources;
 pub(crate) fn resources(directory: &Path) -> Resources {
     let resources = Resources { cpu: cpu(), memory: memory(), disk: disk(directory) };
     if resources.first_over(Resources::ZERO).is_none() {
-        tracing::warn!("cannot determine the resources of this machine: it offers none");
+        tracing::warn!(
+            "cannot determine the CPU, memory and disk of this machine: units that reserve \
+             resources cannot run on it"
+        );
     }
     resources
 }

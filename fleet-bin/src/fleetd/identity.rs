@@ -47,12 +47,18 @@ pub(crate) fn host() -> String {
 /// cluster also works without a lineage. But without it, daemons do not notice that a store was
 /// restored from a backup. The next daemon that starts tries again.
 pub(crate) async fn ensure_lineage(registry: &Registry) -> Result<(), StartError> {
-    let fresh: Lineage = random()?.parse().context(|| "invalid random lineage".to_owned())?;
+    let fresh: Lineage = random()?
+        .parse()
+        .context(|| "internal error: the random cluster identity is invalid".to_owned())?;
     // Later than any epoch that this machine may remember of an earlier cluster.
     let fresh = fresh.with_epoch_base(wall_time().as_millis() * 1000);
     if let Err(error) = registry.lineage(&fresh).await {
         let error = &error as &dyn std::error::Error;
-        tracing::warn!(error, "cannot store the identity (lineage) of the store");
+        tracing::warn!(
+            error,
+            "cannot give the store an identity (lineage): until the next start of a fleetd, a \
+             restore from a backup goes unnoticed"
+        );
     }
     Ok(())
 }
@@ -75,7 +81,9 @@ fn create(path: &Path) -> Result<String, StartError> {
 
 fn random() -> Result<String, StartError> {
     let mut bytes = [0; 16];
-    getrandom::fill(&mut bytes).map_err(|error| StartError::new(error.to_string()))?;
+    getrandom::fill(&mut bytes).map_err(|error| {
+        StartError::new(format!("cannot get random bytes from the kernel: {error}"))
+    })?;
     Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
 }
 

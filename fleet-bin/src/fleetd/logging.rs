@@ -19,8 +19,9 @@ impl Level {
 
     fn of<S: 'static>(handle: Handle<EnvFilter, S>) -> Self {
         Self(Box::new(move |filter| {
+            let level = filter.to_string();
             if let Err(error) = handle.reload(filter) {
-                tracing::warn!(%error, "cannot change the log level");
+                tracing::warn!(level, %error, "cannot set the log level: keeping the previous one");
             }
         }))
     }

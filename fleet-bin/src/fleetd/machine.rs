@@ -72,7 +72,7 @@ pub(crate) fn runtime_dir(config: &Config) -> Result<PathBuf, StartError> {
     }
     let directory = &config.runtime_dir;
     let made = std::fs::DirBuilder::new().recursive(true).mode(0o755).create(directory);
-    made.context(|| format!("cannot create {}: choose another runtime_dir", directory.display()))?;
+    made.context(|| format!("cannot create {} (choose another runtime_dir)", directory.display()))?;
     Ok(directory.clone())
 }
 

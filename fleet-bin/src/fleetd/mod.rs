@@ -78,7 +78,7 @@ fn perform(request: Invocation) -> Result<(), StartError> {
 /// - The limit of open files is raised to the hard limit, so that many units can run.
 pub(crate) fn prepare_descriptors() {
     if let Err(error) = fleet_agent::set_cloexec_on_all() {
-        tracing::warn!(%error, "cannot set close-on-exec: units inherit open files");
+        tracing::warn!(%error, "cannot set close-on-exec on open files: units inherit them");
     }
     if let Err(error) = fleet_agent::raise_file_limit() {
         tracing::warn!(%error, "cannot raise the limit of open files: only few units can run");
@@ -88,7 +88,8 @@ pub(crate) fn prepare_descriptors() {
 fn block_on(work: impl Future<Output = Result<(), StartError>>) -> Result<(), StartError> {
     prepare_descriptors();
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
-    let runtime = error::Context::context(runtime, || "cannot start".to_owned())?;
+    let runtime =
+        error::Context::context(runtime, || "cannot start the threads of fleetd".to_owned())?;
     runtime.block_on(work)
 }
 

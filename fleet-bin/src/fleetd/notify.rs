@@ -22,7 +22,9 @@ pub(crate) fn reloading() {
     // systemd compares this timestamp with that of its request.
     match NotifyState::monotonic_usec_now() {
         Ok(now) => send(&[NotifyState::Reloading, now]),
-        Err(error) => tracing::warn!(%error, "cannot read the clock for systemd"),
+        Err(error) => {
+            tracing::warn!(%error, "cannot read the clock: systemd is not notified of the reload")
+        }
     }
 }
 
@@ -59,6 +61,10 @@ fn ping_interval(limit: Option<Duration>) -> Duration {
 
 fn send(state: &[NotifyState<'_>]) {
     if let Err(error) = sd_notify::notify(state) {
-        tracing::warn!(%error, "cannot notify systemd");
+        tracing::warn!(
+            %error,
+            "cannot notify systemd: it shows an outdated status of fleetd, and its watchdog may \
+             restart fleetd"
+        );
     }
 }

@@ -86,7 +86,8 @@ impl OfflineCluster {
 
 fn memory_store_error(file: &Path) -> StartError {
     StartError::usage(format!(
-        "{} keeps the cluster in the daemon's memory: omit --config to use the daemon",
+        "{} selects the memory store, which only the running daemon can read: omit --config to \
+         use that daemon",
         file.display()
     ))
 }
@@ -128,7 +129,10 @@ fn temp_folder_in(beside: &Path) -> io::Result<(TempDir, File)> {
             && File::open(entry.path()).is_ok_and(|folder| folder.try_lock().is_ok());
         if is_stale && let Err(error) = std::fs::remove_dir_all(entry.path()) {
             let folder = entry.path();
-            tracing::warn!(folder = %folder.display(), %error, "cannot remove a stale directory");
+            tracing::warn!(
+                folder = %folder.display(), %error,
+                "cannot remove the temporary directory of an earlier import: remove it by hand"
+            );
         }
     }
     let folder = tempfile::Builder::new().prefix(TEMP_PREFIX).tempdir_in(beside)?;

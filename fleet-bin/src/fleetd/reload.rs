@@ -1,5 +1,5 @@
-//! Reloads the configuration, as far as possible without a restart. `RELOADABLE` in `config/keys.rs`
-//! lists the keys whose changes take effect.
+//! Reloads the configuration, as far as possible without a restart. `RELOADABLE` in
+//! `config/keys.rs` lists the keys whose changes take effect.
 
 use std::path::PathBuf;
 
@@ -55,7 +55,9 @@ impl ConfigSource {
         let (found, config) = match self.load() {
             Ok(read) => read,
             Err(error) => {
-                tracing::error!("the configuration is unchanged: {error}");
+                tracing::error!(
+                    "cannot reload the configuration: keeping the previous one: {error}"
+                );
                 return format!("the configuration was not reloaded: {error}");
             }
         };
@@ -63,7 +65,10 @@ impl ConfigSource {
             tracing::warn!("{warning}");
         }
         if let Err(error) = auth.reload() {
-            tracing::error!("the configuration, certificates and tokens are unchanged: {error}");
+            tracing::error!(
+                "cannot reload certificates and tokens: keeping the previous ones and the \
+                 previous configuration: {error}"
+            );
             return format!("nothing was reloaded: {error}");
         }
         level.set(config.verbosity);
@@ -72,7 +77,7 @@ impl ConfigSource {
         running.describe(&MachineRecord { started, api, ..now });
         let pending = self.restart_required(&found);
         for key in &pending {
-            tracing::warn!("a change of {key} requires a restart of fleetd");
+            tracing::warn!("the new value of {key} takes effect only after a restart of fleetd");
         }
         // Keys that require a restart keep their old values, so that the next reload reports them
         // again.

@@ -39,10 +39,10 @@ pub(super) async fn open(
             opened => {
                 let what = || {
                     format!(
-                        "cannot use fleet-init: start it with \"fleet-init run --fleet \
-                         --socket {}\", or omit native_socket, so that fleetd runs units \
-                         itself",
-                        socket.display()
+                        "cannot use the fleet-init at {socket} (start one with \"fleet-init run \
+                         --fleet --socket {socket}\", or omit native_socket, so that fleetd \
+                         runs units itself)",
+                        socket = socket.display()
                     )
                 };
                 return Ok(opened.context(what)?);
@@ -62,8 +62,8 @@ fn refuse_orphaned_units(directory: &Path) -> Result<(), StartError> {
     }
     let directory = directory.display();
     Err(StartError::new(format!(
-        "units that fleetd ran itself are in {directory}: start fleet-init with --state-dir \
-         {directory} to adopt them, or, if none of them is running, remove {}",
+        "{directory} has the state of units that fleetd ran itself: start fleet-init with \
+         --state-dir {directory} to adopt them, or, if none of them is running, remove {}",
         units.display()
     )))
 }

@@ -30,7 +30,7 @@ const JOIN_TIMEOUT: Duration = Duration::from_secs(5);
 pub(crate) fn config_error(error: ConfigError) -> StartError {
     match error {
         ConfigError::Read { path, source } => {
-            StartError::usage(format!("cannot read {}: {source}", path.display()))
+            StartError::usage(format!("cannot read the configuration {}: {source}", path.display()))
         }
         error => StartError::usage(error.to_string()),
     }
@@ -106,7 +106,10 @@ impl SystemdStatus {
     fn update(&mut self, running: &RunningDaemon, now: Timestamp) {
         match running.stalled(now).as_slice() {
             [] => notify::ping_watchdog(),
-            stalled => tracing::error!(?stalled, "loops are stalled"),
+            stalled => tracing::error!(
+                ?stalled,
+                "tasks of fleetd are stalled: not pinging the watchdog of systemd"
+            ),
         }
         let before = std::mem::take(&mut self.status);
         if self.render(running) != before {
@@ -126,7 +129,7 @@ impl SystemdStatus {
 async fn wiring(config: &Config, auth: &AuthReloader) -> Result<DaemonParts, StartError> {
     let directory = machine::directory(config);
     std::fs::create_dir_all(&directory)
-        .context(|| format!("cannot create {}: choose another data_dir", directory.display()))?;
+        .context(|| format!("cannot create {} (choose another data_dir)", directory.display()))?;
     let listeners = listeners(&config.listen, &auth.policy).await?;
     let at: Vec<ListenAddress> = listeners.iter().map(Listener::local_address).cloned().collect();
     let record = machine::record(config, machine::id(config)?, &at);
@@ -194,11 +197,11 @@ pub(super) fn cannot_serve(error: ListenError) -> StartError {
     match error {
         ListenError::NotLoopback(_) | ListenError::NoCertificate(_) | ListenError::OpenToAll(_) => {
             StartError::usage(format!(
-                "cannot serve: {error}; the keys are tls_cert_file and tls_key_file, with \
+                "cannot serve the API: {error}; the keys are tls_cert_file and tls_key_file, with \
              client_ca_file or token_file"
             ))
         }
-        error => StartError::because("cannot serve", error),
+        error => StartError::because("cannot serve the API", error),
     }
 }
 

@@ -53,7 +53,7 @@ fn check_listens(socket: impl AsFd, index: usize) -> Result<(), StartError> {
 fn unsuitable(index: usize, why: &str) -> StartError {
     let number = index + FIRST;
     StartError::usage(format!(
-        "cannot adopt the sockets passed by systemd: number {number} {why}: write \
+        "cannot adopt the sockets passed by systemd: file descriptor {number} {why}: write \
          ListenStream= in its .socket unit, without Accept=yes"
     ))
 }

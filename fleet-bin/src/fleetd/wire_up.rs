@@ -110,7 +110,8 @@ impl DaemonParts {
         match &self.service_manager {
             ServiceManagerKind::Native(settings) => {
                 let manager = NativeManager::open(settings.config(&setup.directory)).await;
-                let what = || format!("cannot open the units in {}", setup.directory.display());
+                let what =
+                    || format!("cannot load the state of units in {}", setup.directory.display());
                 Ok(Manager::Native(manager.context(what)?))
             }
             ServiceManagerKind::FleetInit(socket) => {
@@ -120,7 +121,7 @@ impl DaemonParts {
                 let is_root = rustix::process::geteuid().is_root();
                 let runtime = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
                 let manager = SystemdManager::open(systemd::config(settings, is_root, runtime)?);
-                let what = || "cannot use systemd".to_owned();
+                let what = || "cannot use systemd to run units".to_owned();
                 Ok(Manager::Other(manager.await.context(what)?))
             }
         }
@@ -204,8 +205,8 @@ fn limits(listeners: usize) -> ServerLimits {
     let most = half.map_or(limits.connections, |half| half / listeners.max(1));
     if most < limits.connections {
         tracing::info!(
-            "a listener accepts at most {most} connections, since this process can open only {} \
-             files: raise LimitNOFILE=",
+            "each address of the API accepts at most {most} connections, because fleetd can open \
+             only {} files: raise LimitNOFILE= of its service",
             files.unwrap_or_default()
         );
     }
@@ -252,7 +253,10 @@ pub(crate) async fn open_registry(
         #[cfg(feature = "etcd")]
         StoreKind::Etcd(settings) => {
             let config = etcd::config(settings)?;
-            Arc::new(EtcdStore::new(&config).context(|| "cannot use etcd".to_owned())?)
+            Arc::new(
+                EtcdStore::new(&config)
+                    .context(|| "cannot set up the connection to etcd".to_owned())?,
+            )
         }
         StoreKind::Memory => Arc::new(MemoryStore::new()),
         StoreKind::Embedded => {
@@ -323,8 +327,12 @@ impl RunningDaemon {
         };
         let result = tokio::select! { result = loops => result, result = agents => result };
         match result {
-            Err(error) => StartError::new(format!("a component of the daemon failed: {error}")),
-            Ok(()) => StartError::new("a component of the daemon ended unexpectedly"),
+            Err(error) => StartError::new(format!(
+                "fleetd must exit, because one of its tasks failed: {error}"
+            )),
+            Ok(()) => {
+                StartError::new("fleetd must exit, because one of its tasks ended unexpectedly")
+            }
         }
     }
 
@@ -348,7 +356,7 @@ impl RunningDaemon {
         self.end_agents().await;
         while let Some(result) = self.loops.join_next().await {
             if let Err(error) = result {
-                tracing::error!(%error, "a loop failed");
+                tracing::error!(%error, "a task of fleetd failed while it was shutting down");
             }
         }
         self.mirror.shutdown();
@@ -384,7 +392,10 @@ mod tests {
         let mut running = wiring.start().await.unwrap();
         running.loops.spawn(async { panic!("injected by the test") });
         let error = running.wait_failed().await;
-        assert!(error.to_string().starts_with("a component of the daemon failed: "), "{error}");
+        assert!(
+            error.to_string().starts_with("fleetd must exit, because one of its tasks failed: "),
+            "{error}"
+        );
         running.end().await;
     }
 }

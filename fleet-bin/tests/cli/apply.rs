@@ -146,7 +146,7 @@ async fn apply_reads_the_unit_files_of_a_folder() {
     fleetctl: there is no file none.service
     help: give unit files, or folders with unit files
     fleetctl: there is no file web@1.service
-    help: write it, or its template web@.service
+    help: write that file, or its template web@.service
     ");
 }
 
@@ -209,9 +209,9 @@ async fn failed_apply_reports_progress_and_resumes() {
     c.service is placed on m1/10.0.0.1: it is wanted
     ---
     fleetctl: b.service is no longer known: another client has destroyed it
-    help: brought to their desired states before that: c.service
+    help: brought to their desired states before this error: c.service
     help: the files of all units were uploaded
-    help: fix this and run the same command again to complete it
+    help: fix the cause, then run the same command again to complete the changes
     ");
     insta::assert_snapshot!(cluster.run("apply a b c").await.sorted(), @"
     exit 0

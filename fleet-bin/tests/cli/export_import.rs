@@ -39,13 +39,13 @@ async fn export_writes_a_file_or_standard_output() {
     assert_eq!(broken.code, 1);
     insta::assert_snapshot!(broken.stderr.replace(": ", ":\n"), @r#"
     fleetctl:
-    units that cannot be read were left out:
+    the export lacks units whose files cannot be read:
     web.service:
     the unit's record cannot be read:
     the value is damaged:
     expected value at line 1 column 1
     help:
-    fix them with "fleetctl submit --replace", or destroy them, and export again
+    replace their files with "fleetctl submit --replace", or destroy them, and export again
     "#);
     let file = std::fs::read_to_string(cluster.folder().join("broken.jsonl")).unwrap();
     assert!(file.contains("\"kind\":\"fault\"") && file.contains("\"kind\":\"end\""), "{file}");
@@ -110,9 +110,9 @@ async fn import_refuses_differences_without_replace() {
     in the file 6cff4623f30236de664919cd42d8a00601a43de5
     ");
     insta::assert_snapshot!(refused.stderr, @"
-    fleetctl: nothing was written: 1 refused, as listed above
+    fleetctl: nothing was imported from cluster.jsonl: 1 item was refused, as listed above
     help: add --replace to overwrite units that differ in the cluster
-    help: --keep-going imports the rest
+    help: add --keep-going to import the rest
     ");
     assert!(to.desired("db.service").await.is_empty(), "nothing may be written");
 
@@ -174,8 +174,8 @@ async fn invalid_imports_are_refused_with_help() {
       http://ETCD:2379/v2/keys/_coreos.com/fleet?recursive=true
     import --config memory.toml cluster.jsonl
       fleetctl:
-      memory.toml keeps the cluster in the daemon's memory:
-      omit --config to use the daemon
+      memory.toml selects the memory store, which only the running daemon can read:
+      omit --config to use that daemon
     import --config wrong.toml cluster.jsonl
       fleetctl:
       wrong.toml:1:1:
@@ -214,7 +214,10 @@ async fn refused_import_creates_no_store() {
     let before = cluster.folder().read_dir().unwrap().count();
     let refused = cluster.run("import --config data.toml v1.json").await;
     assert_eq!(refused.code, 1, "{refused}");
-    assert!(refused.stderr.contains("nothing was written: 1 refused"), "{refused}");
+    assert!(
+        refused.stderr.contains("nothing was imported from v1.json: 1 item was refused"),
+        "{refused}"
+    );
     assert_eq!(cluster.folder().read_dir().unwrap().count(), before, "a file is left behind");
 
     cluster.run("import --config data.toml cluster.jsonl").await.ok();

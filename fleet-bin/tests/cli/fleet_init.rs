@@ -75,9 +75,9 @@ fn check_refuses_systemd_unit_file() {
     insta::assert_snapshot!(run(folder.path(), "check web.service"), @"
     exit 2
     ---
-    fleet-init: web.service is a systemd unit file, not one of fleet-init
+    fleet-init: web.service is a unit file of systemd, not of fleet-init
     help: convert it with `fleet-init convert --from systemd web.service`
-    help: check it for a fleet cluster, which runs it as it is, with `fleetctl verify`
+    help: a fleet cluster runs it unconverted; check it for that with `fleetctl verify web.service`
     ");
     let printed = run(folder.path(), "check .");
     assert!(printed.contains("web.service: skipped: a systemd unit file"), "{printed}");
@@ -102,7 +102,7 @@ fn invalid_commands_fail_before_starting_anything() {
     exit 1
     ---
     fleet-init: cannot reach fleet-init: cannot connect to s: No such file or directory (os error 2)
-    help: start one with `fleet-init run`, or name its socket with --socket
+    help: start one with `fleet-init run`, or name the socket of a running one with --socket
     ");
     let printed = run(folder.path(), "run bad --state-dir d --socket s");
     assert!(printed.starts_with("exit 1\n") && printed.contains("bad/db.unit:5:1"), "{printed}");
@@ -135,7 +135,7 @@ fn check_reports_all_errors_at_once() {
       |                        ^^
     help: write `env: A=…`, `pass-env: A` or an `env-file`, or $$ for a dollar sign
     ---
-    fleet-init: there are 4 errors
+    fleet-init: the files have 4 errors
     ");
     let lines = run(folder.path(), "check bad/db.unit -o jsonl").replace(",\"", ",\n\"");
     insta::assert_snapshot!(lines, @r#"
@@ -162,7 +162,7 @@ fn check_reports_all_errors_at_once() {
     "message":"there is no colon in `description`",
     "severity":"error"}
     ---
-    fleet-init: there are 2 errors
+    fleet-init: the files have 2 errors
     "#);
 }
 
@@ -178,7 +178,7 @@ fn plan_prints_actions_by_wave_with_reasons() {
     network-online
     maddy
     ---
-    planned from nothing: no fleet-init listens at no-socket
+    planned as if no unit were running: no fleet-init listens at no-socket
     for imapd: 5 would be started
     ");
     let json = run(folder.path(), "plan home --goal dns -o json");
@@ -221,7 +221,7 @@ fn plan_prints_actions_by_wave_with_reasons() {
       }
     ]
     ---
-    planned from nothing: no fleet-init listens at no-socket
+    planned as if no unit were running: no fleet-init listens at no-socket
     for dns: 2 would be started
     "#);
     std::fs::write(folder.path().join("home/init.conf"), "goal: irc-bot\nmask: ircd, dns\n")
@@ -235,7 +235,7 @@ fn plan_needs_a_goal_and_valid_files() {
     insta::assert_snapshot!(run(folder.path(), "plan home/home.unit"), @"
     exit 2
     ---
-    fleet-init: there is no goal to plan for
+    fleet-init: no goal is set, so there is nothing to plan
     help: name one with --goal TARGET, or write `goal: TARGET` in init.conf
     ");
     insta::assert_snapshot!(run(folder.path(), "plan home --goal imap"), @"
@@ -247,7 +247,7 @@ fn plan_needs_a_goal_and_valid_files() {
     insta::assert_snapshot!(run(folder.path(), "plan bad"), @"
     exit 1
     ---
-    fleet-init: the units do not form a valid graph
+    fleet-init: the unit files have errors
     fleet-init: bad/db.unit:3:11: `db` is also provided by cache in bad/db.unit:6 [E13]
     help: choose one in the central settings: `alternatives: db=UNIT`
     fleet-init: bad/db.unit:5:1: there is no colon in `description` [E01]
@@ -265,8 +265,8 @@ fn plan_needs_a_goal_and_valid_files() {
     insta::assert_snapshot!(run(folder.path(), "plan"), @"
     exit 2
     ---
-    fleet-init: there is nothing to plan
-    help: name files, or start a fleet-init with `fleet-init run`
+    fleet-init: nothing to plan: no files are given, and no fleet-init listens at no-socket
+    help: name unit files, or start a fleet-init with `fleet-init run`
     ");
 }
 
@@ -377,8 +377,8 @@ fn repeated_paths_count_once_and_pipes_are_refused() {
     insta::assert_snapshot!(run(folder.path(), "check pipe.unit"), @"
     exit 1
     ---
-    fleet-init: pipe.unit is a pipe, not a file
-    help: name a file, or /dev/stdin
+    fleet-init: pipe.unit is a named pipe, not a regular file
+    help: give a regular file, or /dev/stdin
     ");
 }
 
@@ -428,7 +428,7 @@ fn graph_separates_sixty_units_and_refuses_thousands() {
     insta::assert_snapshot!(run(folder.path(), "graph a.unit -o svg"), @"
     exit 1
     ---
-    fleet-init: more than 5000 units or dependencies cannot be drawn
-    help: draw fewer files, or use -o dot and a layout program
+    fleet-init: cannot draw more than 5000 units or dependencies as SVG
+    help: give fewer files, or use `-o dot` and a layout program such as Graphviz
     ");
 }

@@ -144,9 +144,9 @@ async fn drain_prints_json_and_the_rest_after_a_timeout() {
     here.service stays for now: (why)
     all.service stays: it is global
     ---
-    fleetctl: m1 is not empty: 1 to move, 0 stopping, 1 held back
-    help: here.service: (why)
-    help: the drain continues; "fleetctl machine cordon" ends it and keeps the other units
+    fleetctl: machine m1 still has units: 1 to move, 0 stopping, 1 held back
+    help: here.service stays for now: (why)
+    help: the drain continues; "fleetctl machine cordon m1" ends it, and the other units stay
     "#);
     insta::assert_snapshot!(run(&cluster, "machine drain m1 --dry-run --wait").await, @r"
     exit 2

@@ -64,7 +64,7 @@ async fn logs_label_lines_with_units_and_machines() {
     exit 1
     ---
     idle.service is on no machine
-    fleetctl: no journals to read
+    fleetctl: no journal to read: no machine has idle
     help: "fleetctl list-units" shows which unit is on which machine
     "#);
     insta::assert_snapshot!(cluster.run("logs wbe db").await, @r"
@@ -142,7 +142,7 @@ async fn silent_journal_is_named_and_delays_no_other() {
     slow.service: slow.service on m1: 1
     even.service: even.service on m1: 1
     ---
-    fleetctl: the journal of slow.service on m1 was silent for 5 seconds
+    fleetctl: stopped reading the journal of slow.service on m1: no line arrived for 5 seconds
     help: "fleetctl journal slow.service" reads it without a time limit
     "#);
 }
@@ -254,7 +254,7 @@ async fn doctor_prints_unreachable_daemon() {
     insta::assert_snapshot!(run, @r#"
     exit 1
     problem: no fleetd answers at unix:///none/f.sock: No such file or directory (os error 2)
-       help: start one ("systemctl start fleet", "fleetd dev"), or set --endpoint URL
+       help: start one ("systemctl start fleet" or "fleetd dev"), or set the --endpoint of another
     ---
     1 problem, 0 warnings
     "#);

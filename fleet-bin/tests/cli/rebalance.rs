@@ -80,7 +80,7 @@ async fn rebalancing_is_awaited_and_cancelled() {
     m1: 4 units now, 2 afterwards
     ---
     fleetctl: rebalancing is not finished: 0 moved, 0 moving, 2 to move
-    help: it continues; "fleetctl rebalance --stop" cancels it
+    help: the rebalancing continues; "fleetctl rebalance --stop" cancels it
     "#);
     assert!(is_rebalancing(&cluster));
     insta::assert_snapshot!(cluster.run("rebalance --stop").await, @"
@@ -130,7 +130,7 @@ async fn stuck_rebalancing_ends_the_wait() {
     ---
     fleetctl: rebalancing is stuck: 1 moved, 1 moving, 1 to move
     help: b.service on m1: it is failed (failed)
-    help: fix this and it continues; "fleetctl rebalance --stop" cancels it
+    help: once this is fixed, the rebalancing continues; "fleetctl rebalance --stop" cancels it
     "#);
     assert!(is_rebalancing(&cluster), "it continues when the unit is fixed");
 }

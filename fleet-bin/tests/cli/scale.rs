@@ -112,8 +112,8 @@ async fn commands_accept_patterns_and_ranges() {
     insta::assert_snapshot!(cluster.run("restart web@*").await, @r#"
     exit 1
     ---
-    fleetctl: no unit that matches web@* needs this command
-    help: 3 match; "fleetctl list-unit-files" shows their desired states
+    fleetctl: 3 units match web@*, but none has the desired state launched
+    help: "fleetctl list-unit-files" shows the desired states
     "#);
     insta::assert_snapshot!("patterns_that_match_nothing", cluster.run("destroy x* web@[").await);
     insta::assert_snapshot!(cluster.run("destroy *").await.sorted(), @r"

@@ -83,7 +83,7 @@ async fn tunnel_forwards_the_remote_socket() {
     insta::assert_snapshot!(nowhere, @r#"
     exit 1
     ---
-    fleetctl: cannot reach host: ssh: exit status: 255
+    fleetctl: cannot open the ssh tunnel to host: exit status: 255
     help: check that "ssh host" works
     help: the host must allow forwarding of unix sockets
     "#);
@@ -167,7 +167,7 @@ async fn ssh_runs_a_command_on_the_machine() {
     exit 1
     ---
     fleetctl: m2 is both a machine and a unit
-    help: choose with --machine or --unit
+    help: use --machine m2 or --unit m2
     ");
     insta::assert_snapshot!(run(&cluster, "ssh").await, @r#"
     exit 2

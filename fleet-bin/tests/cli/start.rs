@@ -79,7 +79,8 @@ async fn dependency_cycle_among_uploads_is_refused() {
         run.code == 1 && run.stderr.contains("dependency cycle: b.service -> a.service"),
         "{run}"
     );
-    let help = "help: submitted, and not started, before that: c.service, d.service, a.service";
+    let help =
+        "help: submitted, and not started, before this error: c.service, d.service, a.service";
     assert!(run.stderr.contains(help), "{run}");
     assert_eq!(cluster.desired("c.service").await, "inactive");
 }
@@ -166,12 +167,12 @@ async fn different_file_needs_replace() {
     help: "fleetctl cat web.service" shows the cluster's file
     "#);
     assert_eq!(cluster.desired("other.service").await, "");
-    insta::assert_snapshot!(cluster.run("submit --replace web").await, @"
+    insta::assert_snapshot!(cluster.run("submit --replace web").await, @r#"
     exit 1
     ---
     fleetctl: cannot submit a different web.service while its desired state is launched
-    help: use start --replace, which keeps it launched
-    ");
+    help: "fleetctl start --replace web.service" replaces the file and keeps that desired state
+    "#);
     assert!(cluster.run("cat web").await.stdout.contains("sleep"));
 
     insta::assert_snapshot!(cluster.run("start --replace web").await, @r"
@@ -190,7 +191,7 @@ async fn cluster_side_errors_are_printed() {
     assert_eq!(run.code, 1, "{run}");
     assert!(run.stderr.contains("cannot submit b.service: "), "{run}");
     assert!(
-        run.stderr.contains("help: submitted, and not started, before that: a.service\n"),
+        run.stderr.contains("help: submitted, and not started, before this error: a.service\n"),
         "{run}"
     );
     assert_eq!(cluster.desired("a.service").await, "inactive");

@@ -25,7 +25,7 @@ async fn unit_is_stopped_unloaded_and_destroyed() {
     exit 1
     ---
     fleetctl: web.service: cannot stop a unit whose desired state is inactive: it is not started
-    help: "fleetctl status web.service" shows how it is
+    help: "fleetctl status web.service" shows its state
     "#);
     insta::assert_snapshot!(cluster.run("destroy web").await, @r"
     exit 0
@@ -113,7 +113,10 @@ async fn broken_unit_can_only_be_destroyed() {
     cluster.damage("web.service").await;
     let run = cluster.run("unload web").await;
     assert_eq!(run.code, 1, "{run}");
-    assert!(run.stderr.starts_with("fleetctl: web.service is broken: "), "{run}");
+    assert!(
+        run.stderr.starts_with("fleetctl: cannot unload web.service, which is broken: "),
+        "{run}"
+    );
     assert!(run.stderr.contains("help: \"fleetctl destroy web.service\" deletes it"), "{run}");
     cluster.run("destroy web").await.ok();
     assert_eq!(cluster.run("list-unit-files --no-legend").await.ok().stdout, "");

@@ -97,9 +97,7 @@ async fn live_line_fits_the_terminal_and_is_erased_on_ctrl_c() {
     kill_process(pid, Signal::INT).unwrap();
     let ended = tokio::time::timeout(DEADLINE, fleetctl.wait_with_output()).await.unwrap().unwrap();
     assert_eq!(ended.status.code(), Some(130));
-    terminal
-        .wait_until("the error is printed", |text| text.contains("desired states stay\r\n"))
-        .await;
+    terminal.wait_until("the error is printed", |text| text.contains("remain in effect\r\n")).await;
     let text = terminal.text();
     let last = text.rsplit(ERASE).next().unwrap();
     assert!(last.starts_with("fleetctl: interrupted"), "the line is still there: {text:?}");

@@ -97,7 +97,7 @@ async fn unreachable_daemon_error_has_help() {
     ---
     fleetctl: no fleetd answers at unix:///none/f.sock: No such file or directory (os error 2)
     help: start one there, for example with "fleetd dev"
-    help: or set the address of one, with --endpoint or FLEETCTL_ENDPOINT
+    help: or set the address of another fleetd, with --endpoint or FLEETCTL_ENDPOINT
     "#);
 }
 

@@ -32,10 +32,13 @@ fn unsuitable_socket_is_refused() {
     bind(&only_bound, &SocketAddrV4::new(Ipv4Addr::LOCALHOST, 0)).unwrap();
     let (connected, _other) = UnixStream::pair().unwrap();
     let cases: [(OwnedFd, &str); 5] = [
-        (UdpSocket::bind("127.0.0.1:0").unwrap().into(), "number 3 is not a stream socket"),
-        (UnixDatagram::unbound().unwrap().into(), "number 3 is not a stream socket"),
-        (only_bound, "number 3 is not listening"),
-        (connected.into(), "number 3 is not listening"),
+        (
+            UdpSocket::bind("127.0.0.1:0").unwrap().into(),
+            "file descriptor 3 is not a stream socket",
+        ),
+        (UnixDatagram::unbound().unwrap().into(), "file descriptor 3 is not a stream socket"),
+        (only_bound, "file descriptor 3 is not listening"),
+        (connected.into(), "file descriptor 3 is not listening"),
         (TcpListener::bind("0.0.0.0:0").unwrap().into(), "tls_cert_file"),
     ];
     for (socket, expected) in cases {

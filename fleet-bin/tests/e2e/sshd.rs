@@ -162,5 +162,5 @@ fn real_sshd_serves_tunnels_and_shells() {
     let refused = sshd.fleetctl(&cluster, &["--tunnel", &unknown, "list-units"]);
     let errors = String::from_utf8_lossy(&refused.stderr);
     assert_eq!(refused.status.code(), Some(1), "{errors}");
-    assert!(errors.contains("cannot reach nobody@127.0.0.1"), "{errors}");
+    assert!(errors.contains("cannot open the ssh tunnel to nobody@127.0.0.1"), "{errors}");
 }

@@ -18,9 +18,8 @@ pub struct InitDryRun {
     pub files: Option<(Graph, Settings)>,
     /// Another goal, as for [`InitSupervisor::set_goal`]. It overrides the goal of the settings.
     pub goal: Option<Target>,
-    /// Extra targets besides the goal. They replace the current extra targets, even with an empty
-    /// set if [`goal`](Self::goal) is set. Without a goal, an empty set leaves the current ones as
-    /// they are.
+    /// Extra targets besides the goal. If this set is empty and [`goal`](Self::goal) is `None`, the
+    /// current extra targets stay. Otherwise this set replaces them.
     pub extra_targets: BTreeSet<Target>,
 }
 

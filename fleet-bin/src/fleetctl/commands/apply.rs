@@ -231,7 +231,7 @@ fn triggered(name: &UnitName) -> UnitReport {
 
 /// Adds the hint that the command can be repeated.
 fn retry_hint(error: CliError) -> CliError {
-    error.help("fix this and run the same command again to complete it")
+    error.help("fix the cause, then run the same command again to complete the changes")
 }
 
 fn changed(diffs: &[UnitDiff]) -> impl Iterator<Item = &UnitDiff> {

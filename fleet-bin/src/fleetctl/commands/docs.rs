@@ -21,7 +21,7 @@ pub(super) fn completions(context: &mut Context, shell: Shell) -> Result<(), Cli
 /// Runs `man`: a page for the program and one for each command.
 pub(super) fn man(context: &mut Context, folder: &Path) -> Result<(), CliError> {
     let cannot = |error| {
-        CliError::failed(format!("cannot write to {}", folder.display()))
+        CliError::failed(format!("cannot write manual pages to {}", folder.display()))
             .because(error)
             .help("give an existing folder, such as /usr/local/share/man/man1")
     };

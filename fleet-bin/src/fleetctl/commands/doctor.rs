@@ -60,8 +60,8 @@ async fn cluster_diagnoses(context: &Context) -> Result<Vec<Diagnosis>, CliError
 
 fn daemon_problem(error: &CliError) -> Diagnosis {
     let message = format!("{error}: {}", error.nearest_cause());
-    let remedy = "start one (\"systemctl start fleet\", \"fleetd dev\"), or set \
-                  --endpoint URL";
+    let remedy = "start one (\"systemctl start fleet\" or \"fleetd dev\"), or set \
+                  the --endpoint of another";
     Diagnosis::problem("fleetd", message, remedy)
 }
 
@@ -79,7 +79,7 @@ fn installation_problem(file: &Path) -> Option<Diagnosis> {
     }
     let read = config::find(Some(file), &|_| None, config::RawConfig::new());
     let error = read.and_then(|low| config::Config::resolve(&low)).err()?;
-    let remedy = format!("fix it; \"fleetd check-config {}\" validates it", file.display());
+    let remedy = format!("fix the file, then run \"fleetd check-config {}\"", file.display());
     Some(Diagnosis::problem("configuration", error.to_string(), remedy))
 }
 

@@ -66,7 +66,9 @@ pub(super) async fn run(context: &mut Context, args: &ExportArgs) -> Result<(), 
     };
     let copied = tokio::select! {
         copied = copy(context, from, &mut to, &args.file) => copied,
-        Ok(()) = tokio::signal::ctrl_c() => Err(CliError::interrupted("nothing was exported")),
+        Ok(()) = tokio::signal::ctrl_c() => {
+            Err(CliError::interrupted("interrupted: nothing was exported"))
+        },
     };
     let (header, end, broken) = copied?;
     if let ExportSink::File(file) = to {
@@ -138,8 +140,10 @@ fn print_summary(
 /// Returns the error for broken units. The export is complete except for them.
 fn broken_units(broken: &[String]) -> CliError {
     let what = broken.join("; ");
-    CliError::failed(format!("units that cannot be read were left out: {what}"))
-        .help("fix them with \"fleetctl submit --replace\", or destroy them, and export again")
+    CliError::failed(format!("the export lacks units whose files cannot be read: {what}")).help(
+        "replace their files with \"fleetctl submit --replace\", or destroy them, and export \
+             again",
+    )
 }
 
 fn failed(what: &str) -> CliError {

@@ -129,7 +129,9 @@ async fn put(session: &Session, it: &PlannedUnit) -> Result<(), CliError> {
         true => Ok(()),
         false => {
             let name = &it.unit.name;
-            Err(CliError::failed(format!("another client has just created {name}")))
+            Err(CliError::failed(format!(
+                "cannot import {name}: another client has created a unit of that name"
+            )))
         }
     }
 }

@@ -134,8 +134,10 @@ fn in_order(journals: Vec<(JournalKey, Lines)>) -> MergedLines {
 
 fn silent(JournalKey { unit, machine }: &JournalKey) -> CliError {
     let (seconds, machine) = (SILENCE_TIMEOUT.as_secs(), short_machine(machine));
-    CliError::failed(format!("the journal of {unit} on {machine} was silent for {seconds} seconds"))
-        .help(format!("\"fleetctl journal {unit}\" reads it without a time limit"))
+    CliError::failed(format!(
+        "stopped reading the journal of {unit} on {machine}: no line arrived for {seconds} seconds"
+    ))
+    .help(format!("\"fleetctl journal {unit}\" reads it without a time limit"))
 }
 
 /// Returns the error for requesting an endless list as one JSON document.
@@ -160,7 +162,7 @@ async fn journal_keys(context: &mut Context, args: &LogsArgs) -> Result<Vec<Jour
     let mut keys = found.concat();
     keys.retain(|key| only.as_ref().is_none_or(|only| *only == key.machine));
     match keys.len() {
-        0 => Err(CliError::failed("no journals to read")
+        0 => Err(no_journals(&args.units, only.as_deref())
             .help("\"fleetctl list-units\" shows which unit is on which machine")),
         n if n > MAX_JOURNALS => Err(CliError::failed(format!(
             "{n} journals match, but at most {MAX_JOURNALS} can be read at a time"
@@ -168,6 +170,16 @@ async fn journal_keys(context: &mut Context, args: &LogsArgs) -> Result<Vec<Jour
         .help("give fewer units, or one machine with --machine")),
         _ => Ok(keys),
     }
+}
+
+fn no_journals(units: &[String], only: Option<&str>) -> CliError {
+    let units = units.join(", ");
+    CliError::failed(match only {
+        None => format!("no journal to read: no machine has {units}"),
+        Some(id) => {
+            format!("no journal to read: machine {} does not have {units}", short_machine(id))
+        }
+    })
 }
 
 /// Returns the journals of one unit: one for the machine on which the unit is placed, and one for

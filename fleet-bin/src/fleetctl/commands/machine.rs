@@ -67,9 +67,8 @@ pub(super) async fn run(context: &mut Context, command: &MachineCommand) -> Resu
 
 async fn id(context: &Context, start: &str) -> Result<MachineId, CliError> {
     let id = context.session.machine_named(start).await?.id;
-    id.parse().map_err(|error| {
-        CliError::failed("the server returned an invalid machine ID").because(error)
-    })
+    id.parse()
+        .map_err(|error| CliError::failed("fleetd returned an invalid machine ID").because(error))
 }
 
 /// Returns the ID of the machine to uncordon. An absent machine can also be uncordoned, but only by

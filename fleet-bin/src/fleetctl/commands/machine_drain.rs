@@ -45,7 +45,7 @@ async fn wait(context: &mut Context, id: &MachineId, args: &DrainArgs) -> Result
     let deadline = limit.map(|limit| context.clock.now().after(limit));
     loop {
         let Some(report) = context.session.drain_status(id).await? else {
-            let text = format!("{} is no longer drained: the drain was cancelled", short(id));
+            let text = format!("the drain of machine {} was cancelled", short(id));
             return Err(CliError::failed(text));
         };
         if report.is_empty() {
@@ -64,10 +64,14 @@ async fn wait(context: &mut Context, id: &MachineId, args: &DrainArgs) -> Result
 }
 
 fn late(id: &MachineId, report: &DrainReport) -> CliError {
-    let error = CliError::failed(format!("{} is not empty: {}", short(id), summary(report)));
-    let held = report.held.iter().map(|held| format!("{}: {}", held.unit, held.reason));
+    let error =
+        CliError::failed(format!("machine {} still has units: {}", short(id), summary(report)));
+    let held =
+        report.held.iter().map(|held| format!("{} stays for now: {}", held.unit, held.reason));
     let error = held.fold(error, CliError::help);
-    error.help("the drain continues; \"fleetctl machine cordon\" ends it and keeps the other units")
+    error.help(format!(
+        "the drain continues; \"fleetctl machine cordon {id}\" ends it, and the other units stay"
+    ))
 }
 
 fn summary(report: &DrainReport) -> String {

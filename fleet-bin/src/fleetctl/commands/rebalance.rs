@@ -134,13 +134,15 @@ async fn wait(
 
 fn late(report: &RebalanceReport) -> CliError {
     let error = CliError::failed(format!("rebalancing is not finished: {}", summary(report)));
-    with_reasons(error, report).help("it continues; \"fleetctl rebalance --stop\" cancels it")
+    with_reasons(error, report)
+        .help("the rebalancing continues; \"fleetctl rebalance --stop\" cancels it")
 }
 
 fn stuck(report: &RebalanceReport) -> CliError {
     let text = format!("rebalancing is stuck: {}", summary(report));
-    with_reasons(CliError::failed(text), report)
-        .help("fix this and it continues; \"fleetctl rebalance --stop\" cancels it")
+    with_reasons(CliError::failed(text), report).help(
+        "once this is fixed, the rebalancing continues; \"fleetctl rebalance --stop\" cancels it",
+    )
 }
 
 /// Adds the obstacles to an error.

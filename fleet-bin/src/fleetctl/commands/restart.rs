@@ -41,7 +41,14 @@ async fn check(session: &Session, name: &UnitName) -> Result<(), CliError> {
     if unit.desired() == Some(TargetState::Launched) {
         return Ok(());
     }
-    let state = if unit.problem.is_empty() { unit.desired_state } else { unit.problem };
+    if !unit.problem.is_empty() {
+        return Err(CliError::failed(format!(
+            "cannot restart {name}, which is broken: {}",
+            unit.problem
+        ))
+        .help("replace its file with \"fleetctl submit --replace FILE\""));
+    }
+    let state = unit.desired_state;
     Err(CliError::failed(format!("cannot restart {name}: its desired state is {state}"))
         .help(format!("use \"fleetctl start {name}\"")))
 }

@@ -85,7 +85,7 @@ fn template(arg: &str) -> Result<UnitName, CliError> {
     }
     let error = CliError::usage(format!("{name} is not a template"));
     match name.template() {
-        Some(template) => Err(error.help(format!("use {template}"))),
+        Some(template) => Err(error.help(format!("use its template {template}"))),
         None => Err(error.help("the name of a template ends in \"@\", as in web@.service")),
     }
 }
@@ -166,7 +166,7 @@ mod tests {
         template("web@1").unwrap_err().print(&mut text).unwrap();
         insta::assert_snapshot!(String::from_utf8(text).unwrap(), @"
         fleetctl: web@1.service is not a template
-        help: use web@.service
+        help: use its template web@.service
         ");
         assert_eq!(template("web").unwrap_err().exit().code(), 2);
     }

@@ -51,13 +51,13 @@ async fn machine_or_unit(session: &Session, word: &str) -> Result<wire::MachineE
     };
     match (machine, unit) {
         (Ok(_), Some(_)) => Err(CliError::failed(format!("{word} is both a machine and a unit"))
-            .help("choose with --machine or --unit")),
+            .help(format!("use --machine {word} or --unit {word}"))),
         (Ok(machine), None) => Ok(machine),
         (Err(_), Some(_)) => machine_of(session, word).await,
         (Err(error), None) => Err(match unit_arg(word) {
             Ok(arg) => match session.suggestion(&arg.name).await {
                 Some(near) => error.help(near),
-                None => error.help("there is no unit of that name either"),
+                None => error.help(format!("no unit is named {} either", arg.name)),
             },
             Err(_) => error,
         }),

@@ -131,7 +131,9 @@ fn file_to_send(
             _,
         ) => Ok(Some(local.file.clone())),
         (_, Some(template)) => instance_of(name, template).map(Some),
-        (_, None) => Err(CliError::failed(format!("the template of {name} no longer exists"))),
+        (_, None) => {
+            Err(CliError::failed(format!("cannot create {name}: its template no longer exists")))
+        }
     }
 }
 

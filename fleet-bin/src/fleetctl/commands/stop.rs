@@ -50,10 +50,12 @@ async fn prepare(
     match verb {
         // Broken units can be destroyed.
         Verb::Destroy => Ok(None),
-        _ if !unit.problem.is_empty() => {
-            Err(CliError::failed(format!("{name} is broken: {}", unit.problem))
-                .help(format!("\"fleetctl destroy {name}\" deletes it")))
-        }
+        _ if !unit.problem.is_empty() => Err(CliError::failed(format!(
+            "cannot {} {name}, which is broken: {}",
+            verb.as_str(),
+            unit.problem
+        ))
+        .help(format!("\"fleetctl destroy {name}\" deletes it"))),
         _ => change(verb, name, unit.desired()),
     }
 }

@@ -58,17 +58,20 @@ impl Session {
     pub(crate) async fn states_on(&self, id: &str) -> Result<Vec<wire::UnitStateEntity>, CliError> {
         let filter = StateFilter { machine: Some(id.to_owned()), ..StateFilter::default() };
         let states = self.client.states(&filter).await;
-        states.map_err(|error| cannot(format!("list the units on {id}"), error))
+        states.map_err(|error| cannot(format!("list the units on machine {id}"), error))
     }
 
     /// Cordons a machine: no more units are placed on it.
     pub(crate) async fn cordon(&self, id: &MachineId) -> Result<(), CliError> {
-        self.client.cordon(id).await.map_err(|error| cannot(format!("cordon {id}"), error))
+        self.client.cordon(id).await.map_err(|error| cannot(format!("cordon machine {id}"), error))
     }
 
     /// Ends the cordon or drain of a machine.
     pub(crate) async fn uncordon(&self, id: &MachineId) -> Result<(), CliError> {
-        self.client.uncordon(id).await.map_err(|error| cannot(format!("uncordon {id}"), error))
+        self.client
+            .uncordon(id)
+            .await
+            .map_err(|error| cannot(format!("uncordon machine {id}"), error))
     }
 
     /// Starts draining a machine, or returns the planned moves if `dry_run`.
@@ -79,7 +82,7 @@ impl Session {
         dry_run: bool,
     ) -> Result<wire::DrainReport, CliError> {
         let report = self.client.drain(id, min_available, dry_run).await;
-        report.map_err(|error| cannot(format!("drain {id}"), error))
+        report.map_err(|error| cannot(format!("drain machine {id}"), error))
     }
 
     /// Returns the progress of a drain; `None` if the machine is not drained.
@@ -88,7 +91,7 @@ impl Session {
         id: &MachineId,
     ) -> Result<Option<wire::DrainReport>, CliError> {
         let report = self.client.drain_status(id).await;
-        report.map_err(|error| cannot(format!("get the drain of {id}"), error))
+        report.map_err(|error| cannot(format!("get the progress of draining machine {id}"), error))
     }
 }
 

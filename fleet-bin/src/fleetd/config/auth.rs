@@ -68,8 +68,8 @@ impl AuthSettings {
         };
         let is_open = !address.ip().to_canonical().is_loopback();
         let refused = |remedy: &str| {
-            let why = if is_open { "other hosts can reach it" } else { "it requires TLS" };
-            Err(contradiction(values, "listen", format!("{listen}: {why}: {remedy}")))
+            let why = if is_open { "can be reached from other hosts" } else { "requires TLS" };
+            Err(contradiction(values, "listen", format!("{listen} {why}: {remedy}")))
         };
         if (is_open || is_tls) && self.identity.is_none() {
             return refused(&format!(
@@ -83,7 +83,7 @@ impl AuthSettings {
         }
         if is_open && self.client_ca.is_none() && self.tokens.is_none() {
             return refused(
-                "it does not require authentication: also write client_ca_file or token_file",
+                "also write client_ca_file or token_file, which require authentication",
             );
         }
         Ok(if is_open { ListenAddress::Tls(address) } else { listen })
@@ -101,7 +101,7 @@ impl AuthSettings {
         match self.public_url.as_ref().filter(|url| url.is_local()) {
             Some(url) if !servers.iter().all(is_local) => {
                 let problem = format!(
-                    "{url}: daemons on other hosts cannot reach it, but etcd_servers are on \
+                    "daemons on other hosts cannot reach public_url {url}, but etcd_servers are on \
                      other hosts: write a URL such as https://node7.example.com:4285, or omit \
                      public_url"
                 );
@@ -182,18 +182,18 @@ mod tests {
         let cases = [
             (
                 "verbosity = 0\nlisten = \"tcp://0.0.0.0:4285\"\n",
-                "fleet.conf:2:1: tcp://0.0.0.0:4285: other hosts can reach it: write \
+                "fleet.conf:2:1: tcp://0.0.0.0:4285 can be reached from other hosts: write \
                  tls_cert_file and tls_key_file, with client_ca_file or token_file, or listen on \
                  127.0.0.1 or a unix socket",
             ),
             (
                 "listen = \"https://[::]:1\"\ntls_cert_file = \"/c\"\ntls_key_file = \"/k\"\n",
-                "fleet.conf:1:1: https://[::]:1: other hosts can reach it: it does not require \
-                 authentication: also write client_ca_file or token_file",
+                "fleet.conf:1:1: https://[::]:1 can be reached from other hosts: also write \
+                 client_ca_file or token_file, which require authentication",
             ),
             (
                 "listen = \"https://127.0.0.1:1\"\n",
-                "fleet.conf:1:1: https://127.0.0.1:1: it requires TLS: write tls_cert_file and \
+                "fleet.conf:1:1: https://127.0.0.1:1 requires TLS: write tls_cert_file and \
                  tls_key_file",
             ),
             ("tls_cert_file = \"/c\"\n", "fleet.conf:1:1: tls_cert_file requires tls_key_file"),
@@ -223,7 +223,8 @@ mod tests {
         for url in ["unix:///run/fleet.sock", "https://127.0.0.1:4285", "http://localhost:4285"] {
             assert!(of(url, here).is_ok(), "the etcd server is local, so all daemons are: {url}");
             let refused = of(url, there).unwrap_err();
-            let place = format!("fleet.conf:1:1: {url}: daemons on other hosts");
+            let place =
+                format!("fleet.conf:1:1: daemons on other hosts cannot reach public_url {url}, ");
             assert!(refused.starts_with(&place), "{refused}");
         }
         assert!(of("https://a.example:4285", there).is_ok());

@@ -57,7 +57,9 @@ impl EtcdSettings {
         let encrypts = self.ca.is_some() || self.identity.is_some();
         match self.servers.iter().find(|server| encrypts && !server.starts_with("https://")) {
             Some(server) => {
-                let problem = format!("{key} has no effect for {server}: use https://");
+                let problem = format!(
+                    "{key} has no effect for {server}: write an https:// URL in etcd_servers"
+                );
                 Err(contradiction(values, key, problem))
             }
             None => Ok(()),

@@ -147,7 +147,7 @@ pub(crate) const KEYS: &[Key] = &[
         "SECONDS",
         "the engine reacts to changes instead of polling",
     ),
-    obsolete("disable_watches", "BOOL", "all reads use one watch"),
+    obsolete("disable_watches", "BOOL", "fleetd always watches the store for changes"),
     obsolete("enable_grpc", "BOOL", "daemons communicate only through the store"),
     obsolete("verify_units", "BOOL", "units are not signed"),
     obsolete("authorized_keys_file", "FILE", "units are not signed"),

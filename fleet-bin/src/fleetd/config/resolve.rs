@@ -297,18 +297,20 @@ fn warnings(raw: &RawConfig, store: &StoreKind, manager: &ServiceManagerKind) ->
     let of_etcd = |key: &Key| key.name.starts_with("etcd_");
     let of_systemd = |key: &Key| key.name.starts_with("systemd_") || key.name == "units_directory";
     let by_systemd = matches!(manager, ServiceManagerKind::Systemd(_));
-    let is_of_other = |key: &Key| match key.name {
-        name if name.starts_with("native_") => by_systemd,
-        _ => of_systemd(key) && !by_systemd,
-    };
+    let of_native = |key: &Key| key.name.starts_with("native_");
     let by_init = matches!(manager, ServiceManagerKind::FleetInit(_));
     let of_init =
         |key: &Key| key.name.starts_with("native_") && key.name != "native_socket" && by_init;
     let idle = |key: &Key| match key.status {
         KeyStatus::Obsolete(why) => Some(why),
-        KeyStatus::Used if of_etcd(key) && !store.is_etcd() => Some("another store is selected"),
-        KeyStatus::Used if is_of_other(key) => Some("another service manager is selected"),
-        KeyStatus::Used if of_init(key) => Some("set it with an option of fleet-init run --fleet"),
+        KeyStatus::Used if of_etcd(key) && !store.is_etcd() => Some("store is not \"etcd\""),
+        KeyStatus::Used if of_native(key) && by_systemd => Some("service_manager is \"systemd\""),
+        KeyStatus::Used if of_systemd(key) && !by_systemd => {
+            Some("service_manager is not \"systemd\"")
+        }
+        KeyStatus::Used if of_init(key) => {
+            Some("native_socket is set: use the option of fleet-init run --fleet instead")
+        }
         KeyStatus::Used => None,
     };
     let warning = |key: &Key| {

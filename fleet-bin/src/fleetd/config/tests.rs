@@ -117,7 +117,7 @@ fn systemd_uses_the_keys_of_v1() {
         SystemdSettings { user: Some(true), private: false, directory: Some("/run/f".into()) };
     assert_eq!(config.unwrap().service_manager, ServiceManagerKind::Systemd(settings));
     let config = resolve("systemd_user = true\n").unwrap();
-    let warning = "fleet.conf:1:1: systemd_user has no effect: another service manager is selected";
+    let warning = "fleet.conf:1:1: systemd_user has no effect: service_manager is not \"systemd\"";
     assert_eq!(config.warnings, [warning]);
 }
 
@@ -161,19 +161,18 @@ fn native_units_run_in_daemon_or_fleet_init() {
         }
     }
     let both = "service_manager = \"systemd\"\nnative_socket = \"/run/fleet/init.sock\"\n";
-    let warning =
-        "fleet.conf:2:1: native_socket has no effect: another service manager is selected";
+    let warning = "fleet.conf:2:1: native_socket has no effect: service_manager is \"systemd\"";
     assert_eq!(resolve(both).unwrap().warnings, [warning]);
     let both = "native_max_starting = 7\nnative_socket = \"/run/fleet/init.sock\"\n";
     let warning = "fleet.conf:1:1: native_max_starting has no effect: \
-                  set it with an option of fleet-init run --fleet";
+                  native_socket is set: use the option of fleet-init run --fleet instead";
     assert_eq!(resolve(both).unwrap().warnings, [warning]);
 }
 
 #[test]
 fn unused_etcd_keys_are_warned_about() {
     let config = resolve("store = \"memory\"\netcd_username = \"fleet\"\n").unwrap();
-    let warning = "fleet.conf:2:1: etcd_username has no effect: another store is selected";
+    let warning = "fleet.conf:2:1: etcd_username has no effect: store is not \"etcd\"";
     assert_eq!(config.warnings, [warning]);
 }
 
@@ -210,7 +209,8 @@ fn etcd_errors_name_position_and_remedy() {
         ),
         (
             "store = \"etcd\"\netcd_cafile = \"/ca\"\n",
-            "fleet.conf:2:1: etcd_cafile has no effect for http://127.0.0.1:2379: use https://",
+            "fleet.conf:2:1: etcd_cafile has no effect for http://127.0.0.1:2379: write an \
+             https:// URL in etcd_servers",
         ),
         (
             "store = \"etcd\"\netcd_username = \"fleet\"\n",

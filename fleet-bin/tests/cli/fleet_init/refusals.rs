@@ -10,7 +10,7 @@ fn run_refuses_fleetd_options_for_files() {
         let printed = run(folder.path(), &format!("run home --state-dir d --socket s {wrong}"));
         assert!(printed.starts_with("exit 2\n"), "{wrong}: {printed}");
         assert!(
-            printed.contains(&format!("{option} does not apply to units of files")),
+            printed.contains(&format!("{option} applies only with --fleet, not to unit files")),
             "{printed}"
         );
         assert!(!folder.path().join("d").exists(), "no state directory was created");
@@ -18,9 +18,9 @@ fn run_refuses_fleetd_options_for_files() {
     insta::assert_snapshot!(run(folder.path(), "run home --max-starting 3"), @"
     exit 2
     ---
-    fleet-init: --max-starting does not apply to units of files
-    help: write `max-starting: N` in init.conf
-    help: use it with --fleet
+    fleet-init: --max-starting applies only with --fleet, not to unit files
+    help: write `max-starting: N` in init.conf instead
+    help: or replace the paths by --fleet, to run the units of fleetd
     ");
 }
 
@@ -37,9 +37,9 @@ fn missing_goal_lists_skipped_systemd_units() {
     insta::assert_snapshot!(printed, @"
     exit 2
     ---
-    fleet-init: there is no goal to run
+    fleet-init: no goal is set, so there is nothing to run
     help: name one with --goal TARGET, or write `goal: TARGET` in init.conf
-    help: skipped systemd units: s/a.service, s/b.service, s/c.target, s/d.timer and 1 more
+    help: skipped these systemd units: s/a.service, s/b.service, s/c.target, s/d.timer and 1 more
     help: convert them with `fleet-init convert --from systemd s`
     ");
     let convert = "help: convert them with `fleet-init convert --from systemd s`\n";
@@ -54,5 +54,5 @@ fn missing_goal_lists_skipped_systemd_units() {
     std::fs::create_dir(&empty).unwrap();
     std::fs::write(empty.join("web.units"), "").unwrap();
     let printed = run(folder.path(), "plan empty --goal a");
-    assert!(printed.contains("skipped: empty/web.units\n"), "{printed}");
+    assert!(printed.contains("skipped these files: empty/web.units\n"), "{printed}");
 }

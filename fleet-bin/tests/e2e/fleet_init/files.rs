@@ -167,7 +167,7 @@ fn reload_without_a_goal_stops_nothing() {
     std::fs::write(init.home.path().join("units/init.conf"), "").unwrap();
     let (status, printed) = init.client(&["reload"]);
     assert_eq!(status.code(), Some(1), "{printed}");
-    assert!(printed.contains("there is no goal to run"), "{printed}");
+    assert!(printed.contains("no goal is set, so there is nothing to run"), "{printed}");
     assert_eq!(wait_state(&init, "web", "running"), Some(web));
 }
 

@@ -115,7 +115,7 @@ fn plan_of_other_files_compares_with_running_units() {
     insta::assert_snapshot!(printed, @"start old null 1: it is the goal");
     let (status, printed) = init.client(&["plan", &other]);
     assert_eq!(status.code(), Some(1), "{printed}");
-    assert!(printed.contains("there is no goal to run"), "{printed}");
+    assert!(printed.contains("no goal is set, so there is nothing to run"), "{printed}");
     std::fs::write(init.home.path().join("units/more.unit"), "unit: x\ntype: y\n").unwrap();
     let (status, printed) = init.client(&["plan"]);
     assert_eq!(status.code(), Some(1), "{printed}");
@@ -148,7 +148,7 @@ fn plan_without_files_is_refused_for_fleetd_units() {
     let file = init.home.path().join("a.unit");
     std::fs::write(&file, "unit: a\ntype: virtual\nprovides: a\n").unwrap();
     let printed = succeed(&init, &["plan", &file.display().to_string(), "--goal", "a"]);
-    assert!(printed.contains("planned from nothing: the fleet-init at"), "{printed}");
+    assert!(printed.contains("planned as if no unit were running: the fleet-init at"), "{printed}");
     let (status, printed) = init.client(&["plan"]);
     assert_eq!(status.code(), Some(1), "{printed}");
     assert!(printed.contains("runs the units of fleetd"), "{printed}");

@@ -28,7 +28,9 @@ fn memory_shortage_ends_no_unit() {
     init.signal(Signal::HUP);
     let log = init.home.path().join("log");
     let refuses = || {
-        std::fs::read_to_string(&log).unwrap().contains("cannot reload: keeping the previous units")
+        std::fs::read_to_string(&log)
+            .unwrap()
+            .contains("cannot reload the unit files: keeping the previous units")
     };
     wait_for("fleet-init refuses the files or has ended", || {
         (refuses() || !is_alive(init.pid())).then_some(())

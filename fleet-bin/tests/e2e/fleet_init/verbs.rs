@@ -59,7 +59,10 @@ fn unit_is_reloaded_and_restarted() {
     wait_state(&init, "web", "running");
     succeed(&init, &["set-target", "plain"]);
     wait_state(&init, "web", "disabled");
-    assert!(succeed(&init, &["restart", "web"]).contains("web is neither starting nor active"));
+    assert!(
+        succeed(&init, &["restart", "web"])
+            .contains("web was not restarted: it is neither starting nor active")
+    );
     init.signal(Signal::TERM);
     assert!(init.wait().success());
 }
@@ -110,10 +113,10 @@ fn occupied_paths_name_the_owning_process() {
     let init = start();
     let path = |name: &str| init.home.path().join(name).display().to_string();
     let (units, state, other) = (path("units"), path("state"), path("other"));
-    let ours = format!("process {} ", init.pid().as_raw_nonzero());
+    let ours = format!("process {}", init.pid().as_raw_nonzero());
     let (_, printed) = init.client(&["run", &units, "--state-dir", &other]);
-    assert!(printed.contains(&format!("{ours}already listens at")), "{printed}");
+    assert!(printed.contains(&format!("{ours} already listens at")), "{printed}");
     let (_, printed) =
         init.client(&["run", &units, "--state-dir", &state, "--socket", &path("s2")]);
-    assert!(printed.contains(&format!("{ours}already runs units from there")), "{printed}");
+    assert!(printed.contains(&format!("{ours}, which already uses that directory")), "{printed}");
 }

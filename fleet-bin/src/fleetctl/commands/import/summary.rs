@@ -143,20 +143,31 @@ impl ImportSummary {
         match self.differing.as_deref().unwrap_or_default() {
             [] => Ok(()),
             differing => Err(CliError::failed(format!(
-                "units were not read back as written: {}",
+                "these units of {} were imported, but the cluster now has other files for them: {}",
+                self.file,
                 differing.join(", ")
             ))
-            .help("another client changes the cluster: check these units, and import again")),
+            .help("another client may change the cluster: check these units, then import again")),
         }
     }
 
     fn refusal(&self) -> CliError {
-        let count = self.refused.len();
+        let (file, items) = (
+            &self.file,
+            match self.refused.len() {
+                1 => "1 item was".to_owned(),
+                count => format!("{count} items were"),
+            },
+        );
         if self.keep_going {
-            return CliError::failed(format!("{count} refused and skipped, as listed above"));
+            return CliError::failed(format!(
+                "{items} refused and skipped while importing {file}, as listed above"
+            ));
         }
-        CliError::failed(format!("nothing was written: {count} refused, as listed above"))
-            .help("add --replace to overwrite units that differ in the cluster")
-            .help("--keep-going imports the rest")
+        CliError::failed(format!(
+            "nothing was imported from {file}: {items} refused, as listed above"
+        ))
+        .help("add --replace to overwrite units that differ in the cluster")
+        .help("add --keep-going to import the rest")
     }
 }
