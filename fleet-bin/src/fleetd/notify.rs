@@ -23,7 +23,7 @@ pub(crate) fn reloading() {
     match NotifyState::monotonic_usec_now() {
         Ok(now) => send(&[NotifyState::Reloading, now]),
         Err(error) => {
-            tracing::warn!(%error, "cannot read the clock: systemd is not notified of the reload")
+            tracing::warn!(%error, "cannot read the clock: systemd is not notified of the reload");
         }
     }
 }
