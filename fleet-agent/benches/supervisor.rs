@@ -194,7 +194,7 @@ async fn memory(groups: bool) {
 
 /// Returns the number of units with a main process.
 async fn running(supervisor: &InitSupervisor) -> usize {
-    let snapshot = supervisor.snapshot().await.expect("it answers");
+    let snapshot = supervisor.snapshot().await.expect("the call succeeds");
     snapshot.units.iter().filter(|unit| unit.main_pid.is_some()).count()
 }
 
@@ -251,7 +251,7 @@ async fn ends() {
     let first = async {
         loop {
             for unit in changes.next().await {
-                let seen = manager.get(&unit).await.expect("it answers");
+                let seen = manager.get(&unit).await.expect("the call succeeds");
                 if seen.is_some_and(|it| it.state.active != ActiveState::Active) {
                     return begin.elapsed();
                 }
@@ -298,7 +298,7 @@ async fn services(
     let names = (0..many).map(|at| UnitName::parse(&format!("u{at}.{kind}")));
     let names: Vec<UnitName> = names.map(|name| name.expect("it is a name")).collect();
     for name in &names {
-        manager.load(name, &file, Epoch(1)).await.expect("it is taken");
+        manager.load(name, &file, Epoch(1)).await.expect("it can be loaded");
     }
     (manager, names)
 }
@@ -314,7 +314,7 @@ async fn start_all(manager: &NativeManager, names: &[UnitName]) {
 async fn next_main(supervisor: &InitSupervisor, before: Option<u32>) -> u32 {
     let mut changes = supervisor.changes();
     loop {
-        let snapshot = supervisor.snapshot().await.expect("it answers");
+        let snapshot = supervisor.snapshot().await.expect("the call succeeds");
         let pid = snapshot.units.iter().find_map(|unit| unit.main_pid);
         if let Some(pid) = pid.filter(|pid| Some(*pid) != before) {
             return pid;
@@ -332,7 +332,7 @@ fn sleeper(name: &str) -> String {
 fn graph(stanzas: &str) -> Graph {
     let read = read_stanzas(stanzas.as_bytes(), &Timeouts::default());
     let units = read.stanzas.into_iter().map(|stanza| stanza.unit.expect("it is well formed"));
-    Graph::strict(units, &Settings::default()).expect("they fit together")
+    Graph::strict(units, &Settings::default()).expect("the units form a graph")
 }
 
 async fn open(home: &Path, groups: bool, graph: Graph) -> InitSupervisor {

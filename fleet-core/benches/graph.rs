@@ -74,7 +74,7 @@ fn fails_and_returns(bencher: Bencher, mut system: InitState, mut start: UnitAct
         system.next_actions(now);
         tell(&mut system, &start, EventKind::AllGone, now);
         system.next_actions(now);
-        now = system.next_deadline().expect("it is tried again");
+        now = system.next_deadline().expect("a retry is scheduled");
         start = system.next_actions(now).pop().expect("it is started");
         tell(&mut system, &start, EventKind::Ready, now);
         system.next_actions(now);

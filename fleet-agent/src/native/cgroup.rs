@@ -373,7 +373,7 @@ mod tests {
         // If no groups can be created, there is nothing to test.
         let Ok(groups) = Groups::find(directory.path()) else { return };
         let group = groups.for_run("a.service", "1");
-        group.open().expect("it can be made");
+        group.open().expect("it can be created");
         let inside = group.0.join("inside");
         let made = fs::create_dir(&inside)
             .and_then(|()| fs::write(inside.join("cgroup.type"), "threaded"));
@@ -384,7 +384,7 @@ mod tests {
         let members = group.members();
         child.kill().and_then(|()| child.wait()).expect("it is our child");
         groups.remove_empty();
-        made.and(entered).expect("it can be made");
+        made.and(entered).expect("it can be created");
         assert_eq!(members.expect("it is no error"), [child.id()]);
     }
 

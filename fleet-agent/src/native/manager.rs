@@ -278,7 +278,7 @@ mod tests {
                 tokio::task::yield_now().await;
             }
             drop(manager);
-            let next = open().await.expect("it opens").get(&unit).await.expect("it answers");
+            let next = open().await.expect("it opens").get(&unit).await.expect("the call succeeds");
             let next = next.expect("it is loaded");
             assert_eq!(next.known.requested, fleet_core::TargetState::Loaded, "{is_killed}");
             assert_eq!(next.state.active, fleet_core::ActiveState::Inactive, "{is_killed}");

@@ -216,7 +216,7 @@ mod tests {
     fn used_before_boot() -> tempfile::TempDir {
         let home = tempfile::tempdir().expect("a directory can be made");
         for directory in ["units/a.service", LOGS] {
-            std::fs::create_dir_all(home.path().join(directory)).expect("it can be made");
+            std::fs::create_dir_all(home.path().join(directory)).expect("it can be created");
         }
         for file in [RUNS, TARGETS, STARTUP, BOOT] {
             std::fs::write(home.path().join(file), "earlier").expect("it can be written");
@@ -235,7 +235,7 @@ mod tests {
         let forget = || forget_old_boot(home.path(), &home.path().join("units"));
         // Makes the write of the boot file fail, as if the daemon were killed before it.
         let aside = home.path().join("boot.new");
-        std::fs::create_dir(&aside).expect("it can be made");
+        std::fs::create_dir(&aside).expect("it can be created");
         forget().expect_err("the boot cannot be written down");
         assert_eq!(left(home.path()), [""; 0], "nothing is left once the boot is written");
         assert!(!was_used_this_boot(home.path()).expect("it can be read"));

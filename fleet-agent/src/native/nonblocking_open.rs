@@ -80,7 +80,7 @@ mod tests {
     fn fifo_open_does_not_block() {
         let home = tempfile::tempdir().expect("a directory can be made");
         let path = home.path().join("pipe");
-        mknodat(CWD, &path, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).expect("it can be made");
+        mknodat(CWD, &path, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).expect("it can be created");
         read_text(&path, 100).expect_err("it is no file");
         let options = || OpenOptions::new().write(true).clone();
         open_nonblocking(options(), &path).expect_err("it has no reader");
@@ -103,11 +103,11 @@ mod tests {
         let mode = |file: File| file.metadata().expect("it is open").permissions().mode() & 0o777;
         for made in [0o666, 0o600, 0o640] {
             let name = path(&made.to_string());
-            assert_eq!(mode(open_or_create(options(), &name, made).expect("it is made")), made);
+            assert_eq!(mode(open_or_create(options(), &name, made).expect("it is created")), made);
             // It keeps them from then on.
             assert_eq!(mode(open_or_create(options(), &name, 0o622).expect("it is there")), made);
         }
-        std::os::unix::fs::symlink(path("new"), path("link")).expect("it can be made");
+        std::os::unix::fs::symlink(path("new"), path("link")).expect("it can be created");
         open_or_create(options(), &path("link"), 0o600).expect("the target of the link is created");
         assert_eq!(mode(File::open(path("new")).expect("it is there")), 0o600);
     }

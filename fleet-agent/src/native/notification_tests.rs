@@ -22,7 +22,7 @@ impl ScriptedRun {
     }
 
     fn reload(&mut self) -> &mut Self {
-        self.step("reload", |service, now| service.reload(now).expect("it can"))
+        self.step("reload", |service, now| service.reload(now).expect("the reload succeeds"))
     }
 
     fn pass(&mut self, millis: u64) -> &mut Self {

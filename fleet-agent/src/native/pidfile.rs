@@ -255,7 +255,7 @@ mod tests {
         let directory = tempfile::tempdir().expect("a directory can be made");
         let path = directory.path().join("run/pid");
         let watch = PidFileWatch::of(&path).expect("it can be watched");
-        std::fs::create_dir(directory.path().join("run")).expect("it can be made");
+        std::fs::create_dir(directory.path().join("run")).expect("it can be created");
         poll_fn(|cx| watch.poll_next(cx)).await.expect("it is seen");
         std::fs::write(&path, "7").expect("it can be written");
         poll_fn(|cx| watch.poll_next(cx)).await.expect("it is seen");

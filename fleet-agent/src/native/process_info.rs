@@ -337,7 +337,8 @@ mod tests {
         let second = i32::try_from(second_thread(&mut child.0)).expect("it is small");
         let second = nix::unistd::Pid::from_raw(second);
         // A traced thread stays after its end.
-        nix::sys::ptrace::seize(second, nix::sys::ptrace::Options::empty()).expect("it is ours");
+        nix::sys::ptrace::seize(second, nix::sys::ptrace::Options::empty())
+            .expect("the directory belongs to this user");
         child.0.kill().expect("it is a child");
         let thread = format!("/proc/{pid}/task/{second}/stat");
         let has_ended = || std::fs::read_to_string(&thread).expect("it is held").contains(") Z ");
@@ -345,7 +346,7 @@ mod tests {
             std::thread::yield_now();
         }
         let (result, all) = (probe(pid), super::super::process_table::read_all());
-        waitpid(second, Some(WaitPidFlag::__WALL)).expect("it is ours");
+        waitpid(second, Some(WaitPidFlag::__WALL)).expect("the directory belongs to this user");
         let is_it = |process: &ProcessInfo| process.id.pid == pid && process.invocation.is_none();
         assert!(
             matches!(&result, Ok(ProbeResult::Transient(process)) if is_it(process)),

@@ -283,7 +283,7 @@ mod tests {
     fn handing_over_run_is_never_empty() {
         let home = tempfile::tempdir().expect("a directory can be made");
         let (flag, run) = (home.path().join("flag"), home.path().display().to_string());
-        std::fs::write(&flag, "").expect("it can be made");
+        std::fs::write(&flag, "").expect("it can be created");
         let relay = "test -e \"$FLAG\" && exec setsid sh -c \"$RELAY\" & exit";
         let mut first = std::process::Command::new("/bin/sh");
         first.args(["-c", relay]).env("RELAY", relay).env("FLAG", &flag);

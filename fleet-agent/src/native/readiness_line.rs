@@ -165,7 +165,8 @@ mod tests {
     async fn log_is_polled_without_inotify() {
         let clock: Arc<dyn Clock> = Arc::new(crate::SystemClock::start());
         for full in [Errno::MFILE, Errno::NFILE, Errno::NOSPC] {
-            let mut growth = Growth::of(Err(full.into()), Arc::clone(&clock)).expect("it goes on");
+            let mut growth =
+                Growth::of(Err(full.into()), Arc::clone(&clock)).expect("it continues");
             growth.next().await.expect("it is looked at again");
             let Growth::Polling { pause, .. } = growth else { panic!("inotify is not used") };
             assert_eq!(pause, 2 * MIN_POLL_INTERVAL);

@@ -68,7 +68,7 @@ const NAME: &str = "a.service";
 
 fn driver(context: &Arc<ManagerContext>, unit: &Arc<InitUnit>) -> RunDriver {
     let place = context.directory(NAME);
-    let log = context.open_log(place.log()).expect("it can be made");
+    let log = context.open_log(place.log()).expect("it can be created");
     RunDriver::new(context, NAME, &place, log, Arc::clone(unit))
 }
 

@@ -373,7 +373,7 @@ mod tests {
         assert_eq!(read(&path, "b").0, Some(run(9_999)));
         std::fs::remove_dir(&temporary).expect("it is there");
         write_much(&records);
-        assert!(length() < 2 * MIN_COMPACTION_SIZE, "it is tried again");
+        assert!(length() < 2 * MIN_COMPACTION_SIZE, "a retry is scheduled");
         assert_eq!(read(&path, "b").0, Some(run(9_999)));
     }
 

@@ -57,8 +57,8 @@ fn begin(
     setup: ChildSetup,
 ) -> Option<(io::Result<Child>, Groups)> {
     let groups = Groups::find(home).ok()?;
-    let inside = groups.for_run("born", "0").open().expect("it can be made");
-    let output = File::create(home.join("out")).expect("it can be made");
+    let inside = groups.for_run("born", "0").open().expect("it can be created");
+    let output = File::create(home.join("out")).expect("it can be created");
     let request = SpawnRequest {
         program: &Program::new(
             text(program),
@@ -96,7 +96,7 @@ async fn program_starts_in_cgroup_with_its_setup() {
 async fn std_spawn_applies_the_same_setup() {
     let home = tempfile::tempdir().expect("a directory can be made");
     let begin = |program: &str| {
-        let output = File::create(home.path().join("out")).expect("it can be made");
+        let output = File::create(home.path().join("out")).expect("it can be created");
         let script =
             "echo $0 $WHO $PWD $(umask) $((SYSTEMD_EXEC_PID - $$)) $LOGNAME; kill -PIPE $$";
         let variables = [("WHO", "me"), (SYSTEMD_EXEC_PID, ""), ("PATH", "/bin:/usr/bin")];

@@ -223,7 +223,7 @@ impl<'a> Check<'a> {
         let before = self.get(&unit).await;
         let error = self.manager.reload_unit(&unit).await.expect_err("it cannot reload");
         assert!(matches!(error, ServiceError::ReloadFailed { .. }), "not reloaded, not {error}");
-        assert_eq!(self.get(&unit).await, before, "it runs on");
+        assert_eq!(self.get(&unit).await, before, "it keeps running");
         self.unload(&unit).await;
         let unit = self.load("reloading.service", UnitKind::Reloads).await;
         let error = self.manager.reload_unit(&unit).await.expect_err("it does not run");

@@ -66,7 +66,7 @@ impl Bench {
     }
 
     pub(crate) async fn get(&self, unit: &str) -> ManagedUnit {
-        let unit = self.manager.get(&name(unit)).await.expect("it answers");
+        let unit = self.manager.get(&name(unit)).await.expect("the call succeeds");
         unit.expect("the unit is known")
     }
 

@@ -100,7 +100,7 @@ mod tests {
     fn base_offset_is_stored() {
         let directory = tempfile::tempdir().expect("a directory can be made");
         let path = directory.path().join("log");
-        std::fs::write(&path, "content").expect("it is made");
+        std::fs::write(&path, "content").expect("it is created");
         let first = BaseOffset::of(&path);
         let second = first.advance(&path, 5).and_then(|it| it.advance(&path, 7)).expect("written");
         assert_eq!(second.base, 12);

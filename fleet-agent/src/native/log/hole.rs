@@ -81,7 +81,7 @@ mod tests {
 
     #[test]
     fn data_starts_at_end_of_hole() {
-        let mut file = tempfile::tempfile().expect("it can be made");
+        let mut file = tempfile::tempfile().expect("it can be created");
         assert_eq!(data_start(&mut file).expect("it can be read"), 0);
         file.write_all(&b"0123456\n".repeat(2000)).expect("it can be written");
         assert_eq!(data_start(&mut file).expect("it can be read"), 0);
@@ -96,19 +96,19 @@ mod tests {
 
     #[test]
     fn zeros_after_hole_are_skipped() {
-        let mut file = tempfile::tempfile().expect("it can be made");
+        let mut file = tempfile::tempfile().expect("it can be created");
         for (zeros, offset) in [(128 << 10, 128 << 10), (0, 128 << 10)] {
             file.write_all(&vec![0; zeros]).and_then(|()| file.write_all(b"one\n")).expect("room");
             assert_eq!(data_start(&mut file).expect("it can be read"), offset);
         }
-        let mut zeros = tempfile::tempfile().expect("it can be made");
+        let mut zeros = tempfile::tempfile().expect("it can be created");
         zeros.write_all(&[0; 100]).expect("there is room");
         assert_eq!(data_start(&mut zeros).expect("it can be read"), 100);
     }
 
     #[test]
     fn line_boundaries_around_an_offset() {
-        let mut file = tempfile::tempfile().expect("it can be made");
+        let mut file = tempfile::tempfile().expect("it can be created");
         file.write_all(b"one\ntwo\nthree").expect("it can be written");
         for (offset, start, next) in [(0, 0, 4), (3, 0, 4), (4, 4, 8), (6, 4, 8), (9, 8, 9)] {
             assert_eq!(start_of_line(&mut file, offset).expect("it is read"), start, "{offset}");

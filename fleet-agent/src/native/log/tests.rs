@@ -129,7 +129,7 @@ fn removed_log_leaves_no_offset() {
     let (directory, log, _) = rotated(true);
     Log::remove(log.path()).and_then(|()| Log::remove(log.path())).expect("it can be removed");
     assert_eq!(std::fs::read_dir(directory.path()).expect("it is there").count(), 0);
-    let next = Log::open(log.path().clone(), 400).expect("it can be made");
+    let next = Log::open(log.path().clone(), 400).expect("it can be created");
     assert_eq!((next.floor(), next.end().expect("it is there")), (0, 0));
 }
 
@@ -222,7 +222,7 @@ fn cut_writes_kept_part_before_truncating() {
     let directory = tempfile::tempdir().expect("a directory can be made");
     let path = directory.path().join("log");
     let memory = format!("/proc/self/fd/{}", file.as_raw_fd());
-    std::os::unix::fs::symlink(memory, &path).expect("it can be made");
+    std::os::unix::fs::symlink(memory, &path).expect("it can be created");
     let log = Log::open(path, 1 << 20).expect("it is there");
     let lines: String = (0..100).map(|number| format!("line {number:02}\n")).collect();
     append(log.path()).and_then(|mut file| file.write_all(lines.as_bytes())).expect("written");

@@ -26,7 +26,7 @@ fn helper_process() {
     };
     let socket = UnixDatagram::unbound().expect("a socket can be made");
     socket.send_to_addr(b"READY=1", &address.expect("it is short")).expect("the socket is bound");
-    std::fs::write(&ready_file, "").expect("it can be made");
+    std::fs::write(&ready_file, "").expect("it can be created");
     while Path::new(&ready_file).exists() {
         pause(STEP);
     }
@@ -41,7 +41,7 @@ fn wait_blocking(file: &Path) {
         }
         pause(STEP);
     }
-    panic!("it does not come");
+    panic!("the file is not created in time");
 }
 
 #[tokio::test]
@@ -67,7 +67,7 @@ async fn messages_count_before_the_last_exit() {
         stage.driver.wait().await;
         stage.driver.act();
     }
-    std::fs::write(&gate, "").expect("it can be made");
+    std::fs::write(&gate, "").expect("it can be created");
     wait_blocking(&ready_file);
     // As if the last process had exited since.
     stage.driver.sweep = Some(Box::pin(ready(())));

@@ -267,7 +267,7 @@ impl RunDriver {
             match is_last {
                 true => tracing::warn!(%unit, problem, "cannot find a new main process: giving up"),
                 false => {
-                    tracing::warn!(%unit, problem, "cannot find a new main process: trying again")
+                    tracing::warn!(%unit, problem, "cannot find a new main process: trying again");
                 }
             }
         }
@@ -348,7 +348,7 @@ mod tests {
         stage.start();
         stage.wait_for(ServicePhase::Running).await;
         // It can be opened, but not read.
-        symlink("/proc/self/mem", path("unread")).expect("it can be made");
+        symlink("/proc/self/mem", path("unread")).expect("it can be created");
         std::fs::rename(path("unread"), path("pid")).expect("it can be in its place");
         let main = stage.driver.service.run_state().main.expect("it runs");
         let number = Pid::from_raw(i32::try_from(main.pid).expect("it is small"));

@@ -239,7 +239,7 @@ impl TimerTask {
                 }
             }
             Err(error) => {
-                tracing::error!(%error, "cannot watch the wall clock: calendar timers may be late")
+                tracing::error!(%error, "cannot watch the wall clock: calendar timers may be late");
             }
         }
     }

@@ -70,7 +70,7 @@ pub(crate) async fn bad_file_affects_only_its_unit() {
     bench.manager.reload().await.expect("the files are read");
     bench.start("good.service").await.expect("the good one starts");
     assert_eq!(problems, REFUSED);
-    let listed = bench.manager.list().await.expect("it answers");
+    let listed = bench.manager.list().await.expect("the call succeeds");
     let names: Vec<&str> = listed.iter().map(|found| found.unit.as_str()).collect();
     assert_eq!(names, ["good.service", "slice.slice"], "refused units are not known");
     bench.unload("good.service").await;
@@ -127,7 +127,7 @@ pub(crate) async fn unload_leaves_nothing_behind() {
     assert!(bench.link("also.service").exists(), "its alias leads to it");
     for unit in ["failing.service", "running.service"] {
         bench.unload(unit).await;
-        assert_eq!(bench.manager.get(&name(unit)).await.expect("it answers"), None);
+        assert_eq!(bench.manager.get(&name(unit)).await.expect("the call succeeds"), None);
         assert_eq!(show(unit, "LoadState"), "not-found", "{unit}");
     }
     let left = "find /run/systemd/system /run/fleet /etc/systemd -name '*failing.service*' \

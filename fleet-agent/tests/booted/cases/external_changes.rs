@@ -8,7 +8,7 @@ use crate::bench::{Bench, SLEEP, name, shell, wait_until};
 /// Waits until the manager reports this drift of the unit.
 async fn wait_for_drift(bench: &Bench, unit: &str, drift: Option<Drift>) {
     wait_until(&format!("{unit} shows {drift:?}"), async || {
-        bench.manager.drift(&name(unit)).await.expect("it answers") == drift
+        bench.manager.drift(&name(unit)).await.expect("the call succeeds") == drift
     })
     .await;
 }

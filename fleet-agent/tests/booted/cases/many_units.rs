@@ -24,7 +24,7 @@ pub(crate) async fn slow_stop_delays_no_other_unit() {
     shell("touch /run/gate");
     unload.await.expect("no panic").expect("it is unloaded in the end");
     join_all(names.iter().map(async |unit| bench.unload(unit).await)).await;
-    assert_eq!(bench.manager.list().await.expect("it answers"), []);
+    assert_eq!(bench.manager.list().await.expect("the call succeeds"), []);
 }
 
 pub(crate) async fn dependent_unit_starts_with_main_unit() {
@@ -73,12 +73,12 @@ pub(crate) async fn reloads_happen_only_if_needed() {
     let batch = [("side.service", &*side), ("c.service", SLEEP), ("d.service", SLEEP)];
     bench.load(&batch).await;
     assert_eq!(reloads(), 1, "a depending unit is in memory, and one reload covers the batch");
-    bench.manager.reload().await.expect("it answers");
+    bench.manager.reload().await.expect("the call succeeds");
     assert_eq!(reloads(), 1, "nothing is left to be read");
     shell("touch -d '+1 hour' /run/fleet/units/a.service");
     drop(bench.manager);
     let bench = Bench::new().await;
-    bench.manager.reload().await.expect("it answers");
+    bench.manager.reload().await.expect("the call succeeds");
     assert_eq!(reloads(), 2, "changes without a manager are read");
     for unit in ["a.service", "b.service", "c.service", "d.service", "side.service"] {
         bench.unload(unit).await;

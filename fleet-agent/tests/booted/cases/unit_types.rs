@@ -39,7 +39,7 @@ pub(crate) async fn units_of_all_types_run() {
         bench.unload(unit).await;
         wait_until("it is gone", async || show(unit, "ActiveState") == "inactive").await;
     }
-    assert_eq!(bench.manager.list().await.expect("it answers"), []);
+    assert_eq!(bench.manager.list().await.expect("the call succeeds"), []);
 }
 
 /// Units that need a missing kernel feature or device fail with a reason.
@@ -131,7 +131,7 @@ pub(crate) async fn stop_timeout_includes_machine_settings() {
     ];
     for (unit, text, expected) in rows {
         bench.load(&[(unit, text)]).await;
-        let found = bench.manager.stop_timeout(&name(unit)).await.expect("it answers");
+        let found = bench.manager.stop_timeout(&name(unit)).await.expect("the call succeeds");
         assert_eq!(found, expected, "{unit}");
         bench.unload(unit).await;
     }

@@ -152,8 +152,8 @@ async fn most(log: &Log, clock: Steps, bytes: usize, millis: u32) -> u64 {
 /// limit at most by the output of one poll interval.
 #[tokio::test(start_paused = true)]
 async fn sudden_burst_exceeds_limit_by_one_interval() {
-    let (limit, fast, directory) = (1 << 20, 64 << 10, tempfile::tempdir().expect("it is made"));
-    let log = Log::open(directory.path().join("log"), limit).map(Arc::new).expect("it is made");
+    let (limit, fast, directory) = (1 << 20, 64 << 10, tempfile::tempdir().expect("it is created"));
+    let log = Log::open(directory.path().join("log"), limit).map(Arc::new).expect("it is created");
     let (task, clock) = (Arc::new(RotationTask::new()), Steps(Instant::now()));
     task.keep(&log, clock.now());
     let running = tokio::spawn(async move { task.run(&clock).await });

@@ -45,7 +45,7 @@ impl ScriptedUnit {
 
     pub(super) fn of(unit: InitUnit) -> Self {
         let settings = Settings { goal: unit.provides.first().cloned(), ..Settings::default() };
-        let graph = Graph::strict([unit], &settings).expect("nothing is wrong with it");
+        let graph = Graph::strict([unit], &settings).expect("the call succeeds");
         let planner = InitState::new(graph, &settings).expect("it is the goal");
         let now = Timestamp::from_millis(0);
         Self {
