@@ -58,8 +58,8 @@ pub(crate) fn check_descriptors_left(units: usize) -> io::Result<()> {
     shortage(2).map_or(Ok(()), |why| Err(io::Error::other(message(why))))
 }
 
-/// Returns a message if fewer descriptors are free than the reserve divided by `part`, and `None`
-/// otherwise.
+/// Returns a message if fewer descriptors are free than the fraction `1 / part` of the reserve, and
+/// `None` otherwise.
 fn shortage(part: u64) -> Option<String> {
     let most = getrlimit(Resource::Nofile).current?;
     let free = most.saturating_sub((most / SHARE).clamp(MIN_RESERVE, MAX_RESERVE) / part);

@@ -113,8 +113,8 @@ struct Pid1 {
 impl Pid1 {
     /// Records a signal to forward to the supervisor.
     ///
-    /// Only a supervisor can stop the units that still run. So if the signal requests the end while
-    /// no supervisor runs, the supervisor is restarted at once.
+    /// Only a supervisor can stop the units that still run. So if the signal asks this init to stop
+    /// while no supervisor runs, the supervisor is restarted at once.
     fn take(&mut self, signal: Signal) {
         self.pending.push(signal);
         if signal != Signal::HUP {

@@ -189,9 +189,10 @@ impl Index {
     /// Separates units that share a machine with a unit that replaces them: moves the replaced unit
     /// away, if another machine accepts it. Returns whether any unit moved.
     ///
-    /// A replacer that another unit on its machine replaces is handled last, because it may have
-    /// moved by then. A moved unit never joins a unit that replaces it. A move therefore never
-    /// makes a separation on another machine necessary.
+    /// A replacer may itself share the machine with a unit that replaces it. Such a replacer is
+    /// handled last, because it may have moved away by then. No unit is moved to a machine with a
+    /// unit that replaces it or that it replaces. So a move never makes a separation on another
+    /// machine necessary.
     pub(super) fn separate_replaced(&mut self) -> bool {
         let replacers = self.side_by_side_replacers();
         let mut moved = false;

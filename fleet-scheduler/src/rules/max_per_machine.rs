@@ -19,7 +19,8 @@ pub(super) fn refusal_for(query: &PlacementQuery<'_>) -> Refusal {
 }
 
 /// Returns the number of instances that stay on the machine, and the smallest limit set by these
-/// instances and the unit. Returns `None` if the instances of the unit's template are not counted.
+/// instances and the unit. Returns `None` if the unit is no instance, or if the index does not
+/// count its template's instances because nothing needs the count.
 pub(super) fn count(query: &PlacementQuery<'_>) -> Option<(u32, u32)> {
     let template = query.class.template.some()?;
     let own = limit(&query.class.requirements);

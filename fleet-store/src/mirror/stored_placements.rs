@@ -6,10 +6,11 @@
 //! the placement on the first machine in order takes precedence. The other placements are
 //! *superseded*, and the engine removes them in its next pass.
 //!
-//! An unreadable placement might take precedence over all others of its unit, so the snapshot
-//! normally shows no placement of this unit. The exception is an unreadable placement that was
-//! readable before: if that version takes precedence, the snapshot still shows it. This way no
-//! machine wrongly concludes that the unit is placed elsewhere.
+//! The epoch of an unreadable placement is unknown, so it might take precedence over all other
+//! placements of its unit. The snapshot then shows no placement of the unit, with one exception. If
+//! the unreadable placement was readable earlier, its last readable version counts. If that version
+//! takes precedence, the snapshot shows it, so no machine wrongly concludes that the unit is placed
+//! elsewhere.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;

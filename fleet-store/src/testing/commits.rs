@@ -106,8 +106,8 @@ pub async fn commit_without_effect_makes_no_revision(store: Arc<dyn Store>) {
     assert_eq!(read(&store, "").await.revision, revision);
 }
 
-/// Each kind of condition holds exactly in the states that it describes. If one condition does not
-/// hold, nothing is written.
+/// Checks each kind of condition against a present key, an absent key, and values and revisions
+/// that do not match. A transaction with a failed condition writes nothing.
 pub async fn failed_condition_prevents_all_writes(store: Arc<dyn Store>) {
     let old = put(&store, "there", "old").await;
     let new = put(&store, "there", "new").await;

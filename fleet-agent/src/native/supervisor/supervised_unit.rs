@@ -56,9 +56,9 @@ impl SupervisedUnit {
 
     /// Records that a requested state is applied, or that nothing has to be done for it.
     ///
-    /// - A current run stores the requested state itself.
-    /// - Without a current run, the requested state is written to the record of the last run. If
-    ///   `is_inactive` is set and the unit should run, this also clears the result of that run.
+    /// - If the unit has a run, passes the requested state to the run, which stores it.
+    /// - Otherwise, writes it to the record of the last run. If `is_inactive` is set and the unit
+    ///   should run, this also clears the result of that run.
     pub(super) fn record_applied(&mut self, requested: RequestedState, is_inactive: bool) {
         if std::mem::replace(&mut self.applied, requested) == requested {
             return;

@@ -94,8 +94,8 @@ impl InitState {
         edges
     }
 
-    /// Empties the queues, and sets each unit's counts to their values while all units are inactive
-    /// and not needed. (That is the state that a default `NeighbourView` describes.)
+    /// Empties the queues, and sets the counts of each unit as if all units were inactive and not
+    /// needed. A default `NeighbourView` describes such a unit.
     fn reset_counts(&mut self) {
         let adjacency = Arc::clone(&self.adjacency);
         self.dirty = RankSet::new(adjacency.len());
