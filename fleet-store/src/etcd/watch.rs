@@ -260,7 +260,7 @@ impl Stream {
 fn silent() -> Failure {
     Failure::new(
         FailureKind::Ambiguous,
-        ProtocolViolation("a watch delivers nothing although there are changes"),
+        ProtocolViolation("a watch is silent although the store has newer revisions"),
     )
 }
 

@@ -30,7 +30,7 @@ use super::report::RefusedImport;
 #[non_exhaustive]
 pub enum V1DumpError {
     /// The text is empty.
-    #[error("it is empty")]
+    #[error("the file is empty")]
     Empty,
     /// The text is not JSON.
     #[error(

@@ -207,7 +207,7 @@ pub(super) fn unit_name(value: &str, own: &UnitName) -> Option<ValueError> {
 fn template(value: &str, own: &UnitName) -> ValueError {
     let message = format!("{} is a template, which cannot run itself", quoted(value));
     let named = value.replacen("@.", &format!("@{}.", own.prefix()), 1);
-    let help = format!("name an instance: systemd may read this as {named}");
+    let help = format!("write an instance such as {named}, which systemd may assume here");
     ValueError::new(FindingCode::Template, message, help)
 }
 

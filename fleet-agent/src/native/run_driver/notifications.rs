@@ -264,12 +264,8 @@ impl RunDriver {
         let is_last = self.pid_file_failures > MAX_PID_FILE_FAILURES;
         if self.pid_file_failures == 1 || is_last {
             let unit = &self.unit;
-            match is_last {
-                true => tracing::warn!(%unit, problem, "cannot find a new main process: giving up"),
-                false => {
-                    tracing::warn!(%unit, problem, "cannot find a new main process: trying again");
-                }
-            }
+            let next = if is_last { "giving up" } else { "trying again" };
+            tracing::warn!(%unit, problem, "cannot read a new main process from the pid file: {next}");
         }
         match is_last {
             true => self.pid_file_failures = 0,

@@ -201,8 +201,8 @@ fn report_missing(report: &mut Report<'_>, file: usize, dependency: &Dependency)
     }
     let message = format!("no file provides `{target}`, so the unit does not wait for it");
     let help = format!(
-        "submit the file that does, too; or write a stanza that provides it, and `{kind}: \
-         {target}` in this one"
+        "also submit the file that provides `{target}`; or write a stanza that does, and add \
+         `{kind}: {target}` to this unit's stanza"
     );
     match kind {
         EdgeKind::After => report.remark(position, message, help),

@@ -15,7 +15,7 @@ use crate::graph::systemd::{
 use crate::graph::text::OmittedKey;
 
 /// Remedy for settings without an equivalent of their own.
-const MANUAL_REMEDY: &str = "write an equivalent into the stanza, if it is needed";
+const MANUAL_REMEDY: &str = "if the unit needs it, add an equivalent to the stanza";
 
 /// Specifiers with values that differ between machines.
 const MACHINE_SPECIFIERS: [char; 4] = ['H', 'l', 'm', 'v'];

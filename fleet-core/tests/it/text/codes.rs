@@ -110,7 +110,7 @@ fn central_settings_reject_unknown_keys() {
     E06 line 1, column 7: `a b` is not a valid target name
     1 | goal: a b
       |       ^^^
-    help: name one target; that of a virtual unit may wait for several others
+    help: name one target; for several, name the target of a virtual unit that depends on them
     E29 line 2, column 15: `0` is not a valid value for this key
     2 | max-starting: 0
       |               ^

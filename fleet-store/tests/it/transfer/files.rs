@@ -83,7 +83,7 @@ async fn damaged_file_is_refused_with_its_location() {
     };
     let messages: String = DAMAGES.iter().map(messages).collect();
     insta::assert_snapshot!(wrapped(&messages), @r#"
-    emptied: the file is neither an export nor the keys of a fleet v1: it is empty
+    emptied: the file is neither an export nor the keys of a fleet v1: the file is empty
     cut within a line: the export cannot be used: the export is cut off after line 7:
       its last line is missing
     cut between lines: the export cannot be used: the export is cut off after line 4:

@@ -83,7 +83,9 @@ impl Supervisor {
         let settings = Settings { mask, max_starting, unlimited_starts, ..Settings::default() };
         match InitState::restore(graph, &settings, observed) {
             Ok(planner) => self.planner = planner,
-            Err(error) => tracing::error!(%error, "cannot apply a change of the loaded units"),
+            Err(error) => {
+                tracing::error!(%error, "cannot apply a load or unload: the earlier units stay");
+            }
         }
     }
 

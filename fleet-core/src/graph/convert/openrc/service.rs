@@ -218,7 +218,7 @@ impl ServiceConverter<'_, '_> {
             let exported = self.script.exported.iter().any(|it| it == name);
             if exported && self.script.value(name).is_none() {
                 let message = format!("`{name}` is set elsewhere and is not honoured");
-                let help = "write an equivalent into the stanza, if there is one";
+                let help = "if the stanza format has an equivalent key, add it to the stanza";
                 self.report.loss((self.file, 1), message, help);
             }
         }
@@ -251,7 +251,7 @@ impl ServiceConverter<'_, '_> {
             .filter(|(name, _)| UNSUPPORTED.contains(&name.as_str()) || name.starts_with("rc_"));
         for (name, (line, _)) in known {
             let message = format!("`{name}` is not honoured");
-            let help = "write an equivalent into the stanza, if there is one";
+            let help = "if the stanza format has an equivalent key, add it to the stanza";
             self.report.loss((self.file, *line), message, help);
         }
         for (name, line) in &self.script.functions {

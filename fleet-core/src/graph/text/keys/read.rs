@@ -173,7 +173,8 @@ pub(in crate::graph::text) fn one_target(value: &Value, problems: &mut Problems)
         return target(value.text(), value.span(), problems);
     }
     let message = format!("`{}` is not a valid target name", short(value.text()));
-    let help = "name one target; that of a virtual unit may wait for several others";
+    let help =
+        "name one target; for several, name the target of a virtual unit that depends on them";
     problems.add(Code::BadName, value.span(), message, help);
     None
 }
