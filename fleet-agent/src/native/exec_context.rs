@@ -36,8 +36,8 @@ pub(crate) struct ExecContext {
 
 impl ExecContext {
     /// Starts the process directly in the control group whose directory is `group`. If the system
-    /// does not support that, opens the process list of the group with `list`. The child then
-    /// enters the group itself before the exec.
+    /// does not support that, or kills the child at once, opens the process list of the group with
+    /// `list`. The child then enters the group itself before the exec.
     pub(crate) fn start_in_cgroup(
         mut self,
         group: &File,

@@ -13,7 +13,7 @@ use std::fs::File;
 use std::io::{self, Read as _};
 use std::os::fd::{AsRawFd as _, BorrowedFd, FromRawFd as _, OwnedFd};
 use std::ptr;
-use std::sync::atomic::{AtomicI32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 use std::time::Duration;
 
 use nix::libc;
@@ -132,13 +132,21 @@ const CLONE_INTO_CGROUP: u64 = 1 << 33;
 
 impl SpawnRequest<'_> {
     /// Spawns the program, inside the control group `group` if there is one. Returns `None` if the
-    /// system does not support `clone3` with these flags.
+    /// system does not support `clone3` with these flags, or if it killed the child at once.
+    ///
+    /// Linux 6.14 and many stable kernels compare two counters of kills: that of our own group, and
+    /// that of `group`. If they differ, because `cgroup.kill` of one of them was written before,
+    /// the kernel kills each child that is spawned inside `group`. A child that moves there lives.
     pub(crate) fn clone_child(
         &self,
         group: Option<BorrowedFd<'_>>,
     ) -> Result<Option<Child>, SpawnError> {
         // The child cannot allocate.
-        let start = ChildStart { request: self, failure: AtomicI32::new(0) };
+        let start = ChildStart {
+            request: self,
+            has_begun: AtomicBool::new(false),
+            failure: AtomicI32::new(0),
+        };
         // A child that drops privileges must not share our memory, which would become accessible
         // with its rights.
         let begun = if vfork::IS_SUPPORTED && self.setup.identity.is_none() {
@@ -148,10 +156,11 @@ impl SpawnRequest<'_> {
         };
         let Some((pid, descriptor)) = begun? else { return Ok(None) };
         let failure = start.failure.into_inner();
-        if failure != 0 {
+        let has_begun = start.has_begun.into_inner();
+        if failure != 0 || !has_begun {
             // It exits at once, and no other code waits for it.
             let _ = waitpid(Some(pid), WaitOptions::empty());
-            return Err(SpawnError::from_code(failure));
+            return if has_begun { Err(SpawnError::from_code(failure)) } else { Ok(None) };
         }
         match register_readable(descriptor) {
             Ok(descriptor) => {
@@ -170,9 +179,14 @@ impl SpawnRequest<'_> {
 /// A process before it executes its program.
 struct ChildStart<'a> {
     request: &'a SpawnRequest<'a>,
+    /// Whether the child has run any code.
+    has_begun: AtomicBool,
     /// Code of the failure before the exec, or 0.
     failure: AtomicI32,
 }
+
+/// First byte that a copied child sends.
+const BEGUN: u8 = b'b';
 
 type CloneResult = io::Result<Option<(Pid, OwnedFd)>>;
 
@@ -187,8 +201,8 @@ impl ChildStart<'_> {
         (request.more[0], request.more[1]) = vfork::stack_range(&mut stack);
         // SAFETY: the arguments are a structure of the given size, with a stack that is used by the
         // child alone. The child runs `become_program`, which only makes system calls, as
-        // documented there. Its argument is `self`, which outlives it. It writes to `failure`,
-        // which is atomic, and to the pid slot, which only it uses.
+        // documented there. Its argument is `self`, which outlives it. It writes to `has_begun`
+        // and `failure`, which are atomic, and to the pid slot, which only it uses.
         #[expect(unsafe_code, reason = "no library that we use begins a process in a group")]
         let answer = unsafe {
             let argument = ptr::from_ref(self).cast();
@@ -214,6 +228,7 @@ impl ChildStart<'_> {
         let pid = unsafe {
             match libc::syscall(libc::SYS_clone3, &raw const request, size_of::<CloneArgs>()) {
                 0 => {
+                    let _ = rustix::io::write(&writer, &[BEGUN]);
                     let failed = self.request.become_program();
                     // A write without a reader fails, and is not needed then.
                     let _ = rustix::io::write(&writer, &failed.code().to_ne_bytes());
@@ -224,14 +239,12 @@ impl ChildStart<'_> {
             }
         };
         drop(writer);
-        let mut number = [0; 4];
-        // The pipe closes on exec. Otherwise it has the code of the failure.
-        match reader.read_exact(&mut number) {
-            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => {}
-            read => {
-                read?;
-                self.failure.store(i32::from_ne_bytes(number), Ordering::Relaxed);
-            }
+        // The pipe closes on exec. Before, it may get the code of the failure.
+        let mut report = Vec::new();
+        reader.read_to_end(&mut report)?;
+        self.has_begun.store(report.first() == Some(&BEGUN), Ordering::Relaxed);
+        if let Some(Ok(code)) = report.get(1..).map(TryInto::try_into) {
+            self.failure.store(i32::from_ne_bytes(code), Ordering::Relaxed);
         }
         Ok(begun(pid, descriptor))
     }
@@ -244,6 +257,7 @@ unsafe extern "C" fn child_main(argument: *const c_void) -> ! {
     // unwinding.
     unsafe {
         let start = &*argument.cast::<ChildStart<'_>>();
+        start.has_begun.store(true, Ordering::Relaxed);
         let failed = start.request.become_program();
         start.failure.store(failed.code(), Ordering::Relaxed);
         libc::_exit(127)

@@ -181,3 +181,28 @@ async fn dropped_child_is_reaped() {
     wait_until(|| !Path::new(&format!("/proc/{pid}")).exists()).await;
     groups.remove_empty();
 }
+
+/// Regression: after the kill of a group, the kernel killed each program that was spawned in it. So
+/// `ExecStopPost=` never ran after a stop that had timed out.
+#[tokio::test]
+async fn program_runs_in_a_cgroup_that_was_killed_before() {
+    let home = tempfile::tempdir().expect("a directory can be made");
+    let Ok(groups) = Groups::find(home.path()) else { return };
+    let group = groups.for_run("born", "0");
+    let inside = group.open().expect("it can be created");
+    group.kill().expect("it has no process");
+    let rights = || Credentials { uid: None, gid: None, groups: None };
+    for identity in [None, Some(rights())] {
+        let context = ExecContext {
+            program: "/bin/sh".into(),
+            name: "sh".into(),
+            arguments: ["-c", "grep -q /born.0 /proc/self/cgroup"].map(Into::into).to_vec(),
+            environment: [("PATH".into(), "/bin:/usr/bin".into())].into(),
+            outputs: [None, None],
+            setup: ChildSetup { identity, ..in_usr() },
+        };
+        let mut child = context.start_in_cgroup(&inside, || group.list()).expect("it starts");
+        assert_eq!(child.wait().await.expect("it ended"), ProcessExit::Code(0));
+    }
+    groups.remove_empty();
+}

@@ -172,6 +172,36 @@ async fn process_ignoring_the_signal_is_killed() {
     bench.clean_up().await;
 }
 
+/// Regression: `ExecStopPost=` was killed at once if the stop had timed out.
+#[tokio::test]
+async fn stop_post_command_runs_after_processes_were_killed() {
+    for control_groups in [true, false] {
+        let bench = Bench::with(|config| config.control_groups = control_groups).await;
+        for (unit, options) in [
+            ("stop.service", ""),
+            ("runtime.service", "RuntimeMaxSec=100ms\n"),
+            ("start.service", "Type=notify\nTimeoutStartSec=100ms\n"),
+        ] {
+            let file = bench.path(unit);
+            let print = "echo $$SERVICE_RESULT $$EXIT_CODE $$EXIT_STATUS";
+            let post = format!("ExecStopPost=/bin/sh -c '{print} >{}'\n", file.display());
+            // The signal ends nothing.
+            let service =
+                format!("{FOREVER}KillSignal=SIGCONT\nTimeoutStopSec=1s\n{options}{post}");
+            bench.load(unit, &service).await;
+            let started = bench.start(unit).await;
+            if options.is_empty() {
+                started.expect("it starts");
+                bench.stop(unit).await;
+            }
+            let state = bench.wait_for_sub(unit, "failed").await;
+            assert_eq!(state.result.as_deref(), Some("timeout"), "{unit}");
+            assert_eq!(bench.wait_for_lines(unit, 1).await, ["timeout killed KILL"], "{unit}");
+        }
+        bench.clean_up().await;
+    }
+}
+
 // Holds: I-26
 #[tokio::test]
 async fn hanging_unit_does_not_block_others() {
