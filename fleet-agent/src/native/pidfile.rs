@@ -38,8 +38,10 @@ impl PidFileWatch {
     }
 
     fn watch(&self) -> io::Result<()> {
+        // A daemon may keep its pid file open, and write it long after its creation.
         let events = WatchFlags::CREATE
             | WatchFlags::MOVED_TO
+            | WatchFlags::MODIFY
             | WatchFlags::CLOSE_WRITE
             | WatchFlags::DELETE_SELF;
         Ok(watch_nearest(&self.path, |directory| self.changes.watch(directory, events))?)
@@ -110,8 +112,8 @@ pub(crate) fn named(
     }
 }
 
-/// Returns the process that the file names, if this process runs and `is_own` confirms that it
-/// belongs to the unit. `owner` is the user of the unit, if known.
+/// Returns the process that the first line of the file names, if this process runs and `is_own`
+/// confirms that it belongs to the unit. `owner` is the user of the unit, if known.
 ///
 /// # Errors
 ///
@@ -123,7 +125,7 @@ pub(crate) fn read(
     is_own: impl FnOnce(ProcessId) -> io::Result<bool>,
 ) -> Result<ProcessId, PidFileError> {
     let wrong = |what: &str| wrong(path, what);
-    let text = text(path, owner)?;
+    let text = first_line(path, owner)?;
     let text = text.trim();
     let pid = match text.parse::<u32>() {
         Ok(1) => return Err(wrong("names process 1, which never belongs to a service")),
@@ -151,8 +153,8 @@ fn unknown(path: &Path, what: &str, why: &io::Error) -> PidFileError {
     PidFileError::Unknown(io::Error::new(why.kind(), format!("{} {what}: {why}", path.display())))
 }
 
-/// Reads the file. A file that belongs to a foreign user is rejected.
-fn text(path: &Path, owner: Option<u32>) -> Result<String, PidFileError> {
+/// Reads the first line of the file. A file that belongs to a foreign user is rejected.
+fn first_line(path: &Path, owner: Option<u32>) -> Result<String, PidFileError> {
     use io::ErrorKind::{InvalidData, NotADirectory, NotFound};
     let open_error = |error: io::Error| match error.kind() {
         NotFound => wrong(path, "does not exist"),
@@ -176,14 +178,16 @@ fn text(path: &Path, owner: Option<u32>) -> Result<String, PidFileError> {
         };
         return Err(wrong(path, &format!("belongs to user {user}, not to the unit's user")));
     }
-    let mut text = String::new();
-    file.take(MAX_LENGTH).read_to_string(&mut text).map_err(open_error)?;
-    Ok(text)
+    let mut text = Vec::new();
+    file.take(MAX_LENGTH).read_to_end(&mut text).map_err(open_error)?;
+    let line = text.split(|byte| b"\n\r\0".contains(byte)).next().unwrap_or_default();
+    Ok(String::from_utf8_lossy(line).into_owned())
 }
 
 #[cfg(test)]
 mod tests {
     use std::future::poll_fn;
+    use std::time::Duration;
 
     use super::*;
 
@@ -209,8 +213,24 @@ mod tests {
         assert_eq!(result_for(&own, true), "x names the service manager itself");
         let dead = "x names process 4194305, which does not run";
         assert_eq!(result_for("4194305", true), dead);
-        for text in ["", "0", "-7", "x", "7 8", &"7".repeat(100)] {
+        let later_line = format!("\n{parent}");
+        for text in ["", "0", "-7", "x", "7 8", &"7".repeat(100), &later_line] {
             assert!(result_for(text, true).ends_with("which is not a process ID"), "{text:?}");
+        }
+    }
+
+    /// Regression: a pid file with several lines, such as that of PostgreSQL, was refused.
+    #[test]
+    fn first_line_of_pid_file_counts() {
+        let parent = std::os::unix::process::parent_id();
+        let long = format!("/var/lib/{}", "\u{e9}".repeat(40));
+        for text in [
+            format!("{parent}"),
+            format!("{parent}\n\n"),
+            format!("{parent}\r\n5432\r\n"),
+            format!("{parent}\n{long}\n1764114000\n5432\n"),
+        ] {
+            assert_eq!(result_for(&text, true), format!("process {parent}"), "{text:?}");
         }
     }
 
@@ -259,6 +279,21 @@ mod tests {
         poll_fn(|cx| watch.poll_next(cx)).await.expect("it is seen");
         std::fs::write(&path, "7").expect("it can be written");
         poll_fn(|cx| watch.poll_next(cx)).await.expect("it is seen");
+    }
+
+    /// Regression: a daemon that keeps its pid file open, and writes it late, was never active.
+    #[tokio::test]
+    async fn write_to_open_pid_file_is_noticed() {
+        let directory = tempfile::tempdir().expect("a directory can be made");
+        let path = directory.path().join("pid");
+        let mut file = std::fs::File::create(&path).expect("it can be created");
+        let watch = PidFileWatch::of(&path).expect("it can be watched");
+        for part in ["12", "34\n"] {
+            std::io::Write::write_all(&mut file, part.as_bytes()).expect("it can be written");
+            let seen =
+                tokio::time::timeout(Duration::from_secs(30), poll_fn(|cx| watch.poll_next(cx)));
+            seen.await.expect("in time").expect("it is seen");
+        }
     }
 
     #[test]

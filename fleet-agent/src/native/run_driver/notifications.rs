@@ -374,6 +374,34 @@ mod tests {
         stage.wait_for(ServicePhase::Dead).await;
     }
 
+    /// Regression: a write to a pid file that its daemon keeps open was missed, and a second line
+    /// made the file invalid. So the daemon was killed when the start timed out.
+    #[tokio::test]
+    async fn pid_file_held_open_is_read_when_it_is_written() {
+        let home = tempfile::tempdir().expect("a directory can be made");
+        let path = |name: &str| home.path().join(name);
+        let (pid, gate, next) = (path("pid"), path("gate"), path("next"));
+        let (pid, next) = (pid.display(), next.display());
+        let wait = format!("until [ -e {} ]; do sleep 0.01; done", gate.display());
+        let daemon = format!("{wait}; cat {next} >&9; echo /srv >&9; exec sleep 1000");
+        let script = format!("({daemon}) 9>{pid} & echo $$! >{next}");
+        let unit = format!("Type=forking\nPIDFile={pid}\nExecStart=/bin/sh -c '{script}'\n");
+        let mut stage = DriverHarness::with(spec(&unit)).await;
+        stage.start();
+        stage.driver.act();
+        while !stage.driver.problem().is_some_and(|problem| problem.contains("holds \"\"")) {
+            stage.driver.wait().await;
+            stage.driver.act();
+        }
+        std::fs::write(gate, "").expect("it can be created");
+        stage.wait_for(ServicePhase::Running).await;
+        let main = stage.driver.service.run_state().main.map(|main| main.pid.to_string());
+        let written = std::fs::read_to_string(path("next")).expect("it was written");
+        assert_eq!(main.as_deref(), Some(written.trim()));
+        stage.stop();
+        stage.wait_for(ServicePhase::Dead).await;
+    }
+
     #[tokio::test]
     async fn permanently_unreadable_pid_file_counts_as_empty() {
         let (mut stage, _home, _) = main_killed_with_unreadable_pid_file().await;
