@@ -237,6 +237,11 @@ impl ServiceRun {
         self.emit_transition(phase);
         self.state.phase = phase;
         self.state.step = 0;
+        self.start_time_limit(now);
+    }
+
+    /// Starts the timeout of the current command or phase.
+    fn start_time_limit(&mut self, now: Timestamp) {
         self.deadline = self.time_limit(now);
         self.emit_time_limit();
     }
@@ -253,6 +258,9 @@ impl ServiceRun {
             let is_main = self.state.phase == ServicePhase::Start && by_itself;
             let role = if is_main { Role::Main } else { Role::Control };
             let command = command.clone();
+            if self.state.step > 0 {
+                self.start_time_limit(now);
+            }
             self.state.spawning = Some(role);
             self.actions.push_back(RunAction::Spawn { command, role });
             return;

@@ -1,9 +1,10 @@
 //! The state machine of a run, as text.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use fleet_core::Timestamp;
-use fleet_core::graph::{InitUnit, StopReason};
+use fleet_core::graph::{EventKind, InitUnit, StopReason};
 
 use super::compile::compile;
 use super::identity::HostCapabilities;
@@ -220,6 +221,66 @@ fn start_timeout() {
     control Signal(15): => deactivating stop-sigterm timeout
     gone: => failed failed timeout
     ");
+}
+
+/// Starts a unit with two commands of `option`. Lets the first of them end after 1.4 s.
+fn run_first_of_two(option: &str, options: &str) -> ScriptedRun {
+    let commands = format!("{options}\n{option}=/first\n{option}=/second\n");
+    let mut script = ScriptedRun::new(&format!("{commands}TimeoutStartSec=2\nTimeoutStopSec=3\n"));
+    script.start();
+    if option.starts_with("ExecStop") {
+        script.stop();
+    }
+    if option == "ExecStopPost" {
+        script.main(ProcessExit::Signal(15)).gone();
+    }
+    if option == "ExecReload" {
+        script.step("reload", |service, now| service.reload(now).expect("it is active"));
+    }
+    drop(script.service.take_events());
+    script.now = script.now.after(Duration::from_millis(1400));
+    if script.service.run_state().control.is_some() {
+        script.control(ProcessExit::Code(0));
+    } else {
+        script.main(ProcessExit::Code(0));
+    }
+    let last = script.lines.last().map(String::as_str).unwrap_or_default();
+    assert!(last.contains(" second "), "{last}");
+    script
+}
+
+/// Regression: one timeout held for all commands of an option together.
+#[test]
+fn each_command_has_the_whole_timeout() {
+    for (option, options, seconds, planner_seconds) in [
+        ("ExecCondition", "ExecStart=/main", 2, 2),
+        ("ExecStartPre", "ExecStart=/main", 2, 2),
+        ("ExecStart", "Type=oneshot", 2, 2),
+        ("ExecStartPost", "ExecStart=/main", 2, 2),
+        ("ExecReload", "ExecStart=/main", 2, 2),
+        // The signal that follows has a timeout of its own.
+        ("ExecStop", "ExecStart=/main", 3, 6),
+        ("ExecStopPost", "ExecStart=/main", 3, 6),
+    ] {
+        let mut script = run_first_of_two(option, options);
+        let left = script.service.due().map(|due| due.since(script.now));
+        assert_eq!(left, Some(Duration::from_secs(seconds)), "{option}");
+        let extension = EventKind::Extend(Duration::from_secs(planner_seconds));
+        assert_eq!(script.service.take_events(), [extension], "{option}");
+    }
+}
+
+/// As under systemd.
+#[test]
+fn wait_for_pid_file_shares_the_timeout_of_the_start_command() {
+    let mut script =
+        ScriptedRun::new("Type=forking\nPIDFile=/run/a\nExecStart=/main\nTimeoutStartSec=2\n");
+    script.start();
+    let due = script.service.due();
+    script.now = script.now.after(Duration::from_millis(1400));
+    script.control(ProcessExit::Code(0));
+    assert!(script.service.run_state().awaits_main);
+    assert_eq!(script.service.due(), due);
 }
 
 #[test]

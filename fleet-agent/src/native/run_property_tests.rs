@@ -74,7 +74,9 @@ fn services() -> impl Strategy<Value = String> {
             "ExecStartPre=-/pre2",
             "ExecStartPost=/post",
             "ExecStop=/stop",
+            "ExecStop=/stop2",
             "ExecStopPost=/after",
+            "ExecStopPost=-/after2",
             "RemainAfterExit=yes",
             "SendSIGKILL=no",
             "Restart=on-failure",
@@ -84,7 +86,7 @@ fn services() -> impl Strategy<Value = String> {
             "SendSIGHUP=yes",
             "NotifyAccess=all",
         ],
-        0..=14,
+        0..=16,
     );
     let modes = proptest::sample::select(vec!["control-group", "mixed", "process"]);
     let types = proptest::sample::select(vec![
@@ -164,6 +166,16 @@ impl World {
             let run_state = self.service.run_state();
             let taken = if role == Role::Main { run_state.main } else { run_state.control };
             assert_eq!(taken, None, "nothing runs twice");
+            let limits = &self.spec.timeouts;
+            let limit = match run_state.phase {
+                phase if phase.is_starting() => limits.start,
+                phase if phase.is_reloading() => limits.reload,
+                _ => limits.stop,
+            };
+            let whole = limit.map(|limit| self.now.after(limit));
+            // The watchdog may expire earlier.
+            let has_whole = self.service.due() == whole || run_state.phase.is_reloading();
+            assert!(has_whole, "a command has the whole timeout: {run_state:?}");
             let stopping = run_state.phase.is_stopping();
             assert!(!self.stopped || stopping, "a stop is followed by no start");
             if std::mem::take(&mut self.fail_next_spawn) {

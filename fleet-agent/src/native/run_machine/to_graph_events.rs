@@ -65,12 +65,15 @@ impl ServiceRun {
         }
     }
 
-    /// Emits the time limit of the current phase. The planner has a time limit of its own, and this
-    /// event extends it. So the planner does not act before the run has reached its limit.
+    /// Emits the time limit of the current command or phase. The planner has a time limit of its
+    /// own, and this event extends it. So the planner does not act before the run has reached its
+    /// limit.
     pub(super) fn emit_time_limit(&mut self) {
         let limits = &self.spec.timeouts;
         let (limit, times) = match self.state.phase {
             phase if phase.is_starting() => (limits.start, 1),
+            // The planner has started the limit of the first command.
+            ServicePhase::Reload if self.state.step > 0 => (limits.reload, 1),
             ServicePhase::StopWatchdog => (self.spec.run.watchdog_action.timeout, 1),
             ServicePhase::StopSigterm | ServicePhase::FinalSigterm => (limits.stop, 1),
             // The phases after these commands have their own limit, and are not a failure of the

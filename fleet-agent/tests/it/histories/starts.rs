@@ -108,6 +108,12 @@ pub(super) const CASES: &[Case] = &[
         "+ (start-pre) failed",
     ),
     case(
+        "two ExecStartPre=, together slower than TimeoutStartSec=",
+        "TimeoutStartSec=3s\nExecStartPre=/bin/sleep 2\nExecStartPre=/bin/sleep 2\n\
+         ExecStart=<hold main>",
+        "+ start-pre running main? - dead",
+    ),
+    case(
         "ExecCondition= holds",
         "ExecCondition=<hold c>\nExecStart=<hold main>",
         "+ condition c=0 running main=0 dead",

@@ -21,6 +21,16 @@ pub(super) const CASES: &[Case] = &[
         "+ running main? - failed",
     ),
     case(
+        "stopped, stop times out, ExecStopPost=",
+        "TimeoutStopSec=3s\nExecStart=<trap TERM|hold main>\nExecStopPost=<hold s>",
+        "+ running main? - stop-post s=0 failed:timeout",
+    ),
+    case(
+        "two ExecStop=, together slower than TimeoutStopSec=",
+        "TimeoutStopSec=3s\nExecStart=<hold main>\nExecStop=/bin/sleep 2\nExecStop=/bin/sleep 2",
+        "+ running main? - stop dead",
+    ),
+    case(
         "stopped, stop times out, SendSIGKILL=no",
         "TimeoutStopSec=100ms\nSendSIGKILL=no\nExecStart=<trap TERM|hold main>",
         "+ running main? - failed main=0",
