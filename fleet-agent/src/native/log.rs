@@ -199,6 +199,11 @@ impl Log {
         note(&self.path, words)
     }
 
+    /// Ends the last line if it has no newline yet, so that the next output begins a line.
+    pub(crate) fn end_line(&self) -> io::Result<()> {
+        end_line(&self.path).map(drop)
+    }
+
     /// Keeps the file shorter than half of `longest` from now on. The caller passes the file size
     /// limit of the unit's processes, because the kernel kills a process whose write would exceed
     /// that limit. The other half leaves space for writes until the next check of the file.
@@ -357,7 +362,22 @@ impl Log {
 
 /// Appends a line of the supervisor to the log in this file.
 fn note(path: &Path, words: &str) -> io::Result<()> {
-    append(path)?.write_all(format!("fleet: {words}\n").as_bytes())
+    end_line(path)?.write_all(format!("fleet: {words}\n").as_bytes())
+}
+
+/// Opens the log in this file for appending. Appends a newline, unless the file is empty or ends
+/// with one.
+fn end_line(path: &Path) -> io::Result<File> {
+    let mut file = File::options().create(true).read(true).append(true).open(path)?;
+    let length = file.metadata()?.len();
+    let mut last = [b'\n'];
+    if length > 0 {
+        file.read_exact_at(&mut last, length - 1)?;
+    }
+    if last != *b"\n" {
+        file.write_all(b"\n")?;
+    }
+    Ok(file)
 }
 
 /// Counts the lines that certainly start in `text`. The beginning of `text` does not count, since

@@ -349,3 +349,15 @@ fn unread_part_is_kept() {
         assert_eq!(log.floor(), 1408, "the reader is gone");
     }
 }
+
+#[test]
+fn open_last_line_is_ended_once() {
+    for (before, after) in [(&b""[..], ""), (b"one\n", "one\n"), (b"one", "one\n")] {
+        let (_directory, log) = log(1 << 20, before);
+        log.end_line().and_then(|()| log.end_line()).expect("it can be written");
+        assert_eq!(all(&log), after);
+    }
+    let (_directory, log) = log(1 << 20, b"one");
+    log.note("cannot run it").expect("it can be written");
+    assert_eq!(all(&log), "one\nfleet: cannot run it\n");
+}

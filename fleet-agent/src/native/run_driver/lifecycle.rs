@@ -19,6 +19,7 @@ impl RunDriver {
         self.problem = None;
         self.owner = pid_file_owner(&self.spec);
         self.limit_log(self.file_size_limit());
+        self.end_log_line();
         self.log_from = self.log.end().unwrap_or(0);
         self.notify = None;
         if let Err((why, is_failure)) = check_conditions(&self.spec.run.conditions) {
@@ -72,6 +73,13 @@ impl RunDriver {
     pub(super) fn limit_log(&self, longest: Option<u64>) {
         if let Err(error) = self.log.limit_length(longest) {
             self.warn(&error, "cannot keep a unit's log below the unit's file size limit");
+        }
+    }
+
+    /// Ends the last line of the log, which the previous process may have left without a newline.
+    pub(super) fn end_log_line(&self) {
+        if let Err(error) = self.log.end_line() {
+            self.warn(&error, "cannot end the last line of a unit's log");
         }
     }
 

@@ -23,6 +23,10 @@ impl RunDriver {
         if let Err(error) = self.log.check() {
             self.warn(&error, "cannot check the size of a unit's log");
         }
+        let run_state = self.service.run_state();
+        if run_state.main.is_none() && run_state.control.is_none() {
+            self.end_log_line();
+        }
         if role == Role::Main {
             self.hold_output();
         }

@@ -21,6 +21,18 @@ async fn stdout_and_stderr_are_kept_in_order() {
     bench.clean_up().await;
 }
 
+/// Regression: the next output continued the last line of a process that had no newline.
+#[tokio::test]
+async fn last_line_without_newline_is_ended_before_the_next_output() {
+    let bench = Bench::new().await;
+    let print = |word: &str| format!("/bin/sh -c 'printf {word}'\n");
+    let (first, second) = (print("first"), print("second"));
+    bench.run("a.service", &format!("Type=oneshot\nExecStartPre={first}ExecStart={second}")).await;
+    bench.start("a.service").await.expect("it runs again");
+    assert_eq!(bench.log("a.service").await, ["first", "second", "first", "second"]);
+    bench.clean_up().await;
+}
+
 #[tokio::test]
 async fn output_may_be_discarded() {
     let bench = Bench::new().await;
