@@ -5,8 +5,8 @@ use fleet_unitfile::UnitType;
 use super::restart::{Restarts, WHEN};
 use super::timer::TimerDraft;
 use super::value::{
-    Span, ValueContext, choice, delay, flag, longest, number, read_resettable, signal, span,
-    timeout,
+    Span, ValueContext, absolute, choice, delay, flag, longest, number, read_resettable, signal,
+    span, timeout,
 };
 use super::{command, condition, exec_environment, resource, statuses};
 use crate::graph::{KillMode, NotifyAccess, Run, Signal};
@@ -243,8 +243,12 @@ fn kill_mode(value: &str) -> Result<KillMode, String> {
 /// Reads the path of a PID file. A relative path is relative to the runtime directory (`%t`).
 fn pid_file(value: &str, unit: &ValueContext<'_>) -> Result<Option<String>, String> {
     let path = unit.expand(value)?;
-    if path.is_empty() || path.starts_with('/') {
-        return Ok(Some(path).filter(|path| !path.is_empty()));
+    if path.is_empty() {
+        return Ok(None);
     }
-    unit.expand("%t").map(|directory| Some(format!("{directory}/{path}")))
+    if path.starts_with('/') {
+        return absolute(&path).map(Some);
+    }
+    let directory = unit.expand("%t")?;
+    absolute(&format!("{directory}/{path}")).map(Some)
 }

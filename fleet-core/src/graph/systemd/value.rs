@@ -119,10 +119,13 @@ fn or(words: &[&str]) -> String {
     }
 }
 
-/// Checks that a path is absolute.
+/// Checks that a path is absolute and, as systemd requires, has no `..` component.
 pub(super) fn absolute(path: &str) -> Result<String, String> {
-    if path.starts_with('/') && !path.contains('\0') {
-        return Ok(path.to_owned());
+    if !path.starts_with('/') || path.contains('\0') {
+        return Err(format!("has the relative path {path:?}: write an absolute path"));
     }
-    Err(format!("has the relative path {path:?}: write an absolute path"))
+    if path.split('/').any(|part| part == "..") {
+        return Err(format!("has a part \"..\" in the path {path:?}: write the path without it"));
+    }
+    Ok(path.to_owned())
 }

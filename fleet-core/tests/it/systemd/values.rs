@@ -266,6 +266,7 @@ const REFUSED_AROUND: &[&str] = &[
     "EnvironmentFile=/etc/*.conf",
     "PassEnvironment=a-b",
     "WorkingDirectory=here",
+    "WorkingDirectory=/usr/../etc",
     "User=a b",
     "UMask=9",
     "IgnoreSIGPIPE=perhaps",
@@ -282,6 +283,7 @@ const REFUSED_AROUND: &[&str] = &[
     "CPUQuota=2",
     "NotifyAccess=everybody",
     "PIDFile=%b%z",
+    "PIDFile=../a.pid",
     "ExecStartPre=bin/relative",
     "ExecStartPre=$PROGRAM",
     "ExecStartPre='open",
@@ -340,6 +342,8 @@ fn exec_environment_refusals_have_a_remedy() {
     3:1: Service.EnvironmentFile is the pattern "/etc/*.conf": name each file by itself
     3:1: Service.PassEnvironment has "a-b": write names of variables, with blanks between
     3:1: Service.WorkingDirectory has the relative path "here": write an absolute path
+    3:1: Service.WorkingDirectory has a part ".." in the path "/usr/../etc": write the
+          path without it
     3:1: Service.User is "a b": write the name or the number of one
     3:1: Service.UMask is "9": write an octal number from 0 to 0777
     3:1: Service.IgnoreSIGPIPE is "perhaps": write yes or no
@@ -360,6 +364,8 @@ fn exec_environment_refusals_have_a_remedy() {
     3:1: Service.NotifyAccess is "everybody": write none, main, exec or all
     3:1: Service.PIDFile cannot be read: unknown specifier "%z" at byte 2: write %% for a
           percent sign
+    3:1: Service.PIDFile has a part ".." in the path "/run/../a.pid": write the path
+          without it
     3:1: Service.ExecStartPre cannot be read: program at byte 0 is neither an absolute
           path nor a name: write /path/to/it
     3:1: Service.ExecStartPre has a variable as its program: write the path itself, or
