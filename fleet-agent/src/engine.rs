@@ -282,7 +282,7 @@ impl Engine {
                     Some(NextStep::Over(seen)) => {
                         tracing::info!(
                             moved = seen.moved,
-                            "rebalancing is complete: no further move is worth it"
+                            "rebalancing is complete: no further move improves the balance enough"
                         );
                         leadership.update_rebalancing(&seen, None).await?;
                     }
@@ -294,7 +294,7 @@ impl Engine {
         remove_superseded(&mut writes, &delta.snapshot, mirror.superseded_placements());
         if !writes.is_empty() {
             for step in &plan.steps {
-                tracing::info!(%step, "storing a step of the plan");
+                tracing::info!(%step, "storing a scheduling decision");
             }
             let written = leadership.commit(&writes).await;
             self.observer.on_steps(&plan.steps, written.is_ok());

@@ -86,8 +86,8 @@ impl Checkpoint {
             Ok(()) => self.persisted = self.pending.take().unwrap_or_default(),
             Err(error) => tracing::warn!(
                 %error,
-                "cannot store the desired state of this machine: a restart without the cluster \
-                 uses an older one"
+                "cannot save the desired state of this machine: if fleetd restarts while it cannot \
+                 reach the cluster, it uses the state saved before"
             ),
         }
     }

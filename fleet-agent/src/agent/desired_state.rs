@@ -34,15 +34,15 @@ pub(crate) struct DesiredState {
 /// Reason why a stored state cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum StoredStateError {
-    #[error("its file cannot be read")]
+    #[error("the saved state cannot be read")]
     Io(#[from] io::Error),
-    #[error("its file is damaged")]
+    #[error("the saved state is damaged")]
     Damaged(#[from] serde_json::Error),
-    #[error("its file has format {0}, which this version of fleet does not support")]
+    #[error("the saved state has format {0}, which this version of fleet does not support")]
     Format(u32),
-    #[error("its file belongs to machine {0}")]
+    #[error("the saved state belongs to machine {0}")]
     Machine(String),
-    #[error("its file contains an invalid unit, {unit}: {problem}")]
+    #[error("the saved state contains an invalid unit, {unit}: {problem}")]
     Unit { unit: String, problem: String },
 }
 
@@ -95,8 +95,8 @@ impl DesiredState {
             let error = &error as &dyn std::error::Error;
             tracing::warn!(
                 error,
-                "cannot read the stored desired state of this machine: no unit is started until \
-                 the cluster is reached"
+                "cannot use the saved desired state of this machine: no unit is started until \
+                 fleetd reaches the cluster"
             );
             Self::default()
         })
@@ -260,14 +260,15 @@ mod tests {
     #[tokio::test]
     async fn invalid_stored_state_is_ignored() {
         let good = String::from_utf8(assignment().encode(&machine())).unwrap();
+        let invalid = "the saved state contains an invalid unit, a.service: ";
         let cases = [
-            (String::new(), "its file is damaged"),
-            (good[..good.len() / 2].to_owned(), "its file is damaged"),
-            (good.replace("\"v\":1", "\"v\":2"), "its file has format 2"),
-            ("{\"v\":0}".to_owned(), "its file has format 0"),
-            (good.replace("\"m1\"", "\"m2\""), "its file belongs to machine m2"),
-            (good.replace("launched", "lunched"), "its file contains an invalid unit, a.service: "),
-            (good.replace("=stop", "=halt"), "its file contains an invalid unit, a.service: "),
+            (String::new(), "the saved state is damaged"),
+            (good[..good.len() / 2].to_owned(), "the saved state is damaged"),
+            (good.replace("\"v\":1", "\"v\":2"), "the saved state has format 2"),
+            ("{\"v\":0}".to_owned(), "the saved state has format 0"),
+            (good.replace("\"m1\"", "\"m2\""), "the saved state belongs to machine m2"),
+            (good.replace("launched", "lunched"), invalid),
+            (good.replace("=stop", "=halt"), invalid),
         ];
         for (content, problem) in cases {
             let refused = DesiredState::decode(content.as_bytes(), &machine()).unwrap_err();

@@ -187,8 +187,8 @@ pub(crate) async fn write_fence(
     if let Err(error) = state.write(StateKey::Fence, content).await {
         tracing::warn!(
             %error,
-            "cannot store how long this machine's lease lasts: a restart of fleetd may stop units \
-             with OnPartition=stop"
+            "cannot save when this machine's lease ends: if fleetd restarts, it might stop units \
+             with OnPartition=stop too early"
         );
     }
 }
@@ -204,8 +204,8 @@ pub(crate) async fn read_fence(
         Err(error) => {
             tracing::warn!(
                 %error,
-                "cannot read how long this machine's lease lasts: units with OnPartition=stop are \
-                 stopped until it joins the cluster"
+                "cannot read when this machine's lease ends: units with OnPartition=stop are \
+                 stopped until this machine joins the cluster"
             );
             Vec::new()
         }

@@ -66,7 +66,10 @@ impl PresenceTask {
                     }
                     self.notify(None);
                     let machine = self.id();
-                    tracing::warn!(%machine, "the lease has ended: joining the cluster again");
+                    tracing::warn!(
+                        %machine,
+                        "this machine's lease has ended: joining the cluster again"
+                    );
                 }
                 Err(error) => {
                     self.log_failure(&error);

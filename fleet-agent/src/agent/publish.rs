@@ -172,7 +172,8 @@ impl Publisher {
             Err(error) => {
                 tracing::warn!(
                     error = chain(&error),
-                    "cannot list this machine's units: their states are published later"
+                    "cannot list this machine's units: the cluster shows their earlier states for \
+                     now"
                 );
                 states.retry_at = self.clock.now().after(RETRY);
             }
@@ -202,7 +203,8 @@ impl Publisher {
                     tracing::warn!(
                         %unit,
                         error = chain(&error),
-                        "cannot read the state of a unit: it is published later"
+                        "cannot read the state of a unit: the cluster shows the earlier state for \
+                         now"
                     );
                     unreadable.insert(unit.clone());
                     continue;

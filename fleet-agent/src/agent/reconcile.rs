@@ -217,7 +217,7 @@ impl Reconciler {
             Err(error) => {
                 tracing::warn!(
                     error = chain(&error),
-                    "cannot list this machine's units: none is changed until the next attempt"
+                    "cannot list this machine's units: no unit is started or stopped for now"
                 );
                 None
             }

@@ -252,7 +252,8 @@ impl SupervisorClient {
                 tracing::error!(
                     %unit,
                     error = &error as &dyn std::error::Error,
-                    "cannot store that a unit is stopped: the next daemon does so"
+                    "cannot save that the shutdown has stopped a unit: trying again at the next \
+                     start of this program"
                 );
                 false
             }

@@ -43,7 +43,11 @@ pub enum External {
 
 /// Error for a text that is not an [`External`].
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{0:?} does not say when a unit is up: write up, path:/absolute/file or tcp:host:port")]
+#[error(
+    "{0:?} does not say when an external unit is active: write \"up\" (always), \
+     \"path:/absolute/file\" (if the file exists) or \"tcp:host:port\" (if the port accepts \
+     connections)"
+)]
 pub struct BadExternal(String);
 
 impl FromStr for External {

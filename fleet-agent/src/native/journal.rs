@@ -59,7 +59,11 @@ fn begin(
     tokio::spawn(async move {
         if let Err(source) = feed.run(read, changes, alive).await {
             let path = path.display();
-            tracing::warn!(error = %source, log = %path, "cannot read a log: a journal ends early");
+            tracing::warn!(
+                error = %source,
+                log = %path,
+                "cannot read all of a log: a client receives only a part"
+            );
             let action = format!("read the log {path}");
             // The reader may be gone.
             drop(broken.send(ServiceError::Io { action, source }));

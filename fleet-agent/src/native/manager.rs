@@ -182,8 +182,8 @@ impl NativeManager {
             tracing::error!(
                 %error,
                 %file,
-                "cannot store that a shutdown has begun: if it is interrupted, the next daemon \
-                 starts units again"
+                "cannot save that a shutdown has begun: if the shutdown is interrupted, units \
+                 start again when this program starts again"
             );
         }
         let (stopped, timers) = join(self.client.stop_all(), self.stop_timers()).await;
@@ -193,7 +193,7 @@ impl NativeManager {
         stopped.into_iter().filter(|result| !gone(result)).collect::<Result<(), _>>()?;
         if is_written && let Err(error) = self.context.shutdown.remove() {
             let file = self.context.shutdown.file().display();
-            tracing::warn!(%error, %file, "cannot remove the marker of a complete shutdown");
+            tracing::warn!(%error, %file, "cannot remove the marker file of a complete shutdown");
         }
         Ok(())
     }

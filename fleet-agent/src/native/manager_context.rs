@@ -147,7 +147,10 @@ impl ManagerContext {
     /// Limits the size of all logs.
     pub(crate) async fn limit_logs(self: Arc<Self>) {
         if let Err(error) = self.logs.run(&*self.clock).await {
-            tracing::error!(%error, "cannot watch logs: their sizes are no longer limited");
+            tracing::error!(
+                %error,
+                "cannot watch logs: they grow without limit until this program restarts"
+            );
         }
     }
 }

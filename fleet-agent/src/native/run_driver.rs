@@ -304,8 +304,8 @@ impl RunDriver {
             self.update_listener();
         }
         if let Err(error) = self.save() {
-            let text =
-                "cannot store the state of a unit: after a restart the daemon finds an older one";
+            let text = "cannot save the state of a unit: after this program restarts, an older \
+                        state applies";
             self.warn(&error, text);
         }
         self.update_active();

@@ -249,7 +249,11 @@ impl JournalFile {
             Ok(compacted) => *self = compacted,
             Err(error) => {
                 let file = path.display();
-                tracing::warn!(%error, %file, "cannot compact the states of units: the file grows");
+                tracing::warn!(
+                    %error,
+                    %file,
+                    "cannot compact the saved states of units: the file keeps growing"
+                );
                 self.compact_above = self.length.saturating_add(MIN_COMPACTION_SIZE);
                 // A partial copy would waste space.
                 drop(std::fs::remove_file(temporary));

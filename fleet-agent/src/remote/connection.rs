@@ -56,7 +56,7 @@ pub enum ConnectionError {
         problem: String,
     },
     /// The connection is lost.
-    #[error("the connection is lost: {0}")]
+    #[error("the connection to fleet-init is lost: {0}")]
     Lost(String),
 }
 

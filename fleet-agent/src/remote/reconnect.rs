@@ -102,7 +102,11 @@ impl Reconnector {
                 let why = self.follow(&connection, watch).await;
                 drop(connection); // the state holds a clone of it
                 let socket = self.socket.display();
-                tracing::warn!(%socket, why, "lost the service manager: connecting again");
+                tracing::warn!(
+                    %socket,
+                    why,
+                    "lost the connection to the service manager: connecting again"
+                );
                 *self.state() = ConnectionState::Away(why);
                 self.known().iter().for_each(|unit| self.feed.report(unit));
                 failures = 0;

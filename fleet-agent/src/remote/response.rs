@@ -108,7 +108,10 @@ impl ResponseSender {
                 Err(TrySendError::Full(bytes)) => drop(Box::pin(self.out.send(bytes)).await),
                 Ok(()) | Err(TrySendError::Closed(_)) => {}
             },
-            Err(error) => tracing::error!(%error, "cannot encode a response: its client gets none"),
+            Err(error) => tracing::error!(
+                %error,
+                "cannot encode a response: the client receives none"
+            ),
         }
     }
 }

@@ -81,7 +81,11 @@ pub(crate) fn read(
     let unit = unit.clone();
     tokio::spawn(async move {
         if let Err(error) = feed(child, wanted, &sender, &*clock, over).await {
-            tracing::warn!(%unit, %error, "cannot read the journal of a unit: it ends early");
+            tracing::warn!(
+                %unit,
+                %error,
+                "cannot read all of a unit's journal: a client receives only a part"
+            );
             // If the reader is gone, the reason is dropped.
             drop(broken.send(io_error(format!("read the journal of {unit}"))(error)));
         }

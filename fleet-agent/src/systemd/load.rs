@@ -154,7 +154,7 @@ async fn roll_back(
             Err(error) => tracing::warn!(
                 %unit,
                 error = &error as &dyn std::error::Error,
-                "cannot remove the file of a unit that was not loaded"
+                "cannot remove the file of a unit whose load has failed"
             ),
         }
     }
@@ -163,7 +163,7 @@ async fn roll_back(
         tracing::warn!(
             %unit,
             error = &error as &dyn std::error::Error,
-            "cannot store that a unit was not loaded"
+            "cannot save that the load of a unit has failed"
         );
     }
 }

@@ -28,7 +28,8 @@ impl BaseOffset {
                 tracing::warn!(
                     %error,
                     file = %file.display(),
-                    "cannot read the stored start offset of this log: its offsets restart at 0"
+                    "cannot read how much of a log was discarded: clients that resume reading \
+                     might get lines twice"
                 );
             }
             new
@@ -62,8 +63,8 @@ impl BaseOffset {
                 tracing::warn!(
                     %error,
                     file = %file.display(),
-                    "cannot store the start offset of this log: after a restart of the daemon its \
-                     offsets may repeat"
+                    "cannot save how much of a log was discarded: after this program restarts, \
+                     clients that resume reading might get lines twice"
                 );
                 next
             }

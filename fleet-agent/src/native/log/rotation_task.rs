@@ -90,7 +90,10 @@ impl RotationTask {
     pub(crate) fn new() -> Self {
         let inotify_fd = inotify::init(CreateFlags::CLOEXEC | CreateFlags::NONBLOCK);
         let inotify_fd = inotify_fd.inspect_err(|error| {
-            tracing::warn!(%error, "cannot watch logs with inotify: polling them");
+            tracing::warn!(
+                %error,
+                "cannot watch logs with inotify: checking their sizes regularly"
+            );
         });
         let (logs, woken) = (Mutex::default(), Notify::new());
         Self { inotify_fd: inotify_fd.ok(), logs, woken, fallback_interval: FALLBACK_INTERVAL }
@@ -227,7 +230,11 @@ async fn check_and_trim(log: &Weak<Log>) -> io::Result<u64> {
     let path = log.path().clone();
     let tracked = tokio::task::spawn_blocking(move || log.trim()).await;
     if let Err(error) = tracked.map_err(io::Error::other).flatten() {
-        tracing::warn!(%error, log = %path.display(), "cannot shorten a log: trying again");
+        tracing::warn!(
+            %error,
+            log = %path.display(),
+            "cannot cut a log to its size limit: trying again"
+        );
     }
     Ok(end)
 }

@@ -43,7 +43,7 @@ impl RunDriver {
         let end = Box::pin(async move {
             watched.end(&*clock).await.unwrap_or_else(|error| {
                 let pid = process.pid;
-                tracing::warn!(%error, pid, "cannot watch a unit's process: it counts as exited");
+                tracing::warn!(%error, pid, "cannot watch a unit's process: treating it as exited");
                 ProcessExit::Unobserved
             })
         });

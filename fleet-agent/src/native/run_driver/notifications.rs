@@ -43,7 +43,8 @@ impl RunDriver {
                 tracing::error!(
                     %error,
                     unit = %self.unit,
-                    "cannot open the notification socket of a unit: it cannot report its readiness"
+                    "cannot open the notification socket of a unit: the unit cannot report that it \
+                     is ready"
                 );
             }
         }
@@ -92,7 +93,8 @@ impl RunDriver {
                 tracing::error!(
                     %error,
                     unit = %self.unit,
-                    "cannot receive notifications of a unit: further ones are ignored"
+                    "cannot receive notifications of a unit: ignoring all of them until the unit \
+                     restarts"
                 );
                 self.notify = None;
             }
@@ -196,7 +198,11 @@ impl RunDriver {
             Some(process) => self.adopt_main(process),
             None => {
                 let unit = &self.unit;
-                tracing::warn!(%unit, pid, "ignoring MAINPID=: it names no process of the unit");
+                tracing::warn!(
+                    %unit,
+                    pid,
+                    "ignoring MAINPID=: the process is not part of the unit"
+                );
             }
         }
     }
@@ -204,7 +210,12 @@ impl RunDriver {
     fn adopt_main(&mut self, process: ProcessId) {
         if let Err(why) = self.take_as_main(process, ProcessHandle::open) {
             let (unit, pid) = (&self.unit, process.pid);
-            tracing::warn!(%unit, pid, why, "cannot use the process of MAINPID= as main process");
+            tracing::warn!(
+                %unit,
+                pid,
+                why,
+                "cannot use the process of MAINPID= as the main process"
+            );
         }
     }
 
@@ -224,7 +235,7 @@ impl RunDriver {
     pub(super) fn warn_unwatched_pid_file(&self, error: &io::Error) {
         let ServiceType::BackgroundPidfile { path } = &self.spec.kind else { return };
         let unit = &self.unit;
-        tracing::error!(%error, %unit, path, "cannot watch a PID file: its changes are missed");
+        tracing::error!(%error, %unit, path, "cannot watch a PID file: changes to it are missed");
     }
 
     pub(super) fn read_pid_file(&mut self) {
@@ -265,7 +276,11 @@ impl RunDriver {
         if self.pid_file_failures == 1 || is_last {
             let unit = &self.unit;
             let next = if is_last { "giving up" } else { "trying again" };
-            tracing::warn!(%unit, problem, "cannot read a new main process from the pid file: {next}");
+            tracing::warn!(
+                %unit,
+                problem,
+                "cannot read a new main process from the PID file: {next}"
+            );
         }
         match is_last {
             true => self.pid_file_failures = 0,
@@ -311,7 +326,8 @@ impl RunDriver {
                 tracing::error!(
                     %error,
                     unit = %self.unit,
-                    "cannot read the output of a unit: its readiness line is not found"
+                    "cannot read the output of a unit: the line that reports readiness cannot be \
+                     found"
                 );
                 self.problem = Some(format!("its output cannot be read: {error}"));
             }

@@ -75,7 +75,7 @@ impl RunDriver {
             tracing::error!(
                 %error,
                 unit = %self.unit,
-                "cannot kill a process that cannot be watched: it may keep running"
+                "cannot kill a process that cannot be watched: the process might keep running"
             );
         }
         let words = format!("cannot watch the started process: {error}");

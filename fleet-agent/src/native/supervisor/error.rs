@@ -12,7 +12,7 @@ pub enum SupervisorError {
     #[error("invalid goal or targets")]
     InvalidTargets(#[source] GraphError),
     /// A shutdown has begun.
-    #[error("all units are shutting down: set the goal after the next start")]
+    #[error("all units are shutting down: set the goal after fleet-init has started again")]
     ShuttingDown,
     /// The unit cannot be reloaded.
     #[error("{target} cannot be reloaded")]
@@ -24,7 +24,7 @@ pub enum SupervisorError {
         why: NotReloadable,
     },
     /// The unit does not exist, or it never ran.
-    #[error("no log of {unit}: it never ran")]
+    #[error("there is no log of {unit}: the unit does not exist, or has never run")]
     NoLog {
         /// Name of the unit.
         unit: Name,

@@ -240,7 +240,10 @@ impl Supervisor {
         match handle.map(|handle| handle.sender.send(action.kind.clone())) {
             Some(Ok(())) => {}
             Some(Err(QueueFull)) => {
-                tracing::error!(%action, "cannot send an action to a unit: its queue is full");
+                tracing::error!(
+                    %action,
+                    "cannot carry out an action: too many others of this unit are pending"
+                );
             }
             None if matches!(action.kind, ActionKind::Reload) => {}
             // No process of the run is left to report it.

@@ -68,7 +68,7 @@ impl Recovery {
             tracing::error!(
                 unit = %name,
                 %error,
-                "cannot read the stored state of a unit: its processes are not supervised"
+                "cannot read the saved state of a unit: the unit's processes are not supervised"
             );
             self.observation.last = Incarnation(self.observation.last.0 + 1);
             let observed = unrecoverable_state(graph, name, self.observation.last, context.now());
@@ -79,7 +79,7 @@ impl Recovery {
                 tracing::error!(
                     unit = %name,
                     %error,
-                    "cannot open the log of a unit: its size is not limited"
+                    "cannot open the log of a unit: the log grows without limit"
                 );
             }
         }
@@ -160,8 +160,8 @@ impl Supervisor {
                 tracing::warn!(
                     %unit,
                     %error,
-                    "cannot store that a unit has reached its start limit: after a restart the \
-                     daemon starts it"
+                    "cannot save whether a unit has reached its start limit: after fleet-init \
+                     restarts, the earlier saved state of the unit applies"
                 );
             }
         }

@@ -85,8 +85,8 @@ impl SupervisedUnit {
             tracing::warn!(
                 %unit,
                 %error,
-                "cannot store the restart counters of a unit: after a restart the daemon uses \
-                 older ones"
+                "cannot save how often a unit was restarted: after this program restarts, older \
+                 counts apply"
             );
         }
     }
@@ -107,7 +107,8 @@ impl SupervisedUnit {
             tracing::warn!(
                 %unit,
                 %error,
-                "cannot store that a request was carried out: after a restart the daemon repeats it"
+                "cannot save that a start, stop or restart was carried out: after this program \
+                 restarts, the request is carried out again"
             );
         }
     }

@@ -70,7 +70,7 @@ impl Supervisor {
         match InitState::restore(graph, &self.selection.desired.apply_to(&settings), observation) {
             Ok(planner) => self.planner = planner,
             Err(error) => {
-                return tracing::error!(%error, "cannot supervise the recovered units");
+                return tracing::error!(%error, "cannot supervise the recovered units: all of them stay failed");
             }
         }
         self.unrecoverable = unrecoverable;
@@ -96,8 +96,8 @@ impl Supervisor {
             tracing::warn!(
                 %unit,
                 %error,
-                "cannot store that a unit has no processes: after a restart the daemon cannot \
-                 recover it"
+                "cannot save the reset of a unit that could not be recovered: after fleet-init \
+                 restarts, the unit is shown as failed again"
             );
         }
         let incarnation = self.planner.status(unit).and_then(|state| state.incarnation);

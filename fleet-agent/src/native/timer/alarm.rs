@@ -80,7 +80,10 @@ impl CalendarAlarm {
         }
         self.alarm = at.map(Alarm::set).transpose().unwrap_or_else(|error| {
             if !was_polling {
-                tracing::error!(%error, "cannot set an alarm for timers: polling the clock");
+                tracing::error!(
+                    %error,
+                    "cannot set an alarm for timers: checking the clock every second"
+                );
             }
             self.is_polling = true;
             None

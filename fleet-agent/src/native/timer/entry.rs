@@ -64,7 +64,7 @@ impl TimerEntry {
             Ok(compiled) => compiled.unit.timer,
             Err(bad) => {
                 let (line, problem) = (bad.line, bad.problem);
-                let text = "cannot start a timer: its stored file is invalid";
+                let text = "cannot start a timer: the saved unit file is invalid";
                 tracing::warn!(%unit, line, problem, "{text}");
                 None
             }

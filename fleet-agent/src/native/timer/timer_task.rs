@@ -86,7 +86,7 @@ impl TimerTask {
                 Err(error) => tracing::error!(
                     %unit,
                     %error,
-                    "cannot read the stored state of a timer: it does not elapse"
+                    "cannot read the saved state of a timer: the timer does not elapse"
                 ),
             }
         }
@@ -150,7 +150,8 @@ impl TimerTask {
                 tracing::warn!(
                     %unit,
                     %error,
-                    "cannot read when a timer last elapsed: a missed elapse is not made up for"
+                    "cannot read when a timer last elapsed: if the timer has missed a start, the \
+                     unit is not started now"
                 );
                 None
             }),
@@ -239,7 +240,10 @@ impl TimerTask {
                 }
             }
             Err(error) => {
-                tracing::error!(%error, "cannot watch the wall clock: calendar timers may be late");
+                tracing::error!(
+                    %error,
+                    "cannot watch the wall clock: calendar timers might elapse late"
+                );
             }
         }
     }
@@ -291,7 +295,8 @@ impl TimerTask {
             tracing::error!(
                 unit = %timer,
                 %error,
-                "cannot store the state of a timer: after a restart the daemon finds an older one"
+                "cannot save the state of a timer: after this program restarts, an older state of \
+                 the timer applies"
             );
         }
         let statuses = entry.managed_unit(timer);
@@ -345,7 +350,8 @@ impl TimerTask {
                 tracing::error!(
                     %unit,
                     %error,
-                    "cannot store when a timer elapsed: after a reboot it may elapse again"
+                    "cannot save when a timer elapsed: after a reboot, the timer might start the \
+                     unit again"
                 );
             }
         }));

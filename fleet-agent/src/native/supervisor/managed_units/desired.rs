@@ -97,8 +97,8 @@ impl Supervisor {
             tracing::warn!(
                 %error,
                 file = %self.targets_file.display(),
-                "cannot store which units stay stopped although others need them: after a restart \
-                 they may start"
+                "cannot save which units were stopped by request: after this program restarts, \
+                 those that other units require might start again"
             );
         }
     }

@@ -208,8 +208,8 @@ impl Supervisor {
                 tracing::warn!(
                     %unit,
                     %error,
-                    "cannot store that a unit has reached its start limit: after a restart the \
-                     daemon starts it"
+                    "cannot save that a unit has reached its start limit: after this program \
+                     restarts, the unit starts again"
                 );
             }
         }

@@ -73,7 +73,8 @@ pub(in crate::native) async fn open_managed_units(
         tracing::error!(
             %error,
             file = %targets_file.display(),
-            "cannot read which units stay stopped although others need them: they may start"
+            "cannot read which units were stopped by request: those that other units require might \
+             start again"
         );
         None
     });
@@ -146,7 +147,7 @@ fn recover_units(
                 tracing::error!(
                     %unit,
                     %error,
-                    "cannot read the stored state of a unit: its processes are not supervised"
+                    "cannot read the saved state of a unit: the unit's processes are not supervised"
                 );
                 limit_log(context, &unit, logs);
             }
@@ -164,7 +165,7 @@ fn limit_log(context: &ManagerContext, unit: &UnitName, logs: &Logs) {
     match context.open_log(context.directory(unit.as_str()).log()) {
         Ok(log) => drop(lock(logs).insert(name_of(unit), log)),
         Err(error) => {
-            let text = "cannot open the log of a unit: its size is not limited";
+            let text = "cannot open the log of a unit: the log grows without limit";
             tracing::error!(%unit, %error, "{text}");
         }
     }
@@ -199,7 +200,12 @@ fn recover_unit(
     let definition = compile(unit, &file, host).map_or_else(
         |bad| {
             let (line, problem) = (bad.line, &bad.problem);
-            tracing::warn!(%unit, line, problem, "cannot start a unit: its stored file is invalid");
+            tracing::warn!(
+                %unit,
+                line,
+                problem,
+                "cannot start a unit: the saved unit file is invalid"
+            );
             Definition::Invalid(bad.problem)
         },
         |compiled| Definition::Valid(Box::new(compiled.unit)),

@@ -84,7 +84,7 @@ impl Supervisor {
         match InitState::restore(graph, &settings, observed) {
             Ok(planner) => self.planner = planner,
             Err(error) => {
-                tracing::error!(%error, "cannot apply a load or unload: the earlier units stay");
+                tracing::error!(%error, "cannot add or remove units: keeping the earlier ones");
             }
         }
     }

@@ -96,7 +96,8 @@ impl SupervisedUnit {
             tracing::warn!(
                 %unit,
                 %error,
-                "cannot store that a unit is not retried: after a restart the daemon may start it"
+                "cannot save that a failed unit is not retried: after this program restarts, the \
+                 unit might start"
             );
         }
     }
@@ -108,7 +109,8 @@ impl SupervisedUnit {
             tracing::warn!(
                 %unit,
                 %error,
-                "cannot clear the result of a unit: after a restart the daemon may not start it"
+                "cannot clear the saved failure of a unit: after this program restarts, the unit \
+                 might stay stopped"
             );
         }
     }
