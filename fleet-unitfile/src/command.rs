@@ -310,37 +310,41 @@ pub enum CommandError {
     #[error(transparent)]
     Word(#[from] WordError),
     /// No path follows the prefixes.
-    #[error("no program at byte {at}: write its path after the prefixes")]
+    #[error("no program at byte {at}: write the path of a program after the prefixes")]
     NoPath {
         /// Offset of the command.
         at: usize,
     },
     /// The path contains a character that is not allowed.
-    #[error("program at byte {at} has a quote, a backslash or a control character: rename it")]
+    #[error(
+        "program at byte {at} has a quote, a backslash or a control character: rename the program"
+    )]
     PathCharacter {
         /// Offset of the command.
         at: usize,
     },
     /// The path ends in a slash, so it is a directory.
-    #[error("program at byte {at} is a directory: remove the slash at its end")]
+    #[error("program at byte {at} ends in a slash, so it is a directory, not a program")]
     Directory {
         /// Offset of the command.
         at: usize,
     },
     /// The path is neither absolute nor a plain name, or is not normalized.
-    #[error("program at byte {at} is neither an absolute path nor a name: write /path/to/it")]
+    #[error("program at byte {at} is neither an absolute path nor a name: write an absolute path")]
     RelativePath {
         /// Offset of the command.
         at: usize,
     },
     /// The prefix `@` is set, but there is no argument for `argv[0]`.
-    #[error("program at byte {at} gets no argv[0]: write it after the path, as its \"@\" requires")]
+    #[error(
+        "command at byte {at} has the prefix \"@\" but no argv[0]: write argv[0] after the path"
+    )]
     NoName {
         /// Offset of the command.
         at: usize,
     },
     /// A specifier of a word cannot be expanded.
-    #[error("word at byte {at} has a specifier that cannot be replaced")]
+    #[error("word at byte {at} has a specifier that cannot be expanded")]
     Specifier {
         /// Offset of the word.
         at: usize,

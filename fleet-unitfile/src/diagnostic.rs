@@ -107,21 +107,23 @@ impl DiagnosticKind {
 
     fn remedy(self) -> &'static str {
         match self {
-            Self::LineTooLong => "break it into several options",
+            Self::LineTooLong => "split the value into several options",
             Self::InvalidUtf8 => "save the file as UTF-8",
-            Self::UnclosedHeader => "write [Section], and put what follows it on a line of its own",
+            Self::UnclosedHeader => "write [Section], and put further text on the next line",
             Self::EmptySection => "write a name between the brackets, as in [Service]",
             Self::SectionCharacter => {
-                "use no control character, quote, backslash or bracket in the name, and put what \
-                 follows the header on a line of its own"
+                "use no control character, quote, backslash or bracket in the name, and put \
+                 further text on the next line"
             }
-            Self::OutsideSection => "put a section header such as [Unit] above it",
+            Self::OutsideSection => "put a section header such as [Unit] above the option",
             Self::MissingEquals => {
                 "write Name=value, start a comment with \"#\", or end the line above with a \
                  backslash to continue it"
             }
             Self::EmptyName => "write Name=value",
-            Self::BlankAfterBackslash => "remove the blanks if the value goes on in the next line",
+            Self::BlankAfterBackslash => {
+                "remove the blanks if the value continues on the next line"
+            }
             Self::UnfinishedContinuation => "remove the backslash, or write the missing line",
             Self::SwallowedHeader => "remove the backslash at the end of the line above",
         }

@@ -119,7 +119,7 @@ pub enum EscapeError {
     NotUtf8,
     /// A path that is not normalized.
     #[error(
-        "the path contains \"..\" or is not normalized: write it as /one/component/after/another"
+        "the path contains \"..\", \".\" or an empty component: write a path such as /srv/data"
     )]
     NotNormal,
 }

@@ -196,9 +196,7 @@ impl fmt::Display for NameErrorKind {
             Self::NotTemplate => f.write_str(
                 "is not a template, so has no instances: use a name such as \"web@.service\"",
             ),
-            Self::EmptyInstance => {
-                f.write_str("needs the name of an instance, to stand after its \"@\"")
-            }
+            Self::EmptyInstance => f.write_str("needs the name of an instance after its \"@\""),
         }
     }
 }

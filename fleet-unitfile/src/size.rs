@@ -112,7 +112,7 @@ pub fn parse_permyriad(text: &str) -> Result<u32, SizeError> {
 #[non_exhaustive]
 pub enum SizeError {
     /// The text contains something other than numbers and suffixes.
-    #[error("no size from byte {at} on: write bytes as in \"512M\", or a share as in \"10%\"")]
+    #[error("invalid size at byte {at}: write bytes as in \"512M\", or a percentage as in \"10%\"")]
     Syntax {
         /// Offset of the invalid part.
         at: usize,

@@ -57,10 +57,7 @@ pub fn expand_specifiers(text: &str, name: &UnitName) -> Result<String, Specifie
 #[non_exhaustive]
 pub enum SpecifierError {
     /// A letter that is not a specifier.
-    #[error(
-        "unknown specifier \"%{letter}\" at byte {at}: use %n, %N, %p or %i, and %% for a \
-         percent sign"
-    )]
+    #[error("unknown specifier \"%{letter}\": use %n, %N, %p or %i, and %% for a percent sign")]
     Unknown {
         /// The offset of the percent sign.
         at: usize,
@@ -68,7 +65,10 @@ pub enum SpecifierError {
         letter: char,
     },
     /// A specifier without a value in the context.
-    #[error("specifier \"%{letter}\" at byte {at} stands for the {specifier}, which is not known")]
+    #[error(
+        "specifier \"%{letter}\" cannot be expanded, because the {specifier} is not known: write \
+         the value itself"
+    )]
     UnknownValue {
         /// The offset of the percent sign.
         at: usize,
@@ -78,7 +78,7 @@ pub enum SpecifierError {
         specifier: Specifier,
     },
     /// A letter for which systemd has no specifier.
-    #[error("unknown specifier \"%{letter}\" at byte {at}: write %% for a percent sign")]
+    #[error("unknown specifier \"%{letter}\": write %% for a percent sign")]
     NotASpecifier {
         /// The offset of the percent sign.
         at: usize,
@@ -86,14 +86,16 @@ pub enum SpecifierError {
         letter: char,
     },
     /// A percent sign with nothing after it.
-    #[error("percent sign at the end, byte {at}: write %% for a percent sign")]
+    #[error("incomplete specifier \"%\" at the end: write %% for a percent sign")]
     Unfinished {
         /// The offset of the percent sign.
         at: usize,
     },
     /// The specifier stands for an unescaped part of the name, but this part contains an invalid
     /// escape.
-    #[error("specifier \"%{letter}\" at byte {at} needs a unit name with proper escapes")]
+    #[error(
+        "specifier \"%{letter}\" cannot be expanded, because the unit name has an invalid escape"
+    )]
     Unescape {
         /// The offset of the percent sign.
         at: usize,

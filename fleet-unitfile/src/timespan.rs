@@ -179,7 +179,7 @@ pub enum TimespanError {
         at: usize,
     },
     /// The span is longer than 584,000 years.
-    #[error("time span is too long: write \"infinity\" for one without an end")]
+    #[error("time span is too long: write \"infinity\" for a time span without an end")]
     TooLong,
 }
 

@@ -138,7 +138,7 @@ async fn all_file_errors_are_reported_before_upload() {
     exit 1
     ---
     web.service:3:1: section header without "]" at its end in "[Install" [U0003]
-    help: write [Section], and put what follows it on a line of its own
+    help: write [Section], and put further text on the next line
     db.service:2:1: [X-Fleet] has no option "Conflict"
     help: write Conflicts, spelled exactly so
     db.service:3:11: MachineID=1a2b3c4d is only the beginning of a machine ID

@@ -139,8 +139,8 @@ fn bad_amounts() {
         to thousandths, as in 1.5, or 150%
     line 4, column 12: ReserveCPU: "1.2345" is not an amount of processor time: write cores
         down to thousandths, as in 1.5, or 150%
-    line 5, column 12: ReserveCPU=10%H cannot be expanded: unknown specifier "%H" at byte 2:
-        use %n, %N, %p or %i, and %% for a percent sign
+    line 5, column 12: ReserveCPU=10%H cannot be expanded: unknown specifier "%H": use %n, %N,
+        %p or %i, and %% for a percent sign
     line 6, column 15: ReserveMemory: "512MB" is not an amount of memory: write 512M
     line 7, column 15: ReserveMemory: "50%" is not an amount of memory: write bytes, as in
         512M or 10G
@@ -223,7 +223,7 @@ fn bad_expressions() {
     line 8, column 29: MachineMetadataExpr: "many" is not a decimal number: write a decimal
         number such as 16 or 1.5, or compare by = or !=
     line 9, column 25: MachineMetadataExpr: a specifier cannot be expanded: unknown specifier
-        "%H" at byte 0: use %n, %N, %p or %i, and %% for a percent sign
+        "%H": use %n, %N, %p or %i, and %% for a percent sign
     line 10, column 1: MachineMetadataExpr: expected "and" or "or", found "AND": write and, in
         lower case
     "#);

@@ -117,12 +117,12 @@ fn bad_truth_values_and_specifiers() {
     insta::assert_snapshot!(errors(lines), @r#"
 line 2, column 8: Global=12 is neither yes nor no: write true or false
 line 3, column 8: Global='true' is neither yes nor no: write true or false
-line 4, column 11: Conflicts=%H* cannot be expanded: unknown specifier "%H" at byte 0: use
-    %n, %N, %p or %i, and %% for a percent sign
-line 5, column 17: MachineMetadata=load=50% cannot be expanded: percent sign at the end,
-    byte 7: write %% for a percent sign
-line 6, column 11: MachineOf=%j cannot be expanded: unknown specifier "%j" at byte 0: use
-    %n, %N, %p or %i, and %% for a percent sign
+line 4, column 11: Conflicts=%H* cannot be expanded: unknown specifier "%H": use %n, %N,
+    %p or %i, and %% for a percent sign
+line 5, column 17: MachineMetadata=load=50% cannot be expanded: incomplete specifier "%"
+    at the end: write %% for a percent sign
+line 6, column 11: MachineOf=%j cannot be expanded: unknown specifier "%j": use %n, %N, %p
+    or %i, and %% for a percent sign
 "#);
 }
 

@@ -71,7 +71,7 @@ impl FromStr for Calendar {
 /// Error for a string that is not a calendar event.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "{text:?} is not a calendar event: write one such as daily, or \
+    "{text:?} is not a calendar event: write an event such as daily, or \
      \"Mon..Fri *-*-* 06:30:00\""
 )]
 pub struct CalendarError {

@@ -14,7 +14,7 @@ use crate::size::integer;
 pub(super) fn address_ranges(value: &str) -> Vec<ValueError> {
     let errors = pieces(value).filter(|(_, word)| !is_address_range(word)).map(|word| {
         let message = format!("{} is not a range of addresses", quoted(word.1));
-        let help = "write ADDRESS/LENGTH, or any, localhost, link-local or multicast";
+        let help = "write a range such as 10.0.0.0/8, or any, localhost, link-local or multicast";
         ValueError::new(FindingCode::Address, message, help).at_word(word)
     });
     errors.collect()
@@ -51,7 +51,7 @@ pub(super) fn device(value: &str) -> Option<ValueError> {
     let bare = rights.trim_start_matches([' ', '\t']);
     bare.contains(|c| !"rwm".contains(c)).then(|| {
         let message = format!("{} is not an access mode of a device", quoted(bare));
-        let help = "write letters out of r, w and m, such as rw";
+        let help = "write one or more of the letters r, w and m, such as rw";
         ValueError::new(FindingCode::Choice, message, help)
             .at_word((value.len() - bare.len(), bare))
     })
@@ -71,7 +71,7 @@ fn device_path(path: &str) -> Option<ValueError> {
         };
         (!is_fine).then(|| {
             let message = format!("{} is not the path of a device", quoted(path));
-            let help = "write a path below /dev/, or a group such as char-pts";
+            let help = "write a path below /dev/, or a device group such as char-pts";
             ValueError::new(FindingCode::Path, message, help)
         })
     })
@@ -83,7 +83,7 @@ pub(super) fn personality(value: &str) -> Option<ValueError> {
     (!choices::ALL_ARCHITECTURES.contains(&value)).then(|| {
         let message = format!("{} is not an architecture", quoted(value));
         // The nearest word may be that of another machine.
-        let help = "write one that the machine can run, such as x86-64 or arm64";
+        let help = "write an architecture that the machine can run, such as x86-64";
         ValueError::new(FindingCode::Choice, message, help)
     })
 }

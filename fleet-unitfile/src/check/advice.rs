@@ -44,29 +44,30 @@ pub(super) fn outdated(option: OptionView<'_>) -> Option<ValueError> {
         table.iter().find(|(old, _)| *old == name).map(|(_, others)| *others)
     };
     let (code, says, others) = match (find(&OUTDATED), find(&OLD)) {
-        (Some(others), _) => (FindingCode::OutdatedKey, "a newer one ignores it", others),
-        (None, others) => (FindingCode::OldKey, "there is a newer option", others?),
+        (Some(others), _) => (FindingCode::OutdatedKey, "newer versions ignore it", others),
+        (None, others) => (FindingCode::OldKey, "newer versions have a replacement", others?),
     };
-    let message = format!("{name} is from an older systemd, and {says}");
+    let message = format!("{name} is an option of older versions of systemd: {says}");
     Some(ValueError::new(code, message, format!("write {}", listed(others))))
 }
 
 fn outdated_value(name: &str, value: &str) -> Option<ValueError> {
     let (message, help) = match (name, value) {
         ("KillMode", "none") => (
-            "KillMode=none leaves processes behind, and systemd will drop it".to_owned(),
+            "KillMode=none leaves processes behind, and systemd will remove this value".to_owned(),
             "write mixed or process",
         ),
         ("StandardOutput" | "StandardError", "syslog") => {
-            (format!("{name}={value} is read as journal"), "write journal, or leave it out")
+            let message = format!("systemd reads {name}={value} as journal");
+            (message, "write journal, or remove the option")
         }
         ("StandardOutput" | "StandardError", "syslog+console") => {
-            (format!("{name}={value} is read as journal+console"), "write journal+console")
+            (format!("systemd reads {name}={value} as journal+console"), "write journal+console")
         }
         ("User" | "SocketUser", "nobody") => (
             "the user nobody is shared with other programs, which can access its processes"
                 .to_owned(),
-            "name a user of its own, or write DynamicUser=yes",
+            "give the unit a user of its own, or write DynamicUser=yes",
         ),
         _ => return None,
     };
@@ -84,7 +85,7 @@ pub(super) fn legacy_path(kind: Kind, option: OptionView<'_>) -> Option<ValueErr
     if !is_path || !path.starts_with("/var/run/") {
         return None;
     }
-    let message = format!("{} is below the old location of /run", quoted(path));
+    let message = format!("{} is below /var/run, the old name of /run", quoted(path));
     let error = ValueError::new(FindingCode::OldPath, message, format!("write {}", &path[4..]));
     Some(error.at_word((value.len() - path.len(), path)))
 }

@@ -14,7 +14,7 @@ pub(super) fn check(value: &str) -> Option<ValueError> {
         let message = format!("{} is not a calendar event", quoted(value));
         let help = match nearest(value, SHORTHANDS) {
             Some(near) => format!("write {near}"),
-            None => "write one such as daily, or \"Mon..Fri *-*-* 06:30:00\"".to_owned(),
+            None => "write an event such as daily, or \"Mon..Fri *-*-* 06:30:00\"".to_owned(),
         };
         ValueError::new(FindingCode::Calendar, message, help)
     })

@@ -29,7 +29,7 @@ fn refused(value: &str, refusal: &RefusedCommand) -> ValueError {
     let of_command = |message, help| ValueError::new(FindingCode::Command, message, help);
     let error = match *error {
         CommandError::Word(WordError::OpenQuote { at }) => {
-            let help = "close each quote, and write \\\" for a quote of the text";
+            let help = "close each quote, and write \\\" for a quote in the text";
             ValueError { at: at..value.len(), ..of_command("a quote is not closed", help) }
         }
         CommandError::Word(_) => return not_utf8(),
@@ -41,11 +41,11 @@ fn refused(value: &str, refusal: &RefusedCommand) -> ValueError {
             }
         }
         CommandError::NoName { .. } => {
-            let help = "write it after the path, as the prefix @ requires";
-            of_command("the program gets no argv[0]", help)
+            let help = "write argv[0] after the path, or remove the @";
+            of_command("the prefix @ requires a word for argv[0]", help)
         }
         CommandError::Directory { at } => {
-            let help = "write the program in it, without / at the end";
+            let help = "write the path of a program, without / at the end";
             of_program(value, at, "is a directory", help)
         }
         CommandError::PathCharacter { at } => {
@@ -86,7 +86,7 @@ fn not_utf8() -> ValueError {
 
 fn escape(value: &str, at: usize) -> ValueError {
     let next = value[at + 1..].chars().next().map_or(0, char::len_utf8);
-    let message = format!("{} is no escape", quoted(&value[at..at + 1 + next]));
+    let message = format!("{} is not an escape", quoted(&value[at..at + 1 + next]));
     let error = ValueError::new(FindingCode::Escape, message, "write \\\\ for a backslash");
     ValueError { at: at..at + 1 + next, ..error }
 }

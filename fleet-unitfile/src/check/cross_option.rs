@@ -128,8 +128,8 @@ impl<'a> Service<'a> {
             commands > 1
         })?;
         (self.service_type() != "oneshot").then(|| {
-            let message = "only a oneshot service may run several commands";
-            let help = "write Type=oneshot, or put what comes first into ExecStartPre=";
+            let message = "only a oneshot service can have several commands";
+            let help = "write Type=oneshot, or move all but the last command to ExecStartPre=";
             (Some(*second), ValueError::new(FindingCode::SeveralCommands, message, help))
         })
     }
@@ -137,7 +137,7 @@ impl<'a> Service<'a> {
     fn bus_name(&self) -> Option<Violation<'a>> {
         let is_missing = self.service_type() == "dbus" && self.option("BusName").is_none();
         is_missing.then(|| {
-            let message = "a service of this type needs a BusName";
+            let message = "a service of type dbus needs BusName=";
             let help = "add BusName= with the name that the service takes on the bus";
             (self.option("Type"), ValueError::new(FindingCode::NoBusName, message, help))
         })
@@ -149,16 +149,16 @@ impl<'a> Service<'a> {
         }
         let restart = self.option("Restart");
         if let Some(option) = restart.filter(|it| ["always", "on-success"].contains(&it.value())) {
-            let message = "a oneshot service cannot be started again when it succeeds";
-            let help = "write Restart=on-failure, or start it by a timer";
+            let message = "a oneshot service cannot be restarted after it succeeds";
+            let help = "write Restart=on-failure, or start the service by a timer";
             return Some((
                 Some(option),
                 ValueError::new(FindingCode::OneshotRestart, message, help),
             ));
         }
         let exit_type = self.option("ExitType").filter(|it| it.value() == "cgroup")?;
-        let message = "a oneshot service ends with its command";
-        let error = ValueError::new(FindingCode::OneshotRestart, message, "leave ExitType= out");
+        let message = "\"cgroup\" does not fit a oneshot service, which ends with its command";
+        let error = ValueError::new(FindingCode::OneshotRestart, message, "remove ExitType=");
         Some((Some(exit_type), error))
     }
 }
@@ -176,7 +176,7 @@ fn check_trigger<'a>(
         return Vec::new();
     }
     let message = format!("nothing triggers this {}", section.to_lowercase());
-    let help = format!("add {}= to [{section}], or another of its kind", names[0]);
+    let help = format!("add an option such as {}= to [{section}]", names[0]);
     vec![(None, ValueError::new(FindingCode::NoTrigger, message, help))]
 }
 
@@ -195,10 +195,11 @@ fn check_accept<'a>(name: &UnitName, file: &'a UnitFile) -> Vec<Violation<'a>> {
     let (message, help) = if let Some(other) = other {
         (format!("{other} has no connections to accept"), "write Accept=no")
     } else if option("Service").is_some() {
-        let message = "each connection gets an instance of the socket's own template".to_owned();
-        (message, "remove Service=, or write Accept=no")
+        let message = "each connection starts an instance of the template with the socket's name";
+        (message.to_owned(), "remove Service=, or write Accept=no")
     } else if option("MaxConnections").is_some_and(|it| it.value().trim_matches('0').is_empty()) {
-        ("no connection is allowed".to_owned(), "raise MaxConnections=, or write Accept=no")
+        let message = "MaxConnections=0 allows no connection".to_owned();
+        (message, "raise MaxConnections=, or write Accept=no")
     } else {
         return Vec::new();
     };
@@ -232,14 +233,14 @@ fn check_named_path<'a>(
     if escape_path(&stands_for).is_ok_and(|own| own == wanted) {
         return Vec::new();
     }
-    let message = format!("the path is not the one that {name} stands for");
+    let message = format!("the path does not match the unit name, which stands for {stands_for}");
     let unit_type = name.unit_type();
-    let help = format!("name the unit {wanted}.{unit_type}, or write {key}={stands_for}");
+    let help = format!("rename the unit to {wanted}.{unit_type}, or write {key}={stands_for}");
     vec![(Some(option), ValueError::new(FindingCode::NameMismatch, message, help))]
 }
 
 fn no_file(name: &UnitName) -> Violation<'static> {
     let message = format!("systemd reads no unit files of type {}", name.unit_type());
-    let help = "such units are made by programs, or belong to an older systemd";
+    let help = "remove the file: programs create such units, or only old systemd versions have any";
     (None, ValueError::new(FindingCode::NoFile, message, help))
 }

@@ -17,7 +17,7 @@ pub(super) fn units(value: &str, unit_type: Option<UnitType>, own: &UnitName) ->
 pub(super) fn urls(value: &str) -> Vec<ValueError> {
     let errors = words(value).filter(|(_, word)| !is_url(word)).map(|word| {
         let message = format!("{} is not the URL of a document", quoted(word.1));
-        let help = "begin it with https://, http://, file:/, info: or man:";
+        let help = "begin the URL with https://, http://, file:/, info: or man:";
         ValueError::new(FindingCode::Url, message, help).at_word(word)
     });
     errors.collect()
@@ -121,13 +121,13 @@ pub(super) fn environment(value: &str) -> Vec<ValueError> {
             None => (word, false),
         };
         let message = if !assigned {
-            format!("{} assigns nothing", quoted(word))
+            format!("{} assigns no value", quoted(word))
         } else if !is_variable(name) {
             format!("{} is not the name of a variable", quoted(name))
         } else {
             return None;
         };
-        let help = "write NAME=VALUE, in quotes where it has blanks: \"NAME=two words\"";
+        let help = "write NAME=VALUE, in quotes if it contains blanks: \"NAME=two words\"";
         Some(ValueError::new(FindingCode::Environment, message, help))
     })
 }
@@ -138,7 +138,7 @@ pub(super) fn variables(value: &str, may_assign: bool) -> Vec<ValueError> {
         let name = if may_assign { word.split('=').next().unwrap_or_default() } else { word };
         (!is_variable(name)).then(|| {
             let message = format!("{} is not the name of a variable", quoted(name));
-            let help = "use letters, digits and underscores, and begin with no digit";
+            let help = "use letters, digits and underscores, and do not begin with a digit";
             ValueError::new(FindingCode::Environment, message, help)
         })
     })
@@ -194,6 +194,6 @@ fn split_error(value: &str, error: WordError) -> ValueError {
         WordError::OpenQuote { at } => (at..value.len(), "a quote is not closed"),
         _ => (0..0, "the escapes of a word do not form UTF-8"),
     };
-    let help = "close each quote, and write \\\" for a quote of the text";
+    let help = "close each quote, and write \\\" for a quote in the text";
     ValueError { at, ..ValueError::new(FindingCode::Quotes, message, help) }
 }

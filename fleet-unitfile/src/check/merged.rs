@@ -62,12 +62,12 @@ impl fmt::Display for MergedFinding<'_> {
 /// let findings = check_merged(&unit);
 /// assert_eq!(
 ///     findings[0].render().to_string(),
-///     "error[U0402]: ExecStart: only a oneshot service may run several commands
+///     "error[U0402]: ExecStart: only a oneshot service can have several commands
 ///  --> /etc/systemd/system/web.service.d/more.conf:2:11
 ///   |
 /// 2 | ExecStart=/usr/bin/web --again
 ///   |           ^^^^^^^^^^^^^^^^^^^^
-///   = help: write Type=oneshot, or put what comes first into ExecStartPre=
+///   = help: write Type=oneshot, or move all but the last command to ExecStartPre=
 /// ",
 /// );
 /// # Ok::<(), Box<dyn std::error::Error>>(())

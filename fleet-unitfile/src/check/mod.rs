@@ -76,8 +76,8 @@ const MAX_FINDINGS: usize = 200;
 pub fn check(name: &UnitName, file: &UnitFile) -> Vec<Finding> {
     let mut checker = Checker::new(name, file);
     if file.source().is_empty() {
-        let message = "an empty file masks the unit, which then cannot be started";
-        let help = "write a unit into it, or link it to /dev/null to show that this is meant";
+        let message = "an empty file masks the unit: it cannot be started";
+        let help = "write options into the file, or link it to /dev/null if the mask is intended";
         checker.push(Span::default(), ValueError::new(FindingCode::Masked, message, help));
         return checker.finish();
     }
@@ -145,9 +145,9 @@ impl<'a> Checker<'a> {
         let mut lines = self.file.locator();
         for (first, option) in again {
             let line = lines.location(first).line;
-            let message = format!("{} is set in line {line}, too", option.name());
-            let error =
-                ValueError::new(FindingCode::Repeated, message, "keep the one that is meant");
+            let message = format!("{} is already set in line {line}", option.name());
+            let help = "remove one of the two lines: only the last line has an effect";
+            let error = ValueError::new(FindingCode::Repeated, message, help);
             self.push(self.name(option), error);
         }
     }

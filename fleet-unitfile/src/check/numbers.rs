@@ -20,11 +20,7 @@ pub(super) fn span(value: &str) -> Option<ValueError> {
 pub(super) fn size(value: &str) -> Option<ValueError> {
     size_of(value).is_none().then(|| {
         let message = format!("{} is not a size", quoted(value));
-        ValueError::new(
-            FindingCode::Size,
-            message,
-            "write a number of bytes, with K, M, G or T if need be",
-        )
+        ValueError::new(FindingCode::Size, message, "write a number of bytes, such as 4096 or 512M")
     })
 }
 
@@ -37,8 +33,7 @@ pub(super) fn memory(option: &str, value: &str) -> Option<ValueError> {
         }
         Ok(_) => return None,
     };
-    let help = "write a number, with K, M, G or T if need be, a percentage up to 100%, or \
-                infinity";
+    let help = "write a size such as 512M, a percentage up to 100%, or infinity";
     Some(ValueError::new(FindingCode::Size, message, help))
 }
 
@@ -61,7 +56,8 @@ pub(super) fn percent(option: &str, value: &str) -> Option<ValueError> {
     let shares = if option == "CPUQuota" { 1..=u32::MAX } else { 0..=10_000 };
     let message = match parse_permyriad(value) {
         Ok(share) if shares.contains(&share) => return None,
-        Ok(_) => format!("{} is out of range", quoted(value)),
+        Ok(0) => format!("{} is not above 0%", quoted(value)),
+        Ok(_) => format!("{} is above 100%", quoted(value)),
         Err(_) => format!("{} is not a percentage", quoted(value)),
     };
     let help = "write a number with a percent sign, such as 20%";
@@ -100,15 +96,14 @@ pub(super) fn whole(value: &str, least: i64, most: i64, words: &[&str]) -> Optio
 
 /// Checks a resource limit: a single limit, or a soft limit and a hard limit separated by a colon.
 pub(super) fn limit(value: &str, measure: Measure) -> Option<ValueError> {
-    let help = "write one limit, or a soft and a hard one with a colon between them; infinity is \
-                no limit";
+    let help = "write one limit, or SOFT:HARD for two; infinity means no limit";
     let (soft, hard) = value.split_once(':').unwrap_or((value, value));
     if [soft, hard].iter().any(|it| limit_of(it, measure).is_none()) {
         let what = match measure {
             Measure::Count => "a number",
             Measure::Nice => "a nice level",
             Measure::Size => "a size",
-            Measure::Time => "a span of time",
+            Measure::Time => "a time span",
         };
         let message = format!("{} is not {what} as a limit", quoted(value));
         return Some(ValueError::new(FindingCode::Limit, message, help));
@@ -119,7 +114,7 @@ pub(super) fn limit(value: &str, measure: Measure) -> Option<ValueError> {
     };
     is_above.then(|| {
         let message = format!("the soft limit {soft} is above the hard limit {hard}");
-        ValueError::new(FindingCode::Limit, message, "write the lower one first")
+        ValueError::new(FindingCode::Limit, message, "write the lower limit first")
     })
 }
 

@@ -31,17 +31,17 @@ pub(super) fn is_ignored(name: &UnitName, section: &str) -> bool {
 fn section_error(name: &UnitName, section: &str) -> ValueError {
     let unit_type = name.unit_type();
     if table::section_names().any(|known| known == section) {
-        let message = format!("section [{section}] means nothing in a {unit_type} unit");
-        let help = format!("put it into a unit of type {}", section.to_lowercase());
+        let message = format!("systemd ignores section [{section}] in a {unit_type} unit");
+        let help = format!("move the section to a unit of type {}", section.to_lowercase());
         return ValueError::new(FindingCode::ForeignSection, message, help);
     }
-    let message = format!("there is no section [{section}]");
+    let message = format!("unknown section [{section}]");
     let own = table::own_section(unit_type);
     let allowed = own.into_iter().chain(["Unit", "Install"]);
     let help = match nearest(section, allowed.clone()) {
         Some(near) => format!("write [{near}]"),
         None => format!(
-            "write {}, or begin the name with X- if it is for another program",
+            "write {}, or begin the name with X- if the section is for another program",
             allowed.map(|known| format!("[{known}]")).collect::<Vec<_>>().join(", "),
         ),
     };
@@ -63,7 +63,7 @@ pub(super) fn unknown_key(name: &UnitName, section: &str, key: &str) -> ValueErr
     let has_key = |section: &&'static str| table::kind(section, key).is_some();
     let message = format!("[{section}] has no option {}", quoted(key));
     if let Some(other) = here.clone().find(has_key) {
-        let help = format!("put it into [{other}]");
+        let help = format!("move it to [{other}]");
         return ValueError::new(FindingCode::MisplacedKey, message, help);
     }
     if let Some(near) = nearest(key, table::names(section)) {
@@ -76,7 +76,7 @@ pub(super) fn unknown_key(name: &UnitName, section: &str, key: &str) -> ValueErr
     }
     let near = here.filter_map(|other| Some((other, nearest(key, table::names(other))?))).next();
     let help = match near {
-        Some((other, near)) => format!("write {near}, and put it into [{other}]"),
+        Some((other, near)) => format!("write {near}, and move it to [{other}]"),
         None => format!("remove it, or write X-{key} if it is for another program"),
     };
     ValueError::new(FindingCode::UnknownKey, message, help)

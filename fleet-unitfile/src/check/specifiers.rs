@@ -82,7 +82,7 @@ fn in_word(value: &str, word: &str, span: Range<usize>) -> Option<(Range<usize>,
 }
 
 fn not_a_specifier(code: FindingCode, at: Range<usize>, letter: char) -> ValueError {
-    let message = format!("\"%{letter}\" is no specifier");
+    let message = format!("\"%{letter}\" is not a specifier");
     ValueError { code, at, message, help: "write %% for a percent sign".to_owned() }
 }
 

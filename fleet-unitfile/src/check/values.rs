@@ -150,7 +150,7 @@ pub(super) fn user(value: &str) -> Option<ValueError> {
     } else if value.contains([':', '/']) || value.chars().any(char::is_control) {
         Some("has a character that no name of a user or group may have")
     } else if value == "." || value == ".." {
-        Some("is no name of a user or group")
+        Some("is not the name of a user or group")
     } else {
         None
     };
@@ -190,12 +190,12 @@ pub(super) fn unit_name(value: &str, own: &UnitName) -> Option<ValueError> {
     let help = match error.kind() {
         // systemd accepts such names; only fleet has no templates of these types.
         NameErrorKind::TypeWithoutTemplates { .. } => return None,
-        NameErrorKind::NoType => format!("write {value}.service, or with another type"),
+        NameErrorKind::NoType => format!("write {value}.service, or another unit type"),
         NameErrorKind::UnknownType => {
             let (stem, word) = value.rsplit_once('.').unwrap_or((value, ""));
             match suggest::nearest(word, UnitType::ALL.map(UnitType::as_str)) {
                 Some(near) => format!("write {stem}.{near}"),
-                None => format!("write {value}.service, or with another type"),
+                None => format!("write {value}.service, or another unit type"),
             }
         }
         _ => "write a name such as web.service".to_owned(),
@@ -205,9 +205,9 @@ pub(super) fn unit_name(value: &str, own: &UnitName) -> Option<ValueError> {
 }
 
 fn template(value: &str, own: &UnitName) -> ValueError {
-    let message = format!("{} is a template, which cannot run itself", quoted(value));
+    let message = format!("{} is a template, of which only instances can run", quoted(value));
     let named = value.replacen("@.", &format!("@{}.", own.prefix()), 1);
-    let help = format!("write an instance such as {named}, which systemd may assume here");
+    let help = format!("write an instance such as {named}");
     ValueError::new(FindingCode::Template, message, help)
 }
 

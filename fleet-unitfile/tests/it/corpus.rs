@@ -56,10 +56,10 @@ fn invalid_corpus_files_are_refused_at_their_error() {
         Name=value, start a comment with "#", or end the line above with a backslash to
         continue it
     comment-after-header.service.bad: line 3, column 1: section header without "]" at its
-        end in "[Service] # the main part": write [Section], and put what follows it on a
-        line of its own
+        end in "[Service] # the main part": write [Section], and put further text on the
+        next line
     early.service.bad: line 1, column 1: option before the first section in
-        "Description=early": put a section header such as [Unit] above it
+        "Description=early": put a section header such as [Unit] above the option
     escaped-backslash.service.bad: line 6, column 3: missing "=" in "b": write Name=value,
         start a comment with "#", or end the line above with a backslash to continue it
     latin1.service.bad: line 2, column 24: text that is not UTF-8 in "ExecStart=/bin/echo

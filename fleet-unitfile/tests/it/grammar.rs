@@ -225,18 +225,18 @@ fn messages_have_location_error_and_remedy() {
     let lines: Vec<_> = diagnostics.iter().map(ToString::to_string).collect();
     insta::assert_snapshot!(folded(&lines.join("\n")), @r##"
     line 1, column 1: option before the first section in "K=v": put a section header such
-        as [Unit] above it
+        as [Unit] above the option
     line 2, column 1: section header without "]" at its end in "[Unit": write [Section],
-        and put what follows it on a line of its own
+        and put further text on the next line
     line 3, column 1: section name with an invalid character in "[Ser]vice]": use no
-        control character, quote, backslash or bracket in the name, and put what follows
-        the header on a line of its own
+        control character, quote, backslash or bracket in the name, and put further text on
+        the next line
     line 5, column 1: missing option name before "=" in "=v": write Name=value
     line 6, column 3: missing "=" in "ExecStart /bin/true": write Name=value, start a
         comment with "#", or end the line above with a backslash to continue it
     line 7, column 3: text that is not UTF-8 in "ä=�": save the file as UTF-8
     line 8, column 3: blanks after the backslash in "K=\": remove the blanks if the value
-        goes on in the next line
+        continues on the next line
     line 10, column 1: section header inside the value of the option above in "[B]": remove
         the backslash at the end of the line above
     line 11, column 4: backslash at the end of the file in "K=a\": remove the backslash, or
@@ -244,7 +244,7 @@ fn messages_have_location_error_and_remedy() {
     "##);
     insta::assert_snapshot!(folded(&UnitFile::parse(source).unwrap_err().to_string()), @r##"
     line 1, column 1: option before the first section in "K=v": put a section header such
-        as [Unit] above it
+        as [Unit] above the option
     "##);
 }
 

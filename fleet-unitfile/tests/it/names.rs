@@ -108,7 +108,7 @@ fn name_errors_state_a_remedy() {
     ];
     let messages = instances.map(|instance| instance.unwrap_err().to_string());
     insta::assert_snapshot!(folded(&messages.join("\n")), @r##"
-    unit name "web@.service" needs the name of an instance, to stand after its "@"
+    unit name "web@.service" needs the name of an instance after its "@"
     unit name "web@a b.service" has the character ' ': use ASCII letters, digits and
         ":-_.\@", and write any other as an escape such as "\x20"
     unit name "web@1.service" is not a template, so has no instances: use a name such as

@@ -102,7 +102,7 @@ fn invalid_timers_are_refused() {
     job.timer: it never elapses: write OnCalendar=, OnBootSec= or the like
     job.timer: it never elapses: write OnCalendar=, OnBootSec= or the like
     job.timer:2:1: Timer.OnCalendar cannot be read: "dayly" is not a calendar event:
-          write one such as daily, or "Mon..Fri *-*-* 06:30:00"
+          write an event such as daily, or "Mon..Fri *-*-* 06:30:00"
     job.timer:2:1: Timer.OnActiveSec cannot be infinity: it would never elapse: remove it
     job.timer:2:1: Timer.OnActiveSec cannot be read: invalid time span at byte 0: write
           numbers with units, such as "1min 30s"

@@ -336,8 +336,8 @@ fn exec_environment_refusals_have_a_remedy() {
     insta::assert_snapshot!(wrapped(&output.join("\n")), @r#"
     3:1: Service.Environment has "A": write NAME=value, in quotes where the value has
           blanks
-    3:1: Service.Environment cannot be read: unknown specifier "%Z" at byte 2: write %%
-          for a percent sign
+    3:1: Service.Environment cannot be read: unknown specifier "%Z": write %% for a
+          percent sign
     3:1: Service.EnvironmentFile has the relative path "relative": write an absolute path
     3:1: Service.EnvironmentFile is the pattern "/etc/*.conf": name each file by itself
     3:1: Service.PassEnvironment has "a-b": write names of variables, with blanks between
@@ -359,21 +359,21 @@ fn exec_environment_refusals_have_a_remedy() {
     3:1: Service.MemoryMax is "50%", a share of the machine: write bytes, such as 512M
     3:1: Service.TasksMax is "10%", a share of the machine: write a number
     3:1: Service.CPUWeight is "idle": write a whole number from 1 to 10000
-    3:1: Service.CPUQuota cannot be read: no size from byte 0 on: write bytes as in
-          "512M", or a share as in "10%"
+    3:1: Service.CPUQuota cannot be read: invalid size at byte 0: write bytes as in
+          "512M", or a percentage as in "10%"
     3:1: Service.NotifyAccess is "everybody": write none, main, exec or all
-    3:1: Service.PIDFile cannot be read: unknown specifier "%z" at byte 2: write %% for a
-          percent sign
+    3:1: Service.PIDFile cannot be read: unknown specifier "%z": write %% for a percent
+          sign
     3:1: Service.PIDFile has a part ".." in the path "/run/../a.pid": write the path
           without it
     3:1: Service.ExecStartPre cannot be read: program at byte 0 is neither an absolute
-          path nor a name: write /path/to/it
+          path nor a name: write an absolute path
     3:1: Service.ExecStartPre has a variable as its program: write the path itself, or
           "/bin/sh -c 'exec $PROGRAM'"
     3:1: Service.ExecStartPre cannot be read: quote at byte 0 is not closed: add the same
           quote where the word ends
-    3:1: Service.ExecStartPre cannot be read: unknown specifier "%z" at byte 0: write %%
-          for a percent sign
+    3:1: Service.ExecStartPre cannot be read: unknown specifier "%z": write %% for a
+          percent sign
     3:1: Service.ExecStart must be given exactly once: set Type=oneshot for several
     4:1: Service.Restart cannot be used with Type=oneshot, which would restart after a
           success: write on-failure, or another Type=

@@ -131,7 +131,7 @@ fn findings_have_correct_lines_in_large_files() {
         let alone = file.location(finding.span().start);
         assert_eq!(finding.location(), alone, "{finding}");
         if finding.code() == FindingCode::Repeated {
-            let before = format!(" is set in line {}, too", alone.line - 6);
+            let before = format!(" is already set in line {}", alone.line - 6);
             assert!(finding.message().ends_with(&before), "{finding}");
         }
     }
