@@ -326,13 +326,13 @@ pub enum StoreError {
     #[error("the store is unavailable")]
     Unavailable(#[source] Box<dyn std::error::Error + Send + Sync>),
     /// No response arrived; the commit may or may not have been applied.
-    #[error("the store did not confirm the commit: it may or may not have been applied")]
+    #[error("the store did not confirm the write: the write might have been applied")]
     Unknown(#[source] Box<dyn std::error::Error + Send + Sync>),
     /// The lease has ended.
     #[error("lease {0} has ended")]
     LeaseLost(LeaseId),
     /// Older changes are no longer kept; read again and watch from there.
-    #[error("changes up to revision {oldest} are no longer kept")]
+    #[error("the store has discarded the changes up to revision {oldest}")]
     Compacted {
         /// Oldest revision after which all changes are kept.
         oldest: Revision,
@@ -348,13 +348,15 @@ pub enum StoreError {
     #[error("the store cannot be opened: {0}")]
     Format(String),
     /// The file to create exists already.
-    #[error("{path} exists already: move it away, or choose another name")]
+    #[error("{path} already exists: move the file away, or choose another name")]
     Exists {
         /// The file.
         path: String,
     },
     /// Another process has the store open.
-    #[error("{path} is in use by another process: end it, or choose another data directory")]
+    #[error(
+        "{path} is in use by another process: end that process, or choose another data directory"
+    )]
     InUse {
         /// The store's file.
         path: String,

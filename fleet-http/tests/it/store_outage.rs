@@ -113,7 +113,7 @@ async fn uncertain_write_is_an_error() {
     let source = r#"{"source":"[Service]\nType=exec\n"}"#;
     let response = server.put("/fleet/v1/units/a.service", source).await;
     assert_eq!(response.status, 503);
-    assert!(response.message().contains("may or may not have been applied"), "{response}");
+    assert!(response.message().contains("the write might have been applied"), "{response}");
 }
 
 #[tokio::test]

@@ -39,7 +39,10 @@ const PLACEMENT_FORMAT: u32 = 2;
 #[non_exhaustive]
 pub enum CodecError {
     /// A newer version of fleet wrote the value.
-    #[error("format {found} is newer than format {known}: upgrade fleet on this machine")]
+    #[error(
+        "format {found} is newer than format {known}, which this version of fleet reads: upgrade \
+         fleet on this machine"
+    )]
     Newer {
         /// Format of the value.
         found: u32,
@@ -48,8 +51,8 @@ pub enum CodecError {
     },
     /// An older version of fleet wrote the value, in a format that is no longer supported.
     #[error(
-        "format {found} is older than format {known}: export the cluster with the fleet that wrote \
-         it, and import the file into a new store"
+        "format {found} is older than format {known}, which this version of fleet reads: export \
+         the cluster with the older version of fleet, and import the export into a new store"
     )]
     Older {
         /// Format of the value.
@@ -61,7 +64,7 @@ pub enum CodecError {
     #[error("the value is damaged")]
     Damaged(#[source] Box<dyn std::error::Error + Send + Sync>),
     /// The format has no encoding for this.
-    #[error("this version of fleet has no stored form for {0}")]
+    #[error("this version of fleet cannot store {0}")]
     Unsupported(&'static str),
 }
 

@@ -31,18 +31,19 @@ impl FileError {
             Self::Exists => StoreError::Exists { path: name.to_string() },
             Self::Damaged => damaged(path),
             Self::Newer(format) => StoreError::Format(format!(
-                "{name} has format {format}, and this version reads format {FORMAT}: \
+                "{name} has format {format}, but this version of fleet reads format {FORMAT}: \
                  use a newer version of fleet"
             )),
             Self::Older(format) => StoreError::Format(format!(
-                "{name} has format {format}, and this version reads format {FORMAT}: export the \
-                 cluster with the fleet that wrote it, and import the file into a new store"
+                "{name} has format {format}, but this version of fleet reads format {FORMAT}: \
+                 export the cluster with the older version of fleet, and import the export into a \
+                 new store"
             )),
             Self::WrongKind(Kind::Backup) => StoreError::Format(format!(
                 "{name} is a backup, not a store: restore it to a new file"
             )),
             Self::WrongKind(Kind::Store) => StoreError::Format(format!(
-                "{name} is a store, not a backup: create one with EmbeddedStore::backup, or a \
+                "{name} is a store, not a backup: create a backup with EmbeddedStore::backup, or a \
                  portable export with \"fleetctl export FILE\""
             )),
             Self::Other(error) => StoreError::Unavailable(error),

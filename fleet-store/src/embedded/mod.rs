@@ -111,7 +111,7 @@ impl EmbeddedStore {
 fn damaged(path: &Path) -> StoreError {
     let path = PathBuf::from(path);
     StoreError::Format(format!(
-        "{} is damaged: restore a backup of it, or move it away to begin with an empty store",
+        "{} is damaged: restore a backup, or move the file away to begin with an empty store",
         path.display()
     ))
 }

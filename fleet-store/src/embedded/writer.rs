@@ -111,9 +111,11 @@ impl Writer {
 
     /// Ends the leases that were not renewed, unless renewals were impossible.
     fn end_leases(&mut self, now: Timestamp, batch: &mut Batch) {
-        if self.keyspace.next_expiry().is_some_and(|due| now.since(due) > MAX_EXPIRY_DELAY) {
+        let delay = self.keyspace.next_expiry().map(|due| now.since(due));
+        if let Some(delay) = delay.filter(|delay| *delay > MAX_EXPIRY_DELAY) {
             tracing::warn!(
-                "the store was stalled: extended all leases, which could not be renewed meanwhile"
+                ?delay,
+                "the store was stalled, so that no lease could be renewed: extended all leases"
             );
             self.keyspace.renew_all(now);
         }
@@ -166,7 +168,7 @@ impl Writer {
             Err(_) => WriteFailure::new("the database library has panicked".into()),
         };
         let error = &failure as &dyn std::error::Error;
-        tracing::error!(error, "the store accepts no more writes");
+        tracing::error!(error, "cannot write the store: refusing all writes until fleetd restarts");
         self.disk = Err(failure);
     }
 }
@@ -219,7 +221,7 @@ pub(super) fn refuse(request: Request, failure: WriteFailure) -> DeferredRespons
 
 /// Error that made the file unusable.
 #[derive(Debug, Clone, thiserror::Error)]
-#[error("the store's file cannot be written: fix that, then restart the daemon")]
+#[error("the store's file cannot be written: correct the cause, then restart fleetd")]
 pub(super) struct WriteFailure(#[source] Arc<dyn std::error::Error + Send + Sync>);
 
 /// The writer is gone, for example because its runtime was shut down.

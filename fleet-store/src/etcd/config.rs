@@ -82,7 +82,7 @@ pub enum EtcdConfigError {
     #[error("{0:?} is not an etcd endpoint: use a URL such as https://10.0.0.1:2379")]
     Endpoint(String),
     /// Certificates are configured, but an endpoint is not encrypted.
-    #[error("{0:?} is not encrypted, but certificates are configured: use https://")]
+    #[error("etcd endpoint {0:?} is not encrypted, but certificates are configured: use https://")]
     NotEncrypted(String),
     /// The certificates cannot be used.
     #[error("the certificates for etcd cannot be used")]
@@ -239,7 +239,8 @@ mod tests {
             (
                 &["http://a:1"],
                 certificate.clone(),
-                "\"http://a:1\" is not encrypted, but certificates are configured: use https://",
+                "etcd endpoint \"http://a:1\" is not encrypted, but certificates are configured: \
+                 use https://",
             ),
             (&["https://a:1"], certificate, "the certificates for etcd cannot be used"),
         ];

@@ -80,7 +80,7 @@ struct NoResponse {
 
 /// Response of etcd that violates its protocol.
 #[derive(Debug, thiserror::Error)]
-#[error("etcd violated its protocol: {0}")]
+#[error("unexpected behavior of etcd: {0}")]
 pub(super) struct ProtocolViolation(pub(super) &'static str);
 
 impl Failure {

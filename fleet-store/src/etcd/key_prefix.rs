@@ -14,8 +14,12 @@ pub(super) struct KeyPrefix {
 
 /// A key under the prefix that no store has written.
 #[derive(Debug, thiserror::Error)]
-#[error("etcd has a key that is not UTF-8, {key:?}: delete it")]
+#[error(
+    "etcd key $'{key}' is not UTF-8, so a program other than fleet wrote it: run etcdctl del \
+     $'{key}' in bash"
+)]
 struct NonUtf8Key {
+    /// The key with the escapes of a shell.
     key: String,
 }
 
@@ -38,7 +42,7 @@ impl KeyPrefix {
     pub(super) fn store_key(&self, key: &[u8]) -> Result<String, StoreError> {
         let inner = key.get(self.prefix.len()..).unwrap_or_default();
         String::from_utf8(inner.to_vec()).map_err(|_| {
-            let key = String::from_utf8_lossy(key).into_owned();
+            let key = key.escape_ascii().to_string();
             StoreError::Unavailable(Box::new(NonUtf8Key { key }))
         })
     }

@@ -135,7 +135,7 @@ impl EtcdStore {
                 return Ok(Commit::Refused { condition, found });
             }
         }
-        let violation = ProtocolViolation("a transaction was refused although its conditions hold");
+        let violation = ProtocolViolation("a transaction failed although its conditions hold");
         Err(StoreError::Unavailable(Box::new(violation)))
     }
 
@@ -210,8 +210,11 @@ impl Store for EtcdStore {
         let granting =
             self.client.call(Retry::Always, |endpoint| async move { endpoint.grant(ttl).await });
         let name = granting.await.map_err(Failure::into_read_error)?;
-        let violation =
-            || StoreError::Unavailable(Box::new(ProtocolViolation("a lease without a name")));
+        let violation = || {
+            StoreError::Unavailable(Box::new(ProtocolViolation(
+                "a lease was granted without an ID",
+            )))
+        };
         lease_id(name).ok_or_else(violation)
     }
 

@@ -126,7 +126,7 @@ impl WatchTask {
                 let error = &error as &dyn std::error::Error;
                 tracing::error!(
                     error,
-                    "cannot read a change from etcd: reading all of the store again"
+                    "cannot read a change from etcd: reading the whole store again"
                 );
                 return false;
             }
@@ -174,7 +174,8 @@ impl WatchTask {
         let after = self.assembler.done();
         let present = self.probe(Revision::ZERO).await.map_err(Failure::into_read_error)?;
         if after > present {
-            let text = format!("revision {after} does not exist yet: the last one is {present}");
+            let text =
+                format!("revision {after} does not exist yet: the last revision is {present}");
             return Err(StoreError::Invalid(text));
         }
         if after < present {
@@ -260,7 +261,7 @@ impl Stream {
 fn silent() -> Failure {
     Failure::new(
         FailureKind::Ambiguous,
-        ProtocolViolation("a watch is silent although the store has newer revisions"),
+        ProtocolViolation("a watch delivers no changes although there are new ones"),
     )
 }
 
@@ -269,9 +270,10 @@ fn into_response(
 ) -> Result<PbWatchResponse, Failure> {
     match response {
         Ok(Some(WatchResponse(response))) => Ok(response),
-        Ok(None) => {
-            Err(Failure::new(FailureKind::Ambiguous, ProtocolViolation("a watch has ended")))
-        }
+        Ok(None) => Err(Failure::new(
+            FailureKind::Ambiguous,
+            ProtocolViolation("a watch ended without a reason"),
+        )),
         Err(error) => Err(Failure::at("the watched endpoint", error)),
     }
 }

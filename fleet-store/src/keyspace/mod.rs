@@ -125,8 +125,8 @@ impl Keyspace {
     /// when `after` does not exist yet.
     pub fn changes_after(&self, after: Revision, prefix: &str) -> Result<Vec<Changes>, StoreError> {
         if after > self.revision {
-            let text =
-                format!("revision {after} does not exist yet: the last one is {}", self.revision);
+            let last = self.revision;
+            let text = format!("revision {after} does not exist yet: the last revision is {last}");
             return Err(StoreError::Invalid(text));
         }
         let changes = self.history.after(after)?;

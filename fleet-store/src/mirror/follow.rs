@@ -27,16 +27,16 @@ enum ResyncReason {
     #[error(transparent)]
     Store(#[from] StoreError),
     #[error(
-        "the store is at revision {found}, before the known revision {known}: it lags behind, or \
-         an older copy was restored; if that was on purpose, restart this daemon"
+        "the store is at revision {found}, but fleetd has already read revision {known}: the store \
+         lags behind, or an older copy was restored; if the restore was intended, restart fleetd"
     )]
     RevisionWentBack { found: Revision, known: Revision },
     #[error(
-        "the store now has another history than before: a backup was restored, or it is another \
-         store; if that was on purpose, restart this daemon"
+        "the store was replaced: a backup was restored, or fleetd has reached another store; if \
+         this was intended, restart fleetd"
     )]
     OtherHistory,
-    #[error("the store has an unsupported key layout")]
+    #[error("this version of fleet cannot read the keys of the store")]
     OtherLayout(#[source] CodecError),
 }
 
@@ -133,5 +133,9 @@ impl Drop for Follower {
 
 fn report(reason: &ResyncReason, pause: Duration) {
     let error = reason as &dyn std::error::Error;
-    tracing::warn!(error, ?pause, "cannot follow the store: reading all of it again");
+    tracing::warn!(
+        error,
+        ?pause,
+        "cannot read changes of the store: reading the whole store again"
+    );
 }

@@ -38,9 +38,9 @@ pub enum RegistryError {
     Conflict,
     /// Another living machine uses this identity.
     #[error(
-        "machine ID {id} is in use by another machine{}: give one of them an identity of its own \
-         (machine_id in the configuration, or /etc/machine-id), or wait until the other one has \
-         left",
+        "machine ID {id} is in use by another machine{}: give one of the two machines another ID \
+         (machine_id in the configuration, or /etc/machine-id), or wait until the other machine \
+         has left the cluster",
         described(holder.as_deref())
     )]
     MachineTaken {
@@ -50,13 +50,13 @@ pub enum RegistryError {
         holder: Option<Box<MachineRecord>>,
     },
     /// The machine's presence has ended; join again.
-    #[error("machine {id} is no longer present in the cluster")]
+    #[error("machine {id} has left the cluster, or its presence has expired")]
     PresenceLost {
         /// The machine.
         id: MachineId,
     },
     /// Another engine leads, or may lead; stop leading.
-    #[error("the leadership of term {term} has ended")]
+    #[error("this daemon has lost the leadership of the cluster (term {term})")]
     Deposed {
         /// Term that has ended.
         term: Term,
@@ -71,7 +71,7 @@ pub enum RegistryError {
         source: CodecError,
     },
     /// The store has no lineage, so the base of its epochs is unknown.
-    #[error("no fleetd has used the store yet: start one, so that the store gets an identity")]
+    #[error("the store has no identity, because no fleetd has used it yet: start fleetd once")]
     NoLineage,
     /// A value has no encoding.
     #[error("the value cannot be stored")]

@@ -24,7 +24,7 @@ pub struct Lineage {
 
 /// Error for text that is not a lineage.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{0:?} is not a lineage: use 1 to 64 letters, digits or \"-\"")]
+#[error("{0:?} is not a lineage (identity of a store): use 1 to 64 letters, digits or \"-\"")]
 pub struct LineageError(String);
 
 impl FromStr for Lineage {

@@ -80,7 +80,8 @@ async fn keep_placements(
         // The leadership expires.
         tracing::warn!(
             error = &error as &dyn std::error::Error,
-            "cannot give up the leadership: no engine leads until it expires"
+            "cannot give up the leadership of the import: no fleetd leads the cluster until this \
+             leadership expires"
         );
     }
     kept

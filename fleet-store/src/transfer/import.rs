@@ -97,13 +97,13 @@ pub struct ImportIntent {
 #[non_exhaustive]
 pub enum ImportError {
     /// The file cannot be read.
-    #[error("the file cannot be read")]
+    #[error("the input cannot be read")]
     Read(#[from] io::Error),
     /// The file is an export that is damaged, truncated or of another version.
     #[error("the export cannot be used")]
     Export(#[from] ExportError),
     /// The file is neither an export nor a usable dump of fleet v1.
-    #[error("the file is neither an export nor the keys of a fleet v1")]
+    #[error("the input is neither a fleetctl export nor an etcd dump (JSON) of fleet v1")]
     V1(#[from] V1DumpError),
 }
 
@@ -188,7 +188,7 @@ impl Import {
                 self.units.push(unit);
             }
             ExportItem::Fault { unit, problem } => self.remarks.push(format!(
-                "{location}: {unit} was unreadable when the export was made, and is not in it: \
+                "{location}: {unit} is not in the export, because its file could not be read: \
                  {problem}"
             )),
         }

@@ -13,11 +13,12 @@ const MAX_LINE: usize = 8 << 20;
 #[non_exhaustive]
 pub enum ExportError {
     /// The file is something else.
-    #[error("line 1 is not the first line of an export")]
+    #[error("line 1 is not the header of a fleetctl export")]
     Foreign,
     /// A newer version of fleet wrote the export.
     #[error(
-        "the export is of format {found}, and this version reads format {VERSION}: upgrade fleet"
+        "the export has format {found}, but this version of fleet reads format {VERSION}: upgrade \
+         fleet"
     )]
     Newer {
         /// Format of the file.
@@ -25,8 +26,8 @@ pub enum ExportError {
     },
     /// An older version of fleet wrote the export.
     #[error(
-        "the export is of format {found}, and this version reads format {VERSION}: export the \
-         cluster again"
+        "the export has format {found}, but this version of fleet reads format {VERSION}: export \
+         the cluster again with this version"
     )]
     Older {
         /// Format of the file.
@@ -47,7 +48,10 @@ pub enum ExportError {
         line: u64,
     },
     /// The lines were changed.
-    #[error("line {line}: the checksum does not match the lines above: the file was changed")]
+    #[error(
+        "line {line}: the checksum does not match the lines above: the file was changed after the \
+         export"
+    )]
     Checksum {
         /// Number of the last line.
         line: u64,
@@ -109,7 +113,7 @@ impl ExportReader {
         self.partial.extend_from_slice(rest);
         if self.partial.len() > MAX_LINE {
             self.line += 1;
-            return Err(self.wrong(format!("it is longer than {} MiB", MAX_LINE >> 20)));
+            return Err(self.wrong(format!("the line is longer than {} MiB", MAX_LINE >> 20)));
         }
         Ok(())
     }

@@ -30,12 +30,12 @@ use super::report::RefusedImport;
 #[non_exhaustive]
 pub enum V1DumpError {
     /// The text is empty.
-    #[error("the file is empty")]
+    #[error("the input is empty")]
     Empty,
     /// The text is not JSON.
     #[error(
-        "line {line}, column {column}: {problem}: get the keys with their values, as by curl \
-         http://ETCD:2379/v2/keys/_coreos.com/fleet?recursive=true"
+        "line {line}, column {column}: {problem}: create the dump with curl \
+         'http://ETCD:2379/v2/keys/_coreos.com/fleet?recursive=true'"
     )]
     Json {
         /// Line number, from 1.
@@ -52,24 +52,25 @@ pub enum V1DumpError {
         location: String,
     },
     /// The text is an error response of etcd.
-    #[error("it is an error response of etcd: {0}")]
+    #[error("the input is an error response of etcd: {0}")]
     Refused(String),
     /// There is no unit, so the prefix of fleet's keys is unknown.
-    #[error(
-        "none of its {keys} keys belongs to fleet: expected keys such as …/job/web.service/object"
-    )]
+    #[error("no key of the dump belongs to fleet: expected keys such as …/job/web.service/object")]
     NoUnits {
         /// Number of keys.
         keys: usize,
     },
     /// There are keys of several clusters.
-    #[error("it has the keys of several clusters, {}: dump only one", .prefixes.join(" and "))]
+    #[error(
+        "the dump has the keys of several clusters, {}: dump the keys of one cluster",
+        .prefixes.join(" and ")
+    )]
     Several {
         /// Prefixes of the clusters.
         prefixes: Vec<String>,
     },
     /// The text is too large.
-    #[error("it is larger than {} MiB", .most >> 20)]
+    #[error("the input is larger than {} MiB", .most >> 20)]
     TooLarge {
         /// Maximum size in bytes.
         most: u64,
@@ -292,7 +293,8 @@ impl Cluster {
         let own: [u8; 20] = Sha1::digest(&content.raw).into();
         if own != object.unit_hash {
             return Err(format!(
-                "its unit file unit/{hash} is damaged: its text has another hash: submit it by hand"
+                "its unit file unit/{hash} is damaged, because the text has another hash: submit \
+                 the unit by hand"
             ));
         }
         Ok((parsed, content.raw.into_bytes()))

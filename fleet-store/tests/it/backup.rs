@@ -213,7 +213,7 @@ async fn backup_of_another_layout_is_refused() {
     store.commit(old).await.unwrap();
     store.backup(files.path("backup")).await.unwrap();
     let refused = restore(&files, "restored").await.unwrap_err().to_string();
-    assert!(refused.contains("export the cluster with the fleet that wrote it"), "{refused}");
+    assert!(refused.contains("export the cluster with the older version"), "{refused}");
     assert!(!files.path("restored").exists());
 }
 

@@ -200,7 +200,7 @@ async fn newer_value_is_refused_and_unchanged() {
 // Holds: I-8
 #[tokio::test(start_paused = true)]
 async fn store_of_another_layout_is_refused_and_unchanged() {
-    for (format, message) in [(1, "export the cluster with the fleet that wrote"), (3, "upgrade")] {
+    for (format, message) in [(1, "export the cluster with the older"), (3, "upgrade")] {
         let registry = registry();
         let lineage = registry.layout().key(&Key::Lineage);
         let there = Transaction::new()

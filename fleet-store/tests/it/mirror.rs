@@ -153,7 +153,7 @@ async fn fault_describes_the_problem() {
         message.replace(": ", ":\n"),
         @r"
     the unit's record cannot be read:
-    format 2 is newer than format 1:
+    format 2 is newer than format 1, which this version of fleet reads:
     upgrade fleet on this machine
     "
     );

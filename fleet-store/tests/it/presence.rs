@@ -61,9 +61,9 @@ async fn copied_machine_is_refused_with_the_holder() {
     with fleet 1.0.0,
     since Sun,
     22 Nov 2026 01:13:20 GMT:
-    give one of them an identity of its own (machine_id in the configuration,
+    give one of the two machines another ID (machine_id in the configuration,
     or /etc/machine-id),
-    or wait until the other one has left
+    or wait until the other machine has left the cluster
     ");
     let RegistryError::MachineTaken { holder, .. } = refused else { panic!("{refused}") };
     assert_eq!(holder.as_deref(), Some(&record));

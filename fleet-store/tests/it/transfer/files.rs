@@ -83,33 +83,34 @@ async fn damaged_file_is_refused_with_its_location() {
     };
     let messages: String = DAMAGES.iter().map(messages).collect();
     insta::assert_snapshot!(wrapped(&messages), @r#"
-    emptied: the file is neither an export nor the keys of a fleet v1: the file is empty
+    emptied: the input is neither a fleetctl export nor an etcd dump (JSON) of fleet
+      v1: the input is empty
     cut within a line: the export cannot be used: the export is cut off after line 7:
       its last line is missing
     cut between lines: the export cannot be used: the export is cut off after line 4:
       its last line is missing
-    without its header: the export cannot be used: line 1 is not the first line of an
-      export
+    without its header: the export cannot be used: line 1 is not the header of a
+      fleetctl export
     without a unit: the export cannot be used: line 7: the checksum does not match the
-      lines above: the file was changed
+      lines above: the file was changed after the export
     with a letter changed: the export cannot be used: line 7: hash: the source of
       web.service has hash 1079023bf7bcaf0c02fab80c15cdf9c806014b79, not
       91fedf94fc53008fc0aaced7445df2cbf4f33725
     with a state changed: the export cannot be used: line 8: the checksum does not
-      match the lines above: the file was changed
+      match the lines above: the file was changed after the export
     with a state of its own: the export cannot be used: line 7: desired: unknown state
       "perhaps": write "inactive", "loaded" or "launched"
     with an intent of its own: the export cannot be used: line 4: intent: expected
       "cordoned", or "drained" with keepUp
     with a machine changed: the export cannot be used: line 8: the checksum does not
-      match the lines above: the file was changed
+      match the lines above: the file was changed after the export
     with a line twice: the export cannot be used: line 2: there is a second header
     with something after it: the export cannot be used: line 9: there is data after the
       end
-    of a newer format: the export cannot be used: the export is of format 3, and this
-      version reads format 2: upgrade fleet
-    of an older format: the export cannot be used: the export is of format 1, and this
-      version reads format 2: export the cluster again
+    of a newer format: the export cannot be used: the export has format 3, but this
+      version of fleet reads format 2: upgrade fleet
+    of an older format: the export cannot be used: the export has format 1, but this
+      version of fleet reads format 2: export the cluster again with this version
     with a field that is not known: the export cannot be used: line 5: unknown field
       `more`, expected one of `unit`, `hash`, `desired`, `generation`, `machine`,
       `source`, `sourceBase64`
@@ -125,5 +126,5 @@ async fn export_names_unreadable_units() {
     registry.store().commit(damage).await.unwrap();
     let import = read(&file(&registry).await).unwrap();
     assert!(import.units.is_empty());
-    assert!(import.remarks[0].starts_with("line 2: bad.service was unreadable"));
+    assert!(import.remarks[0].starts_with("line 2: bad.service is not in the export"));
 }

@@ -87,8 +87,8 @@ async fn both_dump_forms_import_equally() {
     refused: RefusedImport { location: "job/alias.service/object", name:
       "alias.service", reasons: ["the object belongs to \"other.service\""] }
     refused: RefusedImport { location: "job/bad.service/object", name: "bad.service",
-      reasons: ["its unit file unit/0303030303030303030303030303030303030303 is damaged:
-      its text has another hash: submit it by hand"] }
+      reasons: ["its unit file unit/0303030303030303030303030303030303030303 is damaged,
+      because the text has another hash: submit the unit by hand"] }
     refused: RefusedImport { location: "job/lost.service/object", name: "lost.service",
       reasons: ["its unit file unit/0202020202020202020202020202020202020202 is missing"]
       }
@@ -134,23 +134,24 @@ fn invalid_dump_is_refused_with_a_remedy() {
         format!("{error}: {}\n", error.source().unwrap())
     });
     insta::assert_snapshot!(wrapped(&messages.collect::<String>()), @r#"
-    the file is neither an export nor the keys of a fleet v1: line 1, column 1:
-      expected value: get the keys with their values, as by curl
-      http://ETCD:2379/v2/keys/_coreos.com/fleet?recursive=true
-    the file is neither an export nor the keys of a fleet v1: line 2, column 0: EOF
-      while parsing a value: get the keys with their values, as by curl
-      http://ETCD:2379/v2/keys/_coreos.com/fleet?recursive=true
-    the file is neither an export nor the keys of a fleet v1: the document is neither
-      an etcd node with a key nor a text value
-    the file is neither an export nor the keys of a fleet v1: it is an error response
-      of etcd: Key not found
-    the file is neither an export nor the keys of a fleet v1: a node in /a is neither
-      an etcd node with a key nor a text value
-    the file is neither an export nor the keys of a fleet v1: the value of
-      "/a/job/x.service/object" is neither an etcd node with a key nor a text value
-    the file is neither an export nor the keys of a fleet v1: none of its 1 keys
-      belongs to fleet: expected keys such as …/job/web.service/object
-    the file is neither an export nor the keys of a fleet v1: it has the keys of
-      several clusters, /a/ and /b/: dump only one
+    the input is neither a fleetctl export nor an etcd dump (JSON) of fleet v1: line 1,
+      column 1: expected value: create the dump with curl
+      'http://ETCD:2379/v2/keys/_coreos.com/fleet?recursive=true'
+    the input is neither a fleetctl export nor an etcd dump (JSON) of fleet v1: line 2,
+      column 0: EOF while parsing a value: create the dump with curl
+      'http://ETCD:2379/v2/keys/_coreos.com/fleet?recursive=true'
+    the input is neither a fleetctl export nor an etcd dump (JSON) of fleet v1: the
+      document is neither an etcd node with a key nor a text value
+    the input is neither a fleetctl export nor an etcd dump (JSON) of fleet v1: the
+      input is an error response of etcd: Key not found
+    the input is neither a fleetctl export nor an etcd dump (JSON) of fleet v1: a node
+      in /a is neither an etcd node with a key nor a text value
+    the input is neither a fleetctl export nor an etcd dump (JSON) of fleet v1: the
+      value of "/a/job/x.service/object" is neither an etcd node with a key nor a text
+      value
+    the input is neither a fleetctl export nor an etcd dump (JSON) of fleet v1: no key
+      of the dump belongs to fleet: expected keys such as …/job/web.service/object
+    the input is neither a fleetctl export nor an etcd dump (JSON) of fleet v1: the
+      dump has the keys of several clusters, /a/ and /b/: dump the keys of one cluster
     "#);
 }
