@@ -89,7 +89,7 @@ states! {
 
 /// Error for a word that is not a state of systemd.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{word:?} is not a {property} of systemd")]
+#[error("{word:?} is not a value of {property} in systemd")]
 pub struct UnknownSystemdState {
     /// systemd's property: `LoadState` or `ActiveState`.
     pub property: &'static str,

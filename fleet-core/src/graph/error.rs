@@ -39,7 +39,7 @@ pub enum GraphError {
     },
     /// An alternative in the settings chooses this unit as the provider of the target. But the unit
     /// does not exist or does not provide the target.
-    #[error("the alternative {unit} does not provide {target}")]
+    #[error("`alternatives` chooses {unit} for {target}, which {unit} does not provide")]
     NoAlternative {
         /// The target.
         target: Target,
@@ -47,7 +47,7 @@ pub enum GraphError {
         unit: Name,
     },
     /// A unit depends on a target without a provider.
-    #[error("{unit} {kind} {target}, which no unit provides{}", near_hint(near.as_ref()))]
+    #[error("{unit} has `{kind}: {target}`, which no unit provides{}", near_hint(near.as_ref()))]
     NotProvided {
         /// The dependent unit.
         unit: Name,
@@ -59,7 +59,7 @@ pub enum GraphError {
         near: Option<Target>,
     },
     /// Units wait for one another in a cycle, or one unit for itself.
-    #[error("{0}; remove one of these dependencies")]
+    #[error("dependency cycle: {0}; remove one of these dependencies")]
     Cycle(DependencyCycle),
     /// Settings of a unit contradict each other.
     #[error("{unit}: {problem}")]
@@ -110,7 +110,7 @@ pub enum SettingConflict {
     #[error("a virtual unit runs nothing; give it another type, or remove its commands")]
     VirtualRuns,
     /// A unit that is not virtual has no commands.
-    #[error("it has nothing to start; name a command, or make it virtual")]
+    #[error("the unit has nothing to start; write a start command, or make the unit virtual")]
     RunsNothing,
     /// A unit other than a oneshot has several start commands.
     #[error("only a oneshot may have several start commands")]
@@ -122,10 +122,10 @@ pub enum SettingConflict {
     #[error("a oneshot cannot be restarted after success: use restart: on-failure or never")]
     RestartedAlways,
     /// The growth factor would reduce the restart delay to zero.
-    #[error("its delay factor is 0; it must be at least 1")]
+    #[error("the factor of the restart delay is 0; write 1 or more")]
     NoFactor,
     /// The maximum restart delay is shorter than the initial delay.
-    #[error("its maximum delay is shorter than its initial delay")]
+    #[error("the maximum restart delay is shorter than the initial restart delay")]
     DelaysCrossed,
 }
 

@@ -27,7 +27,7 @@ pub enum InvalidName {
     #[error("the name is empty")]
     Empty,
     /// The text is longer than 255 bytes.
-    #[error("it has {0} bytes; at most 255 are allowed")]
+    #[error("the name has {0} bytes; at most 255 are allowed")]
     TooLong(usize),
     /// The text contains a character that names must not contain.
     #[error("`{character}` is not allowed; use ASCII letters, digits and _ - . @ : \\")]

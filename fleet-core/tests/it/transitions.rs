@@ -74,7 +74,7 @@ fn target_states_parse_back() {
         assert_eq!(state.as_str().parse(), Ok(*state));
     }
     let error = "asleep".parse::<ActiveState>().unwrap_err();
-    insta::assert_snapshot!(error, @r#""asleep" is not a ActiveState of systemd"#);
+    insta::assert_snapshot!(error, @r#""asleep" is not a value of ActiveState in systemd"#);
     for state in TargetState::ALL {
         assert_eq!(state.as_str().parse(), Ok(state));
     }

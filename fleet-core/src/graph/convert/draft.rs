@@ -71,8 +71,8 @@ pub(super) fn call_script(
     unit.kind = ServiceType::BackgroundScripted;
     (unit.run.start, unit.run.stop) = (call("start"), call("stop"));
     (unit.timeouts.start, unit.timeouts.stop) = (None, Some(SCRIPT_STOP_TIMEOUT));
-    let message = "its start has no timeout, as before, but its stop has a timeout of 5 minutes";
-    let help = "write another stop-timeout into the stanza, if that is not long enough";
+    let message = "the script has no time limit to start, as before, and 5 minutes to stop";
+    let help = "if the script needs longer to stop, write a longer stop-timeout into the stanza";
     report.remark((file, 1), message, help);
 }
 

@@ -67,7 +67,10 @@ impl Fitter<'_, '_> {
                 let before = draft.unit.provides.len();
                 draft.unit.provides.retain(|it| it != target);
                 if draft.unit.provides.len() < before {
-                    let message = format!("it provides `{target}`, which stays with {owner}");
+                    let message = format!(
+                        "{} and {owner} both provide `{target}`: only {owner} keeps it",
+                        draft.unit.name
+                    );
                     let help = format!(
                         "write `provides: {target}` in both stanzas, and choose one in init.conf: \
                          `alternatives: {target}=UNIT`"
@@ -96,7 +99,10 @@ impl Fitter<'_, '_> {
             for dependency in &draft.dependencies {
                 match provided.get(&dependency.target) {
                     Some(&other) if other == at => {
-                        let message = format!("it depends on `{}` itself", dependency.target);
+                        let message = format!(
+                            "{} depends on `{}`, which it provides itself: this is dropped",
+                            draft.unit.name, dependency.target
+                        );
                         let help = "no action is needed";
                         self.report.remark((draft.file, dependency.line), message, help);
                     }
@@ -160,8 +166,11 @@ impl Fitter<'_, '_> {
             draft.unit.edges.push((EdgeKind::Pulls, target.clone()));
             draft.unit.edges.sort();
         }
-        let message = format!("the units wait for one another; {from} no longer waits for {to}");
-        let help = format!("choose the first one, and write the order into the stanzas: {cycle}");
+        let message =
+            format!("units wait for one another: the order of {from} after {to} is dropped");
+        let help = format!(
+            "choose which unit starts first, and write the order into the stanzas: {cycle}"
+        );
         self.report.loss((draft.file, 1), message, help);
         draft.unit.edges != before
     }
@@ -196,8 +205,9 @@ fn report_missing(report: &mut Report<'_>, file: usize, dependency: &Dependency)
     let Dependency { kind, target, before, line } = dependency;
     let position = (file, *line);
     if *before {
-        let message = format!("it comes before `{target}`, which no file provides");
-        return report.remark(position, message, "submit that file too, if it should run");
+        let message = format!("the unit starts before `{target}`, which no file provides");
+        let help = format!("if `{target}` should run, also submit the file that provides it");
+        return report.remark(position, message, help);
     }
     let message = format!("no file provides `{target}`, so the unit does not wait for it");
     let help = format!(

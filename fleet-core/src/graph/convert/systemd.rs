@@ -104,8 +104,9 @@ fn report_lost_links(
             |it: &&Arc<graph::InitUnit>| it.provides.iter().any(|own| own.as_str() == link);
         let Some(owner) = linked.iter().find(has_it) else { continue };
         if owner.name != unit.unit.name {
-            let message = format!("the link {link} is lost: {} has this name", owner.name);
-            let help = "submit only the one that counts";
+            let message =
+                format!("the link {link} is dropped: the unit {} has that name", owner.name);
+            let help = "submit either the link or the unit";
             report.loss((file, 1), message, help);
         }
     }
@@ -147,7 +148,9 @@ fn compile_file(
     for alias in report.aliases(file) {
         match alias.parse() {
             Ok(alias) => drop(compiled.aliases.insert(alias)),
-            Err(error) => report.loss((file, 1), format!("a link is lost: {error}"), MANUAL_REMEDY),
+            Err(error) => {
+                report.loss((file, 1), format!("a link is dropped: {error}"), MANUAL_REMEDY);
+            }
         }
     }
     let positions = |lost: &OmittedKey| {
@@ -177,8 +180,9 @@ fn remark_specifiers(
         for letter in letters.iter().filter(|_| is_read) {
             if has_specifier(option.value(), *letter) {
                 let position = parsed.location(option.span().start);
-                let message = format!("{section}.{name} has %{letter} as it is on this machine");
-                let help = "convert it on the machine that will run it";
+                let message =
+                    format!("{section}.{name} has the value of %{letter} on this machine");
+                let help = "convert the file on the machine that will run the unit";
                 report.remark((file, position.line, position.column), message, help);
             }
         }
@@ -299,25 +303,30 @@ fn drop_missing_relations(units: &mut [FileUnit], report: &mut Report<'_>) {
             match relation.kind {
                 RelationKind::After | RelationKind::Before => {
                     let message = format!("{option} names {other}, which is not among the files");
-                    report.remark(position, message, "submit it as well, if it should run");
+                    let help = format!("if {other} should run, submit its file as well");
+                    report.remark(position, message, help);
                 }
                 RelationKind::BindsTo | RelationKind::Requires | RelationKind::Wants => {
                     let message = format!("{option} names {other}, which is not among the files");
                     let help = format!(
-                        "submit it as well; or write a stanza that provides `{other}`, and \
-                         `depends-ms: {other}` or `waits-for: {other}` in this one"
+                        "submit {other} as well; or write a stanza that provides `{other}`, and \
+                         `depends-ms: {other}` or `waits-for: {other}` in the stanza of {name}"
                     );
                     report.loss(position, message, help);
                 }
                 RelationKind::RequiredBy | RelationKind::WantedBy => {
                     let message =
-                        format!("{option}: {other}, which would start it, is not among the files");
+                        format!("{option}: {other}, which starts {name}, is not among the files");
                     let help = format!("name `{name}` in waits-for of the goal's unit");
                     report.loss(position, message, help);
                 }
                 RelationKind::PartOf => {
-                    let message = format!("{option}: it would stop together with {other}");
-                    let help = format!("write `depends-on: {other}`, if it should stop with it");
+                    let message = format!(
+                        "{option} is not converted: {name} does not stop together with {other}"
+                    );
+                    let help = format!(
+                        "if both should stop together, write `depends-on: {other}` into the stanza"
+                    );
                     report.loss(position, message, help);
                 }
             }

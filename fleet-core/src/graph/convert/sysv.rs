@@ -35,7 +35,7 @@ fn draft(file: usize, text: &str, report: &mut Report<'_>) -> Option<Draft> {
     let name = name_of(file, report)?;
     let header = header(text);
     if header.is_empty() {
-        let message = "there is no LSB header, so its dependencies are unknown";
+        let message = "there is no LSB header, so the dependencies of the script are unknown";
         report.loss((file, 1), message, "write depends-ms and waits-for into the stanza");
     }
     if !header.is_empty() && !has_end(text) {
@@ -53,7 +53,11 @@ fn draft(file: usize, text: &str, report: &mut Report<'_>) -> Option<Draft> {
         unit.provides = provides;
     }
     let message = "it is unknown whether the script can reload or report its state";
-    report.remark((file, 1), message, "write an exec-reload, if it can be reloaded");
+    report.remark(
+        (file, 1),
+        message,
+        "if the script can reload, write an exec-reload into the stanza",
+    );
     let unit = as_stanza(&unit, file, report, |_| None)?;
     Some(Draft { dependencies, ..Draft::new(file, report, unit) })
 }
@@ -151,27 +155,29 @@ impl Reader<'_, '_> {
                 value.clone_into(&mut unit.description);
             }
             "default-start" if !value.is_empty() => {
-                let message = format!("it would start in the runlevels {value}");
-                let help = format!("name `{}` in waits-for of the goal's unit", unit.name);
+                let message = format!("the runlevels {value} of Default-Start are not converted");
+                let help = format!(
+                    "to start `{0}` with the goal, write `{0}` into waits-for of the goal's unit",
+                    unit.name
+                );
                 self.report.loss((self.file, line), message, help);
             }
             "x-interactive" if value == "true" => {
-                let message = "it asks for input, which is not supported";
-                self.report.loss((self.file, line), message, "make it non-interactive");
+                let message = "the script asks for input, which is not supported";
+                self.report.loss((self.file, line), message, "make the script non-interactive");
             }
             "default-start" | "default-stop" | "description" | "required-stop" | "should-stop"
             | "x-interactive" | "x-stop-after" => {}
             "" => {
                 let message = format!(
-                    "`{value}` belongs to no field: only a description may \
-                                       continue"
+                    "`{value}` belongs to no field: only Description may have several lines"
                 );
-                let help = "begin the line with `#` and the name of its field";
+                let help = "begin the line with `#` and the name of a field";
                 self.report.loss((self.file, line), message, help);
             }
             _ => {
-                let message = format!("the header field `{key}` is unknown");
-                let help = "write its meaning into the stanza, if it matters";
+                let message = format!("unknown header field `{key}`: it is not converted");
+                let help = "if the field matters, write its meaning into the stanza";
                 self.report.loss((self.file, line), message, help);
             }
         }
@@ -188,8 +194,8 @@ impl Reader<'_, '_> {
         for word in value.split_whitespace() {
             let written = word.strip_prefix('$').map(|it| format!("{FACILITY}{it}"));
             if word == "$all" {
-                let message = "it starts after all other units, which are unknown here";
-                let help = "name them in `after:` of the stanza";
+                let message = "$all is not converted: the names of all other units are unknown";
+                let help = "name the units in `after:` of the stanza";
                 self.report.loss((self.file, line), message, help);
                 continue;
             }
@@ -197,7 +203,7 @@ impl Reader<'_, '_> {
                 Ok(target) => targets.push(target),
                 Err(problem) => {
                     let message = format!("`{word}` is not a valid target name: {problem}");
-                    let help = "give it a name of letters, digits and `_-.@:`";
+                    let help = "give the target a name of letters, digits and `_-.@:`";
                     self.report.loss((self.file, line), message, help);
                 }
             }
@@ -221,8 +227,9 @@ impl Reader<'_, '_> {
             };
             targets.retain(|it| !known(it));
             for target in targets {
-                let message = format!("its stop is ordered with `{target}`, but its start is not");
-                let help = "write `after:` into one of the two stanzas, if the order matters";
+                let message = format!("the stop order relative to `{target}` is not converted");
+                let help =
+                    "if the order matters, write `after:` into the stanza of one of the two units";
                 self.report.loss((self.file, *line), message, help);
             }
         }
@@ -246,8 +253,9 @@ fn facilities(drafts: &[Draft], report: &mut Report<'_>) -> Vec<Draft> {
     named.retain(|target, _| !provided(target));
     let unit = |(target, position): (&Target, (usize, usize))| {
         let facility = target.as_str().strip_prefix(FACILITY).unwrap_or_default();
-        let message = format!("${facility} has no provider yet: `{target}` is always active");
-        let help = "make its stanza wait for the units that provide it";
+        let message =
+            format!("no file provides ${facility}: the new unit `{target}` is always active");
+        let help = format!("make `{target}` wait for the units that provide ${facility}");
         report.loss(position, message, help);
         let name = Name::new(target.as_str()).ok()?;
         let mut unit = InitUnit::new_virtual(name, [target.clone()]);

@@ -15,10 +15,10 @@ pub enum NotReloadable {
     #[error("no unit provides the target")]
     NotProvided,
     /// The unit that provides it is not active.
-    #[error("its unit is not active")]
+    #[error("the unit is not active")]
     NotActive,
     /// The unit has no reload command.
-    #[error("its unit has no reload command")]
+    #[error("the unit has no reload command")]
     NoCommand,
 }
 

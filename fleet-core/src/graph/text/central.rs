@@ -145,7 +145,7 @@ impl Reader {
             key if key.starts_with("x-") => (
                 Code::Extension,
                 format!("{} is ignored", short(key)),
-                "remove it if that is not intended".to_owned(),
+                "if that is not intended, remove the line".to_owned(),
             ),
             key => {
                 let meant = nearest(key, KEYS.into_iter());

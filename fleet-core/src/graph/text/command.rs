@@ -55,8 +55,8 @@ fn line(value: &Value, problems: &mut Problems) -> Option<CommandLine> {
         return refuse_program(value, "it is not an absolute path", problems);
     };
     if lines.next().is_some() {
-        let message = "two commands in one line, separated by `;`";
-        let help = "write each in a line with the key, or \\; for a semicolon";
+        let message = "this line has two commands, separated by `;`";
+        let help = "write each command in a line with its own key, or \\; for a semicolon";
         value.refuse(problems, Code::BadValue, message, help);
         return None;
     }

@@ -118,7 +118,7 @@ impl Reader<'_> {
                     }
                     None => "no value above can be continued here".to_owned(),
                 };
-                let help = "remove the blanks at the start of the line if it is a field of its own";
+                let help = "if the line is a field of its own, remove the blanks at its start";
                 let span = span(line, at, trimmed.len());
                 self.problems.add(Code::StrayFold, span, message, help);
                 self.broken(line, trimmed, at);

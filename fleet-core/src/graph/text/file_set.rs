@@ -113,7 +113,7 @@ impl FileSet {
         for (file, stanza) in &self.stanzas {
             for (program, span) in stanza.programs.iter().filter(|(it, _)| !exists(it)) {
                 let message = format!("`{}` is not an executable file here", short(program));
-                let help = "install it, or correct the path";
+                let help = "install the program, or correct the path";
                 found[*file].add(Code::NoProgram, *span, message, help);
             }
         }

@@ -153,8 +153,8 @@ fn check_restart(draft: &Draft, word: TypeWord, problems: &mut Problems) {
     let Restart { delay, max_delay, .. } = draft.unit.restart;
     let grows = draft.factor != Some(1) && draft.steps != Some(0);
     if let Some(given) = longest.filter(|_| grows && max_delay < delay) {
-        let message = "this is shorter than restart-delay";
-        let help = "write a longer one, or remove the line";
+        let message = "restart-max-delay is shorter than restart-delay";
+        let help = "write a longer time, or remove the line";
         problems.add(Code::BadDuration, given.value, message, help);
     }
     let when = draft.unit.restart.when;

@@ -205,7 +205,12 @@ fn unknown(field: &Field, draft: &mut Draft, problems: &mut Problems) {
     }
     if field.key.starts_with("x-") {
         let message = format!("{} is ignored", short(&field.key));
-        problems.add(Code::Extension, field.key_span, message, "remove it if that is not intended");
+        problems.add(
+            Code::Extension,
+            field.key_span,
+            message,
+            "if that is not intended, remove the line",
+        );
         return;
     }
     let meant = nearest(&field.key, keys::all().map(|key| key.name)).and_then(keys::find);

@@ -88,12 +88,13 @@ impl<'a> SystemCheck<'a> {
                 unit.provides.iter().any(|it| graph.provider(it).is_some_and(|by| by == unit));
             if Some(&unit.name) == provider {
                 if let Some((_, target, span)) = hard {
-                    let message = format!("the goal stops whenever `{target}` does");
-                    self.add(file, Code::HardGoal, *span, message, "write waits-for");
+                    let message = format!("the goal stops whenever `{target}` stops");
+                    let help = "if that is not intended, write waits-for instead of depends-on";
+                    self.add(file, Code::HardGoal, *span, message, help);
                 }
             } else if !is_needed_by_any(graph, &unit.name) && provides_something {
                 let message = "neither the goal nor any other unit needs this one";
-                let help = "depend on one of its targets if it should run";
+                let help = "if the unit should run, make another one depend on one of its targets";
                 self.add(file, Code::Unneeded, stanza.name_span, message.to_owned(), help);
             }
         }

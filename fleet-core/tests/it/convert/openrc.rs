@@ -47,7 +47,7 @@ required_files=/etc/web.conf
     output: append:/var/log/out
     error-output: append:/var/log/err
     ---
-    + 7:1 the process id is no longer written to /run/web.pid
+    + 7:1 fleet-init does not write the process ID to /run/web.pid
     "#);
 }
 
@@ -130,7 +130,8 @@ fn single_respawn_limit_is_kept() {
     restart-factor: 1
     restart-limit: 11 in 1min
     ---
-    + 4:1 without `respawn_max` OpenRC restarts it 10 times in that time
+    + 4:1 without `respawn_max` OpenRC restarts the service at most 10 times in
+        that time
     ");
     insta::assert_snapshot!(script(&format!("{body}respawn_max=0\n")), @"
     type: foreground-supervised
@@ -160,12 +161,10 @@ command_user=$WEB_USER
     user: www
     env-file: -/etc/conf.d/web
     ---
-    - 3:1 `WEB_USER` has its default, regardless of conf.d
-    - 6:1 `WEB_OPTIONS` comes from /etc/conf.d/web, which is not read by a shell
-        any more
-    - 6:1 `WEB_HOME` comes from /etc/conf.d/web, which is not read by a shell any
-        more
-    - 6:1 `WEB_PORT` has its default, regardless of conf.d
+    - 3:1 `WEB_USER` has the default of the script, even if conf.d sets it
+    - 6:1 `WEB_OPTIONS` comes from /etc/conf.d/web, which is read without a shell
+    - 6:1 `WEB_HOME` comes from /etc/conf.d/web, which is read without a shell
+    - 6:1 `WEB_PORT` has the default of the script, even if conf.d sets it
     ");
 }
 
@@ -223,11 +222,11 @@ fn starter_variables_are_not_passed_to_the_daemon() {
     nice: -10
     oom-score-adjust: -900
     ---
-    - 4:1 `SSD_IONICELEVEL` is not honoured
-    - 5:1 `SSD_STARTWAIT` is not honoured
-    - 6:1 `respawn_delay_step` is not honoured
-    - 7:1 `respawn_delay_cap` is not honoured
-    - 8:1 `opts` is not honoured
+    - 4:1 the setting `SSD_IONICELEVEL` is not converted
+    - 5:1 the setting `SSD_STARTWAIT` is not converted
+    - 6:1 the setting `respawn_delay_step` is not converted
+    - 7:1 the setting `respawn_delay_cap` is not converted
+    - 8:1 the setting `opts` is not converted
     ");
     let output = script(&format!("{daemon}SSD_NICELEVEL=5\nexport SSD_OOM_SCORE_ADJ\n"));
     insta::assert_snapshot!(output, @"
@@ -236,8 +235,9 @@ fn starter_variables_are_not_passed_to_the_daemon() {
     exec-start: /bin/web
     restart: never
     ---
-    - 1:1 `SSD_OOM_SCORE_ADJ` is set elsewhere and is not honoured
-    - 4:1 `SSD_NICELEVEL` is not exported, so it is not honoured
+    - 1:1 `SSD_OOM_SCORE_ADJ` is set outside the script: it is not converted
+    - 4:1 `SSD_NICELEVEL` is not exported: OpenRC ignores it, and it is not
+        converted
     ");
     let output = script(&format!("{daemon}export SSD_NICELEVEL=low\n"));
     assert!(output.contains("- 4:1 the value of `SSD_NICELEVEL` cannot be determined"), "{output}");
@@ -271,8 +271,7 @@ fn called_script_keeps_no_daemon_settings() {
     stop-timeout: 5min
     restart: never
     ---
-    + 1:1 its start has no timeout, as before, but its stop has a timeout of 5
-        minutes
+    + 1:1 the script has no time limit to start, as before, and 5 minutes to stop
     - 5:1 the value of `retry` cannot be determined from the script, which only
         OpenRC can run: the unit calls /etc/init.d/web
     ");
@@ -293,11 +292,11 @@ fn unsupported_openrc_settings_are_reported() {
     exec-start: /bin/web
     restart: never
     ---
-    - 4:1 `extra_started_commands` is not honoured
-    - 5:1 `rc_ulimit` is not honoured
-    - 6:1 `no_new_privs` is not honoured
-    - 8:1 the function `reload` cannot be called any more
-    - 13:1 `chroot` is not honoured
+    - 4:1 the setting `extra_started_commands` is not converted
+    - 5:1 the setting `rc_ulimit` is not converted
+    - 6:1 the setting `no_new_privs` is not converted
+    - 8:1 the function `reload` is not converted: fleet-init cannot call it
+    - 13:1 the setting `chroot` is not converted
     ");
 }
 

@@ -113,7 +113,8 @@ fn unsupported_options_are_reported_with_position() {
     ignore-sigpipe: yes
     ---
     + a/web.service:3:1 Unit.After names network.target, which is not among the files
-    - a/web.service:4:1 Unit.PartOf: it would stop together with db.service
+    - a/web.service:4:1 Unit.PartOf is not converted: web.service does not stop
+        together with db.service
     - a/web.service:5:1 Unit.Wants names cache.service, which is not among the files
     - a/web.service:8:1 Service.ProtectHome is not supported: the native supervisor
         cannot confine processes in this way
@@ -122,11 +123,12 @@ fn unsupported_options_are_reported_with_position() {
     - a/web.service:10:1 Service.Typo is not a systemd option in [Service]
     + a/web.service:11:1 Service.LogRateLimitBurst has no effect, because there is no
         journal
-    - a/web.service:13:1 Install.WantedBy: multi-user.target, which would start it, is
-        not among the files
+    - a/web.service:13:1 Install.WantedBy: multi-user.target, which starts web.service,
+        is not among the files
     - a/web.service:15:1 Socket.ListenStream is in [Socket], which has no meaning in a
         .service unit
-    - db.service:2:1 Unit.PartOf: it would stop together with web.service
+    - db.service:2:1 Unit.PartOf is not converted: db.service does not stop together
+        with web.service
     ");
 }
 
@@ -314,8 +316,8 @@ fn specifiers_expand_for_the_machine() {
     env: A=here
     ignore-sigpipe: yes
     ---
-    + web.service:2:1 Service.ExecStart has %H as it is on this machine
-    + web.service:3:1 Service.Environment has %l as it is on this machine
+    + web.service:2:1 Service.ExecStart has the value of %H on this machine
+    + web.service:3:1 Service.Environment has the value of %l on this machine
     ");
 }
 
@@ -343,7 +345,8 @@ fn link_with_a_taken_name_is_reported() {
     let mut files = sources(&[("x/b.service", text), ("y/a.service", text)]);
     files[0].aliases = vec!["a.service".to_owned()];
     let output = words(&converted(InitSystem::Systemd, files));
-    let lost = "- x/b.service:1:1 the link a.service is lost: a.service has this name\n";
+    let lost =
+        "- x/b.service:1:1 the link a.service is dropped: the unit a.service has that name\n";
     assert!(output.ends_with(&format!("---\n{lost}")), "{output}");
     let mut files = sources(&[("x/b.service", text), ("y/c.service", text)]);
     for file in &mut files {
@@ -351,7 +354,8 @@ fn link_with_a_taken_name_is_reported() {
     }
     files[0].aliases.pop();
     let output = words(&converted(InitSystem::Systemd, files));
-    let lost = "- y/c.service:1:1 the link a.service is lost: b.service has this name\n";
+    let lost =
+        "- y/c.service:1:1 the link a.service is dropped: the unit b.service has that name\n";
     assert!(output.ends_with(&format!("---\n{lost}")), "{output}");
     assert!(output.contains("provides: c.service, d.service\n"), "{output}");
 }

@@ -73,22 +73,22 @@ fn lsb_header_becomes_edges() {
     exec-stop: /etc/rc.d/init.d/web stop
     restart: never
     ---
-    + /etc/rc.d/init.d/db:1:1 its start has no timeout, as before, but its stop has a
-        timeout of 5 minutes
+    + /etc/rc.d/init.d/db:1:1 the script has no time limit to start, as before, and 5
+        minutes to stop
     + /etc/rc.d/init.d/db:1:1 it is unknown whether the script can reload or report its
         state
-    + /etc/rc.d/init.d/web:1:1 its start has no timeout, as before, but its stop has a
-        timeout of 5 minutes
+    + /etc/rc.d/init.d/web:1:1 the script has no time limit to start, as before, and 5
+        minutes to stop
     + /etc/rc.d/init.d/web:1:1 it is unknown whether the script can reload or report
         its state
-    - /etc/rc.d/init.d/web:4:1 $syslog has no provider yet: `facility-syslog` is always
-        active
-    - /etc/rc.d/init.d/web:8:1 it would start in the runlevels 2 3 4 5
-    + cache.sh:1:1 its start has no timeout, as before, but its stop has a timeout of 5
-        minutes
+    - /etc/rc.d/init.d/web:4:1 no file provides $syslog: the new unit `facility-syslog`
+        is always active
+    - /etc/rc.d/init.d/web:8:1 the runlevels 2 3 4 5 of Default-Start are not converted
+    + cache.sh:1:1 the script has no time limit to start, as before, and 5 minutes to
+        stop
     + cache.sh:1:1 it is unknown whether the script can reload or report its state
-    + etc/init.d/proxy:1:1 its start has no timeout, as before, but its stop has a
-        timeout of 5 minutes
+    + etc/init.d/proxy:1:1 the script has no time limit to start, as before, and 5
+        minutes to stop
     + etc/init.d/proxy:1:1 it is unknown whether the script can reload or report its
         state
     ");
@@ -108,7 +108,7 @@ fn indented_known_fields_are_separate_fields() {
         "provides: web",
         "depends-ms: db",
         "waits-for: cache",
-        "- web:9:1 `more` belongs to no field: only a description may continue",
+        "- web:9:1 `more` belongs to no field: only Description may have several lines",
     ] {
         assert!(output.lines().any(|it| it == line), "{line}\n{output}");
     }
@@ -146,23 +146,21 @@ fn inexpressible_header_fields_are_reported() {
     ---
     - README:1:1 the unit is left out: the first line names no shell, so it is not an
         init script
-    - old:1:1 there is no LSB header, so its dependencies are unknown
-    + old:1:1 its start has no timeout, as before, but its stop has a timeout of 5
-        minutes
+    - old:1:1 there is no LSB header, so the dependencies of the script are unknown
+    + old:1:1 the script has no time limit to start, as before, and 5 minutes to stop
     + old:1:1 it is unknown whether the script can reload or report its state
-    + web:1:1 its start has no timeout, as before, but its stop has a timeout of 5
-        minutes
+    + web:1:1 the script has no time limit to start, as before, and 5 minutes to stop
     + web:1:1 it is unknown whether the script can reload or report its state
     - web:3:1 `~` is not a valid target name: `~` is not allowed; use ASCII letters,
         digits and _ - . @ : \
-    - web:4:1 it starts after all other units, which are unknown here
+    - web:4:1 $all is not converted: the names of all other units are unknown
     - web:4:1 no file provides `db`, so the unit does not wait for it
     - web:5:1 no file provides `cache`, so the unit does not wait for it
-    - web:6:1 its stop is ordered with `web`, but its start is not
-    - web:6:1 its stop is ordered with `facility-local_fs`, but its start is not
-    - web:7:1 its stop is ordered with `late`, but its start is not
-    - web:8:1 it asks for input, which is not supported
-    - web:10:1 the header field `x-odd` is unknown
+    - web:6:1 the stop order relative to `web` is not converted
+    - web:6:1 the stop order relative to `facility-local_fs` is not converted
+    - web:7:1 the stop order relative to `late` is not converted
+    - web:8:1 the script asks for input, which is not supported
+    - web:10:1 unknown header field `x-odd`: it is not converted
     ");
 }
 
@@ -194,18 +192,15 @@ fn duplicate_providers_and_cycles_are_resolved() {
     stop-timeout: 5min
     restart: never
     ---
-    - db:1:1 the units wait for one another; db no longer waits for web
-    + db:1:1 its start has no timeout, as before, but its stop has a timeout of 5
-        minutes
+    - db:1:1 units wait for one another: the order of db after web is dropped
+    + db:1:1 the script has no time limit to start, as before, and 5 minutes to stop
     + db:1:1 it is unknown whether the script can reload or report its state
-    + db:4:1 it depends on `db` itself
-    - web:1:1 it provides `mail`, which stays with db
-    + web:1:1 its start has no timeout, as before, but its stop has a timeout of 5
-        minutes
+    + db:4:1 db depends on `db`, which it provides itself: this is dropped
+    - web:1:1 web and db both provide `mail`: only db keeps it
+    + web:1:1 the script has no time limit to start, as before, and 5 minutes to stop
     + web:1:1 it is unknown whether the script can reload or report its state
     - x/db:1:1 the unit is left out: db has a unit of this name
-    + x/db:1:1 its start has no timeout, as before, but its stop has a timeout of 5
-        minutes
+    + x/db:1:1 the script has no time limit to start, as before, and 5 minutes to stop
     + x/db:1:1 it is unknown whether the script can reload or report its state
     ");
 }
@@ -238,5 +233,6 @@ fn header_without_an_end_mark_ends_at_its_comments() {
 fn facility_target_keeps_the_full_name() {
     let text = script("# Provides: web\n# Required-Start: $facility-q\n");
     let output = output(InitSystem::Sysv, &[("web", &text)]).replace("\n    ", " ");
-    assert!(output.contains("$facility-q has no provider yet: `facility-facility-q`"), "{output}");
+    let message = "no file provides $facility-q: the new unit `facility-facility-q`";
+    assert!(output.contains(message), "{output}");
 }

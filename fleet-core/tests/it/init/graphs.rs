@@ -41,13 +41,13 @@ fn all_graph_errors_are_reported_at_once() {
     f provides nothing; name at least one target that it provides
     a provides a twice; name it once
     x is provided by a, b; choose one of them in `alternatives`
-    the alternative c does not provide x
-    a waits-for bb, which no unit provides
-    b -depends-on-> d -waits-for-> b; remove one of these dependencies
-    e -after-> e; remove one of these dependencies
+    `alternatives` chooses c for x, which c does not provide
+    a has `waits-for: bb`, which no unit provides
+    dependency cycle: b -depends-on-> d -waits-for-> b; remove one of these dependencies
+    dependency cycle: e -after-> e; remove one of these dependencies
     b: a virtual unit runs nothing; give it another type, or remove its commands
-    c: it has nothing to start; name a command, or make it virtual
-    c: its maximum delay is shorter than its initial delay
+    c: the unit has nothing to start; write a start command, or make the unit virtual
+    c: the maximum restart delay is shorter than the initial restart delay
     no unit provides the goal gaol
     ");
 }
@@ -102,10 +102,10 @@ fn invalid_unit_affects_only_its_hard_dependents() {
     let (graph, errors) = Graph::lenient(units, &settings("goal"));
     let told: Vec<String> = errors.iter().map(ToString::to_string).collect();
     insta::assert_snapshot!(told.join("\n"), @"
-    hard depends-on bad, which no unit provides
-    soft waits-for bad, which no unit provides
-    x -depends-on-> y -depends-on-> x; remove one of these dependencies
-    bad: it has nothing to start; name a command, or make it virtual
+    hard has `depends-on: bad`, which no unit provides
+    soft has `waits-for: bad`, which no unit provides
+    dependency cycle: x -depends-on-> y -depends-on-> x; remove one of these dependencies
+    bad: the unit has nothing to start; write a start command, or make the unit virtual
     ");
     let names: Vec<&str> = graph.units().map(|unit| unit.name.as_str()).collect();
     assert_eq!(names, ["goal", "hard", "other", "soft"]);

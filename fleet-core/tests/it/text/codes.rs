@@ -146,7 +146,7 @@ fn central_settings_reject_unknown_keys() {
     W07 line 9, column 1: x-y is ignored
     9 | x-y: 1
       | ^^^
-    help: remove it if that is not intended
+    help: if that is not intended, remove the line
     E05 line 10, column 1: stop-timeout has no value
     10 | stop-timeout:
        | ^^^^^^^^^^^^

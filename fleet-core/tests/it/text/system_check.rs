@@ -236,14 +236,14 @@ fn no_missing_targets_with_incomplete_provides() {
 fn goal_errors_and_unneeded_units_are_reported() {
     let text = unit("a", "depends-on: b\n") + &unit("b", "") + &unit("c", "");
     insta::assert_snapshot!(check(&[("a.unit", &text), ("init.conf", "goal: a\n")]), @"
-    W04 a.unit line 4, column 13: the goal stops whenever `b` does
+    W04 a.unit line 4, column 13: the goal stops whenever `b` stops
     4 | depends-on: b
       |             ^
-    help: write waits-for
+    help: if that is not intended, write waits-for instead of depends-on
     W03 a.unit line 10, column 7: neither the goal nor any other unit needs this one
     10 | unit: c
        |       ^
-    help: depend on one of its targets if it should run
+    help: if the unit should run, make another one depend on one of its targets
     ");
     insta::assert_snapshot!(check(&[("a.unit", &text), ("init.conf", "goal: aa\n")]), @"
     E28 init.conf line 1, column 7: no unit provides the goal `aa`
@@ -298,7 +298,7 @@ fn missing_program_is_a_warning() {
     W05 line 4, column 13: `/a` is not an executable file here
     4 | exec-start: /a b
       |             ^^
-    help: install it, or correct the path
+    help: install the program, or correct the path
     ");
 }
 

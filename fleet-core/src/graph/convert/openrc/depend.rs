@@ -7,7 +7,8 @@ use crate::graph::convert::note::Report;
 use crate::graph::{EdgeKind, Target};
 
 /// Remedy for parts that only a shell can evaluate.
-const MANUAL_REMEDY: &str = "write its result on this machine into the stanza";
+const MANUAL_REMEDY: &str = "write the result on this machine into the stanza, as depends-ms, \
+                             waits-for, after or provides";
 
 /// Returns the additional targets and the dependencies of the service.
 pub(super) fn read(
@@ -19,8 +20,9 @@ pub(super) fn read(
         Reader { file, report, provides: Vec::new(), dependencies: Vec::new(), depth: 0 };
     let lost = script.unknown_from;
     if let Some(line) = lost {
-        let message = "only a shell can evaluate `depend` from here on";
-        let help = "write its depends-ms, waits-for, after and provides into the stanza";
+        let message = "only a shell can evaluate the rest of `depend`: it is not converted";
+        let help = "write the other dependencies of the service into the stanza, as depends-ms, \
+                    waits-for, after and provides";
         reader.report.loss((file, line), message, help);
     }
     for command in std::mem::take(&mut script.depend) {
@@ -56,8 +58,10 @@ impl Reader<'_, '_> {
             "before" => (Some(EdgeKind::After), true),
             "provide" => (None, false),
             "keyword" => {
-                let message = "keywords define where and how OpenRC runs the service";
-                let help = "write a `condition:` into the stanza, if it should not run everywhere";
+                let message =
+                    "`keyword` is not converted: it tells OpenRC where and how to run the service";
+                let help =
+                    "to restrict where the service runs, write a `condition:` into the stanza";
                 return self.report.loss(position, message, help);
             }
             "config" | ":" | "done" | "esac" | "fi" | "return" | "true" => return,
@@ -91,7 +95,7 @@ impl Reader<'_, '_> {
             Ok(target) if !name.starts_with(['-', '!']) => target,
             _ => {
                 let message = format!("`{word} {name}` does not name a single service");
-                return self.report.loss(position, message, "name the services");
+                return self.report.loss(position, message, "name the services in the stanza");
             }
         };
         match kind {

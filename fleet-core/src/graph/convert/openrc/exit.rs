@@ -67,7 +67,7 @@ impl ServiceConverter<'_, '_> {
             ),
             (None, Some(interval)) => (
                 "respawn_period",
-                "without `respawn_max` OpenRC restarts it 10 times in that time",
+                "without `respawn_max` OpenRC restarts the service at most 10 times in that time",
                 "write another restart-limit into the stanza, if needed",
                 starts(RESPAWN_MAX, interval),
             ),

@@ -46,7 +46,8 @@ impl ServiceConverter<'_, '_> {
         for name in ["required_dirs", "required_files"] {
             if let Some((line, _)) = self.script.value(name) {
                 let message = format!("`{name}` is not checked, because the unit is virtual");
-                let help = "make it a oneshot that runs /bin/true, with `assert: path-exists PATH`";
+                let help =
+                    "make the unit a oneshot that runs /bin/true, with `assert: path-exists PATH`";
                 self.report.loss((self.file, line), message, help);
             }
         }

@@ -133,7 +133,8 @@ impl ServiceConverter<'_, '_> {
     fn native(&mut self) -> Result<InitUnit, UnknownReason> {
         let Some((line, command)) = self.words("command")? else {
             let message = "there is no `command`, so the unit is virtual";
-            let help = "give the stanza another type and an exec-start, if it should run something";
+            let help =
+                "if the unit should run something, give the stanza another type and an exec-start";
             self.report.remark((self.file, 1), message, help);
             self.report_unused_requirements();
             return Ok(self.unit.clone());
@@ -158,8 +159,8 @@ impl ServiceConverter<'_, '_> {
         self.unit.kind = match pidfile {
             _ if supervised => ServiceType::ForegroundSupervised(Readiness::Executed),
             Some((line, path)) if background => {
-                let message = format!("the process id is no longer written to {path}");
-                let help = "use `fleet-init status` instead";
+                let message = format!("fleet-init does not write the process ID to {path}");
+                let help = "use `fleet-init status` to get the process ID";
                 self.report.remark((self.file, line), message, help);
                 ServiceType::ForegroundSupervised(Readiness::Executed)
             }
@@ -217,8 +218,8 @@ impl ServiceConverter<'_, '_> {
         for name in STARTER_VARIABLES {
             let exported = self.script.exported.iter().any(|it| it == name);
             if exported && self.script.value(name).is_none() {
-                let message = format!("`{name}` is set elsewhere and is not honoured");
-                let help = "if the stanza format has an equivalent key, add it to the stanza";
+                let message = format!("`{name}` is set outside the script: it is not converted");
+                let help = "write the value into the stanza, as nice or oom-score-adjust";
                 self.report.loss((self.file, 1), message, help);
             }
         }
@@ -238,8 +239,9 @@ impl ServiceConverter<'_, '_> {
         if self.script.exported.iter().any(|it| it == name) {
             return Ok(Some(level));
         }
-        let message = format!("`{name}` is not exported, so it is not honoured");
-        let help = "write nice or oom-score-adjust into the stanza, if it should apply";
+        let message =
+            format!("`{name}` is not exported: OpenRC ignores it, and it is not converted");
+        let help = "if the value should apply, write nice or oom-score-adjust into the stanza";
         self.report.loss((self.file, line), message, help);
         Ok(None)
     }
@@ -250,20 +252,22 @@ impl ServiceConverter<'_, '_> {
         let known = variables
             .filter(|(name, _)| UNSUPPORTED.contains(&name.as_str()) || name.starts_with("rc_"));
         for (name, (line, _)) in known {
-            let message = format!("`{name}` is not honoured");
+            let message = format!("the setting `{name}` is not converted");
             let help = "if the stanza format has an equivalent key, add it to the stanza";
             self.report.loss((self.file, *line), message, help);
         }
         for (name, line) in &self.script.functions {
             if name != "depend" {
-                let message = format!("the function `{name}` cannot be called any more");
-                let help = "make it a separate script; write reload commands as exec-reload";
+                let message =
+                    format!("the function `{name}` is not converted: fleet-init cannot call it");
+                let help =
+                    "move its commands to a separate script; write reload commands as exec-reload";
                 self.report.loss((self.file, *line), message, help);
             }
         }
         for (name, line) in &self.script.defaults {
-            let message = format!("`{name}` has its default, regardless of conf.d");
-            let help = "if it is set there, write that value into the stanza";
+            let message = format!("`{name}` has the default of the script, even if conf.d sets it");
+            let help = format!("if conf.d sets `{name}`, write the value into the stanza");
             self.report.loss((self.file, *line), message, help);
         }
     }

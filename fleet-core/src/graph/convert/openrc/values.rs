@@ -84,8 +84,8 @@ impl ServiceConverter<'_, '_> {
 
     fn take_from_conf_d(&mut self, name: &str, line: usize) {
         let path = format!("/etc/conf.d/{}", self.unit.name);
-        let message = format!("`{name}` comes from {path}, which is not read by a shell any more");
-        let help = "write its assignments without variables and commands";
+        let message = format!("`{name}` comes from {path}, which is read without a shell");
+        let help = format!("write the assignments in {path} without variables and commands");
         self.report.loss((self.file, line), message, help);
         let file = EnvironmentFile { path, optional: true };
         let files = &mut self.unit.run.exec_environment.environment_files;

@@ -323,7 +323,7 @@ fn read_limit(value: &Value, problems: &mut Problems) -> Option<(Option<u64>, Op
         limit.filter(|(soft, hard)| hard.is_none_or(|hard| soft.is_some_and(|it| it <= hard)));
     if ordered.is_none() {
         let text = short(value.text());
-        let message = format!("`{text}` is no limit");
+        let message = format!("`{text}` is not a valid limit");
         let help = "write a number or none, or a soft and a hard limit such as 1024:4096";
         value.refuse(problems, Code::BadValue, message, help);
     }

@@ -44,7 +44,7 @@ fn depend_words_become_edges() {
     depends-ms: db, net
     waits-for: cache
     after: dns, firewall
-    + db:4:1 it depends on `db` itself
+    + db:4:1 db depends on `db`, which it provides itself: this is dropped
     + web:7:1 no file provides `clock`, so the unit does not wait for it
     ");
 }
@@ -57,7 +57,8 @@ fn unpredictable_depend_words_are_reported() {
     type: virtual
     ---
     + 1:1 there is no `command`, so the unit is virtual
-    - 3:1 keywords define where and how OpenRC runs the service
+    - 3:1 `keyword` is not converted: it tells OpenRC where and how to run the
+        service
     - 4:1 `depend` has a command that only a shell can run
     - 4:1 only a shell can evaluate whether `need` applies
     - 5:1 `need -y` does not name a single service
@@ -97,7 +98,7 @@ fn text_after_an_open_quote_is_reported() {
     ] {
         let output = script(&format!("{daemon}{start}{depend}")).replace("\n    ", " ");
         assert!(
-            output.contains(&format!("- {line}:1 only a shell can evaluate `depend` from here on")),
+            output.contains(&format!("- {line}:1 only a shell can evaluate the rest of `depend`")),
             "{output}"
         );
         let why = format!("- {line}:1 only a shell can evaluate the script from here on");
@@ -120,7 +121,7 @@ fn function_without_braces_hides_nothing() {
         assert!(output.contains("no file provides `net`"), "{output}");
     }
     let output = script("depend()\n(\n\tneed net\n)\n").replace("\n    ", " ");
-    assert!(output.contains("- 2:1 only a shell can evaluate `depend` from here on"), "{output}");
+    assert!(output.contains("- 2:1 only a shell can evaluate the rest of `depend`"), "{output}");
     // One closing brace too many, or one missing.
     for body in ["a()\n}\n}\ndepend() {\n\tneed net\n}\n", "depend() {\n\tneed net\n"] {
         let output = script(body).replace("\n    ", " ");
@@ -134,7 +135,7 @@ fn depend_in_an_unterminated_function_is_unknown() {
     let output =
         script("start() {\n\techo {\n}\ndepend() {\n\tneed net\n}\nx() {\n\tcat <<EOF\nEOF\n}\n");
     let output = output.replace("\n    ", " ");
-    assert!(output.contains("- 2:1 only a shell can evaluate `depend` from here on"), "{output}");
+    assert!(output.contains("- 2:1 only a shell can evaluate the rest of `depend`"), "{output}");
 }
 
 #[test]
@@ -156,7 +157,7 @@ fn conditional_depend_is_unknown() {
     ] {
         let output = script(body).replace("\n    ", " ");
         assert!(
-            output.contains(&format!("- {line}:1 only a shell can evaluate `depend` from here on")),
+            output.contains(&format!("- {line}:1 only a shell can evaluate the rest of `depend`")),
             "{output}"
         );
         assert!(!output.contains("`one`"), "{body}\n{output}");
@@ -191,7 +192,7 @@ fn last_of_several_depends_counts() {
 #[test]
 fn depend_counts_up_to_the_unknown_line() {
     let output = script("depend() {\n\tneed net\n\tcat <<EOF\n\tneed db\nEOF\n\tneed dns\n}\n");
-    assert!(output.contains("- 4:1 only a shell can evaluate `depend` from here on"), "{output}");
+    assert!(output.contains("- 4:1 only a shell can evaluate the rest of `depend`"), "{output}");
     assert!(output.contains("no file provides `net`"), "{output}");
     assert!(!output.contains("`db`") && !output.contains("`dns`"), "{output}");
 }
