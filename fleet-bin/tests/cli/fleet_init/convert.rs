@@ -90,15 +90,15 @@ fn convert_prints_json() {
       {
         "column": 1,
         "file": "y/web",
-        "help": "write another stop-timeout into the stanza, if that is not long enough",
+        "help": "if the script needs longer to stop, write a longer stop-timeout into the stanza",
         "kind": "remark",
         "line": 1,
-        "message": "its start has no timeout, as before, but its stop has a timeout of 5 minutes"
+        "message": "the script has no time limit to start, as before, and 5 minutes to stop"
       },
       {
         "column": 1,
         "file": "y/web",
-        "help": "write an exec-reload, if it can be reloaded",
+        "help": "if the script can reload, write an exec-reload into the stanza",
         "kind": "remark",
         "line": 1,
         "message": "it is unknown whether the script can reload or report its state"
