@@ -41,10 +41,10 @@ pub struct PemIdentity<'a> {
 #[non_exhaustive]
 pub enum TlsError {
     /// A text contains no certificate.
-    #[error("no certificate found: it must be PEM with BEGIN CERTIFICATE")]
+    #[error("no readable PEM certificate: expected a block that starts with BEGIN CERTIFICATE")]
     NoCertificate,
     /// A text contains no private key.
-    #[error("no private key found: it must be PEM with BEGIN PRIVATE KEY")]
+    #[error("no readable PEM private key: expected a block that starts with BEGIN PRIVATE KEY")]
     NoKey,
     /// A certificate is invalid or not suited to its purpose.
     #[error("the certificate cannot be used")]

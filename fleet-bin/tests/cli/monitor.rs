@@ -173,7 +173,7 @@ async fn events_resume_after_the_last_id() {
     insta::assert_snapshot!(cluster.run("events --since noon").await, @r#"
     exit 1
     ---
-    fleetctl: cannot follow the events: invalid event ID "noon": use one from an event stream
+    fleetctl: cannot follow the events: invalid event ID "noon": use the ID of a received event
     "#);
     assert_eq!(cluster.run("events -o json").await.code, 2);
 }

@@ -98,7 +98,7 @@ impl SharedApi {
     pub(super) async fn wait_until_visible(&self, revision: Revision) {
         let seen = tokio::time::timeout(VISIBILITY_TIMEOUT, self.mirror.wait_for(revision)).await;
         if !matches!(seen, Ok(Ok(_))) {
-            tracing::warn!(%revision, "a write is stored, but reads do not show it yet");
+            tracing::warn!(%revision, "a write is stored, but this daemon does not show it yet");
         }
     }
 

@@ -187,7 +187,7 @@ struct SlotService {
 /// Error for a request that arrived just as the server closed its connection to make room for
 /// another. The server does not carry out such a request.
 #[derive(Debug, thiserror::Error)]
-#[error("the connection was closed to make room for another")]
+#[error("the server has closed the connection to accept another one")]
 struct SlotReclaimed;
 
 impl Service<Request<Incoming>> for SlotService {

@@ -212,7 +212,7 @@ impl<B: HttpBody<Data = Bytes, Error: Into<axum::BoxError>> + Unpin> HttpBody fo
     ) -> Poll<Option<Result<Frame<Bytes>, axum::BoxError>>> {
         if !self.resume() {
             return Poll::Ready(Some(Err(
-                "the connection was closed to make room for another".into()
+                "the server has closed the connection to accept another one".into(),
             )));
         }
         let frame = Pin::new(&mut self.body).poll_frame(cx);

@@ -112,7 +112,9 @@ impl StreamPosition {
             None => (text, None),
         };
         let bad = |_| {
-            Failure::bad_request(format!("invalid event ID {text:?}: use one from an event stream"))
+            Failure::bad_request(format!(
+                "invalid event ID {text:?}: use the ID of a received event"
+            ))
         };
         Ok(Self { revision: Revision(number.parse().map_err(bad)?), lineage })
     }

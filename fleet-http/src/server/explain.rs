@@ -33,7 +33,10 @@ pub(super) async fn explain(
     let snapshot = api.view()?;
     let name = UnitName::parse(&name).map_err(|_| Failure::no_unit())?;
     if let Some(fault) = snapshot.fault(name.as_str()) {
-        return Err(Failure::conflict(format!("cannot explain {name}: {}", fault.message)));
+        return Err(Failure::conflict(format!(
+            "cannot explain the placement of {name}: {}",
+            fault.message
+        )));
     }
     let explained = run_planner(move || fleet_scheduler::explain(&snapshot, &name)).await?;
     explained.map(|explanation| Json(wire::explanation(&explanation))).ok_or_else(Failure::no_unit)

@@ -50,7 +50,7 @@ impl Params {
             None | Some("0" | "false") => Ok(false),
             Some("" | "1" | "true") => Ok(true),
             Some(other) => Err(Failure::bad_request(format!(
-                "invalid value of {name}: {other:?} is neither 1 nor 0"
+                "query parameter {name:?}: {other:?} is neither 1 nor 0"
             ))),
         }
     }
@@ -61,9 +61,9 @@ impl Params {
         let resembles_dry_run = |key: &str| key.to_lowercase().replace(['_', '-'], "") == "dryrun";
         let mut others = self.0.iter().map(|(key, _)| key).filter(|key| *key != "dryRun");
         match others.find(|key| resembles_dry_run(key)) {
-            Some(other) => {
-                Err(Failure::bad_request(format!("unknown parameter {other:?}: use dryRun=1")))
-            }
+            Some(other) => Err(Failure::bad_request(format!(
+                "unknown query parameter {other:?}: use dryRun=1"
+            ))),
             None => self.flag("dryRun"),
         }
     }

@@ -70,7 +70,10 @@ impl StateFilter {
         Ok(Self {
             machine: params.non_empty("machineID").map(str::to_owned),
             active: active.map_err(|error| {
-                Failure::bad_request(format!("{error}: use a state such as active or failed"))
+                Failure::bad_request(format!(
+                    "query parameter \"systemdActiveState\": {error}; use a state such as active \
+                     or failed"
+                ))
             })?,
             template: template(params)?,
             metadata: MachineFilter::read(params),
@@ -90,7 +93,10 @@ impl StateFilter {
 pub(super) fn template(params: &Params) -> Result<Option<UnitName>, Failure> {
     let Some(text) = params.non_empty("template") else { return Ok(None) };
     let bad = || {
-        Failure::bad_request(format!("{text:?} is not a template: use a name such as web@.service"))
+        Failure::bad_request(format!(
+            "query parameter \"template\": {text:?} is not a template; use a name such as \
+             web@.service"
+        ))
     };
     UnitName::parse(text).ok().filter(UnitName::is_template).map(Some).ok_or_else(bad)
 }

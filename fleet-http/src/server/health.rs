@@ -45,7 +45,7 @@ pub(super) async fn ready(State(api): State<SharedApi>) -> Result<&'static str, 
         return Ok("ok");
     }
     Err(Failure::unavailable(
-        "the daemon's view of the cluster is not current: it has no contact with its store",
+        "the daemon has no contact with its store: its view of the cluster is outdated",
     ))
 }
 

@@ -173,7 +173,9 @@ async fn report(
 fn number(params: &Params, name: &str) -> Result<u32, Failure> {
     let Some(text) = params.non_empty(name) else { return Ok(0) };
     let bad = |_| {
-        Failure::bad_request(format!("invalid value of {name}: {text:?} is not a number such as 2"))
+        Failure::bad_request(format!(
+            "query parameter {name:?}: {text:?} is not a number such as 2"
+        ))
     };
     text.parse().map_err(bad)
 }

@@ -135,7 +135,10 @@ async fn encode_line(
     prefix: LinePrefix,
 ) -> Result<String, JournalError> {
     if let Err(error) = &line {
-        tracing::warn!(error = error_chain(error), "cannot send a journal to its end");
+        tracing::warn!(
+            error = error_chain(error),
+            "cannot send all of a journal: the client receives only a part"
+        );
         tokio::task::yield_now().await;
     }
     line.map(|line| line.encode(prefix) + "\n")
@@ -145,7 +148,7 @@ pub(super) fn query(params: &Params) -> Result<JournalRequest, Failure> {
     let mut query = JournalRequest::default();
     if let Some(text) = params.first("since") {
         let span = parse_timespan(text).map_err(|error| {
-            Failure::bad_request(format!("invalid value of since: {text:?}: {error}"))
+            Failure::bad_request(format!("query parameter \"since\", {text:?}: {error}"))
         })?;
         (query.since, query.lines) = (span.as_duration(), None);
     }
@@ -154,13 +157,13 @@ pub(super) fn query(params: &Params) -> Result<JournalRequest, Failure> {
         query.lines = Some(lines.ok_or_else(|| {
             let most = JournalRequest::MAX_LINES;
             Failure::bad_request(format!(
-                "invalid value of lines: {text:?} is not a number from 0 to {most}"
+                "query parameter \"lines\": {text:?} is not a number from 0 to {most}"
             ))
         })?);
     }
     if let Some(text) = params.first("follow") {
         query.follow = parse_bool(text).ok_or_else(|| {
-            Failure::bad_request(format!("invalid value of follow: {text:?} is neither 1 nor 0"))
+            Failure::bad_request(format!("query parameter \"follow\": {text:?} is neither 1 nor 0"))
         })?;
     }
     Ok(query)
@@ -180,7 +183,7 @@ fn requested_machines(
 ) -> Result<Vec<MachineId>, Failure> {
     if let Some(id) = params.first("machine") {
         let id = id.parse();
-        let bad = |error| Failure::bad_request(format!("invalid value of machine: {error}"));
+        let bad = |error| Failure::bad_request(format!("query parameter \"machine\": {error}"));
         return id.map(|id| vec![id]).map_err(bad);
     }
     let name = unit.name.as_str();
@@ -202,7 +205,7 @@ fn requested_machines(
         ))),
         [ref first, ..] if machines.len() > MAX_MACHINES => Err(Failure::bad_request(format!(
             "{name} is on {} machines, but at most {MAX_MACHINES} can be read at once: \
-             choose one, for example with machine={first}",
+             choose one machine, for example with machine={first}",
             machines.len()
         ))),
         _ => Ok(machines),

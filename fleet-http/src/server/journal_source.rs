@@ -63,7 +63,8 @@ impl JournalSource {
             let known = given.split_once('/').filter(|_| is_cursor(given));
             let (machine, cursor) = known.ok_or_else(|| {
                 Failure::bad_request(format!(
-                    "invalid value of after: {given:?} is not a cursor that cursors=1 returned"
+                    "query parameter \"after\": {given:?} is not a cursor; use one from a response \
+                     to a request with cursors=1"
                 ))
             })?;
             self.after.insert(machine.to_owned(), cursor.to_owned());

@@ -150,7 +150,7 @@ pub enum JournalError {
         machine: MachineId,
     },
     /// The unit is not loaded on the machine, so it has no journal there.
-    #[error("{unit} has no journal on machine {machine}: it is not loaded there")]
+    #[error("{unit} has no journal on machine {machine}: the unit is not loaded there")]
     NotLoaded {
         /// The unit.
         unit: UnitName,

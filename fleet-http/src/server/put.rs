@@ -60,7 +60,7 @@ pub(super) async fn put(
     let condition = Condition::read(&head.headers, &api.mirror);
     if create_only && condition != Condition::None {
         return Err(Failure::bad_request(
-            "If-Match and If-None-Match cannot be combined: send one of them",
+            "the headers If-Match and If-None-Match cannot be combined: send one of them",
         ));
     }
     let entity = decode_put(&read_body(&head, body).await?).map_err(Failure::bad_request)?;
@@ -234,7 +234,7 @@ fn create_only(headers: &HeaderMap) -> Result<bool, Failure> {
         None => Ok(false),
         Some(value) if value == "*" => Ok(true),
         Some(_) => Err(Failure::bad_request(
-            "If-None-Match must be * here: for a conditional write, send the tag as If-Match",
+            "the header If-None-Match must be *: for a conditional write, send the tag as If-Match",
         )),
     }
 }

@@ -153,7 +153,7 @@ fn number(
     let (least, most) = allowed.into_inner();
     number.map(Some).ok_or_else(|| {
         Failure::bad_request(format!(
-            "invalid value of {name}: {text:?} is not a number from {least} to {most}"
+            "query parameter {name:?}: {text:?} is not a number from {least} to {most}"
         ))
     })
 }

@@ -286,9 +286,7 @@ fn reject(request: &Request) -> Option<Failure> {
         return Some(Failure::new(StatusCode::FORBIDDEN, message));
     }
     has_unsupported_condition(request).then(|| {
-        Failure::bad_request(
-            "If-Match is not supported here, since only units have entity tags: omit it",
-        )
+        Failure::bad_request("the header If-Match is only supported for units: omit the header")
     })
 }
 

@@ -58,8 +58,8 @@ pub(super) async fn status(
     let lines = query.lines.unwrap_or(MOST_LINES);
     if lines > MOST_LINES || query.follow {
         return Err(Failure::bad_request(format!(
-            "a status has at most {MOST_LINES} lines and cannot be followed: read the \
-             journal instead"
+            "the status of a unit has at most {MOST_LINES} journal lines and cannot be followed: \
+             read the journal instead"
         )));
     }
     query.lines = Some(lines);

@@ -37,7 +37,7 @@ pub(super) fn unit_file(entity: &PutUnit) -> Result<Option<SubmittedFile>, Failu
         && one.hash() != other.hash()
     {
         return Err(Failure::bad_request(
-            "source and options have different contents: send only one of them",
+            "the fields source and options have different contents: send only one of them",
         ));
     }
     let by_source = from_source.is_some();
@@ -50,12 +50,12 @@ fn source(entity: &PutUnit) -> Result<Option<Vec<u8>>, Failure> {
         (Some(text), None) => Ok(Some(text.clone().into_bytes())),
         (None, Some(text)) => match STANDARD.decode(text) {
             Ok(bytes) => Ok(Some(bytes)),
-            Err(error) => {
-                Err(Failure::bad_request(format!("sourceBase64 cannot be read: {error}")))
-            }
+            Err(error) => Err(Failure::bad_request(format!(
+                "the field sourceBase64 cannot be decoded: {error}"
+            ))),
         },
         (Some(_), Some(_)) => Err(Failure::bad_request(
-            "source and sourceBase64 cannot be combined: send one of them",
+            "the fields source and sourceBase64 cannot be combined: send one of them",
         )),
     }
 }

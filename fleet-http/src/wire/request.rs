@@ -141,8 +141,8 @@ pub(crate) enum DecodeError {
 /// Error of an invalid patch operation.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum MetadataChangeError {
-    #[error("invalid op: expect add, remove, or replace")]
-    Op,
+    #[error("invalid op: expect add, remove, or replace, not {0:?}")]
+    Op(String),
     #[error(
         "machine metadata path invalid: write /<machine ID>/metadata/<key>, \
          the key in letters, digits, \"_\", \".\" and \"-\""
@@ -234,7 +234,7 @@ fn decode_op(op: &Value) -> Result<MetadataChange, MetadataChangeError> {
     let removes = match text("op") {
         "add" | "replace" => false,
         "remove" => true,
-        _ => return Err(MetadataChangeError::Op),
+        other => return Err(MetadataChangeError::Op(other.to_owned())),
     };
     let (machine, key) = decode_path(text("path"))?;
     if removes {

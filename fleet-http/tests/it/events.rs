@@ -115,7 +115,7 @@ async fn unresumable_stream_begins_with_resync() {
     let response = server.get("/fleet/v1/events?since=yesterday").await;
     assert_eq!(
         (response.status, response.message().as_str()),
-        (400, r#"invalid event ID "yesterday": use one from an event stream"#)
+        (400, r#"invalid event ID "yesterday": use the ID of a received event"#)
     );
 }
 

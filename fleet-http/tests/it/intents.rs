@@ -61,8 +61,16 @@ async fn invalid_requests_are_refused() {
     for (path, status, message) in [
         ("m2/cordon", 404, absent),
         ("m2/drain", 404, absent),
-        ("m1/drain?keepUp=two", 400, "invalid value of keepUp: \"two\" is not a number such as 2"),
-        ("m1/drain?dryRun=perhaps", 400, "invalid value of dryRun: \"perhaps\" is neither 1 nor 0"),
+        (
+            "m1/drain?keepUp=two",
+            400,
+            "query parameter \"keepUp\": \"two\" is not a number such as 2",
+        ),
+        (
+            "m1/drain?dryRun=perhaps",
+            400,
+            "query parameter \"dryRun\": \"perhaps\" is neither 1 nor 0",
+        ),
         ("m1", 405, "only GET supported against this resource"),
     ] {
         let response = post(&server, path).await;

@@ -36,19 +36,23 @@ async fn errors_name_the_machine_or_problem() {
         (
             "unloaded.service/journal?machine=m1",
             404,
-            "unloaded.service has no journal on machine m1: it is not",
+            "unloaded.service has no journal on machine m1: the unit is",
         ),
         ("a.service/journal?machine=m4", 404, "machine \"m4\" is not present"),
         ("a.service/journal?machine=m2", 500, "cannot read the journal: the disk is on fire"),
-        ("a.service/journal?machine=m0", 404, "a.service has no journal on machine m0: it is not"),
-        ("a.service/journal?machine=m/1", 400, "invalid value of machine: "),
-        ("a.service/journal?lines=-1", 400, "invalid value of lines: "),
-        ("a.service/journal?after=7", 400, "invalid value of after: "),
-        ("a.service/journal?after=m1/%20", 400, "invalid value of after: "),
-        ("a.service/journal?lines=100001", 400, "invalid value of lines: "),
-        ("a.service/journal?since=noon", 400, "invalid value of since: "),
-        ("a.service/journal?since=", 400, "invalid value of since: "),
-        ("a.service/journal?follow=maybe", 400, "invalid value of follow: "),
+        (
+            "a.service/journal?machine=m0",
+            404,
+            "a.service has no journal on machine m0: the unit is",
+        ),
+        ("a.service/journal?machine=m/1", 400, "query parameter \"machine\": "),
+        ("a.service/journal?lines=-1", 400, "query parameter \"lines\": "),
+        ("a.service/journal?after=7", 400, "query parameter \"after\": "),
+        ("a.service/journal?after=m1/%20", 400, "query parameter \"after\": "),
+        ("a.service/journal?lines=100001", 400, "query parameter \"lines\": "),
+        ("a.service/journal?since=noon", 400, "query parameter \"since\", "),
+        ("a.service/journal?since=", 400, "query parameter \"since\", "),
+        ("a.service/journal?follow=maybe", 400, "query parameter \"follow\": "),
     ];
     for (path, status, beginning) in cases {
         let response = server.get(&format!("/fleet/v1/units/{path}")).await;

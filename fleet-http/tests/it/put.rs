@@ -54,7 +54,7 @@ async fn errors_describe_the_problem() {
             400,
             "source and sourceBase64 cannot",
         ),
-        ("a.service", r#"{"sourceBase64":"!"}"#, 400, "sourceBase64 cannot be read: "),
+        ("a.service", r#"{"sourceBase64":"!"}"#, 400, "the field sourceBase64 cannot be decoded: "),
         ("a.service", r#"{"options":[{}]}"#, 400, ""),
     ];
     for (name, body, status, beginning) in cases {
@@ -150,7 +150,7 @@ async fn source_and_options_must_agree() {
     assert_eq!(response.status, 400);
     assert_eq!(
         response.message(),
-        "source and options have different contents: send only one of them"
+        "the fields source and options have different contents: send only one of them"
     );
     assert_eq!(server.put("/fleet/v1/units/a.service", &both("exec")).await.status, 201);
 }

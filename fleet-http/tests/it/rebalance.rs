@@ -167,12 +167,12 @@ async fn waits_and_stuck_are_reported() {
 async fn invalid_parameters_are_refused() {
     let server = Server::start().await;
     for (query, message) in [
-        ("?atOnce=0", "invalid value of atOnce: \"0\" is not a number from 1 to 100"),
-        ("?atOnce=101", "invalid value of atOnce: \"101\" is not a number from 1 to 100"),
-        ("?most=0", "invalid value of most: \"0\" is not a number from 1 to 4294967295"),
-        ("?gain=-1", "invalid value of gain: \"-1\" is not a number from 0 to 4294967295"),
-        ("?keepUp=two", "invalid value of keepUp: \"two\" is not a number from 0 to 4294967295"),
-        ("?dryRun=perhaps", "invalid value of dryRun: \"perhaps\" is neither 1 nor 0"),
+        ("?atOnce=0", "query parameter \"atOnce\": \"0\" is not a number from 1 to 100"),
+        ("?atOnce=101", "query parameter \"atOnce\": \"101\" is not a number from 1 to 100"),
+        ("?most=0", "query parameter \"most\": \"0\" is not a number from 1 to 4294967295"),
+        ("?gain=-1", "query parameter \"gain\": \"-1\" is not a number from 0 to 4294967295"),
+        ("?keepUp=two", "query parameter \"keepUp\": \"two\" is not a number from 0 to 4294967295"),
+        ("?dryRun=perhaps", "query parameter \"dryRun\": \"perhaps\" is neither 1 nor 0"),
     ] {
         let response = post(&server, query).await;
         assert_eq!((response.status, response.message()), (400, message.to_owned()), "{query}");

@@ -25,8 +25,7 @@ async fn requests_fail_before_first_read() {
     assert_eq!(server.get("/healthz").await.to_string(), "200 ok");
     let response = server.get("/readyz").await;
     assert_eq!(response.status, 503);
-    let expected =
-        "the daemon's view of the cluster is not current: it has no contact with its store";
+    let expected = "the daemon has no contact with its store: its view of the cluster is outdated";
     assert_eq!(response.message(), expected);
 }
 
