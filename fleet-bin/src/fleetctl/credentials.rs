@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use fleet_http::{ClientTls, Credentials, PemIdentity, Token};
+use fleet_http::{ClientTls, Credentials, PemIdentity, TlsError, Token};
 
 use super::error::CliError;
 use super::global_args::CredentialArgs;
@@ -60,25 +60,38 @@ impl CredentialFiles {
         };
         let ca = self.ca.as_deref().map(|path| bytes("--ca-file", path)).transpose()?;
         let identity = files.as_ref().map(|(certificate, key)| PemIdentity { certificate, key });
+        // The CA is checked separately, so that the error names the right file.
+        if let (false, Some(path), Some(ca)) = (self.unverified, &self.ca, &ca) {
+            ClientTls::new(Some(ca), None).map_err(|error| unusable("--ca-file", path, error))?;
+        }
         let tls = match (self.unverified, ca, identity) {
             (true, _, identity) => ClientTls::without_server_verification(identity),
             (false, None, None) => return Ok(None),
             (false, ca, identity) => ClientTls::new(ca.as_deref(), identity),
         };
-        let flags = [
-            ("--ca-file", &self.ca),
-            ("--cert-file", &self.certificate),
-            ("--key-file", &self.key),
-        ];
-        let cannot = |error| {
-            let given = flags.iter().filter_map(|(flag, path)| {
-                path.as_ref().map(|path| format!("{flag} {}", path.display()))
-            });
-            let given: Vec<String> = given.collect();
-            CliError::usage(format!("cannot use {}", given.join(", "))).because(error)
-        };
-        tls.map(Some).map_err(cannot)
+        tls.map(Some).map_err(|error| self.unusable(error))
     }
+
+    /// Describes why the certificate, the key or the CAs of this host cannot be used.
+    fn unusable(&self, error: TlsError) -> CliError {
+        let file = match error {
+            TlsError::NoCertificate | TlsError::Certificate(_) => {
+                self.certificate.as_deref().map(|path| ("--cert-file", path))
+            }
+            TlsError::NoKey | TlsError::Key(_) => {
+                self.key.as_deref().map(|path| ("--key-file", path))
+            }
+            _ => None,
+        };
+        match file {
+            Some((flag, path)) => unusable(flag, path, error),
+            None => CliError::usage("cannot verify the certificate of fleetd").because(error),
+        }
+    }
+}
+
+fn unusable(flag: &str, path: &Path, error: TlsError) -> CliError {
+    CliError::usage(format!("{flag}: cannot use {}", path.display())).because(error)
 }
 
 fn bytes(flag: &str, path: &Path) -> Result<Vec<u8>, CliError> {
@@ -150,6 +163,18 @@ mod tests {
             let message = refused(&format!("fleetctl {flag} /nowhere list-units"));
             assert!(message.starts_with(beginning), "{message}");
         }
+        let folder = tempfile::tempdir().unwrap();
+        let empty = folder.path().join("empty.pem");
+        std::fs::write(&empty, "").unwrap();
+        let empty = empty.display();
+        let message = refused(&format!("fleetctl --ca-file {empty} list-units"));
+        let expected =
+            format!("fleetctl: --ca-file: cannot use {empty}: no readable PEM certificate");
+        assert!(message.starts_with(&expected), "{message}");
+        let both = format!("--insecure-skip-tls-verify --cert-file {empty} --key-file {empty}");
+        let message = refused(&format!("fleetctl {both} list-units"));
+        let expected = format!("fleetctl: --key-file: cannot use {empty}: no readable PEM");
+        assert!(message.starts_with(&expected), "{message}");
         // Without TLS, only the token is used.
         let unused = credentials("fleetctl --cert-file /a list-units", &[]).credentials(false);
         assert!(unused.is_ok());
