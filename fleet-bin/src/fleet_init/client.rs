@@ -97,7 +97,7 @@ fn unreachable(error: ConnectionError) -> CliError {
         );
     }
     let error = CliError::failed("cannot reach fleet-init").because(error);
-    error.help("start one with `fleet-init run`, or name the socket of a running one with --socket")
+    error.help("start fleet-init with `fleet-init run`, or give its socket with --socket")
 }
 
 impl InitClient {
@@ -166,7 +166,7 @@ pub(super) fn read<T: DeserializeOwned>(item: Value) -> Result<T, CliError> {
 
 fn not_decodable(error: serde_json::Error) -> CliError {
     let error = CliError::failed("cannot decode the response of fleet-init").because(error);
-    error.help("use this command and the running fleet-init from the same release")
+    error.help("use the same release for this command and the running fleet-init")
 }
 
 #[cfg(test)]

@@ -164,12 +164,13 @@ impl PathScan {
         if fs::canonicalize(path).is_ok_and(|file| file == Path::new("/dev/null")) {
             return self.read(path, From::Systemd);
         }
-        let message = match path.is_symlink() {
-            true => "the unit is left out: the link is broken",
-            false => "the unit is left out: not a file",
+        let (message, help) = match path.is_symlink() {
+            true => (
+                "the unit is left out: the link is broken",
+                "pass the unit file itself; write its other names into `provides:` of the stanza",
+            ),
+            false => ("the unit is left out: not a regular file", "pass a regular file instead"),
         };
-        let help =
-            "pass the unit file itself; write its other names into `provides:` of the stanza";
         self.losses.push(loss(path, message, help));
         Ok(())
     }

@@ -132,7 +132,8 @@ impl Files {
             self.skipped.iter().filter(|it| is_systemd_unit(it)).collect();
         if let Some(one) = systemd_unit_error.first() {
             let folder = one.parent().unwrap_or(one).display();
-            let help = format!("convert them with `fleet-init convert --from systemd {folder}`");
+            let help =
+                format!("convert these units with `fleet-init convert --from systemd {folder}`");
             let passed_over = abbreviated(&systemd_unit_error);
             return error.help(format!("skipped these systemd units: {passed_over}")).help(help);
         }
@@ -141,7 +142,7 @@ impl Files {
         }
         error
             .help(format!("skipped these files: {}", abbreviated(&self.skipped)))
-            .help("name unit files NAME.unit, and the file with the settings init.conf")
+            .help("unit files must be named NAME.unit, and the file of settings init.conf")
     }
 }
 
@@ -165,7 +166,7 @@ fn systemd_unit_error(path: &Path) -> CliError {
     let path = path.display();
     let error = CliError::usage(format!("{path} is a unit file of systemd, not of fleet-init"));
     error.help(format!("convert it with `fleet-init convert --from systemd {path}`")).help(format!(
-        "a fleet cluster runs it unconverted; check it for that with `fleetctl verify {path}`"
+        "a fleet cluster runs the unit as it is; check it with `fleetctl verify {path}`"
     ))
 }
 

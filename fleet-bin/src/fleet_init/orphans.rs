@@ -37,7 +37,7 @@ pub(super) async fn end(
             _ = ends.recv() => {}
             () = clock.sleep_until(deadline) => {
                 let processes: Vec<_> = left.iter().map(|pid| pid.as_raw_pid()).collect();
-                tracing::warn!(?processes, "SIGKILL did not end all processes: exiting anyway");
+                tracing::warn!(?processes, "SIGKILL did not end all orphans: exiting anyway");
                 return Ok(());
             }
         }

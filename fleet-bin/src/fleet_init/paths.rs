@@ -138,9 +138,13 @@ async fn in_use(path: &Path, error: ListenError) -> CliError {
                 CliError::failed(format!("process {pid} already listens at {}", path.display()));
             error.help(format!("stop process {pid} first, or name another socket with --socket"))
         }
-        None => CliError::failed("cannot listen for fleet-init commands")
-            .because(error)
-            .help("stop the process that listens there, or name another socket with --socket"),
+        None => {
+            let error = CliError::failed("cannot listen for fleet-init commands").because(error);
+            error.help(format!(
+                "stop the process that listens at {}, or name another socket with --socket",
+                path.display()
+            ))
+        }
     }
 }
 

@@ -51,7 +51,7 @@ pub(super) fn is_needed(reap: bool) -> bool {
 /// `directory` is the state directory, in which the control groups of the units are recorded.
 pub(super) fn run(args: &[OsString], directory: &Path) -> Result<ExitCode, CliError> {
     let cannot = |error: io::Error| {
-        CliError::failed("cannot supervise and reap processes like process 1").because(error)
+        CliError::failed("cannot adopt and reap orphaned processes like process 1").because(error)
     };
     if !rustix::process::getpid().is_init() {
         let own = rustix::process::getpid();

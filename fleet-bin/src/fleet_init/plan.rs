@@ -99,7 +99,8 @@ fn from_nothing(args: &PlanArgs, given: Option<&Files>) -> Result<Plan, CliError
     let (graph, goal) = read.graph_and_goal(args.goal.as_ref())?;
     if goal.is_none() {
         let error = CliError::usage("no goal is set, so there is nothing to plan");
-        return Err(error.help("name one with --goal TARGET, or write `goal: TARGET` in init.conf"));
+        let help = "give a goal with --goal TARGET, or write `goal: TARGET` in init.conf";
+        return Err(error.help(help));
     }
     let now = Timestamp::from_millis(0);
     let settings = Settings { goal: goal.clone(), ..read.sources.settings().clone() };

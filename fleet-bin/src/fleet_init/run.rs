@@ -205,10 +205,11 @@ async fn begin(
 /// Logs the current goal if it differs from the goal of the files or the command line. An earlier
 /// `set-target` has then chosen it.
 async fn log_chosen_goal(supervisor: &InitSupervisor, settings: &Settings) -> Result<(), CliError> {
-    let cannot = |error| CliError::failed("cannot get the goal of the units").because(error);
+    let cannot =
+        |error| CliError::failed("cannot read the goal of the running units").because(error);
     let goal = supervisor.snapshot().await.map_err(cannot)?.desired.goal;
     if let Some(chosen) = goal.filter(|goal| settings.goal.as_ref() != Some(goal)) {
-        tracing::info!(goal = %chosen, "keeping the goal that set-target chose earlier");
+        tracing::info!(goal = %chosen, "keeping the goal of an earlier `fleet-init set-target`");
     }
     Ok(())
 }
@@ -252,8 +253,8 @@ fn in_use(directory: &Path) -> CliError {
     ));
     match paths::lock_holder(directory) {
         Some(process) => error.help(format!(
-            "stop process {process}, which already uses that directory, or name another one with \
-             --state-dir"
+            "stop process {process}, which already uses that directory, or name another \
+             directory with --state-dir"
         )),
         None => error,
     }

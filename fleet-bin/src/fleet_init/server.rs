@@ -280,8 +280,8 @@ async fn send_units(header: &StatusHeader, snapshot: &InitSnapshot, response: &m
 }
 
 fn cannot_replace(error: SupervisorError) -> CliError {
-    let error =
-        CliError::failed("cannot replace the running units by those of the files").because(error);
+    let text = "cannot replace the running units by the units of the files";
+    let error = CliError::failed(text).because(error);
     error.help(
         "first choose a goal that the running units and the files both provide: \
          `fleet-init set-target GOAL`",
@@ -319,7 +319,7 @@ fn because(error: &dyn Error) -> Refusal {
 fn unknown_request(error: &serde_json::Error) -> Refusal {
     Refusal::Because {
         problem: format!("fleet-init cannot decode the request: {error}"),
-        help: vec!["use this command and the running fleet-init from the same release".to_owned()],
+        help: vec!["use the same release for this command and the running fleet-init".to_owned()],
     }
 }
 

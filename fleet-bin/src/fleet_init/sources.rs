@@ -56,7 +56,7 @@ impl Definitions {
         let (graph, goal) = graph_and_goal.map_err(|error| read.with_skipped(error))?;
         if goal.is_none() {
             let error = CliError::usage("no goal is set, so there is nothing to run");
-            let help = "name one with --goal TARGET, or write `goal: TARGET` in init.conf";
+            let help = "give a goal with --goal TARGET, or write `goal: TARGET` in init.conf";
             return Err(read.with_skipped(error.help(help)));
         }
         let settings = Settings { goal, ..read.sources.settings().clone() };
@@ -92,8 +92,8 @@ impl Sources {
                 Some(accepted) => {
                     log_error(&error);
                     tracing::error!(
-                        "cannot use the unit files: keeping the units as they were last read \
-                         without errors; correct the files, then run `fleet-init reload`"
+                        "cannot use the unit files: using the last version without errors; \
+                         correct the files, then run `fleet-init reload`"
                     );
                     Ok(accepted)
                 }
@@ -136,8 +136,8 @@ impl Sources {
             let path = self.path();
             tracing::warn!(
                 path = %path.display(), %error,
-                "cannot store the unit files as read: if they have errors at the next start, \
-                 fleet-init cannot fall back to them"
+                "cannot store a copy of the unit files: if the files have errors when fleet-init \
+                 starts again, it cannot return to this version"
             );
         }
     }

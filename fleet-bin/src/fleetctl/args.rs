@@ -135,7 +135,7 @@ pub(crate) enum Command {
     /// store, and the file has checksums. An existing file is only replaced after the export is
     /// complete.
     Export(ExportArgs),
-    /// Import an export, or the keys of a fleet v1.
+    /// Import an export, or an etcd dump of fleet v1.
     ///
     /// fleetctl checks the whole file before the first write, and reads everything back after the
     /// last write. Units that are identical in the cluster are skipped, so an interrupted import
@@ -329,7 +329,7 @@ pub(crate) struct ExportArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct ImportArgs {
-    /// File to read: an export, or the keys of a fleet v1 as JSON; "-" is standard input.
+    /// File to read: an export, or an etcd dump (JSON) of fleet v1; "-" is standard input.
     #[arg(value_name = "FILE")]
     pub(crate) file: PathBuf,
     /// Check everything and print the changes, but write nothing.

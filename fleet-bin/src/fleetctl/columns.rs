@@ -70,7 +70,7 @@ impl<R> Columns<R> {
 
     fn unknown(&self, field: &str) -> CliError {
         let names: Vec<&str> = self.all.iter().map(|(name, _)| *name).collect();
-        let error = CliError::usage(format!("--fields: there is no field {field:?}"));
+        let error = CliError::usage(format!("--fields: unknown field {field:?}"));
         let error = match nearest(field, names.iter().copied()) {
             Some(near) => error.help(format!("did you mean {near}?")),
             None => error,
@@ -115,12 +115,12 @@ mod tests {
     #[test]
     fn unknown_field_is_refused() {
         insta::assert_snapshot!(table(Some("machin"), false, &[]), @r#"
-        fleetctl: --fields: there is no field "machin"
+        fleetctl: --fields: unknown field "machin"
         help: did you mean machine?
         help: the fields are machine, reason
         "#);
         insta::assert_snapshot!(table(Some(""), false, &[]), @r#"
-        fleetctl: --fields: there is no field ""
+        fleetctl: --fields: unknown field ""
         help: the fields are machine, reason
         "#);
     }

@@ -95,8 +95,8 @@ pub(crate) fn unstable_unit(name: &UnitName) -> CliError {
         "cannot create {name}: fleetd reports both that it exists and that it does not exist"
     ))
     .help(
-        "another client keeps submitting and destroying it, or the daemon lags behind its store: \
-             run \"fleetctl doctor\", then the command again",
+        "another client keeps submitting and destroying the unit, or fleetd lags behind its \
+             store: run \"fleetctl doctor\", then the command again",
     )
 }
 

@@ -206,9 +206,7 @@ impl Session {
         set.map_err(|error| match &error {
             // The message is that of fleet v1: an upload without options needs a known unit.
             ClientError::Api { status: 409, message, .. } if message.starts_with(NO_UNIT) => {
-                CliError::failed(format!(
-                    "{name} is no longer known: another client has destroyed it"
-                ))
+                CliError::failed(format!("{name} was destroyed by another client"))
             }
             _ => cannot(format!("make {desired} the desired state of {name}"), error),
         })
@@ -390,13 +388,13 @@ fn cannot(what: impl std::fmt::Display, error: ClientError) -> CliError {
         ClientError::Unreachable { endpoint, cause } => {
             CliError::failed(format!("no fleetd answers at {endpoint}"))
                 .because_of(cause)
-                .help("start one there, for example with \"fleetd dev\"")
+                .help("start a fleetd there, for example with \"fleetd dev\"")
                 .help("or set the address of another fleetd, with --endpoint or FLEETCTL_ENDPOINT")
         }
         ClientError::Untrusted { endpoint, cause } => {
             CliError::failed(format!("{endpoint} answers, but no secure connection can be made"))
                 .because_of(cause)
-                .help("set the CA of its certificate with --ca-file")
+                .help("set the CA of the fleetd's certificate with --ca-file")
         }
         error @ ClientError::Api { status: 401, .. } => CliError::failed(format!("cannot {what}"))
             .because(error)

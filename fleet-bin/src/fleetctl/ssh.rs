@@ -114,8 +114,11 @@ fn strictness(text: Option<&str>) -> Result<&'static str, CliError> {
     match fleet_unitfile::parse_bool(text.unwrap_or("true")) {
         Some(true) => Ok("ask"),
         Some(false) => Ok("no"),
-        None => Err(CliError::usage("--strict-host-key-checking is neither true nor false")
-            .help("use --strict-host-key-checking=true, or omit it to use the settings of ssh")),
+        None => Err(CliError::usage(format!(
+            "--strict-host-key-checking={} is neither true nor false",
+            text.unwrap_or_default()
+        ))
+        .help("use --strict-host-key-checking=true, or omit the flag to use the settings of ssh")),
     }
 }
 

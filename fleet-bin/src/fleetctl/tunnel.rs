@@ -123,7 +123,7 @@ fn remote(endpoint: &str) -> Result<&str, CliError> {
         "unix" | "file" if rest.starts_with('/') => Ok(rest),
         "http" | "tcp" if rest.contains(':') => Ok(rest.trim_end_matches('/')),
         _ => Err(CliError::usage(format!("--endpoint {endpoint} cannot be used through a tunnel"))
-            .help("use unix:///path or http://host:port, as seen from that host")),
+            .help("use unix:///path or http://host:port, as seen from the host of the tunnel")),
     }
 }
 

@@ -56,8 +56,8 @@ pub(crate) async fn ensure_lineage(registry: &Registry) -> Result<(), StartError
         let error = &error as &dyn std::error::Error;
         tracing::warn!(
             error,
-            "cannot give the store an identity (lineage): until the next start of a fleetd, a \
-             restore from a backup goes unnoticed"
+            "cannot give the store an identity (lineage): until any fleetd starts again, fleetd \
+             does not notice that a backup of the store was restored"
         );
     }
     Ok(())

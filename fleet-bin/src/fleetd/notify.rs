@@ -63,8 +63,8 @@ fn send(state: &[NotifyState<'_>]) {
     if let Err(error) = sd_notify::notify(state) {
         tracing::warn!(
             %error,
-            "cannot notify systemd: it shows an outdated status of fleetd, and its watchdog may \
-             restart fleetd"
+            "cannot notify systemd, which now shows an outdated status of fleetd: the watchdog of \
+             systemd might restart fleetd"
         );
     }
 }

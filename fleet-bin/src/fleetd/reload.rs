@@ -56,7 +56,7 @@ impl ConfigSource {
             Ok(read) => read,
             Err(error) => {
                 tracing::error!(
-                    "cannot reload the configuration: keeping the previous one: {error}"
+                    "cannot reload the configuration, so the previous one stays in effect: {error}"
                 );
                 return format!("the configuration was not reloaded: {error}");
             }
@@ -66,8 +66,8 @@ impl ConfigSource {
         }
         if let Err(error) = auth.reload() {
             tracing::error!(
-                "cannot reload certificates and tokens: keeping the previous ones and the \
-                 previous configuration: {error}"
+                "cannot reload certificates and tokens, so the previous ones and the previous \
+                 configuration stay in effect: {error}"
             );
             return format!("nothing was reloaded: {error}");
         }

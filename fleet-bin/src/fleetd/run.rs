@@ -108,7 +108,7 @@ impl SystemdStatus {
             [] => notify::ping_watchdog(),
             stalled => tracing::error!(
                 ?stalled,
-                "tasks of fleetd are stalled: not pinging the watchdog of systemd"
+                "tasks of fleetd are stalled: the watchdog of systemd might restart fleetd"
             ),
         }
         let before = std::mem::take(&mut self.status);

@@ -206,7 +206,7 @@ fn limits(listeners: usize) -> ServerLimits {
     if most < limits.connections {
         tracing::info!(
             "each address of the API accepts at most {most} connections, because fleetd can open \
-             only {} files: raise LimitNOFILE= of its service",
+             only {} files: raise LimitNOFILE= of the service of fleetd",
             files.unwrap_or_default()
         );
     }

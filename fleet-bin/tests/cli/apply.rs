@@ -208,7 +208,7 @@ async fn failed_apply_reports_progress_and_resumes() {
     b.service is placed on m1/10.0.0.1: it is wanted
     c.service is placed on m1/10.0.0.1: it is wanted
     ---
-    fleetctl: b.service is no longer known: another client has destroyed it
+    fleetctl: b.service was destroyed by another client
     help: brought to their desired states before this error: c.service
     help: the files of all units were uploaded
     help: fix the cause, then run the same command again to complete the changes
@@ -249,7 +249,7 @@ async fn failed_apply_lists_changes_in_json() {
     let outcomes = outcomes.map(|it| [text(it, "unit"), text(it, "outcome")].join(" "));
     let expected = ["a.service triggered", "b.service failed", "c.service triggered"];
     assert_eq!((run.code, outcomes.collect::<Vec<_>>()), (1, expected.map(String::from).into()));
-    assert!(run.stderr.starts_with("fleetctl: b.service is no longer known"), "{run}");
+    assert!(run.stderr.starts_with("fleetctl: b.service was destroyed by another client"), "{run}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -45,7 +45,7 @@ async fn export_writes_a_file_or_standard_output() {
     the value is damaged:
     expected value at line 1 column 1
     help:
-    replace their files with "fleetctl submit --replace", or destroy them, and export again
+    replace the files with "fleetctl submit --replace", or destroy the units, and export again
     "#);
     let file = std::fs::read_to_string(cluster.folder().join("broken.jsonl")).unwrap();
     assert!(file.contains("\"kind\":\"fault\"") && file.contains("\"kind\":\"end\""), "{file}");
@@ -111,8 +111,8 @@ async fn import_refuses_differences_without_replace() {
     ");
     insta::assert_snapshot!(refused.stderr, @"
     fleetctl: nothing was imported from cluster.jsonl: 1 item was refused, as listed above
-    help: add --replace to overwrite units that differ in the cluster
-    help: add --keep-going to import the rest
+    help: if units differ in the cluster, add --replace to overwrite them
+    help: add --keep-going to skip the refused items and import the rest
     ");
     assert!(to.desired("db.service").await.is_empty(), "nothing may be written");
 
@@ -147,7 +147,7 @@ async fn invalid_imports_are_refused_with_help() {
         if line != "import" {
             output += &format!(
                 "{line}\n  {}\n",
-                run.stderr.trim_end().replace(": ", ":\n  ").replace("by curl ", "by curl\n  ")
+                run.stderr.trim_end().replace(": ", ":\n  ").replace("with curl ", "with curl\n  ")
             );
         }
     }
@@ -167,11 +167,11 @@ async fn invalid_imports_are_refused_with_help() {
     import list
       fleetctl:
       cannot import list:
-      the file is neither an export nor the keys of a fleet v1:
+      the input is neither a fleetctl export nor an etcd dump (JSON) of fleet v1:
       line 1, column 1:
       expected value:
-      get the keys with their values, as by curl
-      http://ETCD:2379/v2/keys/_coreos.com/fleet?recursive=true
+      create the dump with curl
+      'http://ETCD:2379/v2/keys/_coreos.com/fleet?recursive=true'
     import --config memory.toml cluster.jsonl
       fleetctl:
       memory.toml selects the memory store, which only the running daemon can read:
@@ -259,7 +259,7 @@ async fn store_in_use_is_named_once() {
     fleetctl:
     cannot open the store:
     data/store.redb is in use by another process:
-    end it, or choose another data directory
+    end that process, or choose another data directory
     ");
 }
 
@@ -317,7 +317,7 @@ async fn import_help_describes_a_migration() {
     Global options: see `fleetctl --help`.
     "#);
     insta::assert_snapshot!(help("import").await, @r#"
-    Import an export, or the keys of a fleet v1.
+    Import an export, or an etcd dump of fleet v1.
 
     fleetctl checks the whole file before the first write, and reads everything back
     after the last write. Units that are identical in the cluster are skipped, so an
@@ -327,8 +327,8 @@ async fn import_help_describes_a_migration() {
 
     Arguments:
       <FILE>
-              File to read: an export, or the keys of a fleet v1 as JSON; "-" is
-              standard input
+              File to read: an export, or an etcd dump (JSON) of fleet v1; "-"
+              is standard input
 
     Options:
           --dry-run

@@ -77,7 +77,7 @@ fn check_refuses_systemd_unit_file() {
     ---
     fleet-init: web.service is a unit file of systemd, not of fleet-init
     help: convert it with `fleet-init convert --from systemd web.service`
-    help: a fleet cluster runs it unconverted; check it for that with `fleetctl verify web.service`
+    help: a fleet cluster runs the unit as it is; check it with `fleetctl verify web.service`
     ");
     let printed = run(folder.path(), "check .");
     assert!(printed.contains("web.service: skipped: a systemd unit file"), "{printed}");
@@ -102,7 +102,7 @@ fn invalid_commands_fail_before_starting_anything() {
     exit 1
     ---
     fleet-init: cannot reach fleet-init: cannot connect to s: No such file or directory (os error 2)
-    help: start one with `fleet-init run`, or name the socket of a running one with --socket
+    help: start fleet-init with `fleet-init run`, or give its socket with --socket
     ");
     let printed = run(folder.path(), "run bad --state-dir d --socket s");
     assert!(printed.starts_with("exit 1\n") && printed.contains("bad/db.unit:5:1"), "{printed}");
@@ -236,7 +236,7 @@ fn plan_needs_a_goal_and_valid_files() {
     exit 2
     ---
     fleet-init: no goal is set, so there is nothing to plan
-    help: name one with --goal TARGET, or write `goal: TARGET` in init.conf
+    help: give a goal with --goal TARGET, or write `goal: TARGET` in init.conf
     ");
     insta::assert_snapshot!(run(folder.path(), "plan home --goal imap"), @"
     exit 2

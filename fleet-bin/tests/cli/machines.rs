@@ -144,9 +144,9 @@ async fn drain_prints_json_and_the_rest_after_a_timeout() {
     here.service stays for now: (why)
     all.service stays: it is global
     ---
-    fleetctl: machine m1 still has units: 1 to move, 0 stopping, 1 held back
+    fleetctl: machine m1 still has units after 0 s: 1 to move, 0 stopping, 1 held back
     help: here.service stays for now: (why)
-    help: the drain continues; "fleetctl machine cordon m1" ends it, and the other units stay
+    help: the drain continues; "fleetctl machine cordon m1" ends it, and the remaining units stay
     "#);
     insta::assert_snapshot!(run(&cluster, "machine drain m1 --dry-run --wait").await, @r"
     exit 2
@@ -182,7 +182,7 @@ async fn machine_is_cordoned_until_it_is_uncordoned() {
     insta::assert_snapshot!(cluster.run("machine cordon m3").await, @"
     exit 1
     ---
-    fleetctl: no present machine has the ID m3
+    fleetctl: no present machine has an ID that starts with m3
     help: did you mean m1?
     ");
     let away = "00000000000000000000000000000000";

@@ -79,7 +79,7 @@ async fn rebalancing_is_awaited_and_cancelled() {
     282f949f...: 0 units now, 2 afterwards
     m1: 4 units now, 2 afterwards
     ---
-    fleetctl: rebalancing is not finished: 0 moved, 0 moving, 2 to move
+    fleetctl: rebalancing has not finished within 0 s: 0 moved, 0 moving, 2 to move
     help: the rebalancing continues; "fleetctl rebalance --stop" cancels it
     "#);
     assert!(is_rebalancing(&cluster));
@@ -130,7 +130,7 @@ async fn stuck_rebalancing_ends_the_wait() {
     ---
     fleetctl: rebalancing is stuck: 1 moved, 1 moving, 1 to move
     help: b.service on m1: it is failed (failed)
-    help: once this is fixed, the rebalancing continues; "fleetctl rebalance --stop" cancels it
+    help: without these obstacles, the rebalancing continues; "fleetctl rebalance --stop" cancels it
     "#);
     assert!(is_rebalancing(&cluster), "it continues when the unit is fixed");
 }

@@ -179,7 +179,7 @@ async fn journal_comes_from_the_chosen_machine() {
     insta::assert_snapshot!(cluster.run("journal --machine fra all").await, @"
     exit 1
     ---
-    fleetctl: no present machine has the ID fra
+    fleetctl: no present machine has an ID that starts with fra
     help: did you mean far?
     ");
     let far = cluster.run("journal --machine far all").await;

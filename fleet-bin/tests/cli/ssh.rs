@@ -98,7 +98,7 @@ async fn tunnel_forwards_the_remote_socket() {
     exit 2
     ---
     fleetctl: --endpoint tcp://nothing cannot be used through a tunnel
-    help: use unix:///path or http://host:port, as seen from that host
+    help: use unix:///path or http://host:port, as seen from the host of the tunnel
     ");
 }
 
@@ -173,12 +173,12 @@ async fn ssh_runs_a_command_on_the_machine() {
     exit 2
     ---
     fleetctl: no machine or unit given
-    help: "fleetctl list-machines" and "fleetctl list-units" show them
+    help: "fleetctl list-machines" and "fleetctl list-units" list both
     "#);
     insta::assert_snapshot!(run(&cluster, "ssh wbe").await, @r#"
     exit 1
     ---
-    fleetctl: no present machine has the ID wbe
+    fleetctl: no present machine has an ID that starts with wbe
     help: "fleetctl list-machines" shows the present machines
     help: did you mean web.service?
     "#);
@@ -186,7 +186,7 @@ async fn ssh_runs_a_command_on_the_machine() {
     exit 1
     ---
     fleetctl: all.service is on many machines
-    help: choose one with --machine; "fleetctl list-units" shows them
+    help: choose a machine with --machine; "fleetctl list-units" shows the machines
     "#);
     insta::assert_snapshot!(run(&cluster, "ssh idle").await, @r#"
     exit 1

@@ -81,7 +81,7 @@ async fn command_line_errors_exit_with_2() {
     insta::assert_snapshot!(alone("list-units --fields unit,machin").await, @r#"
     exit 2
     ---
-    fleetctl: --fields: there is no field "machin"
+    fleetctl: --fields: unknown field "machin"
     help: did you mean machine?
     help: the fields are unit, load, machine, active, sub, hash, reason
     "#);
@@ -96,7 +96,7 @@ async fn unreachable_daemon_error_has_help() {
     exit 1
     ---
     fleetctl: no fleetd answers at unix:///none/f.sock: No such file or directory (os error 2)
-    help: start one there, for example with "fleetd dev"
+    help: start a fleetd there, for example with "fleetd dev"
     help: or set the address of another fleetd, with --endpoint or FLEETCTL_ENDPOINT
     "#);
 }

@@ -141,8 +141,8 @@ fn print_summary(
 fn broken_units(broken: &[String]) -> CliError {
     let what = broken.join("; ");
     CliError::failed(format!("the export lacks units whose files cannot be read: {what}")).help(
-        "replace their files with \"fleetctl submit --replace\", or destroy them, and export \
-             again",
+        "replace the files with \"fleetctl submit --replace\", or destroy the units, and export \
+         again",
     )
 }
 

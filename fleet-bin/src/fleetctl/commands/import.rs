@@ -1,4 +1,4 @@
-//! `import`: imports an export, or the keys of a fleet v1.
+//! `import`: imports an export, or an etcd dump of fleet v1.
 
 mod summary;
 
@@ -46,7 +46,7 @@ pub(super) async fn run(context: &mut Context, args: &ImportArgs) -> Result<(), 
 }
 
 fn read(args: &ImportArgs) -> Result<Import, CliError> {
-    let name = args.file.display();
+    let name = input_name(args);
     let failed = |what: &str| CliError::failed(format!("cannot {what} {name}"));
     if args.file.as_os_str() == "-" {
         return Import::read(io::stdin()).map_err(|error| failed("import").because(error));
@@ -55,6 +55,14 @@ fn read(args: &ImportArgs) -> Result<Import, CliError> {
         failed("read").because(error).help("give a file that \"fleetctl export FILE\" wrote")
     })?;
     Import::read(file).map_err(|error| failed("import").because(error))
+}
+
+/// Returns the name of the input for messages.
+fn input_name(args: &ImportArgs) -> String {
+    match args.file.as_os_str() == "-" {
+        true => "standard input".to_owned(),
+        false => args.file.display().to_string(),
+    }
 }
 
 async fn import_all(
@@ -75,8 +83,8 @@ async fn import_all(
     let offline = offline::open(context, config, missing).await?;
     options.strictness = offline.strictness;
     let report = fleet_store::import(&offline.registry, import, &options).await;
-    let name = args.file.display();
-    let failed = || CliError::failed(format!("cannot import all of {name}"));
+    let name = input_name(args);
+    let failed = || CliError::failed(format!("the import of {name} is incomplete"));
     let report = report.map_err(|error| retry_hint(failed().because(error)))?;
     if report.mismatches.is_some() {
         offline.keep().map_err(|error| CliError::failed(error.to_string()))?;
@@ -130,7 +138,7 @@ async fn put(session: &Session, it: &PlannedUnit) -> Result<(), CliError> {
         false => {
             let name = &it.unit.name;
             Err(CliError::failed(format!(
-                "cannot import {name}: another client has created a unit of that name"
+                "cannot import {name}: another client has created a unit with this name"
             )))
         }
     }

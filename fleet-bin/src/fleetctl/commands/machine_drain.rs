@@ -53,8 +53,8 @@ async fn wait(context: &mut Context, id: &MachineId, args: &DrainArgs) -> Result
             return Ok(());
         }
         let now = context.clock.now();
-        if deadline.is_some_and(|deadline| now >= deadline) {
-            return Err(late(id, &report));
+        if let Some(seconds) = args.wait_timeout.filter(|_| deadline.is_some_and(|it| now >= it)) {
+            return Err(late(id, &report, seconds));
         }
         context.progress.show(&summary(&report));
         let wake = now.after(PAUSE);
@@ -63,14 +63,16 @@ async fn wait(context: &mut Context, id: &MachineId, args: &DrainArgs) -> Result
     }
 }
 
-fn late(id: &MachineId, report: &DrainReport) -> CliError {
+fn late(id: &MachineId, report: &DrainReport, seconds: u32) -> CliError {
+    let (id_text, summary) = (short(id), summary(report));
     let error =
-        CliError::failed(format!("machine {} still has units: {}", short(id), summary(report)));
+        CliError::failed(format!("machine {id_text} still has units after {seconds} s: {summary}"));
     let held =
         report.held.iter().map(|held| format!("{} stays for now: {}", held.unit, held.reason));
     let error = held.fold(error, CliError::help);
     error.help(format!(
-        "the drain continues; \"fleetctl machine cordon {id}\" ends it, and the other units stay"
+        "the drain continues; \"fleetctl machine cordon {id}\" ends it, and the remaining \
+         units stay"
     ))
 }
 

@@ -112,8 +112,8 @@ async fn wait(
     let mut stuck_since = None;
     while let Some(report) = context.session.rebalancing().await? {
         let now = context.clock.now();
-        if deadline.is_some_and(|deadline| now >= deadline) {
-            return Err(late(&report));
+        if let Some(seconds) = args.wait_timeout.filter(|_| deadline.is_some_and(|it| now >= it)) {
+            return Err(late(&report, seconds));
         }
         stuck_since = stuck_since.or(Some(now)).filter(|_| report.stuck);
         if stuck_since.is_some_and(|since| now.since(since) >= STUCK_AFTER) {
@@ -132,16 +132,17 @@ async fn wait(
     Ok(last)
 }
 
-fn late(report: &RebalanceReport) -> CliError {
-    let error = CliError::failed(format!("rebalancing is not finished: {}", summary(report)));
-    with_reasons(error, report)
+fn late(report: &RebalanceReport, seconds: u32) -> CliError {
+    let text = format!("rebalancing has not finished within {seconds} s: {}", summary(report));
+    with_reasons(CliError::failed(text), report)
         .help("the rebalancing continues; \"fleetctl rebalance --stop\" cancels it")
 }
 
 fn stuck(report: &RebalanceReport) -> CliError {
     let text = format!("rebalancing is stuck: {}", summary(report));
     with_reasons(CliError::failed(text), report).help(
-        "once this is fixed, the rebalancing continues; \"fleetctl rebalance --stop\" cancels it",
+        "without these obstacles, the rebalancing continues; \"fleetctl rebalance --stop\" \
+         cancels it",
     )
 }
 

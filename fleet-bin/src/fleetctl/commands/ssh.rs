@@ -36,7 +36,7 @@ async fn target<'a>(
         (Some(machine), _, _) => Ok((session.machine_named(machine).await?, &args.words)),
         (None, Some(unit), _) => Ok((machine_of(session, unit).await?, &args.words)),
         (None, None, None) => Err(CliError::usage("no machine or unit given")
-            .help("\"fleetctl list-machines\" and \"fleetctl list-units\" show them")),
+            .help("\"fleetctl list-machines\" and \"fleetctl list-units\" list both")),
         (None, None, Some((word, rest))) => Ok((machine_or_unit(session, word).await?, rest)),
     }
 }
@@ -69,7 +69,7 @@ async fn machine_of(session: &Session, unit: &str) -> Result<wire::MachineEntity
     let name = &unit.name;
     match unit.machine_id.as_str() {
         "" if unit.global => Err(CliError::failed(format!("{name} is on many machines"))
-            .help("choose one with --machine; \"fleetctl list-units\" shows them")),
+            .help("choose a machine with --machine; \"fleetctl list-units\" shows the machines")),
         "" => Err(CliError::failed(format!("{name} is on no machine"))
             .help(format!("\"fleetctl status {name}\" shows why"))),
         id => session.machine(id).await?.ok_or_else(|| {

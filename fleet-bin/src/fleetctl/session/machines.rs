@@ -36,7 +36,8 @@ impl Session {
                 Ok(machines.iter().find(|machine| machine.id == *id).cloned().unwrap_or_default())
             }
             [] => {
-                let error = CliError::failed(format!("no present machine has the ID {start}"));
+                let text = format!("no present machine has an ID that starts with {start}");
+                let error = CliError::failed(text);
                 Err(match nearest(start, ids) {
                     Some(near) => error.help(format!("did you mean {near}?")),
                     None => error.help("\"fleetctl list-machines\" shows the present machines"),

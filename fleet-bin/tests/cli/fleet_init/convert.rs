@@ -317,8 +317,8 @@ fn names_without_a_readable_file_are_losses() {
     help: pass the unit file itself; write its other names into `provides:` of the stanza
     s/d.service:1:1: loss: the unit is left out: the link is broken
     help: pass the unit file itself; write its other names into `provides:` of the stanza
-    s/e.service:1:1: loss: the unit is left out: not a file
-    help: pass the unit file itself; write its other names into `provides:` of the stanza
+    s/e.service:1:1: loss: the unit is left out: not a regular file
+    help: pass a regular file instead
     fleet-init: 5 settings or units could not be converted
     ");
     let printed = run(folder.path(), "convert --from systemd s -o jsonl");

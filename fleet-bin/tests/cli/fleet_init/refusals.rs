@@ -38,11 +38,11 @@ fn missing_goal_lists_skipped_systemd_units() {
     exit 2
     ---
     fleet-init: no goal is set, so there is nothing to run
-    help: name one with --goal TARGET, or write `goal: TARGET` in init.conf
+    help: give a goal with --goal TARGET, or write `goal: TARGET` in init.conf
     help: skipped these systemd units: s/a.service, s/b.service, s/c.target, s/d.timer and 1 more
-    help: convert them with `fleet-init convert --from systemd s`
+    help: convert these units with `fleet-init convert --from systemd s`
     ");
-    let convert = "help: convert them with `fleet-init convert --from systemd s`\n";
+    let convert = "help: convert these units with `fleet-init convert --from systemd s`\n";
     for line in ["plan s", "plan s --goal a", "run s --goal a --state-dir d --socket k"] {
         let printed =
             run(folder.path(), line).replace(&format!("{}/", folder.path().display()), "");

@@ -37,7 +37,7 @@ fn crash_with_invalid_files_uses_the_accepted_ones() {
     assert_eq!(wait_state(&init, "web", "running"), Some(web));
     let log = std::fs::read_to_string(init.home.path().join("log")).unwrap();
     assert!(log.contains("the supervisor process crashed: restarting it"), "{log}");
-    assert!(log.contains("keeping the units as they were last read without errors"), "{log}");
+    assert!(log.contains("using the last version without errors"), "{log}");
     assert!(log.contains("all.unit:") && log.contains("[E01]"), "{log}");
     assert_eq!(init.client(&["reload"]).0.code(), Some(1), "a reload accepted invalid files");
     std::fs::write(&file, sound.replace("provides: extra", "provides: extra, more")).unwrap();

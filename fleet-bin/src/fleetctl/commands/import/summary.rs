@@ -33,6 +33,9 @@ pub(super) struct ImportSummary {
     /// Units that were not the same when they were read back; `None` if nothing was read back.
     #[serde(skip_serializing_if = "Option::is_none")]
     differing: Option<Vec<String>>,
+    /// Name of the file for messages.
+    #[serde(skip)]
+    input: String,
     /// Description of the file's origin.
     #[serde(skip)]
     origin: String,
@@ -63,10 +66,13 @@ impl ImportSummary {
                 let of = format!("by fleet {fleet} at revision {revision} of lineage {lineage}");
                 ("export", format!("an export {of}"))
             }
-            ImportOrigin::V1 { prefix } => ("v1", format!("the keys of a fleet v1 in {prefix}")),
+            ImportOrigin::V1 { prefix } => {
+                ("v1", format!("an etcd dump of fleet v1 with the key prefix {prefix}"))
+            }
         };
         Self {
             file: args.file.display().to_string(),
+            input: super::input_name(args),
             format,
             dry_run: args.dry_run,
             keep_going: args.keep_going,
@@ -96,7 +102,7 @@ impl ImportSummary {
 
     /// Formats the summary for people.
     pub(super) fn text(&self) -> String {
-        let mut lines = vec![format!("{}: {}", self.file, self.origin)];
+        let mut lines = vec![format!("{}: {}", self.input, self.origin)];
         for it in &self.refused {
             let reasons = it.reasons.iter().map(|reason| (&it.place, &it.name, reason));
             lines.extend(reasons.map(|(place, name, reason)| format!("{place}: {name}: {reason}")));
@@ -143,17 +149,17 @@ impl ImportSummary {
         match self.differing.as_deref().unwrap_or_default() {
             [] => Ok(()),
             differing => Err(CliError::failed(format!(
-                "these units of {} were imported, but the cluster now has other files for them: {}",
-                self.file,
+                "the cluster has other files than {} for these imported units: {}",
+                self.input,
                 differing.join(", ")
             ))
-            .help("another client may change the cluster: check these units, then import again")),
+            .help("another client might change units: check these units, then import again")),
         }
     }
 
     fn refusal(&self) -> CliError {
         let (file, items) = (
-            &self.file,
+            &self.input,
             match self.refused.len() {
                 1 => "1 item was".to_owned(),
                 count => format!("{count} items were"),
@@ -167,7 +173,7 @@ impl ImportSummary {
         CliError::failed(format!(
             "nothing was imported from {file}: {items} refused, as listed above"
         ))
-        .help("add --replace to overwrite units that differ in the cluster")
-        .help("add --keep-going to import the rest")
+        .help("if units differ in the cluster, add --replace to overwrite them")
+        .help("add --keep-going to skip the refused items and import the rest")
     }
 }
