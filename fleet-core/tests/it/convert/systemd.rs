@@ -276,8 +276,10 @@ fn unsupported_value_drops_only_the_option() {
     - web.service:6:1 Service.MemoryMax is "10%", a share of the machine
     - web.service:8:1 Service.Restart is "often"
     - web.service:9:1 Service.Nice is "none"
-    - web.service:10:1 Service.Environment cannot be read
-    - whom.service:3:1 the unit is left out: Service.User cannot be read
+    - web.service:10:1 Service.Environment cannot be read: specifier "%H" cannot be
+        expanded, because the host name is not known
+    - whom.service:3:1 the unit is left out: Service.User cannot be read: specifier
+        "%b" cannot be expanded, because the boot id is not known
     - whom.service:4:1 Service.Nice is "none"
     "#);
 }
