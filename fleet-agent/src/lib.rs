@@ -23,6 +23,7 @@ mod observer;
     expect(unreachable_pub, reason = "it is public for benchmarks alone")
 )]
 mod planner;
+mod private_file;
 mod rebalance;
 pub mod remote;
 mod service_manager;
@@ -36,6 +37,7 @@ mod watchdog;
 pub mod testing;
 
 pub use agent::{Agent, AgentConfig, AgentState, DiskState, MemoryState, StateKey};
+pub use atomic_file::write_atomic;
 pub use clock::{Clock, SystemClock, wall_time};
 pub use engine::{Engine, EngineConfig};
 pub use native::{
@@ -45,6 +47,7 @@ pub use native::{
     trim_heap, use_single_malloc_arena,
 };
 pub use observer::{AgentMetrics, EngineObserver};
+pub use private_file::{create_dir_with_mode, create_private_dir};
 pub use service_manager::{
     ChangeReceiver, ChangeSender, Drift, Journal, JournalLine, JournalQuery, ManagedUnit,
     ServiceError, ServiceManager, UnitDetails,

@@ -1,11 +1,10 @@
 //! Locks a directory for one service manager at a time.
 
-use std::fs::{DirBuilder, File, TryLockError, create_dir_all};
-use std::io;
-use std::os::unix::fs::DirBuilderExt as _;
+use std::fs::{File, TryLockError};
 use std::path::Path;
 use std::time::Duration;
 
+use crate::private_file::{create_private_dir, private_file};
 use crate::{Clock, ServiceError};
 
 /// Maximum wait for an earlier manager of the directory to exit.
@@ -15,6 +14,8 @@ const PATIENCE: Duration = Duration::from_secs(5);
 const PAUSE: Duration = Duration::from_millis(20);
 
 /// Creates the directory and locks it for this manager for as long as the returned file is open.
+/// Only its owner can access a new directory, because unit files and logs may contain secrets.
+///
 /// Waits up to [`PATIENCE`] for the lock, because a daemon that has just been stopped may not have
 /// released it yet.
 pub(crate) async fn acquire(directory: &Path, clock: &dyn Clock) -> Result<File, ServiceError> {
@@ -22,8 +23,8 @@ pub(crate) async fn acquire(directory: &Path, clock: &dyn Clock) -> Result<File,
         action: format!("use the directory {}", directory.display()),
         source,
     };
-    create_dir_all(directory).map_err(failed)?;
-    let file = File::options().create(true).append(true).open(directory.join("lock"));
+    create_private_dir(directory).map_err(failed)?;
+    let file = private_file().create(true).append(true).open(directory.join("lock"));
     let file = file.map_err(failed)?;
     let deadline = clock.now().after(PATIENCE);
     loop {
@@ -39,21 +40,5 @@ pub(crate) async fn acquire(directory: &Path, clock: &dyn Clock) -> Result<File,
                 )));
             }
         }
-    }
-}
-
-/// Like [`acquire`], but creates the directory with access for its owner only, because unit files
-/// and logs may contain secrets.
-pub(crate) async fn acquire_private(
-    directory: &Path,
-    clock: &dyn Clock,
-) -> Result<File, ServiceError> {
-    let made = directory.parent().map_or(Ok(()), create_dir_all);
-    match made.and_then(|()| DirBuilder::new().mode(0o700).create(directory)) {
-        Err(source) if source.kind() != io::ErrorKind::AlreadyExists => {
-            let action = format!("create the directory {}", directory.display());
-            Err(ServiceError::Io { action, source })
-        }
-        _ => acquire(directory, clock).await,
     }
 }

@@ -42,6 +42,7 @@ pub(crate) use self::rotation_task::RotationTask;
 use super::process::append;
 use super::time_index::TimeIndex;
 use crate::clock::{as_wall_time, wall_time};
+use crate::private_file::{create_private_dir, private_file};
 
 /// Maximum length of a log file, including its hole. File systems have such limits too.
 const LONGEST: u64 = 1 << 40;
@@ -148,7 +149,7 @@ impl Log {
     pub(crate) fn open(path: PathBuf, limit: u64) -> io::Result<Self> {
         let written = match append(&path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                std::fs::create_dir_all(path.parent().ok_or(error)?)?;
+                create_private_dir(path.parent().ok_or(error)?)?;
                 append(&path)?
             }
             written => written?,
@@ -368,7 +369,7 @@ fn note(path: &Path, words: &str) -> io::Result<()> {
 /// Opens the log in this file for appending. Appends a newline, unless the file is empty or ends
 /// with one.
 fn end_line(path: &Path) -> io::Result<File> {
-    let mut file = File::options().create(true).read(true).append(true).open(path)?;
+    let mut file = private_file().create(true).read(true).append(true).open(path)?;
     let length = file.metadata()?.len();
     let mut last = [b'\n'];
     if length > 0 {

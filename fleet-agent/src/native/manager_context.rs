@@ -18,6 +18,7 @@ use super::shutdown_marker::ShutdownMarker;
 use super::tracking::Tracking;
 use super::unit_directory::{SharedStorage, UnitDirectory};
 use crate::atomic_file::write_atomic;
+use crate::private_file::create_private_dir;
 use crate::{ChangeSender, Clock};
 
 /// Names of two entries next to the directory of the units: the file with the runs of an
@@ -160,11 +161,11 @@ impl ManagerContext {
 /// container.
 pub(crate) fn forget_old_boot(directory: &Path, units: &Path) -> io::Result<()> {
     let (file, boot) = (directory.join(BOOT), Boot::current()?);
-    std::fs::create_dir_all(units)?;
+    create_private_dir(units)?;
     let memory = Boot::read(&file)?;
     if memory.as_ref().is_some_and(|memory| memory.differs_from(&boot)) {
         std::fs::remove_dir_all(units)?;
-        std::fs::create_dir_all(units)?;
+        create_private_dir(units)?;
         ignore_missing(std::fs::remove_dir_all(directory.join(LOGS)))?;
         for file in [RUNS, TARGETS, STARTUP, SHUTDOWN] {
             ignore_missing(std::fs::remove_file(directory.join(file)))?;

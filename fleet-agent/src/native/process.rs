@@ -23,6 +23,7 @@ use super::nonblocking_open::{open_nonblocking, open_or_create};
 use super::outcome::ProcessExit;
 use super::resources::CgroupSetting;
 use super::spawn::Child;
+use crate::private_file::private_file;
 
 /// Failure to start a process: a message for people, and the exit to report to the state machine.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -230,9 +231,10 @@ fn unwritable(path: &Path, error: &io::Error) -> SpawnFailure {
     SpawnFailure::of(STDOUT, message, error)
 }
 
-/// Opens a log in append mode, so that every write goes to the end of the log at that time.
+/// Opens a log in append mode, so that every write goes to the end of the log at that time. If the
+/// log is created, only its owner can access it.
 pub(crate) fn append(log: &Path) -> io::Result<File> {
-    OpenOptions::new().create(true).append(true).open(log)
+    private_file().create(true).append(true).open(log)
 }
 
 impl SpawnFailure {

@@ -25,6 +25,7 @@ use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
 
 use super::unit_directory::{RunRecord, invalid_record};
+use crate::private_file::private_file;
 
 /// Minimum size in bytes for a compaction.
 const MIN_COMPACTION_SIZE: u64 = 1024 * 1024;
@@ -175,7 +176,7 @@ impl RunJournal {
 
 impl JournalFile {
     fn open(path: &Path) -> io::Result<Self> {
-        let file = File::options().read(true).append(true).create(true).open(path)?;
+        let file = private_file().read(true).append(true).create(true).open(path)?;
         let text = std::fs::read(path)?;
         let complete = text.iter().rposition(|&byte| byte == b'\n').map_or(0, |last| last + 1);
         // Removes a partial line, so that the next write cannot complete it.
@@ -263,7 +264,8 @@ impl JournalFile {
 
     /// Writes the live lines to the file `temporary`, and renames it to `path` as the last step.
     fn compacted(&self, path: &Path, temporary: &Path) -> io::Result<Self> {
-        let mut writer = BufWriter::new(File::create(temporary)?);
+        let mut writer =
+            BufWriter::new(private_file().write(true).create(true).truncate(true).open(temporary)?);
         for positions in self.units.values() {
             for span in positions.run.into_iter().chain(positions.stanza) {
                 writer.write_all(&self.read(span)?)?;

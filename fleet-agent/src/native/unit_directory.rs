@@ -37,6 +37,7 @@ use super::process::append;
 use super::run_journal::RunJournal;
 use super::run_state::{ProcessId, RunState};
 use crate::atomic_file::write_atomic;
+use crate::private_file::create_private_dir;
 
 /// Maximum size of `run.json` in bytes. If the file is larger, the next record replaces it.
 const MAX_RUN_FILE: u64 = 64 * 1024;
@@ -161,7 +162,7 @@ impl UnitDirectory {
     /// Creates the directory of a unit that is loaded for the first time, and stores an empty run
     /// in it. A run that is already stored there is kept, because its processes may still run.
     pub(crate) fn create(&self) -> io::Result<()> {
-        std::fs::create_dir_all(&self.path)?;
+        create_private_dir(&self.path)?;
         match self.read_run()? {
             None => self.write_run(&RunRecord::default()),
             // Processes of it may still run.
@@ -172,7 +173,7 @@ impl UnitDirectory {
     /// Writes a loaded unit. The requested state is written last, because a directory without a
     /// requested state does not count as a unit.
     pub(crate) fn write_unit(&self, source: &[u8], requested: RequestedState) -> io::Result<()> {
-        std::fs::create_dir_all(&self.path)?;
+        create_private_dir(&self.path)?;
         write_atomic(&self.path.join("unit"), source, false)?;
         self.write_requested(requested)
     }

@@ -17,9 +17,13 @@ use fleet_core::Epoch;
 use fleet_unitfile::{UnitFile, UnitName};
 
 use super::record::Record;
-use crate::atomic_file::write_atomic;
+use crate::atomic_file::{write_atomic, write_atomic_with_mode};
 
 const TO_DISK: bool = false;
+
+/// Mode of unit files. systemd logs a warning for each unit file that not all users can read. The
+/// mode of the directory keeps other users out.
+const TEXT_MODE: u32 = 0o644;
 
 /// The directory of one manager.
 #[derive(Debug)]
@@ -42,7 +46,7 @@ impl UnitFiles {
     }
 
     pub(crate) fn write_text(&self, unit: &UnitName, source: &[u8]) -> io::Result<()> {
-        write_atomic(&self.text(unit), source, TO_DISK)
+        write_atomic_with_mode(&self.text(unit), source, TO_DISK, TEXT_MODE)
     }
 
     pub(crate) fn write_record(&self, unit: &UnitName, record: &Record) -> io::Result<()> {

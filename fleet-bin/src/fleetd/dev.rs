@@ -17,7 +17,7 @@ use super::config::{NativeSettings, ServiceManagerKind, StoreKind};
 use super::error::{Context as _, StartError};
 use super::run::{self, ShutdownSignals};
 use super::wire_up::{DaemonParts, MachineSetup, RunningDaemon};
-use super::{identity, machine, say, summary};
+use super::{directories, identity, machine, say, summary};
 use crate::findings;
 
 /// Lease duration of machines and of the engine in a development cluster. A machine or engine that
@@ -115,8 +115,10 @@ fn wiring(
 /// Returns the setup of one of the machines, which all run on this host. The machines get the zones
 /// `a`, `b` and `c` in turn as metadata, and every second machine has an SSD.
 fn machine_of(data_dir: &Path, number: u16, machines: u16) -> Result<MachineSetup, StartError> {
-    let directory = data_dir.join("machines").join(format!("{}", number + 1));
-    make_dir(&directory)?;
+    let all = data_dir.join("machines");
+    let directory = all.join(format!("{}", number + 1));
+    directories::create_private(&all)?;
+    directories::create_private(&directory)?;
     let zone = ["a", "b", "c"][usize::from(number % 3)];
     let disk = if number.is_multiple_of(2) { "ssd" } else { "hdd" };
     let name = format!("dev-{}", number + 1);
@@ -145,15 +147,10 @@ fn data_dir(requested: Option<&Path>) -> Result<PathBuf, StartError> {
                  --data-dir DIR",
         )
     })?;
-    make_dir(&directory)?;
+    directories::prepare_data_dir(&directory, directories::DEV_DATA_DIR_MODE)?;
     directory
         .canonicalize()
         .context(|| format!("cannot use the data directory {}", directory.display()))
-}
-
-fn make_dir(directory: &Path) -> Result<(), StartError> {
-    std::fs::create_dir_all(directory)
-        .context(|| format!("cannot create {} (choose another --data-dir)", directory.display()))
 }
 
 fn listen(requested: &[String], data_dir: &Path) -> Result<Vec<ListenAddress>, StartError> {

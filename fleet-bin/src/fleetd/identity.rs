@@ -1,9 +1,8 @@
 //! Identity of a machine, and of the daemon instance on it.
 
-use std::io::Write as _;
 use std::path::Path;
 
-use fleet_agent::wall_time;
+use fleet_agent::{wall_time, write_atomic};
 use fleet_core::MachineId;
 use fleet_store::{Lineage, Registry};
 
@@ -75,7 +74,8 @@ fn load_or_create(path: &Path) -> Result<String, StartError> {
 
 fn create(path: &Path) -> Result<String, StartError> {
     let text = random()?;
-    write_atomic(path, &text).context(|| format!("cannot write {}", path.display()))?;
+    let written = write_atomic(path, format!("{text}\n").as_bytes(), true);
+    written.context(|| format!("cannot write {}", path.display()))?;
     Ok(text)
 }
 
@@ -85,14 +85,6 @@ fn random() -> Result<String, StartError> {
         StartError::new(format!("cannot get random bytes from the kernel: {error}"))
     })?;
     Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
-}
-
-fn write_atomic(path: &Path, text: &str) -> std::io::Result<()> {
-    let beside = path.with_extension("new");
-    let mut file = std::fs::File::create(&beside)?;
-    writeln!(file, "{text}")?;
-    file.sync_all()?;
-    std::fs::rename(beside, path)
 }
 
 #[cfg(test)]

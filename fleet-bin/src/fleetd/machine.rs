@@ -1,6 +1,5 @@
 //! The machine's record and directories.
 
-use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 
 use fleet_agent::wall_time;
@@ -9,8 +8,8 @@ use fleet_http::ListenAddress;
 use fleet_store::MachineRecord;
 
 use super::config::Config;
-use super::error::{Context as _, StartError};
-use super::{host_info, identity};
+use super::error::StartError;
+use super::{directories, host_info, identity};
 
 /// Returns the directory for the machine's own files.
 pub(crate) fn directory(config: &Config) -> PathBuf {
@@ -71,8 +70,7 @@ pub(crate) fn runtime_dir(config: &Config) -> Result<PathBuf, StartError> {
         return Ok(directory(config));
     }
     let directory = &config.runtime_dir;
-    let made = std::fs::DirBuilder::new().recursive(true).mode(0o755).create(directory);
-    made.context(|| format!("cannot create {} (choose another runtime_dir)", directory.display()))?;
+    directories::prepare_runtime_dir(directory)?;
     Ok(directory.clone())
 }
 

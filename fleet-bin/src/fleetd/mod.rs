@@ -4,6 +4,7 @@ mod auth_reload;
 mod cli;
 pub(crate) mod config;
 mod dev;
+mod directories;
 mod error;
 #[cfg(feature = "etcd")]
 mod etcd;

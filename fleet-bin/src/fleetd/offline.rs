@@ -4,6 +4,7 @@ use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use fleet_agent::create_dir_with_mode;
 use fleet_core::Strictness;
 use fleet_store::Registry;
 use tempfile::TempDir;
@@ -11,7 +12,7 @@ use tempfile::TempDir;
 use super::config::{Config, RawConfig, StoreKind};
 use super::error::{Context as _, StartError};
 use super::reload::ConfigSource;
-use super::{identity, wire_up};
+use super::{directories, identity, wire_up};
 
 /// The store of a configuration.
 pub(crate) struct OfflineCluster {
@@ -77,7 +78,7 @@ impl OfflineCluster {
         let Some(NewStore { folder, data_dir, .. }) = self.new_store else { return Ok(()) };
         let (from, to) = (Config::store_file(folder.path()), Config::store_file(&data_dir));
         let what = || format!("cannot create the store {}", to.display());
-        std::fs::create_dir_all(&data_dir).context(what)?;
+        create_dir_with_mode(&data_dir, directories::DATA_DIR_MODE).context(what)?;
         // Unlike a rename, a hard link never replaces a store that was created in the meantime.
         std::fs::hard_link(from, &to).context(what)?;
         File::open(&data_dir).and_then(|folder| folder.sync_all()).context(what)

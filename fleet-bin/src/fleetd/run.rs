@@ -14,7 +14,7 @@ use super::logging::Level;
 use super::reload::ConfigSource;
 use super::socket_activation::adopt_all;
 use super::wire_up::{DaemonParts, MachineSetup, RunningDaemon};
-use super::{identity, machine, notify};
+use super::{directories, identity, machine, notify};
 
 /// Time to wait for a listen address in use. A daemon that was just killed may still hold it.
 const BIND_TIMEOUT: Duration = Duration::from_secs(1);
@@ -127,9 +127,9 @@ impl SystemdStatus {
 }
 
 async fn wiring(config: &Config, auth: &AuthReloader) -> Result<DaemonParts, StartError> {
+    directories::prepare_data_dir(&config.data_dir, directories::DATA_DIR_MODE)?;
     let directory = machine::directory(config);
-    std::fs::create_dir_all(&directory)
-        .context(|| format!("cannot create {} (choose another data_dir)", directory.display()))?;
+    directories::create_private(&directory)?;
     let listeners = listeners(&config.listen, &auth.policy).await?;
     let at: Vec<ListenAddress> = listeners.iter().map(Listener::local_address).cloned().collect();
     let record = machine::record(config, machine::id(config)?, &at);

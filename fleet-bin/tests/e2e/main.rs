@@ -11,6 +11,7 @@ mod lineage;
 mod metrics;
 mod moving;
 mod overload;
+mod permissions;
 mod refusals;
 mod run;
 mod service;

@@ -19,6 +19,8 @@ pub(crate) struct Machine {
     pub(crate) notify: Option<PathBuf>,
     /// The watchdog timeout of the service, in microseconds.
     pub(crate) watchdog: u32,
+    /// The umask of the daemon.
+    pub(crate) umask: &'static str,
     daemon: Option<Child>,
 }
 
@@ -32,7 +34,7 @@ impl Machine {
              public_ip = \"192.0.2.7\"\n[metadata]\nrack = \"7\"\n"
         );
         std::fs::write(home.path().join("fleet.conf"), config).unwrap();
-        Self { home, notify: None, watchdog: 300_000, daemon: None }
+        Self { home, notify: None, watchdog: 300_000, umask: "0022", daemon: None }
     }
 
     pub(crate) fn path(&self, name: &str) -> PathBuf {
@@ -40,7 +42,9 @@ impl Machine {
     }
 
     pub(crate) fn start(&mut self) {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_fleetd"));
+        let mut command = Command::new("sh");
+        command.args(["-c", &format!("umask {}; exec \"$0\" \"$@\"", self.umask)]);
+        command.arg(env!("CARGO_BIN_EXE_fleetd"));
         if let Some(socket) = &self.notify {
             command.env("NOTIFY_SOCKET", socket).env("WATCHDOG_USEC", self.watchdog.to_string());
         }

@@ -9,8 +9,9 @@
 //! the file is opened again.
 
 use std::error::Error;
-use std::fs::{self, File};
+use std::fs::{self, File, OpenOptions};
 use std::io;
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -53,6 +54,9 @@ pub(super) mod meta {
     /// Checksum of all other numbers here and of the leases.
     pub(in crate::embedded) const SUM: &str = "sum";
 }
+
+/// Mode of a new file. Only the owner can access it, because unit files may contain secrets.
+const FILE_MODE: u32 = 0o600;
 
 /// Size of redb's page cache. It is small, because the store also keeps its whole content in
 /// memory.
@@ -210,6 +214,8 @@ fn create_file(path: &Path, kind: Kind, image: &StoreImage) -> Result<(), FileEr
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error.into()),
         _ => {}
     }
+    // redb would create the file with a mode that depends on the umask.
+    OpenOptions::new().write(true).create_new(true).mode(FILE_MODE).open(&new)?;
     let database = Builder::new().set_cache_size(CACHE_BYTES).create(&new)?;
     write_image(&database, kind, image)?;
     drop(database);

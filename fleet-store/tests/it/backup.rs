@@ -1,5 +1,6 @@
 //! Backups of a running embedded store, and restoring from them.
 
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -63,6 +64,17 @@ async fn cluster_with_backup(files: &Files) -> (Arc<EmbeddedStore>, Revision) {
     presence.publish_states(&[state("a.service", "running")], &[]).await.unwrap();
     let revision = store.backup(files.path("backup")).await.unwrap();
     (store, revision)
+}
+
+#[tokio::test]
+async fn store_and_backup_are_for_their_owner_alone() {
+    let files = Files::new();
+    drop(cluster_with_backup(&files).await);
+    restore(&files, "restored").await.unwrap();
+    for name in ["store", "backup", "restored"] {
+        let mode = std::fs::metadata(files.path(name)).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o600, "{name}");
+    }
 }
 
 // Holds: I-2

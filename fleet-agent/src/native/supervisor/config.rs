@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use super::error::io_error;
-use crate::lock::acquire_private;
+use crate::lock::acquire;
 use crate::native::cgroup::{Groups, leave_units};
 use crate::native::manager_context::{ManagerContext, forget_old_boot};
 use crate::{Clock, ServiceError, SystemClock};
@@ -54,7 +54,7 @@ impl SupervisorConfig {
 
     /// Locks and prepares the directory.
     pub(super) async fn open(&self) -> Result<Arc<ManagerContext>, ServiceError> {
-        let lock = acquire_private(&self.directory, &*self.clock).await?;
+        let lock = acquire(&self.directory, &*self.clock).await?;
         let units = self.directory.join("units");
         let prepared = forget_old_boot(&self.directory, &units);
         prepared.map_err(io_error("identify the current boot"))?;

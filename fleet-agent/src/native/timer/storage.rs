@@ -18,6 +18,7 @@ use serde::{Deserialize, Serialize};
 use crate::atomic_file::write_atomic;
 use crate::native::supervisor::event_loop::lock;
 use crate::native::unit_directory::RequestedState;
+use crate::private_file::create_private_dir;
 
 /// Maximum number of stamps of persistent timers that are kept.
 const MAX_STAMPS: usize = 4096;
@@ -124,7 +125,7 @@ impl PersistentStamps {
     /// Opens the directory with one file per persistent timer, its stamp. If there are more than
     /// [`MAX_STAMPS`] files, removes the oldest.
     pub(crate) fn open(directory: PathBuf) -> io::Result<Self> {
-        std::fs::create_dir_all(&directory)?;
+        create_private_dir(&directory)?;
         let mut all = Vec::new();
         for entry in std::fs::read_dir(&directory)? {
             let entry = entry?;

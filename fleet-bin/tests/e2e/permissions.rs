@@ -1,0 +1,70 @@
+//! Access of other users to the files of a daemon.
+
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+
+use crate::daemon::Cluster;
+use crate::run::Machine;
+
+fn mode(path: &Path) -> u32 {
+    fs::symlink_metadata(path).unwrap().permissions().mode() & 0o777
+}
+
+/// Returns a directory and everything below it.
+fn walk(path: &Path) -> Vec<PathBuf> {
+    let mut found = vec![path.to_owned()];
+    let mut next = 0;
+    while let Some(path) = found.get(next).cloned() {
+        next += 1;
+        if path.is_dir() {
+            found.extend(fs::read_dir(path).unwrap().map(|entry| entry.unwrap().path()));
+        }
+    }
+    found
+}
+
+/// Returns the entries that other users can access, or that the group can change.
+fn exposed(path: &Path) -> Vec<String> {
+    let open = walk(path).into_iter().filter(|path| mode(path) & 0o027 != 0);
+    open.map(|path| format!("{:04o} {}", mode(&path), path.display())).collect()
+}
+
+#[test]
+fn data_directory_is_private_under_any_umask() {
+    let mut machine = Machine::new();
+    machine.umask = "0000";
+    machine.start_with_unit();
+    machine.end();
+    let data = machine.path("data");
+    assert!(walk(&data).len() > 10, "{:?}", walk(&data));
+    assert_eq!(exposed(&data), [""; 0]);
+    assert_eq!(mode(&data), 0o750);
+}
+
+#[test]
+fn wide_modes_are_restricted_at_startup() {
+    let mut machine = Machine::new();
+    machine.start_with_unit();
+    machine.end();
+    let data = machine.path("data");
+    for path in walk(&data) {
+        let wide = if path.is_dir() { 0o755 } else { 0o644 };
+        fs::set_permissions(&path, Permissions::from_mode(wide)).unwrap();
+    }
+    let own = machine.path("data/notes");
+    fs::write(&own, "of the administrator").unwrap();
+    fs::set_permissions(&own, Permissions::from_mode(0o644)).unwrap();
+    machine.start();
+    machine.end();
+    assert_eq!(exposed(&data), [format!("0644 {}", own.display())]);
+}
+
+#[test]
+fn dev_directory_is_for_its_user_alone() {
+    let cluster = Cluster::start(&[]);
+    assert_eq!(mode(&cluster.path("data")), 0o700);
+    let machines = cluster.path("data/machines");
+    assert_eq!(exposed(&machines), [""; 0]);
+    assert_eq!(exposed(&cluster.path("data/store.redb")), [""; 0]);
+}
