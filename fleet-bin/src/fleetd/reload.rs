@@ -4,6 +4,7 @@
 use std::path::PathBuf;
 
 use fleet_store::MachineRecord;
+use rustix::process::geteuid;
 
 use super::auth_reload::AuthReloader;
 use super::config::{self, Config, RELOADABLE, RawConfig};
@@ -37,6 +38,7 @@ impl ConfigSource {
         let found = config::find(self.file.as_deref(), &environment, self.flags.clone());
         let found = found.map_err(config_error)?;
         let config = Config::resolve(&found).map_err(config_error)?;
+        config.check_user(&found, geteuid().is_root()).map_err(config_error)?;
         Ok((found, config))
     }
 

@@ -5,6 +5,7 @@ use std::time::Duration;
 use fleet_agent::{Clock, SystemClock};
 use fleet_core::Timestamp;
 use fleet_http::{AuthPolicy, ListenAddress, ListenError, Listener};
+use rustix::process::geteuid;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use super::auth_reload::AuthReloader;
@@ -130,7 +131,7 @@ async fn wiring(config: &Config, auth: &AuthReloader) -> Result<DaemonParts, Sta
     directories::prepare_data_dir(&config.data_dir, directories::DATA_DIR_MODE)?;
     let directory = machine::directory(config);
     directories::create_private(&directory)?;
-    let listeners = listeners(&config.listen, &auth.policy).await?;
+    let listeners = listeners(config, &auth.policy).await?;
     let at: Vec<ListenAddress> = listeners.iter().map(Listener::local_address).cloned().collect();
     let record = machine::record(config, machine::id(config)?, &at);
     let runtime_dir = machine::runtime_dir(config)?;
@@ -151,15 +152,17 @@ async fn wiring(config: &Config, auth: &AuthReloader) -> Result<DaemonParts, Sta
 }
 
 /// Returns the sockets passed by systemd, or otherwise listens on the configured addresses.
-async fn listeners(
-    listen: &[ListenAddress],
-    policy: &AuthPolicy,
-) -> Result<Vec<Listener>, StartError> {
+async fn listeners(config: &Config, policy: &AuthPolicy) -> Result<Vec<Listener>, StartError> {
     let adopted = adopt_all(policy)?;
-    if !adopted.is_empty() {
-        return Ok(adopted);
+    if adopted.is_empty() {
+        return bind(&config.listen, policy).await;
     }
-    bind(listen, policy).await
+    let at = adopted.iter().map(Listener::local_address);
+    let checked = config.auth.refuse_open_loopback(at, geteuid().is_root());
+    checked.map_err(|problem| {
+        StartError::usage(format!("cannot adopt the sockets passed by systemd: {problem}"))
+    })?;
+    Ok(adopted)
 }
 
 /// Listens on all addresses, or fails.

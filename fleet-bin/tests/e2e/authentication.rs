@@ -99,6 +99,10 @@ fn unprotected_port_is_refused_at_startup() {
     };
     let error = refused("listen = [\"tcp://0.0.0.0:0\"]\n");
     assert!(error.contains("fleet.conf:1:1:") && error.contains("tls_cert_file"), "{error}");
+    if rustix::process::geteuid().is_root() {
+        let error = refused("listen = [\"tcp://127.0.0.1:0\"]\n");
+        assert!(error.contains("fleet.conf:1:1: tcp://127.0.0.1:0 lets every user"), "{error}");
+    }
     std::fs::write(home.path().join("tokens"), "the-token-of-the-tests").unwrap();
     let tokens = home.path().join("tokens");
     std::fs::set_permissions(&tokens, std::fs::Permissions::from_mode(0o644)).unwrap();

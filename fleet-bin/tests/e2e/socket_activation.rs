@@ -27,6 +27,17 @@ fn fleetd_with(socket: OwnedFd) -> Output {
 }
 
 #[test]
+fn loopback_socket_without_tokens_is_refused_for_root() {
+    if !rustix::process::geteuid().is_root() {
+        return;
+    }
+    let output = fleetd_with(TcpListener::bind("127.0.0.1:0").unwrap().into());
+    assert_eq!(output.status.code(), Some(2), "{}", output_text(&output));
+    let errors = output_text(&output);
+    assert!(errors.contains("allow_unauthenticated_loopback"), "{errors}");
+}
+
+#[test]
 fn unsuitable_socket_is_refused() {
     let only_bound = socket(AddressFamily::INET, SocketType::STREAM, None).unwrap();
     bind(&only_bound, &SocketAddrV4::new(Ipv4Addr::LOCALHOST, 0)).unwrap();

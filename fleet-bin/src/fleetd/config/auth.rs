@@ -4,10 +4,14 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use fleet_http::{Endpoint, ListenAddress};
+use fleet_unitfile::parse_bool;
 
 use super::error::ConfigError;
 use super::resolve::{Values, bad_value, contradiction, requires};
 use super::value::ValueOrigin;
+
+/// Key that permits root to listen on loopback without authentication.
+const ALLOW_OPEN_LOOPBACK: &str = "allow_unauthenticated_loopback";
 
 /// Authentication settings. The files are not read yet.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -20,6 +24,8 @@ pub(crate) struct AuthSettings {
     pub(crate) peer_token: Option<FileSetting>,
     /// URL at which other daemons reach this one; derived from `listen` if `None`.
     pub(crate) public_url: Option<Endpoint>,
+    /// Whether root may listen on loopback without authentication.
+    pub(crate) allow_open_loopback: bool,
 }
 
 /// A file, with the key and position that name it.
@@ -47,6 +53,9 @@ impl AuthSettings {
             peer_ca: file_setting(values, "peer_ca_file"),
             peer_token: file_setting(values, "peer_token_file"),
             public_url: public_url(values)?,
+            allow_open_loopback: values
+                .parsed(ALLOW_OPEN_LOOPBACK, "true or false", parse_bool)?
+                .unwrap_or(false),
         };
         if auth.client_ca.is_some() && auth.identity.is_none() {
             return Err(requires(values, "client_ca_file", "tls_cert_file and tls_key_file"));
@@ -87,6 +96,28 @@ impl AuthSettings {
             );
         }
         Ok(if is_open { ListenAddress::Tls(address) } else { listen })
+    }
+
+    /// Returns an error for the first address that gives root's rights to every user of this
+    /// machine, if the daemon runs as root: a port on loopback without authentication.
+    pub(crate) fn refuse_open_loopback<'a>(
+        &self,
+        listen: impl IntoIterator<Item = &'a ListenAddress>,
+        is_root: bool,
+    ) -> Result<(), String> {
+        // Client certificates protect only ports with TLS.
+        let is_open = |listen: &&ListenAddress| match listen {
+            ListenAddress::Unix(_) => false,
+            ListenAddress::Tcp(_) => self.tokens.is_none(),
+            ListenAddress::Tls(_) => self.tokens.is_none() && self.client_ca.is_none(),
+        };
+        match listen.into_iter().find(is_open) {
+            Some(open) if is_root && !self.allow_open_loopback => Err(format!(
+                "{open} lets every user of this machine run programs as root: write token_file, \
+                 listen on a unix socket, or write {ALLOW_OPEN_LOOPBACK} = true"
+            )),
+            _ => Ok(()),
+        }
     }
 
     /// Refuses a public URL that only this host can reach (such as `http://localhost:4285`) if an
@@ -211,6 +242,40 @@ mod tests {
         for (text, error) in cases {
             assert_eq!(resolve(text).unwrap_err(), error, "of {text:?}");
         }
+    }
+
+    #[test]
+    fn root_refuses_loopback_without_authentication() {
+        let tls = "tls_cert_file = \"/c\"\ntls_key_file = \"/k\"\n";
+        let with_ca = format!("{tls}client_ca_file = \"/a\"\n");
+        let allowed = "allow_unauthenticated_loopback = true\n";
+        let cases = [
+            ("tcp://127.0.0.1:1", "", false),
+            ("tcp://[::1]:1", "", false),
+            ("https://127.0.0.1:1", tls, false),
+            ("tcp://127.0.0.1:1", with_ca.as_str(), false),
+            ("https://127.0.0.1:1", with_ca.as_str(), true),
+            ("https://0.0.0.0:1", with_ca.as_str(), true),
+            ("tcp://127.0.0.1:1", "token_file = \"/t\"\n", true),
+            ("tcp://127.0.0.1:1", allowed, true),
+            ("unix:///run/fleet.sock", "", true),
+        ];
+        for (listen, rest, is_accepted) in cases {
+            let text = format!("{rest}listen = [\"unix:///s\", \"{listen}\"]\n");
+            let raw = file::read(Path::new("fleet.conf"), &text).unwrap();
+            let config = Config::resolve(&raw).unwrap();
+            let of_root = config.check_user(&raw, true);
+            assert_eq!(of_root.is_ok(), is_accepted, "{listen} {rest}");
+            assert!(config.check_user(&raw, false).is_ok(), "{listen} {rest}");
+        }
+        let raw = file::read(Path::new("fleet.conf"), "listen = \"tcp://127.0.0.1:1\"\n").unwrap();
+        let error = Config::resolve(&raw).unwrap().check_user(&raw, true).unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "fleet.conf:1:1: tcp://127.0.0.1:1 lets every user of this machine run programs as \
+             root: write token_file, listen on a unix socket, or write \
+             allow_unauthenticated_loopback = true"
+        );
     }
 
     #[cfg(feature = "etcd")]

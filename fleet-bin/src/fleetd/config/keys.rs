@@ -98,6 +98,11 @@ pub(crate) const KEYS: &[Key] = &[
         "External units, and when each is active: up, path:FILE or tcp:HOST:PORT",
     ),
     key("listen", "URL,...", "Addresses of the API [default: unix:///run/fleet.sock]"),
+    key(
+        "allow_unauthenticated_loopback",
+        "BOOL",
+        "Let root serve ports on loopback without authentication [default: false]",
+    ),
     key("tls_cert_file", "FILE", "Certificate for clients and other daemons, as PEM"),
     key("tls_key_file", "FILE", "Private key of that certificate"),
     key("client_ca_file", "FILE", "CA of the client certificates that ports accept"),

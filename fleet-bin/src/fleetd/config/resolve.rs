@@ -126,6 +126,12 @@ impl Config {
         })
     }
 
+    /// Refuses settings that are unsafe for the daemon's user, such as an open port of root.
+    pub(crate) fn check_user(&self, raw: &RawConfig, is_root: bool) -> Result<(), ConfigError> {
+        let checked = self.auth.refuse_open_loopback(&self.listen, is_root);
+        checked.map_err(|problem| contradiction(&Values { raw }, "listen", problem))
+    }
+
     /// Returns the path of the embedded store.
     pub(crate) fn store_file(data_dir: &Path) -> PathBuf {
         data_dir.join("store.redb")
