@@ -25,18 +25,23 @@ pub(crate) fn read(path: &Path, others: u32) -> Result<Vec<u8>, String> {
         file.by_ref().take(MAX_BYTES + 1).read_to_end(&mut bytes)?;
         file.metadata().map(|metadata| metadata.permissions().mode() & 0o777)
     });
-    match mode {
-        Err(error) => Err(error.to_string()),
-        Ok(mode) if mode & others != 0 => Err(format!(
-            "other users can access it (mode {mode:04o}): run \"chmod {:04o} {}\"",
-            mode & !others & 0o600,
-            path.display()
-        )),
-        Ok(_) if bytes.len() as u64 > MAX_BYTES => {
-            Err(format!("larger than {} KiB, the limit of a secret file", MAX_BYTES >> 10))
-        }
-        Ok(_) => Ok(bytes),
+    check_mode(path, mode.map_err(|error| error.to_string())?, others)?;
+    if bytes.len() as u64 > MAX_BYTES {
+        return Err(format!("larger than {} KiB, the limit of a secret file", MAX_BYTES >> 10));
     }
+    Ok(bytes)
+}
+
+/// Returns an error if the mode of a file has any of the bits in `others`.
+pub(crate) fn check_mode(path: &Path, mode: u32, others: u32) -> Result<(), String> {
+    if mode & others == 0 {
+        return Ok(());
+    }
+    Err(format!(
+        "other users can access it (mode {mode:04o}): run \"chmod {:04o} {}\"",
+        mode & !others & 0o600,
+        path.display()
+    ))
 }
 
 /// Returns the first plain-text token in the text of a token file; hashed tokens are skipped. A

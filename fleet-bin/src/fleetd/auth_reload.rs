@@ -99,11 +99,13 @@ fn read(file: &FileSetting) -> Result<Vec<u8>, StartError> {
     std::fs::read(&file.path).map_err(|error| file_error(file, error.to_string()))
 }
 
-fn secret_of(file: &FileSetting, may_not: u32) -> Result<Vec<u8>, StartError> {
+/// Reads a secret file. An error names the configuration key and the file.
+pub(super) fn secret_of(file: &FileSetting, may_not: u32) -> Result<Vec<u8>, StartError> {
     secret::read(&file.path, may_not).map_err(|problem| file_error(file, problem))
 }
 
-fn secret_text(file: &FileSetting) -> Result<String, StartError> {
+/// Reads a secret text that only its owner may access.
+pub(super) fn secret_text(file: &FileSetting) -> Result<String, StartError> {
     let bytes = secret_of(file, secret::OWNER_ONLY)?;
     String::from_utf8(bytes).map_err(|_| file_error(file, "the file is not UTF-8 text".to_owned()))
 }

@@ -4,8 +4,10 @@ use std::path::Path;
 
 use fleet_store::{EtcdConfig, EtcdIdentity, EtcdTls, EtcdUser};
 
+use super::auth_reload::{secret_of, secret_text};
 use super::config::{EtcdSettings, Password};
 use super::error::{Context as _, StartError};
+use crate::secret;
 
 /// Returns the configuration of the etcd store.
 pub(crate) fn config(settings: &EtcdSettings) -> Result<EtcdConfig, StartError> {
@@ -14,7 +16,8 @@ pub(crate) fn config(settings: &EtcdSettings) -> Result<EtcdConfig, StartError> 
         .as_ref()
         .map(|(name, password)| Ok(EtcdUser { name: name.clone(), password: plain(password)? }));
     let identity = settings.identity.as_ref().map(|(certificate, key)| {
-        Ok(EtcdIdentity { certificate: read(certificate)?, key: read(key)? })
+        let certificate = read(certificate)?;
+        Ok(EtcdIdentity { certificate, key: secret_of(key, secret::OWNER_AND_GROUP)? })
     });
     let ca = settings.ca.as_deref().map(read).transpose()?;
     // A random seed spreads the daemons of a cluster over the etcd members.
@@ -32,11 +35,8 @@ pub(crate) fn config(settings: &EtcdSettings) -> Result<EtcdConfig, StartError> 
 fn plain(password: &Password) -> Result<String, StartError> {
     match password {
         Password::Plain(password) => Ok(password.clone()),
-        Password::File(path) => {
-            let text = String::from_utf8(read(path)?);
-            let text =
-                text.context(|| format!("the password file {} is not UTF-8 text", path.display()))?;
-            Ok(text.lines().next().unwrap_or_default().to_owned())
+        Password::File(file) => {
+            Ok(secret_text(file)?.lines().next().unwrap_or_default().to_owned())
         }
     }
 }

@@ -58,6 +58,7 @@ fn perform(request: Invocation) -> Result<(), StartError> {
         Invocation::CheckConfig { file, flags } => {
             let (_, config) = ConfigSource::read(Some(file.clone()), flags)?;
             auth_reload::load(&config.auth)?;
+            wire_up::check_store_files(&config.store)?;
             config.warnings.iter().for_each(|warning| say(warning));
             say(&format!("{}: no errors", file.display()));
             Ok(())

@@ -244,6 +244,15 @@ impl Manager {
     }
 }
 
+/// Reads and checks the files that the settings of the store name.
+pub(crate) fn check_store_files(kind: &StoreKind) -> Result<(), StartError> {
+    match kind {
+        #[cfg(feature = "etcd")]
+        StoreKind::Etcd(settings) => etcd::config(settings).map(drop),
+        StoreKind::Embedded | StoreKind::Memory => Ok(()),
+    }
+}
+
 /// Opens the configured store.
 pub(crate) async fn open_registry(
     kind: &StoreKind,

@@ -3,8 +3,12 @@
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
+#[cfg(feature = "etcd")]
+use std::process::Command;
 
 use crate::daemon::Cluster;
+#[cfg(feature = "etcd")]
+use crate::daemon::output_text;
 use crate::run::Machine;
 
 fn mode(path: &Path) -> u32 {
@@ -58,6 +62,35 @@ fn wide_modes_are_restricted_at_startup() {
     machine.start();
     machine.end();
     assert_eq!(exposed(&data), [format!("0644 {}", own.display())]);
+}
+
+#[cfg(feature = "etcd")]
+#[test]
+fn readable_secret_of_etcd_is_refused() {
+    let home = tempfile::tempdir().unwrap();
+    let path = |name: &str| home.path().join(name);
+    for name in ["cert", "key", "password"] {
+        fs::write(path(name), "secret\n").unwrap();
+        fs::set_permissions(path(name), Permissions::from_mode(0o644)).unwrap();
+    }
+    let at = home.path().display();
+    let user = format!("etcd_username = \"fleet\"\netcd_password_file = \"{at}/password\"\n");
+    let key = format!("etcd_certfile = \"{at}/cert\"\netcd_keyfile = \"{at}/key\"\n");
+    for (rest, expected) in [(user, "etcd_password_file: "), (key, "etcd_keyfile: ")] {
+        let text = format!(
+            "etcd_servers = \"https://127.0.0.1:1\"\n{rest}listen = \"unix://{at}/fleet.sock\"\n\
+             data_dir = \"{at}/data\"\nruntime_dir = \"{at}/run\"\n"
+        );
+        fs::write(path("fleet.conf"), text).unwrap();
+        for flag in ["check-config", "--config"] {
+            let mut fleetd = Command::new(env!("CARGO_BIN_EXE_fleetd"));
+            let output = fleetd.arg(flag).arg(path("fleet.conf")).output().unwrap();
+            assert_eq!(output.status.code(), Some(2), "{}", output_text(&output));
+            let errors = output_text(&output);
+            let place = format!("fleet.conf:3:1: {expected}");
+            assert!(errors.contains(&place) && errors.contains("chmod 0600"), "{errors}");
+        }
+    }
 }
 
 #[test]

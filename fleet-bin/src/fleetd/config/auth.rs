@@ -164,7 +164,7 @@ impl AuthSettings {
     }
 }
 
-fn file_setting(values: &Values<'_>, key: &'static str) -> Option<FileSetting> {
+pub(super) fn file_setting(values: &Values<'_>, key: &'static str) -> Option<FileSetting> {
     let path = values.text(key).map(str::trim).filter(|text| !text.is_empty())?;
     let origin = values.raw.get(key)?.origin.clone();
     Some(FileSetting { key, path: path.into(), origin })

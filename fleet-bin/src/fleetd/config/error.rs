@@ -54,6 +54,18 @@ pub(crate) enum ConfigError {
         /// Missing feature and remedy.
         problem: String,
     },
+    /// Other users can read a secret in the file.
+    #[error("{origin}: {key}: {}: {problem}", path.display())]
+    Exposed {
+        /// Position of the secret.
+        origin: ValueOrigin,
+        /// Key of the secret.
+        key: &'static str,
+        /// The file.
+        path: PathBuf,
+        /// Description and remedy.
+        problem: String,
+    },
     /// Values contradict each other.
     #[error("{origin}: {problem}")]
     Contradiction {

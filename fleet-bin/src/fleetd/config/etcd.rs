@@ -5,9 +5,11 @@ use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use fleet_http::Endpoint;
 use fleet_store::{EtcdConfig, Layout};
 use fleet_unitfile::parse_timespan;
 
+use super::auth::{FileSetting, file_setting};
 use super::error::ConfigError;
 use super::resolve::{Values, bad_value, contradiction, requires};
 
@@ -17,7 +19,7 @@ pub(crate) struct EtcdSettings {
     pub(crate) servers: Vec<String>,
     pub(crate) ca: Option<PathBuf>,
     /// A certificate and its key.
-    pub(crate) identity: Option<(PathBuf, PathBuf)>,
+    pub(crate) identity: Option<(PathBuf, FileSetting)>,
     pub(crate) user: Option<(String, Password)>,
     pub(crate) key_prefix: String,
     pub(crate) time_limit: Duration,
@@ -27,7 +29,7 @@ pub(crate) struct EtcdSettings {
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) enum Password {
     Plain(String),
-    File(PathBuf),
+    File(FileSetting),
 }
 
 impl EtcdSettings {
@@ -36,7 +38,7 @@ impl EtcdSettings {
         let settings = Self {
             servers: servers(values)?,
             ca: file("etcd_cafile"),
-            identity: match (file("etcd_certfile"), file("etcd_keyfile")) {
+            identity: match (file("etcd_certfile"), file_setting(values, "etcd_keyfile")) {
                 (Some(certificate), Some(key)) => Some((certificate, key)),
                 (None, None) => None,
                 (Some(_), None) => return Err(requires(values, "etcd_certfile", "etcd_keyfile")),
@@ -47,6 +49,7 @@ impl EtcdSettings {
             time_limit: time_limit(values)?,
         };
         settings.refuse_plain(values)?;
+        settings.refuse_readable_password(values)?;
         Ok(settings)
     }
 
@@ -61,6 +64,21 @@ impl EtcdSettings {
                     "{key} has no effect for {server}: write an https:// URL in etcd_servers"
                 );
                 Err(contradiction(values, key, problem))
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// Refuses to send a password to another host without encryption.
+    fn refuse_readable_password(&self, values: &Values<'_>) -> Result<(), ConfigError> {
+        let is_private = |url: &String| url.parse::<Endpoint>().is_ok_and(|url| url.is_private());
+        match self.servers.iter().find(|server| self.user.is_some() && !is_private(server)) {
+            Some(server) => {
+                let problem = format!(
+                    "{server} is on another host, and the password of etcd_username would be sent \
+                     without encryption: write an https:// URL"
+                );
+                Err(contradiction(values, "etcd_servers", problem))
             }
             None => Ok(()),
         }
@@ -92,13 +110,13 @@ fn servers(values: &Values<'_>) -> Result<Vec<String>, ConfigError> {
 
 fn user(values: &Values<'_>) -> Result<Option<(String, Password)>, ConfigError> {
     let (name, plain, file) = ("etcd_username", "etcd_password", "etcd_password_file");
-    let password = match (text(values, plain), text(values, file)) {
+    let password = match (text(values, plain), file_setting(values, file)) {
         (Some(_), Some(_)) => {
             let problem = format!("{plain} and {file} cannot be combined: write one of them");
             return Err(contradiction(values, plain, problem));
         }
         (Some(password), None) => Some((plain, Password::Plain(password.to_owned()))),
-        (None, Some(path)) => Some((file, Password::File(path.into()))),
+        (None, Some(setting)) => Some((file, Password::File(setting))),
         (None, None) => None,
     };
     match (text(values, name), password) {
@@ -123,7 +141,7 @@ impl fmt::Debug for Password {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Plain(_) => f.write_str("Plain"),
-            Self::File(path) => f.debug_tuple("File").field(path).finish(),
+            Self::File(file) => f.debug_tuple("File").field(&file.path).finish(),
         }
     }
 }

@@ -15,6 +15,9 @@ mod tests;
 mod v1;
 mod value;
 
+use std::fs::File;
+use std::io::Read as _;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
 pub(crate) use auth::{AuthSettings, FileSetting};
@@ -26,6 +29,8 @@ pub(crate) use native::NativeSettings;
 pub(crate) use resolve::{Config, ServiceManagerKind, StoreKind};
 pub(crate) use systemd::SystemdSettings;
 pub(crate) use value::{RawConfig, RawEntry, RawValue, ValueOrigin};
+
+use crate::secret;
 
 /// Default configuration file, used if it exists.
 const DEFAULT_FILE: &str = "/etc/fleet/fleet.conf";
@@ -51,9 +56,26 @@ fn file_to_read(file: Option<&Path>) -> Option<PathBuf> {
 }
 
 fn read_file(path: &Path) -> Result<RawConfig, ConfigError> {
-    let text = std::fs::read_to_string(path);
-    let text = text.map_err(|source| ConfigError::Read { path: path.to_owned(), source })?;
-    file::read(path, &text)
+    let mut text = String::new();
+    let mode = File::open(path).and_then(|mut file| {
+        file.read_to_string(&mut text)?;
+        file.metadata().map(|metadata| metadata.permissions().mode() & 0o777)
+    });
+    let mode = mode.map_err(|source| ConfigError::Read { path: path.to_owned(), source })?;
+    let raw = file::read(path, &text)?;
+    refuse_exposed_password(&raw, path, mode)?;
+    Ok(raw)
+}
+
+/// Refuses a file with a password that users other than its owner and group can access.
+fn refuse_exposed_password(raw: &RawConfig, path: &Path, mode: u32) -> Result<(), ConfigError> {
+    let found = raw.get_key_value("etcd_password");
+    let Some((&key, entry)) = found.filter(|(_, entry)| !entry.raw.items().is_empty()) else {
+        return Ok(());
+    };
+    secret::check_mode(path, mode, secret::OWNER_AND_GROUP).map_err(|problem| {
+        ConfigError::Exposed { origin: entry.origin.clone(), key, path: path.to_owned(), problem }
+    })
 }
 
 /// An environment variable counts if it is set, even if it is empty.

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::num::NonZeroU32;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 
 use fleet_agent::External;
@@ -84,10 +85,12 @@ fn etcd_uses_the_keys_of_v1() {
          etcd_request_timeout=1.5\n",
     )
     .unwrap();
+    let origin = ValueOrigin::File { path: "fleet.conf".into(), line: 4, column: 1 };
+    let key = FileSetting { key: "etcd_keyfile", path: "/key.pem".into(), origin };
     let settings = EtcdSettings {
         servers: ["https://10.0.0.1:2379", "https://10.0.0.2:2379"].map(str::to_owned).to_vec(),
         ca: Some("/ca.pem".into()),
-        identity: Some(("/cert.pem".into(), "/key.pem".into())),
+        identity: Some(("/cert.pem".into(), key)),
         user: Some(("fleet".to_owned(), Password::Plain("secret".to_owned()))),
         key_prefix: "/_coreos.com/fleet/".to_owned(),
         time_limit: std::time::Duration::from_millis(1500),
@@ -222,6 +225,12 @@ fn etcd_errors_name_position_and_remedy() {
              write one of them",
         ),
         (
+            "etcd_servers = \"http://localhost:1,http://10.0.0.1:1\"\netcd_username = \"fleet\"\n\
+             etcd_password_file = \"/p\"\n",
+            "fleet.conf:1:1: http://10.0.0.1:1 is on another host, and the password of \
+             etcd_username would be sent without encryption: write an https:// URL",
+        ),
+        (
             "store = \"etcd\"\netcd_request_timeout = 0\n",
             "fleet.conf:2:1: etcd_request_timeout cannot be \"0\": \
              write a time from 10ms to 1min, such as 2s",
@@ -294,6 +303,27 @@ fn errors_name_position_and_remedy() {
     for (text, error) in cases {
         assert_eq!(resolve(text).unwrap_err(), error, "of {text:?}");
     }
+}
+
+#[test]
+fn password_in_readable_file_is_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("fleet.conf");
+    let find_with = |text: &str, mode: u32| {
+        std::fs::write(&path, text).unwrap();
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(mode)).unwrap();
+        find(Some(&path), &|_| None, RawConfig::new()).map_err(|error| error.to_string())
+    };
+    for text in ["verbosity=1\netcd_password=p\n", "verbosity = 1\netcd_password = \"p\"\n"] {
+        let at = path.display();
+        let error = format!(
+            "{at}:2:1: etcd_password: {at}: other users can access it (mode 0644): run \
+             \"chmod 0600 {at}\""
+        );
+        assert_eq!(find_with(text, 0o644).unwrap_err(), error);
+        assert!(find_with(text, 0o640).is_ok(), "{text}");
+    }
+    assert!(find_with("verbosity = 1\n", 0o644).is_ok());
 }
 
 #[test]
