@@ -35,12 +35,14 @@ const REMOVED: u32 = 0o027;
 /// Creates the data directory with this mode, if it is missing.
 ///
 /// Otherwise removes the access of other users from the directory and from the entries that fleetd
-/// created.
+/// created. Returns an error if another user may have written them, because the stored units would
+/// run with the rights of the daemon.
 pub(crate) fn prepare_data_dir(path: &Path, mode: u32) -> Result<(), StartError> {
     let made = create_dir_with_mode(path, mode);
     made.context(|| format!("cannot create the data directory {}", path.display()))?;
     // The data directory itself may be a symbolic link.
     let path = &path.canonicalize().context(|| format!("cannot use {}", path.display()))?;
+    refuse_foreign(path, &DATA_ENTRIES)?;
     let mut restricted = Restricted::default();
     restricted.add(path, !mode & 0o777);
     restricted.add_entries(path, &DATA_ENTRIES);
@@ -49,10 +51,11 @@ pub(crate) fn prepare_data_dir(path: &Path, mode: u32) -> Result<(), StartError>
 }
 
 /// Creates the runtime directory, if it is missing. Otherwise removes the access of other users
-/// from the files that fleetd created.
+/// from the files that fleetd created. Returns an error if another user may have written them.
 pub(crate) fn prepare_runtime_dir(path: &Path) -> Result<(), StartError> {
     let made = create_dir_with_mode(path, RUNTIME_DIR_MODE);
     made.context(|| format!("cannot create {} (choose another runtime_dir)", path.display()))?;
+    refuse_foreign(path, &RUNTIME_ENTRIES)?;
     let mut restricted = Restricted::default();
     restricted.add_entries(path, &RUNTIME_ENTRIES);
     restricted.log(path);
@@ -62,6 +65,37 @@ pub(crate) fn prepare_runtime_dir(path: &Path) -> Result<(), StartError> {
 /// Creates a directory that only the daemon's user can access.
 pub(crate) fn create_private(path: &Path) -> Result<(), StartError> {
     create_private_dir(path).context(|| format!("cannot create {}", path.display()))
+}
+
+/// Returns an error if another user may have written a directory or one of these entries.
+fn refuse_foreign(directory: &Path, names: &[&str]) -> Result<(), StartError> {
+    let entries = names.iter().map(|name| directory.join(name));
+    for path in [directory.to_owned()].into_iter().chain(entries) {
+        let Ok(metadata) = fs::metadata(&path) else { continue };
+        let (owner, mode) = (metadata.uid(), metadata.permissions().mode() & 0o777);
+        if let Some(problem) = foreign_problem(owner, mode, geteuid().as_raw()) {
+            return Err(StartError::usage(format!(
+                "cannot use {path}: {problem}; choose another directory, or, if you trust the \
+                 content of this one, run \"chown -R {user} {directory}\" and \"chmod -R o-w \
+                 {directory}\"",
+                path = path.display(),
+                user = geteuid().as_raw(),
+                directory = directory.display()
+            )));
+        }
+    }
+    Ok(())
+}
+
+/// Returns why a file may contain the data of another user than `user`.
+fn foreign_problem(owner: u32, mode: u32, user: u32) -> Option<String> {
+    if owner != user && owner != 0 {
+        return Some(format!(
+            "it belongs to user {owner}, and fleetd runs its units as user {user}"
+        ));
+    }
+    let is_open = mode & 0o002 != 0;
+    is_open.then(|| format!("every user can write to it (mode {mode:04o})"))
 }
 
 /// Removes the access of other users from existing files and directories.
@@ -125,4 +159,43 @@ fn remove_mode_bits(path: &Path, removed: u32) -> io::Result<bool> {
     }
     fs::set_permissions(path, Permissions::from_mode(mode & !removed))?;
     Ok(true)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn directory_of_another_user_is_refused() {
+        let cases = [
+            (0, 0o750, 0, None),
+            (1000, 0o700, 1000, None),
+            (0, 0o755, 1000, None),
+            (1000, 0o770, 1000, None),
+            (1000, 0o700, 0, Some("it belongs to user 1000, and fleetd runs its units as user 0")),
+            (1001, 0o755, 1000, Some("it belongs to user 1001")),
+            (0, 0o777, 0, Some("every user can write to it (mode 0777)")),
+        ];
+        for (owner, mode, user, expected) in cases {
+            let problem = foreign_problem(owner, mode, user);
+            let is_expected = match (&problem, expected) {
+                (Some(problem), Some(expected)) => problem.starts_with(expected),
+                (problem, expected) => problem.is_none() && expected.is_none(),
+            };
+            assert!(is_expected, "{owner} {mode:o} {user}: {problem:?}");
+        }
+    }
+
+    #[test]
+    fn writable_store_is_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = folder.path().join("store.redb");
+        fs::write(&store, "").unwrap();
+        fs::set_permissions(&store, Permissions::from_mode(0o666)).unwrap();
+        let error = prepare_data_dir(folder.path(), DATA_DIR_MODE).unwrap_err().to_string();
+        assert!(error.contains("store.redb: every user can write"), "{error}");
+        fs::set_permissions(&store, Permissions::from_mode(0o664)).unwrap();
+        prepare_data_dir(folder.path(), DATA_DIR_MODE).unwrap();
+        assert_eq!(fs::metadata(&store).unwrap().permissions().mode() & 0o777, 0o640);
+    }
 }

@@ -1,14 +1,11 @@
 //! Access of other users to the files of a daemon.
 
 use std::fs::{self, Permissions};
-use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::fs::{PermissionsExt as _, chown};
 use std::path::{Path, PathBuf};
-#[cfg(feature = "etcd")]
 use std::process::Command;
 
-use crate::daemon::Cluster;
-#[cfg(feature = "etcd")]
-use crate::daemon::output_text;
+use crate::daemon::{Cluster, output_text};
 use crate::run::Machine;
 
 fn mode(path: &Path) -> u32 {
@@ -62,6 +59,37 @@ fn wide_modes_are_restricted_at_startup() {
     machine.start();
     machine.end();
     assert_eq!(exposed(&data), [format!("0644 {}", own.display())]);
+}
+
+#[test]
+fn data_directory_of_another_user_is_refused() {
+    let machine = tempfile::tempdir().unwrap();
+    let at = machine.path().display();
+    let (data, config) = (machine.path().join("data"), machine.path().join("fleet.conf"));
+    fs::create_dir(&data).unwrap();
+    let text = format!("data_dir = \"{at}/data\"\nlisten = \"unix://{at}/fleet.sock\"\n");
+    fs::write(&config, text).unwrap();
+    let refused = |args: &[&Path]| {
+        let mut fleetd = Command::new(env!("CARGO_BIN_EXE_fleetd"));
+        let output = fleetd.args(args).output().unwrap();
+        assert_eq!(output.status.code(), Some(2), "{}", output_text(&output));
+        String::from_utf8(output.stderr).unwrap()
+    };
+    let run = [Path::new("--config"), config.as_path()];
+    let dev = [Path::new("dev"), Path::new("--data-dir"), data.as_path()];
+    fs::set_permissions(&data, Permissions::from_mode(0o777)).unwrap();
+    for args in [&run[..], &dev] {
+        let error = refused(args);
+        assert!(error.contains("data: every user can write to it (mode 0777)"), "{error}");
+    }
+    fs::set_permissions(&data, Permissions::from_mode(0o755)).unwrap();
+    if chown(&data, Some(65534), None).is_ok() {
+        for args in [&run[..], &dev] {
+            let error = refused(args);
+            assert!(error.contains("data: it belongs to user 65534"), "{error}");
+        }
+    }
+    assert_eq!(fs::read_dir(&data).unwrap().count(), 0, "nothing was created in it");
 }
 
 #[cfg(feature = "etcd")]
