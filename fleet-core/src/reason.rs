@@ -81,6 +81,9 @@ pub enum Reason {
         /// determine it.
         nearest: Option<NearestMachine>,
     },
+    /// The planner reached its limit of attempts in one plan before it could decide about the unit.
+    /// The limit protects the engine from a plan that never ends.
+    AttemptLimit,
     /// `MachineOf=` names a unit that is unknown, or contains a pattern that no other unit matches.
     PeerUnknown {
         /// The required unit or pattern.
@@ -143,6 +146,10 @@ impl fmt::Display for Reason {
                 write_tallies(f, tallies)?;
                 write_nearest(f, *machines, nearest.as_ref())
             }
+            Self::AttemptLimit => f.write_str(
+                "the planner reached its limit of attempts: it tries again after the next change; \
+                 report this as a defect of fleet",
+            ),
             Self::PeerUnknown { peer: peer @ Peer::Named(_) } => {
                 write!(f, "MachineOf={peer} names an unknown unit: submit it, or correct the name")
             }

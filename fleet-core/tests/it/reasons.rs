@@ -125,6 +125,7 @@ fn reasons() -> Vec<Reason> {
         },
         // With a single machine there is no nearest one.
         Reason::NoMachineFits { machines: 1, tallies: of_b, nearest: nearest(None) },
+        Reason::AttemptLimit,
         Reason::PeerUnknown { peer: unit("db.service").into() },
         Reason::PeerInactive { peer: unit("db.service").into() },
         Reason::PeersApart {
@@ -170,6 +171,8 @@ fn reasons_display() {
         a.service: the unit reserves disk 10G, the machine has 9G of 10G free
     the only machine does not fit: Conflicts refuses 1 (c3f0aa11: b.service: web@1.service is
         on it, and matches Conflicts=web@*)
+    the planner reached its limit of attempts: it tries again after the next change; report
+        this as a defect of fleet
     MachineOf=db.service names an unknown unit: submit it, or correct the name
     MachineOf=db.service names a unit that is inactive: load or start it
     MachineOf names units that are on different machines: a.service is on 148a18ff, b.service

@@ -148,6 +148,7 @@ pub(crate) fn reason_detail(reason: &Reason) -> ReasonDetail {
             refusals: refusals(tallies),
             ..of_kind("noMachineFitsGroup")
         },
+        Reason::AttemptLimit => of_kind("attemptLimit"),
         Reason::PeerUnknown { peer } => {
             ReasonDetail { peers: vec![peer_named(peer)], ..of_kind("peerUnknown") }
         }

@@ -14,9 +14,9 @@ pub struct ReasonDetail {
     /// Units that must be placed together.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub group: Vec<String>,
-    /// Kind of the reason: `noMachines`, `noMachineFits`, `noMachineFitsGroup`, `peerUnknown`,
-    /// `peerInactive`, `peersApart`, `cycle`, `notRescheduled`, `machineAwaited`, `mayStillRun`, or
-    /// `other`. More kinds may be added.
+    /// Kind of the reason: `noMachines`, `noMachineFits`, `noMachineFitsGroup`, `attemptLimit`,
+    /// `peerUnknown`, `peerInactive`, `peersApart`, `cycle`, `notRescheduled`, `machineAwaited`,
+    /// `mayStillRun`, or `other`. More kinds may be added.
     pub kind: String,
     /// Time within which the unit must have stopped, in seconds since the loss of its machine. Only
     /// in `mayStillRun`; absent if there is no limit.

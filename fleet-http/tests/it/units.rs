@@ -83,6 +83,7 @@ async fn every_reason_kind_has_its_own_fields() {
                 refusal: Refusal::Cordon {},
             }),
         },
+        Reason::AttemptLimit,
         Reason::PeerUnknown { peer: name("b.service").into() },
         Reason::PeerInactive { peer: name("b.service").into() },
         Reason::PeersApart { one: at("b.service", "m1"), other: at("c.service", "m2") },

@@ -1,5 +1,6 @@
 //! Assignment: finds a machine for every unit that fits somewhere.
 
+use super::attempt_limit::PlanSize;
 use super::queue::AttemptQueue;
 use crate::index::{Index, LogPosition, MachineNo, UnitKind, UnitNo, WaitState};
 use crate::rules::{Denial, PlacementQuery, machine_of};
@@ -15,11 +16,14 @@ impl Index {
         self.requeue_sensitive_groups();
         loop {
             while let Some(unit) = self.next_attempt(queue) {
-                self.attempt(unit, queue);
+                match queue.counter.count(self.plan_size()) {
+                    true => self.attempt(unit, queue),
+                    false => self.give_up(unit, queue),
+                }
             }
             // Last, because an assignment above may have moved one of the two units already.
             let start = self.log_position();
-            if !self.separate_replaced() {
+            if queue.counter.is_exhausted() || !self.separate_replaced() {
                 self.ties_changed = false; // All units that it may help have been tried.
                 return;
             }
@@ -36,6 +40,23 @@ impl Index {
         came.sort_unstable();
         came.dedup();
         came.into_iter().for_each(|unit| self.requeue_after_arrival(unit));
+    }
+
+    fn plan_size(&self) -> PlanSize {
+        let globals = self.globals.len().saturating_mul(self.machines.slots.len());
+        let assignments = self.units.slots.len().saturating_add(globals);
+        PlanSize { assignments, log_length: self.log.len() }
+    }
+
+    /// Parks a unit, or the whole group that the unit represents, without an attempt.
+    fn give_up(&mut self, unit: UnitNo, queue: &mut AttemptQueue) {
+        let group = self.group_of(unit);
+        for member in &group {
+            self.forget_waiting(*member);
+        }
+        queue.tried.extend(&group);
+        queue.given_up.extend(&group);
+        self.park_group(group, true, true);
     }
 
     /// Tries to find a machine for a unit, or for the whole group that the unit represents.

@@ -2,12 +2,15 @@
 
 use std::fmt::Write as _;
 
-use fleet_core::{Epoch, Machine, Pattern, Requirements, Resources};
+use fleet_core::{Epoch, Machine, Pattern, Reason, Requirements, Resources};
 
 use crate::change::UnitSpec;
 use crate::index::Index;
 use crate::plan::Plan;
 use crate::policy::Policy;
+
+use super::attempt_limit::AttemptCounter;
+use super::queue::AttemptQueue;
 
 fn put(index: &mut Index, name: &str, requirements: Requirements) {
     let demand =
@@ -211,4 +214,23 @@ fn new_class_does_not_inherit_cached_refusals() {
     assert!(first.contains("MachineMetadataExpr refuses 1 (m2:"), "{first}");
     put(&mut index, "d.service", wants(Some("exists disk")));
     assert_eq!(printed(&carry_out(&mut index)), first.replace("c.service", "d.service"));
+}
+
+#[test]
+fn exhausted_plan_ends_with_a_reason() {
+    let mut index = Index::new(Policy::default());
+    index.put_machine(machine("m1"));
+    put(&mut index, "a.service", Requirements::default());
+    put(&mut index, "b.service", replacing(&["a.service"]));
+    let machine_of = vec!["a.service".parse().unwrap()];
+    put(&mut index, "c.service", Requirements { machine_of, ..Requirements::default() });
+    let mut queue = AttemptQueue::default();
+    queue.counter = AttemptCounter::exhausted();
+    index.place_and_separate(&mut queue);
+    assert_eq!(queue.given_up.len(), 3);
+    // The next plan tries all of them again.
+    put(&mut index, "d.service", Requirements::default());
+    let plan = carry_out(&mut index);
+    assert_eq!(plan.steps.len() + plan.unplaced.len(), 4, "{}", printed(&plan));
+    assert!(!plan.unplaced.values().any(|reason| **reason == Reason::AttemptLimit));
 }

@@ -20,6 +20,7 @@
 //!   peers. It leaves its machine as a whole, for a drain or a rebalancing.
 
 mod assign;
+mod attempt_limit;
 mod candidates;
 mod disruption_budget;
 mod drain;
@@ -86,7 +87,8 @@ impl Index {
         let changed_machines = self.recheck_machines();
         self.place_and_separate(&mut queue);
         let tried = self.still_waiting(queue.tried);
-        let unplaced = self.reasons_of(&tried);
+        let mut unplaced = self.reasons_of(&tried);
+        self.explain_given_up(&queue.given_up, &mut unplaced);
         Decision { tried, changed_machines, unplaced }
     }
 
@@ -126,6 +128,15 @@ impl Index {
         units
     }
 
+    /// Sets the reason of the units that were parked without an attempt.
+    fn explain_given_up(&self, given_up: &[UnitNo], reasons: &mut BTreeMap<UnitName, Arc<Reason>>) {
+        for unit in given_up {
+            if let Some(reason) = reasons.get_mut(self.units.name(*unit)) {
+                *reason = Arc::new(Reason::AttemptLimit);
+            }
+        }
+    }
+
     /// Returns the reason of each waiting unit that would still have no machine after a plan made
     /// now.
     pub fn reasons(&mut self) -> BTreeMap<UnitName, Arc<Reason>> {
@@ -141,7 +152,8 @@ impl Index {
         }
         all.extend(self.groups.values().flat_map(|group| &group.members));
         let all = self.still_waiting(all);
-        let reasons = self.reasons_of(&all);
+        let mut reasons = self.reasons_of(&all);
+        self.explain_given_up(&queue.given_up, &mut reasons);
         // Keep the plan pending in any case, so that the next plan reports the same reasons again.
         self.pending = Some(PendingPlan { tried, changed_machines, ..PendingPlan::default() });
         reasons

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 
 use fleet_unitfile::UnitName;
 
+use super::attempt_limit::AttemptCounter;
 use crate::index::{Index, MachineNo, RankContext, UnitNo, WaitState, WaitingGroup};
 use crate::rules::PlacementQuery;
 
@@ -19,6 +20,9 @@ pub(super) struct AttemptQueue {
     /// The units that were tried without success. Some units may occur twice, or may have been
     /// placed since.
     pub(super) tried: Vec<UnitNo>,
+    /// The units that were parked without an attempt, because the plan reached its limit.
+    pub(super) given_up: Vec<UnitNo>,
+    pub(super) counter: AttemptCounter,
 }
 
 impl Index {

@@ -34,6 +34,7 @@ enum WireReasonKind {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         nearest: Option<WireNearest>,
     },
+    AttemptLimit,
     PeerUnknown {
         peer: String,
     },
@@ -103,6 +104,7 @@ fn reason_to_wire(reason: &Reason) -> Result<WireReasonKind, CodecError> {
                 nearest: nearest_to_wire(nearest.as_ref())?,
             }
         }
+        Reason::AttemptLimit => WireReasonKind::AttemptLimit,
         Reason::PeerUnknown { peer } => WireReasonKind::PeerUnknown { peer: peer.to_string() },
         Reason::PeerInactive { peer } => WireReasonKind::PeerInactive { peer: peer.to_string() },
         Reason::PeersApart { one, other } => {
@@ -140,6 +142,7 @@ fn reason_from_wire(wire: WireReasonKind) -> Result<Reason, CodecError> {
                 nearest: nearest_from_wire(nearest)?,
             }
         }
+        WireReasonKind::AttemptLimit => Reason::AttemptLimit,
         WireReasonKind::PeerUnknown { peer: text } => Reason::PeerUnknown { peer: peer(&text)? },
         WireReasonKind::PeerInactive { peer: text } => Reason::PeerInactive { peer: peer(&text)? },
         WireReasonKind::PeersApart { one, other } => {

@@ -267,6 +267,7 @@ fn reasons() -> Vec<Reason> {
             tallies,
             nearest: Some(nearest(Some(peer.clone()))),
         },
+        Reason::AttemptLimit,
         Reason::PeerUnknown { peer: peer.clone().into() },
         Reason::PeerUnknown { peer: "db@*.service".parse().unwrap() },
         Reason::PeerInactive { peer: peer.clone().into() },
