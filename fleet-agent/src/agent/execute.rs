@@ -1,6 +1,6 @@
 //! Runs tasks on a service manager, without deciding anything.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use fleet_core::{Epoch, Task, Unit};
 use fleet_unitfile::UnitName;
 use futures_util::future::join_all;
 use tokio::sync::watch;
-use tokio::task::JoinSet;
+use tokio::task::{AbortHandle, JoinSet};
 
 use super::desired_state::is_fenced;
 use super::exclusivity::{BlockReason, PresenceWindow};
@@ -18,13 +18,20 @@ use crate::{Clock, ServiceError, ServiceManager};
 ///
 /// A unit with tasks in progress is *busy* and gets no new tasks until the current tasks have
 /// ended. So each unit has at most one chain of tasks, and a stop that hangs delays only its own
-/// unit.
+/// unit. A start may take very long, or never end. So the caller can
+/// [abandon](Self::abandon_start) it if the cluster no longer wants it.
 pub(crate) struct Executor {
     manager: Arc<dyn ServiceManager>,
     chains: JoinSet<Outcome>,
-    busy: BTreeSet<UnitName>,
+    busy: BTreeMap<UnitName, Chain>,
     reload: Reload,
     permit: StartPermit,
+}
+
+/// The chain of tasks of a busy unit.
+struct Chain {
+    abort: AbortHandle,
+    starts: bool,
 }
 
 /// Checks, immediately before a start, whether units with `OnPartition=stop` may be started.
@@ -70,13 +77,27 @@ pub(crate) struct Outcome {
 
 impl Executor {
     pub(crate) fn new(manager: Arc<dyn ServiceManager>, permit: StartPermit) -> Self {
-        let (chains, busy, reload) = (JoinSet::new(), BTreeSet::new(), Reload::BeforeStart);
+        let (chains, busy, reload) = (JoinSet::new(), BTreeMap::new(), Reload::BeforeStart);
         Self { manager, chains, busy, reload, permit }
     }
 
     /// Whether tasks of `unit` are in progress.
     pub(crate) fn is_busy(&self, unit: &UnitName) -> bool {
-        self.busy.contains(unit)
+        self.busy.contains_key(unit)
+    }
+
+    /// Stops waiting for the start or restart of a busy unit, so that the unit is no longer busy.
+    /// The service manager is not notified: the caller has to stop, restart or unload the unit.
+    ///
+    /// Returns `false` and does nothing if the unit is not busy with a start or restart.
+    pub(crate) fn abandon_start(&mut self, unit: &UnitName) -> bool {
+        if !self.busy.get(unit).is_some_and(|chain| chain.starts) {
+            return false;
+        }
+        if let Some(chain) = self.busy.remove(unit) {
+            chain.abort.abort();
+        }
+        true
     }
 
     /// Loads units, reloads the service manager once if needed, and starts the remaining tasks in
@@ -104,9 +125,10 @@ impl Executor {
         }
         ended.retain(|outcome| outcome.result.is_err() || !chains.contains_key(&outcome.unit));
         for (unit, chain) in chains {
-            self.busy.insert(unit.clone());
-            let run = run_chain(self.manager.clone(), self.permit.clone(), unit, chain);
-            self.chains.spawn(run);
+            let starts = starts(&chain);
+            let run = run_chain(self.manager.clone(), self.permit.clone(), unit.clone(), chain);
+            let abort = self.chains.spawn(run);
+            self.busy.insert(unit, Chain { abort, starts });
         }
         ended
     }
@@ -114,11 +136,15 @@ impl Executor {
     /// Waits for a unit's tasks to end; forever if none are in progress.
     pub(crate) async fn next(&mut self) -> Outcome {
         loop {
-            match self.chains.join_next().await {
-                Some(Ok(outcome)) => {
-                    self.busy.remove(&outcome.unit);
-                    return outcome;
+            match self.chains.join_next_with_id().await {
+                Some(Ok((id, outcome))) => {
+                    // An abandoned chain may have ended before it could be aborted.
+                    if self.busy.get(&outcome.unit).is_some_and(|chain| chain.abort.id() == id) {
+                        self.busy.remove(&outcome.unit);
+                        return outcome;
+                    }
                 }
+                Some(Err(error)) if error.is_cancelled() => {}
                 Some(Err(error)) => std::panic::resume_unwind(error.into_panic()),
                 None => std::future::pending::<()>().await,
             }

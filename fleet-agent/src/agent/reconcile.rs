@@ -136,7 +136,10 @@ impl Reconciler {
                     change => return change.is_some(),
                 },
                 Ok(()) = self.presence.changed() => {}
-                units = changes.next() => if !self.has_lost_unit(&units).await { continue },
+                units = changes.next() => {
+                    let concerns = self.tasks.is_overruled(&units);
+                    if !concerns && !self.has_lost_unit(&units).await { continue }
+                }
                 () = self.gate.changed(&self.mirror, &*self.clock) => {}
                 () = self.rejoin.changed(&self.mirror) => {}
                 () = self.stopping.ended() => {}

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use fleet_core::{DesiredUnit, KnownUnit, Task, Timestamp, converge};
+use fleet_core::{DesiredUnit, KnownUnit, TargetState, Task, Timestamp, converge};
 use fleet_unitfile::UnitName;
 
 use super::execute::{Executor, Outcome};
@@ -39,6 +39,8 @@ pub(crate) struct TaskTracker {
     waiting: BTreeSet<TaskKey>,
     /// Desired state for which each busy unit's tasks were started.
     in_progress: BTreeMap<UnitName, Option<DesiredUnit>>,
+    /// Busy units for which the cluster has given another order since their tasks were started.
+    overruled: BTreeSet<UnitName>,
 }
 
 impl TaskTracker {
@@ -48,8 +50,16 @@ impl TaskTracker {
         executor: Executor,
         stopping: Arc<StoppingUnits>,
     ) -> Self {
-        let (backoff, waiting) = (Backoff::new(RETRY), BTreeSet::new());
-        Self { clock, errors, executor, stopping, backoff, waiting, in_progress: BTreeMap::new() }
+        Self {
+            clock,
+            errors,
+            executor,
+            stopping,
+            backoff: Backoff::new(RETRY),
+            waiting: BTreeSet::new(),
+            in_progress: BTreeMap::new(),
+            overruled: BTreeSet::new(),
+        }
     }
 
     /// Starts the tasks that lead from `known` to `desired`. `allowed` selects from these tasks.
@@ -64,8 +74,9 @@ impl TaskTracker {
         now: Timestamp,
         allowed: fn(Vec<Task>) -> Vec<Task>,
     ) -> Option<Timestamp> {
-        let held = self.held_back(desired, known, now);
         let mut tasks = allowed(converge(desired, known));
+        self.abandon_overruled_starts(&tasks, desired, known);
+        let held = self.held_back(desired, known, now);
         tasks.retain(|task| task.unit().is_none_or(|unit| !held.contains(unit)));
         for unit in tasks.iter().filter_map(Task::unit) {
             self.in_progress.insert(unit.clone(), desired.get(unit).cloned());
@@ -160,6 +171,44 @@ impl TaskTracker {
         }
     }
 
+    /// Abandons each start and restart that the cluster has overruled by an order to stop, restart
+    /// or unload the unit. So that order takes effect at once, even if the start never ends.
+    ///
+    /// A start must be known to the service manager first. Otherwise the service manager could
+    /// begin the start after the stop.
+    fn abandon_overruled_starts(
+        &mut self,
+        tasks: &[Task],
+        desired: &DesiredUnits,
+        known: &KnownUnits,
+    ) {
+        self.overruled.clear();
+        let order = |wanted: Option<&DesiredUnit>| wanted.map(OrderId::of);
+        let ended: BTreeSet<&UnitName> = ending_tasks(tasks).collect();
+        for (unit, wanted) in std::mem::take(&mut self.in_progress) {
+            let is_overruled = order(desired.get(&unit)) != order(wanted.as_ref());
+            let is_requested =
+                known.get(&unit).zip(wanted.as_ref()).is_some_and(|(known, wanted)| {
+                    known.requested == TargetState::Launched
+                        && known.generation >= wanted.unit.generation
+                });
+            let is_ended = is_overruled && is_requested && ended.contains(&unit);
+            if is_ended && self.executor.abandon_start(&unit) {
+                continue;
+            }
+            if is_overruled {
+                self.overruled.insert(unit.clone());
+            }
+            self.in_progress.insert(unit, wanted);
+        }
+    }
+
+    /// Returns whether one of these units has a start in progress that the cluster had overruled at
+    /// the last call of [`run_tasks`](Self::run_tasks).
+    pub(crate) fn is_overruled(&self, units: &BTreeSet<UnitName>) -> bool {
+        !self.overruled.is_disjoint(units)
+    }
+
     /// Returns the units that must not get tasks yet: busy units, and units that failed recently.
     fn held_back(
         &self,
@@ -180,11 +229,15 @@ impl TaskTracker {
 /// Drops every task of a unit that any of `tasks` stops, restarts or unloads. So the remaining
 /// tasks end no running unit.
 pub(crate) fn additive_tasks(mut tasks: Vec<Task>) -> Vec<Task> {
+    let ended: BTreeSet<UnitName> = ending_tasks(&tasks).cloned().collect();
+    tasks.retain(|task| task.unit().is_none_or(|unit| !ended.contains(unit)));
+    tasks
+}
+
+/// Returns the units that one of `tasks` stops, restarts or unloads.
+fn ending_tasks(tasks: &[Task]) -> impl Iterator<Item = &UnitName> {
     let ends = |task: &&Task| {
         matches!(task, Task::Unload { .. } | Task::Stop { .. } | Task::Restart { .. })
     };
-    let ended = tasks.iter().filter(ends).filter_map(Task::unit);
-    let ended: BTreeSet<UnitName> = ended.cloned().collect();
-    tasks.retain(|task| task.unit().is_none_or(|unit| !ended.contains(unit)));
-    tasks
+    tasks.iter().filter(ends).filter_map(Task::unit)
 }

@@ -43,6 +43,7 @@ use crate::{ChangeSender, Drift, ServiceError};
 pub struct FakeManager {
     state: Mutex<State>,
     feed: ChangeSender,
+    /// Notified when a hanging stop is released, and when a unit begins to stop.
     released: Notify,
 }
 
@@ -205,7 +206,7 @@ impl FakeManager {
         let failure = self.change(unit, |unit| {
             unit.known.requested = TargetState::Launched;
             (unit.known.generation, unit.drift) = (generation, None);
-            if unit.state.active == ActiveState::Active {
+            if matches!(unit.state.active, ActiveState::Active | ActiveState::Activating) {
                 return None;
             }
             if let (Behaviour::Writes(lines), None) = (behaviour, &problem) {
@@ -217,6 +218,29 @@ impl FakeManager {
         })?;
         let failed = |problem| ServiceError::StartFailed { unit: unit.clone(), problem };
         failure.map_or(Ok(()), |problem| Err(failed(problem)))
+    }
+
+    /// Starts a unit, and waits until the start has ended.
+    async fn start_and_wait(
+        &self,
+        unit: &UnitName,
+        generation: Generation,
+    ) -> Result<(), ServiceError> {
+        self.run(unit, generation)?;
+        loop {
+            let stopped = self.released.notified();
+            tokio::pin!(stopped);
+            stopped.as_mut().enable();
+            let active = self.lock().units.get(unit).map(|unit| unit.state.active);
+            match active {
+                Some(ActiveState::Activating) => stopped.await,
+                Some(ActiveState::Deactivating) | None => {
+                    let problem = "it was stopped during its start".to_owned();
+                    return Err(ServiceError::StartFailed { unit: unit.clone(), problem });
+                }
+                Some(_) => return Ok(()),
+            }
+        }
     }
 
     /// Ends a unit's process; one that hangs blocks the caller.
@@ -231,6 +255,7 @@ impl FakeManager {
         };
         // Fails if the unit was unloaded meanwhile, which leaves nothing to stop.
         drop(self.change(unit, stopping));
+        self.released.notify_waiters();
         loop {
             let released = self.released.notified();
             tokio::pin!(released);

@@ -17,6 +17,8 @@ pub enum Behaviour {
     Task(i32),
     /// It runs until it is stopped, and writes a line on each reload.
     Reloads,
+    /// Its start never ends by itself: it stays `activating` until it is stopped.
+    NeverReady,
 }
 
 /// A call to a fake service manager.

@@ -50,7 +50,7 @@ impl ServiceManager for FakeManager {
 
     async fn start(&self, unit: &UnitName, generation: Generation) -> Result<(), ServiceError> {
         self.lock().calls.push(Call::Start(unit.clone(), generation));
-        self.run(unit, generation)
+        self.start_and_wait(unit, generation).await
     }
 
     async fn restart(&self, unit: &UnitName, generation: Generation) -> Result<(), ServiceError> {
@@ -60,7 +60,7 @@ impl ServiceManager for FakeManager {
         // A stop requested meanwhile wins.
         let wanted = |unit: &FakeUnit| unit.known.requested == TargetState::Launched;
         if self.lock().units.get(unit).is_none_or(wanted) {
-            return self.run(unit, generation);
+            return self.start_and_wait(unit, generation).await;
         }
         Ok(())
     }

@@ -61,6 +61,10 @@ pub(super) fn started(
     match (problem, behaviour) {
         (Some(problem), _) => (ended(&running, ExitStatus::Code(203)), Some(problem)),
         (None, Behaviour::Runs | Behaviour::Writes(_) | Behaviour::Reloads) => (running, None),
+        (None, Behaviour::NeverReady) => {
+            let starting = SystemdState { active: ActiveState::Activating, ..running };
+            (SystemdState { sub: "start".to_owned(), ..starting }, None)
+        }
         (None, Behaviour::Exits(code)) => (ended(&running, ExitStatus::Code(code)), None),
         (None, Behaviour::Task(code)) => {
             let exit = ExitStatus::Code(code);

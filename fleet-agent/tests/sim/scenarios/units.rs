@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use fleet_agent::ServiceManager as _;
-use fleet_agent::testing::Call;
-use fleet_core::{Epoch, TargetState};
+use fleet_agent::testing::{Behaviour, Call};
+use fleet_core::{Epoch, Intent, TargetState};
 
 use crate::cluster::Cluster;
 use crate::units::{file, name};
@@ -165,6 +165,79 @@ async fn hanging_stop_blocks_no_other_unit() {
     assert_eq!(cluster.active_on("a.service"), [0]);
     cluster.heal_and_rest().await;
     assert!(cluster.active_on("a.service").is_empty());
+}
+
+/// Starts a unit whose start never ends, on the machine `m0`.
+async fn starting(cluster: &mut Cluster) -> u32 {
+    let unit = name("a.service");
+    cluster.hosts.iter().for_each(|host| host.fake().set_behaviour(&unit, Behaviour::NeverReady));
+    cluster.launch("a.service", "").await;
+    cluster.wait(Duration::from_secs(600)).await;
+    assert_eq!(cluster.active_on("a.service"), [0]);
+    cluster.pid(0, "a.service").expect("it has a process")
+}
+
+/// A unit with a start in progress once got no other task until the start had ended. For a oneshot
+/// unit without a timeout, that was never.
+// Holds: I-26
+#[tokio::test(start_paused = true)]
+async fn unit_is_stopped_during_its_start() {
+    let mut cluster = Cluster::start(1).await;
+    starting(&mut cluster).await;
+    cluster.submit("a.service", "", 0, TargetState::Loaded).await;
+    assert!(cluster.active_on("a.service").is_empty());
+    cluster.launch("a.service", "").await;
+    assert_eq!(cluster.active_on("a.service"), [0]);
+}
+
+// Holds: I-26
+#[tokio::test(start_paused = true)]
+async fn unit_is_destroyed_during_its_start() {
+    let mut cluster = Cluster::start(1).await;
+    starting(&mut cluster).await;
+    cluster.destroy(&name("a.service")).await;
+    cluster.settle().await;
+    assert!(cluster.active_on("a.service").is_empty());
+    cluster.rest().await;
+}
+
+// Holds: I-26
+#[tokio::test(start_paused = true)]
+async fn unit_is_replaced_during_its_start() {
+    let mut cluster = Cluster::start(1).await;
+    let before = starting(&mut cluster).await;
+    cluster.hosts[0].fake().set_behaviour(&name("a.service"), Behaviour::Runs);
+    cluster.submit("a.service", "", 1, TargetState::Launched).await;
+    assert_ne!(cluster.pid(0, "a.service"), Some(before));
+    cluster.rest().await;
+}
+
+// Holds: I-26
+#[tokio::test(start_paused = true)]
+async fn unit_is_restarted_during_its_start() {
+    let mut cluster = Cluster::start(1).await;
+    let before = starting(&mut cluster).await;
+    cluster.hosts[0].fake().set_behaviour(&name("a.service"), Behaviour::Runs);
+    let restarted = cluster.registry.request_restart(&name("a.service")).await;
+    restarted.expect("the store is there");
+    cluster.settle().await;
+    assert_ne!(cluster.pid(0, "a.service"), Some(before));
+    cluster.rest().await;
+}
+
+/// A drained machine once kept a starting unit, which ran on two machines from then on.
+// Holds: I-26
+#[tokio::test(start_paused = true)]
+async fn machine_is_drained_during_a_start() {
+    let mut cluster = Cluster::start(2).await;
+    starting(&mut cluster).await;
+    cluster.hosts[1].fake().set_behaviour(&name("a.service"), Behaviour::Runs);
+    let id = cluster.hosts[0].id().clone();
+    let drained = Some(Intent::Drained { min_available: 0 });
+    cluster.registry.set_intent(&id, drained).await.expect("the store is there");
+    cluster.settle().await;
+    assert_eq!(cluster.active_on("a.service"), [1]);
+    cluster.rest().await;
 }
 
 /// An agent wakes for its own units alone, so its cost does not grow with the cluster.
