@@ -67,8 +67,12 @@ async fn logs_label_lines_with_units_and_machines() {
     fleetctl: no journal to read: no machine has idle
     help: "fleetctl list-units" shows which unit is on which machine
     "#);
+    // An unknown unit does not hide the logs of others.
     insta::assert_snapshot!(cluster.run("logs wbe db").await, @r"
     exit 1
+    db.service on m1: 1
+    db.service on m1: 2
+    db.service on m1: 3
     ---
     fleetctl: wbe.service is not known to the cluster
     help: did you mean web.service?

@@ -55,11 +55,12 @@ pub(super) async fn run(context: &mut Context, args: &LogsArgs) -> Result<(), Cl
     if args.follow && context.output.format() == Format::Json {
         return Err(endless_document("followed logs"));
     }
-    let keys = journal_keys(context, args).await?;
+    let (keys, unknown) = journal_keys(context, args).await?;
     let label = if args.raw { Label::Nothing } else { Label::new(&keys) };
     let lines = args.lines.or_else(|| args.since.is_none().then_some(10));
     let options = JournalOptions { lines, since: args.since, follow: args.follow, machine: None };
     let mut missing = FailedJournals { prints_at_once: args.follow, errors: Vec::new() };
+    unknown.into_iter().for_each(|error| missing.add(context, error));
     let mut journals = Vec::new();
     for opened in open(&context.session, &keys, &options).await {
         match opened {
@@ -146,8 +147,15 @@ pub(super) fn endless_document(what: &str) -> CliError {
         .help("use -o jsonl, which prints one document per line")
 }
 
-/// Returns the journals to read.
-async fn journal_keys(context: &mut Context, args: &LogsArgs) -> Result<Vec<JournalKey>, CliError> {
+/// Returns the journals to read, and an error for each unit that the cluster does not know.
+///
+/// # Errors
+///
+/// There is no journal to read, or there are too many.
+async fn journal_keys(
+    context: &mut Context,
+    args: &LogsArgs,
+) -> Result<(Vec<JournalKey>, Vec<CliError>), CliError> {
     let session = &context.session;
     let only = match &args.machine {
         Some(start) => Some(session.machine_named(start).await?.id),
@@ -155,11 +163,19 @@ async fn journal_keys(context: &mut Context, args: &LogsArgs) -> Result<Vec<Jour
     };
     let units = select(session, &args.units, DesiredFilter::Placed).await?;
     let found = buffered(units.iter().map(|unit| keys_of_unit(session, &unit.name))).await;
-    let found = CliError::all_or_none(found)?;
-    for (unit, _) in units.iter().zip(&found).filter(|(_, keys)| keys.is_empty()) {
-        context.progress.note(&format!("{} is on no machine", unit.name));
+    let (mut keys, mut unknown) = (Vec::new(), Vec::new());
+    for (unit, found) in units.iter().zip(found) {
+        match found {
+            Ok(found) if found.is_empty() => {
+                context.progress.note(&format!("{} is on no machine", unit.name));
+            }
+            Ok(found) => keys.extend(found),
+            Err(error) => unknown.push(error),
+        }
     }
-    let mut keys = found.concat();
+    if keys.is_empty() {
+        CliError::combined(std::mem::take(&mut unknown))?;
+    }
     keys.retain(|key| only.as_ref().is_none_or(|only| *only == key.machine));
     match keys.len() {
         0 => Err(no_journals(&args.units, only.as_deref())
@@ -168,7 +184,7 @@ async fn journal_keys(context: &mut Context, args: &LogsArgs) -> Result<Vec<Jour
             "{n} journals match, but at most {MAX_JOURNALS} can be read at a time"
         ))
         .help("give fewer units, or one machine with --machine")),
-        _ => Ok(keys),
+        _ => Ok((keys, unknown)),
     }
 }
 
