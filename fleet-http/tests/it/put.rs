@@ -52,7 +52,7 @@ async fn errors_describe_the_problem() {
             "a.service",
             r#"{"source":"[A]\nb=c","sourceBase64":""}"#,
             400,
-            "source and sourceBase64 cannot",
+            "the fields source and sourceBase64 cannot",
         ),
         ("a.service", r#"{"sourceBase64":"!"}"#, 400, "the field sourceBase64 cannot be decoded: "),
         ("a.service", r#"{"options":[{}]}"#, 400, ""),
