@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 mod chain;
+mod dev_directory;
 mod findings;
 mod secret;
 

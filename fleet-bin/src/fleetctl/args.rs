@@ -68,7 +68,13 @@ pub(crate) enum Command {
     /// Stop units and remove them from their machines.
     Unload(StopArgs),
     /// Stop units and delete them from the cluster.
-    Destroy(StopArgs),
+    ///
+    /// A unit that the cluster does not know is no error. If a pattern matches several units, the
+    /// command asks on a terminal, and elsewhere requires --yes.
+    #[command(after_help = "Examples:\n  \
+        fleetctl destroy web.service 'worker@{1..4}'\n  \
+        fleetctl destroy --yes 'test-*'")]
+    Destroy(DestroyArgs),
     /// Create or update units from unit files, and start them.
     ///
     /// fleetctl checks all files and prints the planned changes before it sends anything. Units
@@ -240,6 +246,15 @@ pub(crate) struct StopArgs {
     pub(crate) units: Vec<String>,
     #[command(flatten)]
     pub(crate) wait: WaitArgs,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct DestroyArgs {
+    #[command(flatten)]
+    pub(crate) stop: StopArgs,
+    /// Destroy all units that a pattern matches, without a question.
+    #[arg(short, long)]
+    pub(crate) yes: bool,
 }
 
 impl Command {

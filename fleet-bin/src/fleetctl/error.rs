@@ -76,6 +76,8 @@ pub(crate) struct CliError {
     hints: Vec<String>,
     source: Option<Box<dyn Error + Send + Sync>>,
     others: Vec<Self>,
+    /// Whether no daemon answered.
+    is_unreachable: bool,
 }
 
 impl CliError {
@@ -83,7 +85,8 @@ impl CliError {
     pub(crate) fn failed(message: impl Into<String>) -> Self {
         let message = message.into();
         let (hints, others) = (Vec::new(), Vec::new());
-        Self { exit: Exit::Failure, message, hints, source: None, others }
+        let exit = Exit::Failure;
+        Self { exit, message, hints, source: None, others, is_unreachable: false }
     }
 
     /// Creates an error with exit status [`Usage`](Exit::Usage).
@@ -94,6 +97,17 @@ impl CliError {
     /// Creates an error with exit status [`Interrupted`](Exit::Interrupted).
     pub(crate) fn interrupted(message: impl Into<String>) -> Self {
         Self { exit: Exit::Interrupted, ..Self::failed(message) }
+    }
+
+    /// Creates the error for an endpoint at which no daemon answers.
+    pub(crate) fn unreachable(endpoint: impl fmt::Display) -> Self {
+        let error = Self::failed(format!("no fleetd answers at {endpoint}"));
+        Self { is_unreachable: true, ..error }
+    }
+
+    /// Whether no daemon answered.
+    pub(crate) fn is_unreachable(&self) -> bool {
+        self.is_unreachable
     }
 
     /// Sets the cause.

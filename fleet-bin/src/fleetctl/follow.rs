@@ -90,10 +90,18 @@ async fn interruptible(
         }
     };
     context.output.finish()?;
-    if missed == 0 {
+    if missed.count == 0 {
         return Ok(());
     }
-    Err(CliError::failed(summary.missed(missed)).help(summary.help()))
+    Err(CliError::failed(summary.missed(missed.count)).help(summary.help(missed)))
+}
+
+/// Number of units that did not reach their goal.
+#[derive(Debug, Clone, Copy, Default)]
+struct Missed {
+    count: usize,
+    /// Those that failed on a machine, which does not try again.
+    failed: usize,
 }
 
 /// Summary of the wait, for the final error.
@@ -111,8 +119,11 @@ impl WaitSummary {
         Self { first, count: targets.len(), word }
     }
 
-    fn help(&self) -> String {
+    fn help(&self, missed: Missed) -> String {
         let unit = if self.count == 1 { &self.first } else { "UNIT" };
+        if missed.failed == missed.count {
+            return format!("correct the cause, then \"fleetctl start {unit}\" tries again");
+        }
         format!("the desired state stays; \"fleetctl status {unit}\" shows the progress")
     }
 
@@ -132,7 +143,7 @@ struct Follower<'a> {
     poller: Poller,
     remaining: Vec<WaitState>,
     count: usize,
-    missed: usize,
+    missed: Missed,
 }
 
 impl<'a> Follower<'a> {
@@ -140,12 +151,12 @@ impl<'a> Follower<'a> {
         let count = targets.len();
         let remaining = targets.into_iter().map(WaitState::new).collect();
         let (machines, poller) = (MachineCache::default(), Poller::default());
-        Self { context, machines, poller, remaining, count, missed: 0 }
+        Self { context, machines, poller, remaining, count, missed: Missed::default() }
     }
 
     /// Polls until the wait for each unit is over. Returns the number of units that did not reach
     /// their goal.
-    async fn run(mut self, deadline: Option<Timestamp>) -> Result<usize, CliError> {
+    async fn run(mut self, deadline: Option<Timestamp>) -> Result<Missed, CliError> {
         let mut pause = FIRST_PAUSE;
         loop {
             let begin = self.context.clock.now();
@@ -227,7 +238,8 @@ impl<'a> Follower<'a> {
         if result.outcome == UnitOutcome::Reached {
             return Ok(());
         }
-        self.missed += 1;
+        self.missed.count += 1;
+        self.missed.failed += usize::from(result.machine.is_some());
         if !pending.was_reported(&result.text) {
             let when = if result.outcome == UnitOutcome::Late { "timed out: " } else { "" };
             self.context.progress.note(&format!("{name}: {when}{}", result.text));
@@ -250,7 +262,7 @@ impl<'a> Follower<'a> {
     }
 
     fn summary(&self) -> String {
-        let reached = self.count - self.remaining.len() - self.missed;
+        let reached = self.count - self.remaining.len() - self.missed.count;
         let Some(first) = self.remaining.first() else {
             return String::new();
         };

@@ -103,7 +103,7 @@ impl V1Args {
 pub(crate) enum Format {
     /// Text for people.
     #[default]
-    #[value(alias = "short")]
+    #[value(aliases = ["short", "cat"])]
     Table,
     /// One JSON document.
     Json,

@@ -2,9 +2,10 @@
 //!
 //! | step | modules |
 //! |---|---|
-//! | parse the command line | `spelling`, `args`, `…_args`, `numbers`, `help`, `settings` |
+//! | parse the arguments | `spelling`, `flags`, `args`, `…_args`, `numbers`, `help`, `settings` |
 //! | authenticate to the daemon and verify it | `credentials` |
 //! | resolve unit arguments | `names`, `ranges`, `select` |
+//! | ask for confirmation | `confirm` |
 //! | read local unit files | `local`, `findings` |
 //! | query the cluster, or open its store | `session`, `import_target`, `offline` |
 //! | connect through ssh | `ssh`, `tunnel` |
@@ -25,10 +26,12 @@ pub(crate) mod colour;
 mod columns;
 mod commands;
 mod concurrent;
+mod confirm;
 mod context;
 mod credentials;
 mod diagnosis;
 pub(crate) mod error;
+mod flags;
 mod follow;
 mod format;
 pub(crate) mod global_args;
@@ -64,6 +67,7 @@ mod tunnel;
 mod wait;
 mod wait_state;
 
+use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::io;
 use std::process::ExitCode;
@@ -75,6 +79,7 @@ use args::{Cli, Command};
 use colour::Colour;
 use context::Context;
 use error::{CliError, Exit};
+use flags::Flags;
 use output::Output;
 use progress::Progress;
 use session::Session;
@@ -87,21 +92,27 @@ use tunnel::Tunnel;
 /// Results go to standard output, everything else to standard error.
 pub fn run(args: Vec<OsString>, environment: impl Fn(&str) -> Option<OsString>) -> ExitCode {
     let exit = match read(args) {
-        Ok(cli) => report_error(execute(cli, &environment)),
+        Ok((cli, overridden)) => {
+            let environment = |name: &str| environment(name).filter(|_| !overridden.contains(name));
+            report_error(execute(cli, &environment))
+        }
         Err(error) => usage(&error),
     };
     ExitCode::from(exit.code())
 }
 
-fn read(args: Vec<OsString>) -> Result<Cli, clap::Error> {
+/// Parses the command line. Also returns the environment variables that it overrides with `false`.
+fn read(args: Vec<OsString>) -> Result<(Cli, BTreeSet<String>), clap::Error> {
     let mut command = help::command();
     let args = spelling::normalize(args, &command);
+    let Flags { args, overridden } = flags::resolve(args, &command);
     let matches = command.try_get_matches_from_mut(&args);
     let matches = matches.map_err(|error| {
-        let error = spelling::with_suggestion(error, &args, &help::command());
+        let error = spelling::with_suggestion(error, &args, help::command());
         spelling::with_usage(error, &args, help::command())
     })?;
-    Cli::from_arg_matches(&matches).map_err(|error| error.format(&mut command))
+    let cli = Cli::from_arg_matches(&matches).map_err(|error| error.format(&mut command))?;
+    Ok((cli, overridden))
 }
 
 /// Prints a usage error of clap, or the help that was requested.
@@ -122,6 +133,7 @@ fn execute(cli: Cli, environment: settings::Environment<'_>) -> Result<Exit, Cli
     if settings.debug {
         trace_to_stderr();
     }
+    let dev_hint = settings.dev_hint();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let result = runtime.block_on(async {
         match settings.ssh.tunnel() {
@@ -133,7 +145,10 @@ fn execute(cli: Cli, environment: settings::Environment<'_>) -> Result<Exit, Cli
     });
     // A blocking read of standard input cannot be cancelled.
     runtime.shutdown_background();
-    result
+    result.map_err(|error| match dev_hint {
+        Some(hint) if error.is_unreachable() => error.help(hint),
+        _ => error,
+    })
 }
 
 async fn run_command(command: Command, settings: Settings) -> Result<Exit, CliError> {

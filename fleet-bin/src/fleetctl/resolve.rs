@@ -2,7 +2,7 @@
 //! file and the cluster's file.
 //!
 //! A file of the cluster is overwritten only with `--replace`. Without it, a local file that
-//! differs causes an error, which names the hashes of both files.
+//! differs causes a warning with the hashes of both files, as in fleet v1.
 
 use fleet_core::{TargetState, Verb};
 use fleet_http::wire;
@@ -40,7 +40,7 @@ pub(crate) enum ContentSource {
 /// # Errors
 ///
 /// - The cluster does not know the unit, and there is neither a local file nor a template.
-/// - The cluster has a different file, and `replace` is not set.
+/// - The cluster's file is broken, and `replace` is not set.
 /// - `replace` is set, but there is no local file, or the command would lower the desired state.
 pub(crate) fn content(
     verb: Verb,
@@ -62,9 +62,32 @@ pub(crate) fn content(
         (Some(known), Some(file)) if known.hash == file.file.hash().to_string() => {
             Ok(ContentAction::Keep)
         }
-        (Some(known), Some(file)) if !replace => Err(differs(known, file)),
+        (Some(known), Some(file)) if !replace && !known.problem.is_empty() => {
+            Err(broken(known, file))
+        }
+        (Some(_), Some(_)) if !replace => Ok(ContentAction::Keep),
         (Some(known), Some(file)) => replacement(verb, known, file),
     }
+}
+
+/// Returns the warning about a local file that differs from the cluster's file and is not used.
+pub(crate) fn unused_file_warning(
+    unit: &LocalUnit,
+    known: Option<&wire::UnitEntity>,
+    replace: bool,
+) -> Option<String> {
+    let (known, file) = (known?, unit.file.as_ref()?);
+    if replace || known.hash == file.file.hash().to_string() {
+        return None;
+    }
+    let (name, theirs, ours) = (&known.name, short_hash(&known.hash), file.file.hash().short());
+    let here = file.path.display();
+    Some(format!(
+        "warning: {here} (hash {ours}) is not used: it differs from {name} in the cluster \
+         (hash {theirs})\n\
+         help: add --replace to use {here}\n\
+         help: \"fleetctl cat {name}\" shows the cluster's file"
+    ))
 }
 
 /// Decides the result of a create request that failed because the unit already existed. `now` is
@@ -149,14 +172,10 @@ fn replacement(
     )))
 }
 
-fn differs(known: &wire::UnitEntity, file: &LocalFile) -> CliError {
-    let (name, theirs, ours) = (&known.name, short_hash(&known.hash), file.file.hash().short());
+fn broken(known: &wire::UnitEntity, file: &LocalFile) -> CliError {
     let here = file.path.display();
-    CliError::failed(format!(
-        "{here} (hash {ours}) differs from {name} in the cluster (hash {theirs})"
-    ))
-    .help(format!("add --replace to use {here}"))
-    .help(format!("\"fleetctl cat {name}\" shows the cluster's file"))
+    CliError::failed(format!("{} in the cluster is broken: {}", known.name, known.problem))
+        .help(format!("add --replace to use {here}"))
 }
 
 fn is_template(verb: Verb, name: &UnitName) -> CliError {
@@ -250,20 +269,42 @@ mod tests {
         let other = known("[Service]\nExecStart=/bin/other\n", "launched");
         for (unit, known, replace, expected) in [
             (&nothing, &other, false, "keep"),
+            (&here, &other, false, "keep"),
             (&here, &same, false, "keep"),
             (&here, &same, true, "keep"),
             (&here, &other, true, "replace"),
         ] {
             assert_eq!(render(content(Verb::Start, unit, Some(known), false, replace)), expected);
         }
-        let differs = render(content(Verb::Start, &here, Some(&other), false, false));
-        insta::assert_snapshot!(differs, @r#"
-        fleetctl: web.service (hash 91fedf9) differs from web.service in the cluster (hash ec3b7e6)
+        let broken = wire::UnitEntity { problem: "no content".into(), ..other.clone() };
+        let refused = render(content(Verb::Start, &here, Some(&broken), false, false));
+        insta::assert_snapshot!(refused, @r"
+        fleetctl: web.service in the cluster is broken: no content
+        help: add --replace to use web.service
+        ");
+        let no_file = render(content(Verb::Start, &nothing, Some(&other), false, true));
+        assert!(no_file.contains("cannot replace web.service: there is no file web.service"));
+    }
+
+    #[test]
+    fn unused_local_file_gets_a_warning() {
+        let (here, nothing) = (unit("web.service", Some(HERE)), unit("web.service", None));
+        let (same, other) = (known(HERE, "launched"), known("[Service]\nUser=web\n", "loaded"));
+        for (unit, known, replace) in [
+            (&here, None, false),
+            (&here, Some(&same), false),
+            (&here, Some(&other), true),
+            (&nothing, Some(&other), false),
+        ] {
+            assert_eq!(unused_file_warning(unit, known, replace), None);
+        }
+        let warning = unused_file_warning(&here, Some(&other), false).unwrap();
+        insta::assert_snapshot!(warning.replace("used: ", "used:\n"), @r#"
+        warning: web.service (hash 91fedf9) is not used:
+        it differs from web.service in the cluster (hash 7fc63f2)
         help: add --replace to use web.service
         help: "fleetctl cat web.service" shows the cluster's file
         "#);
-        let no_file = render(content(Verb::Start, &nothing, Some(&other), false, true));
-        assert!(no_file.contains("cannot replace web.service: there is no file web.service"));
     }
 
     /// The unit may be created between this command's lookup and its create request, for example by

@@ -80,6 +80,19 @@ pub(crate) async fn select(
     Ok(deduplicate(selected, &named))
 }
 
+/// Returns the names of units that only patterns have selected. `units` is the result of
+/// [`select`] for the same arguments.
+pub(crate) fn selected_by_pattern<'a>(args: &[String], units: &'a [UnitArg]) -> Vec<&'a str> {
+    if !args.iter().any(|arg| is_pattern(arg)) {
+        return Vec::new();
+    }
+    // The arguments are valid, or nothing would have been selected.
+    let named: Vec<String> = expand_all(args).unwrap_or_default();
+    let named: Vec<UnitArg> = named.iter().filter_map(|arg| unit_arg(arg).ok()).collect();
+    let is_named = |unit: &&UnitArg| named.iter().any(|it| it.name == unit.name);
+    units.iter().filter(|unit| !is_named(unit)).map(|unit| unit.name.as_str()).collect()
+}
+
 /// Removes duplicates. A unit that is also given by path keeps that path.
 fn deduplicate(selected: Vec<UnitArg>, named: &[UnitArg]) -> Vec<UnitArg> {
     let mut names = std::collections::BTreeSet::new();
@@ -165,6 +178,20 @@ mod tests {
             assert_eq!(names(arg, filter).join(" "), expected, "{arg}");
         }
         assert!(is_pattern("web@*") && !is_pattern("./web*.service") && !is_pattern("web"));
+    }
+
+    #[test]
+    fn named_units_are_not_selected_by_pattern() {
+        let units = ["web@1", "web@2", "db"].map(|arg| unit_arg(arg).unwrap());
+        for (args, expected) in [
+            (&["web@{1..2}", "db"] as &[_], ""),
+            (&["web@*", "db"], "web@1.service web@2.service"),
+            (&["*", "web@1", "db.service"], "web@2.service"),
+            (&["{web@*,d?}.service"], "web@1.service web@2.service db.service"),
+        ] {
+            let args: Vec<String> = args.iter().map(|&arg| arg.to_owned()).collect();
+            assert_eq!(selected_by_pattern(&args, &units).join(" "), expected, "{args:?}");
+        }
     }
 
     #[test]

@@ -218,10 +218,10 @@ impl Session {
         gone.map_err(|error| cannot(format!("destroy {name}"), error))
     }
 
-    /// Requests a restart, and returns its generation.
-    pub(crate) async fn restart(&self, name: &UnitName) -> Result<u64, CliError> {
+    /// Requests a restart, and returns its generation. An error names the command `verb`.
+    pub(crate) async fn restart(&self, verb: &str, name: &UnitName) -> Result<u64, CliError> {
         let generation = self.client.restart(name).await;
-        generation.map(|it| it.0).map_err(|error| cannot(format!("restart {name}"), error))
+        generation.map(|it| it.0).map_err(|error| cannot(format!("{verb} {name}"), error))
     }
 
     /// Opens an export of the cluster.
@@ -385,12 +385,10 @@ pub(crate) fn eligible(
 /// Returns the error for a failed request. Advice of the client becomes hints.
 fn cannot(what: impl std::fmt::Display, error: ClientError) -> CliError {
     match error {
-        ClientError::Unreachable { endpoint, cause } => {
-            CliError::failed(format!("no fleetd answers at {endpoint}"))
-                .because_of(cause)
-                .help("start a fleetd there, for example with \"fleetd dev\"")
-                .help("or set the address of another fleetd, with --endpoint or FLEETCTL_ENDPOINT")
-        }
+        ClientError::Unreachable { endpoint, cause } => CliError::unreachable(endpoint)
+            .because_of(cause)
+            .help("start a fleetd there, for example with \"fleetd dev\"")
+            .help("or set the address of another fleetd, with --endpoint or FLEETCTL_ENDPOINT"),
         ClientError::Untrusted { endpoint, cause } => {
             CliError::failed(format!("{endpoint} answers, but no secure connection can be made"))
                 .because_of(cause)

@@ -1,6 +1,7 @@
 //! Settings from the command line and the environment, validated and with defaults.
 
 use std::ffi::OsString;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::ValueEnum;
@@ -10,6 +11,7 @@ use super::credentials::CredentialFiles;
 use super::error::CliError;
 use super::global_args::{Format, GlobalArgs, V1Args};
 use super::ssh::Ssh;
+use crate::dev_directory;
 
 /// Default endpoint of a daemon.
 const DEFAULT_ENDPOINT: &str = "unix:///run/fleet.sock";
@@ -37,6 +39,8 @@ pub(crate) struct Settings {
     pub(crate) debug: bool,
     /// Settings for `ssh`, and the host of the tunnel.
     pub(crate) ssh: Ssh,
+    /// Default socket of `fleetd dev`, if the endpoint is the default one.
+    dev_socket: Option<PathBuf>,
 }
 
 impl Settings {
@@ -61,8 +65,18 @@ impl Settings {
         let debug = args.debug || variable("FLEETCTL_DEBUG").is_some_and(|text| is_yes(&text));
         let tunnel = args.tunnel.clone().or_else(|| variable("FLEETCTL_TUNNEL"));
         let ssh = Ssh::new(&old, tunnel.filter(|host| !host.is_empty()))?;
+        let is_default = endpoint.is_none() && ssh.tunnel().is_none();
+        let dev_directory = dev_directory::default(environment).filter(|_| is_default);
+        let dev_socket = dev_directory.map(|it| it.join(dev_directory::SOCKET));
         let endpoint = endpoint.unwrap_or_else(|| DEFAULT_ENDPOINT.into());
-        Ok(Self { endpoint, credentials, format, debug, ssh })
+        Ok(Self { endpoint, credentials, format, debug, ssh, dev_socket })
+    }
+
+    /// Returns the hint to use the socket of `fleetd dev`, if it exists and no endpoint is set.
+    pub(crate) fn dev_hint(&self) -> Option<String> {
+        let socket = self.dev_socket.as_ref().filter(|path| path.exists())?;
+        let endpoint = format!("unix://{}", socket.display());
+        Some(format!("for \"fleetd dev\", run \"export FLEETCTL_ENDPOINT={endpoint}\""))
     }
 }
 
@@ -147,6 +161,23 @@ mod tests {
             let settings = settings(line, environment).unwrap();
             assert_eq!((settings.endpoint.as_str(), settings.format), (endpoint, format), "{line}");
         }
+    }
+
+    #[test]
+    fn default_endpoint_hints_at_the_dev_cluster() {
+        let home = tempfile::tempdir().unwrap();
+        let state = home.path().join("fleet/dev");
+        let variable = ("XDG_STATE_HOME", home.path().to_str().unwrap());
+        let hint = |environment: &[_]| settings("fleetctl doctor", environment).unwrap().dev_hint();
+        assert_eq!(hint(&[variable]), None, "there is no socket");
+        std::fs::create_dir_all(&state).unwrap();
+        std::fs::write(state.join("fleet.sock"), "").unwrap();
+        let expected = format!(
+            "for \"fleetd dev\", run \"export FLEETCTL_ENDPOINT=unix://{}/fleet.sock\"",
+            state.display()
+        );
+        assert_eq!(hint(&[variable]), Some(expected));
+        assert_eq!(hint(&[variable, ("FLEETCTL_ENDPOINT", "unix:///a")]), None);
     }
 
     #[test]

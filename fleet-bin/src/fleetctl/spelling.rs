@@ -8,7 +8,12 @@ use std::ffi::OsString;
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 
+use super::flags::subcommand;
 use super::names::nearest;
+
+/// Commands that stop, delete or move units.
+const INTERRUPTING: [&str; 7] =
+    ["destroy", "drain", "rebalance", "restart", "scale", "stop", "unload"];
 
 /// Rewrites options to the spelling that clap expects: `-endpoint` to `--endpoint`, and `--l` to
 /// `-l`.
@@ -43,48 +48,90 @@ fn collect_long_options(command: &clap::Command, known: &mut BTreeSet<String>) {
     }
 }
 
-/// Adds the most similar command name to an error about an unknown command in `fleetctl help
-/// COMMAND`. clap itself makes this suggestion only for the command line without `help`.
+/// Replaces the suggestions of clap, whose measure of similarity suggests `stop` for `top`.
+///
+/// For an unknown command, suggests the commands that it abbreviates, or else the nearest one. For
+/// an unknown option, keeps a suggestion that is near.
 pub(crate) fn with_suggestion(
     mut error: clap::Error,
     args: &[OsString],
-    command: &clap::Command,
+    command: clap::Command,
 ) -> clap::Error {
-    let has_suggestion = error.get(ContextKind::SuggestedSubcommand).is_some();
-    if error.kind() != ErrorKind::InvalidSubcommand || has_suggestion {
+    if error.kind() == ErrorKind::InvalidSubcommand {
+        let Some(ContextValue::String(wrong)) = error.get(ContextKind::InvalidSubcommand) else {
+            return error;
+        };
+        let names = similar_commands(command_before(wrong, args, &command), wrong);
+        error.remove(ContextKind::SuggestedSubcommand);
+        if !names.is_empty() {
+            error.insert(ContextKind::SuggestedSubcommand, ContextValue::Strings(names));
+        }
         return error;
     }
-    let mut words = args.iter().skip_while(|arg| *arg != "help").skip(1);
-    let (mut at, mut wrong) = (command, words.next());
-    while let Some(next) = wrong.and_then(|word| at.find_subcommand(word)) {
-        (at, wrong) = (next, words.next());
-    }
-    let wrong = wrong.map(|word| word.to_string_lossy());
-    let names = at.get_subcommands().filter(|it| !it.is_hide_set()).map(clap::Command::get_name);
-    if let Some(near) = wrong.and_then(|word| nearest(&word, names)) {
-        let near = ContextValue::Strings(vec![near.to_owned()]);
-        error.insert(ContextKind::SuggestedSubcommand, near);
+    let suggested = (error.get(ContextKind::InvalidArg), error.get(ContextKind::SuggestedArg));
+    if let (Some(ContextValue::String(wrong)), Some(ContextValue::String(near))) = suggested
+        && nearest(wrong.trim_start_matches('-'), [near.trim_start_matches('-')]).is_none()
+    {
+        error.remove(ContextKind::SuggestedArg);
+        // The usage of clap contains the suggested option.
+        error.remove(ContextKind::Usage);
+        return insert_usage(error, args, command);
     }
     error
+}
+
+/// Returns the last command that the arguments name before the wrong word.
+fn command_before<'a>(
+    wrong: &str,
+    args: &[OsString],
+    command: &'a clap::Command,
+) -> &'a clap::Command {
+    let words = args.iter().skip(1).map(|arg| arg.to_string_lossy());
+    words
+        .take_while(|word| word != wrong)
+        .fold(command, |at, word| subcommand(at, &word).unwrap_or(at))
+}
+
+/// Returns the commands that a wrong name abbreviates, or else the nearest command.
+///
+/// A command that interrupts units must be nearer than others: `show` must not suggest `stop`.
+fn similar_commands(command: &clap::Command, wrong: &str) -> Vec<String> {
+    let visible = command.get_subcommands().filter(|it| !it.is_hide_set());
+    let names: Vec<&str> = visible.map(clap::Command::get_name).collect();
+    let longer: Vec<&str> = names.iter().filter(|it| it.starts_with(wrong)).copied().collect();
+    let is_typo = |name: &str| {
+        name.chars().next() == wrong.chars().next() && strsim::osa_distance(name, wrong) == 1
+    };
+    let harmless = names.into_iter().filter(|name| !INTERRUPTING.contains(name) || is_typo(name));
+    let near = || nearest(wrong, harmless).into_iter().collect();
+    let found = if longer.is_empty() { near() } else { longer };
+    found.into_iter().map(str::to_owned).collect()
 }
 
 /// Adds the usage of the command to an error about an invalid value. clap prints the usage for
 /// other errors, but not for these.
 pub(crate) fn with_usage(
-    mut error: clap::Error,
+    error: clap::Error,
     args: &[OsString],
-    mut command: clap::Command,
+    command: clap::Command,
 ) -> clap::Error {
     let is_word = matches!(error.kind(), ErrorKind::ValueValidation | ErrorKind::InvalidValue);
     if !is_word || error.get(ContextKind::Usage).is_some() {
         return error;
     }
+    insert_usage(error, args, command)
+}
+
+fn insert_usage(
+    mut error: clap::Error,
+    args: &[OsString],
+    mut command: clap::Command,
+) -> clap::Error {
     command.build();
     let mut at = &mut command;
     for word in args.iter().skip(1) {
-        let Some(name) = at.find_subcommand(word).map(|it| it.get_name().to_owned()) else {
-            continue;
-        };
+        let found = subcommand(at, &word.to_string_lossy());
+        let Some(name) = found.map(|it| it.get_name().to_owned()) else { continue };
         at = at.find_subcommand_mut(&name).expect("it was found");
     }
     error.insert(ContextKind::Usage, ContextValue::StyledStr(at.render_usage()));
@@ -92,12 +139,17 @@ pub(crate) fn with_usage(
 }
 
 fn rewrite(arg: &str, known: &BTreeSet<String>) -> Option<String> {
-    if let Some(letter) = arg.strip_prefix("--").filter(|letter| is_one_letter(letter)) {
-        return Some(format!("-{letter}"));
+    if let Some(option) = arg.strip_prefix("--").filter(|it| is_one_letter(option_name(it))) {
+        return Some(format!("-{option}"));
     }
     let option = arg.strip_prefix('-').filter(|option| !option.starts_with('-'))?;
-    let name = option.split_once('=').map_or(option, |(name, _)| name);
+    let name = option_name(option);
     known.contains(name).then(|| format!("--{option}"))
+}
+
+/// Returns the option without its value.
+fn option_name(option: &str) -> &str {
+    option.split_once('=').map_or(option, |(name, _)| name)
 }
 
 fn is_one_letter(text: &str) -> bool {
@@ -126,6 +178,7 @@ mod tests {
             ("start -block-attempts=3 a.service", "start --block-attempts=3 a.service"),
             ("list-units --l", "list-units -l"),
             ("journal --f a", "journal -f a"),
+            ("journal --f=false -follow=t a", "journal -f=false --follow=t a"),
             ("ssh -machine=m1 ls --l", "ssh --machine=m1 ls --l"),
             ("-help", "--help"),
             ("-version", "--version"),
@@ -135,23 +188,42 @@ mod tests {
     }
 
     #[test]
-    fn help_suggests_the_nearest_command() {
+    fn unknown_command_suggests_the_nearest_one() {
         for (line, near) in [
-            ("help strat", Some("'start'")),
-            ("help machine drian", Some("'drain'")),
-            ("help machin", Some("'machine'")),
-            ("-o json help list-unts", Some("'list-units'")),
-            ("help quite-another", None),
-            ("strat", Some("'start'")),
+            ("help strat", "'start'"),
+            ("help machine drian", "'drain'"),
+            ("help machin", "'machine'"),
+            ("mach drian m1", "'drain'"),
+            ("-o json help list-unts", "'list-units'"),
+            ("help quite-another", ""),
+            ("strat", "'start'"),
+            ("destory", "'destroy'"),
+            ("list", "'list-units', 'list-unit-files', 'list-machines'"),
+            ("top", ""),
+            ("undo", ""),
+            ("show", ""),
+            ("enable", ""),
+            ("reload", "'load'"),
         ] {
-            let args = ["fleetctl"].into_iter().chain(line.split(' ')).map(OsString::from);
-            let args: Vec<_> = args.collect();
-            let error = Cli::command().try_get_matches_from(&args).unwrap_err();
-            let text = with_suggestion(error, &args, &Cli::command()).to_string();
-            let tip = text.lines().find(|line| line.contains("tip:"));
-            assert_eq!(tip.is_some(), near.is_some(), "{line}: {text}");
-            assert!(tip.is_none_or(|tip| tip.contains(near.unwrap())), "{line}: {text}");
+            let text = suggested(line);
+            let tip = text.lines().find(|line| line.contains("tip:")).unwrap_or_default();
+            assert_eq!(tip.rsplit(": ").next(), Some(near), "{line}: {text}");
         }
+    }
+
+    #[test]
+    fn unknown_option_suggests_only_similar_ones() {
+        assert!(suggested("start --no-blok web").contains("'--no-block'"));
+        let text = suggested("apply --prune web");
+        assert!(!text.contains("tip:") && !text.contains("--tunnel"), "{text}");
+        assert!(text.contains("Usage: fleetctl apply [OPTIONS] <FILE|DIR>..."), "{text}");
+    }
+
+    fn suggested(line: &str) -> String {
+        let args = ["fleetctl"].into_iter().chain(line.split(' ')).map(OsString::from);
+        let args: Vec<_> = args.collect();
+        let error = Cli::command().try_get_matches_from(&args).unwrap_err();
+        with_suggestion(error, &args, Cli::command()).to_string()
     }
 
     #[test]

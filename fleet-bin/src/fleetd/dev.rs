@@ -18,7 +18,7 @@ use super::error::{Context as _, StartError};
 use super::run::{self, ShutdownSignals};
 use super::wire_up::{DaemonParts, MachineSetup, RunningDaemon};
 use super::{directories, identity, machine, say, summary};
-use crate::findings;
+use crate::{dev_directory, findings};
 
 /// Lease duration of machines and of the engine in a development cluster. A machine or engine that
 /// has not renewed its lease for this time counts as gone.
@@ -136,12 +136,8 @@ fn machine_of(data_dir: &Path, number: u16, machines: u16) -> Result<MachineSetu
 
 /// Returns the requested directory, or by default one below the user's state directory.
 fn data_dir(requested: Option<&Path>) -> Result<PathBuf, StartError> {
-    let variable = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
-    let state = || {
-        let home = || Some(PathBuf::from(variable("HOME")?).join(".local/state"));
-        Some(variable("XDG_STATE_HOME").map(PathBuf::from).or_else(home)?.join("fleet/dev"))
-    };
-    let directory = requested.map(Path::to_owned).or_else(state).ok_or_else(|| {
+    let default = || dev_directory::default(&|name| std::env::var_os(name));
+    let directory = requested.map(Path::to_owned).or_else(default).ok_or_else(|| {
         StartError::usage(
             "cannot choose a data directory: neither XDG_STATE_HOME nor HOME is set; specify \
                  --data-dir DIR",
@@ -155,7 +151,7 @@ fn data_dir(requested: Option<&Path>) -> Result<PathBuf, StartError> {
 
 fn listen(requested: &[String], data_dir: &Path) -> Result<Vec<ListenAddress>, StartError> {
     if requested.is_empty() {
-        return Ok(vec![ListenAddress::Unix(data_dir.join("fleet.sock"))]);
+        return Ok(vec![ListenAddress::Unix(data_dir.join(dev_directory::SOCKET))]);
     }
     let parse = |text: &String| {
         text.parse().map_err(|error| StartError::usage(format!("--listen {text}: {error}")))
@@ -195,6 +191,12 @@ fn refuse_cycles(units: &[NewUnit]) -> Result<(), StartError> {
 }
 
 fn unit_files(path: &Path) -> Result<Vec<PathBuf>, StartError> {
+    if !path.exists() {
+        return Err(StartError::usage(format!(
+            "no unit file or directory {}: specify an existing path",
+            path.display()
+        )));
+    }
     if !path.is_dir() {
         return Ok(vec![path.to_owned()]);
     }
@@ -223,4 +225,15 @@ fn read_unit(path: &Path) -> Result<NewUnit, StartError> {
     let template = name.is_template();
     let desired = if template { TargetState::Inactive } else { TargetState::Launched };
     Ok(NewUnit { name, file, desired })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn missing_path_is_not_reported_as_a_bad_unit_name() {
+        let error = read_units(&[PathBuf::from("/nonexist")]).unwrap_err().to_string();
+        assert_eq!(error, "no unit file or directory /nonexist: specify an existing path");
+    }
 }

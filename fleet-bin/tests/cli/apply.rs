@@ -181,7 +181,7 @@ async fn apply_uploads_nothing_if_one_file_is_wrong() {
       | good.service on m1: 2
       | good.service on m1: 3
     fleetctl: good.service is not active
-    help: the desired state stays; "fleetctl status good.service" shows the progress
+    help: correct the cause, then "fleetctl start good.service" tries again
     "#);
 }
 

@@ -53,8 +53,8 @@ async fn scale_sets_the_number_of_instances() {
     insta::assert_snapshot!(cluster.run("scale none@ 1").await, @r"
     exit 1
     ---
-    fleetctl: none@1.service is not known to the cluster, and there is no file none@1.service
-    help: write that file, or submit its template none@.service
+    fleetctl: no template none@.service: the cluster does not know it, and there is no such file
+    help: write that file in the current folder, or submit the template
     ");
     assert_eq!(cluster.run("scale web@ 20000").await.code, 2);
 }
@@ -116,7 +116,7 @@ async fn commands_accept_patterns_and_ranges() {
     help: "fleetctl list-unit-files" shows the desired states
     "#);
     insta::assert_snapshot!("patterns_that_match_nothing", cluster.run("destroy x* web@[").await);
-    insta::assert_snapshot!(cluster.run("destroy *").await.sorted(), @r"
+    insta::assert_snapshot!(cluster.run("destroy --yes *").await.sorted(), @r"
     exit 0
     Destroyed db.service
     Destroyed web@1.service

@@ -154,19 +154,22 @@ async fn all_file_errors_are_reported_before_upload() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn different_file_needs_replace() {
+async fn different_file_causes_a_warning_as_in_v1() {
     let cluster = Cluster::start(TWO).await;
     cluster.write_sleepers(&["web.service", "other.service"]);
     cluster.run("start web").await.ok();
     cluster.write("web.service", "[Service]\nExecStart=/bin/new\n");
-    insta::assert_snapshot!(cluster.run("start other web").await, @r#"
-    exit 1
-    ---
-    fleetctl: web.service (hash 6384608) differs from web.service in the cluster (hash 6cff462)
-    help: add --replace to use web.service
-    help: "fleetctl cat web.service" shows the cluster's file
-    "#);
-    assert_eq!(cluster.desired("other.service").await, "");
+    for line in ["start other web", "submit web"] {
+        let run = cluster.run(line).await.ok();
+        let warning = "warning: web.service (hash 6384608) is not used: it differs from \
+                       web.service in the cluster (hash 6cff462)\n\
+                       help: add --replace to use web.service\n\
+                       help: \"fleetctl cat web.service\" shows the cluster's file\n";
+        assert_eq!(run.stderr, warning, "{line}");
+        assert_eq!(cluster.desired("web.service").await, "launched", "{line}");
+        assert!(cluster.run("cat web").await.stdout.contains("sleep"), "{line}");
+    }
+    assert_eq!(cluster.desired("other.service").await, "launched");
     insta::assert_snapshot!(cluster.run("submit --replace web").await, @r#"
     exit 1
     ---
@@ -210,7 +213,7 @@ async fn starting_a_failed_unit_retries() {
       | web.service on m1: 2
       | web.service on m1: 3
     fleetctl: web.service is not active
-    help: the desired state stays; "fleetctl status web.service" shows the progress
+    help: correct the cause, then "fleetctl start web.service" tries again
     "#);
     insta::assert_snapshot!(cluster.run("start web").await, @r"
     exit 0

@@ -39,7 +39,7 @@ async fn unknown_unit_fails_the_command_with_a_suggestion() {
     let cluster = Cluster::start(&["m1"]).await;
     cluster.write_sleepers(&["web.service", "db.service"]);
     cluster.run("start web db").await.ok();
-    for command in ["stop", "unload", "destroy", "restart"] {
+    for command in ["stop", "unload", "restart"] {
         let run = cluster.run(&format!("{command} web bd something-else")).await;
         assert_eq!((run.code, run.stdout.as_str()), (1, ""), "{run}");
         assert_eq!(cluster.desired("web.service").await, "launched");
@@ -52,6 +52,42 @@ async fn unknown_unit_fails_the_command_with_a_suggestion() {
     fleetctl: something-else.service is not known to the cluster
     help: "fleetctl list-unit-files" shows the units that are known
     "#);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn destroying_an_unknown_unit_succeeds_as_in_v1() {
+    let cluster = Cluster::start(&["m1"]).await;
+    cluster.write_sleepers(&["web.service", "db.service"]);
+    cluster.run("start web db").await.ok();
+    insta::assert_snapshot!(cluster.run("destroy web bd something-else").await, @r"
+    exit 0
+    Destroyed web.service
+    ---
+    nothing to destroy: bd.service is not known to the cluster
+    help: did you mean db.service?
+    nothing to destroy: something-else.service is not known to the cluster
+    ");
+    let json = cluster.run("destroy web -o jsonl").await.ok().stdout;
+    assert!(json.contains(r#""outcome":"unchanged","unit":"web.service"}"#), "{json}");
+    cluster.run("destroy web --no-block").await.ok();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn destroying_a_pattern_of_several_units_needs_yes() {
+    let cluster = Cluster::start(&["m1"]).await;
+    cluster.write_sleepers(&["a.service", "b.service", "web.service"]);
+    cluster.run("submit a b web").await.ok();
+    insta::assert_snapshot!(cluster.run("destroy web ?.service").await, @r"
+    exit 1
+    ---
+    fleetctl: cannot destroy 2 units by a pattern without confirmation: a.service, b.service
+    help: add --yes to destroy all of them
+    ");
+    assert_eq!(cluster.desired("web.service").await, "inactive");
+    for line in ["destroy w*", "destroy a.* a.service", "destroy --yes *"] {
+        cluster.run(line).await.ok();
+    }
+    assert_eq!(cluster.run("list-unit-files --no-legend").await.ok().stdout, "");
 }
 
 // Holds: D-23

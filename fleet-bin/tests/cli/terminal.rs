@@ -178,3 +178,24 @@ async fn foreign_text_is_sanitized_for_terminals() {
     // The reader of a pipe may print to a terminal, too.
     assert!(!cluster.run("logs rude").await.ok().stdout.contains('\u{1b}'));
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn destroying_a_pattern_asks_on_a_terminal() {
+    let cluster = Cluster::start(&["m1"]).await;
+    cluster.write_sleepers(&["a.service", "b.service"]);
+    cluster.run("submit a b").await.ok();
+    for (answer, code) in [("n\n", 1), ("y\n", 0)] {
+        let (terminal, slave) = Terminal::open(80);
+        let mut command = command(cluster.folder(), &cluster.endpoint(), "destroy *");
+        let stdin = slave.try_clone().unwrap();
+        let mut fleetctl = command.stdin(stdin).stderr(slave).spawn().unwrap();
+        drop(command);
+        let question = "Destroy 2 units: a.service, b.service? [y/N] ";
+        terminal.wait_until("the question", |text| text.contains(question)).await;
+        rustix::io::write(&terminal.master, answer.as_bytes()).unwrap();
+        let status = tokio::time::timeout(DEADLINE, fleetctl.wait()).await.unwrap().unwrap();
+        assert_eq!(status.code(), Some(code), "{answer:?}: {}", terminal.text());
+        let is_left = !cluster.desired("a.service").await.is_empty();
+        assert_eq!(is_left, code == 1, "{answer:?}");
+    }
+}

@@ -1,5 +1,6 @@
 //! The command line: help, errors, exit codes, and a closed output.
 
+use std::path::Path;
 use std::process::Stdio;
 
 use crate::cluster::Cluster;
@@ -72,7 +73,7 @@ async fn command_line_errors_exit_with_2() {
     ---
     error: unrecognized subcommand 'strat'
 
-      tip: some similar subcommands exist: 'status', 'restart', 'start'
+      tip: a similar subcommand exists: 'start'
 
     Usage: fleetctl [OPTIONS] [COMMAND]
 
@@ -101,6 +102,22 @@ async fn unreachable_daemon_error_has_help() {
     "#);
 }
 
+#[tokio::test]
+async fn unreachable_default_endpoint_hints_at_the_dev_cluster() {
+    // A daemon of this host would answer.
+    if Path::new("/run/fleet.sock").exists() {
+        return;
+    }
+    let home = tempfile::tempdir().unwrap();
+    let state = home.path().join(".local/state/fleet/dev");
+    std::fs::create_dir_all(&state).unwrap();
+    std::fs::write(state.join("fleet.sock"), "").unwrap();
+    let output = command(home.path(), "", "list-units").env("HOME", home.path()).output();
+    let run = Fleetctl::from(output.await.unwrap());
+    let hint = format!("FLEETCTL_ENDPOINT=unix://{}/fleet.sock\"\n", state.display());
+    assert!(run.code == 1 && run.stderr.ends_with(&hint), "{run}");
+}
+
 // Holds: D-41
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn commands_may_be_abbreviated_and_v1_options_work() {
@@ -113,6 +130,37 @@ async fn commands_may_be_abbreviated_and_v1_options_work() {
     let v1 =
         "--driver=API --strict-host-key-checking=false --request-timeout=5 list-machines -o name";
     assert_eq!(cluster.run(v1).await.ok().stdout, "m1\n");
+}
+
+// Holds: D-41
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn boolean_options_accept_go_values() {
+    let cluster = Cluster::start(&["m1"]).await;
+    cluster.write_sleepers(&["web.service"]);
+    for line in [
+        "--debug=false start --replace=true --no-block=f --sign=0 web",
+        "journal --follow=false --sudo=true --output=cat -n=1 web",
+        "stop -no-block=FALSE web",
+        "--debug=False list-machines --full=true --no-legend=1 -fields=machine",
+    ] {
+        let run = cluster.run(line).await.ok();
+        assert_eq!(run.stderr, "", "{line}");
+    }
+    let machines = cluster.run("list-machines --no-legend=T --fields=machine").await;
+    assert_eq!(machines.stdout, "m1\n");
+    let wrong = cluster.run("list-machines --full=yes").await;
+    assert_eq!(wrong.code, 2, "{wrong}");
+}
+
+/// `FLEETCTL_DEBUG=true fleetctl --debug=false` logs nothing.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn false_option_wins_over_the_environment() {
+    let cluster = Cluster::start(&["m1"]).await;
+    for (line, logs) in [("list-machines", true), ("--debug=false list-machines", false)] {
+        let mut command = command(cluster.folder(), &cluster.endpoint(), line);
+        let output = command.env("FLEETCTL_DEBUG", "true").output().await.unwrap();
+        assert_eq!(!output.stderr.is_empty(), logs, "{line}");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -43,7 +43,7 @@ async fn failed_unit_does_not_hide_running_ones() {
       | web.service on m1: 2
       | web.service on m1: 3
     fleetctl: 1 of 2 units are not active
-    help: the desired state stays; "fleetctl status UNIT" shows the progress
+    help: correct the cause, then "fleetctl start UNIT" tries again
     "#);
 }
 
@@ -89,7 +89,7 @@ async fn problems_of_the_machine_are_reported() {
       | web.service on m1: 2
       | web.service on m1: 3
     fleetctl: web.service is not active
-    help: the desired state stays; "fleetctl status web.service" shows the progress
+    help: correct the cause, then "fleetctl start web.service" tries again
     "#);
 }
 

@@ -2,6 +2,7 @@
 
 mod apply;
 mod cat;
+mod destroy;
 mod docs;
 mod doctor;
 mod events;
@@ -29,7 +30,7 @@ mod watch;
 
 use fleet_core::Verb;
 
-use super::args::{Command, LoadArgs, StartArgs, StopArgs, WaitUntil};
+use super::args::{Command, DestroyArgs, LoadArgs, StartArgs, StopArgs, WaitUntil};
 use super::context::Context;
 use super::error::{CliError, Exit};
 
@@ -60,7 +61,9 @@ async fn carry_out(context: &mut Context, command: Command) -> Result<Exit, CliE
         }
         Command::Stop(args) => stop_units(context, Verb::Stop, args).await?,
         Command::Unload(args) => stop_units(context, Verb::Unload, args).await?,
-        Command::Destroy(args) => stop_units(context, Verb::Destroy, args).await?,
+        Command::Destroy(DestroyArgs { stop, yes }) => {
+            destroy::run(context, &stop.units, yes, stop.wait.into()).await?;
+        }
         Command::Restart(args) => restart::run(context, &args.units, args.wait.into()).await?,
         Command::Apply(args) => return apply::run(context, args).await,
         Command::Diff(args) => return apply::diff(context, &args.manifest).await,

@@ -24,7 +24,7 @@ pub(super) async fn run(
     let session = &context.session;
     let units = select(session, units, DesiredFilter::Launched).await?;
     CliError::all_or_none(buffered(units.iter().map(|unit| check(session, &unit.name))).await)?;
-    let restarts = units.iter().map(|unit| session.restart(&unit.name));
+    let restarts = units.iter().map(|unit| session.restart("restart", &unit.name));
     let generations = try_buffered(restarts).await;
     let names = units.iter().map(|unit| unit.name.as_str());
     let generations = all_or_partial_failure(names.zip(generations), "restarted")?;

@@ -7,13 +7,15 @@ use fleet_http::wire;
 use fleet_unitfile::UnitName;
 use serde::Serialize;
 
-use super::{start, stop};
+use super::{destroy, start};
 use crate::fleetctl::args::{CreateArgs, WaitArgs, WaitUntil};
 use crate::fleetctl::change_args::ScaleArgs;
 use crate::fleetctl::context::Context;
 use crate::fleetctl::error::{CliError, Exit};
-use crate::fleetctl::names::unit_arg;
+use crate::fleetctl::local::read_units;
+use crate::fleetctl::names::{UnitArg, unit_arg, unit_args};
 use crate::fleetctl::output::Record;
+use crate::fleetctl::session::Session;
 
 /// Change of an instance.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -34,6 +36,7 @@ pub(super) async fn run(context: &mut Context, args: ScaleArgs) -> Result<Exit, 
     let template = template(&args.template)?;
     let known = context.session.instances(&template).await?;
     let changes = changes(&template, args.count, &known)?;
+    check_source(&context.session, &args.template, &changes).await?;
     let count = changes.iter().filter(|it| it.change != "none").count();
     let names = known.iter().map(|unit| unit.name.as_str());
     let unnumbered: Vec<&str> = names.filter(|name| number(name).is_none()).collect();
@@ -58,6 +61,35 @@ pub(super) async fn run(context: &mut Context, args: ScaleArgs) -> Result<Exit, 
     done.map(|()| Exit::Success)
 }
 
+/// Checks that some instance can be created.
+///
+/// # Errors
+///
+/// The cluster does not have the template, and neither the template nor an instance has a file.
+async fn check_source(
+    session: &Session,
+    template: &str,
+    changes: &[InstanceChange],
+) -> Result<(), CliError> {
+    let created = changes.iter().filter(|it| it.change == "create");
+    let created: Vec<String> = created.map(|it| it.unit.clone()).collect();
+    let UnitArg { name, .. } = unit_arg(template)?;
+    if created.is_empty() || session.unit(&name).await?.is_some() {
+        return Ok(());
+    }
+    let local = read_units(unit_args(&created)?)?;
+    if !local.findings.is_empty() || local.units.iter().any(|unit| unit.file.is_some()) {
+        return Ok(());
+    }
+    let error = CliError::failed(format!(
+        "no template {name}: the cluster does not know it, and there is no such file"
+    ));
+    Err(match session.suggestion(&name).await {
+        Some(near) => error.help(near),
+        None => error.help("write that file in the current folder, or submit the template"),
+    })
+}
+
 async fn carry_out(
     context: &mut Context,
     changes: &[InstanceChange],
@@ -73,7 +105,7 @@ async fn carry_out(
         start::run(context, Verb::Start, &args, WaitUntil::Active, wait.into()).await?;
     }
     if !destroying.is_empty() {
-        stop::run(context, Verb::Destroy, &destroying, wait.into()).await?;
+        destroy::run(context, &destroying, true, wait.into()).await?;
     }
     Ok(())
 }

@@ -18,7 +18,9 @@ use crate::fleetctl::format::MachineLabels;
 use crate::fleetctl::local::{LocalUnit, read_units};
 use crate::fleetctl::partial_failure::all_or_partial_failure;
 use crate::fleetctl::report::{Action, UnitOutcome, UnitReport};
-use crate::fleetctl::resolve::{ContentAction, ContentSource, change, content};
+use crate::fleetctl::resolve::{
+    ContentAction, ContentSource, change, content, unused_file_warning,
+};
 use crate::fleetctl::select::{DesiredFilter, select};
 use crate::fleetctl::session::{Session, source};
 use crate::fleetctl::settings::WaitTimeout;
@@ -86,15 +88,18 @@ async fn prepare(
     let units = read_units(units)?.checked(&mut context.progress)?.into_iter();
     let session = &context.session;
     let steps = buffered(units.map(|unit| prepare_unit(session, verb, unit, args.replace))).await;
-    CliError::all_or_none(steps)
+    let (steps, warnings): (Vec<_>, Vec<_>) = CliError::all_or_none(steps)?.into_iter().unzip();
+    warnings.iter().flatten().for_each(|warning| context.progress.note(warning));
+    Ok(steps)
 }
 
+/// Returns the steps for one unit, and the warning about a local file that is not used.
 async fn prepare_unit(
     session: &Session,
     verb: Verb,
     unit: LocalUnit,
     replace: bool,
-) -> Result<UploadStep, CliError> {
+) -> Result<(UploadStep, Option<String>), CliError> {
     let known = session.unit(&unit.name).await?;
     let template = match unit.name.template() {
         Some(template) if known.is_none() && unit.file.is_none() => session.unit(&template).await?,
@@ -115,7 +120,8 @@ async fn prepare_unit(
     };
     let goal = change(verb, &unit.name, from)?;
     let file = file_to_send(&unit.name, &content, template.as_ref())?;
-    Ok(UploadStep { name: unit.name, known, content, file, goal })
+    let warning = unused_file_warning(&unit, known.as_ref(), replace);
+    Ok((UploadStep { name: unit.name, known, content, file, goal }, warning))
 }
 
 fn file_to_send(
@@ -162,7 +168,7 @@ async fn activate(
         && step.is_up_to_date()
         && has_failed(&session.states_of(&step.name).await?)
     {
-        return session.restart(&step.name).await.map(Some);
+        return session.restart(verb.as_str(), &step.name).await.map(Some);
     }
     Ok(None)
 }

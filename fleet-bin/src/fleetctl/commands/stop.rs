@@ -1,4 +1,4 @@
-//! `stop`, `unload` and `destroy`: stops units that the cluster knows.
+//! `stop` and `unload`: stop units that the cluster knows.
 
 use fleet_core::{TargetState, Verb};
 use fleet_unitfile::UnitName;
@@ -23,12 +23,11 @@ pub(super) async fn run(
     units: &[String],
     timeout: WaitTimeout,
 ) -> Result<(), CliError> {
-    let fits = if verb == Verb::Destroy { DesiredFilter::All } else { DesiredFilter::Placed };
     let session = &context.session;
-    let units = select(session, units, fits).await?;
+    let units = select(session, units, DesiredFilter::Placed).await?;
     let changes = buffered(units.iter().map(|unit| prepare(session, verb, &unit.name))).await;
     let changes = units.iter().zip(CliError::all_or_none(changes)?);
-    let sending = changes.map(|(unit, goal)| send(session, verb, &unit.name, goal));
+    let sending = changes.map(|(unit, goal)| send(session, &unit.name, goal));
     let sent = try_buffered(sending).await;
     all_or_partial_failure(units.iter().map(|unit| unit.name.as_str()).zip(sent), done(verb))?;
     let mut targets = Vec::new();
@@ -40,53 +39,40 @@ pub(super) async fn run(
 }
 
 /// Checks whether the command can be applied to the unit. Returns the desired state to set, or
-/// `None` for `destroy` and for a unit that already has that state.
+/// `None` for a unit that already has that state.
 async fn prepare(
     session: &Session,
     verb: Verb,
     name: &UnitName,
 ) -> Result<Option<TargetState>, CliError> {
     let unit = session.known_unit(name).await?;
-    match verb {
-        // Broken units can be destroyed.
-        Verb::Destroy => Ok(None),
-        _ if !unit.problem.is_empty() => Err(CliError::failed(format!(
-            "cannot {} {name}, which is broken: {}",
-            verb.as_str(),
-            unit.problem
-        ))
-        .help(format!("\"fleetctl destroy {name}\" deletes it"))),
-        _ => change(verb, name, unit.desired()),
+    if unit.problem.is_empty() {
+        return change(verb, name, unit.desired());
     }
+    let (verb, problem) = (verb.as_str(), unit.problem);
+    Err(CliError::failed(format!("cannot {verb} {name}, which is broken: {problem}"))
+        .help(format!("\"fleetctl destroy {name}\" deletes it")))
 }
 
 async fn send(
     session: &Session,
-    verb: Verb,
     name: &UnitName,
     goal: Option<TargetState>,
 ) -> Result<(), CliError> {
-    match (verb, goal) {
-        // Another client may have destroyed it already.
-        (Verb::Destroy, _) => session.destroy(name).await.map(drop),
-        (_, Some(goal)) => session.set_desired(name, goal).await,
-        (_, None) => Ok(()),
+    match goal {
+        Some(goal) => session.set_desired(name, goal).await,
+        None => Ok(()),
     }
 }
 
 /// Describes completed changes, for errors.
 fn done(verb: Verb) -> &'static str {
-    match verb {
-        Verb::Stop => "stopped",
-        Verb::Destroy => "destroyed",
-        _ => "unloaded",
-    }
+    if verb == Verb::Stop { "stopped" } else { "unloaded" }
 }
 
 fn action_and_goal(verb: Verb) -> (Action, Goal) {
     match verb {
         Verb::Stop => (Action::Stop, Goal::Stopped),
-        Verb::Destroy => (Action::Destroy, Goal::Gone),
         _ => (Action::Unload, Goal::Unplaced),
     }
 }
