@@ -8,16 +8,25 @@ use crate::daemon::output_text;
 
 const TOUR: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../examples/tour.sh");
 
-fn tour(fleetctl: &Path, home: &Path) -> Output {
+fn tour(home: &Path) -> Command {
     let mut command = Command::new(TOUR);
-    command.env("FLEETD", env!("CARGO_BIN_EXE_fleetd")).env("FLEETCTL", fleetctl);
-    command.env("TMPDIR", home).stdin(Stdio::null()).output().unwrap()
+    command.env_remove("FLEETD").env_remove("FLEETCTL").env("TMPDIR", home);
+    // Stops a shell function that calls itself.
+    command.env("FUNCNEST", "100").stdin(Stdio::null());
+    command
 }
 
+fn run(command: &mut Command) -> Output {
+    command.output().unwrap()
+}
+
+/// Runs the tour as `examples/README.md` does: with the programs in `PATH`.
 #[test]
-fn tour_matches_the_documentation() {
+fn tour_with_programs_in_path_matches_the_documentation() {
     let home = tempfile::tempdir().unwrap();
-    let output = tour(Path::new(env!("CARGO_BIN_EXE_fleetctl")), home.path());
+    let programs = Path::new(env!("CARGO_BIN_EXE_fleetctl")).parent().unwrap();
+    let path = format!("{}:{}", programs.display(), std::env::var("PATH").unwrap());
+    let output = run(tour(home.path()).env("PATH", path));
     assert!(output.status.success(), "{}", output_text(&output));
     let shown = String::from_utf8_lossy(&output.stdout);
     assert!(shown.ends_with("all results are as documented\n"), "{shown}");
@@ -39,7 +48,8 @@ fn tour_detects_deviations() {
         format!("#!/bin/sh\ncase \"$*\" in *list-units*) ;; *) exec {real} \"$@\" ;; esac\n");
     std::fs::write(&broken, script).unwrap();
     std::fs::set_permissions(&broken, std::fs::Permissions::from_mode(0o755)).unwrap();
-    let output = tour(&broken, home.path());
+    let fleetd = env!("CARGO_BIN_EXE_fleetd");
+    let output = run(tour(home.path()).env("FLEETD", fleetd).env("FLEETCTL", &broken));
     assert_eq!(output.status.code(), Some(1), "{}", output_text(&output));
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(said.contains("tour: app.service is on the first and the third"), "{said}");
