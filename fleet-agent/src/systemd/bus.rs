@@ -80,13 +80,15 @@ pub(crate) struct Bus {
 type UnitListEntry =
     (String, String, String, String, String, String, OwnedObjectPath, u32, String, OwnedObjectPath);
 
-/// The three states of a unit.
+/// The three states of a unit, and its job.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct States {
     pub(crate) name: String,
     pub(crate) load: String,
     pub(crate) active: String,
     pub(crate) sub: String,
+    /// Type of the unit's job, for example `stop`. Empty if the unit has none.
+    pub(crate) job: String,
 }
 
 /// A change of links: `symlink` or `unlink`, the link, its target.
@@ -171,11 +173,8 @@ impl Bus {
     /// Returns the states of units. systemd loads units that are not in memory.
     pub(crate) async fn states(&self, units: &[&str]) -> Result<Vec<States>, CallError> {
         let listed: Vec<UnitListEntry> = self.manager("ListUnitsByNames", &units).await?;
-        let states = listed.into_iter().map(|(name, _, load, active, sub, ..)| States {
-            name,
-            load,
-            active,
-            sub,
+        let states = listed.into_iter().map(|(name, _, load, active, sub, _, _, _, job, _)| {
+            States { name, load, active, sub, job }
         });
         Ok(states.collect())
     }

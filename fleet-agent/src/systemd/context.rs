@@ -3,6 +3,7 @@
 use std::io;
 use std::sync::Arc;
 
+use fleet_core::{KnownUnit, TargetState};
 use fleet_unitfile::UnitName;
 use tokio::sync::{Notify, watch};
 use zbus::message::Sequence;
@@ -12,7 +13,7 @@ use super::bus::{Bus, CallError, States};
 use super::config::SystemdConfig;
 use super::files::UnitFiles;
 use super::jobs::Jobs;
-use super::record::Record;
+use super::record::{PendingOrder, Record};
 use super::reload::Reload;
 use super::unit_locks::UnitLocks;
 use super::units::UnitTable;
@@ -92,9 +93,58 @@ impl ManagerContext {
     pub(crate) fn remember(&self, unit: &UnitName, record: Record) -> Result<(), ServiceError> {
         let written = self.files.write_record(unit, &record);
         written.map_err(io_error(format!("store the record of {unit}")))?;
+        self.follow(unit, record);
+        Ok(())
+    }
+
+    /// Stores the record of a unit after systemd has received a request. The record applies even if
+    /// it cannot be stored. Otherwise the next request would be compared with an outdated one.
+    pub(crate) fn remember_received(
+        &self,
+        unit: &UnitName,
+        record: Record,
+    ) -> Result<(), ServiceError> {
+        let written = self.files.write_record(unit, &record);
+        self.follow(unit, record);
+        written.map_err(io_error(format!("store the record of {unit}")))
+    }
+
+    /// Stores that a unit is about to be stopped.
+    ///
+    /// A full disk must not keep a unit running that has to stop. If the pending stop cannot be
+    /// stored, the old record is removed instead, which needs no space. A unit without a record
+    /// counts as not requested.
+    pub(crate) fn remember_stop(&self, unit: &UnitName, record: &Record) {
+        let record = record.clone().pending(PendingOrder::Stop);
+        if let Err(error) = self.files.write_record(unit, &record)
+            && self.files.remove_record(unit).is_err()
+        {
+            tracing::error!(
+                %unit,
+                error = &error as &dyn std::error::Error,
+                "cannot save that a unit is being stopped: if this program ends before it can, \
+                 restart the unit to run it again"
+            );
+        }
+        self.follow(unit, record);
+    }
+
+    /// Forgets the requests for a stopped unit whose links are about to be removed. If the unit is
+    /// wanted again before it is unloaded, it is loaded again, which restores the links.
+    pub(crate) fn forget_requests(
+        &self,
+        unit: &UnitName,
+        record: Record,
+    ) -> Result<(), ServiceError> {
+        let removed = self.files.remove_record(unit);
+        let known = KnownUnit { requested: TargetState::Inactive, ..record.known };
+        self.follow(unit, Record { known, order: None });
+        removed.map_err(io_error(format!("remove the record of {unit}")))
+    }
+
+    fn follow(&self, unit: &UnitName, record: Record) {
         self.units.follow(unit, Some(record));
         self.feed.report(unit);
-        Ok(())
     }
 }
 

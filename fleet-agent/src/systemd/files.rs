@@ -3,7 +3,7 @@
 //! | file | content |
 //! |---|---|
 //! | `NAME` | the unit file, byte for byte; systemd has a link to it |
-//! | `NAME.json` | the last request: hash, epoch, generation, loaded or launched |
+//! | `NAME.json` | the last request: hash, epoch, generation, target state; any pending request |
 //! | `boot` | the ID of the boot to which all other files belong |
 //! | `lock` | empty; locked by the process that uses the directory |
 //!
@@ -56,6 +56,11 @@ impl UnitFiles {
     /// Removes the unit file, and then the record. The unit exists until both are gone.
     pub(crate) fn remove(&self, unit: &UnitName) -> io::Result<()> {
         ignore_missing(std::fs::remove_file(self.text(unit)))?;
+        self.remove_record(unit)
+    }
+
+    /// Removes the record. The unit then counts as not requested.
+    pub(crate) fn remove_record(&self, unit: &UnitName) -> io::Result<()> {
         ignore_missing(std::fs::remove_file(self.record(unit)))
     }
 

@@ -31,7 +31,8 @@ pub(crate) struct Jobs {
 struct State {
     /// Per unit: calls without a response yet, and jobs that have ended meanwhile.
     call: BTreeMap<UnitName, (usize, BTreeMap<String, String>)>,
-    waiting: BTreeMap<String, oneshot::Sender<JobEnd>>,
+    /// Per job: its unit, and the waiting caller.
+    waiting: BTreeMap<String, (UnitName, oneshot::Sender<JobEnd>)>,
 }
 
 /// A registered call that requests a job of a unit.
@@ -52,7 +53,7 @@ impl Jobs {
     /// done so.
     pub(crate) fn on_removed(&self, path: &str, unit: &str, result: &str) -> bool {
         let mut state = self.lock();
-        if let Some(waiting) = state.waiting.remove(path) {
+        if let Some((_, waiting)) = state.waiting.remove(path) {
             // The receiver may be gone.
             drop(waiting.send(JobEnd::Result(result.to_owned())));
             return true;
@@ -65,13 +66,19 @@ impl Jobs {
     /// Returns the paths of all jobs with a waiting caller.
     pub(crate) fn waited_for(&self) -> Vec<String> {
         let mut state = self.lock();
-        state.waiting.retain(|_, waiting| !waiting.is_closed());
+        state.waiting.retain(|_, (_, waiting)| !waiting.is_closed());
         state.waiting.keys().cloned().collect()
+    }
+
+    /// Whether a caller waits for a job of the unit.
+    pub(crate) fn is_awaited(&self, unit: &UnitName) -> bool {
+        let state = self.lock();
+        state.waiting.values().any(|(of, waiting)| of == unit && !waiting.is_closed())
     }
 
     /// Records that a job is gone and its signal was missed.
     pub(crate) fn on_gone(&self, path: &str) {
-        if let Some(waiting) = self.lock().waiting.remove(path) {
+        if let Some((_, waiting)) = self.lock().waiting.remove(path) {
             drop(waiting.send(JobEnd::Unknown));
         }
     }
@@ -89,7 +96,7 @@ impl PendingCall<'_> {
         let ended = state.call.get_mut(&self.unit).and_then(|(_, ended)| ended.remove(&path));
         match ended {
             Some(result) => drop(sender.send(JobEnd::Result(result))),
-            None => drop(state.waiting.insert(path, sender)),
+            None => drop(state.waiting.insert(path, (self.unit.clone(), sender))),
         }
         drop(state);
         end
@@ -130,6 +137,7 @@ mod tests {
         let receiver = jobs.begin_call(&unit).wait_for("/job/2".into());
         jobs.on_removed("/job/3", "a.service", "done");
         assert_eq!(jobs.waited_for(), ["/job/2"]);
+        assert!(jobs.is_awaited(&unit));
         jobs.on_removed("/job/2", "a.service", "canceled");
         assert_eq!(end(receiver), result("canceled"));
 
@@ -138,6 +146,7 @@ mod tests {
         assert_eq!(end(receiver), Some(JobEnd::Unknown));
 
         drop(jobs.begin_call(&unit).wait_for("/job/5".into()));
+        assert!(!jobs.is_awaited(&unit), "no caller waits");
         assert_eq!(jobs.waited_for(), [""; 0], "no caller waits");
         assert_eq!(jobs.lock().call.len(), 0, "no call is registered");
     }

@@ -172,10 +172,9 @@ async fn roll_back(
 pub(crate) async fn unload(context: &ManagerContext, unit: &UnitName) -> Result<(), ServiceError> {
     let _turn = context.locks.lock_unit(unit).await;
     let bus = context.bus()?;
-    if context.units.record(unit).is_none() {
-        return Ok(());
-    }
-    stop_and_wait(context, &bus, unit).await?;
+    let Some(record) = context.units.record(unit) else { return Ok(()) };
+    stop_and_wait(context, &bus, unit, &record).await?;
+    context.forget_requests(unit, record)?;
     uninstall(context, &bus, unit).await?;
     let removed = context.files.remove(unit);
     // systemd would otherwise remember the failure of a unit forever.

@@ -50,6 +50,10 @@ use crate::{
 /// time the manager neither knows the state of the units nor changes them. The manager reconnects
 /// by itself. Calls that already wait for a start or stop keep waiting.
 ///
+/// Each start and stop is stored before it is requested from systemd. If its outcome is unknown,
+/// because the daemon has ended or the connection was lost, the manager compares the unit's state
+/// with the request when it connects again.
+///
 /// # Drift
 ///
 /// If others than fleet stop a unit while this manager runs, the manager reports the drift. A later
@@ -121,19 +125,21 @@ impl ServiceManager for SystemdManager {
     }
 
     async fn unload(&self, unit: &UnitName) -> Result<(), ServiceError> {
-        load::unload(&self.context, unit).await
+        self.resolve_after(unit, load::unload(&self.context, unit)).await
     }
 
     async fn start(&self, unit: &UnitName, generation: Generation) -> Result<(), ServiceError> {
-        operations::launch(&self.context, unit, "StartUnit", generation).await
+        let start = operations::launch(&self.context, unit, "StartUnit", generation);
+        self.resolve_after(unit, start).await
     }
 
     async fn restart(&self, unit: &UnitName, generation: Generation) -> Result<(), ServiceError> {
-        operations::launch(&self.context, unit, "RestartUnit", generation).await
+        let restart = operations::launch(&self.context, unit, "RestartUnit", generation);
+        self.resolve_after(unit, restart).await
     }
 
     async fn stop(&self, unit: &UnitName) -> Result<(), ServiceError> {
-        operations::stop(&self.context, unit).await
+        self.resolve_after(unit, operations::stop(&self.context, unit)).await
     }
 
     async fn reload_unit(&self, unit: &UnitName) -> Result<(), ServiceError> {
@@ -179,6 +185,20 @@ impl ServiceManager for SystemdManager {
 }
 
 impl SystemdManager {
+    /// Awaits a call. If the call fails and its outcome is unknown, requests a refresh, which
+    /// resolves the pending request.
+    async fn resolve_after(
+        &self,
+        unit: &UnitName,
+        call: impl Future<Output = Result<(), ServiceError>>,
+    ) -> Result<(), ServiceError> {
+        let result = call.await;
+        if result.is_err() && self.context.units.is_pending(unit) {
+            self.context.refresh_requested.notify_one();
+        }
+        result
+    }
+
     fn read_journal(
         &self,
         unit: &UnitName,

@@ -8,6 +8,7 @@
 //!    ├───── journal ── nudge                       journalctl as a child process
 //!    └ connection: one task ─ dispatch > state, jobs   systemd's signals, in order
 //!                         └── refresh ─> state         everything once, after missed signals
+//!                                └ recovery ─> record  requests with an unknown outcome
 //! ```
 //!
 //! systemd's signals report the states of units, so these are not polled. All units are read once
@@ -32,6 +33,7 @@ mod operations;
 mod private;
 mod reason;
 mod record;
+mod recovery;
 mod refresh;
 mod reload;
 mod state;

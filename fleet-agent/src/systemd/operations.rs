@@ -1,6 +1,6 @@
 //! Starts, restarts and stops units, and waits for the jobs.
 
-use fleet_core::{Generation, KnownUnit, TargetState};
+use fleet_core::Generation;
 use fleet_unitfile::UnitName;
 use tokio::sync::oneshot;
 
@@ -8,7 +8,7 @@ use super::bus::{Bus, CallError, UNIT, unit_path};
 use super::context::{ManagerContext, unavailable};
 use super::jobs::JobEnd;
 use super::reason::{reload_problem, start_problem, stop_problem, triggers};
-use super::record::{PendingStart, Record};
+use super::record::{PendingOrder, PendingStart, Record};
 use super::state::ObservedState;
 use crate::ServiceError;
 
@@ -24,48 +24,71 @@ pub(crate) async fn launch(
 ) -> Result<(), ServiceError> {
     let turn = context.locks.lock_unit(unit).await;
     let bus = context.bus()?;
-    let mut record = context.record(unit)?;
-    let before = record.known;
+    let record = context.record(unit)?;
     let observed = context.units.observed(unit);
     if record.has_started(generation, observed.invocation()) {
-        return record_accepted(context, unit, record, TargetState::Launched, generation);
+        return context.remember_received(unit, record.launched(generation));
     }
-    record.order = Some(PendingStart { generation, invocation: observed.invocation().to_vec() });
-    context.units.on_start(unit, ObservedState::on_start_requested);
+    let start = PendingStart { generation, invocation: observed.invocation().to_vec() };
+    let record = record.pending(PendingOrder::Start(start.clone()));
     context.remember(unit, record.clone())?;
+    context.units.on_start(unit, ObservedState::on_start_requested);
+    context.feed.report(unit);
     if !context.units.take_new(unit) {
         // A request begins a new count of failures and starts.
         drop(bus.manager::<_, ()>("ResetFailedUnit", &unit.as_str()).await);
     }
     let call = context.jobs.begin_call(unit);
-    let job = bus.job(method, unit.as_str()).await;
-    if let Err(error @ CallError::Lost(_)) = job {
-        return Err(unavailable(error)); // the outcome is unknown: the start stays on record
-    }
-    record_accepted(context, unit, record, TargetState::Launched, generation)?;
-    let problem = match job {
-        Ok(job) => {
-            let end = call.wait_for(job);
-            drop(turn);
-            let end = wait_for_end(end).await?;
-            let missing = missing(context, &bus, unit, &end).await;
-            if !matches!(missing, Ok(None)) {
-                undo_launch(context, unit, before).await?;
-            }
-            if let Some(missing) = missing? {
-                return Err(ServiceError::NothingToTrigger { unit: unit.clone(), missing });
-            }
-            let problem = started(context, unit, end);
-            if problem.is_none() {
-                context.units.on_start(unit, ObservedState::on_started);
-                context.feed.report(unit);
-            }
-            problem
+    let job = match bus.job(method, unit.as_str()).await {
+        Ok(job) => job,
+        Err(CallError::Refused { message, .. }) => {
+            context.remember_received(unit, record.launched(generation))?;
+            return Err(ServiceError::StartFailed { unit: unit.clone(), problem: message });
         }
-        Err(CallError::Refused { message, .. } | CallError::Lost(message)) => Some(message),
+        // The outcome is unknown, so the start stays on record.
+        Err(error) => return Err(unavailable(error)),
     };
-    let failed = |problem| ServiceError::StartFailed { unit: unit.clone(), problem };
-    problem.map_or(Ok(()), |problem| Err(failed(problem)))
+    // Whether there is a unit to trigger is only known at the end of the job.
+    let stored = match triggers(unit) {
+        true => Ok(()),
+        false => context.remember_received(unit, record.launched(generation)),
+    };
+    let end = call.wait_for(job);
+    drop(turn);
+    let end = wait_for_end(end).await?;
+    if triggers(unit) {
+        conclude_start(context, &bus, unit, start, &end).await?;
+    }
+    if let Some(problem) = started(context, unit, end) {
+        return Err(ServiceError::StartFailed { unit: unit.clone(), problem });
+    }
+    context.units.on_start(unit, ObservedState::on_started);
+    context.feed.report(unit);
+    stored
+}
+
+/// Records whether a timer, socket or path was started, unless another request was made meanwhile.
+async fn conclude_start(
+    context: &ManagerContext,
+    bus: &Bus,
+    unit: &UnitName,
+    start: PendingStart,
+    end: &JobEnd,
+) -> Result<(), ServiceError> {
+    let missing = missing(context, bus, unit, end).await?;
+    let _turn = context.locks.lock_unit(unit).await;
+    let generation = start.generation;
+    let is_last = |record: &Record| record.order == Some(PendingOrder::Start(start));
+    let record = context.units.record(unit).filter(is_last);
+    let stored = record.map_or(Ok(()), |record| {
+        let is_started = missing.is_none();
+        let record = if is_started { record.launched(generation) } else { record.unchanged() };
+        context.remember_received(unit, record)
+    });
+    match missing {
+        Some(missing) => Err(ServiceError::NothingToTrigger { unit: unit.clone(), missing }),
+        None => stored,
+    }
 }
 
 /// Returns the unit that a timer, socket or path should start, if systemd does not have that unit.
@@ -88,23 +111,6 @@ async fn missing(
     Ok(missing.map(|states| states.name))
 }
 
-/// Reverts the record to before the start, if nothing else was requested since.
-async fn undo_launch(
-    context: &ManagerContext,
-    unit: &UnitName,
-    before: KnownUnit,
-) -> Result<(), ServiceError> {
-    let _turn = context.locks.lock_unit(unit).await;
-    let Some(record) = context.units.record(unit) else { return Ok(()) };
-    let is_last = record.order.is_none() && record.known.requested == TargetState::Launched;
-    if !is_last || record.known.hash != before.hash {
-        return Ok(());
-    }
-    let KnownUnit { requested: asked, generation, .. } = before;
-    let known = KnownUnit { requested: asked, generation, ..record.known };
-    context.remember(unit, Record { known, order: None })
-}
-
 /// Returns why a finished start was no success.
 fn started(context: &ManagerContext, unit: &UnitName, end: JobEnd) -> Option<String> {
     let observed = context.units.observed(unit);
@@ -119,28 +125,26 @@ fn started(context: &ManagerContext, unit: &UnitName, end: JobEnd) -> Option<Str
     }
 }
 
-/// Stops a unit and records the request.
+/// Stops a unit. The request is stored before it is sent, and again once systemd has accepted it.
 pub(crate) async fn stop(context: &ManagerContext, unit: &UnitName) -> Result<(), ServiceError> {
     let _turn = context.locks.lock_unit(unit).await;
     let bus = context.bus()?;
     let record = context.record(unit)?;
-    let call = context.jobs.begin_call(unit);
-    let job = request_stop(&bus, unit).await?;
-    let end = job.map(|job| call.wait_for(job));
-    let generation = record.known.generation;
-    record_accepted(context, unit, record, TargetState::Loaded, generation)?;
-    stopped(context, unit, end).await
+    let end = request_stop(context, &bus, unit, &record).await?;
+    let stored = context.remember_received(unit, record.stopped());
+    stopped(context, unit, end).await?;
+    stored
 }
 
-/// Stops a unit that is being unloaded.
+/// Stops a unit that is being unloaded. The stop stays pending until it is over, because the caller
+/// removes the record then.
 pub(crate) async fn stop_and_wait(
     context: &ManagerContext,
     bus: &Bus,
     unit: &UnitName,
+    record: &Record,
 ) -> Result<(), ServiceError> {
-    let call = context.jobs.begin_call(unit);
-    let job = request_stop(bus, unit).await?;
-    let end = job.map(|job| call.wait_for(job));
+    let end = request_stop(context, bus, unit, record).await?;
     stopped(context, unit, end).await
 }
 
@@ -177,15 +181,25 @@ pub(crate) async fn reload_unit(
     }
 }
 
-/// Requests the stop of a unit. Returns the path of the job, or `None` if systemd does not know the
-/// unit.
-async fn request_stop(bus: &Bus, unit: &UnitName) -> Result<Option<String>, ServiceError> {
+/// Stores that a unit is about to be stopped, and requests the stop. Returns the receiver of the
+/// job's end, or `None` if systemd does not know the unit.
+async fn request_stop(
+    context: &ManagerContext,
+    bus: &Bus,
+    unit: &UnitName,
+    record: &Record,
+) -> Result<Option<oneshot::Receiver<JobEnd>>, ServiceError> {
+    context.remember_stop(unit, record);
+    let call = context.jobs.begin_call(unit);
     match bus.job("StopUnit", unit.as_str()).await {
-        Ok(job) => Ok(Some(job)),
+        Ok(job) => Ok(Some(call.wait_for(job))),
         Err(error) if error.no_such_unit() => Ok(None),
         Err(CallError::Refused { message, .. }) => {
+            // If this cannot be stored, the next daemon finds out that the unit was not stopped.
+            drop(context.remember_received(unit, record.clone().unchanged()));
             Err(ServiceError::StopFailed { unit: unit.clone(), problem: message })
         }
+        // The outcome is unknown, so the stop stays on record.
         Err(error) => Err(unavailable(error)),
     }
 }
@@ -210,17 +224,4 @@ async fn stopped(
 async fn wait_for_end(end: oneshot::Receiver<JobEnd>) -> Result<JobEnd, ServiceError> {
     // The sender is dropped only with the whole manager.
     end.await.map_err(|_| ServiceError::Unavailable("the daemon is shutting down".to_owned()))
-}
-
-/// Records a request that systemd has accepted.
-fn record_accepted(
-    context: &ManagerContext,
-    unit: &UnitName,
-    mut record: Record,
-    asked: TargetState,
-    generation: Generation,
-) -> Result<(), ServiceError> {
-    (record.known.requested, record.known.generation) = (asked, generation);
-    record.order = None;
-    context.remember(unit, record)
 }

@@ -77,7 +77,8 @@ mod tests {
     fn observed(active: &str) -> ObservedState {
         let mut observed = ObservedState::default();
         let [load, active, sub] = ["loaded", active, ""].map(str::to_owned);
-        observed.on_states(&States { name: String::new(), load, active, sub }, true);
+        let (name, job) = (String::new(), String::new());
+        observed.on_states(&States { name, load, active, sub, job }, true);
         observed
     }
 

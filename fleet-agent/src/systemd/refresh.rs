@@ -10,6 +10,7 @@ use zbus::wire::OwnedVariant;
 use super::batch_query::BatchRole;
 use super::bus::{Bus, CallError, JOB, States, UNIT, unit_path};
 use super::context::ManagerContext;
+use super::recovery::PendingRequests;
 use super::state::{ObservedState, Properties, details};
 use super::units::apply_properties;
 
@@ -21,23 +22,35 @@ const MAX_CONCURRENT: usize = 8;
 /// fail, no change is missed, because each change has its own signal.
 const ATTEMPTS: usize = 3;
 
-/// Reads all units: the states of all units in one call, and then the details of units that have
-/// changed. Then notifies callers that wait for a job that no longer exists.
+/// Reads all units, and resolves pending requests. Then notifies callers that wait for a job that
+/// no longer exists.
 pub(crate) async fn refresh_all(context: &ManagerContext, bus: &Bus) -> Result<(), CallError> {
     let units = context.units.names();
-    let mut changed = Vec::new();
     if !units.is_empty() {
-        let signals: Vec<u64> = units.iter().map(|unit| context.units.signals(unit)).collect();
-        let names: Vec<&str> = units.iter().map(UnitName::as_str).collect();
-        let states = bus.states(&names).await?;
-        for ((unit, signals), states) in units.iter().zip(signals).zip(&states) {
-            if apply_states(context, unit, signals, states) {
-                changed.push(refresh_details(context, bus, unit));
-            }
+        refresh_units(context, bus, &units).await?;
+    }
+    resolve_jobs(context, bus).await
+}
+
+/// Reads the states of all units in one call, and then the details of units that have changed.
+async fn refresh_units(
+    context: &ManagerContext,
+    bus: &Bus,
+    units: &[UnitName],
+) -> Result<(), CallError> {
+    // Locked before the query, so that the response shows the effect of each pending request.
+    let pending = PendingRequests::lock(context);
+    let signals: Vec<u64> = units.iter().map(|unit| context.units.signals(unit)).collect();
+    let names: Vec<&str> = units.iter().map(UnitName::as_str).collect();
+    let states = bus.states(&names).await?;
+    let mut changed = Vec::new();
+    for ((unit, signals), states) in units.iter().zip(signals).zip(&states) {
+        if apply_states(context, unit, signals, states) {
+            changed.push(refresh_details(context, bus, unit));
         }
     }
     stream::iter(changed).buffer_unordered(MAX_CONCURRENT).try_collect::<()>().await?;
-    resolve_jobs(context, bus).await
+    pending.resolve(context, bus, &units.iter().zip(&states).collect()).await
 }
 
 /// Applies the states of a unit. Returns whether its details have to be read.

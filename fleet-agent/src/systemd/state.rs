@@ -201,7 +201,7 @@ mod tests {
 
     fn states(active: &str, sub: &str) -> States {
         let [load, active, sub] = ["loaded", active, sub].map(str::to_owned);
-        States { name: "a.service".to_owned(), load, active, sub }
+        States { name: "a.service".to_owned(), load, active, sub, job: String::new() }
     }
 
     fn properties<'a>(all: &[(&str, Variant<'a>)]) -> Properties {

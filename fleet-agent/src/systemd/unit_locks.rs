@@ -31,6 +31,14 @@ impl UnitLocks {
         turn
     }
 
+    /// Locks the unit if no call for it is in progress.
+    pub(crate) fn try_lock_unit(&self, unit: &UnitName) -> Option<UnitLock<'_>> {
+        let lock = Arc::clone(self.lock().entry(unit.clone()).or_default());
+        let held = lock.try_lock_owned().ok();
+        let turn = UnitLock { locks: self, unit: unit.clone(), held };
+        turn.held.is_some().then_some(turn)
+    }
+
     fn lock(&self) -> MutexGuard<'_, BTreeMap<UnitName, Lock>> {
         self.locks.lock().unwrap_or_else(PoisonError::into_inner)
     }

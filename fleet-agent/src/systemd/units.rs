@@ -88,6 +88,18 @@ impl UnitTable {
         self.lock().units.get(unit)?.record.clone()
     }
 
+    /// Whether a known unit has a pending request.
+    pub(crate) fn is_pending(&self, unit: &UnitName) -> bool {
+        self.lock().units.get(unit).is_some_and(Entry::is_pending)
+    }
+
+    /// Returns the known units with a pending request.
+    pub(crate) fn pending(&self) -> Vec<UnitName> {
+        let state = self.lock();
+        let pending = state.units.iter().filter(|(_, entry)| entry.is_pending());
+        pending.map(|(unit, _)| unit.clone()).collect()
+    }
+
     /// Returns a receiver that is closed once the unit is no longer known.
     pub(crate) fn alive(&self, unit: &UnitName) -> Option<watch::Receiver<()>> {
         Some(self.lock().units.get(unit)?.alive.subscribe())
@@ -181,6 +193,10 @@ impl UnitTable {
 }
 
 impl Entry {
+    fn is_pending(&self) -> bool {
+        self.record.as_ref().is_some_and(|record| record.order.is_some())
+    }
+
     fn is_launched(&self) -> bool {
         self.record.as_ref().is_some_and(|record| record.known.requested == TargetState::Launched)
     }

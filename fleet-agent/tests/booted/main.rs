@@ -55,6 +55,7 @@ cases! {
         timer_without_service_is_not_started,
         stop_timeout_includes_machine_settings;
     interruptions: killed_daemon_leaves_units_running, systemd_may_reexecute, bus_may_restart,
+        request_without_response_is_not_forgotten, start_after_stop_on_full_disk_runs_the_unit,
         exit_during_bus_outage_is_noticed,
         exit_during_reload_is_noticed, half_written_units_are_recovered;
     journals: journal_can_be_followed;

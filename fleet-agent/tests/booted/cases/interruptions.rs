@@ -3,6 +3,7 @@
 use std::io::{BufRead as _, BufReader};
 use std::process::{Command, Stdio};
 use std::sync::Arc;
+use std::time::Duration;
 
 use fleet_agent::{ServiceError, ServiceManager as _};
 use fleet_core::{ActiveState, Generation, TargetState};
@@ -46,6 +47,80 @@ pub(crate) async fn killed_daemon_leaves_units_running() {
     assert_eq!(show("kept.service", "MainPID"), pid, "it was not restarted");
     bench.unload("kept.service").await;
     bench.unload("loaded.service").await;
+}
+
+/// Makes a request that gets no response, because the bus is paused.
+async fn request(call: impl Future<Output = Result<(), ServiceError>>) {
+    let ended = tokio::time::timeout(Duration::from_millis(300), call).await;
+    assert!(ended.is_err(), "the bus is paused: {ended:?}");
+}
+
+/// Regression: a daemon that ended between a request and its record left a unit that was never
+/// started again, or never stopped.
+pub(crate) async fn request_without_response_is_not_forgotten() {
+    let bench = Bench::new().await;
+    for unit in ["stopped.service", "kept.service"] {
+        bench.run(unit, SLEEP).await;
+    }
+    bench.load(&[("started.service", SLEEP), ("idle.service", SLEEP)]).await;
+    let pid = show("kept.service", "MainPID");
+    shell("systemctl kill -s STOP dbus.service");
+    for unit in ["stopped.service", "kept.service"] {
+        request(bench.manager.stop(&name(unit))).await;
+    }
+    for unit in ["started.service", "idle.service"] {
+        request(bench.start(unit)).await;
+    }
+    drop(bench.manager);
+    // All requests are lost. systemd then gets two of them over its private socket.
+    shell("systemctl kill -s KILL dbus.service; systemctl stop stopped.service");
+    shell("systemctl start started.service; systemctl start dbus.service");
+    let opens =
+        async || fleet_agent::SystemdManager::open(fleet_agent::SystemdConfig::system()).await;
+    wait_until("systemd is on the bus", async || opens().await.is_ok()).await;
+
+    let bench = Bench::new().await;
+    for (unit, requested) in [
+        ("stopped.service", TargetState::Loaded),
+        ("kept.service", TargetState::Launched),
+        ("started.service", TargetState::Launched),
+        ("idle.service", TargetState::Loaded),
+    ] {
+        assert_eq!(bench.get(unit).await.known.requested, requested, "{unit}");
+    }
+    assert_eq!(show("kept.service", "MainPID"), pid, "it was not restarted");
+    let started = show("started.service", "MainPID");
+    for unit in ["stopped.service", "started.service", "idle.service"] {
+        bench.start(unit).await.expect("it starts");
+        assert_eq!(show(unit, "ActiveState"), "active", "{unit}");
+    }
+    assert_eq!(show("started.service", "MainPID"), started, "it was not started twice");
+    for unit in ["stopped.service", "kept.service", "started.service", "idle.service"] {
+        bench.unload(unit).await;
+    }
+    assert_eq!(shell("cd /run/fleet/units; ls"), "boot\nlock");
+}
+
+/// Regression: after a stop that could not be recorded, a start reported success, and no process
+/// ran.
+pub(crate) async fn start_after_stop_on_full_disk_runs_the_unit() {
+    let bench = Bench::new().await;
+    let unit = name("a.service");
+    bench.run("a.service", SLEEP).await;
+    // Records are written to this file first.
+    shell("mkdir /run/fleet/units/a.service.json.new");
+    let error = bench.manager.stop(&unit).await.expect_err("it cannot be recorded");
+    assert!(matches!(error, ServiceError::Io { .. }), "{error:?}");
+    assert_eq!(show("a.service", "ActiveState"), "inactive", "it is stopped nevertheless");
+    assert_eq!(bench.get("a.service").await.known.requested, TargetState::Loaded);
+    let error = bench.start("a.service").await.expect_err("it cannot be recorded");
+    assert!(matches!(error, ServiceError::Io { .. }), "{error:?}");
+    assert_eq!(bench.get("a.service").await.known.requested, TargetState::Loaded, "no success");
+    assert_eq!(show("a.service", "ActiveState"), "inactive");
+    shell("rmdir /run/fleet/units/a.service.json.new");
+    bench.start("a.service").await.expect("it starts");
+    assert_eq!(show("a.service", "ActiveState"), "active");
+    bench.unload("a.service").await;
 }
 
 /// Starts a unit that hangs, interrupts the connection, and checks that everything continues.
