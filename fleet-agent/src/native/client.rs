@@ -192,21 +192,9 @@ impl SupervisorClient {
             first.await?;
             let Some(status) = client.status(&name) else { return Ok(None) };
             let requested = request.apply_to(status.requested);
-            if requested != status.requested {
-                let action = "store the requested state of a unit";
-                let record = move |at: &UnitDirectory| at.write_requested(requested);
-                match client.write(&directory, action, record).await {
-                    // A failing disk must not keep units running.
-                    Err(error) if request == UnitRequest::Stop => {
-                        tracing::error!(
-                            unit = %name,
-                            error = &error as &dyn std::error::Error,
-                            "cannot store that a unit is stopped: after a restart the daemon \
-                             starts it again"
-                        );
-                    }
-                    written => written?,
-                }
+            match client.record_request(&directory, &status, requested).await {
+                Err(error) if request == UnitRequest::Stop => log_unstored_stop(&name, &error),
+                stored => stored?,
             }
             let (reply, answer) = oneshot::channel();
             client
@@ -218,6 +206,20 @@ impl SupervisorClient {
             Some(answer) => answer.await.unwrap_or_else(|_| Err(crashed())),
             None => self.check_alive().and(Err(unknown)),
         }
+    }
+
+    /// Stores the requested state of a unit if it changes.
+    async fn record_request(
+        &self,
+        directory: &UnitDirectory,
+        status: &PublishedStatus,
+        requested: RequestedState,
+    ) -> CallResult {
+        if requested == status.requested {
+            return Ok(());
+        }
+        let action = "store the requested state of a unit";
+        self.write(directory, action, move |at| at.write_requested(requested)).await
     }
 
     /// Stops all units at once, and waits until they have stopped. The units stay loaded, and none
@@ -305,12 +307,16 @@ impl SupervisorClient {
     ) -> CallResult {
         let name = unit.clone();
         self.with_unit_lock(unit, async move |client| {
-            if client.status(&name).is_none() {
-                return client.check_alive();
+            let Some(status) = client.status(&name) else { return client.check_alive() };
+            let requested = UnitRequest::Stop.apply_to(status.requested);
+            if let Err(error) = client.record_request(&directory, &status, requested).await {
+                log_unstored_stop(&name, &error);
             }
             let (reply, answer) = oneshot::channel();
-            let leaving = name.clone();
-            client.call(move |supervisor| supervisor.begin_unload(&leaving, reply)).await?;
+            let unloading = name.clone();
+            client
+                .call(move |supervisor| supervisor.begin_unload(&unloading, requested, reply))
+                .await?;
             answer.await.unwrap_or_else(|_| Err(crashed()))?;
             let removed = client.write(&directory, "remove a unit", UnitDirectory::remove).await;
             removed.map_err(|error| ServiceError::Unavailable(error.to_string()))?;
@@ -397,6 +403,17 @@ pub(super) async fn write(
     done.map_err(io::Error::other)
         .flatten()
         .map_err(|source| ServiceError::Io { action: action.to_owned(), source })
+}
+
+/// Logs that a stop could not be stored. The unit is stopped nevertheless, because a failing disk
+/// must not keep units running.
+fn log_unstored_stop(unit: &UnitName, error: &ServiceError) {
+    tracing::error!(
+        %unit,
+        error = error as &dyn std::error::Error,
+        "cannot save that a unit was stopped by request: after this program restarts, the unit \
+         starts again"
+    );
 }
 
 fn crashed() -> ServiceError {

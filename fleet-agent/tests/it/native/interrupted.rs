@@ -40,6 +40,30 @@ async fn killed_stop_is_finished_once() {
     stop_is_finished_once(true).await;
 }
 
+/// Regression: the next manager started the unit again until it was unloaded once more.
+// Holds: R-1
+#[tokio::test]
+async fn unit_stays_stopped_after_a_killed_unload() {
+    let chosen = CrashScenario::new(false).await;
+    chosen.unit("a.service", &stubborn(&chosen, ""));
+    let asks = ["start a.service", "await go", "begin unload a.service"];
+    let mut living = chosen.begin(&asks).await;
+    living.wait_for_lines("begun", 1).await;
+    living.make("go");
+    living.wait_for_phase("a.service", "stop-sigterm").await;
+    let bench = living.kill().revive().await;
+    assert_eq!(bench.get("a.service").await.known.requested, TargetState::Loaded);
+    signal_group(bench.pid("a.service").await, "KILL");
+    bench.wait_for("a.service", is_over).await;
+    let decided = decided(&bench, "a.service").await;
+    assert!(matches!(decided, DerivedState::Disabled | DerivedState::Failed { .. }), "{decided:?}");
+    assert_eq!(lines(&bench, "begun").len(), 1, "it was started again");
+    // If the unit is wanted again, a start is enough.
+    bench.start("a.service").await.expect("it starts");
+    signal_group(bench.pid("a.service").await, "KILL");
+    bench.clean_up().await;
+}
+
 async fn restart_is_finished_once(plain: bool) {
     let chosen = CrashScenario::new(plain).await;
     chosen.unit("a.service", &stubborn(&chosen, ""));

@@ -43,9 +43,9 @@ impl CrashScenario {
         std::fs::write(folder.join(unit), text).expect("it can be written");
     }
 
-    /// Starts the manager, and lets it make these calls one after the other: `start`, `restart` and
-    /// `stop` with a unit; the generation is the position of the call. `begin` does not wait for
-    /// the answer. `await` waits until a file has content, and `end` kills the manager.
+    /// Starts the manager, and lets it make these calls one after the other: `start`, `restart`,
+    /// `stop` and `unload` with a unit; the generation is the position of the call. `begin` does
+    /// not wait for the answer. `await` waits until a file has content, and `end` kills the manager.
     pub(super) async fn begin(self, asks: &[&str]) -> ScriptedManager {
         std::fs::write(self.path("asks"), asks.join("\n")).expect("it can be written");
         let setup = KilledDaemonConfig { home: self.dead.home(), seed: 0, plain: self.plain };
@@ -209,6 +209,7 @@ fn call(manager: &Arc<NativeManager>, ask: &str, number: u64) -> Call {
             "start" => manager.start(&unit, Generation(number)).await,
             "restart" => manager.restart(&unit, Generation(number)).await,
             "stop" => manager.stop(&unit).await,
+            "unload" => manager.unload(&unit).await,
             other => panic!("no verb: {other}"),
         }
     })

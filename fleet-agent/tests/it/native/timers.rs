@@ -53,6 +53,25 @@ async fn timer_starts_its_unit_repeatedly() {
     bench.clean_up().await;
 }
 
+/// Regression: the timer still counted as launched, so that no later start was requested.
+#[tokio::test]
+async fn timer_stopped_on_full_disk_is_not_launched() {
+    let bench = Bench::new().await;
+    bench.load_timer("OnActiveSec=1h").await;
+    bench.start("a.timer").await.expect("it starts");
+    // The requested state is written to this file first.
+    let aside = bench.path("native/units/a.timer/requested.json.new");
+    std::fs::create_dir(&aside).expect("it can be created");
+    let error = bench.manager.stop(&name("a.timer")).await.expect_err("it cannot be stored");
+    assert!(matches!(error, ServiceError::Io { .. }), "{error:?}");
+    let timer = bench.get("a.timer").await;
+    assert_eq!((timer.known.requested, &*timer.state.sub), (TargetState::Loaded, "dead"));
+    std::fs::remove_dir(&aside).expect("it can be removed");
+    bench.start("a.timer").await.expect("it starts");
+    assert_eq!(bench.state("a.timer").await.sub, "waiting");
+    bench.clean_up().await;
+}
+
 /// The journal is empty without ending; otherwise a follower would reconnect repeatedly.
 #[tokio::test]
 async fn followed_timer_journal_ends_with_the_timer() {

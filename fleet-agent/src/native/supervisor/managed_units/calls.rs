@@ -138,15 +138,23 @@ impl Supervisor {
         answer
     }
 
-    /// Stops a unit that is about to be unloaded.
-    pub(in crate::native) fn begin_unload(&mut self, unit: &UnitName, reply: Reply) {
+    /// Stops a unit that is about to be unloaded. `requested` is its requested state after the
+    /// stop, which applies if the unit is not unloaded after all.
+    pub(in crate::native) fn begin_unload(
+        &mut self,
+        unit: &UnitName,
+        requested: RequestedState,
+        reply: Reply,
+    ) {
         let name = name_of(unit);
         // A unit loaded or unloaded meanwhile must not affect this stop.
         self.apply_pending_files();
         let loaded = self.managed.as_mut().and_then(|managed| managed.loaded_units.get_mut(&name));
         let Some(loaded) = loaded else { return answer(reply, Ok(())) };
-        loaded.unloading = true;
+        (loaded.requested, loaded.unloading) = (requested, true);
+        self.publish_status(&name);
         self.stop_unit(&name, reply);
+        self.record_applied(&name, requested);
     }
 
     /// Removes a unit after its stored state was removed.

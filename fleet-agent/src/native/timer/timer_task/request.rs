@@ -53,8 +53,11 @@ impl TimerTask {
             }
             TimerRequest::Stop => {
                 let noted = self.record(unit, RequestedState::stopped).await;
-                // A failing disk must not keep a timer running.
-                self.change(unit, |entry, _| entry.machine.on_stop());
+                // A failing disk must not keep a timer running, nor a later start from applying.
+                self.change(unit, |entry, _| {
+                    entry.requested = entry.requested.stopped();
+                    entry.machine.on_stop();
+                });
                 noted
             }
         }
