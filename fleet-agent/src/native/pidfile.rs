@@ -289,7 +289,7 @@ mod tests {
         let mut file = std::fs::File::create(&path).expect("it can be created");
         let watch = PidFileWatch::of(&path).expect("it can be watched");
         for part in ["12", "34\n"] {
-            std::io::Write::write_all(&mut file, part.as_bytes()).expect("it can be written");
+            io::Write::write_all(&mut file, part.as_bytes()).expect("it can be written");
             let seen =
                 tokio::time::timeout(Duration::from_secs(30), poll_fn(|cx| watch.poll_next(cx)));
             seen.await.expect("in time").expect("it is seen");
