@@ -64,7 +64,7 @@ pub enum CodecError {
     #[error("the value is damaged")]
     Damaged(#[source] Box<dyn std::error::Error + Send + Sync>),
     /// The format has no encoding for this.
-    #[error("this version of fleet cannot store {0}")]
+    #[error("this version of fleet cannot store {0}: report this as a defect of fleet")]
     Unsupported(&'static str),
 }
 

@@ -121,7 +121,7 @@ fn reason_to_wire(reason: &Reason) -> Result<WireReasonKind, CodecError> {
             machine: machine.to_string(),
             limit: limit.map(|limit| limit.as_secs()),
         },
-        _ => return Err(CodecError::Unsupported("a reason of this kind")),
+        _ => return Err(CodecError::Unsupported("this reason for a unit without a machine")),
     })
 }
 

@@ -57,7 +57,7 @@ pub(super) fn refusal_to_wire(refusal: &Refusal) -> Result<WireRefusal, CodecErr
         Refusal::Custom { rule, detail } => {
             WireRefusal::Custom { rule: rule.to_string(), detail: detail.to_string() }
         }
-        _ => return Err(CodecError::Unsupported("a refusal of this kind")),
+        _ => return Err(CodecError::Unsupported("this reason of a machine to refuse a unit")),
     })
 }
 

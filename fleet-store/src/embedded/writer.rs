@@ -219,23 +219,24 @@ pub(super) fn refuse(request: Request, failure: WriteFailure) -> DeferredRespons
     }
 }
 
-/// Error that made the file unusable.
+/// Reason why the writer accepts no more writes.
 #[derive(Debug, Clone, thiserror::Error)]
-#[error("the store's file cannot be written: correct the cause, then restart fleetd")]
-pub(super) struct WriteFailure(#[source] Arc<dyn std::error::Error + Send + Sync>);
-
-/// The writer is gone, for example because its runtime was shut down.
-#[derive(Debug, thiserror::Error)]
-#[error("the store was closed")]
-struct StoreClosed;
+pub(super) enum WriteFailure {
+    /// An error made the file unusable.
+    #[error("the store's file cannot be written: correct the cause, then restart fleetd")]
+    Failed(#[source] Arc<dyn std::error::Error + Send + Sync>),
+    /// The writer is gone, for example because its runtime was shut down.
+    #[error("the store was closed")]
+    Closed,
+}
 
 impl WriteFailure {
     fn new(error: Box<dyn std::error::Error + Send + Sync>) -> Self {
-        Self(error.into())
+        Self::Failed(error.into())
     }
 
     pub(super) fn closed() -> Self {
-        Self(Arc::new(StoreClosed))
+        Self::Closed
     }
 
     pub(super) fn unavailable(self) -> StoreError {

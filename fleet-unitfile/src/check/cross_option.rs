@@ -241,6 +241,9 @@ fn check_named_path<'a>(
 
 fn no_file(name: &UnitName) -> Violation<'static> {
     let message = format!("systemd reads no unit files of type {}", name.unit_type());
-    let help = "remove the file: programs create such units, or only old systemd versions have any";
+    let help = match name.unit_type() {
+        UnitType::Scope => "remove the file: programs create scope units at run time".to_owned(),
+        other => format!("remove the file: current versions of systemd have no {other} units"),
+    };
     (None, ValueError::new(FindingCode::NoFile, message, help))
 }

@@ -114,9 +114,10 @@ impl Reader<'_> {
             (last, _) => {
                 let message = match last {
                     Some(last) => {
-                        format!("the value of {} cannot be continued here", short(&last.key))
+                        let key = short(&last.key);
+                        format!("this line is indented, but the value of {key} is a single line")
                     }
-                    None => "no value above can be continued here".to_owned(),
+                    None => "this line is indented, but it follows no value".to_owned(),
                 };
                 let help = "if the line is a field of its own, remove the blanks at its start";
                 let span = span(line, at, trimmed.len());

@@ -161,10 +161,10 @@ command_user=$WEB_USER
     user: www
     env-file: -/etc/conf.d/web
     ---
-    - 3:1 `WEB_USER` has the default of the script, even if conf.d sets it
+    - 3:1 `WEB_USER` is converted with the script's default: conf.d is not read
     - 6:1 `WEB_OPTIONS` comes from /etc/conf.d/web, which is read without a shell
     - 6:1 `WEB_HOME` comes from /etc/conf.d/web, which is read without a shell
-    - 6:1 `WEB_PORT` has the default of the script, even if conf.d sets it
+    - 6:1 `WEB_PORT` is converted with the script's default: conf.d is not read
     ");
 }
 

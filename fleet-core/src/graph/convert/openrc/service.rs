@@ -266,8 +266,9 @@ impl ServiceConverter<'_, '_> {
             }
         }
         for (name, line) in &self.script.defaults {
-            let message = format!("`{name}` has the default of the script, even if conf.d sets it");
-            let help = format!("if conf.d sets `{name}`, write the value into the stanza");
+            let message =
+                format!("`{name}` is converted with the script's default: conf.d is not read");
+            let help = format!("if conf.d sets `{name}`, write that value into the stanza");
             self.report.loss((self.file, *line), message, help);
         }
     }
