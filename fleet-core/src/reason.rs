@@ -180,29 +180,24 @@ impl fmt::Display for Reason {
                 write!(f, "its machine {} is not present, and the unit waits ", machine.short())?;
                 f.write_str("for it because the store was unreachable until recently")
             }
-            Self::MayStillRun { machine, limit: Some(limit) } => {
-                write!(
-                    f,
-                    "its machine {} is not present: with OnPartition=stop ",
-                    machine.short()
-                )?;
-                write!(f, "no other machine runs the unit for {}s, until it ", limit.as_secs())?;
-                f.write_str("must have stopped there")
-            }
-            Self::MayStillRun { machine, limit: None } => {
-                write!(
-                    f,
-                    "its machine {} is not present: with OnPartition=stop ",
-                    machine.short()
-                )?;
-                f.write_str("no other machine runs the unit, which may still run there, since ")?;
-                f.write_str(
-                    "its stop has no time limit; bring the machine back, or, if the unit ",
-                )?;
-                f.write_str("cannot run there any more, destroy and submit it")
-            }
+            Self::MayStillRun { machine, limit } => write_may_still_run(f, machine, *limit),
         }
     }
+}
+
+fn write_may_still_run(
+    f: &mut fmt::Formatter<'_>,
+    machine: &MachineId,
+    limit: Option<Duration>,
+) -> fmt::Result {
+    write!(f, "its machine {} is not present: with OnPartition=stop ", machine.short())?;
+    let Some(limit) = limit else {
+        f.write_str("no other machine runs the unit, which may still run there, since ")?;
+        f.write_str("its stop has no time limit; bring the machine back, or, if the unit ")?;
+        return f.write_str("cannot run there any more, destroy and submit it");
+    };
+    write!(f, "no other machine runs the unit for {}s, until it ", limit.as_secs())?;
+    f.write_str("must have stopped there")
 }
 
 fn write_none_of(f: &mut fmt::Formatter<'_>, machines: u32) -> fmt::Result {

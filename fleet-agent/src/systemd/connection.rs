@@ -78,7 +78,7 @@ async fn dispatch(context: &ManagerContext, mut signals: MessageStream) -> CallE
                     Ok(false) => {}
                     Ok(true) => return CallError::Lost("systemd has left the bus".to_owned()),
                     Err(error) => {
-                        tracing::warn!(%error, "cannot parse a D-Bus signal from systemd: ignoring it");
+                        tracing::warn!(%error, "cannot parse a D-Bus signal of systemd: ignored");
                     }
                 }
             }

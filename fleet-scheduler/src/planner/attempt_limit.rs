@@ -1,9 +1,9 @@
 //! The limit of attempts in one plan. It ends a plan that would otherwise never end, whether by a
 //! defect of the planner or by a custom rule that contradicts itself.
 //!
-//! A plan makes progress with every kept assignment. Without progress, each waiting unit fails once,
-//! and at most once more because of earlier changes. So many more attempts without progress cannot
-//! succeed. A plan with very many assignments moves units to and fro.
+//! A plan makes progress with every kept assignment. Without progress, each waiting unit is tried
+//! once, and at most once more because of earlier changes. Further attempts cannot succeed. A plan
+//! with very many assignments moves units to and fro.
 
 /// Counter of the attempts in one plan.
 #[derive(Debug, Default)]

@@ -70,7 +70,8 @@ impl Supervisor {
         match InitState::restore(graph, &self.selection.desired.apply_to(&settings), observation) {
             Ok(planner) => self.planner = planner,
             Err(error) => {
-                return tracing::error!(%error, "cannot supervise the recovered units: all of them stay failed");
+                tracing::error!(%error, "cannot supervise the recovered units: all stay failed");
+                return;
             }
         }
         self.unrecoverable = unrecoverable;

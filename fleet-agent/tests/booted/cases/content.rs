@@ -40,8 +40,8 @@ const REFUSED: [&str; 8] = [
     "good.service: loaded",
     "wanted.service, line 4: systemd cannot enable it: \"no\" is not a valid unit name.",
     "slice.slice: loaded",
-    "some.mount, line 3: Where: the path is not the one that some.mount stands for: name the unit \
-     other.mount, or write Where=/some",
+    "some.mount, line 3: Where: the path does not match the unit name, which stands for /some: \
+     rename the unit to other.mount, or write Where=/some",
     "old.snapshot: systemd no longer supports units of this type",
     "running.scope: systemd cannot run a scope from a file: write a service",
     "template@.service: a template cannot be run: name an instance",

@@ -45,7 +45,8 @@ impl CrashScenario {
 
     /// Starts the manager, and lets it make these calls one after the other: `start`, `restart`,
     /// `stop` and `unload` with a unit; the generation is the position of the call. `begin` does
-    /// not wait for the answer. `await` waits until a file has content, and `end` kills the manager.
+    /// not wait for the answer. `await` waits until a file has content, and `end` kills the
+    /// manager.
     pub(super) async fn begin(self, asks: &[&str]) -> ScriptedManager {
         std::fs::write(self.path("asks"), asks.join("\n")).expect("it can be written");
         let setup = KilledDaemonConfig { home: self.dead.home(), seed: 0, plain: self.plain };

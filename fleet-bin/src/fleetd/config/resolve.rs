@@ -55,7 +55,7 @@ pub(crate) enum StoreKind {
     Memory,
     /// An etcd cluster.
     #[cfg(feature = "etcd")]
-    Etcd(EtcdSettings),
+    Etcd(Box<EtcdSettings>),
 }
 
 impl StoreKind {
@@ -219,7 +219,7 @@ fn store(values: &Values<'_>) -> Result<StoreKind, ConfigError> {
 
 #[cfg(feature = "etcd")]
 fn etcd(values: &Values<'_>) -> Result<StoreKind, ConfigError> {
-    EtcdSettings::resolve(values).map(StoreKind::Etcd)
+    EtcdSettings::resolve(values).map(|settings| StoreKind::Etcd(Box::new(settings)))
 }
 
 /// Returns an error, because this daemon was built without etcd. With any other store, the daemon

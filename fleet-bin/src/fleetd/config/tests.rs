@@ -96,7 +96,7 @@ fn etcd_uses_the_keys_of_v1() {
         time_limit: std::time::Duration::from_millis(1500),
     };
     assert!(!format!("{config:?}").contains("secret"));
-    assert_eq!(config.store, StoreKind::Etcd(settings));
+    assert_eq!(config.store, StoreKind::Etcd(Box::new(settings)));
     assert_eq!(config.warnings, [] as [String; 0]);
 }
 
