@@ -186,7 +186,7 @@ mod tests {
             "severity": "error",
             "code": "U0006",
             "message": "option before the first section in \"oops\"",
-            "help": "put a section header such as [Unit] above it"
+            "help": "put a section header such as [Unit] above the option"
           }
         ]
         "#);

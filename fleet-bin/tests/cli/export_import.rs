@@ -327,8 +327,8 @@ async fn import_help_describes_a_migration() {
 
     Arguments:
       <FILE>
-              File to read: an export, or an etcd dump (JSON) of fleet v1; "-"
-              is standard input
+              File to read: an export, or an etcd dump (JSON) of fleet v1; "-" is
+              standard input
 
     Options:
           --dry-run
