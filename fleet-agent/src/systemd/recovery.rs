@@ -1,7 +1,7 @@
 //! Resolves pending requests: requests of an earlier daemon, and those whose response was lost.
 //!
-//! Until its pending request is resolved, the record of a unit does not tell what systemd was
-//! asked. The agent would then neither start a unit that a lost request has stopped, nor stop a
+//! Until its pending request is resolved, the record of a unit does not show what systemd was asked
+//! to do. The agent would then neither start a unit that a lost request has stopped, nor stop a
 //! unit that a lost request has started.
 
 use std::collections::BTreeMap;
