@@ -1,4 +1,5 @@
-//! Restart policy: whether and when a unit is restarted.
+//! Restart policy: whether and when a unit is restarted. [`Restart::delay_of`] computes the delay.
+//! The supervisor of native units runs this state machine, and has no delays of its own.
 
 use std::time::Duration;
 
