@@ -244,8 +244,8 @@ impl Engine {
     /// Plans once from a current view, writes the plan, and waits until the mirror shows it.
     /// Returns the reasons to plan again even if the cluster does not change.
     ///
-    /// Machines are drained only if nothing else is to be done. Units are rebalanced only if no
-    /// drain has anything to do.
+    /// Machines are drained only if nothing else is to be done, and no machine is about to count as
+    /// absent. Units are rebalanced only if no drain has anything to do.
     async fn pass(
         &self,
         leadership: &Leadership,

@@ -68,6 +68,7 @@ pub fn converge(
 ) -> Vec<Task> {
     let wanted = |name: &UnitName| desired.get(name).filter(|wanted| wanted.unit.is_wanted());
     let gone = known.keys().filter(|name| wanted(name).is_none());
+    // An unload also stops the unit.
     let unload =
         |name: &UnitName| Task::Unload { unit: name.clone(), reason: TaskReason::NotWantedHere };
     let mut tasks: Vec<Task> = gone.map(unload).collect();

@@ -4,8 +4,9 @@ use std::time::Duration;
 
 use super::StatusSet;
 
-/// Restart policy of a unit. By default, the unit is restarted after each failure, without a limit.
-/// The delay is one second at first and doubles up to one minute.
+/// Restart policy of a unit. By default, the unit of a stanza is restarted after each failure,
+/// without a limit. The delay is one second at first and doubles up to one minute. A unit file has
+/// systemd's defaults instead.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Restart {
     /// The exits that lead to a restart.

@@ -22,7 +22,8 @@ pub(super) enum AcceptedStream {
 /// A connection that is ready for requests.
 pub(super) struct Handshake {
     pub(super) stream: BoxedStream,
-    /// TLS configuration that verified the client's certificate, if it presented one.
+    /// TLS configuration that verified the client's certificate, if it presented one. `None` makes
+    /// the authentication policy refuse requests that need a certificate.
     pub(super) verified_by: Option<ServerTls>,
 }
 

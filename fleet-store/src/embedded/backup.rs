@@ -25,7 +25,7 @@ impl EmbeddedStore {
     pub async fn backup(&self, to: impl AsRef<Path>) -> Result<Revision, StoreError> {
         let (readers, to) = (self.readers.clone(), to.as_ref().to_owned());
         blocking(to.clone(), move || {
-            let listing = readers.read("");
+            let listing = readers.read("")?;
             let last_lease = listing.entries.iter().filter_map(|entry| entry.lease).max();
             let lasting = listing.entries.into_iter().filter(|entry| entry.lease.is_none());
             let image = StoreImage {

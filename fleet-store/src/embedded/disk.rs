@@ -88,25 +88,27 @@ pub(super) enum Kind {
 
 impl Disk {
     /// Opens or creates the file, and reads all of it.
-    pub(super) fn open(path: &Path) -> Result<(Self, StoreImage), StoreError> {
-        Self::try_open(path).map_err(|error| error.at(path))
-    }
-
-    fn try_open(path: &Path) -> Result<(Self, StoreImage), FileError> {
+    pub(super) fn open(path: &Path) -> Result<(Self, StoreImage), FileError> {
         if !path.try_exists()? {
             create_file(path, Kind::Store, &StoreImage::empty())?;
         }
+        Self::open_existing(path)
+    }
+
+    /// Opens the file, reads all of it, and writes to it, so that a full disk is noticed.
+    pub(super) fn open_existing(path: &Path) -> Result<(Self, StoreImage), FileError> {
         Self::from_database(Builder::new().set_cache_size(CACHE_BYTES).open(path)?)
     }
 
     /// Uses an open database, in which all tables must exist.
     fn from_database(database: Database) -> Result<(Self, StoreImage), FileError> {
         let (image, pending) = read(&database, Kind::Store)?;
-        if let Some(pending) = pending {
-            let transaction = database.begin_write()?;
-            flush_log(&transaction, &pending)?;
-            transaction.commit()?;
+        let transaction = database.begin_write()?;
+        match pending {
+            Some(pending) => flush_log(&transaction, &pending)?,
+            None => drop(transaction.open_table(META)?.insert(meta::FORMAT, FORMAT)?),
         }
+        transaction.commit()?;
         let (pending, max_log_bytes) = (PendingWrites::default(), MAX_LOG_BYTES);
         Ok((Self { database, pending, rows: 0, bytes: 0, max_log_bytes }, image))
     }

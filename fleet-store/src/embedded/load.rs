@@ -10,6 +10,7 @@ use redb::{Builder, ReadTransaction, ReadableDatabase, ReadableTable, ReadableTa
 use super::disk::{CACHE_BYTES, FORMAT, KEYS, Kind, LEASES, LOG, META, Row, checksum, meta, sum};
 use super::error::FileError;
 use super::log::{self, PendingWrites};
+use super::writer::Batch;
 use crate::{Entry, LeaseId, StoreError};
 
 /// Content of a store file.
@@ -104,6 +105,16 @@ impl StoreImage {
     pub(super) fn empty() -> Self {
         let (entries, leases) = (Vec::new(), Vec::new());
         Self { revision: Revision::ZERO, last_lease: LeaseId(0), entries, leases }
+    }
+
+    /// Returns whether the file contains this batch, which was its last write or failed to be.
+    pub(super) fn contains(&self, batch: &Batch) -> bool {
+        if let Some(revision) = batch.last_revision() {
+            return self.revision >= revision;
+        }
+        let has = |lease: LeaseId| self.leases.iter().any(|(known, _)| *known == lease);
+        let ended = batch.ended.iter().all(|lease| !has(*lease));
+        ended && batch.granted.iter().all(|(lease, _)| *lease <= self.last_lease)
     }
 
     /// Applies the content of the log.

@@ -7,6 +7,7 @@ mod load;
 mod log;
 mod queue;
 mod readers;
+mod recovery;
 #[cfg(test)]
 mod tests;
 mod writer;
@@ -22,10 +23,10 @@ use tokio::sync::oneshot;
 use crate::clock::Clock;
 use crate::{Commit, LeaseId, Listing, Store, StoreError, Transaction, Watch};
 use disk::Disk;
-use load::StoreImage;
 use queue::{Queue, Request};
 use readers::ReaderState;
-use writer::{WriteFailure, Writer, wake_for_leases};
+use recovery::{PathOpener, WriteFailure};
+use writer::{Writer, wake_writer};
 
 /// A [`Store`] in one file, without a server. Acknowledged writes survive loss of power.
 ///
@@ -44,9 +45,11 @@ use writer::{WriteFailure, Writer, wake_for_leases};
 /// A slow disk or a stopped process can stall the store itself, so that no lease can be renewed.
 /// After such a stall, all leases get their full time to live again instead of ending.
 ///
-/// If the file cannot be written, the commits in progress fail with [`StoreError::Unknown`]. Each
-/// of them may be present or absent after the store is opened again. Until then, all further writes
-/// fail with [`StoreError::Unavailable`], no lease ends, and reads return the last durable state.
+/// If a write of the file fails, for example because the disk is full, the store opens the file
+/// again at once. If that succeeds, the commits in progress have failed without effect. Otherwise
+/// they fail with [`StoreError::Unknown`], and the store goes offline: all requests, reads and
+/// watches fail with [`StoreError::Unavailable`], and no lease ends. The store tries to open the
+/// file every few seconds, and continues once it can be written again.
 #[derive(Debug)]
 pub struct EmbeddedStore {
     readers: Arc<ReaderState>,
@@ -61,7 +64,8 @@ impl EmbeddedStore {
     ///
     /// [`StoreError::InUse`] when another process has the file open; [`StoreError::Format`] when
     /// the file is damaged, or not a store in a supported format; [`StoreError::Unavailable`] when
-    /// the file cannot be read or created.
+    /// the file cannot be read or created. A full disk is no error: the store is offline until
+    /// there is space.
     ///
     /// # Panics
     ///
@@ -72,17 +76,25 @@ impl EmbeddedStore {
             let path = path.clone();
             move || Disk::open(&path)
         });
+        let (clock, opener) = (Clock::start(), Box::new(PathOpener(path.clone())));
         // redb panics on some damaged files.
-        let (disk, image) = opened.await.map_err(|_| damaged(&path))??;
-        Ok(Self::from_disk(disk, image))
+        match opened.await.map_err(|_| damaged(&path))? {
+            Ok((disk, image)) => Ok(Self::start(Writer::new(disk, image, clock, opener), clock)),
+            Err(error) if error.is_full_disk() => {
+                let failure = WriteFailure::from_opening(error.at(&path));
+                let error = &failure as &dyn std::error::Error;
+                tracing::error!(error, "the store is offline: its disk is full");
+                Ok(Self::start(Writer::offline(failure, clock, opener), clock))
+            }
+            Err(error) => Err(error.at(&path)),
+        }
     }
 
-    fn from_disk(disk: Disk, image: StoreImage) -> Self {
-        let clock = Clock::start();
-        let (writer, readers) = Writer::new(disk, image, clock);
-        let next_end = writer.next_end();
+    /// Starts a store with this writer.
+    fn start((writer, readers): (Writer, Arc<ReaderState>), clock: Clock) -> Self {
+        let wakes = writer.wakes();
         let queue = Queue::new(writer);
-        tokio::spawn(wake_for_leases(clock, next_end, Arc::downgrade(&queue)));
+        tokio::spawn(wake_writer(clock, wakes, Arc::downgrade(&queue)));
         Self { readers, queue }
     }
 
@@ -104,7 +116,7 @@ impl EmbeddedStore {
     ) -> Result<T, StoreError> {
         let (responder, response) = oneshot::channel();
         self.queue.submit(request(responder)).await.map_err(WriteFailure::unavailable)?;
-        response.await.map_err(|_| no_response(WriteFailure::closed()))?
+        response.await.map_err(|_| no_response(WriteFailure::Closed))?
     }
 }
 
@@ -119,7 +131,7 @@ fn damaged(path: &Path) -> StoreError {
 #[async_trait]
 impl Store for EmbeddedStore {
     async fn read(&self, prefix: &str) -> Result<Listing, StoreError> {
-        Ok(self.readers.read(prefix))
+        self.readers.read(prefix)
     }
 
     async fn commit(&self, transaction: Transaction) -> Result<Commit, StoreError> {

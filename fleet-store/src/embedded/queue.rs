@@ -7,7 +7,8 @@ use std::time::Duration;
 use tokio::runtime::Handle;
 use tokio::sync::{Semaphore, oneshot};
 
-use super::writer::{WriteFailure, Writer, refuse};
+use super::recovery::WriteFailure;
+use super::writer::{Writer, refuse};
 use crate::{Commit, LeaseId, StoreError, Transaction};
 
 /// Channel for the response to a request.
@@ -20,8 +21,8 @@ pub(super) enum Request {
     Grant(Duration, Responder<LeaseId>),
     Renew(LeaseId, Responder<()>),
     Revoke(LeaseId, Responder<()>),
-    /// A lease may have expired. The writer checks this with every request.
-    Expire,
+    /// A lease may have expired, or a retry is due. The writer checks this with every request.
+    Wake,
     /// Closes the file. The response is sent once it is closed.
     Close(Responder<()>),
 }
@@ -73,7 +74,7 @@ impl Queue {
     /// executed even if the caller stops waiting for the response. Returns an error if the writer
     /// is gone.
     pub(super) async fn submit(self: &Arc<Self>, request: Request) -> Result<(), WriteFailure> {
-        let slot = self.slots.acquire().await.map_err(|_| WriteFailure::closed())?;
+        let slot = self.slots.acquire().await.map_err(|_| WriteFailure::Closed)?;
         slot.forget(); // until the writer takes the request
         self.submit_now(request);
         Ok(())
@@ -84,7 +85,7 @@ impl Queue {
         let mut inner = self.locked();
         if matches!(inner.writer, WriterState::Gone) {
             drop(inner);
-            return refuse(request, WriteFailure::closed())(None);
+            return refuse(request, WriteFailure::Closed)(Ok(()));
         }
         inner.waiting.push(request);
         let writer = inner.writer.start_working();
@@ -130,7 +131,7 @@ impl WriterState {
 impl Request {
     /// Returns whether the request occupies a slot.
     fn holds_slot(&self) -> bool {
-        !matches!(self, Self::Expire)
+        !matches!(self, Self::Wake)
     }
 }
 
@@ -163,6 +164,6 @@ impl Drop for WriterRun {
         let waiting = std::mem::take(&mut inner.waiting);
         drop(inner);
         drop(writer);
-        waiting.into_iter().for_each(|request| refuse(request, WriteFailure::closed())(None));
+        waiting.into_iter().for_each(|request| refuse(request, WriteFailure::Closed)(Ok(())));
     }
 }

@@ -4,31 +4,36 @@ mod log;
 mod power_loss;
 
 use std::io;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 
 use redb::StorageBackend;
 use redb::backends::InMemoryBackend;
 
+use super::load::StoreImage;
+use super::recovery::Opener;
 use super::*;
 
 /// A backend that a test can switch to failing writes.
 #[derive(Debug, Clone)]
 struct FailingDisk {
-    bytes: Arc<InMemoryBackend>,
+    bytes: Arc<Mutex<Arc<InMemoryBackend>>>,
     broken: Arc<AtomicBool>,
     panics: Arc<AtomicBool>,
     /// Number of mutating calls before they fail.
     left: Arc<AtomicU64>,
+    /// Number of mutating calls before one that fails.
+    fails_at: Arc<AtomicU64>,
 }
 
 impl FailingDisk {
     fn new() -> Self {
         Self {
-            bytes: Arc::new(InMemoryBackend::new()),
+            bytes: Arc::default(),
             broken: Arc::default(),
             panics: Arc::default(),
             left: Arc::new(AtomicU64::new(u64::MAX)),
+            fails_at: Arc::new(AtomicU64::new(u64::MAX)),
         }
     }
 
@@ -36,11 +41,23 @@ impl FailingDisk {
         self.broken.store(broken, Ordering::SeqCst);
     }
 
+    fn bytes(&self) -> Arc<InMemoryBackend> {
+        self.bytes.lock().unwrap().clone()
+    }
+
+    fn is_empty(&self) -> bool {
+        self.bytes().len().unwrap() == 0
+    }
+
     fn check(&self) -> io::Result<()> {
         assert!(!self.panics.load(Ordering::SeqCst), "injected panic");
         let fewer = |left: u64| left.checked_sub(1);
         let is_over = self.left.fetch_update(Ordering::SeqCst, Ordering::SeqCst, fewer).is_err();
-        if is_over || self.broken.load(Ordering::SeqCst) {
+        let fails_at = self.fails_at.load(Ordering::SeqCst);
+        if fails_at != u64::MAX {
+            self.fails_at.store(fails_at.checked_sub(1).unwrap_or(u64::MAX), Ordering::SeqCst);
+        }
+        if fails_at == 0 || is_over || self.broken.load(Ordering::SeqCst) {
             return Err(io::ErrorKind::StorageFull.into());
         }
         Ok(())
@@ -49,16 +66,16 @@ impl FailingDisk {
 
 impl StorageBackend for FailingDisk {
     fn len(&self) -> io::Result<u64> {
-        self.bytes.len()
+        self.bytes().len()
     }
 
     fn read(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
-        self.bytes.read(offset, out)
+        self.bytes().read(offset, out)
     }
 
     fn set_len(&self, len: u64) -> io::Result<()> {
         self.check()?;
-        self.bytes.set_len(len)
+        self.bytes().set_len(len)
     }
 
     fn sync_data(&self) -> io::Result<()> {
@@ -67,13 +84,21 @@ impl StorageBackend for FailingDisk {
 
     fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
         self.check()?;
-        self.bytes.write(offset, data)
+        self.bytes().write(offset, data)
     }
 }
 
-fn store_on(file: &FailingDisk, new: bool) -> EmbeddedStore {
-    let (disk, image) = Disk::open_on(file.clone(), new).unwrap();
-    EmbeddedStore::from_disk(disk, image)
+impl Opener for FailingDisk {
+    fn open(&self, _create: bool) -> Result<(Disk, StoreImage), StoreError> {
+        let full = || StoreError::Unavailable("injected full disk".into());
+        Disk::open_on(self.clone(), self.is_empty()).ok_or_else(full)
+    }
+}
+
+fn store_on(file: &FailingDisk) -> EmbeddedStore {
+    let (disk, image) = Opener::open(file, true).unwrap();
+    let clock = Clock::start();
+    EmbeddedStore::start(Writer::new(disk, image, clock, Box::new(file.clone())), clock)
 }
 
 fn put(key: &str) -> Transaction {
@@ -91,9 +116,9 @@ fn is_unavailable<T>(result: &Result<T, StoreError>) -> bool {
 }
 
 #[tokio::test(start_paused = true)]
-async fn failing_file_stops_writes_and_hides_unwritten_changes() {
+async fn store_on_a_full_disk_is_offline_until_there_is_space() {
     let file = FailingDisk::new();
-    let store = store_on(&file, true);
+    let store = store_on(&file);
     let ttl = Duration::from_secs(10);
     let lease = store.grant(ttl).await.unwrap();
     let bound = Transaction::new().put_leased("bound", "1", lease);
@@ -110,22 +135,114 @@ async fn failing_file_stops_writes_and_hides_unwritten_changes() {
             "{result:?}"
         );
     }
-    file.set_broken(false);
     assert!(is_unavailable(&store.commit(put("c")).await));
     assert!(is_unavailable(&store.renew(lease).await));
     assert!(is_unavailable(&store.grant(ttl).await.map(drop)));
     assert!(is_unavailable(&store.revoke(lease).await));
+    assert!(is_unavailable(&store.read("").await), "the state may be outdated");
+    assert!(is_unavailable(&store.watch("", before.revision).await.map(drop)));
+    assert!(matches!(soon(watch.next()).await, Err(StoreError::WatchLost)));
 
-    // Reads continue, no lease ends although renewals fail, and watches deliver nothing.
+    // Renewals fail, so no lease ends.
     tokio::time::advance(ttl * 3).await;
-    assert_eq!(store.read("").await.unwrap(), before);
-    assert!(tokio::time::timeout(ttl, watch.next()).await.is_err());
+    file.set_broken(false);
+    let after = soon(wait_for_online(&store)).await;
+    assert_eq!(after.entries[0], before.entries[0]);
+    // The changes of the writes that failed are present completely or not at all, and watches
+    // continue without a gap.
+    let mut watch = store.watch("", before.revision).await.unwrap();
+    store.commit(put("d")).await.unwrap();
+    let mut revision = before.revision;
+    while revision <= after.revision {
+        revision = revision.next();
+        assert_eq!(soon(watch.next()).await.unwrap().revision, revision);
+    }
+    store.renew(lease).await.unwrap();
     store.close().await;
+    let reopened = store_on(&file).read("").await.unwrap();
+    assert_eq!(reopened.entries.len(), after.entries.len() + 1);
+}
+
+async fn wait_for_online(store: &EmbeddedStore) -> Listing {
+    loop {
+        match store.read("").await {
+            Ok(listing) => return listing,
+            Err(error) => assert!(matches!(error, StoreError::Unavailable(_)), "{error}"),
+        }
+        // In simulated time, which passes only while no other thread works.
+        tokio::time::sleep(Duration::from_secs(1)).await;
+    }
+}
+
+/// Fails each disk call once, one call later in each repetition, until a commit needs fewer calls.
+// Holds: I-6
+#[tokio::test]
+async fn single_failed_write_leaves_the_store_online() {
+    for calls in 0.. {
+        let file = FailingDisk::new();
+        let store = store_on(&file);
+        let mut watch = store.watch("", Revision::ZERO).await.unwrap();
+        file.fails_at.store(calls, Ordering::SeqCst);
+        let result = store.commit(put("a")).await;
+        if file.fails_at.load(Ordering::SeqCst) != u64::MAX {
+            return;
+        }
+        let entries = store.read("").await.unwrap().entries.len();
+        match result {
+            Ok(_) => assert_eq!(entries, 1, "after {calls}"),
+            Err(StoreError::Unavailable(_)) => assert_eq!(entries, 0, "after {calls}"),
+            Err(error) => panic!("after {calls}: {error}"),
+        }
+        store.commit(put("b")).await.unwrap();
+        for _ in 0..=entries {
+            soon(watch.next()).await.expect("the watch continues");
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn store_opened_on_a_full_disk_comes_online() {
+    let file = FailingDisk::new();
+    let store = store_on(&file);
+    store.commit(put("a")).await.unwrap();
+    store.close().await;
+
+    file.set_broken(true);
+    let failure = WriteFailure::new("injected full disk".into());
+    let clock = Clock::start();
+    let store =
+        EmbeddedStore::start(Writer::offline(failure, clock, Box::new(file.clone())), clock);
+    assert!(is_unavailable(&store.read("").await));
+    assert!(is_unavailable(&store.commit(put("b")).await));
+    tokio::time::sleep(Duration::from_secs(20)).await;
+    assert!(is_unavailable(&store.read("").await));
+
+    file.set_broken(false);
+    assert_eq!(soon(wait_for_online(&store)).await.entries.len(), 1);
+    store.commit(put("b")).await.unwrap();
+}
+
+/// Continuing with the content of another file would make the state of the cluster jump.
+#[tokio::test(start_paused = true)]
+async fn replaced_file_keeps_the_store_offline() {
+    let file = FailingDisk::new();
+    let store = store_on(&file);
+    for key in ["a", "b", "c"] {
+        store.commit(put(key)).await.unwrap();
+    }
+    file.set_broken(true);
+    store.commit(put("d")).await.unwrap_err();
+    *file.bytes.lock().unwrap() = Arc::new(InMemoryBackend::new());
+    file.set_broken(false);
+    tokio::time::sleep(Duration::from_secs(20)).await;
+    let refused = store.read("").await.unwrap_err();
+    let cause = std::error::Error::source(&refused).unwrap().to_string();
+    assert!(cause.starts_with("another program replaced the store's file"), "{cause}");
 }
 
 #[tokio::test(start_paused = true)]
 async fn stalled_store_ends_no_lease() {
-    let store = store_on(&FailingDisk::new(), true);
+    let store = store_on(&FailingDisk::new());
     let ttl = Duration::from_secs(10);
     let lease = store.grant(ttl).await.unwrap();
     let bound = Transaction::new().put_leased("bound", "1", lease);
@@ -147,7 +264,7 @@ async fn stalled_store_ends_no_lease() {
 #[tokio::test]
 async fn acknowledged_writes_survive_a_failure() {
     let file = FailingDisk::new();
-    let store = store_on(&file, true);
+    let store = store_on(&file);
     for key in ["a", "b"] {
         store.commit(put(key)).await.unwrap();
     }
@@ -158,7 +275,7 @@ async fn acknowledged_writes_survive_a_failure() {
     store.close().await;
 
     file.set_broken(false);
-    let store = store_on(&file, false);
+    let store = store_on(&file);
     let after = store.read("").await.unwrap();
     assert_eq!(after.entries[..2], before.entries);
     store.commit(put("d")).await.unwrap();
@@ -168,7 +285,7 @@ async fn acknowledged_writes_survive_a_failure() {
 fn store_without_its_runtime_is_unavailable() {
     let runtime = || tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let (first, second) = (runtime(), runtime());
-    let store = first.block_on(async { store_on(&FailingDisk::new(), true) });
+    let store = first.block_on(async { store_on(&FailingDisk::new()) });
     second.block_on(store.commit(put("a"))).unwrap();
     drop(first);
     for _ in 0..2 {
@@ -179,23 +296,24 @@ fn store_without_its_runtime_is_unavailable() {
     second.block_on(async { soon(store.close()).await });
 }
 
-/// redb panics on a damaged file.
-#[tokio::test]
-async fn panicking_write_stops_writes() {
+/// redb panics on some damaged files.
+#[tokio::test(start_paused = true)]
+async fn panicking_write_takes_the_store_offline() {
     let file = FailingDisk::new();
-    let store = store_on(&file, true);
+    let store = store_on(&file);
     file.panics.store(true, Ordering::SeqCst);
     let lost = store.commit(put("a")).await;
     assert!(matches!(lost, Err(StoreError::Unknown(_))), "{lost:?}");
+    assert!(is_unavailable(&store.read("").await));
     file.panics.store(false, Ordering::SeqCst);
-    assert!(is_unavailable(&store.commit(put("b")).await));
-    assert!(store.read("").await.unwrap().entries.is_empty());
+    soon(wait_for_online(&store)).await;
+    store.commit(put("b")).await.unwrap();
 }
 
 /// A request is executed even if its caller has stopped waiting, and does not delay later requests.
 #[tokio::test]
 async fn abandoned_request_is_executed_atomically() {
-    let store = store_on(&FailingDisk::new(), true);
+    let store = store_on(&FailingDisk::new());
     for number in 0..200 {
         let keys = [format!("a/{number:03}"), format!("b/{number:03}")];
         let both = Transaction::new().put(keys[0].as_str(), "1").put(keys[1].as_str(), "1");

@@ -4,13 +4,14 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use fleet_core::Timestamp;
+use fleet_core::{Revision, Timestamp};
 use tokio::sync::watch;
 
 use super::disk::Disk;
 use super::load::StoreImage;
 use super::queue::{Queue, Request, Responder};
 use super::readers::ReaderState;
+use super::recovery::{BatchFailure, DiskState, Offline, Opener, WriteFailure, reopen};
 use crate::clock::Clock;
 use crate::{Changes, EndedLease, Keyspace, LeaseId, StoreError};
 
@@ -23,7 +24,7 @@ pub(super) struct Batch {
 }
 
 /// Sends a response once the file was written, or has failed.
-pub(super) type DeferredResponse = Box<dyn FnOnce(Option<&WriteFailure>) + Send>;
+pub(super) type DeferredResponse = Box<dyn FnOnce(Result<(), &BatchFailure>) + Send>;
 
 #[derive(Debug)]
 pub(super) struct Writer {
@@ -33,10 +34,10 @@ pub(super) struct Writer {
     keyspace: Keyspace,
     readers: Arc<ReaderState>,
     clock: Clock,
-    /// End of the next lease, for [`wake_for_leases`].
-    next_end: watch::Sender<Option<Timestamp>>,
-    /// The file, or the error that made it unusable.
-    disk: Result<Disk, WriteFailure>,
+    /// End of the next lease, or time of the next attempt to open the file, for [`wake_writer`].
+    next_wake: watch::Sender<Option<Timestamp>>,
+    disk: DiskState,
+    opener: Box<dyn Opener>,
 }
 
 /// Maximum delay with which the writer still ends an expired lease. A longer delay means that the
@@ -44,23 +45,22 @@ pub(super) struct Writer {
 /// instead.
 const MAX_EXPIRY_DELAY: Duration = Duration::from_secs(1);
 
-/// Wakes the writer whenever a lease may have expired, while the writer exists.
-pub(super) async fn wake_for_leases(
+/// Wakes the writer whenever a lease may have expired or a retry is due, while the writer exists.
+pub(super) async fn wake_writer(
     clock: Clock,
-    mut next_end: watch::Receiver<Option<Timestamp>>,
+    mut next_wake: watch::Receiver<Option<Timestamp>>,
     queue: Weak<Queue>,
 ) {
     loop {
-        let due = *next_end.borrow_and_update();
+        let due = *next_wake.borrow_and_update();
         tokio::select! {
-            changed = next_end.changed() => if changed.is_err() { return },
+            changed = next_wake.changed() => if changed.is_err() { return },
             () = clock.wait_until(due) => {
                 let Some(queue) = queue.upgrade() else { return };
-                queue.submit_now(Request::Expire);
+                queue.submit_now(Request::Wake);
                 drop(queue);
-                // The writer ends the lease, or has just renewed it. Either way the next end
-                // changes.
-                if next_end.changed().await.is_err() {
+                // The writer ends the lease, renews it, or retries. Each changes the next time.
+                if next_wake.changed().await.is_err() {
                     return;
                 }
             }
@@ -69,28 +69,78 @@ pub(super) async fn wake_for_leases(
 }
 
 impl Writer {
-    pub(super) fn new(disk: Disk, image: StoreImage, clock: Clock) -> (Self, Arc<ReaderState>) {
-        let mut ahead = Keyspace::restore(image.revision, image.last_lease, image.entries);
-        let readers = Arc::new(ReaderState::new(ahead.clone()));
-        for (lease, ttl) in image.leases {
-            ahead.restore_lease(clock.now(), lease, ttl);
-        }
-        let keyspace = ahead.with_history(0); // this keyspace has no watches
-        let next_end = watch::Sender::new(keyspace.next_expiry());
-        (Self { keyspace, readers: readers.clone(), clock, next_end, disk: Ok(disk) }, readers)
+    /// Creates the writer of an open file.
+    pub(super) fn new(
+        disk: Disk,
+        image: StoreImage,
+        clock: Clock,
+        opener: Box<dyn Opener>,
+    ) -> (Self, Arc<ReaderState>) {
+        let mut writer = Self::closed(clock, opener);
+        writer.load(disk, image);
+        let readers = writer.readers.clone();
+        (writer, readers)
     }
 
-    /// Subscribes to the end of the next lease.
-    pub(super) fn next_end(&self) -> watch::Receiver<Option<Timestamp>> {
-        self.next_end.subscribe()
+    /// Creates the writer of a file that cannot be opened at present.
+    pub(super) fn offline(
+        failure: WriteFailure,
+        clock: Clock,
+        opener: Box<dyn Opener>,
+    ) -> (Self, Arc<ReaderState>) {
+        let mut writer = Self::closed(clock, opener);
+        writer.readers.go_offline(failure.clone());
+        writer.disk = DiskState::Offline(Offline::new(failure, None, clock.now()));
+        writer.next_wake.send_replace(writer.next_wake());
+        let readers = writer.readers.clone();
+        (writer, readers)
+    }
+
+    fn closed(clock: Clock, opener: Box<dyn Opener>) -> Self {
+        let readers = Arc::new(ReaderState::new(Keyspace::new()));
+        let (next_wake, disk) = (watch::Sender::new(None), DiskState::Closed);
+        Self { keyspace: Keyspace::new(), readers, clock, next_wake, disk, opener }
+    }
+
+    /// Uses an open file that was not read before.
+    fn load(&mut self, disk: Disk, image: StoreImage) {
+        let entries = image.entries.clone();
+        self.readers.load(Keyspace::restore(image.revision, image.last_lease, entries));
+        self.restore(disk, image);
+        self.next_wake.send_replace(self.next_wake());
+    }
+
+    /// Sets the writer's own state to that of the file. Each lease gets its full time to live.
+    fn restore(&mut self, disk: Disk, image: StoreImage) {
+        let mut keyspace = Keyspace::restore(image.revision, image.last_lease, image.entries);
+        for (lease, ttl) in image.leases {
+            keyspace.restore_lease(self.clock.now(), lease, ttl);
+        }
+        self.keyspace = keyspace.with_history(0); // this keyspace has no watches
+        self.disk = DiskState::Open(disk);
+    }
+
+    /// Subscribes to the time at which the writer needs to be woken.
+    pub(super) fn wakes(&self) -> watch::Receiver<Option<Timestamp>> {
+        self.next_wake.subscribe()
+    }
+
+    fn next_wake(&self) -> Option<Timestamp> {
+        match &self.disk {
+            DiskState::Open(_) => self.keyspace.next_expiry(),
+            // A store that cannot write must not end leases: it could not publish that.
+            DiskState::Offline(offline) => Some(offline.retry_at),
+            DiskState::Closed => None,
+        }
     }
 
     /// Executes requests with one write of the file.
     pub(super) fn serve(&mut self, requests: impl Iterator<Item = Request>) {
         let now = self.clock.now();
+        self.retry_if_due(now);
         let mut batch = Batch::default();
         let mut responses = Vec::new();
-        if self.disk.is_ok() {
+        if matches!(self.disk, DiskState::Open(_)) {
             self.end_leases(now, &mut batch);
         }
         let mut closes = false;
@@ -98,15 +148,13 @@ impl Writer {
             closes |= matches!(request, Request::Close(_));
             responses.push(self.apply(now, request, &mut batch));
         }
-        self.make_durable(batch);
-        // A store that cannot write must not end leases: it could not publish that.
-        let next_end = self.disk.as_ref().ok().and_then(|_| self.keyspace.next_expiry());
-        self.next_end.send_if_modified(|end| std::mem::replace(end, next_end) != next_end);
-        let failure = self.disk.as_ref().err().cloned();
+        let result = self.make_durable(batch, now);
         if closes {
-            self.disk = Err(WriteFailure::closed());
+            self.disk = DiskState::Closed;
         }
-        responses.into_iter().for_each(|responder| responder(failure.as_ref()));
+        let next_wake = self.next_wake();
+        self.next_wake.send_if_modified(|wake| std::mem::replace(wake, next_wake) != next_wake);
+        responses.into_iter().for_each(|responder| responder(result.as_ref().copied()));
     }
 
     /// Ends the leases that were not renewed, unless renewals were impossible.
@@ -124,8 +172,8 @@ impl Writer {
 
     /// Executes a request on the writer's own state, and adds the resulting changes to the batch.
     fn apply(&mut self, now: Timestamp, request: Request, batch: &mut Batch) -> DeferredResponse {
-        if let Err(failure) = &self.disk {
-            return refuse(request, failure.clone());
+        if let Some(failure) = self.disk.failure() {
+            return refuse(request, failure);
         }
         match request {
             Request::Commit(transaction, responder) => {
@@ -149,27 +197,75 @@ impl Writer {
                 }
                 defer(responder, Ok(()), WriteFailure::unavailable)
             }
-            Request::Expire => Box::new(|_| {}),
+            Request::Wake => Box::new(|_| {}),
             Request::Close(responder) => defer(responder, Ok(()), WriteFailure::unavailable),
         }
     }
 
-    /// Writes the batch to the file, and publishes it to the readers. After a failure, the writer
-    /// never uses the file again.
-    fn make_durable(&mut self, batch: Batch) {
-        let Ok(disk) = &mut self.disk else { return };
+    /// Writes the batch to the file, and publishes it to the readers. After a failure, opens the
+    /// file again to find out whether the batch is in it.
+    fn make_durable(&mut self, batch: Batch, now: Timestamp) -> Result<(), BatchFailure> {
+        let DiskState::Open(disk) = &mut self.disk else { return Ok(()) }; // all were refused
         if batch.is_empty() {
-            return;
+            return Ok(());
         }
         // redb panics on some damaged files.
         let failure = match catch_unwind(AssertUnwindSafe(|| disk.write(&batch))) {
-            Ok(Ok(())) => return self.readers.publish(batch.revisions),
+            Ok(Ok(())) => {
+                self.readers.publish(batch.revisions);
+                return Ok(());
+            }
             Ok(Err(error)) => WriteFailure::new(error),
             Err(_) => WriteFailure::new("the database library has panicked".into()),
         };
         let error = &failure as &dyn std::error::Error;
-        tracing::error!(error, "cannot write the store: refusing all writes until fleetd restarts");
-        self.disk = Err(failure);
+        tracing::error!(error, "a write of the store failed: opening its file again");
+        // Closes the file, so that it can be opened again.
+        self.disk = DiskState::Offline(Offline::new(failure.clone(), Some(batch), now));
+        match self.reopen(now) {
+            Some(true) => Ok(()),
+            Some(false) => Err(BatchFailure::NotWritten(failure)),
+            None => Err(BatchFailure::Unknown(failure)),
+        }
+    }
+
+    /// Opens the file again if it is time for that.
+    fn retry_if_due(&mut self, now: Timestamp) {
+        if matches!(&self.disk, DiskState::Offline(offline) if offline.retry_at <= now) {
+            self.reopen(now);
+        }
+    }
+
+    /// Tries to open the file of an offline store. On success, the store is online again, and the
+    /// result says whether the file contains the batch whose write had failed.
+    fn reopen(&mut self, now: Timestamp) -> Option<bool> {
+        let DiskState::Offline(offline) = &mut self.disk else { return None };
+        match reopen(&*self.opener, offline.lost.as_ref(), self.readers.revision()) {
+            Ok((disk, image)) => {
+                let lost = offline.lost.take();
+                let is_written = lost.as_ref().is_some_and(|lost| image.contains(lost));
+                match lost {
+                    None => self.load(disk, image),
+                    Some(lost) => {
+                        self.restore(disk, image);
+                        self.readers.go_online(if is_written {
+                            lost.revisions
+                        } else {
+                            Vec::new()
+                        });
+                    }
+                }
+                tracing::info!("the store's file can be written again");
+                Some(is_written)
+            }
+            Err(failure) => {
+                let error = &failure as &dyn std::error::Error;
+                tracing::warn!(error, "the store is offline");
+                self.readers.go_offline(failure.clone());
+                offline.postpone(failure, now);
+                None
+            }
+        }
     }
 }
 
@@ -179,22 +275,28 @@ impl Batch {
         self.revisions.extend(ended.changes);
     }
 
+    /// Returns the last revision of the batch, if it changes any key.
+    pub(super) fn last_revision(&self) -> Option<Revision> {
+        self.revisions.last().map(|changes| changes.revision)
+    }
+
     fn is_empty(&self) -> bool {
         self.revisions.is_empty() && self.granted.is_empty() && self.ended.is_empty()
     }
 }
 
-/// Creates a response that sends `result` after the file was written. If the write fails, the
-/// response sends the error from `failed` instead.
+/// Creates a response that sends `result` after the file was written. If it is unknown whether the
+/// file was written, the response sends the error from `unknown` instead.
 fn defer<T: Send + 'static>(
     responder: Responder<T>,
     result: Result<T, StoreError>,
-    failed: fn(WriteFailure) -> StoreError,
+    unknown: fn(WriteFailure) -> StoreError,
 ) -> DeferredResponse {
-    Box::new(move |failure| {
-        let result = match failure {
-            Some(failure) => Err(failed(failure.clone())),
-            None => result,
+    Box::new(move |written| {
+        let result = match written {
+            Ok(()) => result,
+            Err(BatchFailure::NotWritten(failure)) => Err(failure.clone().unavailable()),
+            Err(BatchFailure::Unknown(failure)) => Err(unknown(failure.clone())),
         };
         // The caller may have stopped waiting.
         drop(responder.send(result));
@@ -214,36 +316,7 @@ pub(super) fn refuse(request: Request, failure: WriteFailure) -> DeferredRespons
         Request::Renew(_, responder) | Request::Revoke(_, responder) => {
             defer(responder, Err(unavailable), WriteFailure::unavailable)
         }
-        Request::Expire => Box::new(|_| {}),
+        Request::Wake => Box::new(|_| {}),
         Request::Close(responder) => defer(responder, Ok(()), WriteFailure::unavailable),
-    }
-}
-
-/// Reason why the writer accepts no more writes.
-#[derive(Debug, Clone, thiserror::Error)]
-pub(super) enum WriteFailure {
-    /// An error made the file unusable.
-    #[error("the store's file cannot be written: correct the cause, then restart fleetd")]
-    Failed(#[source] Arc<dyn std::error::Error + Send + Sync>),
-    /// The writer is gone, for example because its runtime was shut down.
-    #[error("the store was closed")]
-    Closed,
-}
-
-impl WriteFailure {
-    fn new(error: Box<dyn std::error::Error + Send + Sync>) -> Self {
-        Self::Failed(error.into())
-    }
-
-    pub(super) fn closed() -> Self {
-        Self::Closed
-    }
-
-    pub(super) fn unavailable(self) -> StoreError {
-        StoreError::Unavailable(Box::new(self))
-    }
-
-    pub(super) fn unknown(self) -> StoreError {
-        StoreError::Unknown(Box::new(self))
     }
 }

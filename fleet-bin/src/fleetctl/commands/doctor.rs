@@ -11,6 +11,8 @@ use crate::fleetd::config;
 /// Default configuration file of the daemon and of its service.
 const CONFIG: &str = "/etc/fleet/fleet.conf";
 
+const STORE_REMEDY: &str = "check that the store is up and has space, and the log of fleetd";
+
 /// Runs the command. Returns the exit status of a failure if there is a problem. Warnings alone do
 /// not cause a failure.
 pub(super) async fn run(context: &mut Context) -> Result<Exit, CliError> {
@@ -19,7 +21,10 @@ pub(super) async fn run(context: &mut Context) -> Result<Exit, CliError> {
     match context.session.version().await {
         Ok(version) => {
             diagnoses.extend(version_warning(&version));
-            diagnoses.extend(cluster_diagnoses(context).await?);
+            match cluster_diagnoses(context).await {
+                Ok(found) => diagnoses.extend(found),
+                Err(error) => diagnoses.push(cluster_problem(&error)),
+            }
         }
         Err(error) => diagnoses.push(daemon_problem(&error)),
     }
@@ -51,11 +56,17 @@ async fn cluster_diagnoses(context: &Context) -> Result<Vec<Diagnosis>, CliError
             "fleetd lost its store {} s ago, so this report may be out of date",
             age.as_secs()
         );
-        let remedy = "check that the store is up, and the log of fleetd";
-        diagnoses.push(Diagnosis::problem("store", message, remedy));
+        diagnoses.push(Diagnosis::problem("store", message, STORE_REMEDY));
     }
     diagnoses.extend(ClusterView { units, states, machines }.diagnose());
     Ok(diagnoses)
+}
+
+/// Reports that the state of the cluster cannot be read, for example because the daemon has not
+/// reached its store since it was started.
+fn cluster_problem(error: &CliError) -> Diagnosis {
+    let message = format!("{error}: {}", error.nearest_cause());
+    Diagnosis::problem("store", message, STORE_REMEDY)
 }
 
 fn daemon_problem(error: &CliError) -> Diagnosis {

@@ -1,4 +1,5 @@
-//! Opens the units of a directory: loaded units, requested states, and running processes.
+//! Opens the units that an earlier daemon left in its directory: loaded units, requested states,
+//! and running processes. For the units of a `fleet-init`, see `supervisor/recovery.rs`.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io;
