@@ -1,7 +1,7 @@
 //! Resolves pending requests: requests of an earlier daemon, and those whose response was lost.
 //!
-//! Adopts no processes, because systemd keeps the units of an earlier daemon running. The records of
-//! these units (`record.rs`) are read when the service manager is opened (`manager.rs`).
+//! Adopts no processes, because systemd keeps the units of an earlier daemon running. The records
+//! of these units (`record.rs`) are read when the service manager is opened (`manager.rs`).
 //!
 //! Until its pending request is resolved, the record of a unit does not show what systemd was asked
 //! to do. The agent would then neither start a unit that a lost request has stopped, nor stop a

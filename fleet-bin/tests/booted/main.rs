@@ -1,9 +1,12 @@
 //! Tests of clusters: three booted machines with their own systemd, and a real etcd.
 //!
+//! The campaign injects random faults for minutes or hours, with `scripts/campaign`.
+//!
 //! This is a separate test binary because it boots machines. Each scenario boots a cluster, runs
 //! `fleetctl`, injects failures, and checks the units on all machines. `scripts/test` runs them if
 //! the host can boot machines.
 
+mod campaign;
 mod cluster;
 mod figures;
 mod kit;

@@ -146,6 +146,11 @@ pub(crate) fn wait_while(what: &str, period: Duration, holds: impl Fn() -> bool)
     }
 }
 
+/// Waits while a fault lasts.
+pub(crate) fn wait_out(fault: Duration) {
+    std::thread::sleep(fault);
+}
+
 /// Formats a program's status and output for a failure message.
 pub(crate) fn output_text(output: &Output) -> String {
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();

@@ -1,9 +1,9 @@
 //! A file that cannot be written, and its recovery.
 //!
 //! After a failed write, the database library refuses all further use of the open file, and it is
-//! unknown whether the batch reached the disk. The writer therefore opens the file again and reads it
-//! whole. If that fails too, it tries again later. Meanwhile the store is *offline*: all requests,
-//! reads and watches fail, so that readers know that they may be out of date.
+//! unknown whether the batch reached the disk. The writer therefore opens the file again and reads
+//! it whole. If that fails too, it tries again later. Meanwhile the store is *offline*: all
+//! requests, reads and watches fail, so that readers know that they may be out of date.
 
 use std::error::Error;
 use std::panic::{AssertUnwindSafe, catch_unwind};

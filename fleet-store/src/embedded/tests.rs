@@ -169,9 +169,13 @@ async fn wait_for_online(store: &EmbeddedStore) -> Listing {
             Ok(listing) => return listing,
             Err(error) => assert!(matches!(error, StoreError::Unavailable(_)), "{error}"),
         }
-        // In simulated time, which passes only while no other thread works.
-        tokio::time::sleep(Duration::from_secs(1)).await;
+        wait_simulated(Duration::from_secs(1)).await;
     }
+}
+
+/// Waits in simulated time, which passes only while no other thread works.
+async fn wait_simulated(duration: Duration) {
+    tokio::time::sleep(duration).await;
 }
 
 /// Fails each disk call once, one call later in each repetition, until a commit needs fewer calls.
@@ -214,7 +218,7 @@ async fn store_opened_on_a_full_disk_comes_online() {
         EmbeddedStore::start(Writer::offline(failure, clock, Box::new(file.clone())), clock);
     assert!(is_unavailable(&store.read("").await));
     assert!(is_unavailable(&store.commit(put("b")).await));
-    tokio::time::sleep(Duration::from_secs(20)).await;
+    wait_simulated(Duration::from_secs(20)).await;
     assert!(is_unavailable(&store.read("").await));
 
     file.set_broken(false);
@@ -234,7 +238,7 @@ async fn replaced_file_keeps_the_store_offline() {
     store.commit(put("d")).await.unwrap_err();
     *file.bytes.lock().unwrap() = Arc::new(InMemoryBackend::new());
     file.set_broken(false);
-    tokio::time::sleep(Duration::from_secs(20)).await;
+    wait_simulated(Duration::from_secs(20)).await;
     let refused = store.read("").await.unwrap_err();
     let cause = std::error::Error::source(&refused).unwrap().to_string();
     assert!(cause.starts_with("another program replaced the store's file"), "{cause}");

@@ -1,5 +1,6 @@
-//! Recovers the units that an earlier `fleet-init` left in its directory. `managed_units/recovery.rs`
-//! recovers the units of `fleetd`, with the functions here that resume single runs.
+//! Recovers the units that an earlier `fleet-init` left in its directory.
+//! `managed_units/recovery.rs` recovers the units of `fleetd`, with the functions here that resume
+//! single runs.
 //!
 //! The state of a unit is derived from its stored run state: the current phase, the result of the
 //! run, and the restart counters. Timeouts are not stored, so each timeout starts from zero.
