@@ -56,6 +56,10 @@ impl Api {
     }
 }
 
+/// Maximum size of a list page in bytes, as estimated before the page is encoded. A page always has
+/// at least one item, which may be larger.
+const MAX_PAGE_BYTES: usize = 4 << 20;
+
 /// The API as shared by handlers.
 #[derive(Clone)]
 pub(super) struct SharedApi(Arc<Api>, Listings, Hub);
@@ -130,16 +134,26 @@ impl SharedApi {
     /// If `starts_at_page` is `true`, `items` must begin with the first item of the page;
     /// otherwise, with the first item of the whole list. `first` converts an item to the reference
     /// that a token contains; it is called with the first item of the next page.
+    ///
+    /// `size` estimates the size of an item in the response, in bytes, or is 0 for items that are
+    /// always small. A page ends early before the item that would exceed [`MAX_PAGE_BYTES`].
     pub(super) fn page<T>(
         &self,
         listing: &Listing,
         starts_at_page: bool,
         items: impl Iterator<Item = T>,
+        size: impl Fn(&T) -> usize,
         first: impl FnOnce(T) -> String,
     ) -> (Vec<T>, String) {
         let before = if starts_at_page { 0 } else { listing.items_before(self.page_size) };
-        let mut items = items.skip(before);
-        let page: Vec<T> = items.by_ref().take(self.page_size.into()).collect();
+        let mut items = items.skip(before).peekable();
+        let (mut page, mut bytes) = (Vec::new(), 0);
+        while page.len() < self.page_size.into() {
+            let fits = |item: &T| page.is_empty() || bytes + size(item) <= MAX_PAGE_BYTES;
+            let Some(item) = items.next_if(fits) else { break };
+            bytes += size(&item);
+            page.push(item);
+        }
         let Some(next) = items.next().filter(|_| !page.is_empty()) else {
             if !listing.begins {
                 self.1.end(listing.snapshot.revision);

@@ -21,6 +21,7 @@ use super::connection_slots::{ConnectionSlot, IdleQueue, RequestBody, SlotBody};
 use super::handshake::{self, AcceptedStream, Handshake};
 use super::limits::{ConnectionOrigin, ServerLimits};
 use super::listener::Listener;
+use super::read_share::ReadPermit;
 use super::shutdown::Shutdown;
 use super::sleep::sleep;
 use super::write_timeout::WriteTimeout;
@@ -204,8 +205,9 @@ impl Service<Request<Incoming>> for SlotService {
         let request = request.map(|body| RequestBody::new(body, self.slot.clone()));
         let response = self.service.router.call(request);
         Box::pin(async move {
-            let Ok(response) = response.await;
-            Ok(response.map(|body| Body::new(SlotBody::new(body, busy))))
+            let Ok(mut response) = response.await;
+            let permit = response.extensions_mut().remove::<Option<Arc<ReadPermit>>>().flatten();
+            Ok(response.map(|body| Body::new(SlotBody::new(body, busy, permit))))
         })
     }
 }

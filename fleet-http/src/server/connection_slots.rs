@@ -11,6 +11,8 @@ use axum::body::{Body, Bytes, HttpBody};
 use hyper::body::{Frame, SizeHint};
 use tokio::sync::Notify;
 
+use super::read_share::ReadPermit;
+
 /// Queue of a listener's connections that wait for their clients to send data.
 #[derive(Debug, Default)]
 pub(super) struct IdleQueue {
@@ -151,11 +153,13 @@ impl Drop for BusyGuard {
 pub(super) struct SlotBody {
     body: Body,
     _busy: BusyGuard,
+    /// Permit of a read-only request.
+    _permit: Option<Arc<ReadPermit>>,
 }
 
 impl SlotBody {
-    pub(super) fn new(body: Body, busy: BusyGuard) -> Self {
-        Self { body, _busy: busy }
+    pub(super) fn new(body: Body, busy: BusyGuard, permit: Option<Arc<ReadPermit>>) -> Self {
+        Self { body, _busy: busy, _permit: permit }
     }
 }
 

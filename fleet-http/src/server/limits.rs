@@ -1,10 +1,12 @@
 //! Resource limits for clients.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::http::HeaderMap;
 
 use super::auth_policy::AuthPolicy;
+use super::read_share::ReadShare;
 use super::tokens::Rights;
 use crate::ServerTls;
 
@@ -23,6 +25,9 @@ pub struct ServerLimits {
     /// When the maximum is reached, a new connection replaces the connection that has waited
     /// longest for a request, or for the rest of a request. If every connection is busy, for
     /// example with a followed journal, the new connection waits.
+    ///
+    /// At a TCP port, requests with one read-only token may occupy a quarter of the connections,
+    /// and those with any read-only token half. Further ones are refused with status 429.
     pub connections: usize,
     /// Time limit for a TLS handshake. When the limit is exceeded, the connection is closed.
     pub handshake_time: Duration,
@@ -69,6 +74,8 @@ pub(super) struct ConnectionOrigin {
     pub(super) is_tls: bool,
     /// TLS configuration that verified the client's certificate, if it presented one.
     pub(super) verified_by: Option<ServerTls>,
+    /// Read-only requests in progress on the listener.
+    pub(super) read_share: Arc<ReadShare>,
 }
 
 impl ConnectionOrigin {

@@ -10,6 +10,7 @@ use super::auth_policy::AuthPolicy;
 use super::handshake::AcceptedStream;
 use super::limits::{ConnectionOrigin, ServerLimits};
 use super::listen::ListenAddress;
+use super::read_share::ReadShare;
 use super::unix::{SocketFile, listen_unix};
 
 /// A listening socket. Dropping it closes the socket. If [`bind`](Self::bind) created a unix
@@ -154,6 +155,7 @@ impl Listener {
             is_port: matches!(self.socket, Socket::Tcp(_)),
             is_tls: matches!(self.at, ListenAddress::Tls(_)),
             verified_by: None,
+            read_share: ReadShare::new(limits.connections),
         }
     }
 

@@ -47,7 +47,7 @@ pub(super) async fn list(
     let first = listing.first.as_deref().and_then(|id| id.parse().ok());
     let wanted = from(&listing.snapshot, first.as_ref()).filter(|machine| filter.matches(machine));
     let id = |machine: &Arc<fleet_core::Machine>| machine.id.to_string();
-    let (page, next_page_token) = api.page(&listing, first.is_some(), wanted, id);
+    let (page, next_page_token) = api.page(&listing, first.is_some(), wanted, |_| 0, id);
     let machines = page.into_iter().map(|machine| wire::machine(machine)).collect();
     Ok(Json(MachinePage { machines, next_page_token }))
 }

@@ -40,6 +40,7 @@ mod peers;
 mod plan;
 mod planning;
 mod put;
+mod read_share;
 mod rebalance;
 mod rebalance_report;
 mod router;

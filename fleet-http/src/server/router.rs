@@ -1,10 +1,10 @@
 //! Routes of the API.
 
-use std::sync::LazyLock;
+use std::sync::{Arc, LazyLock};
 
 use axum::Router;
 use axum::extract::{MatchedPath, Request, State};
-use axum::http::header::{ALLOW, IF_MATCH, LOCATION, ORIGIN, SERVER};
+use axum::http::header::{ALLOW, AUTHORIZATION, IF_MATCH, LOCATION, ORIGIN, SERVER};
 use axum::http::{HeaderValue, Method, StatusCode, Uri};
 use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
@@ -18,6 +18,7 @@ use super::api::SharedApi;
 
 use super::failure::{Failure, ServerError};
 use super::limits::ConnectionOrigin;
+use super::read_share::ReadPermit;
 use super::tokens::Rights;
 use super::{
     discovery, events, explain, export, health, host, import, intents, journal, machines, openapi,
@@ -228,9 +229,13 @@ async fn middleware(
     let watch = Stopwatch::start();
     let (method, path) = (request.method().clone(), request.uri().path().to_owned());
     let route = route(&request);
-    let mut response = match reject(&request) {
-        Some(failure) => failure.into_response(),
-        None => next.run(request).await,
+    let mut response = match admit(&request) {
+        Err(failure) => failure.into_response(),
+        Ok(permit) => {
+            let mut response = next.run(request).await;
+            response.extensions_mut().insert(permit);
+            response
+        }
     };
     let status = response.status().as_u16();
     if let Some(ServerError(message)) = response.extensions_mut().remove() {
@@ -264,29 +269,44 @@ fn method_label(method: &Method) -> &'static str {
     methods.into_iter().find(|known| *known == method.as_str()).unwrap_or("other")
 }
 
-/// Returns the error of a request that is refused before routing.
-fn reject(request: &Request) -> Option<Failure> {
+/// Decides before routing whether a request is admitted. A request with a read-only token gets a
+/// permit, to keep until its response is sent.
+fn admit(request: &Request) -> Result<Option<Arc<ReadPermit>>, Failure> {
+    let mut permit = None;
     if let Some(origin) = request.extensions().get::<ConnectionOrigin>() {
         if let Some(message) =
             origin.needs_host_check().then(|| host::misdirected(request)).flatten()
         {
-            return Some(Failure::new(StatusCode::MISDIRECTED_REQUEST, message));
+            return Err(Failure::new(StatusCode::MISDIRECTED_REQUEST, message));
         }
-        match origin.rights(request.headers()) {
-            Err(message) => return Some(Failure::new(StatusCode::UNAUTHORIZED, message)),
-            Ok(Rights::Read) if !request.method().is_safe() => {
-                let message = "the token is read-only: use one without the prefix read:";
-                return Some(Failure::new(StatusCode::FORBIDDEN, message));
-            }
-            Ok(_) => {}
+        let rights = origin.rights(request.headers());
+        let rights = rights.map_err(|it| Failure::new(StatusCode::UNAUTHORIZED, it))?;
+        if rights == Rights::Read {
+            permit = Some(admit_reader(request, origin)?);
         }
     }
     if is_cross_origin_write(request) {
         let message = "writes from web pages are not allowed: omit the header Origin";
-        return Some(Failure::new(StatusCode::FORBIDDEN, message));
+        return Err(Failure::new(StatusCode::FORBIDDEN, message));
     }
-    has_unsupported_condition(request).then(|| {
-        Failure::bad_request("the header If-Match is only supported for units: omit the header")
+    if has_unsupported_condition(request) {
+        let message = "the header If-Match is only supported for units: omit the header";
+        return Err(Failure::bad_request(message));
+    }
+    Ok(permit)
+}
+
+/// Admits a request with a read-only token.
+fn admit_reader(request: &Request, origin: &ConnectionOrigin) -> Result<Arc<ReadPermit>, Failure> {
+    if !request.method().is_safe() {
+        let message = "the token is read-only: use one without the prefix read:";
+        return Err(Failure::new(StatusCode::FORBIDDEN, message));
+    }
+    let token = request.headers().get(AUTHORIZATION).map_or(&[][..], HeaderValue::as_bytes);
+    origin.read_share.begin(token).map(Arc::new).ok_or_else(|| {
+        let message = "too many requests with read-only tokens are in progress: end some event \
+                       streams or followed journals, or try again later";
+        Failure::new(StatusCode::TOO_MANY_REQUESTS, message)
     })
 }
 

@@ -54,7 +54,7 @@ pub(super) async fn list(
     let snapshot = &listing.snapshot;
     let is_wanted = |state: &StateRef<'_>| filter.matches(snapshot, state);
     let wanted = from(snapshot, unit, first.as_ref()).filter(is_wanted);
-    let (page, next_page_token) = api.page(&listing, first.is_some(), wanted, First::write);
+    let (page, next_page_token) = api.page(&listing, first.is_some(), wanted, |_| 0, First::write);
     let states = page.into_iter().map(|state| wire::state(state)).collect();
     Ok(Json(UnitStatePage { next_page_token, states }))
 }

@@ -63,7 +63,7 @@ pub(super) async fn list(
     let from = entries(snapshot, first.as_ref());
     let wanted = from.filter(|entry| entry.is_wanted(&filter, snapshot));
     let name = |entry: Entry<'_>| entry.name().to_string();
-    let (entries, next_page_token) = api.page(&listing, first.is_some(), wanted, name);
+    let (entries, next_page_token) = api.page(&listing, first.is_some(), wanted, Entry::size, name);
     let units =
         entries.into_iter().map(|entry| with_unknown_for(&api, entry.show(snapshot))).collect();
     Ok(Json(UnitPage { next_page_token, units }))
@@ -277,6 +277,19 @@ impl Entry<'_> {
         match self {
             Self::Unit(unit) => filter.matches(snapshot, unit),
             Self::Faulty(name, _) => filter.matches_faulty(name),
+        }
+    }
+
+    /// Estimates the size of the unit in a list, in bytes.
+    fn size(&self) -> usize {
+        const UNIT: usize = 512;
+        const OPTION: usize = 40;
+        match self {
+            Self::Unit(unit) => {
+                let sections = unit.file.options().map(|it| OPTION + it.section().len());
+                UNIT + unit.file.source().len() + sections.sum::<usize>()
+            }
+            Self::Faulty(..) => UNIT,
         }
     }
 

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use fleet_http::{
-    AuthPolicy, Client, ClientError, ClientTls, Credentials, ListenError, Listener, ServerLimits,
-    ServerTls, TlsError, Tokens,
+    AuthPolicy, Client, ClientError, ClientTls, Credentials, EventOptions, ListenError, Listener,
+    ServerLimits, ServerTls, TlsError, Tokens,
 };
 
 use crate::certificates::Authority;
@@ -93,6 +93,37 @@ async fn read_only_token_cannot_write() {
         .await
         .unwrap();
     writer.destroy(&unit).await.unwrap();
+}
+
+/// The owner of a read-only token must not keep all other clients away from a port.
+#[tokio::test]
+async fn read_only_token_gets_a_share_of_the_connections() {
+    let ours = Authority::new();
+    let text = format!("{TOKEN}\nread:the-token-of-the-display\n");
+    let limits = ServerLimits { connections: 8, ..ServerLimits::default() };
+    let auth = AuthPolicy::new(Some(ours.server(true)), tokens(&text));
+    let server = Server::start_with_auth(TLS, &auth, limits).await;
+    let at = server.at.to_string().parse().unwrap();
+    let as_client = |token| Client::with_credentials(&at, ours.client(None, Some(token)));
+    let reader = as_client("the-token-of-the-display");
+    let mut streams = Vec::new();
+    for _ in 0..2 {
+        streams.push(reader.events(&EventOptions::default()).await.unwrap());
+    }
+    let Err(ClientError::Api { status, message, .. }) = reader.version().await else {
+        panic!("a third request of the token is admitted")
+    };
+    assert_eq!(status, 429);
+    assert!(message.starts_with("too many requests with read-only tokens"), "{message}");
+    assert_eq!(as_client(TOKEN).version().await.unwrap(), "1.2.3");
+    drop(streams);
+    // The server notices the closed connections when it next writes to them, or reads from them.
+    let admitted = async {
+        while reader.version().await.is_err() {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(60), admitted).await.expect("the share is free");
 }
 
 // Holds: D-27

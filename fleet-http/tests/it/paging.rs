@@ -34,6 +34,28 @@ async fn every_unit_is_listed_exactly_once() {
     assert_eq!((found, pages), (expected, 10));
 }
 
+/// Each line of such a unit file takes ten times its size in the response.
+#[tokio::test]
+async fn page_of_large_units_is_bounded_by_its_size() {
+    let server = Server::start().await;
+    let lines = "A=b\\n".repeat(40_000);
+    let body = format!(r#"{{"source":"[Service]\nExecStart=/bin/true\n{lines}"}}"#);
+    for name in names(0, 8) {
+        assert_eq!(server.put(&format!("/fleet/v1/units/{name}"), &body).await.status, 201);
+    }
+    let (mut found, mut pages) = (Vec::new(), 0);
+    let mut target = Some("/fleet/v1/units".to_owned());
+    while let Some(path) = target {
+        let page = server.get(&path).await;
+        assert!(page.body.len() < 8 << 20, "{} bytes", page.body.len());
+        pages += 1;
+        found.extend(unit_names(&page.json()));
+        target = next(&page.json());
+    }
+    assert_eq!(found, names(0, 8));
+    assert!(pages > 1);
+}
+
 // Holds: I-16, D-11
 #[tokio::test]
 async fn all_pages_show_one_revision() {
