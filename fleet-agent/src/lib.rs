@@ -36,7 +36,10 @@ mod watchdog;
 #[cfg(feature = "testing")]
 pub mod testing;
 
-pub use agent::{Agent, AgentConfig, AgentState, DiskState, MemoryState, StateKey};
+pub use agent::{
+    Agent, AgentConfig, AgentState, DiskState, MemoryState, StateKey, accept_any_store,
+    protected_lineage,
+};
 pub use atomic_file::write_atomic;
 pub use clock::{Clock, SystemClock, wall_time};
 pub use engine::{Engine, EngineConfig};

@@ -28,7 +28,7 @@ pub use layout::{ContentId, ContentIdError, Key, Layout};
 pub use memory::MemoryStore;
 pub use mirror::{
     ChangeSet, Delta, FullDelta, MachineProgress, Mirror, MirrorClosed, MirrorStatus, Progress,
-    ResultChange,
+    ResultChange, StoreIdentity,
 };
 pub use registry::{
     AdoptedUnit, ExpectUnit, Leadership, Lineage, LineageError, MachineRecord, MetadataChange,

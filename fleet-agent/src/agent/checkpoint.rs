@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fleet_core::{DesiredUnit, KnownUnit, MachineId, Timestamp};
+use fleet_store::Lineage;
 use fleet_unitfile::UnitName;
 use tokio::sync::watch;
 
@@ -43,7 +44,7 @@ impl Checkpoint {
         self.publish_fenced(self.persisted.fenced.clone());
     }
 
-    /// Records the desired units of the machine. Each unit in `undecided` keeps its previous
+    /// Records the desired units of the machine, from a store of this lineage. Each unit in `undecided` keeps its previous
     /// record, if it has one.
     ///
     /// If a unit with `OnPartition=stop` is new, the record is persisted immediately, because the
@@ -54,6 +55,7 @@ impl Checkpoint {
         desired: &BTreeMap<UnitName, DesiredUnit>,
         undecided: &BTreeSet<UnitName>,
         known: &BTreeMap<UnitName, KnownUnit>,
+        lineage: Option<Lineage>,
     ) {
         let mut units = desired.clone();
         for unit in undecided {
@@ -66,7 +68,7 @@ impl Checkpoint {
         // A unit that is still there may still run, though it is no longer wanted.
         let before = self.persisted.fenced.iter().filter(|unit| known.contains_key(*unit));
         let fenced = now.chain(before).cloned().collect();
-        let next = DesiredState { units, fenced };
+        let next = DesiredState { lineage, units, fenced };
         self.pending = None;
         if next.is_equivalent(&self.persisted) {
             return;

@@ -13,6 +13,7 @@ use fleet_core::{
     DesiredUnit, Epoch, Generation, MachineId, OnPartition, Requirements, Strictness, TargetState,
     Unit,
 };
+use fleet_store::{Lineage, LineageError};
 use fleet_unitfile::{UnitFile, UnitName};
 use serde::{Deserialize, Serialize};
 
@@ -24,6 +25,8 @@ const FORMAT: u32 = 1;
 /// Desired state of a machine, and its fenced units.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct DesiredState {
+    /// Lineage of the store that this state is from, if the store had one.
+    pub(crate) lineage: Option<Lineage>,
     /// Desired units of the machine.
     pub(crate) units: BTreeMap<UnitName, DesiredUnit>,
     /// Units with `OnPartition=stop` that may run on the machine, whether or not they are still
@@ -44,6 +47,8 @@ pub(crate) enum StoredStateError {
     Machine(String),
     #[error("the saved state contains an invalid unit, {unit}: {problem}")]
     Unit { unit: String, problem: String },
+    #[error("the saved state is of an invalid lineage")]
+    Lineage(#[from] LineageError),
 }
 
 #[derive(Serialize, Deserialize)]
@@ -55,6 +60,8 @@ struct Head {
 struct StoredDesiredState {
     v: u32,
     machine: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    lineage: Option<String>,
     units: Vec<StoredUnit>,
     fenced: Vec<String>,
 }
@@ -86,12 +93,7 @@ impl DesiredState {
     /// Reads the stored state of the machine. Returns an empty state if nothing is stored, or if
     /// the stored content is unusable. In the second case, logs the reason.
     pub(crate) async fn read(state: &dyn AgentState, machine: &MachineId) -> Self {
-        let read = match state.read(StateKey::DesiredState).await {
-            Ok(None) => return Self::default(),
-            Ok(Some(content)) => Self::decode(&content, machine),
-            Err(error) => Err(error.into()),
-        };
-        read.unwrap_or_else(|error| {
+        Self::try_read(state, machine).await.unwrap_or_else(|error| {
             let error = &error as &dyn std::error::Error;
             tracing::warn!(
                 error,
@@ -100,6 +102,17 @@ impl DesiredState {
             );
             Self::default()
         })
+    }
+
+    /// Reads the stored state of the machine. Returns an empty state if nothing is stored.
+    pub(crate) async fn try_read(
+        state: &dyn AgentState,
+        machine: &MachineId,
+    ) -> Result<Self, StoredStateError> {
+        match state.read(StateKey::DesiredState).await? {
+            Some(content) => Self::decode(&content, machine),
+            None => Ok(Self::default()),
+        }
     }
 
     /// Stores this state.
@@ -111,13 +124,22 @@ impl DesiredState {
         state.write(StateKey::DesiredState, self.encode(machine)).await
     }
 
+    /// Returns the lineage that a store must continue to change this machine's units; `None` if any
+    /// store may, because the machine has no units.
+    pub(crate) fn protected_lineage(self) -> Option<Lineage> {
+        let has_units = !self.units.is_empty() || !self.fenced.is_empty();
+        self.lineage.filter(|_| has_units)
+    }
+
     /// Whether both would be stored as the same content.
     pub(crate) fn is_equivalent(&self, other: &Self) -> bool {
         let key = |wanted: &DesiredUnit| {
             let unit = &wanted.unit;
             (unit.hash(), unit.desired, unit.generation, wanted.epoch)
         };
+        let id = |state: &Self| state.lineage.as_ref().map(ToString::to_string);
         self.fenced == other.fenced
+            && id(self) == id(other)
             && self.units.len() == other.units.len()
             && self.units.iter().zip(&other.units).all(|((name, one), (other_name, other))| {
                 name == other_name
@@ -143,6 +165,7 @@ impl DesiredState {
         let wire = StoredDesiredState {
             v: FORMAT,
             machine: machine.to_string(),
+            lineage: self.lineage.as_ref().map(ToString::to_string),
             units: self.units.iter().map(unit).collect(),
             fenced: self.fenced.iter().map(ToString::to_string).collect(),
         };
@@ -158,7 +181,8 @@ impl DesiredState {
         if wire.machine != machine.as_str() {
             return Err(StoredStateError::Machine(wire.machine));
         }
-        let mut read = Self::default();
+        let lineage = wire.lineage.map(|id| id.parse()).transpose()?;
+        let mut read = Self { lineage, ..Self::default() };
         for unit in wire.units {
             let wanted = unit.decode()?;
             read.units.insert(wanted.unit.name.clone(), wanted);
@@ -223,7 +247,8 @@ mod tests {
             unit("b.service", b"# caf\xe9\n[Service]\nExecStart=/bin/b\n", 8),
         ];
         let fenced = [units[0].0.clone(), "gone.service".parse().unwrap()];
-        DesiredState { units: units.into(), fenced: fenced.into() }
+        let lineage = Some("first".parse().unwrap());
+        DesiredState { lineage, units: units.into(), fenced: fenced.into() }
     }
 
     #[tokio::test]
@@ -232,6 +257,7 @@ mod tests {
         stored.write(&state, &machine()).await.unwrap();
         let read = DesiredState::read(&state, &machine()).await;
         assert!(read.is_equivalent(&stored), "{read:?}");
+        assert_eq!(read.lineage, stored.lineage);
         let unit = &read.units["b.service"].unit;
         assert_eq!(unit.file.source(), assignment().units["b.service"].unit.file.source());
         assert!(is_fenced(&read.units["a.service"].unit) && !is_fenced(unit));
@@ -240,7 +266,8 @@ mod tests {
     #[test]
     fn equivalence_compares_units_and_fences() {
         let stored = assignment();
-        let changes: [fn(&mut DesiredState); 4] = [
+        let changes: [fn(&mut DesiredState); 5] = [
+            |it| it.lineage = None,
             |it| drop(it.units.remove("a.service")),
             |it| it.fenced.retain(|unit| *unit != *"gone.service"),
             |it| it.units.get_mut("a.service").unwrap().epoch = Epoch(9),
@@ -269,6 +296,7 @@ mod tests {
             (good.replace("\"m1\"", "\"m2\""), "the saved state belongs to machine m2"),
             (good.replace("launched", "lunched"), invalid),
             (good.replace("=stop", "=halt"), invalid),
+            (good.replace("\"first\"", "\"\""), "the saved state is of an invalid lineage"),
         ];
         for (content, problem) in cases {
             let refused = DesiredState::decode(content.as_bytes(), &machine()).unwrap_err();

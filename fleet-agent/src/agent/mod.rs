@@ -20,6 +20,7 @@ mod reconcile;
 mod rejoin;
 mod start_gate;
 mod state;
+mod store_acceptance;
 mod task_tracker;
 mod unit_errors;
 mod write_visibility;
@@ -33,6 +34,7 @@ use tokio::sync::watch;
 use tokio::task::{JoinError, JoinSet};
 
 pub use self::state::{AgentState, DiskState, MemoryState, StateKey};
+pub use self::store_acceptance::{accept_any_store, protected_lineage};
 
 use self::fence::{FenceTask, StoppingUnits};
 use self::presence::PresenceTask;
@@ -122,12 +124,18 @@ impl Agent {
             heartbeat: publishing.clone(),
         };
         let heartbeat = following.clone();
-        let check = WriteVisibilityCheck { mirror, presence: to_check.1, writes, heartbeat };
+        let check = WriteVisibilityCheck {
+            mirror: mirror.clone(),
+            presence: to_check.1,
+            writes,
+            heartbeat,
+        };
         let (describe, machine) = watch::channel(machine);
         let subscribers = vec![to_reconciler.0, to_publisher.0, to_check.0, to_all.0];
         let heartbeat = presence.clone();
         let presence_task = PresenceTask {
             registry,
+            mirror,
             machine,
             token,
             ttl,

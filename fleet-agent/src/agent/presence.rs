@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fleet_core::{MachineId, Revision, Timestamp};
-use fleet_store::{MachineRecord, Presence, Registry, RegistryError, StoreError};
+use fleet_store::{MachineRecord, Mirror, Presence, Registry, RegistryError, StoreError};
 use tokio::sync::watch;
 
 use super::exclusivity::PresenceWindow;
@@ -21,6 +21,7 @@ const REJOIN: BackoffLimits =
 /// work can delay the renewals.
 pub(crate) struct PresenceTask {
     pub(crate) registry: Registry,
+    pub(crate) mirror: Mirror,
     /// Description of the machine; it may change.
     pub(crate) machine: watch::Receiver<MachineRecord>,
     pub(crate) token: String,
@@ -49,6 +50,10 @@ impl PresenceTask {
     async fn stay_present(&self) {
         let mut failures = 0;
         loop {
+            // A machine that is present in another store would get units that it must not start.
+            if self.mirror.wait_expected_store().await.is_err() {
+                return std::future::pending().await; // the daemon is shutting down
+            }
             let sent = self.clock.now();
             let mut machine = self.machine.clone();
             let record = machine.borrow_and_update().clone();

@@ -184,7 +184,8 @@ impl Reconciler {
         // Their placement is not decided, so they stay as they are.
         let undecided = share.undecided.clone();
         let mut desired = desired_units(share);
-        self.checkpoint.update(&desired, &undecided, &known).await;
+        let lineage = self.mirror.lineage();
+        self.checkpoint.update(&desired, &undecided, &known, lineage).await;
         known.retain(|unit, _| !undecided.contains(unit));
         let seen = self.gate.view(&snapshot, &self.mirror, now);
         let enters_at = self.gate.hold_back(&mut desired, &known, &self.checkpoint, &seen);

@@ -3,7 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use fleet_agent::{Agent, AgentConfig, Engine, EngineConfig, ShutdownTrigger};
+use fleet_agent::{
+    Agent, AgentConfig, Engine, EngineConfig, ShutdownTrigger, accept_any_store, protected_lineage,
+};
 use fleet_core::{MachineId, Metadata, TargetState};
 use fleet_store::testing::FaultyStore;
 use fleet_store::{
@@ -11,6 +13,7 @@ use fleet_store::{
     Transaction,
 };
 use fleet_unitfile::UnitName;
+use futures_util::FutureExt as _;
 use tokio::task::JoinSet;
 
 use crate::history::History;
@@ -30,6 +33,9 @@ const PATIENCE: Duration = Duration::from_secs(120);
 
 /// Longest time between two safety checks.
 const SLICE: Duration = Duration::from_secs(1);
+
+/// Fault: the store has another history than the machine knows.
+const OTHER_STORE: &str = "other store";
 
 /// A cluster that is checked as time passes; a violation fails the test.
 pub(crate) struct Cluster {
@@ -180,6 +186,38 @@ impl Cluster {
         self.settle().await;
     }
 
+    /// Gives the store a lineage, as the first daemon of a store does.
+    pub(crate) async fn begin_lineage(&mut self, id: &str) {
+        let lineage = id.parse().expect("the lineage is well formed");
+        self.registry.lineage(&lineage).await.expect("the store is there");
+        self.settle().await;
+    }
+
+    /// Replaces the store by an empty one, with a new lineage unless `lineage` is `None`.
+    pub(crate) async fn replace_store(&mut self, lineage: Option<&str>) {
+        let stored = self.stranger.read("").await.expect("the store is there");
+        let key = self.registry.layout().key(&Key::Lineage);
+        let mut exchange = Transaction::new();
+        for entry in stored.entries.into_iter().filter(|entry| entry.key != key) {
+            exchange = exchange.delete(entry.key);
+        }
+        exchange = match lineage {
+            Some(id) => exchange.put(key, format!(r#"{{"v":2,"id":"{id}"}}"#)),
+            None => exchange.delete(key),
+        };
+        self.hosts.iter().for_each(|host| host.set_trouble(OTHER_STORE, true));
+        self.stranger.commit(exchange).await.expect("the store is there");
+        self.settle().await;
+    }
+
+    /// Lets the next daemon of a machine follow any store, as a person does.
+    pub(crate) async fn accept_store(&mut self, machine: usize) {
+        let host = &self.hosts[machine];
+        let notes = host.notes();
+        accept_any_store(&*notes, host.id()).await.expect("the state is in memory");
+        host.set_trouble(OTHER_STORE, false);
+    }
+
     /// Writes a placement that no engine has decided on.
     pub(crate) async fn place_by_force(&mut self, unit: &str, machine: usize, epoch: u64) {
         let key = Key::Placement(self.hosts[machine].id().clone(), name(unit));
@@ -232,7 +270,10 @@ impl Daemon {
         let registry = Registry::new(Arc::new(host.wire().clone()), Layout::DEFAULT_PREFIX);
         // Each loop has a mirror of its own here. If two tasks wait for one signal, their wake
         // order is random, and no seed controls it.
-        let mirror = Mirror::start(&registry);
+        let notes = host.notes();
+        let protected = protected_lineage(&*notes, host.id());
+        let protected = protected.now_or_never().expect("the state is in memory");
+        let mirror = Mirror::start_expecting(&registry, protected);
         let (trigger, shutdown) = ShutdownTrigger::new();
         let engine = Engine::new(EngineConfig {
             candidate: host.id().clone(),

@@ -68,6 +68,10 @@ impl History {
             (key, change.value.is_none())
         };
         let written = changes.changes.iter().map(key).collect();
+        // The history continues when the store is replaced; a mirror of one lineage would not.
+        let lineage = self.layout.key(&Key::Lineage);
+        let seen = changes.changes.iter().filter(|change| *change.key != *lineage).cloned();
+        let changes = Changes { changes: seen.collect(), ..changes };
         assert!(self.feed.try_send(changes), "the mirror follows");
         let snapshot = self.mirror.wait_for(revision).await.expect("it is not shut down");
         let authors = self.authors.lock().unwrap_or_else(PoisonError::into_inner);

@@ -9,4 +9,5 @@ mod fences;
 mod idle_cluster;
 mod machines;
 mod stored_state;
+mod stores;
 mod units;

@@ -13,6 +13,8 @@ pub(crate) enum Invocation {
     Run { file: Option<PathBuf>, flags: RawConfig },
     /// Check a configuration file.
     CheckConfig { file: PathBuf, flags: RawConfig },
+    /// Let this machine follow another store.
+    AcceptStore { file: Option<PathBuf> },
     /// Run a whole cluster in this process.
     Dev(DevArgs),
     /// Print the version.
@@ -39,13 +41,7 @@ pub(crate) fn command() -> Command {
         .about("Runs the units of a fleet cluster on this machine")
         .version(env!("CARGO_PKG_VERSION"))
         .args_conflicts_with_subcommands(true)
-        .arg(
-            Arg::new("config")
-                .long("config")
-                .value_name("FILE")
-                .value_parser(value_parser!(PathBuf))
-                .help("Read the configuration from FILE [default: /etc/fleet/fleet.conf]"),
-        )
+        .arg(config())
         .args(KEYS.iter().map(|key| {
             Arg::new(key.name)
                 .long(key.flag())
@@ -56,6 +52,7 @@ pub(crate) fn command() -> Command {
         }))
         .subcommand(dev())
         .subcommand(check_config())
+        .subcommand(accept_store())
         .subcommand(Command::new("version").about("Print the version"))
 }
 
@@ -101,6 +98,26 @@ fn dev() -> Command {
         )
 }
 
+fn config() -> Arg {
+    Arg::new("config")
+        .long("config")
+        .value_name("FILE")
+        .value_parser(value_parser!(PathBuf))
+        .help("Read the configuration from FILE [default: /etc/fleet/fleet.conf]")
+}
+
+fn accept_store() -> Command {
+    Command::new("accept-store")
+        .about("Let this machine follow another store than before")
+        .long_about(
+            "Let this machine follow another store than before, such as a new and empty one. A \
+             daemon that finds another store leaves its units running and does nothing else. After \
+             this command and a restart of the daemon, it follows the store that it finds, and \
+             stops all units that are not in it.",
+        )
+        .arg(config())
+}
+
 fn check_config() -> Command {
     Command::new("check-config").about("Check a configuration file without running").arg(
         Arg::new("file")
@@ -123,6 +140,9 @@ fn invocation(matches: ArgMatches) -> Invocation {
             file: check.get_one("file").cloned().unwrap_or_default(),
             flags: RawConfig::new(),
         },
+        Some(("accept-store", accept)) => {
+            Invocation::AcceptStore { file: accept.get_one("config").cloned() }
+        }
         Some(("version", _)) => Invocation::Version,
         _ => Invocation::Run { file: matches.get_one("config").cloned(), flags: flags(&matches) },
     }

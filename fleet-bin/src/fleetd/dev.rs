@@ -12,6 +12,7 @@ use fleet_http::{AuthPolicy, ListenAddress, Listener, Peers};
 use fleet_store::{ExpectUnit, MachineRecord, NewUnit};
 use fleet_unitfile::UnitName;
 
+use super::accept_store::StorePolicy;
 use super::cli::DevArgs;
 use super::config::{NativeSettings, ServiceManagerKind, StoreKind};
 use super::error::{Context as _, StartError};
@@ -131,7 +132,9 @@ fn machine_of(data_dir: &Path, number: u16, machines: u16) -> Result<MachineSetu
     };
     let machine = machine::with_share(machine, machines, data_dir);
     let (token, runtime_dir) = (identity::token(&directory)?, directory.clone());
-    Ok(MachineSetup { machine, token, directory, runtime_dir })
+    // It stops its units when it ends, so none is left to protect.
+    let store_policy = StorePolicy::Any;
+    Ok(MachineSetup { machine, token, directory, runtime_dir, store_policy })
 }
 
 /// Returns the requested directory, or by default one below the user's state directory.

@@ -1,5 +1,6 @@
 //! `fleetd`, the daemon. It runs one machine of a cluster, or a whole cluster in one process.
 
+mod accept_store;
 mod auth_reload;
 mod cli;
 pub(crate) mod config;
@@ -61,6 +62,15 @@ fn perform(request: Invocation) -> Result<(), StartError> {
             wire_up::check_store_files(&config.store)?;
             config.warnings.iter().for_each(|warning| say(warning));
             say(&format!("{}: no errors", file.display()));
+            Ok(())
+        }
+        Invocation::AcceptStore { file } => {
+            let (_, config) = ConfigSource::read(file, config::RawConfig::new())?;
+            accept_store::run(&config)?;
+            say(
+                "the next fleetd on this machine follows the store that it finds, and stops units \
+                 that are not in it: restart fleetd",
+            );
             Ok(())
         }
         Invocation::Dev(args) => {

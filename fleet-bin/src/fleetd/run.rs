@@ -8,6 +8,7 @@ use fleet_http::{AuthPolicy, ListenAddress, ListenError, Listener};
 use rustix::process::geteuid;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
+use super::accept_store::StorePolicy;
 use super::auth_reload::AuthReloader;
 use super::config::{Config, ConfigError};
 use super::error::{Context as _, StartError};
@@ -136,11 +137,18 @@ async fn wiring(config: &Config, auth: &AuthReloader) -> Result<DaemonParts, Sta
     let record = machine::record(config, machine::id(config)?, &at);
     let runtime_dir = machine::runtime_dir(config)?;
     let token = identity::token(&runtime_dir)?;
+    let store_policy = StorePolicy::of(config);
     Ok(DaemonParts {
         store: config.store.clone(),
         service_manager: config.service_manager.clone(),
         data_dir: config.data_dir.clone(),
-        machines: vec![MachineSetup { machine: record, token, directory, runtime_dir }],
+        machines: vec![MachineSetup {
+            machine: record,
+            token,
+            directory,
+            runtime_dir,
+            store_policy,
+        }],
         listeners,
         peers: auth.peers.clone(),
         engine: !config.disable_engine,

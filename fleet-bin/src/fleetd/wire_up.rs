@@ -13,12 +13,14 @@ use fleet_http::{Api, Listener, Metrics, Peers, ServerLimits, serve_with_limits}
 #[cfg(feature = "etcd")]
 use fleet_store::EtcdStore;
 use fleet_store::{
-    EmbeddedStore, Layout, MachineRecord, MemoryStore, Mirror, Registry, Store, StoreError,
+    EmbeddedStore, Layout, Lineage, MachineRecord, MemoryStore, Mirror, Registry, Store,
+    StoreError, StoreIdentity,
 };
 use futures_util::future::join_all;
 use futures_util::stream::{FuturesUnordered, StreamExt as _};
 use tokio::task::JoinSet;
 
+use super::accept_store::StorePolicy;
 use super::config::{Config, ServiceManagerKind, StoreKind};
 use super::error::{Context as _, StartError};
 #[cfg(feature = "etcd")]
@@ -53,6 +55,13 @@ pub(crate) struct MachineSetup {
     pub(crate) directory: PathBuf,
     /// Directory for files that are only valid until the next boot.
     pub(crate) runtime_dir: PathBuf,
+    pub(crate) store_policy: StorePolicy,
+}
+
+impl MachineSetup {
+    fn state(&self) -> DiskState {
+        DiskState::new(&self.directory, &self.runtime_dir)
+    }
 }
 
 /// A running daemon.
@@ -74,9 +83,12 @@ impl DaemonParts {
         let registry = open_registry(&self.store, &self.data_dir).await?;
         let store = metrics.metered_store(registry.store().clone());
         let registry = Registry::new(store, registry.layout().prefix());
-        identity::ensure_lineage(&registry).await?;
-        let managers = self.open_managers().await?;
-        let mirror = Mirror::start(&registry);
+        let managers = self.open_managers().await?; // locks the directories of the machines
+        let protected = self.protected_lineage().await?;
+        if protected.is_none() {
+            identity::ensure_lineage(&registry).await?;
+        }
+        let mirror = Mirror::start_expecting(&registry, protected);
         let (trigger, shutdown) = ShutdownTrigger::new();
         let mut running = RunningDaemon {
             agents: self.start_agents(&registry, &mirror, &managers, &shutdown),
@@ -94,6 +106,17 @@ impl DaemonParts {
         loop_metrics::register_agents(&metrics, agents, running.mirror.clone(), machines);
         self.serve(&mut running, &shutdown, metrics);
         Ok(running)
+    }
+
+    /// Returns the lineage that the store must continue. Only a daemon with one machine has one.
+    async fn protected_lineage(&self) -> Result<Option<Lineage>, StartError> {
+        for setup in &self.machines {
+            let (state, machine) = (setup.state(), &setup.machine.id);
+            if let Some(lineage) = setup.store_policy.protected_lineage(&state, machine).await? {
+                return Ok(Some(lineage));
+            }
+        }
+        Ok(None)
     }
 
     async fn open_managers(&self) -> Result<Vec<Manager>, StartError> {
@@ -142,7 +165,7 @@ impl DaemonParts {
                 registry: registry.clone(),
                 mirror: mirror.clone(),
                 manager: manager.shared(),
-                state: Arc::new(DiskState::new(&setup.directory, &setup.runtime_dir)),
+                state: Arc::new(setup.state()),
                 clock: Arc::new(SystemClock::start()),
             };
             Agent::start(config, shutdown)
@@ -311,6 +334,11 @@ impl RunningDaemon {
             let snapshot = self.mirror.snapshot();
             (snapshot.machines().len(), snapshot.units().len())
         };
+        if self.mirror.store_identity() == StoreIdentity::Other {
+            return "the store was emptied or replaced; running units are left alone; restore it, \
+                    or accept it with \"fleetd accept-store\", then restart fleetd"
+                .to_owned();
+        }
         match (present, self.mirror.is_current()) {
             (true, true) => format!("in the cluster: {machines} machines, {units} units"),
             (false, true) => "not yet in the cluster; running units are left alone".to_owned(),

@@ -13,7 +13,7 @@ use fleet_store::{
 use fleet_unitfile::UnitFile;
 use serde_json::Value;
 
-use crate::daemon::{output_text, wait_for};
+use crate::daemon::{is_alive, main_pid, output_text, wait_for};
 use crate::run::{Machine, UNIT};
 
 /// Runs work on the store of a stopped daemon.
@@ -85,8 +85,43 @@ fn machine_follows_a_recreated_store() {
     let path = machine.path("data/store.redb");
     std::fs::remove_file(&path).unwrap();
     block_on(recreate_store(&path, id));
+    machine.accept_store();
     machine.start();
     wait_until_sleeping(&machine, 1004);
+}
+
+// Holds: I-8
+#[test]
+fn lost_store_ends_no_unit() {
+    let mut machine = Machine::new();
+    let pid = main_pid(&machine.start_with_unit());
+    machine.wait_until_saved(UNIT);
+    let backup = machine.path("backup.jsonl");
+    let exported = machine.fleetctl(&["export", backup.to_str().unwrap()]);
+    assert!(exported.status.success(), "{}", output_text(&exported));
+    machine.kill();
+    let store = machine.path("data/store.redb");
+    std::fs::rename(&store, machine.path("lost")).unwrap();
+    machine.start_refused();
+    let listed = output_text(&machine.fleetctl(&["list-units"]));
+    assert!(listed.contains("fleetd accept-store"), "{listed}");
+    machine.end();
+    assert!(is_alive(pid), "the unit has ended");
+    // The backup continues the lost store, without a confirmation.
+    std::fs::remove_file(&store).unwrap();
+    machine.import_offline(&backup);
+    machine.start();
+    let row = wait_for("the unit is reported", || machine.row());
+    assert_eq!(main_pid(&row), pid);
+    // Only a confirmed empty store ends the unit.
+    machine.wait_until_saved(UNIT);
+    machine.end();
+    std::fs::remove_file(&store).unwrap();
+    machine.start_refused();
+    machine.kill();
+    machine.accept_store();
+    machine.start();
+    wait_for("the unit has ended", || (!is_alive(pid)).then_some(()));
 }
 
 /// Creates a store that places the unit, with another content, on this machine.

@@ -42,6 +42,47 @@ impl Machine {
     }
 
     pub(crate) fn start(&mut self) {
+        self.spawn();
+        wait_for("the machine is present", || {
+            let listed = self.fleetctl(&["list-machines", "--no-legend"]);
+            String::from_utf8_lossy(&listed.stdout).contains("rack=7").then_some(())
+        });
+    }
+
+    /// Starts the daemon, and waits until it refuses its store.
+    pub(crate) fn start_refused(&mut self) {
+        self.spawn();
+        wait_for("the store is refused", || {
+            let log = std::fs::read_to_string(self.path("fleetd.log")).unwrap_or_default();
+            log.contains("the store was emptied or replaced").then_some(())
+        });
+    }
+
+    /// Waits until the daemon has saved a unit in the desired state of its machine.
+    pub(crate) fn wait_until_saved(&self, unit: &str) {
+        wait_for("the desired state is saved", || {
+            let saved = std::fs::read_to_string(self.path("data/machine/desired-state.json"));
+            saved.is_ok_and(|saved| saved.contains(unit)).then_some(())
+        });
+    }
+
+    /// Accepts any store, as a person does.
+    pub(crate) fn accept_store(&self) {
+        let mut fleetd = Command::new(env!("CARGO_BIN_EXE_fleetd"));
+        let config = self.path("fleet.conf");
+        let accepted = fleetd.arg("accept-store").arg("--config").arg(config).output().unwrap();
+        assert!(accepted.status.success(), "{}", output_text(&accepted));
+    }
+
+    /// Imports an export without a daemon.
+    pub(crate) fn import_offline(&self, export: &Path) {
+        let mut fleetctl = Command::new(env!("CARGO_BIN_EXE_fleetctl"));
+        fleetctl.arg("import").arg("--config").arg(self.path("fleet.conf")).arg(export);
+        let imported = fleetctl.stdin(Stdio::null()).output().unwrap();
+        assert!(imported.status.success(), "{}", output_text(&imported));
+    }
+
+    fn spawn(&mut self) {
         let mut command = Command::new("sh");
         command.args(["-c", &format!("umask {}; exec \"$0\" \"$@\"", self.umask)]);
         command.arg(env!("CARGO_BIN_EXE_fleetd"));
@@ -56,10 +97,6 @@ impl Machine {
             .spawn()
             .unwrap();
         self.daemon = Some(daemon);
-        wait_for("the machine is present", || {
-            let listed = self.fleetctl(&["list-machines", "--no-legend"]);
-            String::from_utf8_lossy(&listed.stdout).contains("rack=7").then_some(())
-        });
     }
 
     /// Starts the daemon and the unit, and returns the row of the unit.

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use axum::Router;
 use fleet_core::{Revision, Snapshot, Strictness};
-use fleet_store::{Mirror, Registry};
+use fleet_store::{Mirror, Registry, StoreIdentity};
 
 use super::extract::Params;
 use super::failure::Failure;
@@ -23,6 +23,11 @@ const VISIBILITY_TIMEOUT: Duration = Duration::from_secs(5);
 /// socket activation: the request that starts the daemon arrives before the daemon has read the
 /// store.
 const FIRST_READ_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// Error of a daemon that refuses its store.
+pub(super) const OTHER_STORE: &str = "the store was emptied or replaced, so this daemon leaves its \
+     units running and does nothing else: restore the store, or accept the present one with \
+     \"fleetd accept-store\", then restart fleetd";
 
 /// Dependencies of the API.
 pub struct Api {
@@ -87,7 +92,10 @@ impl SharedApi {
     pub(super) fn view(&self) -> Result<Arc<Snapshot>, Failure> {
         let snapshot = self.mirror.snapshot();
         if snapshot.revision == Revision::ZERO && !self.mirror.is_current() {
-            return Err(Failure::unavailable("fleet server unable to communicate with its store"));
+            return Err(Failure::unavailable(match self.mirror.store_identity() {
+                StoreIdentity::Other => OTHER_STORE,
+                _ => "fleet server unable to communicate with its store",
+            }));
         }
         Ok(snapshot)
     }

@@ -2,8 +2,9 @@
 
 use axum::Json;
 use axum::extract::State;
+use fleet_store::StoreIdentity;
 
-use super::api::SharedApi;
+use super::api::{OTHER_STORE, SharedApi};
 use super::failure::Failure;
 use super::openapi::Failures;
 use crate::wire::VersionResponse;
@@ -44,9 +45,10 @@ pub(super) async fn ready(State(api): State<SharedApi>) -> Result<&'static str, 
     if api.mirror.is_current() {
         return Ok("ok");
     }
-    Err(Failure::unavailable(
-        "the daemon has no contact with its store: its view of the cluster is outdated",
-    ))
+    Err(Failure::unavailable(match api.mirror.store_identity() {
+        StoreIdentity::Other => OTHER_STORE,
+        _ => "the daemon has no contact with its store: its view of the cluster is outdated",
+    }))
 }
 
 /// Version of the daemon.

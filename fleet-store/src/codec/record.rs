@@ -100,6 +100,9 @@ struct WireLineage {
     /// Base from which epochs and generations are counted.
     #[serde(default, skip_serializing_if = "is_zero")]
     epoch_base: u64,
+    /// Lineage whose content was restored or imported here.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    predecessor: Option<String>,
 }
 
 fn is_zero(number: &u64) -> bool {
@@ -221,12 +224,17 @@ pub(crate) fn encode_lineage(lineage: &Lineage) -> Vec<u8> {
         v: LAYOUT_FORMAT,
         id: lineage.to_string(),
         epoch_base: lineage.epoch_base(),
+        predecessor: lineage.predecessor().map(str::to_owned),
     })
 }
 
 pub(crate) fn decode_lineage(bytes: &[u8]) -> Result<Lineage, CodecError> {
     let wire: WireLineage = decode(bytes)?;
-    Ok(parse::<Lineage>(&wire.id, "a lineage")?.with_epoch_base(wire.epoch_base))
+    let lineage = parse::<Lineage>(&wire.id, "a lineage")?.with_epoch_base(wire.epoch_base);
+    Ok(match wire.predecessor {
+        Some(id) => lineage.with_predecessor(&parse::<Lineage>(&id, "a lineage")?),
+        None => lineage,
+    })
 }
 
 pub(crate) fn encode_text(value: &str) -> Vec<u8> {

@@ -123,7 +123,8 @@ impl EmbeddedStore {
 fn damaged(path: &Path) -> StoreError {
     let path = PathBuf::from(path);
     StoreError::Format(format!(
-        "{} is damaged: restore a backup, or move the file away to begin with an empty store",
+        "{} is damaged: move the file away, and import a backup with \"fleetctl import --config\"; \
+         without a backup, run \"fleetd accept-store\" to begin with an empty store",
         path.display()
     ))
 }

@@ -32,10 +32,13 @@ enum ResyncReason {
     )]
     RevisionWentBack { found: Revision, known: Revision },
     #[error(
-        "the store was replaced: a backup was restored, or fleetd has reached another store; if \
-         this was intended, restart fleetd"
+        "the store was emptied or replaced, or fleetd has reached another store; units of this \
+         machine stay as they are; restart fleetd after you have restored the store, or run \
+         \"fleetd accept-store\" and restart fleetd if the new store is intended"
     )]
     OtherHistory,
+    #[error("a backup of the cluster was restored into a new store: restart fleetd to follow it")]
+    Restored,
     #[error("this version of fleet cannot read the keys of the store")]
     OtherLayout(#[source] CodecError),
 }
@@ -53,7 +56,8 @@ impl Follower {
                 Ok(watch) => self.follow(watch, &mut pause).await,
                 Err(reason) => reason,
             };
-            self.shared.mark_behind();
+            let is_other = matches!(reason, ResyncReason::OtherHistory | ResyncReason::Restored);
+            self.shared.mark_behind(is_other);
             report(&reason, pause);
             sleep(pause).await;
             pause = (pause * 2).min(LONGEST_PAUSE);
@@ -95,8 +99,14 @@ impl Follower {
         if let Some(error) = lineage.and_then(|it| decode_lineage(it).err()).filter(is_other) {
             return Err(ResyncReason::OtherLayout(error));
         }
-        let is_the_same = self.shared.read(|state| state.view.is_of(lineage));
-        is_the_same.then_some(()).ok_or(ResyncReason::OtherHistory)
+        let found = lineage.and_then(|bytes| decode_lineage(bytes).ok());
+        self.shared.read(|state| match (state.is_expected(lineage), state.view.lineage()) {
+            (true, _) => Ok(()),
+            (false, Some(own)) if found.is_some_and(|found| found.continues(&own)) => {
+                Err(ResyncReason::Restored)
+            }
+            (false, _) => Err(ResyncReason::OtherHistory),
+        })
     }
 
     fn lineage_key(&self) -> String {

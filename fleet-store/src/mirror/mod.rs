@@ -64,6 +64,20 @@ pub struct Progress {
     pub scheduling_revision: Revision,
     /// Whether the mirror is current.
     pub is_current: bool,
+    /// Whether the store is the expected one, see [`Mirror::start_expecting`].
+    pub store: StoreIdentity,
+}
+
+/// Whether a mirror's store has the history that the mirror expects.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum StoreIdentity {
+    /// The store has the expected history, or any history is accepted.
+    #[default]
+    Expected,
+    /// The mirror has not read the store yet.
+    Unknown,
+    /// The store has another history, or none. A person must decide that it counts.
+    Other,
 }
 
 impl Progress {
@@ -131,14 +145,32 @@ impl Mirror {
     /// Panics outside a tokio runtime.
     #[must_use]
     pub fn start(registry: &Registry) -> Self {
+        Self::start_expecting(registry, None)
+    }
+
+    /// Starts following the cluster of `registry`, but only if the store's lineage
+    /// [continues](Lineage::continues) `expected`, if given. For any other store the mirror never
+    /// becomes current, as if the store were unreachable.
+    ///
+    /// # Panics
+    ///
+    /// Panics outside a tokio runtime.
+    #[must_use]
+    pub fn start_expecting(registry: &Registry, expected: Option<Lineage>) -> Self {
+        let store = match expected {
+            Some(_) => StoreIdentity::Unknown,
+            None => StoreIdentity::Expected,
+        };
         let clock = Clock::start();
         let view = View::new(registry.layout().clone());
-        let (publisher, progress) = signal::channel(Progress::default());
+        let (publisher, progress) = signal::channel(Progress { store, ..Progress::default() });
         let now = clock.now();
         let publisher = Some(publisher);
         let state = State {
             view,
             behind_since: Some(now),
+            expected,
+            store,
             current_since: now,
             resyncs: 0,
             began: now,
@@ -248,6 +280,22 @@ impl Mirror {
     /// [`MirrorClosed`] when the mirror is shut down.
     pub async fn wait_current(&self) -> Result<Arc<Snapshot>, MirrorClosed> {
         self.wait_until(|progress| progress.is_current).await
+    }
+
+    /// Waits until the store is known to be the [expected one](Self::start_expecting). Returns at
+    /// once if the last successful read of the store has shown that.
+    ///
+    /// # Errors
+    ///
+    /// [`MirrorClosed`] when the mirror is shut down.
+    pub async fn wait_expected_store(&self) -> Result<(), MirrorClosed> {
+        self.wait_until(|progress| progress.store == StoreIdentity::Expected).await.map(drop)
+    }
+
+    /// Returns whether the store is the [expected one](Self::start_expecting).
+    #[must_use]
+    pub fn store_identity(&self) -> StoreIdentity {
+        self.shared.read(|state| state.store)
     }
 
     /// Waits until the mirror is current and shows no leader except `candidate`.

@@ -8,9 +8,10 @@ use tokio::sync::watch as signal;
 use super::last_seen::LastSeen;
 use super::machine_progress::MachineWatchers;
 use super::view::View;
-use super::{Delta, Progress};
-use crate::Changes;
+use super::{Delta, Progress, StoreIdentity};
 use crate::clock::Clock;
+use crate::codec::decode_lineage;
+use crate::{Changes, Lineage};
 
 #[derive(Debug)]
 pub(super) struct Shared {
@@ -26,6 +27,10 @@ pub(super) struct State {
     pub(super) view: View,
     /// Time since which the view may lag behind the store; `None` while the view is current.
     pub(super) behind_since: Option<Timestamp>,
+    /// Lineage that the store must continue; `None` accepts any at the first read.
+    pub(super) expected: Option<Lineage>,
+    /// Whether the last read of the store found the expected history.
+    pub(super) store: StoreIdentity,
     /// Time at which the view last became current.
     pub(super) current_since: Timestamp,
     /// Number of times that the view became current.
@@ -61,28 +66,43 @@ impl Shared {
         self.watchers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Marks the view as not current, if it was.
-    pub(super) fn mark_behind(&self) {
+    /// Marks the view as not current, if it was. `is_other`: the store has another history.
+    pub(super) fn mark_behind(&self, is_other: bool) {
         let now = self.clock.now();
         self.change(|state| {
             state.behind_since.get_or_insert(now);
+            if is_other {
+                state.store = StoreIdentity::Other;
+            }
         });
     }
 
     /// Marks the mirror as shut down.
     pub(super) fn close(&self) {
-        self.mark_behind();
+        self.mark_behind(false);
         self.change(|state| state.publisher = None);
         self.watchers().end();
     }
 }
 
 impl State {
+    /// Returns whether a mirror that has read the store may follow a store with this stored lineage.
+    /// Before the first read, the expected lineage counts.
+    pub(super) fn is_expected(&self, lineage: Option<&[u8]>) -> bool {
+        if self.resyncs > 0 {
+            return self.view.is_of(lineage);
+        }
+        let Some(expected) = &self.expected else { return true };
+        let found = lineage.and_then(|bytes| decode_lineage(bytes).ok());
+        found.is_some_and(|found| found.continues(expected))
+    }
+
     /// Replaces the view by a complete one that is now watched.
     pub(super) fn resume(&mut self, view: View, now: Timestamp) {
         let lost = self.behind_since.unwrap_or(now);
         self.last_seen.compare(self.view.snapshot(), view.snapshot(), lost);
         self.view = view;
+        self.store = StoreIdentity::Expected;
         if self.publisher.is_some() {
             self.behind_since = None;
             self.current_since = now;
@@ -111,6 +131,7 @@ impl State {
             revision: self.view.snapshot().revision,
             scheduling_revision: self.view.scheduling_revision(),
             is_current: self.behind_since.is_none(),
+            store: self.store,
         }
     }
 }

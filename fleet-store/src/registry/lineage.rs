@@ -20,6 +20,7 @@ use crate::{Commit, Condition, Entry, Key, Transaction};
 pub struct Lineage {
     id: Box<str>,
     epoch_base: u64,
+    predecessor: Option<Box<str>>,
 }
 
 /// Error for text that is not a lineage.
@@ -35,7 +36,7 @@ impl FromStr for Lineage {
         if text.is_empty() || text.len() > 64 || !text.bytes().all(allowed) {
             return Err(LineageError(text.to_owned()));
         }
-        Ok(Self { id: text.into(), epoch_base: 0 })
+        Ok(Self { id: text.into(), epoch_base: 0, predecessor: None })
     }
 }
 
@@ -49,6 +50,25 @@ impl Lineage {
     #[must_use]
     pub fn with_epoch_base(self, epoch_base: u64) -> Self {
         Self { epoch_base, ..self }
+    }
+
+    /// Returns the same lineage as the successor of `earlier`: a person restored or imported the
+    /// content of `earlier` here. Machines of that lineage follow this one.
+    #[must_use]
+    pub fn with_predecessor(self, earlier: &Self) -> Self {
+        Self { predecessor: Some(earlier.id.clone()), ..self }
+    }
+
+    /// Returns whether a machine that has followed `earlier` may follow this lineage: both are the
+    /// same history, or this one is the successor of `earlier`.
+    #[must_use]
+    pub fn continues(&self, earlier: &Self) -> bool {
+        self.same_history(earlier) || self.predecessor.as_ref() == Some(&earlier.id)
+    }
+
+    /// Returns the ID of the lineage whose content was restored or imported here.
+    pub(crate) fn predecessor(&self) -> Option<&str> {
+        self.predecessor.as_deref()
     }
 
     /// Returns whether both are the same history, even with different epoch bases.

@@ -35,9 +35,14 @@ pub(crate) fn restored_entries(
     let lineage_key = layout.key(&Key::Lineage);
     let before = entries.iter().find(|entry| entry.key == lineage_key);
     let before = before.map(|entry| decode_lineage(&entry.value)).transpose()?;
-    let epoch_base = before.map_or(0, |before| before.epoch_base()).max(lineage.epoch_base());
-    let lineage = lineage.clone().with_epoch_base(epoch_base);
-    let epoch = Epoch(epoch_base + revision.0);
+    let lineage = match before {
+        Some(before) => {
+            let epoch_base = before.epoch_base().max(lineage.epoch_base());
+            lineage.clone().with_epoch_base(epoch_base).with_predecessor(&before)
+        }
+        None => lineage.clone(),
+    };
+    let epoch = Epoch(lineage.epoch_base() + revision.0);
     let superseded = superseded(&entries, layout);
     let mut entries: Vec<Entry> = entries
         .into_iter()

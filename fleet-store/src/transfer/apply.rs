@@ -8,7 +8,7 @@ use super::import::Import;
 use super::plan::{ImportAction, ImportOptions, ImportPlan, PlannedUnit};
 use super::report::{ImportReport, RescheduleReason};
 use crate::{
-    AdoptedUnit, ExpectUnit, Leadership, MetadataChange, NewUnit, Registry, RegistryError,
+    AdoptedUnit, ExpectUnit, Leadership, Lineage, MetadataChange, NewUnit, Registry, RegistryError,
 };
 
 /// Identity of the import as a candidate for the leadership.
@@ -19,6 +19,13 @@ const TTL: Duration = Duration::from_secs(60);
 
 /// Number of metadata changes in one step.
 const METADATA_BATCH: usize = 64;
+
+/// The cluster in the file.
+struct Earlier {
+    /// Epoch that all later ones must exceed.
+    epochs: Epoch,
+    lineage: Option<Lineage>,
+}
 
 /// Imports a file into the cluster of `registry`, and reads the result back.
 ///
@@ -39,14 +46,14 @@ pub async fn import(
     options: &ImportOptions,
 ) -> Result<ImportReport, RegistryError> {
     let target = registry.export().await?;
-    let epochs = import.epoch_to_exceed(&target);
+    let earlier = Earlier { epochs: import.epoch_to_exceed(&target), lineage: import.lineage() };
     let plan = ImportPlan::new(import, &target, options);
     if options.dry_run || plan.is_refused(options) {
         let reschedule_reason =
             (plan.own_units > 0).then_some(RescheduleReason::OwnUnits(plan.own_units));
         return Ok(plan.report(reschedule_reason));
     }
-    if epochs > Epoch::ZERO && target.lineage.is_none() {
+    if earlier.epochs > Epoch::ZERO && target.lineage.is_none() {
         return Err(RegistryError::NoLineage);
     }
     set_metadata(registry, &plan.metadata).await?;
@@ -54,11 +61,11 @@ pub async fn import(
         registry.set_intent(machine, Some(*intent)).await?;
     }
     let reschedule_reason = match plan.own_units {
-        0 => keep_placements(registry, &plan, epochs).await?,
+        0 => keep_placements(registry, &plan, &earlier).await?,
         own => Some(RescheduleReason::OwnUnits(own)),
     };
     if reschedule_reason.is_some() {
-        registry.raise_epochs(epochs).await?;
+        registry.raise_epochs(earlier.epochs).await?;
         put_all(registry, &plan).await?;
     }
     let mismatches = plan.mismatches(&registry.export().await?);
@@ -70,12 +77,12 @@ pub async fn import(
 async fn keep_placements(
     registry: &Registry,
     plan: &ImportPlan,
-    epochs: Epoch,
+    earlier: &Earlier,
 ) -> Result<Option<RescheduleReason>, RegistryError> {
     let Some(mut leadership) = registry.campaign(&candidate(), TTL).await? else {
         return Ok(Some(RescheduleReason::EngineLeads));
     };
-    let kept = lead(registry, plan, &mut leadership, epochs).await;
+    let kept = lead(registry, plan, &mut leadership, earlier).await;
     if let Err(error) = leadership.resign().await {
         // The leadership expires.
         tracing::warn!(
@@ -96,7 +103,7 @@ async fn lead(
     registry: &Registry,
     plan: &ImportPlan,
     leadership: &mut Leadership,
-    epochs: Epoch,
+    earlier: &Earlier,
 ) -> Result<Option<RescheduleReason>, RegistryError> {
     let target = registry.export().await?.snapshot;
     let own = plan.own_units(&target);
@@ -110,8 +117,12 @@ async fn lead(
         machine: it.machine.clone(),
     });
     let adopted: Vec<_> = adopted.collect();
-    leadership.raise_epochs(epochs).await?;
+    leadership.raise_epochs(earlier.epochs).await?;
     leadership.adopt(&adopted).await?;
+    // Only a complete copy may replace the other cluster: its machines stop all other units.
+    if let Some(lineage) = earlier.lineage.as_ref().filter(|_| plan.refused.is_empty()) {
+        leadership.succeed(lineage).await?;
+    }
     Ok(None)
 }
 

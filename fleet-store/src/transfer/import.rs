@@ -10,6 +10,7 @@ use super::line::{ExportEnd, ExportHeader, ExportItem, ExportedUnit};
 use super::reader::{ExportError, ExportReader};
 use super::report::RefusedImport;
 use super::v1::{self, V1DumpError};
+use crate::Lineage;
 
 /// Maximum size of a dump of fleet v1, in bytes. The whole dump is kept in memory.
 const MAX_DUMP: u64 = 1 << 30;
@@ -115,6 +116,15 @@ impl Import {
         match &self.origin {
             ImportOrigin::Export { header, .. } => header.max_epoch,
             ImportOrigin::V1 { .. } => Epoch::ZERO,
+        }
+    }
+
+    /// Returns the lineage of the cluster in the file, if the file names one.
+    #[must_use]
+    pub fn lineage(&self) -> Option<Lineage> {
+        match &self.origin {
+            ImportOrigin::Export { header, .. } => header.lineage.as_ref()?.parse().ok(),
+            ImportOrigin::V1 { .. } => None,
         }
     }
 

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use fleet_core::{Epoch, Revision, Term};
 use fleet_store::{
     EmbeddedStore, Key, Layout, Lineage, Mirror, PlacementWrites, Registry, SetPlacement, Store,
-    StoreError, Transaction,
+    StoreError, StoreIdentity, Transaction,
 };
 
 use crate::support::{TTL, id, join, mirror, name, soon, state, submit};
@@ -105,7 +105,7 @@ async fn restored_state_is_later_than_the_lost_one() {
     let leader = registry.campaign(&id("m-1"), TTL).await.unwrap().unwrap();
     assert!(leader.term() > Term(lost.0));
     assert!(store.grant(TTL).await.unwrap() > last_lease);
-    let second = lineage("second").with_epoch_base(BEGINNING);
+    let second = lineage("second").with_epoch_base(BEGINNING).with_predecessor(&lineage("first"));
     assert_eq!(mirror.lineage(), Some(second.clone()));
     assert_eq!(registry.lineage(&lineage("third")).await.unwrap(), second);
 }
@@ -192,6 +192,27 @@ async fn store_with_another_lineage_is_not_followed() {
     let back = Transaction::new().put(key, br#"{"v":2,"id":"first"}"#.to_vec());
     registry.store().commit(back).await.unwrap();
     soon(mirror.wait_current()).await.unwrap();
+}
+
+// Holds: I-8
+#[tokio::test(start_paused = true)]
+async fn only_continuing_lineage_is_followed_at_start() {
+    let registry = crate::support::registry();
+    let start = |id: &str| Mirror::start_expecting(&registry, Some(lineage(id)));
+    let mirror = start("first");
+    let refused = |mirror: Mirror| async move {
+        let mut progress = mirror.subscribe();
+        let other = soon(progress.wait_for(|it| it.store == StoreIdentity::Other)).await;
+        assert!(!other.unwrap().is_current);
+        tokio::time::timeout(TTL, mirror.wait_current()).await.unwrap_err();
+    };
+    refused(mirror.clone()).await; // a store without a lineage
+    registry.lineage(&lineage("second").with_predecessor(&lineage("first"))).await.unwrap();
+    soon(mirror.wait_current()).await.unwrap();
+    for id in ["first", "second"] {
+        soon(start(id).wait_expected_store()).await.unwrap();
+    }
+    refused(start("third")).await;
 }
 
 /// Restored placements all have the same epoch, so superseded ones could no longer be recognized.

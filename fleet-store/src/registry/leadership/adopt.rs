@@ -9,7 +9,7 @@ use super::Leadership;
 use crate::codec::{
     UnitRecord, decode_lineage, encode_content, encode_lineage, encode_placement, encode_unit,
 };
-use crate::registry::{NewUnit, RegistryError};
+use crate::registry::{Lineage, NewUnit, RegistryError};
 use crate::{Condition, ContentId, Key, StoreError, Transaction};
 
 /// Number by which the revisions and epochs of a restored or imported cluster jump ahead, so that
@@ -71,17 +71,39 @@ impl Leadership {
         let Some(next) = raised_epoch_base(past, self.epoch_base + self.elected.0)? else {
             return Ok(());
         };
-        let (found, _) = self.registry.get(&Key::Lineage).await?;
-        let Some(found) = found else { return Err(RegistryError::NoLineage) };
-        let lineage = decode_lineage(&found.value)
-            .map_err(|source| RegistryError::Value { key: found.key.clone(), source })?
-            .with_epoch_base(next);
-        let raise = self.fence().put(found.key, encode_lineage(&lineage));
-        let mut last_write = self.last_write.lock().await;
-        self.step(&mut last_write, raise).await?;
-        drop(last_write);
+        let lineage = self.lineage().await?.with_epoch_base(next);
+        self.put_lineage(&lineage).await?;
         self.epoch_base = next;
         Ok(())
+    }
+
+    /// Declares the store's lineage the successor of `earlier`, whose content it now has. Machines
+    /// that have followed `earlier` then follow this store without further confirmation.
+    ///
+    /// # Errors
+    ///
+    /// [`RegistryError::NoLineage`] when the store has no lineage; [`RegistryError::Deposed`] when
+    /// the leadership has ended.
+    pub async fn succeed(&self, earlier: &Lineage) -> Result<(), RegistryError> {
+        let lineage = self.lineage().await?;
+        if lineage.continues(earlier) {
+            return Ok(());
+        }
+        self.put_lineage(&lineage.with_predecessor(earlier)).await
+    }
+
+    async fn lineage(&self) -> Result<Lineage, RegistryError> {
+        let (found, _) = self.registry.get(&Key::Lineage).await?;
+        let Some(found) = found else { return Err(RegistryError::NoLineage) };
+        decode_lineage(&found.value)
+            .map_err(|source| RegistryError::Value { key: found.key, source })
+    }
+
+    async fn put_lineage(&self, lineage: &Lineage) -> Result<(), RegistryError> {
+        let key = self.registry.key(&Key::Lineage);
+        let put = self.fence().put(key, encode_lineage(lineage));
+        let mut last_write = self.last_write.lock().await;
+        self.step(&mut last_write, put).await.map(drop)
     }
 
     /// Stores new units, each in the same step as its placement. Otherwise an engine could see a
