@@ -25,6 +25,8 @@ use crate::stop_deadline::stop_deadline;
 /// presence and rejoin one by one. Without the wait, the first machine to rejoin would be given the
 /// units of all other machines. A machine tries to join at least every ten seconds, and the value
 /// adds some margin.
+///
+/// A machine that was lost while this engine watched is not awaited: see [`AbsentMachines::lost`].
 const GRACE: Duration = Duration::from_secs(15);
 
 /// Units of absent machines, as of the last evaluation.
@@ -34,6 +36,12 @@ pub(crate) struct AbsentMachines {
     /// Machines with placements but no presence, each with the time at which this engine noticed
     /// the absence. The machine's lease ended before that time.
     since: BTreeMap<MachineId, Timestamp>,
+    /// Machines that were present at the last evaluation.
+    present: BTreeSet<MachineId>,
+    /// Machines that this engine has seen present, and that were lost after the mirror had been
+    /// current for a whole lease. They have renewed their lease since the store is in reach, and
+    /// then failed to: the loss has nothing to do with the start of the engine.
+    lost: BTreeSet<MachineId>,
     held: BTreeMap<UnitName, Reason>,
     /// Time at which the first hold on one of these units ends.
     next_evaluation: Option<Timestamp>,
@@ -57,7 +65,8 @@ impl AbsentMachines {
     /// stays present without renewal.
     pub(crate) fn new(presence_ttl: Duration) -> Self {
         let (since, held) = (BTreeMap::new(), BTreeMap::new());
-        Self { presence_ttl, since, held, next_evaluation: None, gaps: 0 }
+        let (present, lost) = (BTreeSet::new(), BTreeSet::new());
+        Self { presence_ttl, since, present, lost, held, next_evaluation: None, gaps: 0 }
     }
 
     /// Updates the held units. Returns a copy of `delta` for the planner in which every held unit
@@ -111,15 +120,23 @@ impl AbsentMachines {
             let machines = snapshot.placements().map(|(_, placement)| &placement.machine);
             let missing = machines.filter(|machine| is_absent(snapshot, machine));
             self.since = missing.map(|machine| (machine.clone(), status.now)).collect();
+            self.present = snapshot.machines().map(|machine| machine.id.clone()).collect();
+            self.lost.clear();
             return true;
         };
         let mut concerned = false;
         for machine in &changes.machines {
             concerned |= self.since.remove(machine).is_some();
-            if is_absent(snapshot, machine) {
-                self.since.insert(machine.clone(), status.now);
-                concerned = true;
+            self.lost.remove(machine);
+            if !is_absent(snapshot, machine) {
+                self.present.insert(machine.clone());
+                continue;
             }
+            self.since.insert(machine.clone(), status.now);
+            if self.present.remove(machine) && status.current_for >= self.presence_ttl {
+                self.lost.insert(machine.clone());
+            }
+            concerned = true;
         }
         for unit in changes.placements.iter().chain(&changes.units) {
             concerned |= self.is_held(unit);
@@ -139,6 +156,7 @@ impl AbsentMachines {
         let settled = status.now.after(GRACE.saturating_sub(status.current_for));
         let is_settled = status.current_for >= GRACE;
         for (machine, since) in self.since.clone() {
+            let is_lost = self.lost.contains(&machine);
             for (name, _) in snapshot.placements_on(&machine) {
                 let unit = snapshot.unit(name.as_str());
                 let stays = |unit: &Arc<Unit>| unit.requirements.reschedule == Reschedule::Never;
@@ -151,7 +169,7 @@ impl AbsentMachines {
                     (Some(limit), Some(over)) if may_run => {
                         (Reason::MayStillRun { machine, limit }, over)
                     }
-                    _ if is_settled || waits_anyway => continue,
+                    _ if is_settled || is_lost || waits_anyway => continue,
                     _ => (Reason::MachineAwaited { machine }, Some(settled)),
                 };
                 self.held.insert(name.clone(), reason);

@@ -16,6 +16,9 @@ use crate::planner::Planner;
 
 const TTL: Duration = Duration::from_secs(30);
 
+/// A lease shorter than the wait of a new engine.
+const SHORT_TTL: Duration = Duration::from_secs(5);
+
 fn id(text: &str) -> MachineId {
     text.parse().unwrap()
 }
@@ -122,6 +125,34 @@ fn unit_of_lost_machine_moves_at_once() {
     let plan_at = leader.plan_at(200);
     assert_eq!(plan_at, "move plain.service from near to here: the machine is gone");
     assert_eq!(leader.next_evaluation(), None);
+}
+
+#[test]
+fn machine_lost_before_the_engine_settles_is_not_awaited() {
+    let mut leader = Leader { absent: AbsentMachines::new(SHORT_TTL), ..Leader::new() };
+    leader.gap(100);
+    leader.place("plain", "near", "");
+    leader.place("other", "far", "");
+    let waits = "other.service: its machine far is not present";
+    assert!(leader.plan_at(101).starts_with(waits));
+    leader.lose("near");
+    let planned = leader.plan_at(106);
+    let moves = "move plain.service from near to here: the machine is gone\n";
+    assert!(planned.starts_with(&format!("{moves}{waits}")), "{planned}");
+}
+
+/// The machine may have had no time to reconnect since the store is back.
+#[test]
+fn machine_lost_within_a_lease_after_a_gap_is_awaited() {
+    let mut leader = Leader { absent: AbsentMachines::new(SHORT_TTL), ..Leader::new() };
+    leader.gap(100);
+    leader.place("plain", "near", "");
+    assert_eq!(leader.plan_at(101), "");
+    leader.lose("near");
+    let waits = "plain.service: its machine near is not present";
+    assert!(leader.plan_at(104).starts_with(waits));
+    assert_eq!(leader.next_evaluation(), Some(115));
+    assert!(leader.plan_at(115).starts_with("move plain.service"));
 }
 
 // Holds: I-1

@@ -101,3 +101,30 @@ async fn engine_stops_during_a_campaign() {
     cluster.wait(TTL).await;
     cluster.end(1).await;
 }
+
+#[tokio::test(start_paused = true)]
+async fn early_loss_moves_units_with_the_lease() {
+    let mut cluster = Cluster::start(2).await;
+    cluster.launch("a.service", "").await;
+    cluster.wait(TTL / 2).await;
+    let leader = cluster.leader().expect("an engine leads");
+    let lost = 1 - leader;
+    cluster.launch("b.service", "").await;
+    let moving: Vec<_> = ["a.service", "b.service"]
+        .into_iter()
+        .filter(|unit| cluster.active_on(unit) == [lost])
+        .collect();
+    assert_eq!(moving.len(), 1, "one of the two units");
+    cluster.hosts[lost].set_unreachable(true);
+    let id = cluster.hosts[lost].id().clone();
+    let mut waited = Duration::ZERO;
+    while cluster.history.now().machine(id.as_str()).is_some() {
+        cluster.wait(Duration::from_millis(100)).await;
+        waited += Duration::from_millis(100);
+    }
+    assert!(waited <= TTL + Duration::from_millis(100), "{waited:?}");
+    cluster.wait(Duration::from_millis(500)).await;
+    for unit in moving {
+        assert!(cluster.active_on(unit).contains(&leader), "{unit}");
+    }
+}
