@@ -44,8 +44,8 @@ impl Checkpoint {
         self.publish_fenced(self.persisted.fenced.clone());
     }
 
-    /// Records the desired units of the machine, from a store of this lineage. Each unit in `undecided` keeps its previous
-    /// record, if it has one.
+    /// Records the desired units of the machine, from a store of this lineage. Each unit in
+    /// `undecided` keeps its previous record, if it has one.
     ///
     /// If a unit with `OnPartition=stop` is new, the record is persisted immediately, because the
     /// unit may be started only once its record is on disk. All other changes stay pending until

@@ -79,8 +79,7 @@ impl Agent {
     #[must_use]
     pub fn start(config: AgentConfig, shutdown: &Shutdown) -> Self {
         let AgentConfig { machine, token, ttl, registry, mirror, manager, state, clock } = config;
-        let id = machine.id.clone();
-        let errors = Arc::new(UnitErrors::default());
+        let (id, errors) = (machine.id.clone(), Arc::new(UnitErrors::default()));
         let metrics = errors.metrics().clone();
         let [to_reconciler, to_publisher, to_check, to_all] =
             [(); 4].map(|()| watch::channel(None));
@@ -123,19 +122,12 @@ impl Agent {
             written,
             heartbeat: publishing.clone(),
         };
-        let heartbeat = following.clone();
-        let check = WriteVisibilityCheck {
-            mirror: mirror.clone(),
-            presence: to_check.1,
-            writes,
-            heartbeat,
-        };
         let (describe, machine) = watch::channel(machine);
         let subscribers = vec![to_reconciler.0, to_publisher.0, to_check.0, to_all.0];
         let heartbeat = presence.clone();
         let presence_task = PresenceTask {
             registry,
-            mirror,
+            mirror: mirror.clone(),
             machine,
             token,
             ttl,
@@ -145,6 +137,8 @@ impl Agent {
             state,
             heartbeat,
         };
+        let heartbeat = following.clone();
+        let check = WriteVisibilityCheck { mirror, presence: to_check.1, writes, heartbeat };
         let (mut tasks, watchdog) = (JoinSet::new(), Watchdog::default());
         tasks.spawn(watchdog.monitor(&presence, presence_task.run(shutdown.clone())));
         tasks.spawn(watchdog.monitor(&fencing, fence.run(shutdown.clone())));

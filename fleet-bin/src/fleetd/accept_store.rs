@@ -63,7 +63,7 @@ pub(crate) fn run(config: &Config) -> Result<(), StartError> {
             "{} does not exist, so no fleetd has run here, and the next one follows any store",
             directory.display()
         )),
-        _ => StartError::because(&format!("cannot write {}", marker.display()), error),
+        _ => StartError::because(format!("cannot write {}", marker.display()), error),
     })
 }
 

@@ -86,8 +86,8 @@ impl Shared {
 }
 
 impl State {
-    /// Returns whether a mirror that has read the store may follow a store with this stored lineage.
-    /// Before the first read, the expected lineage counts.
+    /// Returns whether the mirror may follow a store with this stored lineage. Before the first
+    /// read, the expected lineage counts.
     pub(super) fn is_expected(&self, lineage: Option<&[u8]>) -> bool {
         if self.resyncs > 0 {
             return self.view.is_of(lineage);
