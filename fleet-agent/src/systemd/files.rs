@@ -11,7 +11,7 @@
 //! the kernel still has everything that was written. After a reboot the directory is meaningless.
 
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use fleet_core::Epoch;
 use fleet_unitfile::{UnitFile, UnitName};
@@ -78,6 +78,28 @@ impl UnitFiles {
             let Ok(unit) = UnitName::parse(unit) else { continue };
             let of_both = name.ends_with(".json") && self.text(&unit).exists();
             if let Some(record) = (!of_both).then(|| self.read_unit(&unit)).flatten() {
+                units.push((unit, record));
+            }
+        }
+        Ok(units)
+    }
+
+    /// Returns the units that have a link in the directory `links`, but neither a file nor a
+    /// record: this directory was removed, and the units may still run. They count as not
+    /// requested, like units with one missing file.
+    pub(crate) fn read_links(&self, links: &Path) -> io::Result<Vec<(UnitName, Record)>> {
+        let entries = match std::fs::read_dir(links) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+            entries => entries?,
+        };
+        let mut units = Vec::new();
+        for entry in entries {
+            let entry = entry?;
+            let name = entry.file_name();
+            let Some(Ok(unit)) = name.to_str().map(UnitName::parse) else { continue };
+            let is_own = std::fs::read_link(entry.path()).is_ok_and(|to| to == self.text(&unit));
+            let is_lost = !self.text(&unit).exists() && !self.record(&unit).exists();
+            if let Some(record) = (is_own && is_lost).then(|| self.read_unit(&unit)).flatten() {
                 units.push((unit, record));
             }
         }
@@ -153,6 +175,31 @@ mod tests {
         assert_eq!(asked(&files, &unit), Some(TargetState::Inactive), "without a file");
         files.remove(&unit).expect("it can be removed");
         assert_eq!(asked(&files, &unit), None);
+    }
+
+    #[test]
+    fn only_own_dangling_links_are_recovered() {
+        let temporary = tempfile::tempdir().expect("a directory can be made");
+        let files = UnitFiles::new(temporary.path().join("units"));
+        let links = temporary.path().join("links");
+        assert_eq!(files.read_links(&links).expect("it is missing"), []);
+        for folder in [&files.directory, &links] {
+            std::fs::create_dir(folder).expect("it can be made");
+        }
+        let name = |unit: &str| UnitName::parse(unit).expect("it is a name");
+        let link = |unit: &str, to: &Path| {
+            std::os::unix::fs::symlink(to, links.join(unit)).expect("it can be made");
+        };
+        let (lost, kept, foreign) = (name("lost.service"), name("kept.service"), name("x.service"));
+        link("lost.service", &files.text(&lost));
+        link("kept.service", &files.text(&kept));
+        link("other.service", &files.text(&lost));
+        link("x.service", &temporary.path().join("elsewhere").join(foreign.as_str()));
+        files.write_text(&kept, TEXT).expect("it can be written");
+        let found = files.read_links(&links).expect("it can be read");
+        let requested: Vec<_> =
+            found.iter().map(|(unit, record)| (unit, record.known.requested)).collect();
+        assert_eq!(requested, [(&lost, TargetState::Inactive)]);
     }
 
     #[test]

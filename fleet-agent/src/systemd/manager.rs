@@ -24,7 +24,9 @@ use crate::{
 /// Runs units by systemd, over D-Bus.
 ///
 /// When the manager is dropped or its daemon ends suddenly, the units keep running. The next
-/// manager of the same directory recovers them. After a reboot no unit is known.
+/// manager of the same directory recovers them. If the directory was removed, systemd's links to
+/// its files show the units that may still run; they count as not requested. After a reboot no unit
+/// is known.
 ///
 /// # Files
 ///
@@ -92,10 +94,20 @@ impl SystemdManager {
     }
 }
 
-/// Reads the records of an earlier manager.
+/// Reads the records of an earlier manager. Also finds its units whose records were removed, so
+/// that they do not run unnoticed.
 fn recover(context: &ManagerContext) -> std::io::Result<()> {
     context.files.forget_old_boot(&boot_id()?)?;
-    for (unit, record) in context.files.read()? {
+    let lost = context.files.read_links(&context.config.links)?;
+    for (unit, _) in &lost {
+        tracing::warn!(
+            %unit,
+            directory = %context.config.directory.display(),
+            "the file of a unit was removed from this directory: the unit is loaded again if it \
+             belongs on this machine, and stopped otherwise"
+        );
+    }
+    for (unit, record) in context.files.read()?.into_iter().chain(lost) {
         context.reload.mark_unverified([unit.clone()]);
         context.units.follow(&unit, Some(record));
     }

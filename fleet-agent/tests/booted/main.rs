@@ -57,7 +57,8 @@ cases! {
     interruptions: killed_daemon_leaves_units_running, systemd_may_reexecute, bus_may_restart,
         request_without_response_is_not_forgotten, start_after_stop_on_full_disk_runs_the_unit,
         exit_during_bus_outage_is_noticed,
-        exit_during_reload_is_noticed, half_written_units_are_recovered;
+        exit_during_reload_is_noticed, half_written_units_are_recovered,
+        units_of_a_removed_directory_are_recovered;
     journals: journal_can_be_followed;
     external_changes: external_stop_is_reported;
     cost: cost_compared_with_systemctl;

@@ -246,3 +246,31 @@ pub(crate) async fn half_written_units_are_recovered() {
     }
     assert_eq!(shell("cd /run/fleet/units; ls"), "boot\nlock");
 }
+
+/// Regression: units of a removed directory were unknown to the next daemon. They ran on beside
+/// their successors on other machines.
+pub(crate) async fn units_of_a_removed_directory_are_recovered() {
+    let bench = Bench::new().await;
+    let units = ["wanted.service", "other.service"];
+    for unit in units {
+        bench.run(unit, SLEEP).await;
+    }
+    let pid = show("wanted.service", "MainPID");
+    drop(bench.manager);
+    shell("rm -rf /run/fleet; systemctl daemon-reload");
+    assert_eq!(show("wanted.service", "LoadState"), "not-found");
+    let bench = Bench::new().await;
+    for unit in units {
+        let found = bench.get(unit).await;
+        assert_eq!(found.known.requested, TargetState::Inactive, "{unit}: the request is unknown");
+        assert_eq!(found.state.active, ActiveState::Active, "{unit}");
+    }
+    bench.load(&[("wanted.service", SLEEP)]).await;
+    bench.start("wanted.service").await.expect("it runs");
+    assert_eq!(show("wanted.service", "MainPID"), pid, "it was not restarted");
+    bench.unload("other.service").await;
+    assert_eq!(show("other.service", "ActiveState"), "inactive");
+    bench.unload("wanted.service").await;
+    assert_eq!(shell("cd /run/fleet/units; ls"), "boot\nlock");
+    assert_eq!(shell("cd /run/systemd/system; ls | grep -e wanted -e other || true"), "");
+}
