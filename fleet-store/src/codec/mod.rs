@@ -82,6 +82,17 @@ pub(crate) struct UnitRecord {
     pub(crate) generation: Generation,
 }
 
+impl UnitRecord {
+    /// Returns the record with another desired state. A stop raises the generation. So a later
+    /// start has a higher generation than the run before the stop, even if the unit's machine never
+    /// sees the state in between.
+    pub(crate) fn with_desired(self, desired: TargetState) -> Self {
+        let is_stop = self.desired == TargetState::Launched && desired != TargetState::Launched;
+        let generation = if is_stop { self.generation.next() } else { self.generation };
+        Self { desired, generation, ..self }
+    }
+}
+
 /// A machine's claim to its identity.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Claim {

@@ -54,7 +54,8 @@ struct LoadedUnit {
 
 impl Registry {
     /// Stores a unit with its content and desired state in one step, and replaces an existing unit
-    /// if `expect` allows that. A replaced unit's generation is kept.
+    /// if `expect` allows that. A replaced unit's generation is kept, or raised if this stops the
+    /// unit.
     ///
     /// # Errors
     ///
@@ -117,7 +118,7 @@ impl Registry {
         let before = UnitRecord { content, desired: seen.desired, generation: seen.generation };
         if before.desired != desired {
             let key = self.key(&Key::Unit(seen.name.clone()));
-            let after = UnitRecord { desired, ..before };
+            let after = before.with_desired(desired);
             let same = Condition::value(&key, encode_unit(&before));
             let put = Transaction::new().when(same).put(key, encode_unit(&after));
             if let Commit::Applied(revision) = self.commit_grouped(put).await? {
@@ -128,7 +129,7 @@ impl Registry {
     }
 
     /// Sets the desired state of a unit. If the unit already has that desired state, nothing is
-    /// written.
+    /// written. If the unit was launched and is now stopped, its generation is raised.
     ///
     /// # Errors
     ///
@@ -139,7 +140,7 @@ impl Registry {
         name: &UnitName,
         desired: TargetState,
     ) -> Result<Revision, RegistryError> {
-        let set = |found: &LoadedUnit| Ok(UnitRecord { desired, ..found.record });
+        let set = |found: &LoadedUnit| Ok(found.record.with_desired(desired));
         self.change_unit(name, set).await.map(|(revision, _)| revision)
     }
 
@@ -158,7 +159,7 @@ impl Registry {
     ) -> Result<Revision, RegistryError> {
         let set = |found: &LoadedUnit| {
             check_unchanged(seen, name, &found.entry)?;
-            Ok(UnitRecord { desired, ..found.record })
+            Ok(found.record.with_desired(desired))
         };
         self.change_unit(name, set).await.map(|(revision, _)| revision)
     }
@@ -245,7 +246,7 @@ impl Registry {
         let content = ContentId::of(unit.file.source());
         let key = self.key(&Key::Unit(unit.name.clone()));
         let generation = match found.map(|entry| decode_unit(&entry.value)) {
-            Some(Ok(record)) => record.generation,
+            Some(Ok(record)) => record.with_desired(unit.desired).generation,
             Some(Err(source @ CodecError::Newer { .. })) => {
                 return Err(RegistryError::Value { key, source });
             }
