@@ -56,7 +56,8 @@ pub trait ServiceManager: Send + Sync + 'static {
     /// Starts a unit and records the generation. Returns once the start has succeeded or failed.
     ///
     /// A failed unit is started again, and the count of its recent starts is reset. An active unit
-    /// keeps running.
+    /// keeps running. As soon as the generation is recorded, the state of an inactive unit no longer
+    /// shows the result of an earlier run.
     ///
     /// # Errors
     ///

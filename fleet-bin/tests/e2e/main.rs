@@ -17,4 +17,5 @@ mod run;
 mod service;
 mod socket_activation;
 mod sshd;
+mod starts;
 mod tour;

@@ -339,6 +339,7 @@ impl Supervisor {
             self.record_start_limit_hits(&touched);
             for unit in &touched {
                 self.publish_status(unit);
+                self.settle_awaited_run(unit);
                 self.answer_waiters(unit);
             }
         } else {

@@ -2,13 +2,13 @@
 
 use std::collections::BTreeSet;
 
-use fleet_core::graph::{DerivedState, Incarnation, Name, NotReloadable, Target};
+use fleet_core::graph::{DerivedState, Incarnation, Name, NotReloadable, StatusReport, Target};
 use fleet_unitfile::UnitName;
 use tokio::sync::oneshot;
 
 use super::super::event_loop::{Supervisor, lock};
 use super::waiters::{answer, is_busy, may_have_processes};
-use super::{CallResult, LoadedUnit, Reply};
+use super::{AwaitedRun, CallResult, LoadedUnit, Reply};
 use crate::ServiceError;
 use crate::native::shutdown_marker::shutdown_refusal;
 use crate::native::unit_directory::RequestedState;
@@ -21,6 +21,7 @@ impl Supervisor {
         requested: RequestedState,
         reply: Reply,
     ) {
+        self.await_run(&name_of(unit), false);
         let Some((name, reply)) = self.accept_start(unit, requested, reply) else { return };
         self.request_start(&name);
         let state = self.planner.status(&name);
@@ -42,6 +43,7 @@ impl Supervisor {
         requested: RequestedState,
         reply: Reply,
     ) {
+        self.await_run(&name_of(unit), true);
         let Some((name, reply)) = self.accept_start(unit, requested, reply) else { return };
         self.request_start(&name);
         self.reset_failed(&Target::from(&name));
@@ -113,6 +115,7 @@ impl Supervisor {
         let mut all = Vec::new();
         for (name, loaded) in &mut managed.loaded_units {
             loaded.requested = after(loaded.requested);
+            loaded.awaited = None;
             managed.waiters.refuse_starts(name, &loaded.unit);
             all.push((name.clone(), loaded.requested));
         }
@@ -151,7 +154,7 @@ impl Supervisor {
         self.apply_pending_files();
         let loaded = self.managed.as_mut().and_then(|managed| managed.loaded_units.get_mut(&name));
         let Some(loaded) = loaded else { return answer(reply, Ok(())) };
-        (loaded.requested, loaded.unloading) = (requested, true);
+        (loaded.requested, loaded.unloading, loaded.awaited) = (requested, true, None);
         self.publish_status(&name);
         self.stop_unit(&name, reply);
         self.record_applied(&name, requested);
@@ -217,6 +220,9 @@ impl Supervisor {
             return None;
         };
         (loaded.requested, loaded.unloading) = (requested, false);
+        if !requested.should_run() {
+            loaded.awaited = None;
+        }
         // The next call reads the published status.
         self.publish_status(&name);
         self.touched.insert(name.clone());
@@ -237,6 +243,20 @@ impl Supervisor {
             return None;
         }
         self.accept_request(unit, requested, reply)
+    }
+
+    /// Hides the earlier run of a unit that is about to be started or restarted, until the result of
+    /// the new run is known. A unit that is up and only started stays as it is.
+    fn await_run(&mut self, name: &Name, is_restart: bool) {
+        let busy = self.planner.status(name).filter(|state| is_busy(&state.state));
+        let stays =
+            |it: &StatusReport| !is_restart && !matches!(it.state, DerivedState::Stopping(_));
+        let begins = !busy.as_ref().is_some_and(stays);
+        let before = busy.and_then(|state| state.incarnation);
+        let Some(managed) = self.managed.as_mut().filter(|it| !it.shutting_down) else { return };
+        if let Some(loaded) = managed.loaded_units.get_mut(name) {
+            loaded.awaited = begins.then_some(AwaitedRun { before });
+        }
     }
 
     fn retry_now(&mut self, name: &Name) {

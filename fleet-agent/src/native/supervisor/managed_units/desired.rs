@@ -34,7 +34,8 @@ impl Supervisor {
         all.insert(name.clone());
         let (mut mask, mut over) = (Vec::new(), Vec::new());
         for unit in &all {
-            let Some(loaded) = managed.loaded_units.get(unit) else { continue };
+            let Some(loaded) = managed.loaded_units.get_mut(unit) else { continue };
+            loaded.awaited = None;
             managed.pending_restarts.remove(unit);
             managed.waiters.refuse_starts(unit, &loaded.unit);
             if self.planner.status(unit).is_some_and(|state| state.needed) {

@@ -96,6 +96,15 @@ pub(in crate::native) struct LoadedUnit {
     pub(in crate::native) refused: Option<String>,
     /// Whether the unit is being unloaded.
     pub(in crate::native) unloading: bool,
+    /// Set from a requested start or restart until its result is known, unless the unit was up. An
+    /// earlier run that ended is not shown meanwhile, because it does not answer the request.
+    awaited: Option<AwaitedRun>,
+}
+
+/// A requested start whose result is not known yet.
+struct AwaitedRun {
+    /// The run that has to end first.
+    before: Option<Incarnation>,
 }
 
 /// Definition of a loaded unit.
@@ -115,7 +124,8 @@ impl LoadedUnit {
         requested: RequestedState,
         definition: Definition,
     ) -> Self {
-        Self { unit, hash, requested, definition, load_number: 0, refused: None, unloading: false }
+        let (load_number, refused, unloading, awaited) = (0, None, false, None);
+        Self { unit, hash, requested, definition, load_number, refused, unloading, awaited }
     }
 
     /// Returns whether the unit should run even if no other unit needs it, because fleet has

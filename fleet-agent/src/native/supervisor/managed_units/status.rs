@@ -22,12 +22,12 @@ impl Supervisor {
             return;
         };
         let state = self.planner.status(name);
+        let mut shown = systemd_state_of(state.as_ref(), entry);
+        if loaded.awaited.is_some() {
+            shown = without_earlier_run(shown);
+        }
         let observed = Arc::new(PublishedStatus {
-            unit: ManagedUnit {
-                unit: loaded.unit.clone(),
-                known: loaded.known(),
-                state: systemd_state_of(state.as_ref(), entry),
-            },
+            unit: ManagedUnit { unit: loaded.unit.clone(), known: loaded.known(), state: shown },
             requested: loaded.requested,
             log: Arc::clone(&entry.log),
             status: entry.run_state.status.clone(),
@@ -36,6 +36,17 @@ impl Supervisor {
         if before.is_none_or(|before| before.unit != observed.unit) {
             self.context.feed.report(&loaded.unit);
         }
+    }
+}
+
+/// Returns the state to show while the requested run has not begun: an inactive unit shows nothing
+/// of its earlier run.
+fn without_earlier_run(state: SystemdState) -> SystemdState {
+    match (state.active, state.sub.as_str()) {
+        (ActiveState::Inactive | ActiveState::Failed, _) | (_, "auto-restart") => {
+            SystemdState::loaded()
+        }
+        _ => state,
     }
 }
 
@@ -253,3 +264,45 @@ pub(super) mod tests {
         handle.event_loop.abort();
     }
 }
+
+    /// The status is read within the event loop: right after the request, and after the turn that
+    /// begins the run.
+    #[tokio::test]
+    async fn requested_start_hides_the_earlier_run() {
+        let home = tempfile::tempdir().expect("a directory can be made");
+        let handle = open(home.path()).await;
+        let unset = (ActiveState::Inactive, "dead".to_owned(), None);
+        let starting = (ActiveState::Activating, "start".to_owned(), Some("success".to_owned()));
+        for (name, service, stops, expected) in [
+            ("good.service", "Type=oneshot\nExecStart=/bin/true", false, &starting),
+            ("bad.service", "Type=oneshot\nExecStart=/bin/false", false, &starting),
+            ("stopped.service", "ExecStart=/bin/sleep 1000", true, &unset),
+        ] {
+            let unit: UnitName = name.parse().expect("it is a name");
+            load(&handle, &unit, &format!("[Service]\n{service}\n")).await;
+            let (name, (reply, answer)) = (unit.clone(), oneshot::channel());
+            call(&handle, move |supervisor| supervisor.start(&name, start(1), reply)).await;
+            drop(answer.await.expect("it is answered"));
+            if stops {
+                let (name, (reply, answer)) = (unit.clone(), oneshot::channel());
+                let stopped = start(1).stopped();
+                call(&handle, move |supervisor| supervisor.stop(&name, stopped, reply)).await;
+                answer.await.expect("it is answered").expect("it stops");
+            }
+            let (name, (reply, answer)) = (unit.clone(), oneshot::channel());
+            let statuses = handle.statuses.clone();
+            let shown = call(&handle, move |supervisor| {
+                let shown = || {
+                    let state = &lock(&statuses)[&name].unit.state;
+                    (state.active, state.sub.clone(), state.result.clone())
+                };
+                supervisor.start(&name, start(2), reply);
+                let requested = shown();
+                supervisor.turn();
+                [requested, shown()]
+            });
+            assert_eq!(shown.await, [unset.clone(), expected.clone()], "{unit}");
+            drop(answer.await.expect("it is answered"));
+        }
+        handle.event_loop.abort();
+    }

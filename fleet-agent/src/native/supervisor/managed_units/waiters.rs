@@ -57,6 +57,18 @@ impl Waiters {
 }
 
 impl Supervisor {
+    /// Shows a unit's state as it is again if the result of its requested start is known.
+    pub(in super::super) fn settle_awaited_run(&mut self, name: &Name) {
+        let Some(managed) = &mut self.managed else { return };
+        let Some(loaded) = managed.loaded_units.get_mut(name) else { return };
+        let Some(awaited) = &loaded.awaited else { return };
+        let (state, entry) = (self.planner.status(name), self.units.get(name));
+        if loaded.refused.is_some() || start_result(state.as_ref(), entry, awaited.before).is_some()
+        {
+            loaded.awaited = None;
+        }
+    }
+
     /// Answers the callers for which the current state of a unit is decisive.
     pub(in super::super) fn answer_waiters(&mut self, name: &Name) {
         let Some(managed) = &mut self.managed else { return };

@@ -1,0 +1,92 @@
+//! What a start reports: the run that it began, however earlier runs ended.
+
+use std::path::Path;
+
+use crate::daemon::{Cluster, main_pid, output_text};
+
+/// Repetitions of each case, because an earlier run shows only for a short time.
+const ROUNDS: usize = 4;
+
+/// Runs `fleetctl` with these arguments. Returns its exit code and its output.
+fn run(cluster: &Cluster, args: &[&str]) -> (Option<i32>, String) {
+    let output = cluster.fleetctl(args);
+    (output.status.code(), output_text(&output))
+}
+
+fn assert_exit(cluster: &Cluster, args: &[&str], expected: i32) {
+    let (code, text) = run(cluster, args);
+    assert_eq!(code, Some(expected), "fleetctl {args:?}: {text}");
+}
+
+#[test]
+fn start_after_a_failed_stop_reports_the_new_run() {
+    let cluster = Cluster::start(&[]);
+    let unit =
+        "[Service]\nExecStart=/bin/sh -c 'trap \"exit 143\" TERM; while :; do sleep .05; done'\n";
+    let path = cluster.write("server.service", unit);
+    let path = path.to_str().unwrap();
+    assert_exit(&cluster, &["start", path], 0);
+    for _ in 0..ROUNDS {
+        for again in [&["start", "server"][..], &["apply", path]] {
+            assert_exit(&cluster, &["stop", "server"], 0);
+            assert_exit(&cluster, again, 0);
+            let rows = cluster.rows("server.service");
+            assert_eq!(rows[0]["active"], "active", "{rows:?}");
+        }
+    }
+    // The machine may miss the stop.
+    for _ in 0..ROUNDS {
+        let before = main_pid(&cluster.rows("server.service")[0]);
+        assert_exit(&cluster, &["stop", "--no-block", "server"], 0);
+        assert_exit(&cluster, &["start", "server"], 0);
+        let rows = cluster.rows("server.service");
+        assert_eq!(rows[0]["active"], "active", "{rows:?}");
+        assert_ne!(main_pid(&rows[0]), before, "it was not stopped");
+    }
+}
+
+#[test]
+fn start_after_a_success_reports_the_failed_run() {
+    let cluster = Cluster::start(&[]);
+    let home = tempfile::tempdir().unwrap();
+    let good = home.path().join("good");
+    let unit = format!(
+        "[Service]\nType=oneshot\nExecStart=/bin/sh -c 'sleep .2; test -e {}'\n",
+        good.display()
+    );
+    let path = cluster.write("job.service", &unit);
+    let path = path.to_str().unwrap();
+    std::fs::write(&good, "").unwrap();
+    assert_exit(&cluster, &["start", path], 0);
+    for _ in 0..ROUNDS {
+        for wait in ["active", "finished"] {
+            assert_exit(&cluster, &["stop", "job"], 0);
+            std::fs::remove_file(&good).unwrap();
+            assert_exit(&cluster, &["start", "--wait", wait, "job"], 1);
+            std::fs::write(&good, "").unwrap();
+            assert_exit(&cluster, &["start", "--wait", wait, "job"], 0);
+        }
+    }
+}
+
+fn lines(path: &Path) -> usize {
+    std::fs::read_to_string(path).unwrap_or_default().lines().count()
+}
+
+#[test]
+fn wait_for_the_end_of_a_job_lasts_until_its_new_run_ends() {
+    let cluster = Cluster::start(&[]);
+    let home = tempfile::tempdir().unwrap();
+    let done = home.path().join("done");
+    let unit = format!(
+        "[Service]\nType=oneshot\nExecStart=/bin/sh -c 'sleep .3; echo done >> {}'\n",
+        done.display()
+    );
+    let path = cluster.write("job.service", &unit);
+    let path = path.to_str().unwrap();
+    for round in 1..=ROUNDS {
+        assert_exit(&cluster, &["start", "--wait", "finished", path], 0);
+        assert_eq!(lines(&done), round, "the wait was over before the job");
+        assert_exit(&cluster, &["stop", "job"], 0);
+    }
+}
