@@ -55,8 +55,9 @@ pub(crate) enum Verdict {
     /// The goal is reached.
     Reached,
     /// The main process runs. For most services systemd then reports the unit as active, although
-    /// the process may still exit immediately. So this verdict must last before the wait ends.
-    Running,
+    /// the process may still exit immediately. So this verdict must last before the wait ends. After
+    /// an automatic restart the unit has another process, and so this is another verdict.
+    Running(Vec<RunningProcess>),
     /// A global unit has reached the goal on some of its eligible machines, and the others have not
     /// loaded it. If this verdict lasts, the wait ends with success.
     PartlyReached(String),
@@ -71,6 +72,15 @@ pub(crate) enum Verdict {
         /// Machine of the failure, if any.
         machine: Option<String>,
     },
+}
+
+/// The main process of a unit on one machine.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct RunningProcess {
+    machine: String,
+    pid: Option<u32>,
+    /// Number of automatic restarts before this process.
+    restarts: u32,
 }
 
 impl Verdict {
@@ -172,7 +182,7 @@ impl Goal {
     fn evaluate_global(self, unit: &wire::UnitEntity, observation: &Observation) -> Verdict {
         let verdicts = observation.states.iter().map(|state| self.evaluate_on_machine(unit, state));
         let verdict = worst(verdicts);
-        if !matches!(verdict, Verdict::Reached | Verdict::Running) {
+        if !matches!(verdict, Verdict::Reached | Verdict::Running(_)) {
             return verdict;
         }
         let present: BTreeSet<_> =
@@ -243,7 +253,11 @@ fn started(state: &wire::UnitStateEntity) -> Verdict {
     let machine = short_machine(&state.machine_id);
     let sub = &state.systemd_sub_state;
     match state.systemd_active_state.as_str() {
-        "active" if sub == "running" => Verdict::Running,
+        "active" if sub == "running" => Verdict::Running(vec![RunningProcess {
+            machine: state.machine_id.clone(),
+            pid: state.main_pid,
+            restarts: state.restarts,
+        }]),
         "active" | "reloading" | "refreshing" => Verdict::Reached,
         "failed" => failed("failed", state, &outcome(state)),
         // A unit that finished successfully has done its work.
@@ -259,12 +273,14 @@ fn started(state: &wire::UnitStateEntity) -> Verdict {
 /// Evaluates whether a start has finished.
 fn ended(state: &wire::UnitStateEntity) -> Verdict {
     match (started(state), state.systemd_active_state.as_str()) {
-        (Verdict::Reached | Verdict::Running, "active") if state.systemd_sub_state != "exited" => {
+        (Verdict::Reached | Verdict::Running(_), "active")
+            if state.systemd_sub_state != "exited" =>
+        {
             let sub = &state.systemd_sub_state;
             let machine = short_machine(&state.machine_id);
             Verdict::Pending(format!("it is active ({sub}) on {machine}"))
         }
-        (Verdict::Reached | Verdict::Running, "reloading" | "refreshing") => {
+        (Verdict::Reached | Verdict::Running(_), "reloading" | "refreshing") => {
             Verdict::Pending("it is reloading".to_owned())
         }
         (verdict, _) => verdict,
@@ -342,10 +358,23 @@ fn worst(verdicts: impl Iterator<Item = Verdict>) -> Verdict {
         Verdict::Failed { .. } => 0,
         Verdict::Stuck(_) => 1,
         Verdict::Pending(_) => 2,
-        Verdict::Running => 3,
+        Verdict::Running(_) => 3,
         Verdict::PartlyReached(_) | Verdict::Reached => 4,
     };
-    verdicts.min_by_key(rank).unwrap_or(Verdict::Reached)
+    let worse = |one: Verdict, other: Verdict| match (one, other) {
+        (Verdict::Running(mut one), Verdict::Running(other)) => {
+            one.extend(other);
+            Verdict::Running(one)
+        }
+        (one, other) => {
+            if rank(&other) < rank(&one) {
+                other
+            } else {
+                one
+            }
+        }
+    };
+    verdicts.reduce(worse).unwrap_or(Verdict::Reached)
 }
 
 #[cfg(test)]

@@ -19,6 +19,10 @@ const REPORT_AFTER: Duration = Duration::from_millis(300);
 /// exit within this time, for example because a file is missing or a port is in use.
 const STAYS_UP: Duration = Duration::from_millis(200);
 
+/// Number of automatic restarts during a wait from which the unit counts as crashing again and again.
+/// A unit may need a few attempts until another one is ready.
+const CRASH_LOOP: u32 = 3;
+
 /// A unit of a command, with the goal to wait for.
 #[derive(Debug, Clone)]
 pub(crate) struct WaitTarget {
@@ -39,7 +43,18 @@ pub(crate) struct WaitState {
     /// Unit and goal.
     pub(crate) target: WaitTarget,
     last: Option<LastObservation>,
+    restarts: Option<RestartCount>,
     reported: Option<String>,
+}
+
+/// Automatic restarts of a unit since its start.
+#[derive(Debug)]
+struct RestartCount {
+    first: u32,
+    last: u32,
+    since: Timestamp,
+    /// Latest description of the obstacle.
+    obstacle: Option<String>,
 }
 
 /// Last verdict, and how long it has lasted.
@@ -66,16 +81,43 @@ pub(crate) struct WaitResult {
 impl WaitState {
     /// Starts the wait, without an observation.
     pub(crate) fn new(target: WaitTarget) -> Self {
-        Self { target, last: None, reported: None }
+        Self { target, last: None, restarts: None, reported: None }
     }
 
     /// Records an observation. `is_late` marks the final one, after the deadline.
     pub(crate) fn observe(&mut self, observation: &Observation, now: Timestamp, is_late: bool) {
         let verdict = self.target.goal.evaluate(observation);
+        self.count_restarts(&verdict, observation, now);
         let before = self.last.take().filter(|last| last.verdict == verdict);
         let (since, observations) =
             before.map_or((now, 1), |last| (last.since, last.observations + 1));
         self.last = Some(LastObservation { verdict, since, now, observations, is_late });
+    }
+
+    /// Counts the automatic restarts of a unit that runs, or that is about to run again.
+    fn count_restarts(&mut self, verdict: &Verdict, observation: &Observation, now: Timestamp) {
+        let obstacle = match verdict {
+            Verdict::Running(_) => None,
+            Verdict::Stuck(text) => Some(text),
+            _ => return,
+        };
+        let last = observation.states.iter().map(|state| state.restarts).max().unwrap_or(0);
+        let new = RestartCount { first: last, last, since: now, obstacle: None };
+        let count = self.restarts.get_or_insert(new);
+        count.last = last;
+        if let Some(text) = obstacle {
+            count.obstacle = Some(text.clone());
+        }
+    }
+
+    /// Returns the description of a crash loop: the unit has a process again and again, but none
+    /// stays up.
+    fn crash_loop(&self, last: &LastObservation) -> Option<&str> {
+        let count = self.restarts.as_ref()?;
+        let restarts = count.last.saturating_sub(count.first);
+        let has_lasted = last.now.since(count.since) >= PERMANENT_AFTER && restarts >= CRASH_LOOP;
+        let is_loop = has_lasted || (last.is_late && restarts > 0);
+        is_loop.then(|| count.obstacle.as_deref().unwrap_or("it exits and restarts repeatedly"))
     }
 
     /// Returns the result if the wait is over.
@@ -87,11 +129,16 @@ impl WaitState {
         let end = |outcome, text: &str, machine: Option<&String>| {
             Some(WaitResult { outcome, text: text.to_owned(), machine: machine.cloned() })
         };
+        let crash_loop = self.crash_loop(last);
         match &last.verdict {
             Verdict::Reached => end(UnitOutcome::Reached, "", None),
-            Verdict::Running if self.target.is_settled || last.lasts(STAYS_UP) => {
+            Verdict::Running(_) if self.target.is_settled || last.has_lasted(STAYS_UP) => {
                 end(UnitOutcome::Reached, "", None)
             }
+            Verdict::Running(_) | Verdict::Stuck(_) if crash_loop.is_some() => {
+                end(UnitOutcome::Failed, crash_loop.unwrap_or_default(), None)
+            }
+            Verdict::Running(_) if last.is_late => end(UnitOutcome::Reached, "", None),
             Verdict::PartlyReached(text) if last.lasts(PERMANENT_AFTER) => {
                 end(UnitOutcome::Reached, text, None)
             }
@@ -129,7 +176,7 @@ impl WaitState {
                 text
             }
             Some(Verdict::Failed { text, .. }) => text,
-            Some(Verdict::Running | Verdict::Reached) => "it runs",
+            Some(Verdict::Running(_) | Verdict::Reached) => "it runs",
             None => "",
         }
     }
@@ -138,7 +185,11 @@ impl WaitState {
 impl LastObservation {
     /// Whether the verdict has lasted for this time, or the deadline has passed.
     fn lasts(&self, duration: Duration) -> bool {
-        self.is_late || self.now.since(self.since) >= duration
+        self.is_late || self.has_lasted(duration)
+    }
+
+    fn has_lasted(&self, duration: Duration) -> bool {
+        self.now.since(self.since) >= duration
     }
 }
 
@@ -220,6 +271,40 @@ mod tests {
                 "{observations:?}"
             );
         }
+    }
+
+    /// Each process lives for 100 ms, and both looks at the unit meet one that runs.
+    #[test]
+    fn crash_loop_is_no_start() {
+        let attempt = |active: &str, sub: &str, restarts: u32| {
+            let mut observation = observation("m1", active, sub);
+            observation.states[0].restarts = restarts;
+            observation.states[0].main_pid = Some(100 + restarts);
+            observation.states[0].exit = "exited with status 3".into();
+            observation
+        };
+        let runs = |restarts: u32| attempt("active", "running", restarts);
+        let between = |restarts: u32| attempt("activating", "auto-restart", restarts);
+        let all = [0, 2, 4, 9, 12].map(runs);
+        let looks = |pause: u64, late: u64| {
+            let looks = all.iter().zip(0..).map(|(it, n)| (pause * n, it));
+            ends(pending(false), &looks.collect::<Vec<_>>(), late)
+        };
+        assert_eq!(looks(250, 9000), None, "there was too little time");
+        assert_eq!(looks(700, 9000), Some((2100, UnitOutcome::Failed)));
+        assert_eq!(looks(250, 500), Some((500, UnitOutcome::Failed)), "time is up");
+        // The second attempt comes up, or stays up.
+        let (first, second) = (between(0), runs(1));
+        let retried = [(0, &first), (1900, &first), (2500, &second), (2710, &second)];
+        assert_eq!(ends(pending(false), &retried, 9000), Some((2710, UnitOutcome::Reached)),);
+        // The reason is that of the last failure.
+        let mut wait = pending(false);
+        for (observation, n) in [runs(1), between(1), runs(3), between(3), runs(5)].iter().zip(0..)
+        {
+            wait.observe(observation, Timestamp::from_millis(600 * n), false);
+        }
+        let text = wait.result().map(|result| result.text);
+        assert_eq!(text.as_deref(), Some("m1 keeps restarting it: exited with status 3"));
     }
 
     #[test]

@@ -90,3 +90,20 @@ fn wait_for_the_end_of_a_job_lasts_until_its_new_run_ends() {
         assert_exit(&cluster, &["stop", "job"], 0);
     }
 }
+
+#[test]
+fn crash_loop_is_reported_as_a_failed_start() {
+    let cluster = Cluster::start(&[]);
+    for (name, options) in [
+        ("fast.service", "RestartSec=20ms\n[Unit]\nStartLimitIntervalSec=0\n"),
+        ("limited.service", "RestartSec=100ms\n"),
+    ] {
+        let unit = format!(
+            "[Service]\nExecStart=/bin/sh -c 'sleep .1; exit 3'\nRestart=always\n{options}"
+        );
+        let path = cluster.write(name, &unit);
+        let (code, text) = run(&cluster, &["start", path.to_str().unwrap()]);
+        assert_eq!(code, Some(1), "{text}");
+        assert!(text.contains("exited with status 3"), "{text}");
+    }
+}

@@ -38,7 +38,7 @@ fn evaluate_states(
 fn evaluate(goal: Goal, observation: &Observation) -> String {
     match goal.evaluate(observation) {
         Verdict::Reached => "reached".into(),
-        Verdict::Running => "runs".into(),
+        Verdict::Running(_) => "runs".into(),
         Verdict::PartlyReached(text) => format!("enough: {text}"),
         Verdict::Pending(text) => format!("pending: {text}"),
         Verdict::Stuck(text) => format!("stuck: {text}"),
