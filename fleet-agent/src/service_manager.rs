@@ -192,8 +192,8 @@ impl fmt::Display for Drift {
                  fleetctl restart"
             }
             Self::Started => {
-                "started on its machine, but not by fleet, which leaves it running: make that its \
-                 desired state with fleetctl start"
+                "started on its machine, but not by fleet, which leaves it running: end that run with \
+                 fleetctl stop, or make it the desired state with fleetctl start"
             }
             Self::Changed => {
                 "its definition was changed on its machine, but not by fleet, which leaves it so: \

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use fleet_core::{DesiredUnit, KnownUnit, MachineId, Timestamp};
+use fleet_core::{DesiredUnit, Generation, KnownUnit, MachineId, TargetState, Timestamp};
 use fleet_store::Lineage;
 use fleet_unitfile::UnitName;
 use tokio::sync::watch;
@@ -23,6 +23,8 @@ pub(crate) struct Checkpoint {
     persisted: DesiredState,
     /// State to persist next.
     pending: Option<DesiredState>,
+    /// Loaded units whose runs are to be stopped, each with the generation of that request.
+    stops: BTreeMap<UnitName, Generation>,
     /// Time before which only urgent changes are persisted.
     next_write: Timestamp,
     fenced: watch::Sender<Arc<BTreeSet<UnitName>>>,
@@ -35,7 +37,8 @@ impl Checkpoint {
         fenced: watch::Sender<Arc<BTreeSet<UnitName>>>,
     ) -> Self {
         let (persisted, next_write) = (DesiredState::default(), Timestamp::default());
-        Self { machine, state, persisted, pending: None, next_write, fenced }
+        let (pending, stops) = (None, BTreeMap::new());
+        Self { machine, state, persisted, pending, stops, next_write, fenced }
     }
 
     /// Reads the state that an earlier daemon persisted.
@@ -63,6 +66,7 @@ impl Checkpoint {
                 units.entry(unit.clone()).or_insert_with(|| before.clone());
             }
         }
+        self.note_stops(&units);
         let now = units.iter().filter(|(_, wanted)| is_fenced(&wanted.unit));
         let now = now.map(|(unit, _)| unit);
         // A unit that is still there may still run, though it is no longer wanted.
@@ -78,6 +82,42 @@ impl Checkpoint {
         self.pending = Some(next);
         if urgent {
             self.persist().await;
+        }
+    }
+
+    /// Notes each unit that stays loaded under a higher generation: its run, which a timer, a socket
+    /// or another unit started, is to be stopped. Without an earlier record of a unit, its
+    /// generation is no request.
+    fn note_stops(&mut self, units: &BTreeMap<UnitName, DesiredUnit>) {
+        let is_loaded = |it: &DesiredUnit| it.unit.desired == TargetState::Loaded;
+        self.stops.retain(|unit, _| units.get(unit).is_some_and(is_loaded));
+        let before = &self.pending.as_ref().unwrap_or(&self.persisted).units;
+        for (unit, wanted) in units.iter().filter(|(_, wanted)| is_loaded(wanted)) {
+            let generation = wanted.unit.generation;
+            let raised = |it: &&DesiredUnit| is_loaded(it) && it.unit.generation < generation;
+            if before.get(unit).filter(raised).is_some() {
+                self.stops.insert(unit.clone(), generation);
+            }
+        }
+    }
+
+    /// Marks each loaded unit whose run is to be stopped as launched. So the difference to its
+    /// desired state is a stop.
+    pub(crate) fn mark_stops(&self, known: &mut BTreeMap<UnitName, KnownUnit>) {
+        for unit in self.stops.keys() {
+            if let Some(known) = known.get_mut(unit)
+                && known.requested == TargetState::Loaded
+            {
+                known.requested = TargetState::Launched;
+            }
+        }
+    }
+
+    /// Records that all tasks that led to this state of a unit have succeeded.
+    pub(crate) fn on_success(&mut self, wanted: &DesiredUnit) {
+        let is_done = |stop: &Generation| *stop <= wanted.unit.generation;
+        if self.stops.get(&wanted.unit.name).is_some_and(is_done) {
+            self.stops.remove(&wanted.unit.name);
         }
     }
 

@@ -186,6 +186,7 @@ impl Reconciler {
         let mut desired = desired_units(share);
         let lineage = self.mirror.lineage();
         self.checkpoint.update(&desired, &undecided, &known, lineage).await;
+        self.checkpoint.mark_stops(&mut known);
         known.retain(|unit, _| !undecided.contains(unit));
         let seen = self.gate.view(&snapshot, &self.mirror, now);
         let enters_at = self.gate.hold_back(&mut desired, &known, &self.checkpoint, &seen);
@@ -232,6 +233,7 @@ impl Reconciler {
     /// unit, so that no full pass is needed. This saves many passes when many starts end.
     async fn is_settled(&mut self, outcome: Outcome) -> bool {
         let Some(wanted) = self.tasks.on_outcome(outcome) else { return false };
+        self.checkpoint.on_success(&wanted);
         let name = &wanted.unit.name;
         let Ok(Some(found)) = self.manager.get(name).await else { return false };
         let known = BTreeMap::from([(name.clone(), found.known)]);

@@ -64,6 +64,8 @@ pub(crate) enum Command {
     /// Restart units on their machines.
     Restart(StopArgs),
     /// Stop units; they stay loaded on their machines.
+    ///
+    /// This also ends the run of a loaded unit that a timer, a socket or another unit started.
     Stop(StopArgs),
     /// Stop units and remove them from their machines.
     Unload(StopArgs),

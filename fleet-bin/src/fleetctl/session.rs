@@ -224,6 +224,11 @@ impl Session {
         generation.map(|it| it.0).map_err(|error| cannot(format!("{verb} {name}"), error))
     }
 
+    /// Requests the stop of a loaded unit's run.
+    pub(crate) async fn stop(&self, name: &UnitName) -> Result<(), CliError> {
+        self.client.stop(name).await.map_err(|error| cannot(format!("stop {name}"), error))
+    }
+
     /// Opens an export of the cluster.
     pub(crate) async fn export(&self) -> Result<ExportBytes, CliError> {
         self.client.export().await.map_err(|error| cannot("export the cluster", error))

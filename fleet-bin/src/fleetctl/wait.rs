@@ -323,7 +323,8 @@ fn gone(states: &[wire::UnitStateEntity]) -> Verdict {
     states.first().map_or(Verdict::Reached, still_on_machine)
 }
 
-fn is_down(state: &wire::UnitStateEntity) -> bool {
+/// Returns whether the unit has no run.
+pub(crate) fn is_down(state: &wire::UnitStateEntity) -> bool {
     matches!(state.systemd_active_state.as_str(), "inactive" | "failed" | "")
 }
 

@@ -107,3 +107,38 @@ fn crash_loop_is_reported_as_a_failed_start() {
         assert!(text.contains("exited with status 3"), "{text}");
     }
 }
+
+fn active(cluster: &Cluster, unit: &str) -> String {
+    let rows = cluster.rows(unit);
+    rows[0]["active"].as_str().unwrap_or_default().to_owned()
+}
+
+#[test]
+fn run_that_another_unit_started_is_stopped() {
+    let cluster = Cluster::start(&[]);
+    let sleeper = "[Service]\nExecStart=/bin/sleep infinity\n";
+    let write = |name: &str, text: &str| cluster.write(name, text).to_str().unwrap().to_owned();
+    let needed = write("needed.service", sleeper);
+    let needs = "[Unit]\nRequires=needed.service\nAfter=needed.service\n";
+    let with = "[X-Fleet]\nMachineOf=needed.service\n";
+    let needs = write("needs.service", &format!("{needs}{sleeper}{with}"));
+    let job = write("job.service", sleeper);
+    let timer = "[Timer]\nOnActiveSec=1ms\n[X-Fleet]\nMachineOf=job.service\n";
+    let timer = write("job.timer", timer);
+    assert_exit(&cluster, &["load", &needed, &job], 0);
+    assert_exit(&cluster, &["start", &needs, &timer], 0);
+    for (unit, stopped) in
+        [("job.service", &["job.service"][..]), ("needed.service", &["needs.service"])]
+    {
+        cluster.wait_active(unit);
+        assert_exit(&cluster, &["stop", unit], 0);
+        for unit in stopped.iter().chain([&unit]) {
+            assert_eq!(active(&cluster, unit), "inactive", "{unit}");
+        }
+        // There is nothing to stop, and nothing changes.
+        assert_exit(&cluster, &["stop", unit], 0);
+    }
+    // A restart of the unit that needs it starts it again.
+    assert_exit(&cluster, &["restart", "needs"], 0);
+    cluster.wait_active("needed.service");
+}

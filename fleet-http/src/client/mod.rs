@@ -226,6 +226,17 @@ impl Client {
         Ok(Generation(restarted.generation))
     }
 
+    /// Requests the stop of a loaded unit's run, which a timer, a socket or another unit started.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`ClientError::Api`] with status 404 if the unit does not exist. The status is 409
+    /// if the unit's desired state is not loaded.
+    pub async fn stop(&self, name: &UnitName) -> Result<(), ClientError> {
+        let path = format!("{}/stop", unit_path(name));
+        self.caller.send_empty(Method::POST, &path).await.map(drop)
+    }
+
     /// Returns the states that match the filter, ordered by unit name, then machine ID.
     ///
     /// # Errors

@@ -106,6 +106,7 @@ fn units() -> OpenApiRouter<SharedApi> {
         .routes(routes!(put::put, units::get, units::delete).map(unit))
         .routes(routes!(explain::explain).map(only_get))
         .routes(routes!(units::restart).map(only_post))
+        .routes(routes!(units::stop).map(only_post))
         .routes(routes!(journal::journal).map(only_get))
         .routes(routes!(status::status).map(only_get))
 }

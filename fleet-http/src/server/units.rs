@@ -237,16 +237,63 @@ pub(super) async fn restart(
         return Err(Failure::conflict(message));
     }
     if is_dry {
-        let fault = snapshot.fault(name.as_str()).map(|fault| fault.message.clone());
-        return match (snapshot.unit(name.as_str()), fault) {
-            (Some(_), _) => dry_run(&snapshot, |_| {}).await,
-            (None, Some(fault)) => Err(Failure::conflict(fault)),
-            (None, None) => Err(Failure::no_unit()),
-        };
+        return dry_run_of_known(&snapshot, &name).await;
     }
     let (revision, generation) = api.registry.request_restart(&name).await?;
     api.wait_until_visible(revision).await;
     Ok((StatusCode::ACCEPTED, Json(RestartResponse { generation: generation.0 })).into_response())
+}
+
+/// Stop the run of a loaded unit.
+///
+/// A timer, a socket or another unit can start a unit whose desired state is `loaded`. This ends
+/// such a run; the desired state stays. With `dryRun=1` nothing is changed, and the response is the
+/// plan with status 200.
+#[utoipa::path(
+    post,
+    path = "/units/{name}/stop",
+    operation_id = "stopUnit",
+    tag = "units",
+    params(path::UnitName, DryRun),
+    responses(
+        DryRunResult,
+        (status = 202, body = RestartResponse, description = "The stop was requested"),
+        Failures,
+    ),
+)]
+pub(super) async fn stop(
+    State(api): State<SharedApi>,
+    Name(name): Name,
+    params: Params,
+) -> Result<Response, Failure> {
+    let is_dry = params.dry_run()?;
+    let name = UnitName::parse(&name).map_err(|_| Failure::no_unit())?;
+    let snapshot = api.view()?;
+    if let Some(unit) = snapshot.unit(name.as_str())
+        && unit.desired != TargetState::Loaded
+    {
+        let desired = unit.desired;
+        let message = format!(
+            "cannot stop a run of {name}: its desired state is {desired}; set it to loaded instead"
+        );
+        return Err(Failure::conflict(message));
+    }
+    if is_dry {
+        return dry_run_of_known(&snapshot, &name).await;
+    }
+    let (revision, generation) = api.registry.request_stop(&name).await?;
+    api.wait_until_visible(revision).await;
+    Ok((StatusCode::ACCEPTED, Json(RestartResponse { generation: generation.0 })).into_response())
+}
+
+/// Returns the plan for a request that changes no placement.
+async fn dry_run_of_known(snapshot: &Snapshot, name: &UnitName) -> Result<Response, Failure> {
+    let fault = snapshot.fault(name.as_str()).map(|fault| fault.message.clone());
+    match (snapshot.unit(name.as_str()), fault) {
+        (Some(_), _) => dry_run(snapshot, |_| {}).await,
+        (None, Some(fault)) => Err(Failure::conflict(fault)),
+        (None, None) => Err(Failure::no_unit()),
+    }
 }
 
 /// Sets `unknown_for`, the time for which the unit's state has been unknown, if the unit's machine

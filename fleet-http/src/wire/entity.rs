@@ -220,10 +220,10 @@ pub struct MachinePage {
     pub next_page_token: String,
 }
 
-/// Response to a restart request.
+/// Response to a request to restart or stop a unit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct RestartResponse {
-    /// Generation that agents will start.
+    /// Generation of the request, which is higher than that of the present run.
     pub generation: u64,
 }
 

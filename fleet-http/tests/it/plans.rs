@@ -123,6 +123,8 @@ async fn every_write_supports_dry_run() {
         ("POST", "machines/m1/drain", "", "200 "),
         ("POST", "units/a.service/restart", "", "200 "),
         ("POST", "units/b.service/restart", "", "404 "),
+        ("POST", "units/c.service/stop", "", "200 "),
+        ("POST", "units/b.service/stop", "", "404 "),
         ("POST", "import", "{}", "400 "),
     ] {
         let ask = async |query: &str| {

@@ -54,6 +54,7 @@ async fn options_and_405_list_methods() {
         ("/fleet/v1/units", "GET, HEAD, OPTIONS"),
         ("/fleet/v1/units/a.service", "GET, HEAD, PUT, DELETE, OPTIONS"),
         ("/fleet/v1/units/a.service/restart", "POST, OPTIONS"),
+        ("/fleet/v1/units/a.service/stop", "POST, OPTIONS"),
         ("/fleet/v1/machines", "GET, HEAD, PATCH, OPTIONS"),
         ("/fleet/v1/discovery", "GET, HEAD, OPTIONS"),
         ("/healthz", "GET, HEAD, OPTIONS"),

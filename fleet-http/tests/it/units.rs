@@ -197,6 +197,31 @@ async fn only_launched_units_are_restarted() {
 }
 
 #[tokio::test]
+async fn only_runs_of_loaded_units_are_stopped() {
+    let server = Server::start().await;
+    server.sleepers(&["a.service"], "loaded").await;
+    server.sleepers(&["b.service"], "launched").await;
+    let stop =
+        async |unit: &str| server.call("POST", &format!("/fleet/v1/units/{unit}/stop"), "").await;
+    let stopped = stop("a.service").await;
+    assert_eq!(stopped.status, 202);
+    let fetched = server.get("/fleet/v1/units/a.service").await.json();
+    let generation = stopped.json()["generation"].as_u64().unwrap();
+    assert!(generation > 0);
+    assert_eq!(
+        (&fetched["generation"], &fetched["desiredState"]),
+        (&generation.into(), &"loaded".into())
+    );
+    let refused = stop("b.service").await;
+    assert_eq!(refused.status, 409);
+    assert_eq!(
+        refused.message(),
+        "cannot stop a run of b.service: its desired state is launched; set it to loaded instead"
+    );
+    assert_eq!(stop("c.service").await.status, 404);
+}
+
+#[tokio::test]
 async fn read_after_write_shows_the_write() {
     let server = Server::start().await;
     for round in 0..100 {

@@ -52,6 +52,16 @@ struct LoadedUnit {
     revision: Revision,
 }
 
+impl LoadedUnit {
+    /// Returns the record with the next generation. No generation exceeds the revision that created
+    /// it. So this one is higher than those of a destroyed unit of the same name, even of an
+    /// earlier lineage, that machines may remember.
+    fn with_raised_generation(&self, epoch_base: u64) -> UnitRecord {
+        let next = self.record.generation.next().0.max(epoch_base + self.revision.0);
+        UnitRecord { generation: Generation(next), ..self.record }
+    }
+}
+
 impl Registry {
     /// Stores a unit with its content and desired state in one step, and replaces an existing unit
     /// if `expect` allows that. A replaced unit's generation is kept, or raised if this stops the
@@ -175,14 +185,32 @@ impl Registry {
         name: &UnitName,
     ) -> Result<(Revision, Generation), RegistryError> {
         let epoch_base = self.epoch_base().await?;
-        let raise = |found: &LoadedUnit| {
-            // No generation exceeds the revision that created it. So this one is higher than those
-            // of a destroyed unit of the same name, even of an earlier lineage, that machines may
-            // remember.
-            let next = found.record.generation.next().0.max(epoch_base + found.revision.0);
-            Ok(UnitRecord { generation: Generation(next), ..found.record })
-        };
+        let raise = |found: &LoadedUnit| Ok(found.with_raised_generation(epoch_base));
         let (revision, record) = self.change_unit(name, raise).await?;
+        Ok((revision, record.generation))
+    }
+
+    /// Requests the stop of a unit that is launched, or of the run of a loaded unit, which something
+    /// else on its machine started. Makes `loaded` the desired state of a launched unit. Raises the
+    /// generation of both, and does not change an inactive unit.
+    ///
+    /// # Errors
+    ///
+    /// [`RegistryError::NotFound`] when the unit does not exist; [`RegistryError::Conflict`] when
+    /// other writers keep changing the unit.
+    pub async fn request_stop(
+        &self,
+        name: &UnitName,
+    ) -> Result<(Revision, Generation), RegistryError> {
+        let epoch_base = self.epoch_base().await?;
+        let stop = |found: &LoadedUnit| {
+            Ok(match found.record.desired {
+                TargetState::Inactive => found.record,
+                TargetState::Loaded => found.with_raised_generation(epoch_base),
+                TargetState::Launched => found.record.with_desired(TargetState::Loaded),
+            })
+        };
+        let (revision, record) = self.change_unit(name, stop).await?;
         Ok((revision, record.generation))
     }
 

@@ -185,6 +185,45 @@ async fn replaced_unit_keeps_its_generation() {
     assert_eq!(unit.file.source(), FILE.as_bytes());
 }
 
+// Holds: I-19
+#[tokio::test(start_paused = true)]
+async fn each_stop_raises_the_generation() {
+    let registry = registry();
+    let mirror = mirror(&registry).await;
+    let launched = unit("a.service", FILE, TargetState::Launched);
+    registry.put_unit(launched, ExpectUnit::Absent).await.unwrap();
+    let name = name("a.service");
+    let mut before = (TargetState::Launched, Generation::ZERO);
+    let (stop, start) = (Some(TargetState::Loaded), Some(TargetState::Launched));
+    for (set, expected, raises) in [
+        (stop, TargetState::Loaded, true),
+        (stop, TargetState::Loaded, false),
+        (start, TargetState::Launched, false),
+        (Some(TargetState::Inactive), TargetState::Inactive, true),
+        (None, TargetState::Inactive, false),
+        (start, TargetState::Launched, false),
+        (None, TargetState::Loaded, true),
+        (None, TargetState::Loaded, true),
+    ] {
+        let revision = match set {
+            Some(desired) => registry.set_desired(&name, desired).await.unwrap(),
+            None => registry.request_stop(&name).await.unwrap().0,
+        };
+        let snapshot = soon(mirror.wait_for(revision)).await.unwrap();
+        let unit = snapshot.unit("a.service").unwrap();
+        let found = (unit.desired, unit.generation > before.1);
+        assert_eq!(found, (expected, raises), "{set:?} of {before:?}");
+        before = (unit.desired, unit.generation);
+    }
+    // Replacing the file can stop the unit too.
+    let launched = unit("a.service", FILE, TargetState::Launched);
+    let loaded = unit("a.service", FILE, TargetState::Loaded);
+    registry.put_unit(launched, ExpectUnit::Present).await.unwrap();
+    let revision = registry.put_unit(loaded, ExpectUnit::Present).await.unwrap();
+    let snapshot = soon(mirror.wait_for(revision)).await.unwrap();
+    assert!(snapshot.unit("a.service").unwrap().generation > before.1);
+}
+
 // Holds: I-7
 #[tokio::test(start_paused = true)]
 async fn destroyed_unit_leaves_only_its_content() {

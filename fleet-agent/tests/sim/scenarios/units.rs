@@ -259,3 +259,45 @@ async fn changes_elsewhere_cause_no_reads() {
     assert!(cluster.hosts[1].listings() > before);
     assert_eq!(cluster.active_on("everybodys.service"), [0, 1]);
 }
+
+/// Returns the number of stops that a machine's service manager was asked for.
+fn stops(cluster: &Cluster) -> usize {
+    story(cluster, 0).lines().filter(|call| call.starts_with("stop ")).count()
+}
+
+// Holds: I-9, I-19
+#[tokio::test(start_paused = true)]
+async fn requested_stop_of_a_loaded_unit_is_made_once() {
+    let mut cluster = Cluster::start(2).await;
+    let unit = name("a.service");
+    cluster.submit("a.service", "MachineID=m0", 0, TargetState::Loaded).await;
+    cluster.rest().await;
+    assert_eq!(stops(&cluster), 0);
+    let request = async |cluster: &Cluster| {
+        cluster.registry.request_stop(&unit).await.expect("it is there");
+    };
+    request(&cluster).await;
+    cluster.rest().await;
+    assert_eq!(stops(&cluster), 1);
+    // A daemon that was away catches up.
+    cluster.crash(0);
+    request(&cluster).await;
+    cluster.settle().await;
+    cluster.boot(0);
+    cluster.rest().await;
+    assert_eq!(stops(&cluster), 2);
+    // A daemon that returns does not repeat it, and neither does a start and a stop.
+    cluster.end(0).await;
+    cluster.boot(0);
+    cluster.rest().await;
+    assert_eq!(stops(&cluster), 2);
+    for desired in [TargetState::Launched, TargetState::Loaded] {
+        cluster.registry.set_desired(&unit, desired).await.expect("it is there");
+        cluster.rest().await;
+    }
+    assert_eq!(stops(&cluster), 3);
+    // On a machine that has just loaded the unit, there is nothing to stop.
+    cluster.submit("a.service", "MachineID=m1", 0, TargetState::Loaded).await;
+    cluster.rest().await;
+    assert!(!story(&cluster, 1).contains("stop "), "{}", story(&cluster, 1));
+}

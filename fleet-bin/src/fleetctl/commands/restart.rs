@@ -49,6 +49,10 @@ async fn check(session: &Session, name: &UnitName) -> Result<(), CliError> {
         .help("replace its file with \"fleetctl submit --replace FILE\""));
     }
     let state = unit.desired_state;
-    Err(CliError::failed(format!("cannot restart {name}: its desired state is {state}"))
-        .help(format!("use \"fleetctl start {name}\"")))
+    Err(CliError::failed(format!("cannot restart {name}: its desired state is {state}")).help(
+        format!(
+            "\"fleetctl start {name}\" starts it; if another unit has started it, \"fleetctl stop \
+             {name}\" ends that run"
+        ),
+    ))
 }

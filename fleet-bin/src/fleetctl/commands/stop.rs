@@ -13,7 +13,7 @@ use crate::fleetctl::resolve::change;
 use crate::fleetctl::select::{DesiredFilter, select};
 use crate::fleetctl::session::Session;
 use crate::fleetctl::settings::WaitTimeout;
-use crate::fleetctl::wait::Goal;
+use crate::fleetctl::wait::{Goal, is_down};
 use crate::fleetctl::wait_state::WaitTarget;
 
 /// Runs the command. All units are checked before the first is changed.
@@ -27,7 +27,7 @@ pub(super) async fn run(
     let units = select(session, units, DesiredFilter::Placed).await?;
     let changes = buffered(units.iter().map(|unit| prepare(session, verb, &unit.name))).await;
     let changes = units.iter().zip(CliError::all_or_none(changes)?);
-    let sending = changes.map(|(unit, goal)| send(session, &unit.name, goal));
+    let sending = changes.map(|(unit, goal)| send(session, verb, &unit.name, goal));
     let sent = try_buffered(sending).await;
     all_or_partial_failure(units.iter().map(|unit| unit.name.as_str()).zip(sent), done(verb))?;
     let mut targets = Vec::new();
@@ -54,14 +54,19 @@ async fn prepare(
         .help(format!("\"fleetctl destroy {name}\" deletes it")))
 }
 
+/// Sets the desired state of a unit, if the command changes it. If a loaded unit is to be stopped
+/// and runs, because a timer, a socket or another unit started it, requests the end of that run.
 async fn send(
     session: &Session,
+    verb: Verb,
     name: &UnitName,
     goal: Option<TargetState>,
 ) -> Result<(), CliError> {
     match goal {
         Some(goal) => session.set_desired(name, goal).await,
-        None => Ok(()),
+        None if verb != Verb::Stop => Ok(()),
+        None if session.states_of(name).await?.iter().all(is_down) => Ok(()),
+        None => session.stop(name).await,
     }
 }
 
