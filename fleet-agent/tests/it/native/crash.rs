@@ -203,7 +203,7 @@ fn rests(number: u64, unit: &ManagedUnit, decided: Option<&StatusReport>) -> boo
         _ if is_under_way(decided) => false,
         _ if !is_launched => is_inactive,
         ENDS => sub == "exited",
-        GIVES_UP => sub == "failed" && result == Some("start-limit-hit"),
+        GIVES_UP => sub == "failed" && result == Some("exit-code"),
         _ => sub == "running" && unit.state.main_pid.is_some(),
     }
 }

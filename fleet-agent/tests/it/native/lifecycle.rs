@@ -115,8 +115,11 @@ async fn start_limit_stops_the_restarts() {
     bench.load("a.service", service).await;
     bench.start("a.service").await.expect("the program was run");
     let state = bench.wait_for_sub("a.service", "failed").await;
-    assert_eq!(summary(&state), (ActiveState::Failed, "failed", Some("start-limit-hit")));
+    assert_eq!(summary(&state), (ActiveState::Failed, "failed", Some("exit-code")));
     assert_eq!(state.restarts, 3);
+    bench.stop("a.service").await;
+    let bench = bench.kill().await.revive().await;
+    assert_eq!(bench.state("a.service").await, state, "it has failed still");
     bench.start("a.service").await.expect("a requested start is a new attempt");
     bench.clean_up().await;
 }

@@ -36,7 +36,7 @@ async fn start_limit_hit_survives_a_crash() {
     );
     bench.run("a.service", &unit).await;
     let state = bench.wait_for_sub("a.service", "failed").await;
-    assert_eq!(state.result.as_deref(), Some("start-limit-hit"));
+    assert_eq!(state.result.as_deref(), Some("exit-code"));
     let after = "[Unit]\nAfter=a.service\n[Service]\nType=oneshot\nExecStart=/bin/true\n";
     for _ in 0..3 {
         bench = bench.kill().await.revive().await;

@@ -83,19 +83,24 @@ fn systemd_state_of(state: Option<&StatusReport>, entry: &SupervisedUnit) -> Sys
 }
 
 impl SupervisedUnit {
-    /// Returns the run state of a unit that has hit its start limit.
+    /// Returns the run state of a unit that has hit its start limit. A failure keeps its own result,
+    /// as in systemd.
     pub(super) fn start_limit_state(&self) -> RunState {
         let run_state = RunState::clone(&self.run_state);
-        let restarts = run_state.restarts.saturating_add(1);
-        let outcome = Some(RunOutcome::StartLimitHit);
-        match run_state.outcome {
-            Some(RunOutcome::StartLimitHit) => run_state,
-            _ => RunState { phase: ServicePhase::Failed, outcome, restarts, ..run_state },
+        if run_state.gave_up || run_state.outcome == Some(RunOutcome::StartLimitHit) {
+            return run_state;
         }
+        let outcome = match run_state.outcome {
+            None | Some(RunOutcome::Success) => Some(RunOutcome::StartLimitHit),
+            failure => failure,
+        };
+        let restarts = run_state.restarts.saturating_add(1);
+        RunState { phase: ServicePhase::Failed, outcome, restarts, gave_up: true, ..run_state }
     }
 
-    /// Records that the unit has hit its start limit.
+    /// Records that the unit has hit its start limit, so that it stays failed.
     pub(super) fn record_start_limit_hit(&mut self) -> std::io::Result<()> {
+        self.is_auto_restart = false;
         self.set_idle_state(self.start_limit_state())
     }
 
@@ -263,7 +268,6 @@ pub(super) mod tests {
         answer.await.expect("it is answered").expect_err("it fails again");
         handle.event_loop.abort();
     }
-}
 
     /// The status is read within the event loop: right after the request, and after the turn that
     /// begins the run.
@@ -306,3 +310,4 @@ pub(super) mod tests {
         }
         handle.event_loop.abort();
     }
+}
