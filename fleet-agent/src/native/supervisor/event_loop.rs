@@ -105,6 +105,7 @@ impl Supervisor {
             self.apply_pending_files();
         }
         self.report_failed_spawns(now);
+        self.restart_dependents_of_due_restarts(now);
         // An action for a run that is already gone is answered at once, which may cause further
         // actions.
         let mut changed = BTreeSet::new();
@@ -338,8 +339,8 @@ impl Supervisor {
             touched.extend(changed);
             self.record_start_limit_hits(&touched);
             for unit in &touched {
-                self.publish_status(unit);
                 self.settle_awaited_run(unit);
+                self.publish_status(unit);
                 self.answer_waiters(unit);
             }
         } else {

@@ -58,6 +58,33 @@ async fn bound_unit_stops_and_starts_with_its_unit() {
 }
 
 #[tokio::test]
+async fn automatic_restart_includes_the_units_that_require_it() {
+    let bench = Bench::new().await;
+    let restarts = "[Service]\nExecStart=/bin/sleep 1000\nRestart=always\nRestartSec=10ms\n";
+    bench.try_load("db.service", restarts).await.expect("it can be loaded");
+    load(&bench, "web.service", "Requires=db.service\nAfter=db.service").await;
+    load(&bench, "part.service", "PartOf=db.service").await;
+    load(&bench, "wants.service", "Wants=db.service\nAfter=db.service").await;
+    load(&bench, "idle.service", "Requires=db.service\nAfter=db.service").await;
+    for unit in ["web.service", "part.service", "wants.service"] {
+        bench.start(unit).await.expect("it starts");
+    }
+    let wants = bench.pid("wants.service").await;
+    for _ in 0..2 {
+        let before = [bench.pid("web.service").await, bench.pid("part.service").await];
+        signal(bench.pid("db.service").await, "KILL");
+        for (unit, pid) in ["web.service", "part.service"].into_iter().zip(before) {
+            let is_restarted = |state: &SystemdState| state.main_pid.is_some_and(|it| it != pid);
+            bench.wait_for(unit, is_restarted).await;
+            assert!(!runs(pid), "{unit}");
+        }
+    }
+    assert_eq!(bench.pid("wants.service").await, wants, "it only wants the other");
+    assert!(is_down(&bench.state("idle.service").await), "only running units are restarted");
+    bench.clean_up().await;
+}
+
+#[tokio::test]
 async fn stopped_unit_stays_down_until_a_dependent_starts() {
     let bench = Bench::new().await;
     load(&bench, "cache.service", "").await;

@@ -3,6 +3,7 @@
 use super::InitState;
 use super::neighbour::NeighbourView;
 use super::node::Node;
+use crate::Timestamp;
 use crate::graph::{
     ActionKind, BlockedBy, DerivedState, EdgeKind, FailureCause, Graph, Name, Phase, Retry,
     StatusReport, StopOutcome, StopReason, Target, UnitAction, WaitReason,
@@ -42,6 +43,18 @@ impl InitState {
             failures: node.observed.failures,
             reload_failed: node.observed.reload_failed,
         })
+    }
+
+    /// Returns the units that the next plan restarts after an end of theirs, in no particular order.
+    #[must_use]
+    pub fn due_restarts(&self, now: Timestamp) -> Vec<Name> {
+        let due = self.queues.timers.iter().take_while(|&&(timer, _)| timer <= now);
+        let nodes = due.map(|&(_, at)| self.node(at));
+        let restarts = nodes.filter(|node| {
+            let is_over = matches!(node.observed.phase, Phase::Failed | Phase::Completed);
+            is_over && !node.exceeds_start_limit(now)
+        });
+        restarts.map(|node| node.unit.name.clone()).collect()
     }
 
     /// Returns whether a unit is inactive and stays inactive, because it is masked or not needed.

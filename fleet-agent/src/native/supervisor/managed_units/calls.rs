@@ -283,6 +283,22 @@ impl Supervisor {
         }
     }
 
+    /// Restarts the running units that stop with a unit which restarts by itself, as systemd does.
+    /// They start again once that unit is active.
+    pub(in super::super) fn restart_dependents_of_due_restarts(
+        &mut self,
+        now: fleet_core::Timestamp,
+    ) {
+        if self.managed.is_none() {
+            return;
+        }
+        for unit in self.planner.due_restarts(now) {
+            for (dependent, run) in self.restart_with_dependents(&unit) {
+                self.restart_after(&dependent, run);
+            }
+        }
+    }
+
     /// Restarts a unit and all units that stop with it. For each of those other units that runs,
     /// returns its name and the run that has to end first.
     fn restart_with_dependents(&mut self, name: &Name) -> Vec<(Name, Incarnation)> {
