@@ -203,6 +203,10 @@ async fn only_runs_of_loaded_units_are_stopped() {
     server.sleepers(&["b.service"], "launched").await;
     let stop =
         async |unit: &str| server.call("POST", &format!("/fleet/v1/units/{unit}/stop"), "").await;
+    let dry = server.call("POST", "/fleet/v1/units/a.service/stop?dryRun=1", "").await;
+    assert_eq!(dry.status, 200, "{dry}");
+    let fetched = server.get("/fleet/v1/units/a.service").await.json();
+    assert_eq!(fetched["generation"], serde_json::Value::Null, "nothing has changed");
     let stopped = stop("a.service").await;
     assert_eq!(stopped.status, 202);
     let fetched = server.get("/fleet/v1/units/a.service").await.json();
