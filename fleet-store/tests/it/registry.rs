@@ -177,11 +177,11 @@ async fn replaced_unit_keeps_its_generation() {
     let mirror = mirror(&registry).await;
     submit(&registry, "a.service").await;
     let (_, generation) = registry.request_restart(&name("a.service")).await.unwrap();
-    let new = unit("a.service", FILE, TargetState::Loaded);
+    let new = unit("a.service", FILE, TargetState::Launched);
     let revision = registry.put_unit(new, ExpectUnit::Present).await.unwrap();
     let snapshot = soon(mirror.wait_for(revision)).await.unwrap();
     let unit = snapshot.unit("a.service").unwrap();
-    assert_eq!((unit.generation, unit.desired), (generation, TargetState::Loaded));
+    assert_eq!((unit.generation, unit.desired), (generation, TargetState::Launched));
     assert_eq!(unit.file.source(), FILE.as_bytes());
 }
 
