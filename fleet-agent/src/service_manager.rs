@@ -56,8 +56,8 @@ pub trait ServiceManager: Send + Sync + 'static {
     /// Starts a unit and records the generation. Returns once the start has succeeded or failed.
     ///
     /// A failed unit is started again, and the count of its recent starts is reset. An active unit
-    /// keeps running. As soon as the generation is recorded, the state of an inactive unit no longer
-    /// shows the result of an earlier run.
+    /// keeps running. As soon as the generation is recorded, the state of an inactive unit no
+    /// longer shows the result of an earlier run.
     ///
     /// # Errors
     ///
@@ -192,8 +192,8 @@ impl fmt::Display for Drift {
                  fleetctl restart"
             }
             Self::Started => {
-                "started on its machine, but not by fleet, which leaves it running: end that run with \
-                 fleetctl stop, or make it the desired state with fleetctl start"
+                "started on its machine, but not by fleet, which leaves it running: end that run \
+                 with fleetctl stop, or make it the desired state with fleetctl start"
             }
             Self::Changed => {
                 "its definition was changed on its machine, but not by fleet, which leaves it so: \

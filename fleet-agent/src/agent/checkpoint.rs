@@ -85,8 +85,8 @@ impl Checkpoint {
         }
     }
 
-    /// Notes each unit that stays loaded under a higher generation: its run, which a timer, a socket
-    /// or another unit started, is to be stopped. Without an earlier record of a unit, its
+    /// Notes each unit that stays loaded under a higher generation: its run is to be stopped, which
+    /// a timer, a socket or another unit has started. Without an earlier record of a unit, its
     /// generation is no request.
     fn note_stops(&mut self, units: &BTreeMap<UnitName, DesiredUnit>) {
         let is_loaded = |it: &DesiredUnit| it.unit.desired == TargetState::Loaded;

@@ -55,8 +55,8 @@ pub(crate) enum Verdict {
     /// The goal is reached.
     Reached,
     /// The main process runs. For most services systemd then reports the unit as active, although
-    /// the process may still exit immediately. So this verdict must last before the wait ends. After
-    /// an automatic restart the unit has another process, and so this is another verdict.
+    /// the process may still exit immediately. So this verdict must last before the wait ends.
+    /// After an automatic restart the unit has another process, and so this is another verdict.
     Running(Vec<RunningProcess>),
     /// A global unit has reached the goal on some of its eligible machines, and the others have not
     /// loaded it. If this verdict lasts, the wait ends with success.

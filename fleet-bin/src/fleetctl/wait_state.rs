@@ -19,7 +19,7 @@ const REPORT_AFTER: Duration = Duration::from_millis(300);
 /// exit within this time, for example because a file is missing or a port is in use.
 const STAYS_UP: Duration = Duration::from_millis(200);
 
-/// Number of automatic restarts during a wait from which the unit counts as crashing again and again.
+/// Number of automatic restarts during a wait from which the unit counts as being in a crash loop.
 /// A unit may need a few attempts until another one is ready.
 const CRASH_LOOP: u32 = 3;
 

@@ -137,7 +137,7 @@ async fn restart_waits_for_the_new_run_on_every_machine() {
     exit 1
     ---
     fleetctl: cannot restart web.service: its desired state is loaded
-    help: "fleetctl start web.service" starts it; if another unit has started it, "fleetctl stop web.service" ends that run
+    help: "fleetctl start web.service" starts it; "fleetctl stop web.service" ends its run
     "#);
 }
 

@@ -19,8 +19,8 @@ pub struct UnitEntity {
     /// The desired state: `inactive`, `loaded` or `launched`.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub desired_state: String,
-    /// Number that each request to stop or restart the unit raises. A run with a lower generation is
-    /// from before that request.
+    /// Number that each request to stop or restart the unit raises. A run with a lower generation
+    /// is from before that request.
     #[serde(skip_serializing_if = "is_zero")]
     pub generation: u64,
     /// Whether this is a global unit, which runs on every eligible machine.

@@ -190,9 +190,9 @@ impl Registry {
         Ok((revision, record.generation))
     }
 
-    /// Requests the stop of a unit that is launched, or of the run of a loaded unit, which something
-    /// else on its machine started. Makes `loaded` the desired state of a launched unit. Raises the
-    /// generation of both, and does not change an inactive unit.
+    /// Requests the stop of a unit that is launched, or of the run of a loaded unit that a timer, a
+    /// socket or another unit started. Makes `loaded` the desired state of a launched unit. Raises
+    /// the generation of both, and does not change an inactive unit.
     ///
     /// # Errors
     ///

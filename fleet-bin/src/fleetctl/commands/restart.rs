@@ -50,9 +50,6 @@ async fn check(session: &Session, name: &UnitName) -> Result<(), CliError> {
     }
     let state = unit.desired_state;
     Err(CliError::failed(format!("cannot restart {name}: its desired state is {state}")).help(
-        format!(
-            "\"fleetctl start {name}\" starts it; if another unit has started it, \"fleetctl stop \
-             {name}\" ends that run"
-        ),
+        format!("\"fleetctl start {name}\" starts it; \"fleetctl stop {name}\" ends its run"),
     ))
 }

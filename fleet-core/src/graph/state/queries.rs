@@ -45,7 +45,7 @@ impl InitState {
         })
     }
 
-    /// Returns the units that the next plan restarts after an end of theirs, in no particular order.
+    /// Returns the units that the next plan restarts because their last run has ended.
     #[must_use]
     pub fn due_restarts(&self, now: Timestamp) -> Vec<Name> {
         let due = self.queues.timers.iter().take_while(|&&(timer, _)| timer <= now);

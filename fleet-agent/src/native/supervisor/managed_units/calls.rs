@@ -245,8 +245,8 @@ impl Supervisor {
         self.accept_request(unit, requested, reply)
     }
 
-    /// Hides the earlier run of a unit that is about to be started or restarted, until the result of
-    /// the new run is known. A unit that is up and only started stays as it is.
+    /// Hides the earlier run of a unit that is about to start or restart, until the result of the
+    /// new run is known. A unit that is up and only started stays as it is.
     fn await_run(&mut self, name: &Name, is_restart: bool) {
         let busy = self.planner.status(name).filter(|state| is_busy(&state.state));
         let stays =

@@ -83,8 +83,8 @@ fn systemd_state_of(state: Option<&StatusReport>, entry: &SupervisedUnit) -> Sys
 }
 
 impl SupervisedUnit {
-    /// Returns the run state of a unit that has hit its start limit. A failure keeps its own result,
-    /// as in systemd.
+    /// Returns the run state of a unit that has hit its start limit. A failure keeps its own
+    /// result, as in systemd.
     pub(super) fn start_limit_state(&self) -> RunState {
         let run_state = RunState::clone(&self.run_state);
         if run_state.gave_up || run_state.outcome == Some(RunOutcome::StartLimitHit) {
