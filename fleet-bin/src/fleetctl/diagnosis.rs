@@ -7,7 +7,7 @@ use fleet_http::wire;
 use serde::Serialize;
 
 use super::colour::{BAD, Colour, HELP, ODD};
-use super::format::{MachineLabels, short_hash, unknown_for, without_name};
+use super::format::{MachineLabels, short_hash, short_machine, unknown_for, without_name};
 use super::output::Record;
 
 /// Number of restarts from which a unit gets a warning.
@@ -68,6 +68,8 @@ pub(crate) struct ClusterView {
     pub(crate) units: Vec<wire::UnitEntity>,
     pub(crate) states: Vec<wire::UnitStateEntity>,
     pub(crate) machines: Vec<wire::MachineEntity>,
+    /// Machines that were present until recently.
+    pub(crate) absent: Vec<wire::MachineEntity>,
 }
 
 impl ClusterView {
@@ -82,8 +84,9 @@ impl ClusterView {
             .filter_map(|it| state_diagnosis(it, desired.get(it.name.as_str()).copied(), &labels));
         let unit_diagnoses = self.units.iter().filter_map(|unit| unit_diagnosis(unit, &labels));
         let machine_diagnoses =
-            self.machines.iter().filter_map(|it| machine_diagnosis(it, &labels));
+            self.machines.iter().filter_map(|it| machine_diagnosis(it, &self.units, &labels));
         let mut all: Vec<Diagnosis> = self.cluster_wide().into_iter().collect();
+        all.extend(self.absent.iter().map(absent_diagnosis));
         all.extend(machine_diagnoses.chain(unit_diagnoses).chain(state_diagnoses));
         all.sort();
         all
@@ -113,14 +116,36 @@ impl ClusterView {
     }
 }
 
-fn machine_diagnosis(machine: &wire::MachineEntity, labels: &MachineLabels) -> Option<Diagnosis> {
+fn machine_diagnosis(
+    machine: &wire::MachineEntity,
+    units: &[wire::UnitEntity],
+    labels: &MachineLabels,
+) -> Option<Diagnosis> {
     let (id, at) = (&machine.id, labels.label(&machine.id, false));
     let uncordon = format!("run \"fleetctl machine uncordon {id}\" after its maintenance");
     match machine.intent.as_str() {
         "" => None,
+        "drained" if is_draining(machine, units) => {
+            let left = units.iter().filter(|unit| unit.machine_id == *id).count();
+            let message = format!("{at} is draining: {left} of its units have not moved yet");
+            let remedy = format!("\"fleetctl machine drain {id} --wait\" shows the progress");
+            Some(Diagnosis::warning(id, message, remedy))
+        }
         "drained" => Some(Diagnosis::warning(id, format!("{at} is drained"), uncordon)),
         intent => Some(Diagnosis::warning(id, format!("{at} is {intent}"), uncordon)),
     }
+}
+
+/// Returns whether a machine that is to be drained still has units. Global units do not count.
+pub(crate) fn is_draining(machine: &wire::MachineEntity, units: &[wire::UnitEntity]) -> bool {
+    machine.intent == "drained" && units.iter().any(|unit| unit.machine_id == machine.id)
+}
+
+fn absent_diagnosis(machine: &wire::MachineEntity) -> Diagnosis {
+    let lasting = unknown_for(machine.absent_for.unwrap_or_default());
+    let message = format!("{} has been absent {lasting}", short_machine(&machine.id));
+    let remedy = "check that the machine is up, and the log of its fleetd";
+    Diagnosis::warning(&machine.id, message, remedy)
 }
 
 fn unit_diagnosis(unit: &wire::UnitEntity, labels: &MachineLabels) -> Option<Diagnosis> {
@@ -232,7 +257,7 @@ mod tests {
         };
         let (units, states) = (vec![unit, asleep], vec![state]);
         let machines = vec![machine("m1", "1"), machine("m2", "1")];
-        assert_eq!(report(&ClusterView { units, states, machines }), "");
+        assert_eq!(report(&ClusterView { units, states, machines, absent: Vec::new() }), "");
     }
 
     #[test]
@@ -250,6 +275,7 @@ mod tests {
                 systemd_active_state: "failed".into(),
                 ..wire::UnitStateEntity::default()
             }],
+            absent: Vec::new(),
             machines: vec![machine("m1", "1")],
         };
         assert_eq!(report(&view("loaded")), "");
@@ -282,6 +308,7 @@ mod tests {
             unit("broken.service", "", "no section", None),
             wire::UnitEntity { machine_id: "m9".into(), ..unit("away.service", "", "", Some(7)) },
             wire::UnitEntity { machine_id: "m1".into(), ..unit("old.service", "", "", None) },
+            wire::UnitEntity { machine_id: "m4".into(), ..unit("stays.service", "", "", None) },
         ];
         let states = vec![
             state("bad.service", "failed", 0, ""),
@@ -294,7 +321,10 @@ mod tests {
             },
         ];
         let drained = wire::MachineEntity { intent: "drained".into(), ..machine("m2", "2") };
-        let view = ClusterView { units, states, machines: vec![machine("m1", "1"), drained] };
+        let draining = wire::MachineEntity { intent: "drained".into(), ..machine("m4", "2") };
+        let machines = vec![machine("m1", "1"), drained, draining];
+        let absent = vec![wire::MachineEntity { absent_for: Some(125), ..machine("m3", "") }];
+        let view = ClusterView { units, states, machines, absent };
         insta::assert_snapshot!(report(&view), @r#"
         problem: the state of away.service has been unknown for 7s: m9 is not present
            help: check that the machine is up, and the log of its fleetd
@@ -314,6 +344,10 @@ mod tests {
            help: see "fleetctl logs loop.service"
         warning: m2 is drained
            help: run "fleetctl machine uncordon m2" after its maintenance
+        warning: m3 has been absent for 2min
+           help: check that the machine is up, and the log of its fleetd
+        warning: m4 is draining: 1 of its units have not moved yet
+           help: "fleetctl machine drain m4 --wait" shows the progress
         warning: old.service on m1 still has the file abcdef0 instead of 0123456
            help: if this persists, check the log of fleetd on that machine
         "#);

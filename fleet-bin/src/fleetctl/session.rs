@@ -62,6 +62,16 @@ impl Session {
         self.client.version().await.map_err(|error| cannot("get the version", error))
     }
 
+    /// Returns why the daemon is not ready, or `None` if it is: its view may be outdated, or its
+    /// store may refuse writes.
+    pub(crate) async fn unready(&self) -> Result<Option<String>, CliError> {
+        match self.client.ready().await {
+            Ok(()) => Ok(None),
+            Err(ClientError::Api { status: 503, message, .. }) => Ok(Some(message)),
+            Err(error) => Err(cannot("check that fleetd is ready", error)),
+        }
+    }
+
     /// Returns all units.
     pub(crate) async fn units(&self) -> Result<Vec<wire::UnitEntity>, CliError> {
         self.client.units().await.map_err(|error| cannot("list the units", error))
@@ -76,6 +86,15 @@ impl Session {
     /// Returns all machines that are present.
     pub(crate) async fn machines(&self) -> Result<Vec<wire::MachineEntity>, CliError> {
         self.client.machines().await.map_err(|error| cannot("list the machines", error))
+    }
+
+    /// Returns the machines that were present within the last day, and are absent now.
+    pub(crate) async fn absent_machines(&self) -> Result<Vec<wire::MachineEntity>, CliError> {
+        const DAY: u64 = 24 * 60 * 60;
+        let machines = self.client.absent_machines().await;
+        let mut machines = machines.map_err(|error| cannot("list the absent machines", error))?;
+        machines.retain(|machine| machine.absent_for.is_some_and(|seconds| seconds < DAY));
+        Ok(machines)
     }
 
     /// Returns a unit; `None` if the cluster does not know it.

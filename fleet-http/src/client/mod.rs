@@ -258,6 +258,21 @@ impl Client {
         self.list("machines", &Query::new(), split).await
     }
 
+    /// Returns the machines that the daemon has seen leave and that are still absent, with the time
+    /// since each was present.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`ClientError`] if the request fails.
+    pub async fn absent_machines(&self) -> Result<Vec<MachineEntity>, ClientError> {
+        let split = |page: MachinePage| (page.machines, page.next_page_token);
+        let mut machines =
+            self.list("machines", &Query::new().with("absent", Some("1")), split).await?;
+        // An older daemon ignores the parameter.
+        machines.retain(|machine| machine.absent_for.is_some());
+        Ok(machines)
+    }
+
     /// Changes metadata of machines: either makes all changes, or none.
     ///
     /// # Errors

@@ -27,7 +27,9 @@ pub(super) async fn alive() -> &'static str {
     "ok"
 }
 
-/// Check that responses show the current state of the cluster.
+/// Check that responses show the current state of the cluster, and that the store accepts writes.
+///
+/// A refused write is reported for a minute, unless a later write succeeds.
 #[utoipa::path(
     get,
     path = "/readyz",
@@ -36,14 +38,19 @@ pub(super) async fn alive() -> &'static str {
     responses(
         (
             status = 200, body = String, content_type = "text/plain",
-            description = "Responses show the current state",
+            description = "Responses are current, and writes are accepted",
         ),
         Failures,
     ),
 )]
 pub(super) async fn ready(State(api): State<SharedApi>) -> Result<&'static str, Failure> {
     if api.mirror.is_current() {
-        return Ok("ok");
+        return match api.metrics.writes().problem() {
+            None => Ok("ok"),
+            Some(problem) => {
+                Err(Failure::unavailable(format!("the store refuses writes: {problem}")))
+            }
+        };
     }
     Err(Failure::unavailable(match api.mirror.store_identity() {
         StoreIdentity::Other => OTHER_STORE,

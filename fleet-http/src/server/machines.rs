@@ -20,7 +20,8 @@ use crate::wire::{self, MachineEntity, MachinePage, MetadataOp, decode_patch};
 
 /// List machines.
 ///
-/// The filter `metadata=KEY=VALUE` or `metadata=KEY` may be repeated.
+/// The filter `metadata=KEY=VALUE` or `metadata=KEY` may be repeated. With `absent=1`, lists the
+/// machines that this daemon has seen leave, and that are still absent.
 #[utoipa::path(
     get,
     path = "/machines",
@@ -31,6 +32,10 @@ use crate::wire::{self, MachineEntity, MachinePage, MetadataOp, decode_patch};
         (
             "metadata" = Option<Vec<String>>, Query,
             description = "Only machines with this metadata, KEY=VALUE or KEY",
+        ),
+        (
+            "absent" = Option<bool>, Query,
+            description = "1: only absent machines, with the time since each was present",
         ),
     ),
     responses(
@@ -43,6 +48,9 @@ pub(super) async fn list(
     params: Params,
 ) -> Result<Json<MachinePage>, Failure> {
     let listing = api.listing(&params)?;
+    if params.flag("absent")? {
+        return Ok(Json(absent_machines(&api)));
+    }
     let filter = MachineFilter::read(&params);
     let first = listing.first.as_deref().and_then(|id| id.parse().ok());
     let wanted = from(&listing.snapshot, first.as_ref()).filter(|machine| filter.matches(machine));
@@ -50,6 +58,15 @@ pub(super) async fn list(
     let (page, next_page_token) = api.page(&listing, first.is_some(), wanted, |_| 0, id);
     let machines = page.into_iter().map(|machine| wire::machine(machine)).collect();
     Ok(Json(MachinePage { machines, next_page_token }))
+}
+
+fn absent_machines(api: &SharedApi) -> MachinePage {
+    let absent = api.mirror.absent_machines().into_iter().map(|(id, duration)| MachineEntity {
+        id: id.to_string(),
+        absent_for: Some(duration.as_secs()),
+        ..MachineEntity::default()
+    });
+    MachinePage { machines: absent.collect(), next_page_token: String::new() }
 }
 
 /// Returns all machines from the first one on.

@@ -1,12 +1,13 @@
-//! A store wrapper that counts and times calls.
+//! A store wrapper that counts and times calls, and remembers refused writes.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
 use fleet_core::Revision;
 use fleet_store::{Commit, LeaseId, Listing, Store, StoreError, Transaction, Watch};
 
+use super::failure::error_chain;
 use super::metrics::Metrics;
 use crate::clock::Stopwatch;
 
@@ -40,7 +41,9 @@ impl Store for MeteredStore {
     }
 
     async fn commit(&self, transaction: Transaction) -> Result<Commit, StoreError> {
-        self.meter("commit", self.store.commit(transaction)).await
+        let result = self.meter("commit", self.store.commit(transaction)).await;
+        self.metrics.writes().note(&result);
+        result
     }
 
     async fn watch(&self, prefix: &str, after: Revision) -> Result<Watch, StoreError> {
@@ -57,5 +60,33 @@ impl Store for MeteredStore {
 
     async fn revoke(&self, lease: LeaseId) -> Result<(), StoreError> {
         self.meter("revoke", self.store.revoke(lease)).await
+    }
+}
+
+/// The last write that a store refused, unless a later one succeeded.
+#[derive(Debug, Clone, Default)]
+pub(super) struct WriteHealth(Arc<Mutex<Option<(Stopwatch, String)>>>);
+
+impl WriteHealth {
+    /// Time after which a refusal is no longer reported. A daemon without further writes could not
+    /// notice that the store accepts writes again.
+    const MAX_AGE: Duration = Duration::from_secs(60);
+
+    fn note(&self, result: &Result<Commit, StoreError>) {
+        let refusal = match result {
+            Ok(_) => None,
+            Err(error @ (StoreError::Unavailable(_) | StoreError::Unknown(_))) => {
+                Some((Stopwatch::start(), error_chain(error)))
+            }
+            // The store has decided on the transaction, so it can write.
+            Err(_) => return,
+        };
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = refusal;
+    }
+
+    /// Returns the error of the last write, if the store refused it within the last minute.
+    pub(super) fn problem(&self) -> Option<String> {
+        let last = self.0.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        last.filter(|(since, _)| since.elapsed() < Self::MAX_AGE).map(|(_, error)| error)
     }
 }

@@ -11,7 +11,7 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::registry::Registry;
 
-use super::metered_store::MeteredStore;
+use super::metered_store::{MeteredStore, WriteHealth};
 
 /// Metric labels. Their values come from small fixed sets.
 type Labels = Vec<(&'static str, String)>;
@@ -30,6 +30,7 @@ pub struct Metrics {
     operations: Family<Labels, Counter>,
     failures: Family<Labels, Counter>,
     operation_durations: Durations,
+    writes: WriteHealth,
 }
 
 impl Metrics {
@@ -54,7 +55,16 @@ impl Metrics {
             ("registry_operation_duration_second", "Duration of store calls, in seconds");
         registry.register(name, help, operation_durations.clone());
         let registry = Arc::new(Mutex::new(registry));
-        Self { registry, requests, request_durations, operations, failures, operation_durations }
+        let writes = WriteHealth::default();
+        Self {
+            registry,
+            requests,
+            request_durations,
+            operations,
+            failures,
+            operation_durations,
+            writes,
+        }
     }
 
     /// Registers additional metrics. The values of each label must come from a small fixed set, so
@@ -67,6 +77,11 @@ impl Metrics {
     #[must_use]
     pub fn metered_store(&self, store: Arc<dyn Store>) -> Arc<dyn Store> {
         Arc::new(MeteredStore::new(store, self.clone()))
+    }
+
+    /// Returns the outcome of the last write to a metered store.
+    pub(super) fn writes(&self) -> &WriteHealth {
+        &self.writes
     }
 
     pub(super) fn request(&self, route: &str, method: &'static str, status: u16, took: Duration) {

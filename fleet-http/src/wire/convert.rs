@@ -101,6 +101,7 @@ pub(crate) fn state(state: &fleet_core::UnitState) -> UnitStateEntity {
 /// Converts a machine.
 pub(crate) fn machine(machine: &fleet_core::Machine) -> MachineEntity {
     MachineEntity {
+        absent_for: None,
         cordoned: machine.cordoned,
         id: machine.id.to_string(),
         intent: machine.intent.map_or("", intent).to_owned(),

@@ -160,11 +160,15 @@ pub struct UnitStatePage {
     pub states: Vec<UnitStateEntity>,
 }
 
-/// A machine that is present in the cluster.
+/// A machine that is present in the cluster, or was until recently.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(default, rename_all = "camelCase")]
 #[schema(as = Machine)]
 pub struct MachineEntity {
+    /// Seconds since the machine was last present. Set only for absent machines, of which only the
+    /// ID is known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub absent_for: Option<u64>,
     /// Whether the machine accepts no new units.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub cordoned: bool,

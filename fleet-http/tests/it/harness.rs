@@ -261,7 +261,7 @@ impl Server {
         self.mirror.wait_for(revision).await.unwrap();
     }
 
-    async fn wait_until(&self, reached: impl Fn(&Mirror) -> bool) {
+    pub(crate) async fn wait_until(&self, reached: impl Fn(&Mirror) -> bool) {
         let mut progress = self.mirror.subscribe();
         let reached = progress.wait_for(|_| reached(&self.mirror));
         drop(tokio::time::timeout(http::DEADLINE, reached).await.unwrap().unwrap());

@@ -102,3 +102,18 @@ async fn non_array_body_is_refused() {
         assert!(response.message().starts_with("unable to decode body: "), "{body}: {response}");
     }
 }
+
+#[tokio::test]
+async fn machine_that_has_left_is_listed_as_absent() {
+    let server = Server::start().await;
+    let (_stays, leaves) = (server.machine("m1", &[]).await, server.machine("m2", &[]).await);
+    assert_eq!(server.get("/fleet/v1/machines?absent=1").await.to_string(), "200 {}");
+    leaves.leave().await.unwrap();
+    server.wait_until(|mirror| mirror.snapshot().machine("m2").is_none()).await;
+    let absent = server.get("/fleet/v1/machines?absent=1").await.json();
+    assert_eq!(absent["machines"][0]["id"], "m2");
+    assert!(absent["machines"][0]["absentFor"].is_u64(), "{absent}");
+    let machines = server.client().absent_machines().await.unwrap();
+    assert_eq!(machines.len(), 1);
+    assert_eq!(server.client().machines().await.unwrap().len(), 1);
+}

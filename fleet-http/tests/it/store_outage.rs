@@ -1,5 +1,6 @@
 //! During an outage of the store, responses report their staleness and invent nothing.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use fleet_core::TargetState;
@@ -51,6 +52,27 @@ async fn synced_server_is_ready() {
     let server = Server::start().await;
     assert_eq!(server.get("/readyz").await.to_string(), "200 ok");
     assert_eq!(server.get("/fleet/v1/units").await.header("x-fleet-behind"), None);
+}
+
+/// For example etcd with the alarm NOSPACE, which serves reads and renews leases.
+#[tokio::test]
+async fn store_that_refuses_writes_is_not_ready() {
+    let store = working_store();
+    let wrapped = store.clone();
+    let server = Server::start_unread(store.clone(), |api| {
+        let metered = api.metrics.metered_store(Arc::new(wrapped));
+        api.registry = Registry::new(metered, Layout::DEFAULT_PREFIX);
+    })
+    .await;
+    server.mirror.wait_current().await.unwrap();
+    let body = r#"{"source":"[Service]\nExecStart=/bin/true\n"}"#;
+    store.lose_requests(1);
+    assert_eq!(server.put("/fleet/v1/units/a.service", body).await.status, 503);
+    let response = server.get("/readyz").await;
+    assert_eq!(response.status, 503);
+    assert!(response.message().starts_with("the store refuses writes: "), "{}", response.message());
+    assert_eq!(server.put("/fleet/v1/units/a.service", body).await.status, 201);
+    assert_eq!(server.get("/readyz").await.to_string(), "200 ok");
 }
 
 // Holds: I-15, D-1

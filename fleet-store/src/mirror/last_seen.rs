@@ -39,6 +39,12 @@ impl LastSeen {
         self.times.retain(|id, _| is_gone(id));
     }
 
+    /// Returns the absent machines in the order of their IDs, with the times at which they were last
+    /// seen.
+    pub(super) fn iter(&self) -> impl Iterator<Item = (&MachineId, Timestamp)> {
+        self.times.iter().map(|(machine, seen)| (machine, *seen))
+    }
+
     /// Returns the time at which an absent machine was last seen, if ever.
     pub(super) fn get(&self, machine: &str) -> Option<Timestamp> {
         self.times.get(machine).copied()

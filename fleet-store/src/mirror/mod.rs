@@ -256,6 +256,16 @@ impl Mirror {
         })
     }
 
+    /// Returns the machines that this mirror has seen leave and that are still absent, in the order
+    /// of their IDs, each with the time for which it has been absent.
+    #[must_use]
+    pub fn absent_machines(&self) -> Vec<(MachineId, Duration)> {
+        let now = self.shared.clock.now();
+        self.shared.read(|state| {
+            state.last_seen.iter().map(|(id, seen)| (id.clone(), now.since(seen))).collect()
+        })
+    }
+
     /// Returns the number of times that the mirror became current. If two calls return the same
     /// number, the watch had no gap between them in which a change could be missed.
     #[must_use]

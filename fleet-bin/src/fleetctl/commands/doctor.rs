@@ -43,22 +43,22 @@ pub(super) async fn run(context: &mut Context) -> Result<Exit, CliError> {
 
 async fn cluster_diagnoses(context: &Context) -> Result<Vec<Diagnosis>, CliError> {
     let session = &context.session;
-    let (units, states, machines, order) = futures_util::try_join!(
+    let (units, states, machines, absent, order) = futures_util::try_join!(
         session.units(),
         session.states(),
         session.machines(),
+        session.absent_machines(),
         session.rebalancing()
     )?;
     let mut diagnoses: Vec<Diagnosis> =
         order.iter().flat_map(|order| rebalance_problems(order, &states, &machines)).collect();
-    if let Some(age) = session.behind() {
-        let message = format!(
-            "fleetd lost its store {} s ago, so this report may be out of date",
-            age.as_secs()
-        );
-        diagnoses.push(Diagnosis::problem("store", message, STORE_REMEDY));
+    if let Some(reason) = session.unready().await? {
+        let age = session
+            .behind()
+            .map_or_else(String::new, |age| format!(", so this report is {} s old", age.as_secs()));
+        diagnoses.push(Diagnosis::problem("store", format!("{reason}{age}"), STORE_REMEDY));
     }
-    diagnoses.extend(ClusterView { units, states, machines }.diagnose());
+    diagnoses.extend(ClusterView { units, states, machines, absent }.diagnose());
     Ok(diagnoses)
 }
 

@@ -1,4 +1,4 @@
-//! `list-machines`: lists the machines that are present.
+//! `list-machines`: lists the machines that are present, and notes those that have left.
 
 use std::collections::BTreeMap;
 
@@ -7,8 +7,9 @@ use serde::Serialize;
 
 use crate::fleetctl::columns::Columns;
 use crate::fleetctl::context::Context;
+use crate::fleetctl::diagnosis::is_draining;
 use crate::fleetctl::error::CliError;
-use crate::fleetctl::format::{offers, short_machine};
+use crate::fleetctl::format::{offers, short_machine, unknown_for};
 use crate::fleetctl::inspect_args::ListArgs;
 use crate::fleetctl::output::Record;
 use crate::fleetctl::table::cell;
@@ -56,8 +57,9 @@ impl Record for Row {
 
 impl From<wire::MachineEntity> for Row {
     fn from(machine: wire::MachineEntity) -> Self {
-        let wire::MachineEntity { cordoned, id, intent, metadata, offers, primary_ip, version } =
-            machine;
+        let wire::MachineEntity {
+            cordoned, id, intent, metadata, offers, primary_ip, version, ..
+        } = machine;
         Self { machine: id, ip: primary_ip, metadata, version, offers, cordoned, intent }
     }
 }
@@ -65,9 +67,21 @@ impl From<wire::MachineEntity> for Row {
 /// Runs the command.
 pub(crate) async fn run(context: &mut Context, args: &ListArgs) -> Result<(), CliError> {
     COLUMNS.check(args)?;
-    let rows: Vec<Row> = context.session.machines().await?.into_iter().map(Row::from).collect();
+    let mut machines = context.session.machines().await?;
+    if machines.iter().any(|machine| machine.intent == "drained") {
+        let units = context.session.units().await?;
+        for machine in machines.iter_mut().filter(|machine| is_draining(machine, &units)) {
+            "draining".clone_into(&mut machine.intent);
+        }
+    }
+    let rows: Vec<Row> = machines.into_iter().map(Row::from).collect();
     let table = COLUMNS.table(args, &rows, Some("intent"), context.output.colour())?;
-    context.output.list(&rows, &table)
+    context.output.list(&rows, &table)?;
+    for machine in context.session.absent_machines().await? {
+        let lasting = unknown_for(machine.absent_for.unwrap_or_default());
+        context.progress.note(&format!("{} is absent {lasting}", short_machine(&machine.id)));
+    }
+    Ok(())
 }
 
 fn pairs(metadata: &BTreeMap<String, String>) -> String {

@@ -107,8 +107,9 @@ async fn show(context: &mut Context, start: &str) -> Result<(), CliError> {
 
 impl MachineRecord {
     fn text(&self) -> String {
-        let wire::MachineEntity { id, primary_ip, version, metadata, offers, intent, cordoned } =
-            &self.machine;
+        let wire::MachineEntity {
+            id, primary_ip, version, metadata, offers, intent, cordoned, ..
+        } = &self.machine;
         let mut text = format!("{id}\n");
         line(&mut text, "Address", primary_ip);
         line(&mut text, "Version", version);
