@@ -98,15 +98,37 @@ impl Index {
         })
     }
 
-    /// Returns the units that have this unit's name, or a pattern that matches it, in their
-    /// `MachineOf=`. Some of them are not tied to this unit, because a pattern ties its unit only
-    /// to the first waiting unit that it matches.
-    pub(crate) fn possible_followers(&self, unit: UnitNo) -> impl Iterator<Item = UnitNo> {
+    /// Returns the waiting units that are tied to a waiting unit because they name it.
+    fn waiting_followers(&self, unit: UnitNo) -> Vec<UnitNo> {
         let slot = &self.units.slots[unit];
+        if !slot.is_waiting() {
+            return Vec::new();
+        }
+        let mut followers = slot.followers().to_vec();
         let class = slot.class.some();
-        let matched = class.map_or(&[][..], |class| &self.classes.slots[class].matched);
-        let by_pattern = matched.iter().flat_map(|p| &self.patterns.slots[*p].followers);
-        slot.followers().iter().chain(by_pattern).copied().filter(move |other| *other != unit)
+        for pattern in class.map_or(&[][..], |class| &self.classes.slots[class].matched) {
+            self.add_pattern_followers(unit, *pattern, &mut followers);
+        }
+        followers.retain(|other| *other != unit && self.units.slots[*other].is_waiting());
+        followers
+    }
+
+    /// Adds the units that a pattern ties to a unit that it matches. The pattern ties its followers
+    /// to the first waiting unit that it matches, and that unit, if it is a follower, to the second.
+    fn add_pattern_followers(&self, unit: UnitNo, pattern: PatternNo, all: &mut Vec<UnitNo>) {
+        let slot = &self.patterns.slots[pattern];
+        if slot.assigned > 0 || slot.unplaced_followers.is_empty() {
+            return;
+        }
+        let mut waiting =
+            self.members(pattern).filter(|unit| self.units.slots[*unit].is_waiting()).take(2);
+        match (waiting.next(), waiting.next()) {
+            (Some(first), _) if first == unit => all.extend(&slot.unplaced_followers),
+            (Some(first), Some(second)) if second == unit => {
+                all.extend(slot.unplaced_followers.get(&first));
+            }
+            _ => {}
+        }
     }
 
     /// Returns all waiting units that are tied to a given waiting unit, split into groups.
@@ -136,11 +158,7 @@ impl Index {
         let mut next = 0;
         while let Some(unit) = all.get(next).copied() {
             next += 1;
-            let naming = self.possible_followers(unit).filter(|other| {
-                self.units.slots[*other].is_waiting()
-                    && self.waiting_peers(*other).any(|named| named == unit)
-            });
-            for other in self.waiting_peers(unit).chain(naming) {
+            for other in self.waiting_peers(unit).chain(self.waiting_followers(unit)) {
                 if visited.insert(other, ()) {
                     all.push(other);
                 }

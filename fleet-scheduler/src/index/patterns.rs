@@ -4,7 +4,7 @@
 //! A new name is compared only with the patterns that have a [key](super::pattern_index) contained
 //! in the name. A new pattern is compared only with the names that start with its literal prefix.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use fleet_core::Pattern;
 use fleet_unitfile::UnitName;
@@ -12,6 +12,7 @@ use fleet_unitfile::UnitName;
 use super::lookup::Lookup;
 use super::pattern_index::{LiteralKey, PatternIndex};
 use super::slots::{OrderNo, PatternNo, Slots, UnitNo};
+use super::units::PeerRef;
 
 /// A pattern in use.
 #[derive(Debug, Default)]
@@ -32,6 +33,10 @@ pub(crate) struct PatternSlot {
     pub(crate) assigned: u32,
     /// The units that have it in `MachineOf=`.
     pub(crate) followers: Vec<UnitNo>,
+    /// Those of the followers that are on no machine.
+    pub(crate) unplaced_followers: BTreeSet<UnitNo>,
+    /// The round of the retry queue in which all waiting followers were queued.
+    pub(crate) requeued_in: u64,
     /// The matching units that have a class. The map exists only once some `MachineOf=` has the
     /// pattern.
     pub(crate) members: Option<BTreeMap<UnitName, UnitNo>>,
@@ -144,6 +149,19 @@ impl Patterns {
         let slot = self.slots.remove(number);
         self.by_text.remove(slot.pattern().as_str());
         self.index.remove(slot.pattern().as_str(), slot.key, number);
+    }
+
+    /// Records that a unit with these peers has come to a machine or left it.
+    pub(super) fn set_follower_placed(&mut self, unit: UnitNo, peers: &[PeerRef], placed: bool) {
+        for peer in peers {
+            let PeerRef::Matching(pattern) = peer else { continue };
+            let unplaced = &mut self.slots[*pattern].unplaced_followers;
+            if placed {
+                unplaced.remove(&unit)
+            } else {
+                unplaced.insert(unit)
+            };
+        }
     }
 
     /// Returns all patterns that match a name, in the order of their numbers.

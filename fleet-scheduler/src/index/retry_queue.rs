@@ -24,12 +24,21 @@ pub(crate) struct WaitingGroup {
 
 /// Units to try, without duplicates. The queue is never longer than the number of unit slots, no
 /// matter how often units change between plans.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct RetryQueue {
     units: Vec<UnitNo>,
     /// Whether a unit number is queued. A queued number may since have been reused for another
     /// unit, which is harmless.
     is_queued: Vec<bool>,
+    /// Number of times that the units were taken out, plus one. Until the next time, a waiting unit
+    /// that is untried stays untried.
+    rounds: u64,
+}
+
+impl Default for RetryQueue {
+    fn default() -> Self {
+        Self { units: Vec::new(), is_queued: Vec::new(), rounds: 1 }
+    }
 }
 
 impl RetryQueue {
@@ -44,6 +53,7 @@ impl RetryQueue {
 
     /// Takes all units out.
     pub(crate) fn take(&mut self) -> Vec<UnitNo> {
+        self.rounds += 1;
         let units = std::mem::take(&mut self.units);
         units.iter().for_each(|unit| self.is_queued[unit.at()] = false);
         units
@@ -118,7 +128,11 @@ impl Index {
         self.units.slots[unit].wait = WaitState::No;
     }
 
-    /// Queues the waiting units that are tied to a changed unit.
+    /// Queues the waiting units that are tied to a changed unit, directly or through other units.
+    ///
+    /// The search ends at untried units. Before the next attempt, each of them is grouped again
+    /// with all units that are tied to it then. A tie that ends before that is a change of one of
+    /// its two units, and the other one is queued for it.
     pub(crate) fn requeue_tied(&mut self, unit: UnitNo) {
         if !self.is_tied(unit) {
             return;
@@ -130,9 +144,14 @@ impl Index {
         let mut next = 0;
         while let Some(at) = all.get(next).copied() {
             next += 1;
+            if at != unit && self.units.slots[at].wait == WaitState::Untried {
+                continue;
+            }
             let named =
                 self.waiting_peers(at).filter(|_| self.units.slots[at].kind == UnitKind::Single);
-            let others: Vec<UnitNo> = named.chain(self.possible_followers(at)).collect();
+            let mut others: Vec<UnitNo> = named.collect();
+            others.extend(self.units.slots[at].followers());
+            self.take_pattern_followers(at, &mut others);
             for other in others {
                 if self.units.slots[other].is_waiting() && visited.insert(other, ()) {
                     all.push(other);
@@ -140,6 +159,23 @@ impl Index {
             }
         }
         all.into_iter().for_each(|unit| self.requeue(unit));
+    }
+
+    /// Adds the units without a machine that have a pattern in their `MachineOf=` that matches this
+    /// unit. Leaves out the patterns with followers that are all untried.
+    ///
+    /// The caller must queue all of them.
+    fn take_pattern_followers(&mut self, unit: UnitNo, followers: &mut Vec<UnitNo>) {
+        let Some(class) = self.units.slots[unit].class.some() else { return };
+        let round = self.retry_queue.rounds;
+        for pattern in &self.classes.slots[class].matched {
+            let slot = &mut self.patterns.slots[*pattern];
+            if !slot.unplaced_followers.is_empty()
+                && std::mem::replace(&mut slot.requeued_in, round) != round
+            {
+                followers.extend(&slot.unplaced_followers);
+            }
+        }
     }
 
     /// Parks a unit that every machine refuses.

@@ -108,6 +108,7 @@ impl Index {
         if slot.kind == UnitKind::Global {
             occupancy.globals.push(unit);
         } else {
+            self.patterns.set_follower_placed(unit, slot.peers(), true);
             slot.machine = machine;
             slot.at = u32::try_from(occupancy.units.len()).unwrap_or(u32::MAX);
             occupancy.units.push(unit);
@@ -137,6 +138,7 @@ impl Index {
         if slot.kind == UnitKind::Global {
             occupancy.globals.retain(|other| *other != unit);
         } else {
+            self.patterns.set_follower_placed(unit, slot.peers(), false);
             slot.machine = MachineNo::NONE;
             occupancy.units.swap_remove(at);
             if let Some(moved) = occupancy.units.get(at) {

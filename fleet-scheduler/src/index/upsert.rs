@@ -110,7 +110,9 @@ impl Index {
             let members = members.map(|unit| (self.units.name(unit).clone(), unit)).collect();
             self.patterns.slots[pattern].members = Some(members);
         }
-        let followers = &mut self.patterns.slots[pattern].followers;
+        let slot = &mut self.patterns.slots[pattern];
+        slot.unplaced_followers.insert(unit);
+        let followers = &mut slot.followers;
         followers.push(unit);
         if followers.len() > 1 {
             return;
@@ -157,7 +159,9 @@ impl Index {
                     }
                 }
                 PeerRef::Matching(pattern) => {
-                    remove(&mut self.patterns.slots[pattern].followers);
+                    let slot = &mut self.patterns.slots[pattern];
+                    remove(&mut slot.followers);
+                    slot.unplaced_followers.remove(&unit);
                     self.patterns.release(pattern);
                 }
             }
