@@ -8,6 +8,7 @@ use fleet_unitfile::UnitName;
 
 use super::disruption_budget::DisruptionBudget;
 use super::eviction_group::MoveReason;
+use super::reasons::ReasonCache;
 use crate::change::ClusterChange;
 use crate::drain::{Drain, DrainPlan, HoldReason};
 use crate::index::{ClassNo, Index, LogPosition, Lookup, MachineNo, UnitKind, UnitNo};
@@ -227,7 +228,7 @@ impl Index {
         let savepoint = self.savepoint();
         let group =
             self.detach_group(self.eviction_group(unit, machine), machine, MoveReason::Drain);
-        let reason = self.reason_without_machines(unit);
+        let reason = self.reason_without_machines(unit, &mut ReasonCache::default());
         let reason = reason.unwrap_or_else(|| self.reason_by_machines(&group));
         self.roll_back(&savepoint);
         reason

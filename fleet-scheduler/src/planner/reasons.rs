@@ -8,8 +8,8 @@ use fleet_core::{MachineId, NearestMachine, Reason, Refusal, Tally};
 use fleet_unitfile::UnitName;
 
 use crate::index::{
-    ClassNo, Index, Lookup, MachineNo, PeerRef, PeerState, RefusalSummary, UnitKind, UnitNo,
-    WaitState,
+    ClassNo, Index, Lookup, MachineNo, PatternNo, PeerRef, PeerState, RefusalSummary, UnitKind,
+    UnitNo, WaitState,
 };
 use crate::rules::{Denial, PlacementQuery, Rank, replaces};
 
@@ -19,9 +19,12 @@ pub(crate) const MAX_LISTED: usize = 64;
 
 /// Reasons shared by several units.
 #[derive(Default)]
-struct ReasonCache {
+pub(super) struct ReasonCache {
     by_class: Lookup<ClassNo, Arc<Reason>>,
     by_group: Lookup<UnitNo, Arc<Reason>>,
+    /// The first two inactive units that each pattern matches. A pattern never means the unit that
+    /// has it, so the second one counts if that unit is the first.
+    inactive: Lookup<PatternNo, [Option<UnitNo>; 2]>,
 }
 
 /// The first unit of a group that a machine refuses, and the denial.
@@ -41,7 +44,7 @@ impl Index {
 
     fn cached_reason(&mut self, unit: UnitNo, cache: &mut ReasonCache) -> Arc<Reason> {
         if self.stranded.contains(&unit) || self.is_tied(unit) {
-            if let Some(reason) = self.reason_without_machines(unit) {
+            if let Some(reason) = self.reason_without_machines(unit, cache) {
                 return Arc::new(reason);
             }
         } else {
@@ -57,7 +60,10 @@ impl Index {
         if let Some(reason) = key.and_then(|key| cache.by_group.get(&key)) {
             return reason.clone();
         }
-        let group = self.group_of(unit);
+        let group = match self.units.slots[unit].wait {
+            WaitState::Unsatisfiable => vec![unit], // It belongs to no group.
+            _ => self.group_of(unit),
+        };
         let reason = Arc::new(self.reason_by_machines(&group));
         if let Some(key) = key {
             cache.by_group.insert(key, reason.clone());
@@ -81,7 +87,7 @@ impl Index {
     /// If the caller knows a summary of the refusals, it passes the summary in `known`. Otherwise
     /// the function counts the refusals.
     pub(crate) fn reason(&mut self, unit: UnitNo, known: Option<&RefusalSummary<Rank>>) -> Reason {
-        if let Some(reason) = self.reason_without_machines(unit) {
+        if let Some(reason) = self.reason_without_machines(unit, &mut ReasonCache::default()) {
             return reason;
         }
         let group = self.group_of(unit);
@@ -98,19 +104,23 @@ impl Index {
         group.unwrap_or_else(|| vec![unit])
     }
 
-    pub(super) fn reason_without_machines(&self, unit: UnitNo) -> Option<Reason> {
+    pub(super) fn reason_without_machines(
+        &self,
+        unit: UnitNo,
+        cache: &mut ReasonCache,
+    ) -> Option<Reason> {
         if self.stranded.contains(&unit) {
             let machine = self.machines.id(self.units.slots[unit].placed).clone();
             return Some(Reason::NotRescheduled { machine });
         }
-        self.missing_peer(unit)
+        self.missing_peer(unit, cache)
             .or_else(|| self.cycle_reason(unit))
             .or_else(|| self.peers_apart(unit))
     }
 
     /// Returns the reason for the first peer, in the order written, that no participating unit
     /// satisfies: the peer is inactive or unknown. Returns `None` if there is no such peer.
-    fn missing_peer(&self, unit: UnitNo) -> Option<Reason> {
+    fn missing_peer(&self, unit: UnitNo, cache: &mut ReasonCache) -> Option<Reason> {
         let slot = &self.units.slots[unit];
         let unsatisfiable =
             |peer: &PeerRef| self.peer_state(unit, *peer) == PeerState::Unsatisfiable;
@@ -120,7 +130,12 @@ impl Index {
         let inactive = match slot.peers()[at] {
             PeerRef::Named(other) => is_inactive(other),
             PeerRef::Matching(pattern) => {
-                self.matching(pattern).any(|other| other != unit && is_inactive(other))
+                let found = cache.inactive.get(&pattern).copied().unwrap_or_else(|| {
+                    let mut found = self.matching(pattern).filter(|other| is_inactive(*other));
+                    [found.next(), found.next()]
+                });
+                cache.inactive.insert(pattern, found);
+                found.into_iter().flatten().any(|other| other != unit)
             }
         };
         Some(if inactive { Reason::PeerInactive { peer } } else { Reason::PeerUnknown { peer } })
