@@ -6,7 +6,7 @@ use fleet_core::{Machine, MachineId, Rule, Snapshot};
 use fleet_unitfile::UnitName;
 
 use super::assign::{assign_all, with_group};
-use super::eviction_group::{EvictionGroup, in_order, with_units, without};
+use super::eviction_group::{EvictionGroup, in_order, tied_by_name, with_units, without};
 use super::state::{PlacementState, is_unreadable, single};
 use super::{RuleSet, out_of_reach, start};
 use crate::{Drain, HoldReason, Policy};
@@ -87,8 +87,12 @@ impl DrainRun<'_> {
                 if self.state.placements.get(&name) != Some(&machine.id) {
                     continue; // It moved with the group of an earlier unit.
                 }
+                if held.contains_key(&name) {
+                    continue; // It was tried with a unit that is tied to it by name.
+                }
                 if let Err(reason) = self.evict(&name, &machine) {
-                    held.insert(name, reason);
+                    let tied = tied_by_name(&self.state, &name, &machine).into_iter();
+                    held.extend(tied.map(|name| (name, reason.clone())));
                 }
             }
             if self.count == before {

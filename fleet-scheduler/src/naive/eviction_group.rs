@@ -114,6 +114,31 @@ pub(super) fn eviction_group(
     }
 }
 
+/// Returns the units on a machine that `MachineOf=` ties to a unit by name, directly or through
+/// others there, and the unit itself.
+pub(super) fn tied_by_name(
+    state: &PlacementState<'_>,
+    unit: &UnitName,
+    machine: &Machine,
+) -> BTreeSet<UnitName> {
+    let placed = state.placed_on(machine);
+    let mut tied = BTreeSet::from([unit.clone()]);
+    loop {
+        let before = tied.len();
+        for name in &placed {
+            let names: Vec<UnitName> =
+                named(state, name).filter(|other| placed.contains(other)).collect();
+            if tied.contains(name) || names.iter().any(|other| tied.contains(other)) {
+                tied.extend(names);
+                tied.insert(name.clone());
+            }
+        }
+        if tied.len() == before {
+            return tied;
+        }
+    }
+}
+
 /// Returns the units that a unit's `MachineOf=` names, without patterns.
 fn named(state: &PlacementState<'_>, name: &UnitName) -> impl Iterator<Item = UnitName> {
     let peers = requirements(state.cluster, name).machine_of.iter();

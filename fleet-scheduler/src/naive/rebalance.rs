@@ -7,7 +7,7 @@ use fleet_core::{Machine, MachineId, Reschedule, Snapshot};
 use fleet_unitfile::UnitName;
 
 use super::assign::assign_all;
-use super::eviction_group::{EvictionGroup, in_order, with_units, without};
+use super::eviction_group::{EvictionGroup, in_order, tied_by_name, with_units, without};
 use super::order::{instances, score};
 use super::replace::replaced;
 use super::state::{PlacementState, single};
@@ -76,12 +76,15 @@ impl RebalanceRun<'_> {
     /// Returns whether there is such a unit.
     fn move_one_from(&mut self, machine: &Machine) -> bool {
         let units = self.state.placed_on(machine).into_iter();
-        let units: Vec<UnitName> = units.filter(|unit| !self.immovable.contains(unit)).collect();
+        let units: Vec<UnitName> = units.collect();
         for unit in units {
+            if self.immovable.contains(&unit) {
+                continue;
+            }
             if self.moves(&unit, machine) {
                 return true;
             }
-            self.immovable.insert(unit);
+            self.immovable.extend(tied_by_name(&self.state, &unit, machine));
         }
         false
     }

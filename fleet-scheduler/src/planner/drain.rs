@@ -20,6 +20,9 @@ struct DrainWork<'a> {
     moved: u32,
     /// Classes that no machine currently accepts.
     nowhere: Lookup<ClassNo, ()>,
+    /// The units of the groups that were tried in vain in this pass. `MachineOf=` ties them by name
+    /// to the unit that was tried, so the decision applies to each of them.
+    decided: Lookup<UnitNo, Obstruction>,
 }
 
 /// The reason for which a group stays; `None` if no machine accepts it.
@@ -100,11 +103,13 @@ impl Index {
             max_moves: drain.max_moves,
             moved: 0,
             nowhere: Lookup::default(),
+            decided: Lookup::default(),
         };
         let mut held = BTreeMap::new();
         loop {
             // A moved unit may satisfy a pattern of another unit, or may have been in its way.
             let before = work.moved;
+            work.decided = Lookup::default();
             left.retain(|(unit, machine)| self.is_held(*unit, *machine, &mut work, &mut held));
             if work.moved == before {
                 return self.hold_reasons(&left, held);
@@ -123,10 +128,23 @@ impl Index {
         if self.units.slots[unit].machine != machine {
             return false; // It moved with the group of an earlier unit.
         }
-        match self.evict(unit, machine, work) {
-            Ok(()) => return false,
-            Err(Some(reason)) => held.insert(unit, reason),
-            Err(None) => held.remove(&unit),
+        let obstruction = match work.decided.get(&unit) {
+            Some(decided) => decided.clone(),
+            None => match self.evict(unit, machine, work) {
+                Ok(()) => return false,
+                Err(obstruction) => {
+                    if self.is_tied(unit) {
+                        for other in self.tied_by_name(unit, machine) {
+                            work.decided.insert(other, obstruction.clone());
+                        }
+                    }
+                    obstruction
+                }
+            },
+        };
+        match obstruction {
+            Some(reason) => held.insert(unit, reason),
+            None => held.remove(&unit),
         };
         true
     }
@@ -206,13 +224,18 @@ impl Index {
         mut held: BTreeMap<UnitNo, HoldReason>,
     ) -> BTreeMap<UnitName, HoldReason> {
         let mut by_class: Lookup<ClassNo, Arc<Reason>> = Lookup::default();
+        let mut by_unit: Lookup<UnitNo, Arc<Reason>> = Lookup::default();
         let mut reasons = BTreeMap::new();
         for (unit, machine) in left {
             let reason = held.remove(unit).unwrap_or_else(|| {
-                let class = self.group_class(&self.eviction_group(*unit, *machine));
-                let cached = class.and_then(|class| by_class.get(&class).cloned());
-                let reason =
-                    cached.unwrap_or_else(|| self.no_machine_reason(*unit, *machine).into());
+                let class = self.group_class(&[*unit]);
+                let cached = class.map_or_else(|| by_unit.get(unit), |class| by_class.get(&class));
+                let reason = cached.cloned().unwrap_or_else(|| {
+                    let all = self.no_machine_reasons(*unit, *machine);
+                    let first = all[0].1.clone();
+                    all.into_iter().for_each(|(unit, reason)| _ = by_unit.insert(unit, reason));
+                    first
+                });
                 if let Some(class) = class {
                     by_class.insert(class, reason.clone());
                 }
@@ -223,15 +246,30 @@ impl Index {
         reasons
     }
 
-    /// Returns the reason why no other machine accepts a unit together with its eviction group.
-    fn no_machine_reason(&mut self, unit: UnitNo, machine: MachineNo) -> Reason {
+    /// Returns the reasons why no other machine accepts a unit together with its eviction group:
+    /// first that of the unit, then those of the units that are tied to it by name.
+    fn no_machine_reasons(
+        &mut self,
+        unit: UnitNo,
+        machine: MachineNo,
+    ) -> Vec<(UnitNo, Arc<Reason>)> {
+        let alike = self.tied_by_name(unit, machine);
         let savepoint = self.savepoint();
         let group =
             self.detach_group(self.eviction_group(unit, machine), machine, MoveReason::Drain);
-        let reason = self.reason_without_machines(unit, &mut ReasonCache::default());
-        let reason = reason.unwrap_or_else(|| self.reason_by_machines(&group));
+        let (mut cache, mut by_machines) = (ReasonCache::default(), None);
+        let reasons = alike.into_iter().map(|unit| {
+            let reason = match self.reason_without_machines(unit, &mut cache) {
+                Some(reason) => reason.into(),
+                None => Arc::clone(
+                    by_machines.get_or_insert_with(|| self.reason_by_machines(&group).into()),
+                ),
+            };
+            (unit, reason)
+        });
+        let reasons = reasons.collect();
         self.roll_back(&savepoint);
-        reason
+        reasons
     }
 }
 

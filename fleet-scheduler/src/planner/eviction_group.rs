@@ -1,9 +1,11 @@
 //! Eviction groups: units that can leave their machine only together, and the moves of these groups
 //! to other machines for a drain or a rebalancing.
 
-use std::collections::BTreeSet;
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
 
-use crate::index::{ClassNo, Index, LeaveReason, MachineNo, PeerRef, UnitNo};
+use super::departures::Departures;
+use crate::index::{ClassNo, Index, LeaveReason, Lookup, MachineNo, PeerRef, UnitNo};
 use crate::rules::{Denial, machine_of, replaces};
 
 /// The purpose of a voluntary move.
@@ -37,23 +39,43 @@ impl Index {
     /// too. So is each unit that would lack a peer if the group left. In the result, each unit
     /// follows the units that it names; units are otherwise sorted by name.
     pub(super) fn eviction_group(&self, head: UnitNo, machine: MachineNo) -> Vec<UnitNo> {
-        self.closure(BTreeSet::from([head]), machine)
+        self.closure(vec![head], machine)
     }
 
-    fn closure(&self, mut all: BTreeSet<UnitNo>, machine: MachineNo) -> Vec<UnitNo> {
-        let occupancy = &self.machines.slots[machine].occupancy;
-        let mut before = 0;
-        while before < all.len() && occupancy.tied > 0 {
-            before = all.len();
-            let named: Vec<UnitNo> =
-                all.iter().flat_map(|unit| self.named_on(*unit, machine)).collect();
-            all.extend(named);
-            let follows =
-                |unit: &&UnitNo| !all.contains(*unit) && self.lacks(**unit, machine, &all);
-            let following: Vec<UnitNo> = occupancy.units.iter().filter(follows).copied().collect();
-            all.extend(following);
+    fn closure(&self, mut next: Vec<UnitNo>, machine: MachineNo) -> Vec<UnitNo> {
+        if self.machines.slots[machine].occupancy.tied == 0 {
+            return self.in_group_order(next, machine);
+        }
+        let mut departures = Departures::new(self, machine);
+        let mut all = Vec::new();
+        while let Some(unit) = next.pop() {
+            if departures.is_gone(unit) {
+                continue;
+            }
+            all.push(unit);
+            next.extend(departures.leave(unit));
+            next.extend(self.named_on(unit, machine));
         }
         self.in_group_order(all, machine)
+    }
+
+    /// Returns the units on a machine that `MachineOf=` ties to a unit by name, directly or through
+    /// others there, and the unit itself. They are all in the eviction group of each of them.
+    pub(super) fn tied_by_name(&self, unit: UnitNo, machine: MachineNo) -> Vec<UnitNo> {
+        let mut all = vec![unit];
+        let mut visited: Lookup<UnitNo, ()> = all.iter().map(|unit| (*unit, ())).collect();
+        let mut next = 0;
+        while let Some(at) = all.get(next).copied() {
+            next += 1;
+            let followers = self.units.slots[at].followers().iter().copied();
+            let there = followers.filter(|other| self.units.slots[*other].machine == machine);
+            for other in there.chain(self.named_on(at, machine)) {
+                if visited.insert(other, ()) {
+                    all.push(other);
+                }
+            }
+        }
+        all
     }
 
     /// Returns the units on a machine that a unit names, without global units.
@@ -65,15 +87,36 @@ impl Index {
         })
     }
 
-    fn in_group_order(&self, all: BTreeSet<UnitNo>, machine: MachineNo) -> Vec<UnitNo> {
-        let mut left: Vec<UnitNo> = all.into_iter().collect();
-        self.units.sort(&mut left);
-        let mut order = Vec::with_capacity(left.len());
-        while !left.is_empty() {
-            let is_next = |unit: &UnitNo| !self.named_on(*unit, machine).any(|n| left.contains(&n));
-            // In a cycle every order is refused, so the choice does not matter.
-            let next = left.iter().position(is_next).unwrap_or(0);
-            order.push(left.remove(next));
+    fn in_group_order(&self, mut all: Vec<UnitNo>, machine: MachineNo) -> Vec<UnitNo> {
+        self.units.sort(&mut all);
+        let place: Lookup<UnitNo, usize> = all.iter().copied().zip(0..).collect();
+        let mut missing = vec![0; all.len()];
+        let mut naming = vec![Vec::new(); all.len()];
+        for (at, unit) in all.iter().enumerate() {
+            for named in self.named_on(*unit, machine).filter_map(|named| place.get(&named)) {
+                missing[at] += 1;
+                naming[*named].push(at);
+            }
+        }
+        // The first unit of the rest, which also begins a cycle.
+        let mut first = 0;
+        let mut is_ordered = vec![false; all.len()];
+        let is_ready = |at: &usize| missing[*at] == 0;
+        let mut ready: BinaryHeap<_> = (0..all.len()).filter(is_ready).map(Reverse).collect();
+        let mut order = Vec::with_capacity(all.len());
+        while order.len() < all.len() {
+            while is_ordered[first] {
+                first += 1;
+            }
+            let next = ready.pop().map_or(first, |Reverse(next)| next);
+            is_ordered[next] = true;
+            order.push(all[next]);
+            for other in &naming[next] {
+                missing[*other] -= 1;
+                if missing[*other] == 0 && !is_ordered[*other] {
+                    ready.push(Reverse(*other));
+                }
+            }
         }
         order
     }

@@ -6,7 +6,8 @@ use std::sync::Arc;
 
 use fleet_core::{Epoch, Refusal};
 
-use crate::index::{Index, LeaveReason, MachineNo, Occupancy, UnitKind, UnitNo};
+use super::departures::Departures;
+use crate::index::{Index, LeaveReason, Lookup, MachineNo, Occupancy, UnitKind, UnitNo};
 use crate::rules::{Denial, PlacementQuery, machine_of};
 
 /// The units that a machine loses, and its global units.
@@ -80,7 +81,13 @@ impl Index {
                 refused.extend(rejected);
                 return RecheckOutcome { refused, globals };
             }
-            candidates.retain(|unit| lost.iter().all(|(other, _)| other != unit));
+            if rejected.is_empty() && self.globals.is_empty() {
+                // The others accept each other. The next rounds only lose more units like these.
+                refused.extend(self.lost_with(lost, &occupancy, machine));
+                return RecheckOutcome { refused, globals };
+            }
+            let is_lost: Lookup<UnitNo, ()> = lost.iter().map(|(unit, _)| (*unit, ())).collect();
+            candidates.retain(|unit| !is_lost.contains(unit));
             refused.extend(lost);
         }
     }
@@ -140,5 +147,25 @@ impl Index {
             Some((*unit, query.refusal(Denial::MachineOf(at))))
         };
         occupancy.units.iter().filter_map(lacks).collect()
+    }
+
+    /// Returns the units of an occupancy that are lost, and those that lack a peer without them,
+    /// each with its refusal.
+    fn lost_with(
+        &self,
+        mut lost: Vec<(UnitNo, Refusal)>,
+        occupancy: &Occupancy,
+        machine: MachineNo,
+    ) -> Vec<(UnitNo, Refusal)> {
+        let mut departures = Departures::among(self, machine, occupancy);
+        let mut more: Vec<UnitNo> = lost.iter().map(|(unit, _)| *unit).collect();
+        while !more.is_empty() {
+            more = departures.leave_all(&more);
+            lost.extend(more.iter().filter_map(|unit| {
+                let missing = Denial::MachineOf(departures.first_missing(*unit)?);
+                Some((*unit, PlacementQuery::new(self, *unit, machine).refusal(missing)))
+            }));
+        }
+        lost
     }
 }

@@ -22,6 +22,7 @@
 mod assign;
 mod attempt_limit;
 mod candidates;
+mod departures;
 mod disruption_budget;
 mod drain;
 mod eviction_group;

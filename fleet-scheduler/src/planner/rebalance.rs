@@ -22,8 +22,11 @@ struct RebalanceWork<'a> {
     moves_left: u32,
     max_group_size: u32,
     gain: u32,
-    /// Units that were tried and cannot move.
+    /// Units that were tried and cannot move, and the units that are tied to these by name.
     immovable: Lookup<UnitNo, ()>,
+    /// The units to try on each machine, by name. Units that come to a machine cannot move again,
+    /// so they are not added.
+    untried: BTreeMap<MachineNo, std::vec::IntoIter<UnitNo>>,
     /// For each class, the highest load limit with which a search for a target has failed. No
     /// machine with at most that load accepts units of the class.
     refused: BTreeMap<ClassNo, u32>,
@@ -90,6 +93,7 @@ impl Index {
             max_group_size: request.max_group_size.unwrap_or(u32::MAX),
             gain: request.gain,
             immovable: Lookup::default(),
+            untried: BTreeMap::new(),
             refused: BTreeMap::new(),
         };
         let machines = self.machines.present();
@@ -123,21 +127,36 @@ impl Index {
         source: MachineNo,
         work: &mut RebalanceWork<'_>,
     ) -> Option<(MachineNo, u32)> {
-        for unit in self.units_by_name(source) {
-            if work.immovable.contains(&unit) {
-                continue;
-            }
-            let savepoint = self.savepoint();
-            let before = self.machines.slots[source].occupancy.load();
-            let group =
-                self.detach_group(self.eviction_group(unit, source), source, MoveReason::Rebalance);
-            if let Some(found) = self.move_for_balance(&group, (source, before), work) {
-                return Some(found);
-            }
-            self.roll_back(&savepoint);
-            work.immovable.insert(unit, ());
+        let mut untried =
+            work.untried.remove(&source).unwrap_or_else(|| self.units_by_name(source).into_iter());
+        let found = untried.find_map(|unit| self.move_unit_from(unit, source, work));
+        work.untried.insert(source, untried);
+        found
+    }
+
+    /// Moves a unit away from a machine, together with its eviction group. Returns the target
+    /// machine and its load before the move, or `None` if the unit cannot leave or has left.
+    fn move_unit_from(
+        &mut self,
+        unit: UnitNo,
+        source: MachineNo,
+        work: &mut RebalanceWork<'_>,
+    ) -> Option<(MachineNo, u32)> {
+        if work.immovable.contains(&unit) || self.units.slots[unit].machine != source {
+            return None;
         }
-        None
+        let savepoint = self.savepoint();
+        let before = self.machines.slots[source].occupancy.load();
+        let group =
+            self.detach_group(self.eviction_group(unit, source), source, MoveReason::Rebalance);
+        let found = self.move_for_balance(&group, (source, before), work);
+        if found.is_none() {
+            self.roll_back(&savepoint);
+            for other in self.tied_by_name(unit, source) {
+                work.immovable.insert(other, ());
+            }
+        }
+        found
     }
 
     /// Assigns a group that has left `source` to the first machine for which the move is allowed

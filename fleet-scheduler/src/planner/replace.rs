@@ -1,9 +1,8 @@
 //! Replacement: a unit that comes to a machine displaces the units that it replaces there, if other
 //! machines accept these units.
 
-use std::collections::BTreeSet;
-
-use crate::index::{Index, LeaveReason, MachineNo, PeerRef, UnitNo};
+use super::departures::Departures;
+use crate::index::{Index, LeaveReason, MachineNo, UnitNo};
 use crate::rules::{Denial, PlacementQuery, machine_of, replaces};
 
 impl Index {
@@ -150,40 +149,17 @@ impl Index {
     /// The unit comes first. It is followed by the units that lack it, sorted by name, then by the
     /// units that lack one of these, and so on.
     fn displaced_group(&self, head: UnitNo, machine: MachineNo) -> Vec<UnitNo> {
-        let occupancy = &self.machines.slots[machine].occupancy;
         let mut group = vec![head];
-        if occupancy.tied == 0 {
+        if self.machines.slots[machine].occupancy.tied == 0 {
             return group;
         }
-        let mut gone: BTreeSet<UnitNo> = BTreeSet::from([head]);
-        loop {
-            let is_more =
-                |unit: &&UnitNo| !gone.contains(*unit) && self.lacks(**unit, machine, &gone);
-            let mut more: Vec<UnitNo> = occupancy.units.iter().filter(is_more).copied().collect();
-            if more.is_empty() {
-                return group;
-            }
-            self.units.sort(&mut more);
-            gone.extend(&more);
-            group.extend(more);
+        let mut departures = Departures::new(self, machine);
+        let mut more = departures.leave_all(&group);
+        while !more.is_empty() {
+            group.extend(&more);
+            more = departures.leave_all(&more);
         }
-    }
-
-    /// Returns whether a unit on a machine would lack a peer of its `MachineOf=` if the units in
-    /// `gone` left the machine.
-    pub(super) fn lacks(&self, unit: UnitNo, machine: MachineNo, gone: &BTreeSet<UnitNo>) -> bool {
-        let occupancy = &self.machines.slots[machine].occupancy;
-        let is_there = |peer: PeerRef| match peer {
-            PeerRef::Named(other) => self.is_on(other, machine) && !gone.contains(&other),
-            PeerRef::Matching(pattern) => {
-                let mut others = occupancy.units.iter().chain(&occupancy.globals);
-                others.any(|other| {
-                    let is_other = *other != unit && !gone.contains(other);
-                    is_other && self.class(*other).matched.binary_search(&pattern).is_ok()
-                })
-            }
-        };
-        machine_of::missing(self, unit, is_there).is_some()
+        group
     }
 
     /// Separates units that share a machine with a unit that replaces them: moves the replaced unit
