@@ -230,7 +230,7 @@ fn hash(key: ClassKey<'_>) -> u64 {
     let wants = key.wants;
     (key.owner, key.matched).hash(&mut hasher);
     (&wants.machine_id, &wants.metadata, wants.max_per_machine).hash(&mut hasher);
-    (wants.reserve, wants.prefer.len()).hash(&mut hasher);
+    (wants.reserve, &wants.prefer).hash(&mut hasher);
     wants.metadata_expr.as_ref().map(Expression::as_str).hash(&mut hasher);
     for pattern in wants.conflicts.iter().chain(&wants.replaces) {
         pattern.as_str().hash(&mut hasher);

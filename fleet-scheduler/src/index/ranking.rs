@@ -17,8 +17,10 @@ mod machine_order;
 mod spread_key;
 
 use std::collections::BTreeMap;
+use std::hash::BuildHasher;
 
 use fleet_core::{Preference, Spread};
+use rustc_hash::FxBuildHasher;
 
 use self::machine_order::MachineOrder;
 pub(crate) use self::machine_order::preference_score;
@@ -41,8 +43,9 @@ pub(crate) struct MachineOrders {
     pub(crate) facts_version: u64,
     /// Number of times that an order was brought up to date.
     pub(crate) refreshes: u64,
-    /// The shared orders by filter and by the template counted for ranking.
-    shared: BTreeMap<(FilterNo, PatternNo), Vec<OrderNo>>,
+    /// The shared orders by filter, by the template counted for ranking, and by the hash of their
+    /// preferences.
+    shared: BTreeMap<(FilterNo, PatternNo, u64), Vec<OrderNo>>,
     /// Number of orders that belong to a single class.
     private: usize,
 }
@@ -68,14 +71,15 @@ impl MachineOrders {
         spread: &[Spread],
         ranked: PatternNo,
     ) -> OrderNo {
-        let alike = self.shared.entry((filter, ranked)).or_default();
+        let taste = FxBuildHasher.hash_one((prefer, spread));
+        let alike = self.shared.entry((filter, ranked, taste)).or_default();
         let slots = &mut self.slots;
         let found = alike.iter().find(|order| slots[**order].matches(prefer, spread));
         if let Some(order) = found {
             slots[*order].users += 1;
             return *order;
         }
-        let order = slots.insert(MachineOrder::new(filter, prefer, spread, ranked));
+        let order = slots.insert(MachineOrder::new((filter, ranked, taste), prefer, spread));
         alike.push(order);
         order
     }
@@ -98,7 +102,7 @@ impl MachineOrders {
         }
         let order = self.slots.remove(number);
         self.private -= usize::from(order.is_private);
-        let key = (order.filter, order.ranked);
+        let key = (order.filter, order.ranked, order.taste);
         if let Some(alike) = self.shared.get_mut(&key) {
             alike.retain(|other| *other != number);
             if alike.is_empty() {

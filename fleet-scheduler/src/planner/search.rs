@@ -1,6 +1,7 @@
 //! The search for the first machine that accepts a unit, in the unit's order of machines.
 
 use std::cmp::Reverse;
+use std::collections::BinaryHeap;
 
 use super::assign::MAX_PROBES;
 use crate::index::{Index, IndexView, MachineNo, OrderNo, PatternNo, RankContext, UnitNo};
@@ -72,25 +73,58 @@ impl Index {
         let order = own.some().unwrap_or(shared);
         let mut skipped = Vec::new();
         let template = self.classes.slots[number].template;
-        let found = self.first_accepting((order, template), &mut skipped, |index, machine| {
-            index.denial(unit, machine).is_none()
-        });
+        let takes = |index: &mut Self, machine| index.denial(unit, machine).is_none();
+        let is_spared = self.is_spared(unit, order);
+        let found = if is_spared {
+            self.scan(order, &mut skipped, takes)
+        } else {
+            self.first_accepting((order, template), &mut skipped, takes)
+        };
         let class = &mut self.classes.slots[number];
         if found.is_none() {
             class.refused = Some(self.orders.loosened_machines.end());
             // A private order omits refusals that only a change of the machine can lift.
             let none_takes = skipped.is_empty() && !self.orders.slots[order].is_private();
             class.filtered_out = none_takes.then_some(self.orders.facts_version);
-        } else if own == OrderNo::NONE {
+        } else if own == OrderNo::NONE && !is_spared {
             class.skips += skipped.len();
             if class.skips > self.orders.slots[shared].len() + 2 * MAX_PROBES {
                 class.private_order = self.orders.acquire_private(shared).unwrap_or_default();
             }
         }
-        if !self.orders.slots[order].is_private() {
+        if !self.orders.slots[order].is_private() && !is_spared {
             self.put_back(order, &skipped);
         }
         found
+    }
+
+    /// Returns whether the order serves a single unit and is not built.
+    fn is_spared(&self, unit: UnitNo, order: OrderNo) -> bool {
+        self.class(unit).users == 1 && self.orders.slots[order].is_spared()
+    }
+
+    /// Returns the first machine for which `takes` returns true, like
+    /// [`first_accepting`](Self::first_accepting), but without building the order.
+    fn scan(
+        &mut self,
+        order: OrderNo,
+        skipped: &mut Vec<MachineNo>,
+        mut takes: impl FnMut(&mut Self, MachineNo) -> bool,
+    ) -> Option<MachineNo> {
+        let (order, context) = (&self.orders.slots[order], self.rank_context());
+        let few = self.filters.few_candidates(order.filter(), &self.machines);
+        let all = few.unwrap_or_else(|| self.machines.present().collect()).into_iter();
+        let passing = all.filter(|machine| context.takes(order.filter(), *machine));
+        let ranked = passing
+            .map(|machine| Reverse((order.sort_key(machine, PatternNo::NONE, context), machine)));
+        let mut ranked: BinaryHeap<_> = ranked.collect::<Vec<_>>().into();
+        while let Some(Reverse((_, machine))) = ranked.pop() {
+            if takes(self, machine) {
+                return Some(machine);
+            }
+            skipped.push(machine);
+        }
+        None
     }
 
     /// Returns the first machine for which `takes` returns true. The machines come in the machine
@@ -102,6 +136,9 @@ impl Index {
     ) -> Option<MachineNo> {
         let order = self.order(unit);
         let mut skipped = Vec::new();
+        if self.is_spared(unit, order) {
+            return self.scan(order, &mut skipped, takes);
+        }
         let template = self.class(unit).template;
         let found = self.first_accepting((order, template), &mut skipped, takes);
         self.put_back(order, &skipped);

@@ -17,6 +17,8 @@ use crate::index::slots::{FilterNo, MachineNo, PatternNo};
 pub(crate) struct MachineOrder {
     pub(super) users: u32,
     pub(super) filter: FilterNo,
+    /// The hash of the preferences.
+    pub(super) taste: u64,
     prefer: Vec<Preference>,
     spread: Vec<SpreadKey>,
     /// The template that the ranking counts instances of, if it counts any.
@@ -47,16 +49,15 @@ struct ScoreBucket {
 }
 
 impl MachineOrder {
-    /// Creates an order for these preferences. It is built on first use.
+    /// Creates an order for these preferences, given with their hash. It is built on first use.
     pub(super) fn new(
-        filter: FilterNo,
+        (filter, ranked, taste): (FilterNo, PatternNo, u64),
         prefer: &[Preference],
         spread: &[Spread],
-        ranked: PatternNo,
     ) -> Self {
         let spread = spread.iter().map(|it| SpreadKey::over(&it.key, i64::from(it.weight)));
         let (prefer, spread) = (prefer.to_vec(), spread.collect());
-        Self { users: 1, filter, prefer, spread, ranked, ..Self::default() }
+        Self { users: 1, filter, taste, prefer, spread, ranked, ..Self::default() }
     }
 
     /// Returns whether the order has these preferences.
@@ -64,6 +65,12 @@ impl MachineOrder {
         let mine = self.spread.iter().map(|spread| (&spread.key, spread.weight));
         self.prefer == prefer
             && mine.eq(spread.iter().map(|spread| (&spread.key, i64::from(spread.weight))))
+    }
+
+    /// Returns whether the order has one user and is not built. A search that compares all machines
+    /// is then as fast as the order, and needs no memory afterwards.
+    pub(crate) fn is_spared(&self) -> bool {
+        self.users == 1 && !self.is_built && self.spread.is_empty()
     }
 
     /// Creates a private copy, from which refusing machines are removed.
