@@ -1,7 +1,8 @@
 //! The measured clusters.
 
 use fleet_core::{
-    Epoch, Machine, Requirements, Resources, Revision, Snapshot, Spread, TargetState, Unit,
+    Epoch, Expression, Machine, Preference, Requirements, Resources, Revision, Snapshot, Spread,
+    TargetState, Unit,
 };
 use fleet_unitfile::UnitFile;
 
@@ -39,6 +40,14 @@ pub(crate) fn cluster(shape: &str, units: usize, machines: usize) -> Snapshot {
             "stuck" => replacing(index, Resources { cpu: offered as u64 * CORE, ..NO_RESOURCES }),
             "waiting" => filling(index, machines, offered as u64 * CORE),
             "restart" if index.is_multiple_of(10) => (plain_name(index), too_much(index + offered)),
+            "star" => following(index, 0),
+            "chain" => following(index, index.saturating_sub(1)),
+            "bound" => bound(index, units),
+            "common_pattern" => common_pattern(index),
+            "unmatched" => matching(index, "unit-*x.service"),
+            "prefer" => (plain_name(index), preferring(index)),
+            "expression" => (plain_name(index), demanding(index)),
+            "packed" => (plain_name(index), reserving_own(index)),
             "blocked_conflicts" => (plain_name(index), conflicting("blocked*")),
             "blocked_replaces" => (plain_name(index), replaces("blocked*")),
             _ => (plain_name(index), Requirements::default()),
@@ -141,6 +150,57 @@ fn filling(index: usize, machines: usize, cpu: u64) -> (String, Requirements) {
             (format!("new-{at:06}.service"), wants)
         }
     }
+}
+
+/// Returns a unit that follows an earlier one. The first unit follows none.
+fn following(index: usize, leader: usize) -> (String, Requirements) {
+    match index {
+        0 => (plain_name(0), Requirements::default()),
+        _ => matching(index, &plain_name(leader)),
+    }
+}
+
+fn matching(index: usize, peer: &str) -> (String, Requirements) {
+    let machine_of = vec![peer.parse().expect("a peer")];
+    (plain_name(index), Requirements { machine_of, ..Requirements::default() })
+}
+
+/// Returns a unit of a star that only the machines of the first zone accept, because of its last
+/// unit.
+fn bound(index: usize, units: usize) -> (String, Requirements) {
+    let (name, wants) = following(index, 0);
+    if index + 1 < units {
+        return (name, wants);
+    }
+    (name, Requirements { machine_of: wants.machine_of, ..in_zone(0) })
+}
+
+fn common_pattern(index: usize) -> (String, Requirements) {
+    if index.is_multiple_of(2) {
+        return (format!("lead@{index:06}.service"), Requirements::default());
+    }
+    matching(index, "lead@*.service")
+}
+
+fn preferring(index: usize) -> Requirements {
+    let prefer = vec![Preference { weight: 1, expression: expression(index) }];
+    Requirements { prefer, ..Requirements::default() }
+}
+
+fn demanding(index: usize) -> Requirements {
+    Requirements { metadata_expr: Some(expression(index)), ..Requirements::default() }
+}
+
+fn expression(index: usize) -> Expression {
+    let text = format!("zone = z{} or zone = a{index}", index % ZONES);
+    text.parse().expect("an expression")
+}
+
+/// Returns a unit with a reservation that no other unit has.
+fn reserving_own(index: usize) -> Requirements {
+    let cpu = reserving(index).reserve.cpu;
+    let reserve = Resources { cpu, memory: index as u64, ..NO_RESOURCES };
+    Requirements { reserve, ..Requirements::default() }
 }
 
 fn spreading() -> Requirements {

@@ -30,6 +30,12 @@
 //! | `replaced` | pairs of which one replaces the other: measures the arrival of another unit |
 //! | `stuck` | such pairs on the same full machines: measures the arrival of another unit |
 //! | `waiting` | units fill a machine each, replacers cannot come: measures an arrival |
+//! | `star`, `chain` | all follow the first, or each the one before; then put one by one, lost, removed |
+//! | `bound` | a star that cannot move: measures a drain, then a rebalancing |
+//! | `common_pattern` | half follow by one pattern that matches the other half |
+//! | `unmatched` | all follow by one pattern that matches no unit |
+//! | `prefer`, `expression` | one `Prefer=` or `MachineMetadataExpr=` each |
+//! | `packed` | a reservation of their own each, with the ranking `BinPacking` |
 //!
 //! `seconds` and `ns_per_unit` refer to the plan alone, `load_seconds` to the load of the snapshot
 //! into an index. Both are the best of three. `index_bytes_per_unit` is the memory of the index
@@ -37,6 +43,7 @@
 #![expect(clippy::print_stdout, reason = "the result of the program is its output")]
 
 mod clusters;
+mod groups;
 mod memory;
 mod moves;
 mod operations;
@@ -45,9 +52,9 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use fleet_core::{Epoch, Snapshot};
-use fleet_scheduler::{Index, Plan, Policy};
+use fleet_scheduler::{Index, Plan, Policy, Ranking};
 
-const SHAPES: [&str; 22] = [
+const SHAPES: [&str; 30] = [
     "plain",
     "metadata",
     "reserve",
@@ -70,6 +77,14 @@ const SHAPES: [&str; 22] = [
     "replaced",
     "stuck",
     "waiting",
+    "star",
+    "chain",
+    "bound",
+    "common_pattern",
+    "unmatched",
+    "prefer",
+    "expression",
+    "packed",
 ];
 
 fn main() -> ExitCode {
@@ -109,7 +124,9 @@ fn measure(shape: &str, units: usize, machines: usize) -> String {
         "drain" => moves::drain(&cluster),
         "rebalance" => moves::rebalance(&cluster),
         "replaced" | "stuck" | "waiting" => moves::arrivals(&cluster),
-        _ => from_nothing(&cluster),
+        "star" | "chain" => groups::lost(&cluster),
+        "bound" => groups::bound(&cluster),
+        _ => from_nothing(&cluster, shape),
     };
     let ns_per_unit = plan.as_nanos() / units.max(1) as u128;
     format!(
@@ -124,10 +141,12 @@ fn measure(shape: &str, units: usize, machines: usize) -> String {
 }
 
 /// Loads and plans three times, and returns the best times.
-fn from_nothing(cluster: &Snapshot) -> Measurement {
-    let mut best = planned(cluster).1;
+fn from_nothing(cluster: &Snapshot, shape: &str) -> Measurement {
+    let ranking = if shape == "packed" { Ranking::BinPacking } else { Ranking::default() };
+    let policy = Policy { ranking, ..Policy::default() };
+    let mut best = planned_by(policy.clone(), cluster).1;
     for _ in 0..2 {
-        let (_, again) = planned(cluster);
+        let (_, again) = planned_by(policy.clone(), cluster);
         best.load = best.load.min(again.load);
         best.plan = best.plan.min(again.plan);
     }
@@ -136,8 +155,12 @@ fn from_nothing(cluster: &Snapshot) -> Measurement {
 
 /// Returns an index with its first plan applied, and the measurements.
 fn planned(cluster: &Snapshot) -> (Index, Measurement) {
+    planned_by(Policy::default(), cluster)
+}
+
+fn planned_by(policy: Policy, cluster: &Snapshot) -> (Index, Measurement) {
     let before = memory::allocated();
-    let (mut index, load) = timed(|| Index::load(Policy::default(), cluster));
+    let (mut index, load) = timed(|| Index::load(policy, cluster));
     let (decided, plan): (Plan, _) = timed(|| index.plan());
     let placed = decided.steps.len();
     index.apply(&decided, Epoch(1));

@@ -1,9 +1,11 @@
 //! Large and hostile clusters: reasons stay short, and no unit is lost.
 
+use std::sync::Arc;
+
 use fleet_core::{
     Epoch, Machine, Reason, Requirements, Revision, Rule, Snapshot, TargetState, Unit,
 };
-use fleet_scheduler::{check, plan};
+use fleet_scheduler::{Drain, Index, Plan, Policy, Rebalance, UnitSpec, check, plan};
 use fleet_unitfile::{UnitFile, UnitName};
 
 /// Returns a cluster of one machine and the units `u0` to `u{count - 1}`. Each unit follows the
@@ -73,6 +75,88 @@ fn long_chain_waits_with_its_unplaceable_head() {
         assert_eq!(tallies[0].unit, Some(name(0)));
         assert_eq!(tallies[0].refusal.rule(), Rule::MachineId);
     }
+}
+
+/// More units than a test can handle if a unit of a group costs time in proportion to the group.
+const MANY: usize = 20_000;
+
+/// Returns an index of two machines, and of units that all follow the first.
+fn star() -> Index {
+    let mut cluster = cluster(0, |_| None);
+    cluster.put_machine(Machine::new("m2".parse().unwrap()).with_metadata("disk", "ssd"));
+    let mut index = Index::load(Policy::default(), &cluster);
+    let machine_of = vec![name(0).into()];
+    let follower = Arc::new(Requirements { machine_of, ..Requirements::default() });
+    for at in 0..MANY {
+        let requirements = if at == 0 { Arc::default() } else { follower.clone() };
+        index.put(UnitSpec { name: name(at), requirements, wanted: true });
+    }
+    index
+}
+
+fn carry_out(index: &mut Index) -> Plan {
+    let plan = index.plan();
+    index.apply(&plan, Epoch(1));
+    plan
+}
+
+#[test]
+fn large_group_costs_each_of_its_changes_little() {
+    let mut index = star();
+    assert_eq!(carry_out(&mut index).steps.len(), MANY);
+    index.remove_machine("m1");
+    assert_eq!(carry_out(&mut index).steps.len(), MANY);
+    index.remove_unit(name(0).as_str());
+    assert_eq!(index.plan().steps.len(), MANY);
+}
+
+#[test]
+fn long_chain_loses_its_head_in_one_plan() {
+    let mut index = Index::load(Policy::default(), &cluster(MANY, |at| at.checked_sub(1)));
+    assert_eq!(carry_out(&mut index).steps.len(), MANY);
+    index.remove_unit(name(0).as_str());
+    let plan = index.plan();
+    assert_eq!((plan.steps.len(), plan.unplaced.len()), (MANY, MANY - 1));
+}
+
+#[test]
+fn large_immovable_group_is_decided_once_per_pass() {
+    let mut index = star();
+    let wants = Requirements {
+        machine_of: vec![name(0).into()],
+        metadata: [("disk".to_owned(), ["ssd".to_owned()].into())].into(),
+        ..Requirements::default()
+    };
+    index.put(UnitSpec { name: name(MANY), requirements: wants.into(), wanted: true });
+    assert_eq!(carry_out(&mut index).steps.len(), MANY + 1);
+    let drained = index.drain(&Drain::new(["m2".parse().unwrap()]));
+    assert_eq!((drained.plan.steps.len(), drained.held.len()), (0, MANY + 1));
+    assert!(index.rebalance(&Rebalance::with_budget(u32::MAX)).is_empty());
+}
+
+#[test]
+fn unmatched_pattern_is_compared_with_all_names_once() {
+    let mut cluster = cluster(0, |_| None);
+    let machine_of = vec!["u*x.service".parse().unwrap()];
+    let wants = Requirements { machine_of, ..Requirements::default() };
+    (0..MANY).for_each(|at| put(&mut cluster, name(at), wants.clone()));
+    let plan = plan(&cluster);
+    let unknown = Reason::PeerUnknown { peer: wants.machine_of[0].clone() };
+    assert!(plan.unplaced.values().all(|reason| **reason == unknown));
+    assert_eq!(plan.unplaced.len(), MANY);
+}
+
+#[test]
+fn pattern_with_many_matches_and_followers_is_placed_in_one_plan() {
+    let mut index = Index::load(Policy::default(), &cluster(0, |_| None));
+    let machine_of = vec!["lead@*.service".parse().unwrap()];
+    let follower = Arc::new(Requirements { machine_of, ..Requirements::default() });
+    for at in 0..MANY {
+        index.put(UnitSpec { name: name(at), requirements: follower.clone(), wanted: true });
+        let name = format!("lead@{at}.service").parse().unwrap();
+        index.put(UnitSpec { name, requirements: Arc::default(), wanted: true });
+    }
+    assert_eq!(index.plan().steps.len(), 2 * MANY);
 }
 
 #[test]
