@@ -35,6 +35,9 @@
 //! # }
 //! ```
 //!
+//! A third suite, [`conformance_after_reopening`], checks that a durable store keeps its data and its
+//! leases when it is closed and opened again. It needs an implementation of [`Reopen`].
+//!
 //! Each promise of the contract has a public function that checks it, so a broken promise can be
 //! tested alone. The store may have any revision, but there must be no other writer.
 
@@ -42,6 +45,7 @@ mod commits;
 mod faults;
 mod faulty;
 mod leases;
+mod reopening;
 mod support;
 mod watches;
 
@@ -53,6 +57,7 @@ pub use commits::*;
 pub use faults::*;
 pub use faulty::FaultyStore;
 pub use leases::*;
+pub use reopening::*;
 pub use watches::*;
 
 macro_rules! suite {
@@ -107,6 +112,36 @@ macro_rules! fault_suite {
     };
 }
 
+macro_rules! reopening_suite {
+    ($($name:ident),+ $(,)?) => {
+        /// Names of the promises that [`conformance_after_reopening`] checks, in order.
+        pub const REOPENING_PROMISES: &[&str] = &[$(stringify!($name)),+];
+
+        /// Checks the promises of a durable [`Store`] that is closed and opened again, each on a
+        /// new store.
+        ///
+        /// # Panics
+        ///
+        /// Panics with the name of the promise if one is broken.
+        pub async fn conformance_after_reopening<F>(make: impl Fn() -> F)
+        where
+            F: Future<Output = Arc<dyn Reopen>>,
+        {
+            $(
+                let checked = tokio::spawn($name(make().await)).await;
+                if let Err(error) = checked {
+                    panic!("the store breaks the promise `{}`: {error}", stringify!($name));
+                }
+            )+
+        }
+    };
+}
+
+reopening_suite! {
+    acknowledged_writes_survive_reopening,
+    lease_survives_reopening,
+}
+
 fault_suite! {
     disconnected_store_reports_unavailable,
     slow_store_keeps_the_contract,
@@ -131,6 +166,7 @@ suite! {
     watch_delivers_whole_revisions_once,
     watch_delivers_only_its_prefix,
     watch_can_start_at_a_past_revision,
+    watch_from_past_delivers_whole_revisions,
     watch_from_listing_misses_nothing,
     watch_from_future_revision_is_refused,
     watches_see_the_same_order,

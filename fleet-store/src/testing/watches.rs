@@ -49,6 +49,20 @@ pub async fn watch_can_start_at_a_past_revision(store: Arc<dyn Store>) {
     }
 }
 
+/// The changes since an earlier revision are delivered as whole revisions, like later ones.
+pub async fn watch_from_past_delivers_whole_revisions(store: Arc<dyn Store>) {
+    let start = put(&store, "a/1", "x").await;
+    let several = Transaction::new().put("a/3", "z").put("a/2", "y").put("b", "").delete("a/1");
+    let first = apply(&store, several).await;
+    let second = apply(&store, Transaction::new().put("a/4", "").delete("a/2")).await;
+    let mut watch = watch_after(&store, "a/", start).await;
+    let change = |key: &str, value: Option<&str>| (key.to_owned(), value.map(str::to_owned));
+    let expected = vec![change("a/1", None), change("a/2", Some("y")), change("a/3", Some("z"))];
+    assert_eq!(next_plain(&mut watch).await, (first, expected));
+    let expected = vec![change("a/2", None), change("a/4", Some(""))];
+    assert_eq!(next_plain(&mut watch).await, (second, expected));
+}
+
 /// Reading and then watching from the result leaves no gap, despite concurrent writes.
 pub async fn watch_from_listing_misses_nothing(store: Arc<dyn Store>) {
     const LAST: u32 = 200;
