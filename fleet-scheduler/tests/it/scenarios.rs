@@ -33,6 +33,8 @@ scenarios! {
     cycles
     drain_plans
     drains
+    exact_clauses
+    exact_moves
     expressions
     global_units
     groups
