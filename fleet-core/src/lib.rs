@@ -40,9 +40,9 @@ pub use reason::{NearestMachine, Reason, Tally, tally};
 pub use rebalancing::{RebalanceLimits, Rebalancing, RecentMove};
 pub use refusal::{Refusal, Rule};
 pub use requirements::{
-    FleetOption, MetadataProblem, OnPartition, ParsedRequirements, Preference, RequirementError,
-    RequirementErrorKind, RequirementErrors, RequirementWarning, RequirementWarningKind,
-    Requirements, Reschedule, Spread, Strictness,
+    FleetOption, InvalidRequirements, MetadataProblem, OnPartition, ParsedRequirements, Preference,
+    RequirementError, RequirementErrorKind, RequirementErrors, RequirementWarning,
+    RequirementWarningKind, Requirements, Reschedule, Spread, Strictness,
 };
 pub use resources::{AmountError, Resource, Resources};
 pub use snapshot::{Fault, Snapshot};

@@ -10,7 +10,8 @@ use fleet_unitfile::UnitName;
 pub struct UnitSpec {
     /// The unit's name.
     pub name: UnitName,
-    /// The unit's requirements on a machine.
+    /// The unit's requirements on a machine. Any value is accepted; if it was not parsed, check it
+    /// with [`Requirements::validate`] first.
     pub requirements: Arc<Requirements>,
     /// Whether the unit's desired state is loaded or launched. A template is never wanted.
     pub wanted: bool,

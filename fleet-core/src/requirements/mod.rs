@@ -9,6 +9,7 @@ mod preferences;
 mod report;
 mod rules;
 mod scalars;
+mod validate;
 mod values;
 mod warning;
 
@@ -23,6 +24,7 @@ pub use errors::RequirementErrors;
 pub use metadata::MetadataProblem;
 pub use option::FleetOption;
 pub use preferences::{OnPartition, Preference, Reschedule, Spread};
+pub use validate::InvalidRequirements;
 pub use warning::{RequirementWarning, RequirementWarningKind};
 
 /// The section of a unit file that fleet reads.
@@ -32,6 +34,9 @@ const SECTION: &str = "X-Fleet";
 ///
 /// Specifiers are expanded with the unit's own name. Each instance of a template therefore has its
 /// own requirements.
+///
+/// The fields may also be set directly, as in `Requirements { global: true, ..Default::default() }`.
+/// [`validate`](Self::validate) then checks what [`parse`](Self::parse) would refuse.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub struct Requirements {
     /// `Global=`: run on every eligible machine.

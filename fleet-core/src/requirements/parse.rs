@@ -14,7 +14,7 @@ use crate::{MachineId, Pattern, Peer, PeerError};
 
 /// Maximum number of values of an option. The number is limited because values are compared in
 /// pairs, with each other and with those of other units.
-const MAX_VALUES: usize = 256;
+pub(super) const MAX_VALUES: usize = 256;
 
 /// A value with its span.
 pub(super) struct Spanned<T> {

@@ -113,3 +113,8 @@ impl fmt::Display for OnPartition {
         f.pad(self.as_str())
     }
 }
+
+/// Returns whether a text can be the key of a `Spread=`.
+pub(super) fn is_spread_key(key: &str) -> bool {
+    !key.is_empty() && !key.contains(|c: char| c.is_whitespace() || c.is_control() || c == '=')
+}

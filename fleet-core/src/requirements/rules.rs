@@ -21,7 +21,7 @@ use crate::{Pattern, Peer};
 ///
 /// Unlike in fleet v1, `MachineID=` and `Conflicts=` are allowed together. The combination only
 /// narrows the choice of machines, and the documentation of fleet v1 does not forbid it.
-const EXCLUSIVE_PAIRS: [(FleetOption, FleetOption); 13] = [
+pub(super) const EXCLUSIVE_PAIRS: [(FleetOption, FleetOption); 13] = [
     (MachineId, MachineOf),
     (MachineId, Global),
     (MachineId, Replaces),
@@ -99,7 +99,7 @@ fn excluded_peers(reader: &SectionReader<'_>) -> Vec<(Span, RequirementErrorKind
 
 /// Returns `true` if the pattern excludes the peer. A peer that is itself a pattern counts as
 /// excluded only if the two patterns are equal, because other overlaps are not examined.
-fn excludes(pattern: &Pattern, peer: &Peer) -> bool {
+pub(super) fn excludes(pattern: &Pattern, peer: &Peer) -> bool {
     match peer {
         Peer::Named(name) => pattern.matches(name),
         Peer::Matching(other) => pattern == other,

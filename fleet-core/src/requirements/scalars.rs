@@ -3,6 +3,7 @@
 use fleet_unitfile::Span;
 
 use super::parse::{SectionReader, depends_on_instance};
+use super::preferences::is_spread_key;
 use super::{
     FleetOption, OnPartition, Preference, RequirementErrorKind as Kind, Reschedule, Spread,
 };
@@ -112,8 +113,7 @@ impl SectionReader<'_> {
             return self.reports.refuse(span, kind);
         }
         let (weight, key) = split_weight(value);
-        if key.is_empty() || key.contains(|c: char| c.is_whitespace() || c.is_control() || c == '=')
-        {
+        if !is_spread_key(key) {
             let value = key.to_owned();
             return self.reports.refuse(span, Kind::SpreadKey { value });
         }

@@ -16,5 +16,6 @@ mod snapshot;
 mod systemd;
 mod text;
 mod transitions;
+mod validation;
 mod warnings;
 mod wrap;

@@ -12,7 +12,11 @@ pub(crate) fn parse(
     strictness: Strictness,
 ) -> Result<ParsedRequirements, RequirementErrors> {
     let file = UnitFile::parse(format!("[X-Fleet]\n{lines}\n")).unwrap();
-    Requirements::parse(&name.parse().unwrap(), &file, strictness)
+    let name = name.parse().unwrap();
+    let parsed = Requirements::parse(&name, &file, strictness);
+    let valid = parsed.as_ref().map(|parsed| parsed.requirements.validate(&name));
+    assert!(!matches!(valid, Ok(Err(_))), "the parser accepts {valid:?}: {lines}");
+    parsed
 }
 
 pub(crate) fn read(name: &str, lines: &str) -> Requirements {

@@ -192,7 +192,8 @@ impl Index {
         self.put(UnitSpec::from(unit));
     }
 
-    /// Adds or replaces a unit of which only the requirements are known.
+    /// Adds or replaces a unit of which only the requirements are known. The requirements are not
+    /// [validated](fleet_core::Requirements::validate).
     pub fn put(&mut self, demand: UnitSpec) {
         self.rewind();
         let UnitSpec { name, requirements, wanted } = demand;

@@ -1,0 +1,227 @@
+//! Validation of requirements that were built as values, not parsed from text.
+
+use std::collections::BTreeSet;
+use std::fmt;
+
+use fleet_unitfile::UnitName;
+
+use super::parse::MAX_VALUES;
+use super::preferences::is_spread_key;
+use super::rules::{EXCLUSIVE_PAIRS, excludes};
+use super::{FleetOption, OnPartition, Preference, Requirements, Reschedule, Spread};
+use crate::{Pattern, Peer};
+
+/// A contradiction in [`Requirements`], reported by [`Requirements::validate`].
+///
+/// `Display` writes the problem and how to correct it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum InvalidRequirements {
+    /// Two options are mutually exclusive.
+    MutuallyExclusive {
+        /// The first option.
+        one: FleetOption,
+        /// The other option.
+        other: FleetOption,
+    },
+    /// `MachineOf=` names the unit itself.
+    PeerIsSelf {
+        /// The unit.
+        peer: UnitName,
+    },
+    /// `MachineOf=` names a template, which is never on a machine.
+    PeerIsTemplate {
+        /// The template.
+        peer: UnitName,
+    },
+    /// `MachineOf=` requires a unit that the unit itself excludes.
+    PeerExcluded {
+        /// The unit or the pattern in `MachineOf=`.
+        peer: Peer,
+        /// `Conflicts` or `Replaces`.
+        option: FleetOption,
+        /// The pattern that excludes the peer.
+        pattern: Pattern,
+    },
+    /// `MaxPerMachine=` is 0, so no machine may run the unit.
+    NoInstanceAllowed,
+    /// The weight of a `Prefer=` or `Spread=` is not in the allowed range.
+    Weight {
+        /// The option.
+        option: FleetOption,
+        /// The weight.
+        weight: i32,
+    },
+    /// A `Spread=` is not a metadata key.
+    SpreadKey {
+        /// The key.
+        key: String,
+    },
+    /// Two `Spread=` have the same key.
+    RepeatedSpreadKey {
+        /// The key.
+        key: String,
+    },
+    /// An option has too many values.
+    TooMany {
+        /// The option.
+        option: FleetOption,
+        /// The maximum number of values.
+        limit: usize,
+    },
+}
+
+impl std::error::Error for InvalidRequirements {}
+
+impl fmt::Display for InvalidRequirements {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::MutuallyExclusive { one, other } => {
+                write!(f, "{one} cannot be used together with {other}: remove one of them")
+            }
+            Self::PeerIsSelf { peer } => {
+                write!(f, "MachineOf={peer} names the unit itself: remove it")
+            }
+            Self::PeerIsTemplate { peer } => {
+                write!(f, "MachineOf={peer} names a template, which never runs itself: ")?;
+                f.write_str("name one of its instances")
+            }
+            Self::PeerExcluded { peer, option, pattern } => {
+                write!(f, "MachineOf={peer} cannot be satisfied, because {option}={pattern} ")?;
+                f.write_str("excludes that unit: remove one of them")
+            }
+            Self::NoInstanceAllowed => {
+                f.write_str("MaxPerMachine=0 allows no machine: use at least 1, or None")
+            }
+            Self::Weight { option: FleetOption::Spread, weight } => {
+                write!(f, "Spread has the weight {weight}: use one from 1 to 1000")
+            }
+            Self::Weight { option, weight } => {
+                write!(f, "{option} has the weight {weight}: use one from -1000 to 1000 but 0")
+            }
+            Self::SpreadKey { key } => {
+                write!(f, "Spread has the key {key:?}, which is not a metadata key: use one ")?;
+                f.write_str("without blanks, control characters and \"=\"")
+            }
+            Self::RepeatedSpreadKey { key } => {
+                write!(f, "Spread has the key {key} twice: keep one of them")
+            }
+            Self::TooMany { option, limit } => {
+                write!(f, "{option} has more than {limit} values: use patterns, or remove some")
+            }
+        }
+    }
+}
+
+impl Requirements {
+    /// Checks requirements that were not [parsed](Self::parse) but built as a value, for the unit
+    /// called `name`. Parsed requirements always pass.
+    ///
+    /// The scheduler accepts any requirements. With requirements that fail this check, it may for
+    /// example ignore an option of a global unit, or find no machine.
+    ///
+    /// ```
+    /// use fleet_core::{InvalidRequirements, Requirements};
+    ///
+    /// let name = "web.service".parse()?;
+    /// let wants = Requirements { max_per_machine: Some(0), ..Requirements::default() };
+    /// assert_eq!(wants.validate(&name), Err(InvalidRequirements::NoInstanceAllowed));
+    /// assert_eq!(Requirements::default().validate(&name), Ok(()));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// Returns the first problem. Cycles of `MachineOf=` involve several units, so the scheduler
+    /// reports them as the reason of each unit.
+    pub fn validate(&self, name: &UnitName) -> Result<(), InvalidRequirements> {
+        let exclusive =
+            |(one, other): &&(FleetOption, FleetOption)| self.uses(*one) && self.uses(*other);
+        if let Some((one, other)) = EXCLUSIVE_PAIRS.iter().find(exclusive).copied() {
+            return Err(InvalidRequirements::MutuallyExclusive { one, other });
+        }
+        self.validate_counts()?;
+        self.machine_of.iter().try_for_each(|peer| self.validate_peer(name, peer))?;
+        self.validate_preferences()
+    }
+
+    /// Returns whether an option has an effect.
+    fn uses(&self, option: FleetOption) -> bool {
+        match option {
+            FleetOption::Global => self.global,
+            FleetOption::MachineId => self.machine_id.is_some(),
+            FleetOption::MachineOf => !self.machine_of.is_empty(),
+            FleetOption::MachineMetadata => !self.metadata.is_empty(),
+            FleetOption::MachineMetadataExpr => self.metadata_expr.is_some(),
+            FleetOption::Conflicts => !self.conflicts.is_empty(),
+            FleetOption::Replaces => !self.replaces.is_empty(),
+            FleetOption::MaxPerMachine => self.max_per_machine.is_some(),
+            FleetOption::Prefer => !self.prefer.is_empty(),
+            FleetOption::Spread => !self.spread.is_empty(),
+            FleetOption::Reschedule => self.reschedule != Reschedule::default(),
+            FleetOption::OnPartition => self.on_partition != OnPartition::default(),
+            FleetOption::ReserveCpu | FleetOption::ReserveMemory | FleetOption::ReserveDisk => {
+                option.reserves().is_some_and(|resource| self.reserve[resource] > 0)
+            }
+        }
+    }
+
+    fn validate_counts(&self) -> Result<(), InvalidRequirements> {
+        let values = self.metadata.values().map(BTreeSet::len).sum();
+        let counts = [
+            (FleetOption::MachineOf, self.machine_of.len()),
+            (FleetOption::MachineMetadata, values),
+            (FleetOption::Conflicts, self.conflicts.len()),
+            (FleetOption::Replaces, self.replaces.len()),
+            (FleetOption::Prefer, self.prefer.len()),
+            (FleetOption::Spread, self.spread.len()),
+        ];
+        match counts.into_iter().find(|(_, count)| *count > MAX_VALUES) {
+            Some((option, _)) => Err(InvalidRequirements::TooMany { option, limit: MAX_VALUES }),
+            None if self.max_per_machine == Some(0) => Err(InvalidRequirements::NoInstanceAllowed),
+            None => Ok(()),
+        }
+    }
+
+    fn validate_peer(&self, name: &UnitName, peer: &Peer) -> Result<(), InvalidRequirements> {
+        match peer {
+            Peer::Named(peer) if peer == name => {
+                return Err(InvalidRequirements::PeerIsSelf { peer: peer.clone() });
+            }
+            Peer::Named(peer) if peer.is_template() => {
+                return Err(InvalidRequirements::PeerIsTemplate { peer: peer.clone() });
+            }
+            _ => {}
+        }
+        let lists =
+            [(FleetOption::Conflicts, &self.conflicts), (FleetOption::Replaces, &self.replaces)];
+        for (option, patterns) in lists {
+            if let Some(pattern) = patterns.iter().find(|pattern| excludes(pattern, peer)) {
+                let (peer, pattern) = (peer.clone(), pattern.clone());
+                return Err(InvalidRequirements::PeerExcluded { peer, option, pattern });
+            }
+        }
+        Ok(())
+    }
+
+    fn validate_preferences(&self) -> Result<(), InvalidRequirements> {
+        let allowed = |weight: i32| weight != 0 && Preference::WEIGHTS.contains(&weight);
+        if let Some(preference) = self.prefer.iter().find(|it| !allowed(it.weight)) {
+            let (option, weight) = (FleetOption::Prefer, preference.weight);
+            return Err(InvalidRequirements::Weight { option, weight });
+        }
+        for (at, Spread { weight, key }) in self.spread.iter().enumerate() {
+            if !Spread::WEIGHTS.contains(weight) {
+                let (option, weight) = (FleetOption::Spread, *weight);
+                return Err(InvalidRequirements::Weight { option, weight });
+            }
+            if !is_spread_key(key) {
+                return Err(InvalidRequirements::SpreadKey { key: key.clone() });
+            }
+            if self.spread[..at].iter().any(|other| other.key == *key) {
+                return Err(InvalidRequirements::RepeatedSpreadKey { key: key.clone() });
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,97 @@
+//! Requirements that were built as values: what the parser refuses, validation refuses as well.
+
+use fleet_core::{Preference, Requirements, Resources, Spread, Strictness};
+
+use crate::requirements::parse;
+
+/// Requirements, their section, and the error of the validation.
+type Case = (Requirements, &'static str, &'static str);
+
+fn with(change: impl FnOnce(&mut Requirements)) -> Requirements {
+    let mut requirements = Requirements::default();
+    change(&mut requirements);
+    requirements
+}
+
+fn spread(weight: i32, key: &str) -> Spread {
+    Spread { weight, key: key.to_owned() }
+}
+
+fn cases() -> Vec<Case> {
+    vec![
+        (
+            with(|it| {
+                it.global = true;
+                it.reserve = Resources { cpu: 1000, ..Resources::default() };
+            }),
+            "Global=true\nReserveCPU=1",
+            "Global cannot be used together with ReserveCPU: remove one of them",
+        ),
+        (
+            with(|it| it.machine_of = vec!["web@1.service".parse().unwrap()]),
+            "MachineOf=web@1.service",
+            "MachineOf=web@1.service names the unit itself: remove it",
+        ),
+        (
+            with(|it| it.machine_of = vec!["db@.service".parse().unwrap()]),
+            "MachineOf=db@.service",
+            "MachineOf=db@.service names a template, which never runs itself: name one of its \
+             instances",
+        ),
+        (
+            with(|it| {
+                it.machine_of = vec!["db.service".parse().unwrap()];
+                it.conflicts = vec!["d*".parse().unwrap()];
+            }),
+            "MachineOf=db.service\nConflicts=d*",
+            "MachineOf=db.service cannot be satisfied, because Conflicts=d* excludes that unit: \
+             remove one of them",
+        ),
+        (
+            with(|it| it.max_per_machine = Some(0)),
+            "MaxPerMachine=0",
+            "MaxPerMachine=0 allows no machine: use at least 1, or None",
+        ),
+        (
+            with(|it| {
+                let expression = "disk = ssd".parse().unwrap();
+                it.prefer = vec![Preference { weight: 0, expression }];
+            }),
+            "Prefer=0: disk = ssd",
+            "Prefer has the weight 0: use one from -1000 to 1000 but 0",
+        ),
+        (
+            with(|it| it.spread = vec![spread(1001, "zone")]),
+            "Spread=1001: zone",
+            "Spread has the weight 1001: use one from 1 to 1000",
+        ),
+        (
+            with(|it| it.spread = vec![spread(1, "a=b")]),
+            "Spread=a=b",
+            "Spread has the key \"a=b\", which is not a metadata key: use one without blanks, \
+             control characters and \"=\"",
+        ),
+    ]
+}
+
+#[test]
+fn validation_refuses_what_the_parser_refuses() {
+    for (requirements, section, expected) in cases() {
+        let error = requirements.validate(&"web@1.service".parse().unwrap()).unwrap_err();
+        assert_eq!(error.to_string(), expected);
+        assert!(parse("web@1.service", section, Strictness::Refuse).is_err(), "{section}");
+    }
+}
+
+/// The parser cannot return these: a later weight of a key replaces the earlier one, and it stops
+/// reading values at the limit.
+#[test]
+fn validation_refuses_repeated_keys_and_too_many_values() {
+    let name = "web@1.service".parse().unwrap();
+    let twice = with(|it| it.spread = vec![spread(1, "zone"), spread(2, "zone")]);
+    let error = twice.validate(&name).unwrap_err().to_string();
+    assert_eq!(error, "Spread has the key zone twice: keep one of them");
+    let many = with(|it| it.conflicts = vec!["a*".parse().unwrap(); 257]);
+    let error = many.validate(&name).unwrap_err().to_string();
+    assert_eq!(error, "Conflicts has more than 256 values: use patterns, or remove some");
+}
