@@ -82,6 +82,18 @@ fn every_workspace_member_is_listed() {
     fail_on(findings.collect(), "put the code into one of the seven crates; there is no eighth");
 }
 
+/// The documentation of a published crate shows the items behind its features.
+#[test]
+fn published_crates_document_all_features() {
+    let published = metadata().packages.iter().filter(|it| it.publish != Some(Vec::new()));
+    let silent = published.filter(|it| it.metadata["docs"]["rs"]["all-features"] != true);
+    let findings = silent.map(|it| {
+        let manifest = format!("{}/Cargo.toml", it.name);
+        Finding::whole(&manifest, "does not document all features".to_owned())
+    });
+    fail_on(findings.collect(), "set all-features = true in [package.metadata.docs.rs]");
+}
+
 #[test]
 fn crates_depend_only_on_what_they_may() {
     let findings = over_all(|rule, dependency| {
