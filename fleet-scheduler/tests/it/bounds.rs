@@ -147,7 +147,7 @@ fn unmatched_pattern_is_compared_with_all_names_once() {
 }
 
 #[test]
-fn pattern_with_many_matches_and_followers_is_placed_in_one_plan() {
+fn pattern_with_many_followers_is_placed_in_one_plan() {
     let mut index = Index::load(Policy::default(), &cluster(0, |_| None));
     let machine_of = vec!["lead@*.service".parse().unwrap()];
     let follower = Arc::new(Requirements { machine_of, ..Requirements::default() });
