@@ -35,7 +35,7 @@ const SECTION: &str = "X-Fleet";
 /// Specifiers are expanded with the unit's own name. Each instance of a template therefore has its
 /// own requirements.
 ///
-/// The fields may also be set directly, as in `Requirements { global: true, ..Default::default() }`.
+/// The fields may also be set directly, and `..Requirements::default()` fills in the rest.
 /// [`validate`](Self::validate) then checks what [`parse`](Self::parse) would refuse.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub struct Requirements {

@@ -30,7 +30,7 @@
 //! | `replaced` | pairs of which one replaces the other: measures the arrival of another unit |
 //! | `stuck` | such pairs on the same full machines: measures the arrival of another unit |
 //! | `waiting` | units fill a machine each, replacers cannot come: measures an arrival |
-//! | `star`, `chain` | all follow the first, or each the one before; then put one by one, lost, removed |
+//! | `star`, `chain` | all follow the first, or each the one before; put, lost, removed |
 //! | `bound` | a star that cannot move: measures a drain, then a rebalancing |
 //! | `common_pattern` | half follow by one pattern that matches the other half |
 //! | `unmatched` | all follow by one pattern that matches no unit |

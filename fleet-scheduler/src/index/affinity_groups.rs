@@ -114,7 +114,8 @@ impl Index {
     }
 
     /// Adds the units that a pattern ties to a unit that it matches. The pattern ties its followers
-    /// to the first waiting unit that it matches, and that unit, if it is a follower, to the second.
+    /// to the first waiting unit that it matches. If that unit is a follower, the pattern ties it
+    /// to the second one.
     fn add_pattern_followers(&self, unit: UnitNo, pattern: PatternNo, all: &mut Vec<UnitNo>) {
         let slot = &self.patterns.slots[pattern];
         if slot.assigned > 0 || slot.unplaced_followers.is_empty() {

@@ -35,8 +35,8 @@
 //! # }
 //! ```
 //!
-//! A third suite, [`conformance_after_reopening`], checks that a durable store keeps its data and its
-//! leases when it is closed and opened again. It needs an implementation of [`Reopen`].
+//! A third suite, [`conformance_after_reopening`], checks that a durable store keeps its data and
+//! its leases when it is closed and opened again. It needs an implementation of [`Reopen`].
 //!
 //! Each promise of the contract has a public function that checks it, so a broken promise can be
 //! tested alone. The store may have any revision, but there must be no other writer.
