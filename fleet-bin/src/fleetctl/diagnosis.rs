@@ -308,7 +308,6 @@ mod tests {
             unit("broken.service", "", "no section", None),
             wire::UnitEntity { machine_id: "m9".into(), ..unit("away.service", "", "", Some(7)) },
             wire::UnitEntity { machine_id: "m1".into(), ..unit("old.service", "", "", None) },
-            wire::UnitEntity { machine_id: "m4".into(), ..unit("stays.service", "", "", None) },
         ];
         let states = vec![
             state("bad.service", "failed", 0, ""),
@@ -321,10 +320,8 @@ mod tests {
             },
         ];
         let drained = wire::MachineEntity { intent: "drained".into(), ..machine("m2", "2") };
-        let draining = wire::MachineEntity { intent: "drained".into(), ..machine("m4", "2") };
-        let machines = vec![machine("m1", "1"), drained, draining];
-        let absent = vec![wire::MachineEntity { absent_for: Some(125), ..machine("m3", "") }];
-        let view = ClusterView { units, states, machines, absent };
+        let machines = vec![machine("m1", "1"), drained];
+        let view = ClusterView { units, states, machines, absent: Vec::new() };
         insta::assert_snapshot!(report(&view), @r#"
         problem: the state of away.service has been unknown for 7s: m9 is not present
            help: check that the machine is up, and the log of its fleetd
@@ -344,10 +341,6 @@ mod tests {
            help: see "fleetctl logs loop.service"
         warning: m2 is drained
            help: run "fleetctl machine uncordon m2" after its maintenance
-        warning: m3 has been absent for 2min
-           help: check that the machine is up, and the log of its fleetd
-        warning: m4 is draining: 1 of its units have not moved yet
-           help: "fleetctl machine drain m4 --wait" shows the progress
         warning: old.service on m1 still has the file abcdef0 instead of 0123456
            help: if this persists, check the log of fleetd on that machine
         "#);
@@ -358,5 +351,26 @@ mod tests {
         let cordoned = wire::MachineEntity { cordoned: true, ..machine("m1", "1") };
         let view = ClusterView { machines: vec![cordoned], ..ClusterView::default() };
         assert!(report(&view).contains("every machine is cordoned"));
+    }
+
+    #[test]
+    fn absent_and_draining_machines_get_warnings() {
+        let machines = ["m1", "m2"]
+            .map(|id| wire::MachineEntity { intent: "drained".into(), ..machine(id, "1") });
+        let unit = wire::UnitEntity { machine_id: "m1".into(), ..wire::UnitEntity::default() };
+        let view = ClusterView {
+            units: vec![unit],
+            machines: machines.into(),
+            absent: vec![wire::MachineEntity { absent_for: Some(125), ..machine("m3", "") }],
+            ..ClusterView::default()
+        };
+        insta::assert_snapshot!(report(&view), @r#"
+        warning: m1 is draining: 1 of its units have not moved yet
+           help: "fleetctl machine drain m1 --wait" shows the progress
+        warning: m2 is drained
+           help: run "fleetctl machine uncordon m2" after its maintenance
+        warning: m3 has been absent for 2min
+           help: check that the machine is up, and the log of its fleetd
+        "#);
     }
 }

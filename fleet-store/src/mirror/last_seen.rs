@@ -39,8 +39,8 @@ impl LastSeen {
         self.times.retain(|id, _| is_gone(id));
     }
 
-    /// Returns the absent machines in the order of their IDs, with the times at which they were last
-    /// seen.
+    /// Returns the absent machines in the order of their IDs, with the times at which they were
+    /// last seen.
     pub(super) fn iter(&self) -> impl Iterator<Item = (&MachineId, Timestamp)> {
         self.times.iter().map(|(machine, seen)| (machine, *seen))
     }
