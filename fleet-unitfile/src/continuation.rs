@@ -1,7 +1,9 @@
 //! Logical lines: physical lines joined by trailing backslashes.
 
 use crate::diagnostic::Span;
-use crate::lines::{Line, Lines, MAX_LINE, ends_in_open_backslash, is_blank, trim_end, trim_start};
+use crate::lines::{
+    Line, Lines, MAX_LINE, MarkedSource, ends_in_open_backslash, is_blank, trim_end, trim_start,
+};
 
 /// A physical line together with the lines that continue it. Comments between these lines are left
 /// out.
@@ -36,8 +38,8 @@ impl<'a> LogicalLine<'a> {
     }
 
     /// Returns the logical line that begins at an offset of the source.
-    pub(crate) fn at(source: &'a [u8], start: usize) -> Option<Self> {
-        let mut lines = Lines::new(source, start);
+    pub(crate) fn at(source: MarkedSource<'a>, start: usize) -> Option<Self> {
+        let mut lines = source.lines(start);
         lines.next().map(|first| Self::starting_with(first, &mut lines))
     }
 
@@ -138,13 +140,22 @@ impl<'a> LogicalLine<'a> {
     /// If no text follows the last continuation backslash, the result ends in a line feed. Without
     /// it, the backslash would join the value with the line below it in any file to which the value
     /// is written.
+    ///
+    /// A line that only the byte order mark keeps from being a comment is joined with the one
+    /// above.
     pub(crate) fn verbatim(&self, at: usize) -> Vec<u8> {
         let (first, offset) = self.locate(at);
         let mut text = trim_start(&first.text[offset..]).to_vec();
         for line in self.lines().skip_while(|line| line.start <= first.start) {
-            text.push(b'\n');
+            if line.is_marked && line.starts_like_comment() {
+                text.pop();
+                text.push(b' ');
+            } else {
+                text.push(b'\n');
+            }
             text.extend_from_slice(line.text);
         }
+        text.drain(..text.len() - trim_start(&text).len());
         if self.unfinished {
             text.push(b'\n');
         }

@@ -76,6 +76,8 @@ pub enum DiagnosticKind {
     /// A section header is part of the value above it, because the line above the header ends in a
     /// backslash.
     SwallowedHeader,
+    /// A comment follows a byte order mark on the same line. systemd reads such a line as text.
+    MarkedComment,
 }
 
 impl DiagnosticKind {
@@ -102,6 +104,7 @@ impl DiagnosticKind {
             Self::BlankAfterBackslash => "blanks after the backslash",
             Self::UnfinishedContinuation => "backslash at the end of the file",
             Self::SwallowedHeader => "section header inside the value of the option above",
+            Self::MarkedComment => "comment after a byte order mark",
         }
     }
 
@@ -126,6 +129,7 @@ impl DiagnosticKind {
             }
             Self::UnfinishedContinuation => "remove the backslash, or write the missing line",
             Self::SwallowedHeader => "remove the backslash at the end of the line above",
+            Self::MarkedComment => "save the file without a byte order mark",
         }
     }
 }

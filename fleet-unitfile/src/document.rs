@@ -3,7 +3,6 @@
 use crate::edit;
 use crate::file::UnitFile;
 use crate::format::formatted;
-use crate::grammar::byte_order_mark_len;
 use crate::option::{OptionView, UnitOption};
 use crate::write::{OptionError, check, check_section};
 
@@ -25,7 +24,7 @@ impl UnitFile {
     /// the value contains a line end.
     pub fn with(&self, option: UnitOption) -> Result<Self, OptionError> {
         check(&option)?;
-        Ok(self.edited(&edit::with(self.source(), self.options(), &option)))
+        Ok(self.edited(&edit::with(self.marked(), self.options(), &option)))
     }
 
     /// Returns this unit file without the options that have this section and name. Every other byte
@@ -34,7 +33,7 @@ impl UnitFile {
     /// If an option continues over several lines, the comments between its lines are removed too.
     #[must_use]
     pub fn without(&self, section: &str, name: &str) -> Self {
-        self.edited(&edit::without(self.source(), self.values(section, name)))
+        self.edited(&edit::without(self.marked(), self.values(section, name)))
     }
 
     /// Returns this unit file with one more option. The method adds it:
@@ -59,7 +58,7 @@ impl UnitFile {
     /// the value contains a line end.
     pub fn with_added(&self, option: UnitOption) -> Result<Self, OptionError> {
         check(&option)?;
-        Ok(self.edited(&edit::with_added(self.source(), self.options(), &option)))
+        Ok(self.edited(&edit::with_added(self.marked(), self.options(), &option)))
     }
 
     /// Returns this unit file with another value for the option at an index of
@@ -77,7 +76,7 @@ impl UnitFile {
         let old = self.option_at(index);
         let new = UnitOption::new(old.section(), old.name(), value);
         check(&new)?;
-        Ok(self.edited(&edit::replaced(self.source(), old, &new)))
+        Ok(self.edited(&edit::replaced(self.marked(), old, &new)))
     }
 
     /// Returns this unit file with another name for the option at an index of
@@ -95,7 +94,7 @@ impl UnitFile {
         let old = self.option_at(index);
         let new = UnitOption::new(old.section(), name, old.verbatim());
         check(&new)?;
-        Ok(self.edited(&edit::renamed(self.source(), old, &new)))
+        Ok(self.edited(&edit::renamed(self.marked(), old, &new)))
     }
 
     /// Returns this unit file with a new option on the line below an existing option, and in the
@@ -113,7 +112,7 @@ impl UnitFile {
         let after = self.option_at(index);
         let new = UnitOption::new(after.section(), name, value);
         check(&new)?;
-        Ok(self.edited(&edit::inserted(self.source(), after, &new)))
+        Ok(self.edited(&edit::inserted(self.marked(), after, &new)))
     }
 
     /// Returns this unit file without the option at an index of [`options`](Self::options), and
@@ -125,7 +124,7 @@ impl UnitFile {
     #[must_use]
     pub fn without_at(&self, index: usize) -> Self {
         let option = self.option_at(index);
-        self.edited(&edit::without(self.source(), std::iter::once(option)))
+        self.edited(&edit::without(self.marked(), std::iter::once(option)))
     }
 
     /// Returns this unit file with a header of this section. If no header exists yet, an empty
@@ -139,7 +138,7 @@ impl UnitFile {
         if self.has_section(section) {
             return Ok(self.clone());
         }
-        Ok(self.edited(&edit::with_section(self.source(), section)))
+        Ok(self.edited(&edit::with_section(self.marked(), section)))
     }
 
     /// Returns this unit file with a section renamed in each of its headers. If a section with the
@@ -150,7 +149,7 @@ impl UnitFile {
     /// Returns an error if a header cannot have the new name.
     pub fn with_section_renamed(&self, old: &str, new: &str) -> Result<Self, OptionError> {
         check_section(new)?;
-        Ok(self.edited(&edit::section_renamed(self.source(), old, new)))
+        Ok(self.edited(&edit::section_renamed(self.marked(), old, new)))
     }
 
     /// Returns this unit file without a section.
@@ -160,7 +159,7 @@ impl UnitFile {
     /// text that follows.
     #[must_use]
     pub fn without_section(&self, section: &str) -> Self {
-        self.edited(&edit::without_section(self.source(), section))
+        self.edited(&edit::without_section(self.marked(), section))
     }
 
     /// Returns this unit file in normal form:
@@ -183,7 +182,7 @@ impl UnitFile {
     /// ```
     #[must_use]
     pub fn formatted(&self) -> Self {
-        self.edited(&formatted(self.source()))
+        self.edited(&formatted(self.marked()))
     }
 
     fn option_at(&self, index: usize) -> OptionView<'_> {
@@ -194,11 +193,6 @@ impl UnitFile {
 
     /// Parses the edited source.
     fn edited(&self, source: &[u8]) -> Self {
-        let has_mark = |source| byte_order_mark_len(source) > 0;
-        if has_mark(source) && !has_mark(self.source()) {
-            // Text from the middle of the source must not become a byte order mark.
-            return Self::parse_collecting([b"\n", source].concat()).0;
-        }
         Self::parse_collecting(source).0
     }
 }

@@ -1,12 +1,14 @@
 //! Edits that leave every other byte of the source unchanged.
 
 use std::borrow::Cow;
+use std::ops::Range;
 
 use crate::continuation::LogicalLine;
 use crate::diagnostic::Span;
-use crate::grammar::{SyntaxItem, SyntaxItems, byte_order_mark_len};
+use crate::grammar::{SyntaxItem, SyntaxItems};
 use crate::lines::{
-    Lines, ends_in_open_backslash, is_line_end, line_end_length, line_length, trim_end,
+    BYTE_ORDER_MARK, Lines, MarkedSource, ends_in_open_backslash, is_line_end, line_end_length,
+    line_length, trim_end,
 };
 use crate::option::{OptionView, UnitOption};
 use crate::options::Options;
@@ -15,7 +17,7 @@ use crate::options::Options;
 /// option, adds `option`.
 ///
 /// The caller has checked that `option` can be written. `options` are the options of `source`.
-pub(crate) fn with(source: &[u8], options: Options<'_>, option: &UnitOption) -> Vec<u8> {
+pub(crate) fn with(source: MarkedSource<'_>, options: Options<'_>, option: &UnitOption) -> Vec<u8> {
     let (section, name) = (option.section(), option.name());
     match options.clone().named(section, [name]).next_back() {
         Some(old) => replaced(source, old, option),
@@ -24,21 +26,25 @@ pub(crate) fn with(source: &[u8], options: Options<'_>, option: &UnitOption) -> 
 }
 
 /// Removes options of the source, which are given in source order.
-pub(crate) fn without<'a>(source: &[u8], options: impl Iterator<Item = OptionView<'a>>) -> Vec<u8> {
-    let mut output = Vec::with_capacity(source.len());
-    let mut copied = 0;
+pub(crate) fn without<'a>(
+    source: MarkedSource<'_>,
+    options: impl Iterator<Item = OptionView<'a>>,
+) -> Vec<u8> {
+    let mut copy = Copy::new(source);
     for option in options {
         let (start, end) = whole_lines(source, option);
-        output.extend_from_slice(&source[copied..start]);
-        copied = end;
+        copy.skip(start, end);
     }
-    output.extend_from_slice(&source[copied..]);
-    output
+    copy.finish()
 }
 
 /// Adds `option` after the last option of its section, or below the section's header if the section
 /// has no options.
-pub(crate) fn with_added(source: &[u8], options: Options<'_>, option: &UnitOption) -> Vec<u8> {
+pub(crate) fn with_added(
+    source: MarkedSource<'_>,
+    options: Options<'_>,
+    option: &UnitOption,
+) -> Vec<u8> {
     match options.rev().find(|it| it.section() == option.section()) {
         Some(last) => inserted(source, last, option),
         None => into_empty(source, option),
@@ -47,48 +53,44 @@ pub(crate) fn with_added(source: &[u8], options: Options<'_>, option: &UnitOptio
 
 /// Adds `option` to a section without options, below the section's last header. If the section does
 /// not exist, adds it at the end of the source.
-fn into_empty(source: &[u8], option: &UnitOption) -> Vec<u8> {
+fn into_empty(source: MarkedSource<'_>, option: &UnitOption) -> Vec<u8> {
     let headers = Headers::new(source).filter(|(name, _)| name == option.section());
     match headers.last() {
         Some((_, span)) => {
             let separator = separator(source, span.start);
             let (end, text) = (separator.end, separator.text + &line(option));
-            spliced(&source[..end], &text, &source[end..])
+            spliced(source, end..end, &text)
         }
         None => appended(source, option.section(), &(line(option) + "\n")),
     }
 }
 
 /// Renames an option.
-pub(crate) fn renamed(source: &[u8], old: OptionView<'_>, new: &UnitOption) -> Vec<u8> {
+pub(crate) fn renamed(source: MarkedSource<'_>, old: OptionView<'_>, new: &UnitOption) -> Vec<u8> {
     let start = old.span().start;
-    let after = source[start..].strip_prefix(old.name().as_bytes());
+    let after = source.bytes[start..].strip_prefix(old.name().as_bytes());
     // A backslash at the end of the old name joins nothing, since "=" follows on the same line.
     match after.filter(|after| after.trim_ascii_start().starts_with(b"=")) {
-        Some(after) => spliced(&source[..start], new.name(), after),
+        Some(_) => spliced(source, start..start + old.name().len(), new.name()),
         // The name continues on another line, so the whole option is rewritten on one line.
-        None => spliced(&source[..start], &line(new), &source[separator(source, start).end..]),
+        None => spliced(source, start..separator(source, start).end, &line(new)),
     }
 }
 
 /// Renames a section in each of its headers.
-pub(crate) fn section_renamed(source: &[u8], old: &str, new: &str) -> Vec<u8> {
-    let mut renamed = Vec::with_capacity(source.len());
-    let mut copied = 0;
+pub(crate) fn section_renamed(source: MarkedSource<'_>, old: &str, new: &str) -> Vec<u8> {
+    let mut copy = Copy::new(source);
     for (_, span) in Headers::new(source).filter(|(name, _)| name == old) {
-        renamed.extend_from_slice(&source[copied..span.start]);
-        renamed.extend_from_slice(format!("[{new}]").as_bytes());
-        copied = span.end;
+        copy.skip(span.start, span.end);
+        copy.output.extend_from_slice(format!("[{new}]").as_bytes());
     }
-    renamed.extend_from_slice(&source[copied..]);
-    renamed
+    copy.finish()
 }
 
 /// Removes a section: each header with everything up to its last option.
-pub(crate) fn without_section(source: &[u8], section: &str) -> Vec<u8> {
-    let mut output = Vec::with_capacity(source.len());
-    let mut copied = 0;
-    let mut items = SyntaxItems::new(source).peekable();
+pub(crate) fn without_section(source: MarkedSource<'_>, section: &str) -> Vec<u8> {
+    let mut copy = Copy::new(source);
+    let mut items = SyntaxItems::new(source.bytes).peekable();
     while let Some(item) = items.next() {
         let (start, mut last) = match item {
             SyntaxItem::Section(name, span) if name == section => (span.start, span.start),
@@ -100,18 +102,19 @@ pub(crate) fn without_section(source: &[u8], section: &str) -> Vec<u8> {
             }
         }
         let (from, to) = whole_lines_between(source, start, separator(source, last).end);
-        output.extend_from_slice(&source[copied..from]);
+        copy.skip(from, to);
         // Otherwise the empty lines below would add to those above.
-        let stands_apart = ["\n\n", "\r\n\r\n"].iter().any(|it| output.ends_with(it.as_bytes()));
-        let drops_blank = stands_apart || from == byte_order_mark_len(source);
-        copied = to + if drops_blank { blank_lines(&source[to..]) } else { 0 };
+        let stands_apart =
+            ["\n\n", "\r\n\r\n"].iter().any(|it| copy.output.ends_with(it.as_bytes()));
+        if stands_apart || from == 0 || is_after_leading_mark(source, from, to) {
+            copy.skip(to, to + blank_lines(&source.bytes[to..]));
+        }
     }
-    output.extend_from_slice(&source[copied..]);
-    output
+    copy.finish()
 }
 
 /// Adds a header at the end.
-pub(crate) fn with_section(source: &[u8], section: &str) -> Vec<u8> {
+pub(crate) fn with_section(source: MarkedSource<'_>, section: &str) -> Vec<u8> {
     appended(source, section, "")
 }
 
@@ -119,8 +122,8 @@ pub(crate) fn with_section(source: &[u8], section: &str) -> Vec<u8> {
 struct Headers<'a>(SyntaxItems<'a>);
 
 impl<'a> Headers<'a> {
-    fn new(source: &'a [u8]) -> Self {
-        Self(SyntaxItems::new(source))
+    fn new(source: MarkedSource<'a>) -> Self {
+        Self(SyntaxItems::new(source.bytes))
     }
 }
 
@@ -135,23 +138,27 @@ impl<'a> Iterator for Headers<'a> {
     }
 }
 
-pub(crate) fn replaced(source: &[u8], old: OptionView<'_>, new: &UnitOption) -> Vec<u8> {
+pub(crate) fn replaced(source: MarkedSource<'_>, old: OptionView<'_>, new: &UnitOption) -> Vec<u8> {
     let (span, value) = (old.span(), old.value_span());
     let (end, _) = logical_line_end(source, span.start);
     // Within one line the spacing around "=" can stay. A value that begins on a later line cannot
     // be replaced alone: a new one that starts with "#" would be a comment there.
-    let one_line = !source[span.start..end].iter().any(|&byte| is_line_end(byte));
+    let one_line = !source.bytes[span.start..end].iter().any(|&byte| is_line_end(byte));
     if one_line && value.start < value.end {
-        spliced(&source[..value.start], new.verbatim(), &source[end..])
+        spliced(source, value.start..end, new.verbatim())
     } else {
-        spliced(&source[..span.start], &line(new), &source[end..])
+        spliced(source, span.start..end, &line(new))
     }
 }
 
-pub(crate) fn inserted(source: &[u8], after: OptionView<'_>, new: &UnitOption) -> Vec<u8> {
+pub(crate) fn inserted(
+    source: MarkedSource<'_>,
+    after: OptionView<'_>,
+    new: &UnitOption,
+) -> Vec<u8> {
     let separator = separator(source, after.span().start);
     let (end, text) = (separator.end, separator.text + &line(new));
-    spliced(&source[..end], &text, &source[end..])
+    spliced(source, end..end, &text)
 }
 
 /// The end of a logical line, and the text that must be inserted there before another line is
@@ -163,34 +170,74 @@ struct Separator {
 
 /// Returns the end of the logical line that begins at `start`, and the separator for a line that is
 /// added below it.
-fn separator(source: &[u8], start: usize) -> Separator {
+fn separator(source: MarkedSource<'_>, start: usize) -> Separator {
     let (end, unfinished) = logical_line_end(source, start);
-    let text = match &source[end..] {
+    let text = match &source.bytes[end..] {
         // An empty line ends a value whose last backslash would swallow the new option.
         _ if unfinished => "\n\n",
         [b'\r', b'\n', ..] => "\r\n",
         // The empty line that ended a value must not merge with the line end that is added.
-        _ if source[..end].ends_with(b"\r") => "\r",
+        _ if source.bytes[..end].ends_with(b"\r") => "\r",
         _ => "\n",
     };
     Separator { end, text: text.to_owned() }
 }
 
-/// Joins `before`, `text` and `after`.
+/// Replaces a range of the source by `text`.
 ///
-/// If `text` ends in a line feed and `after` begins with another kind of line end, adds a line feed
-/// between them. Otherwise, the two line ends would merge into one.
-fn spliced(before: &[u8], text: &str, after: &[u8]) -> Vec<u8> {
+/// If `text` ends in a line feed and another kind of line end follows, adds a line feed between
+/// them. Otherwise, the two line ends would merge into one.
+fn spliced(source: MarkedSource<'_>, range: Range<usize>, text: &str) -> Vec<u8> {
+    let after = &source.bytes[range.end..];
     // A carriage return would merge with the line feed before it, and leave no empty line to end
     // the value.
     let open = text.ends_with('\n') && !after.is_empty() && !after.starts_with(b"\n");
     let guard: &[u8] = if open { b"\n" } else { b"" };
-    [before, text.as_bytes(), guard, after].concat()
+    let mut copy = Copy::new(source);
+    copy.skip(range.start, range.end);
+    copy.output.extend_from_slice(text.as_bytes());
+    copy.output.extend_from_slice(guard);
+    copy.finish()
+}
+
+/// A copy of a source without some ranges.
+struct Copy<'a> {
+    source: MarkedSource<'a>,
+    /// End of the part that was copied or left out.
+    copied: usize,
+    output: Vec<u8>,
+    loses_mark: bool,
+}
+
+impl<'a> Copy<'a> {
+    fn new(source: MarkedSource<'a>) -> Self {
+        let output = Vec::with_capacity(source.bytes.len());
+        Self { source, copied: 0, output, loses_mark: false }
+    }
+
+    /// Copies the source up to `start`, and leaves out the part before `end`.
+    fn skip(&mut self, start: usize, end: usize) {
+        self.output.extend_from_slice(&self.source.bytes[self.copied..start]);
+        self.copied = end;
+        self.loses_mark |= self.source.mark.is_some_and(|mark| (start..end).contains(&mark));
+    }
+
+    /// Copies the rest.
+    fn finish(mut self) -> Vec<u8> {
+        self.output.extend_from_slice(&self.source.bytes[self.copied..]);
+        if self.loses_mark && self.source.has_mark_as_text() {
+            // Otherwise the next mark would not be text any more.
+            return [BYTE_ORDER_MARK, b"\n", &self.output].concat();
+        }
+        self.output
+    }
 }
 
 /// Appends a section with this name and content, using the kind of line end that the source uses.
-fn appended(source: &[u8], section: &str, content: &str) -> Vec<u8> {
-    let separator = match source[byte_order_mark_len(source)..].last() {
+fn appended(source: MarkedSource<'_>, section: &str, content: &str) -> Vec<u8> {
+    let source = source.bytes;
+    let separator = match source.last() {
+        _ if source == BYTE_ORDER_MARK => "",
         None => "",
         Some(b'\n') => "\n",
         Some(_) => "\n\n",
@@ -207,27 +254,38 @@ fn line(option: &UnitOption) -> String {
 
 /// Returns the end of the logical line that begins at `start`, before its line end. Also returns
 /// `true` if that line ends in a continuation backslash with no further line below it.
-fn logical_line_end(source: &[u8], start: usize) -> (usize, bool) {
-    let mut lines = Lines::new(source, start);
+fn logical_line_end(source: MarkedSource<'_>, start: usize) -> (usize, bool) {
+    let mut lines = source.lines(start);
     let first = lines.next().expect("what stands in the source has a line in it");
     let logical = LogicalLine::starting_with(first, &mut lines);
     (logical.last().start + logical.last().text.len(), logical.unfinished)
 }
 
 /// Returns the lines of an option; see [`whole_lines_between`].
-fn whole_lines(source: &[u8], option: OptionView<'_>) -> (usize, usize) {
+fn whole_lines(source: MarkedSource<'_>, option: OptionView<'_>) -> (usize, usize) {
     let start = option.span().start;
     whole_lines_between(source, start, logical_line_end(source, start).0)
 }
 
 /// Extends `start..end` to whole lines: back over the blanks before it, and forward over the line
-/// end after it. Returns the range unchanged if its logical line begins on an earlier line.
-fn whole_lines_between(source: &[u8], start: usize, end: usize) -> (usize, usize) {
-    let before = trim_end(&source[..start]);
+/// end after it. Returns the range unchanged if its logical line begins on an earlier line, or
+/// behind a byte order mark that cannot stand before the next line.
+fn whole_lines_between(source: MarkedSource<'_>, start: usize, end: usize) -> (usize, usize) {
+    let before = trim_end(&source.bytes[..start]);
+    let after = end + line_end_length(&source.bytes[end..]);
     let ends = trailing_line_end_len(before);
-    let is_first = before.len() == byte_order_mark_len(source);
+    let is_first = before.is_empty() || is_after_leading_mark(source, before.len(), after);
     let is_alone = is_first || ends > 0 && !ends_in_open_backslash(&before[..before.len() - ends]);
-    if is_alone { (before.len(), end + line_end_length(&source[end..])) } else { (start, end) }
+    if is_alone { (before.len(), after) } else { (start, end) }
+}
+
+/// Returns `true` if `at` is the end of a byte order mark at the start of the source, and the text
+/// from `next` on may follow the mark. A comment may not: behind a mark it would be text.
+fn is_after_leading_mark(source: MarkedSource<'_>, at: usize, next: usize) -> bool {
+    let mut following = Lines::new(source.bytes, next).skip_while(|line| line.text.is_empty());
+    source.mark == Some(0)
+        && source.after_mark() == Some(at)
+        && !following.next().is_some_and(|line| line.starts_like_comment())
 }
 
 /// Returns the total length in bytes of the blank lines at the start of `text`.

@@ -8,6 +8,7 @@ use std::sync::{Arc, OnceLock};
 
 use crate::diagnostic::{Diagnostic, Location, ParseError, Severity, Span};
 use crate::hash::UnitHash;
+use crate::lines::MarkedSource;
 use crate::list_semantics::{names_of_list, resets};
 use crate::locate::Locator;
 use crate::option::{OptionView, UnitOption};
@@ -80,7 +81,7 @@ impl UnitFile {
         let options: Vec<UnitOption> = options.into_iter().collect();
         options.iter().try_for_each(check)?;
         let mut source = String::new();
-        canonical(options.iter(), &mut |piece| source.push_str(piece));
+        canonical(options.iter(), false, &mut |piece| source.push_str(piece));
         let (unit, diagnostics) = Self::parse_collecting(source);
         debug_assert!(diagnostics.iter().all(|it| it.severity() < Severity::Error));
         Ok(unit)
@@ -185,13 +186,15 @@ impl UnitFile {
     /// empty line separates sections. Parsing the text yields the same options.
     pub fn canonical(&self) -> String {
         let mut text = String::new();
-        canonical(self.options(), &mut |piece| text.push_str(piece));
+        canonical(self.options(), !self.source().is_ascii(), &mut |piece| text.push_str(piece));
         text
     }
 
     /// Returns the SHA-1 of the canonical text, computed once.
     pub fn hash(&self) -> UnitHash {
-        let compute = || UnitHash::from_pieces(|piece| canonical(self.options(), piece));
+        let may_have_marks = || !self.source().is_ascii();
+        let compute =
+            || UnitHash::from_pieces(|piece| canonical(self.options(), may_have_marks(), piece));
         *self.0.hash.get_or_init(compute)
     }
 
@@ -214,12 +217,17 @@ impl UnitFile {
 
     /// Returns a cursor that resolves ascending offsets in one pass.
     pub(crate) fn locator(&self) -> Locator<'_> {
-        Locator::new(self.source())
+        Locator::new(self.marked())
     }
 
     /// Returns the name and span of each valid header.
     pub(crate) fn headers(&self) -> impl Iterator<Item = (&str, Span)> {
         self.0.text.headers()
+    }
+
+    /// Returns the source with the place of its byte order mark.
+    pub(crate) fn marked(&self) -> MarkedSource<'_> {
+        self.0.text.marked()
     }
 
     fn new(parsed: ParsedSource) -> (Self, Vec<Diagnostic>) {

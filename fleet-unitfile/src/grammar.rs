@@ -7,12 +7,12 @@ use std::str::Utf8Error;
 use crate::assignment::{Assignment, ContinuedAssignment, Plain};
 use crate::continuation::{ContinuationLines, LogicalLine};
 use crate::diagnostic::{Diagnostic, DiagnosticKind, Location, Severity, Span};
-use crate::lines::{Line, Lines, MAX_LINE, ends_in_open_backslash, trim_end, trim_start};
+use crate::lines::{
+    Line, Lines, MAX_LINE, MarkedSource, ends_in_open_backslash, trim_end, trim_start,
+};
 
 /// Characters trimmed from both ends of a line, a name and a value.
 pub(crate) const BLANKS: [char; 2] = [' ', '\t'];
-
-const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 
 /// One syntactic element of a source.
 pub(crate) enum SyntaxItem<'a> {
@@ -47,12 +47,6 @@ impl<'a> Issue<'a> {
         let text = trim_end(trim_start(self.line.text));
         Diagnostic::new(self.kind, self.span, location, text)
     }
-}
-
-/// Returns the length of the byte order mark at the start of a source, or 0 if there is none.
-/// Parsing skips the mark.
-pub(crate) fn byte_order_mark_len(source: &[u8]) -> usize {
-    if source.starts_with(BYTE_ORDER_MARK) { BYTE_ORDER_MARK.len() } else { 0 }
 }
 
 /// Checks a section name.
@@ -102,6 +96,7 @@ enum SectionState {
 /// Iterates over the syntactic elements of a source, in source order.
 pub(crate) struct SyntaxItems<'a> {
     lines: Lines<'a>,
+    mark: Option<usize>,
     /// The whole source, if it is valid UTF-8. The single lines then need no UTF-8 check.
     text: Option<&'a str>,
     is_ascii: bool,
@@ -112,10 +107,16 @@ pub(crate) struct SyntaxItems<'a> {
 
 impl<'a> SyntaxItems<'a> {
     pub(crate) fn new(source: &'a [u8]) -> Self {
+        let is_ascii = source.is_ascii();
+        let marked = match is_ascii {
+            true => MarkedSource { bytes: source, mark: None },
+            false => MarkedSource::new(source),
+        };
         Self {
-            lines: Lines::new(source, byte_order_mark_len(source)),
+            lines: marked.lines(0),
+            mark: marked.mark,
             text: str::from_utf8(source).ok(),
-            is_ascii: source.is_ascii(),
+            is_ascii,
             section: SectionState::Outside,
             pending: None,
         }
@@ -124,6 +125,11 @@ impl<'a> SyntaxItems<'a> {
     /// Returns the source if all of it is valid UTF-8.
     pub(crate) fn text(&self) -> Option<&'a str> {
         self.text
+    }
+
+    /// Returns the offset of the byte order mark.
+    pub(crate) fn mark(&self) -> Option<usize> {
+        self.mark
     }
 
     /// Reads a line that may continue or be suspicious.
@@ -209,6 +215,8 @@ impl<'a> SyntaxItems<'a> {
         match text.as_bytes().get(start) {
             None => Ok(LineKind::Empty),
             Some(b'[') => self.header(text, start).map(LineKind::Header),
+            // Only a byte order mark keeps such a line from being a comment.
+            Some(b'#' | b';') => Err(DiagnosticKind::MarkedComment),
             Some(_) => match self.section {
                 SectionState::Outside => Err(DiagnosticKind::OutsideSection),
                 SectionState::Unknown => Ok(LineKind::Empty),

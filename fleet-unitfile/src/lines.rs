@@ -7,6 +7,60 @@
 /// Length limit in bytes. Every physical or joined line must be shorter than this.
 pub(crate) const MAX_LINE: usize = 1024 * 1024;
 
+pub(crate) const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
+
+/// Stands for the offset of a byte order mark in sources without one.
+const NO_MARK: usize = usize::MAX;
+
+/// A source, and the place of its byte order mark.
+///
+/// systemd removes the mark from the first line that begins with one, wherever that line is. In
+/// later lines it is text.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct MarkedSource<'a> {
+    pub(crate) bytes: &'a [u8],
+    pub(crate) mark: Option<usize>,
+}
+
+impl<'a> MarkedSource<'a> {
+    /// Looks for the byte order mark. The time is proportional to the length of the source.
+    pub(crate) fn new(bytes: &'a [u8]) -> Self {
+        Self { bytes, mark: line_with_mark(bytes, 0) }
+    }
+
+    /// Returns the lines from offset `at`, which must be the beginning of a line, or of the text
+    /// after the mark.
+    #[inline]
+    pub(crate) fn lines(self, at: usize) -> Lines<'a> {
+        Lines { source: self.bytes, mark: self.mark.unwrap_or(NO_MARK), at, number: 0 }
+    }
+
+    /// Returns the offset after the byte order mark.
+    pub(crate) fn after_mark(self) -> Option<usize> {
+        self.mark.map(|mark| mark + BYTE_ORDER_MARK.len())
+    }
+
+    /// Returns `true` if a line after the one with the mark begins with another mark. That one is
+    /// text only because of the first.
+    pub(crate) fn has_mark_as_text(self) -> bool {
+        self.after_mark().is_some_and(|after| line_with_mark(self.bytes, after).is_some())
+    }
+}
+
+/// Returns the offset of the first line that begins with a byte order mark. The search begins at
+/// `from`.
+fn line_with_mark(source: &[u8], from: usize) -> Option<usize> {
+    let mut at = from;
+    loop {
+        at += source[at..].iter().position(|&byte| byte == BYTE_ORDER_MARK[0])?;
+        let starts_line = at == 0 || is_line_end(source[at - 1]);
+        if starts_line && source[at..].starts_with(BYTE_ORDER_MARK) {
+            return Some(at);
+        }
+        at += 1;
+    }
+}
+
 /// One physical line.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Line<'a> {
@@ -16,16 +70,25 @@ pub(crate) struct Line<'a> {
     pub(crate) start: usize,
     /// Line number, counted from 1.
     pub(crate) number: usize,
+    /// Whether the byte order mark of the source precedes the text.
+    pub(crate) is_marked: bool,
 }
 
 impl Line<'_> {
     /// Returns `true` if the first non-blank character starts a comment.
     ///
     /// A line that reaches the length limit never counts as a comment. The parser therefore refuses
-    /// it like any other overlong line.
+    /// it like any other overlong line. The line with the byte order mark is no comment either:
+    /// systemd looks for comments before it removes the mark.
     #[inline]
     pub(crate) fn is_comment(&self) -> bool {
-        matches!(trim_start(self.text).first(), Some(b'#' | b';')) && self.text.len() < MAX_LINE
+        self.starts_like_comment() && !self.is_marked && self.text.len() < MAX_LINE
+    }
+
+    /// Returns `true` if the first non-blank character is `#` or `;`.
+    #[inline]
+    pub(crate) fn starts_like_comment(&self) -> bool {
+        matches!(trim_start(self.text).first(), Some(b'#' | b';'))
     }
 
     /// Returns `true` if the line ends in an unescaped backslash.
@@ -39,17 +102,21 @@ impl Line<'_> {
 /// A line ends at a line feed, a carriage return or a zero byte. Different ones in a row form a
 /// single line end, so `\r\n` and `\n\r` each end one line. The same one again begins a new line
 /// end, so `\n\n` ends two lines. A zero byte is always the last of its line end.
+///
+/// The byte order mark of a [`MarkedSource`] is not part of the text of its line.
 #[derive(Clone, Debug)]
 pub(crate) struct Lines<'a> {
     source: &'a [u8],
+    /// Offset of the byte order mark; [`NO_MARK`] if there is none.
+    mark: usize,
     at: usize,
     number: usize,
 }
 
 impl<'a> Lines<'a> {
-    /// Starts at offset `at`, which is the beginning of line 1.
+    /// Starts at offset `at`, which is the beginning of line 1. The source has no byte order mark.
     pub(crate) fn new(source: &'a [u8], at: usize) -> Self {
-        Self { source, at, number: 0 }
+        Self { source, mark: NO_MARK, at, number: 0 }
     }
 }
 
@@ -58,12 +125,13 @@ impl<'a> Iterator for Lines<'a> {
 
     #[inline]
     fn next(&mut self) -> Option<Line<'a>> {
-        let start = self.at;
+        let is_marked = self.at == self.mark;
+        let start = if is_marked { self.at + BYTE_ORDER_MARK.len() } else { self.at };
         let rest = self.source.get(start..).filter(|rest| !rest.is_empty())?;
         let length = line_length(rest);
         self.at = start + length + line_end_length(&rest[length..]);
         self.number += 1;
-        Some(Line { text: &rest[..length], start, number: self.number })
+        Some(Line { text: &rest[..length], start, number: self.number, is_marked })
     }
 }
 

@@ -1,8 +1,8 @@
 //! Lines and columns of offsets in a source.
 
 use crate::diagnostic::Location;
-use crate::grammar::{byte_order_mark_len, column};
-use crate::lines::{Line, Lines};
+use crate::grammar::column;
+use crate::lines::{Line, Lines, MarkedSource};
 
 /// A cursor that resolves offsets to lines in one pass over the source. The offsets must therefore
 /// be passed in ascending order.
@@ -12,8 +12,8 @@ pub(crate) struct Locator<'a> {
 }
 
 impl<'a> Locator<'a> {
-    pub(crate) fn new(source: &'a [u8]) -> Self {
-        let mut after = Lines::new(source, byte_order_mark_len(source));
+    pub(crate) fn new(source: MarkedSource<'a>) -> Self {
+        let mut after = source.lines(0);
         Self { line: after.next(), after }
     }
 

@@ -47,7 +47,8 @@ pub(crate) fn parse(source: &[u8], strict: bool) -> ParsedSource {
         Some(text) => Source::Text(text.into()),
         None => Source::Bytes(source.into()),
     };
-    ParsedSource { text: Text { source, options, headers }, diagnostics }
+    let text = Text { source, mark: items.mark(), options, headers };
+    ParsedSource { text, diagnostics }
 }
 
 #[derive(Default)]

@@ -7,7 +7,7 @@ use crate::assignment::{ContinuedAssignment, Plain};
 use crate::continuation::LogicalLine;
 use crate::diagnostic::Span;
 use crate::index::{Entry, Index};
-use crate::lines::{line_length, trim_end};
+use crate::lines::{MarkedSource, line_length, trim_end};
 
 /// A source, byte for byte, and the index of its options and headers.
 ///
@@ -17,6 +17,8 @@ use crate::lines::{line_length, trim_end};
 #[derive(Debug)]
 pub(crate) struct Text {
     pub(crate) source: Source,
+    /// Offset of the byte order mark.
+    pub(crate) mark: Option<usize>,
     pub(crate) options: Index,
     pub(crate) headers: Index,
 }
@@ -68,10 +70,15 @@ impl Text {
         Plain::read(text, entry.start).expect(READ)
     }
 
+    /// Returns the source with the place of its byte order mark.
+    pub(crate) fn marked(&self) -> MarkedSource<'_> {
+        MarkedSource { bytes: self.source.as_bytes(), mark: self.mark }
+    }
+
     /// Parses a joined option again, with its offsets in the source.
     pub(crate) fn joined(&self, start: usize) -> ContinuedAssignment<'_> {
         const READ: &str = "what was read as an option reads as one again";
-        let logical = LogicalLine::at(self.source.as_bytes(), start).expect(READ);
+        let logical = LogicalLine::at(self.marked(), start).expect(READ);
         let text = String::from_utf8(logical.joined()).expect(READ);
         ContinuedAssignment::read(logical, text, 0).expect(READ)
     }

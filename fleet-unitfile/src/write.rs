@@ -61,6 +61,9 @@ pub enum OptionErrorKind {
     LineEnd,
     /// The value ends in a backslash, which would join the value with the next line.
     OpenBackslash,
+    /// The name, or a further line of the value, begins with a byte order mark. systemd removes the
+    /// mark from the first line of a file that begins with one.
+    ByteOrderMark,
     /// The option contains a Unicode noncharacter, which systemd refuses.
     Noncharacter,
     /// The option reaches the limit of a line.
@@ -84,6 +87,7 @@ impl fmt::Display for OptionErrorKind {
             Self::OpenBackslash => {
                 "has a value that ends in a backslash: remove it, or write two of them"
             }
+            Self::ByteOrderMark => "begins a line with a byte order mark: remove the mark",
             Self::Noncharacter => "has a character that Unicode reserves: remove it",
             Self::TooLong => "needs a line of 1 MiB or more: break it into several options",
         })
@@ -148,11 +152,17 @@ impl<'a> Writable<'a> for OptionView<'a> {
 /// be in memory.
 ///
 /// Options are grouped by section, in the order of the first option of each section. An empty line
-/// separates sections.
+/// separates sections. With `may_have_marks`, a byte order mark precedes the text if a line begins
+/// with another one, which stays text in this way.
 pub(crate) fn canonical<'a, O: Writable<'a>>(
     options: impl Iterator<Item = O> + Clone,
+    may_have_marks: bool,
     piece: &mut dyn FnMut(&str),
 ) {
+    let begins_with_mark = |it: O| begins_line_with_mark(it.name(), &it.verbatim());
+    if may_have_marks && options.clone().any(begins_with_mark) {
+        piece("\u{feff}");
+    }
     for (index, (section, runs)) in grouped(options.clone()).into_iter().enumerate() {
         if index > 0 {
             piece("\n");
@@ -207,6 +217,9 @@ fn violation(option: &UnitOption) -> Option<OptionErrorKind> {
     if !is_writable_name(name) {
         return Some(OptionErrorKind::Name);
     }
+    if begins_line_with_mark(name, value) {
+        return Some(OptionErrorKind::ByteOrderMark);
+    }
     if !has_no_noncharacters(name) || !has_no_noncharacters(value) {
         return Some(OptionErrorKind::Noncharacter);
     }
@@ -216,6 +229,12 @@ fn violation(option: &UnitOption) -> Option<OptionErrorKind> {
         return Some(OptionErrorKind::TooLong);
     }
     value_violation(value)
+}
+
+/// Returns `true` if a line of the written option begins with a byte order mark.
+fn begins_line_with_mark(name: &str, verbatim: &str) -> bool {
+    const MARK: char = '\u{feff}';
+    name.starts_with(MARK) || verbatim.split('\n').skip(1).any(|line| line.starts_with(MARK))
 }
 
 fn is_writable_name(name: &str) -> bool {

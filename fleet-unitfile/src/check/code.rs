@@ -61,6 +61,7 @@ codes! {
     BlankAfterBackslash "U0009" Warning "Blanks after a backslash keep it from continuing the line."
     UnfinishedContinuation "U0010" Warning "The last line ends in a continuation backslash."
     SwallowedHeader "U0011" Warning "A section header is part of the value above it."
+    MarkedComment "U0012" Error "A byte order mark stands before a comment, which is then text."
     UnknownSection "U0101" Warning "systemd has no such section, and ignores all in it."
     ForeignSection "U0102" Warning "A section of another unit type, which systemd ignores here."
     UnknownKey "U0103" Warning "The section has no such option, and systemd ignores it."
@@ -128,6 +129,7 @@ impl From<DiagnosticKind> for FindingCode {
             DiagnosticKind::BlankAfterBackslash => Self::BlankAfterBackslash,
             DiagnosticKind::UnfinishedContinuation => Self::UnfinishedContinuation,
             DiagnosticKind::SwallowedHeader => Self::SwallowedHeader,
+            DiagnosticKind::MarkedComment => Self::MarkedComment,
         }
     }
 }

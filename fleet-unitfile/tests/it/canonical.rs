@@ -3,6 +3,7 @@
 use fleet_unitfile::{OptionErrorKind, UnitFile, UnitOption};
 
 use crate::folded;
+use crate::properties::triples;
 
 fn canonical(source: &str) -> String {
     UnitFile::parse(source).unwrap().canonical()
@@ -149,6 +150,33 @@ fn option_that_would_not_read_back_is_refused() {
 }
 
 #[test]
+fn line_that_begins_with_a_byte_order_mark_is_not_written() {
+    for (name, value) in
+        [("\u{feff}", "v"), ("\u{feff}K", "v"), ("\u{feff}[A]", "v"), ("K", "a \\\n\u{feff}b")]
+    {
+        let error = UnitFile::from_options([UnitOption::new("A", name, value)]).unwrap_err();
+        assert_eq!(error.kind(), OptionErrorKind::ByteOrderMark, "{name:?} {value:?}");
+    }
+}
+
+#[test]
+fn canonical_text_keeps_byte_order_marks_that_are_text() {
+    for (source, expected) in [
+        ("\u{feff}[A]\nK=v\n", "[A]\nK=v\n"),
+        ("[A]\nK=a \\\n\u{feff}b\n", "[A]\nK=a \\\nb\n"),
+        ("[A]\nK=a \\\n\u{feff}#b\n", "[A]\nK=a  #b\n"),
+        ("[A]\n \u{feff}K=v\n", "\u{feff}[A]\n\u{feff}K=v\n"),
+        ("[A]\n\u{feff}K=v\n\u{feff}L=w\n", "\u{feff}[A]\nK=v\n\u{feff}L=w\n"),
+    ] {
+        let unit = UnitFile::parse(source).unwrap();
+        assert_eq!(unit.canonical(), expected, "{source:?}");
+        let again = UnitFile::parse(expected).unwrap();
+        let values = |unit: &UnitFile| triples(unit).into_iter().map(|it| it.2).collect::<Vec<_>>();
+        assert_eq!(values(&again), values(&unit), "{source:?}");
+    }
+}
+
+#[test]
 fn unusual_option_is_accepted() {
     for (section, name, value, reading) in [
         ("A", "K", &"v".repeat(1024 * 1024 - 3)[..], None),
@@ -159,7 +187,7 @@ fn unusual_option_is_accepted() {
         ("A", "K", "v \\ ", Some("v \\")),
         ("A", "K", "v \\\n", Some("v")),
         ("A", "K", "v\\\n# c", Some("v")),
-        ("\u{feff}A", "\u{feff}K", "\u{feff}v", None),
+        ("\u{feff}A", "K\u{feff}", "\u{feff}v", None),
     ] {
         let unit = UnitFile::from_options([UnitOption::new(section, name, value)]).unwrap();
         let [option] = unit.options().collect::<Vec<_>>()[..] else {

@@ -72,6 +72,10 @@ fn formatting_keeps_options_and_comments() {
         ("[A]\nK=a \\\n\n\n\nL=b", "[A]\nK=a \\\n\n\nL=b\n"),
         ("[A]\nK=a \\\n# end\n", "[A]\nK=a \\\n# end\n"),
         ("[A\n no\n = v", "[A\nno\n=v\n"),
+        ("[A]\n \u{feff}K = v\n", "[A]\n \u{feff}K=v\n"),
+        ("\u{feff}# c\n[A]\n", "\u{feff}# c\n\n[A]\n"),
+        ("\u{feff}\n[A]\n\u{feff}K = v\n", "\u{feff}\n\n[A]\n\u{feff}K=v\n"),
+        ("[A]\nK=a \\\n\u{feff}#b\n", "[A]\nK=a \\\n\u{feff}#b\n"),
     ] {
         let (unit, _) = UnitFile::parse_collecting(source);
         assert_eq!(unit.formatted().source_str(), Some(expected), "{source:?}");

@@ -74,6 +74,33 @@ fn option_is_removed_with_all_its_lines() {
 }
 
 #[test]
+fn edits_keep_the_byte_order_mark() {
+    type Edit = fn(&UnitFile) -> UnitFile;
+    let set = |unit: &UnitFile| unit.with(UnitOption::new("A", "K", "v")).unwrap();
+    let without = |unit: &UnitFile| unit.without("A", "K");
+    let without_section = |unit: &UnitFile| unit.without_section("A");
+    let rows: [(&str, Edit, &str); 8] = [
+        ("[A]\n\u{feff}K=a\n", set, "[A]\n\u{feff}K=v\n"),
+        ("[A]\nK=a \\\n\u{feff}b\n", set, "[A]\nK=v\n"),
+        // The mark is gone, and the next one must stay text.
+        ("[A]\nK=a \\\n\u{feff}b\n\u{feff}L=w\n", set, "\u{feff}\n[A]\nK=v\n\u{feff}L=w\n"),
+        ("[A]\n\u{feff}K=a\nL=w\n", without, "[A]\n\u{feff}\nL=w\n"),
+        ("\u{feff}[A]\nK=a\n\n[B]\n", without_section, "\u{feff}[B]\n"),
+        ("\u{feff}[A]\nK=a\n# c\n[B]\n", without_section, "\u{feff}\n# c\n[B]\n"),
+        ("\u{feff}[A]\nK=a\n\n;c\\\n[B]\n", without_section, "\u{feff}\n\n;c\\\n[B]\n"),
+        (
+            "[A]\nK=\\\n\u{feff}\n[B]\n\u{feff}L=w\n",
+            without_section,
+            "\u{feff}\n[B]\n\u{feff}L=w\n",
+        ),
+    ];
+    for (source, edit, expected) in rows {
+        let edited = edit(&UnitFile::parse_collecting(source).0);
+        assert_eq!(edited.source_str(), Some(expected), "{source:?}");
+    }
+}
+
+#[test]
 fn edit_that_would_inject_lines_is_refused() {
     let unit = UnitFile::parse("[A]\nK=v\n").unwrap();
     let error = unit.with(UnitOption::new("A", "K", "v\nL=w")).unwrap_err();

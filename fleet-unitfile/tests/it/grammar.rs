@@ -106,15 +106,38 @@ fn all_kinds_of_line_ends() {
 }
 
 #[test]
-fn leading_byte_order_mark_is_skipped() {
+fn byte_order_mark_of_the_first_line_with_one_is_skipped() {
     all_read(&[
         ("\u{feff}[A]\nK=v\n", "A.K=v"),
-        ("\u{feff}# c\n[A]\nK=v\n", "A.K=v"),
         ("\u{feff}", ""),
+        ("\n\u{feff}[A]\nK=v\n", "A.K=v"),
+        ("# c\n\u{feff}[A]\nK=v\n", "A.K=v"),
+        ("\u{feff}\n# c\n[A]\nK=v\n", "A.K=v"),
+        ("\u{feff} \n[A]\n\u{feff}K=v\n", "A.\u{feff}K=v"),
+        ("[A]\n\u{feff}K=v\n\u{feff}L=w\n", "A.K=v | A.\u{feff}L=w"),
+        ("[A]\n \u{feff}K=v\n\u{feff}L=w\n", "A.\u{feff}K=v | A.L=w"),
+        ("[A]\nK=a \\\n\u{feff}b\n", "A.K=a  b"),
+        ("[A]\nK=a \\\n\u{feff}b\\\n\u{feff}c\n", "A.K=a  b \u{feff}c"),
+        ("[A]\nK=a \\\n\u{feff}#b\n", "A.K=a  #b"),
+        ("[A]\nK=\\\r\n\u{feff} ;b\r\n", "A.K=;b"),
+        ("[A]\r\u{feff}[B]\rK=v\r", "B.K=v"),
     ]);
     all_refused(&[
-        ("[A]\n\u{feff}[B]\n".as_bytes(), DiagnosticKind::MissingEquals, ""),
         ("\u{feff}\u{feff}[A]\n".as_bytes(), DiagnosticKind::OutsideSection, ""),
+        ("\u{feff}\n\u{feff}[A]\n".as_bytes(), DiagnosticKind::OutsideSection, ""),
+    ]);
+}
+
+#[test]
+fn comment_after_a_byte_order_mark_is_refused() {
+    use DiagnosticKind::{InvalidUtf8, MarkedComment};
+    all_refused(&[
+        ("\u{feff}# c\n[A]\nK=v\n".as_bytes(), MarkedComment, "A.K=v"),
+        ("\u{feff} ; c\n[A]\nK=v\n".as_bytes(), MarkedComment, "A.K=v"),
+        ("\u{feff}#c\\\nk=v\n[B]\nK=v\n".as_bytes(), MarkedComment, "B.K=v"),
+        ("[A]\n\u{feff}#K=v\nL=w\n".as_bytes(), MarkedComment, "A.L=w"),
+        ("[A]\n\\\n\u{feff}#K=v\nL=w\n".as_bytes(), MarkedComment, "A.L=w"),
+        (b"\xef\xbb\xbf# c\xff\n[A]\nK=v\n", InvalidUtf8, "A.K=v"),
     ]);
 }
 
