@@ -6,13 +6,12 @@ use super::value_error::{ValueError, listed, quoted};
 use crate::option::OptionView;
 
 /// Options of older systemd versions that this version warns about, with their replacements.
-const OUTDATED: [(&str, &[&str]); 10] = [
+const OUTDATED: [(&str, &[&str]); 9] = [
     ("BlockIODeviceWeight", &["IODeviceWeight"]),
     ("BlockIOReadBandwidth", &["IOReadBandwidthMax"]),
     ("BlockIOWriteBandwidth", &["IOWriteBandwidthMax"]),
     ("CPUShares", &["CPUWeight"]),
     ("MemoryLimit", &["MemoryMax"]),
-    ("OnFailureIsolate", &["OnFailureJobMode"]),
     ("RequiresOverridable", &["Requires"]),
     ("RequisiteOverridable", &["Requisite"]),
     ("StartupBlockIOWeight", &["StartupIOWeight"]),
@@ -21,11 +20,12 @@ const OUTDATED: [(&str, &[&str]); 10] = [
 
 /// Options of older systemd versions, each with its replacements. systemd 252 still accepts these
 /// options without a warning, but newer versions may refuse them.
-const OLD: [(&str, &[&str]); 10] = [
+const OLD: [(&str, &[&str]); 11] = [
     ("BindTo", &["BindsTo"]),
     ("BlockIOAccounting", &["IOAccounting"]),
     ("BlockIOWeight", &["IOWeight"]),
     ("InaccessibleDirectories", &["InaccessiblePaths"]),
+    ("OnFailureIsolate", &["OnFailureJobMode"]),
     ("PermissionsStartOnly", &["+ or ! before the programs that need all rights"]),
     ("PropagateReloadFrom", &["ReloadPropagatedFrom"]),
     ("PropagateReloadTo", &["PropagatesReloadTo"]),
@@ -33,6 +33,25 @@ const OLD: [(&str, &[&str]); 10] = [
     ("ReadWriteDirectories", &["ReadWritePaths"]),
     ("StartLimitInterval", &["StartLimitIntervalSec in [Unit]"]),
 ];
+
+/// Options that systemd accepts and silently ignores, with their sections.
+const WITHOUT_EFFECT: [(&str, &[&str]); 5] = [
+    ("BusPolicy", &["Service"]),
+    ("Capabilities", &["Service", "Socket", "Mount", "Swap"]),
+    ("IgnoreOnSnapshot", &["Unit"]),
+    ("NetClass", &["Service", "Socket", "Mount", "Swap", "Slice", "Scope"]),
+    ("SysVStartPriority", &["Service"]),
+];
+
+/// Checks for an option that has no effect any more. The tables do not contain these.
+pub(super) fn without_effect(option: OptionView<'_>) -> Option<ValueError> {
+    let is_same = |(name, sections): &&(&str, &[&str])| {
+        *name == option.name() && sections.contains(&option.section())
+    };
+    let (name, _) = WITHOUT_EFFECT.iter().find(is_same)?;
+    let message = format!("{name} is an option of older versions of systemd: it has no effect");
+    Some(ValueError::new(FindingCode::OldKey, message, "remove it"))
+}
 
 /// Checks for an option, or a value, of an older systemd version.
 pub(super) fn outdated(option: OptionView<'_>) -> Option<ValueError> {

@@ -2,6 +2,41 @@
 
 type Words = &'static [&'static str];
 
+/// The words of a list, and the rules by which systemd reads the list.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct WordList {
+    pub(super) words: Words,
+    /// A word that may only be the whole value.
+    pub(super) alone: Option<&'static str>,
+    pub(super) ignores_case: bool,
+    /// Whether a tilde at the start of the value inverts the list.
+    pub(super) may_invert: bool,
+    pub(super) removes_quotes: bool,
+}
+
+const EXACT: WordList = WordList {
+    words: &[],
+    alone: None,
+    ignores_case: false,
+    may_invert: false,
+    removes_quotes: false,
+};
+const ANY_CASE: WordList =
+    WordList { ignores_case: true, may_invert: true, removes_quotes: true, ..EXACT };
+
+pub(super) const ADDRESS_FAMILY_LIST: WordList =
+    WordList { words: ADDRESS_FAMILIES, alone: Some("none"), ..ANY_CASE };
+pub(super) const ARCHITECTURE_LIST: WordList =
+    WordList { words: ARCHITECTURES, removes_quotes: true, ..EXACT };
+pub(super) const CAPABILITY_LIST: WordList = WordList { words: CAPABILITIES, ..ANY_CASE };
+pub(super) const DELEGATE_LIST: WordList =
+    WordList { words: CONTROLLERS, removes_quotes: true, ..EXACT };
+pub(super) const DISABLE_LIST: WordList = WordList { words: CONTROLLERS, ..EXACT };
+pub(super) const NAMESPACE_LIST: WordList =
+    WordList { words: NAMESPACES, may_invert: true, ..EXACT };
+pub(super) const SECURE_BIT_LIST: WordList =
+    WordList { words: SECURE_BITS, removes_quotes: true, ..EXACT };
+
 pub(super) const ACTIONS: Words = &[
     "none",
     "reboot",
@@ -21,7 +56,6 @@ pub(super) const ACTIONS: Words = &[
     "halt-immediate",
 ];
 pub(super) const ADDRESS_FAMILIES: Words = &[
-    "none",
     "AF_ALG",
     "AF_APPLETALK",
     "AF_ASH",
@@ -194,6 +228,77 @@ pub(super) const CONTROLLERS: Words = &[
 pub(super) const CPU_POLICIES: Words = &["other", "batch", "idle", "fifo", "rr", "ext"];
 pub(super) const DEFER_TRIGGER: Words = &["patient"];
 pub(super) const DEVICE_POLICIES: Words = &["auto", "closed", "strict"];
+/// Names of exit statuses, as `systemd-analyze exit-status` lists them, and those of newer versions.
+pub(super) const EXIT_STATUSES: Words = &[
+    "ADDRESS_FAMILIES",
+    "APPARMOR",
+    "BPF",
+    "CACHE_DIRECTORY",
+    "CANTCREAT",
+    "CAPABILITIES",
+    "CGROUP",
+    "CHDIR",
+    "CHOWN",
+    "CHROOT",
+    "CONFIG",
+    "CONFIGURATION_DIRECTORY",
+    "CONFIRM",
+    "CPUAFFINITY",
+    "CREDENTIALS",
+    "DATAERR",
+    "EXCEPTION",
+    "EXEC",
+    "FAILURE",
+    "FDS",
+    "GROUP",
+    "INVALIDARGUMENT",
+    "IOERR",
+    "IOPRIO",
+    "KEYRING",
+    "KSM",
+    "LIMITS",
+    "LOGS_DIRECTORY",
+    "MEMORY",
+    "NAMESPACE",
+    "NETWORK",
+    "NICE",
+    "NOHOST",
+    "NOINPUT",
+    "NOPERM",
+    "NOPERMISSION",
+    "NOTCONFIGURED",
+    "NOTIMPLEMENTED",
+    "NOTINSTALLED",
+    "NOTRUNNING",
+    "NOUSER",
+    "NO_NEW_PRIVILEGES",
+    "NUMA_POLICY",
+    "OOM_ADJUST",
+    "OSERR",
+    "OSFILE",
+    "PAM",
+    "PERSONALITY",
+    "PROTOCOL",
+    "RUNTIME_DIRECTORY",
+    "SECCOMP",
+    "SECUREBITS",
+    "SELINUX_CONTEXT",
+    "SETSCHEDULER",
+    "SETSID",
+    "SIGNAL_MASK",
+    "SMACK_PROCESS_LABEL",
+    "SOFTWARE",
+    "STATE_DIRECTORY",
+    "STDERR",
+    "STDIN",
+    "STDOUT",
+    "SUCCESS",
+    "TEMPFAIL",
+    "TIMERSLACK",
+    "UNAVAILABLE",
+    "USAGE",
+    "USER",
+];
 pub(super) const EXIT_TYPES: Words = &["main", "cgroup"];
 pub(super) const FACILITIES: Words = &[
     "kern", "user", "mail", "daemon", "auth", "syslog", "lpr", "news", "uucp", "cron", "authpriv",

@@ -1,5 +1,6 @@
 //! Kinds of values, and the check for each.
 
+use super::choices::WordList;
 use super::command::command;
 use super::value_error::ValueError;
 use super::{access, calendar, lists, numbers, specifiers, values};
@@ -27,16 +28,16 @@ pub(super) enum Kind {
     Bool,
     /// A boolean, or one of some words.
     BoolOr(Words),
-    /// A boolean, or a list of words, which a tilde inverts.
-    BoolOrList(Words),
+    /// A boolean, or a list of words.
+    BoolOrList(&'static WordList),
     /// A name on D-Bus.
     BusName,
     /// A calendar event.
     Calendar,
     /// One of some words.
     Choice(Words),
-    /// One of some words, or a number.
-    ChoiceOrNumber(Words),
+    /// One of some words, or a number up to a maximum.
+    ChoiceOrNumber(i64, Words),
     /// A command line.
     Command,
     /// A condition on something other than a path.
@@ -120,8 +121,8 @@ pub(super) enum Kind {
     /// One of several words. A word that ends in a colon takes an argument, as in
     /// `file:/var/log/web`.
     WordOrArgument(Words),
-    /// A list of words, which a tilde inverts.
-    Words(Words),
+    /// A list of words.
+    Words(&'static WordList),
     /// The working directory of a process.
     WorkingDirectory,
 }
@@ -190,7 +191,7 @@ impl Kind {
             Self::Environment => lists::environment(value),
             Self::ExitStatus => lists::exit_statuses(value),
             Self::AddressRanges => access::address_ranges(value),
-            Self::CpuSet => lists::cpu_set(value),
+            Self::CpuSet => lists::cpu_set(option, value),
             Self::Paths => lists::paths(value),
             Self::PathsOnly => lists::paths_only(value),
             Self::Sources => lists::sources(value),
@@ -201,10 +202,10 @@ impl Kind {
             Self::Units => lists::units(value, None, unit),
             Self::UnitsOf(unit_type) => lists::units(value, Some(unit_type), unit),
             Self::Urls => lists::urls(value),
-            Self::Words(words) => lists::choices(value, words),
-            Self::BoolOrList(words) => match crate::value::parse_bool(value) {
+            Self::Words(list) => lists::choices(value, list),
+            Self::BoolOrList(list) => match crate::value::parse_bool(value) {
                 Some(_) => Vec::new(),
-                None => lists::choices(value, words),
+                None => lists::choices(value, list),
             },
             Self::Memory => numbers::memory(option, value).into_iter().collect(),
             Self::Percent => numbers::percent(option, value).into_iter().collect(),
@@ -221,8 +222,7 @@ impl Kind {
             Self::BusName => values::bus_name(value),
             Self::Device => access::device(value),
             Self::Choice(words) => values::choice(value, words),
-            Self::ChoiceOrNumber(_) if value.parse::<u32>().is_ok() => None,
-            Self::ChoiceOrNumber(words) => values::choice(value, words),
+            Self::ChoiceOrNumber(most, words) => numbers::choice_or_number(value, most, words),
             Self::WordOrArgument(words) => values::word_or_argument(value, words),
             Self::Signal => values::signal(value),
             Self::Listen => values::address(value),
@@ -256,11 +256,13 @@ impl Kind {
         let is_taken = TAKES_EMPTY.contains(&option) || super::table::is_newer(option);
         match self {
             _ if is_taken => None,
+            // The priority of a swap.
+            Self::Whole(-1, _) => None,
             Self::Bool
             | Self::BoolOr(_)
             | Self::BusName
             | Self::Choice(_)
-            | Self::ChoiceOrNumber(_)
+            | Self::ChoiceOrNumber(..)
             | Self::FatalBool
             | Self::Limit(_)
             | Self::Mode

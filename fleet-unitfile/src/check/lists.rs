@@ -1,10 +1,12 @@
 //! Checks of values that are lists, word by word.
 
+use super::choices::{self, WordList};
 use super::code::FindingCode;
-use super::value_error::{ValueError, one_of, quoted, words};
+use super::value_error::{ValueError, one_of, pieces, quoted, words};
 use super::values;
 use crate::name::UnitName;
 use crate::quoting::{WordError, split_words_relaxed};
+use crate::size::integer;
 use crate::unit_type::UnitType;
 
 /// Checks unit names, of one type if given.
@@ -32,24 +34,36 @@ fn is_more_than(word: &str, start: &str) -> bool {
     word.len() > start.len() && word.starts_with(start)
 }
 
-/// Checks that each word is one of `known`, ignoring case. Each word may begin with a tilde, which
-/// inverts the meaning.
-pub(super) fn choices(value: &str, known: &[&str]) -> Vec<ValueError> {
-    let errors = words(value).filter_map(|(at, word)| {
-        let bare = word.strip_prefix('~').unwrap_or(word);
-        let is_known = known.iter().any(|it| it.eq_ignore_ascii_case(bare));
-        if is_known {
-            return None;
-        }
-        let message = format!("{} is not an accepted value", quoted(bare));
-        let error = ValueError::new(FindingCode::Choice, message, one_of(bare, known));
-        Some(error.at_word((at + word.len() - bare.len(), bare)))
+/// Checks that each word is one of a list.
+pub(super) fn choices(value: &str, list: &WordList) -> Vec<ValueError> {
+    if list.alone == Some(value) {
+        return Vec::new();
+    }
+    let bare = if list.may_invert { value.strip_prefix('~').unwrap_or(value) } else { value };
+    let start = value.len() - bare.len();
+    let is_known = |word: &str| {
+        let is_same = |known: &&&str| match list.ignores_case {
+            true => known.eq_ignore_ascii_case(word),
+            false => **known == word,
+        };
+        list.words.iter().any(|known| is_same(&known))
+    };
+    let each: Vec<(usize, &str)> = match list.removes_quotes {
+        true => words(bare).collect(),
+        false => pieces(bare).collect(),
+    };
+    let unknown = each.into_iter().filter(|(_, word)| !is_known(word));
+    let errors = unknown.map(|(at, word)| {
+        let message = format!("{} is not an accepted value", quoted(word));
+        let known: Vec<&str> = list.alone.iter().chain(list.words).copied().collect();
+        let error = ValueError::new(FindingCode::Choice, message, one_of(word, &known));
+        error.at_word((start + at, word))
     });
     errors.collect()
 }
 
 pub(super) fn exit_statuses(value: &str) -> Vec<ValueError> {
-    let errors = words(value).filter(|(_, word)| !is_exit_status(word)).map(|word| {
+    let errors = pieces(value).filter(|(_, word)| !is_exit_status(word)).map(|word| {
         let message = format!("{} is neither an exit status nor a signal", quoted(word.1));
         let help = "write a number from 0 to 255, a name such as TEMPFAIL, or a signal";
         ValueError::new(FindingCode::ExitStatus, message, help).at_word(word)
@@ -57,14 +71,13 @@ pub(super) fn exit_statuses(value: &str) -> Vec<ValueError> {
     errors.collect()
 }
 
-/// Returns `true` if a word is a valid exit status or signal. Any word in the form of a status
-/// name, such as `TEMPFAIL`, is accepted, because the names differ between versions.
+/// Returns `true` if a word is an exit status, by number or name, or a signal.
 fn is_exit_status(word: &str) -> bool {
-    let is_name = |c: char| c.is_ascii_uppercase() || c.is_ascii_digit() || c == '_';
     match word.bytes().next() {
-        Some(b'0'..=b'9') => word.parse::<u8>().is_ok(),
-        _ if word.starts_with("SIG") => values::is_signal(word),
-        _ => word.chars().all(is_name),
+        Some(b'0'..=b'9' | b'+' | b'-') => {
+            integer(word).is_some_and(|status| (0..=255).contains(&status))
+        }
+        _ => choices::EXIT_STATUSES.contains(&word) || values::is_signal(word),
     }
 }
 
@@ -87,8 +100,9 @@ pub(super) fn sources(value: &str) -> Vec<ValueError> {
     })
 }
 
+/// Checks names and numbers of groups. systemd removes no quotes from them.
 pub(super) fn users(value: &str) -> Vec<ValueError> {
-    each_word(value, values::user)
+    pieces(value).filter_map(|word| Some(values::user(word.1)?.at_word(word))).collect()
 }
 
 /// Checks relative paths, each with an optional name after a colon.
@@ -153,16 +167,19 @@ fn is_variable(name: &str) -> bool {
 }
 
 /// Checks a list of processor numbers and ranges such as `0-3,8`, separated by commas or blanks.
-/// The word `numa` stands for the processors of the NUMA nodes.
-pub(super) fn cpu_set(value: &str) -> Vec<ValueError> {
-    let is_number = |text: &str| text.parse::<u16>().is_ok();
-    let is_range = |text: &str| match text.split_once('-') {
+/// In some options, a word may stand for the processors of the NUMA nodes, or for all nodes.
+pub(super) fn cpu_set(option: &str, value: &str) -> Vec<ValueError> {
+    let is_all = matches!((option, value), ("NUMAMask", "all") | ("CPUAffinity", "numa"));
+    let is_number = |text: &str| integer(text).is_some_and(|number| (0..=65_535).contains(&number));
+    let is_fine = |word: &str| match word.split_once('-') {
         Some((first, last)) => is_number(first) && is_number(last),
-        None => is_number(text) || text == "numa",
+        None => is_number(word),
     };
-    let is_fine = |word: &str| word.split(',').all(|range| range.is_empty() || is_range(range));
-    let errors =
-        words(value).filter(|(_, word)| !word.contains('%') && !is_fine(word)).map(|word| {
+    // systemd removes quotes around each part of a list.
+    let separated = value.replace(',', " ");
+    let errors = words(&separated)
+        .filter(|(_, word)| !is_all && !word.contains('%') && !is_fine(word))
+        .map(|word| {
             let message = format!("{} is not a set of numbers", quoted(word.1));
             ValueError::new(FindingCode::Number, message, "write numbers and ranges, such as 0-3,8")
                 .at_word(word)

@@ -129,6 +129,7 @@ impl<'a> Checker<'a> {
                     self.push_value_error(option, error);
                 }
             }
+            None if let Some(error) = advice::without_effect(option) => self.push(at, error),
             None if table::has_unlisted_directives(section) => {}
             // The finding would not be kept, and the search for a suggestion takes time.
             None if self.raw.len() >= MAX_FINDINGS => {}

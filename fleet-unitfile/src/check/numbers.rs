@@ -3,6 +3,7 @@
 use super::code::FindingCode;
 use super::kind::Measure;
 use super::value_error::{ValueError, one_of, quoted};
+use super::values;
 use crate::size::{Size, integer, parse_permyriad, parse_size};
 use crate::timespan::{Timespan, parse_timespan};
 
@@ -94,6 +95,20 @@ pub(super) fn whole(value: &str, least: i64, most: i64, words: &[&str]) -> Optio
     Some(ValueError::new(FindingCode::Number, message, help))
 }
 
+/// Checks that a value is one of several words, or a number from 0 to `most`.
+pub(super) fn choice_or_number(value: &str, most: i64, words: &[&str]) -> Option<ValueError> {
+    match integer(value) {
+        Some(number) if (0..=most).contains(&number) => None,
+        Some(_) => {
+            let message = format!("{} is out of range", quoted(value));
+            let help = one_of("", words);
+            let help = format!("write a whole number from 0 to {most}, or {}", &help[6..]);
+            Some(ValueError::new(FindingCode::Choice, message, help))
+        }
+        None => values::choice(value, words),
+    }
+}
+
 /// Checks a resource limit: a single limit, or a soft limit and a hard limit separated by a colon.
 pub(super) fn limit(value: &str, measure: Measure) -> Option<ValueError> {
     let help = "write one limit, or SOFT:HARD for two; infinity means no limit";
@@ -127,11 +142,17 @@ fn limit_of(value: &str, measure: Measure) -> Option<u128> {
     match measure {
         Measure::Count => u128::try_from(integer(value)?).ok(),
         // The kernel counts down from 20; a sign marks a nice level.
-        Measure::Nice => match (value.starts_with(['+', '-']), integer(value)?) {
-            (true, level @ -20..=19) => u128::try_from(20 - level).ok(),
-            (false, number @ 0..=40) => u128::try_from(number).ok(),
-            _ => None,
-        },
+        Measure::Nice => {
+            // The number after the sign may have a sign of its own.
+            let signed = value.strip_prefix('+').map(|level| (1, level));
+            let signed = signed.or_else(|| value.strip_prefix('-').map(|level| (-1, level)));
+            let level = signed.map(|(sign, level)| Some(sign * integer(level)?));
+            match (level, integer(value)) {
+                (Some(level), _) => level.filter(|level| (-20..=19).contains(level)),
+                (None, number) => Some(20 - number.filter(|number| (0..=40).contains(number))?),
+            }
+            .and_then(|level| u128::try_from(20 - level).ok())
+        }
         Measure::Size => size_of(value),
         Measure::Time => match parse_timespan(value).ok()? {
             Timespan::Finite(time) => Some(time.as_micros()),

@@ -4,6 +4,7 @@ use super::code::FindingCode;
 use super::value_error::{ValueError, listed, one_of, quoted};
 use super::{choices, suggest};
 use crate::name::{NameErrorKind, UnitName};
+use crate::size::integer;
 use crate::unit_type::UnitType;
 use crate::value::parse_bool;
 
@@ -74,7 +75,7 @@ pub(super) fn signal(value: &str) -> Option<ValueError> {
 /// Returns `true` if a value is the number or name of a signal, or an offset from a real-time
 /// signal, such as `RTMIN+3`.
 pub(super) fn is_signal(value: &str) -> bool {
-    if let Ok(number) = value.parse::<u8>() {
+    if let Some(number) = integer(value) {
         return (1..=64).contains(&number);
     }
     let name = value.strip_prefix("SIG").unwrap_or(value);
@@ -139,14 +140,15 @@ pub(super) fn is_absolute(path: &str) -> bool {
 }
 
 pub(super) fn user(value: &str) -> Option<ValueError> {
-    let is_number = value.bytes().all(|byte| byte.is_ascii_digit());
+    let is_digits = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
+    let is_number = is_digits(value);
     let why = if is_number {
         // These two numbers are reserved and identify no user.
         let number = value.parse::<u32>().ok();
         let is_fine = number.is_some_and(|it| it != u32::MAX && it != 0xffff);
         (!is_fine).then_some("is not a number that a user or group may have")
-    } else if value.starts_with(['-', '+']) {
-        Some("begins like a number with a sign")
+    } else if value.strip_prefix('-').is_some_and(is_digits) {
+        Some("is a negative number")
     } else if value.contains([':', '/']) || value.chars().any(char::is_control) {
         Some("has a character that no name of a user or group may have")
     } else if value == "." || value == ".." {
@@ -264,7 +266,13 @@ pub(super) fn bus_name(value: &str) -> Option<ValueError> {
     let is_letter = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
     let is_word =
         |word: &str| word.chars().all(is_letter) && word.starts_with(|c: char| !c.is_ascii_digit());
-    let is_fine = value.contains('%') || (value.contains('.') && value.split('.').all(is_word));
+    // A word of a unique name, such as :1.5, may begin with a digit.
+    let is_part = |word: &str| word.chars().all(is_letter) && !word.is_empty();
+    let is_fine = match value.strip_prefix(':') {
+        _ if value.contains('%') => true,
+        Some(unique) => unique.contains('.') && unique.split('.').all(is_part),
+        None => value.contains('.') && value.split('.').all(is_word),
+    };
     (!is_fine).then(|| {
         let message = format!("{} is not a name on the message bus", quoted(value));
         ValueError::new(FindingCode::BusName, message, "write a name such as org.example.Web")
@@ -272,7 +280,7 @@ pub(super) fn bus_name(value: &str) -> Option<ValueError> {
 }
 
 fn is_port(text: &str) -> bool {
-    text.bytes().all(|byte| byte.is_ascii_digit()) && text.parse::<u16>().is_ok_and(|it| it > 0)
+    integer(text).is_some_and(|port| (1..=65_535).contains(&port))
 }
 
 fn is_internet(text: &str) -> bool {

@@ -213,7 +213,7 @@ pub(super) const SOCKET: Table = &[
     ("FileDescriptorName", Text),
     ("FlushPending", Bool),
     ("FreeBind", Bool),
-    ("IPTOS", ChoiceOrNumber(choices::TYPES_OF_SERVICE)),
+    ("IPTOS", ChoiceOrNumber(255, choices::TYPES_OF_SERVICE)),
     ("IPTTL", Whole(I32_MIN, I32_MAX)),
     ("KeepAlive", Bool),
     ("KeepAliveIntervalSec", Span),

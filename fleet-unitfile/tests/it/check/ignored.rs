@@ -97,6 +97,52 @@ fn accepted_text_has_no_finding() {
 }
 
 #[test]
+fn unusual_spellings_that_systemd_reads_have_no_finding() {
+    for (unit_type, line) in [
+        ("service", "NUMAMask=all"),
+        ("service", "RestrictNamespaces=~ cgroup net"),
+        ("service", "RestrictNamespaces=~"),
+        ("service", "RestrictAddressFamilies=~ AF_INET"),
+        ("service", "CapabilityBoundingSet=~ CAP_CHOWN"),
+        ("service", "User=+5"),
+        ("service", "User=--x"),
+        ("service", "SupplementaryGroups=+x"),
+        ("service", "SupplementaryGroups=\"\""),
+        ("service", "SupplementaryGroups=a\""),
+        ("socket", "ListenStream=0x10"),
+        ("socket", "ListenStream=+5"),
+        ("service", "KillSignal=0x10"),
+        ("service", "SuccessExitStatus=+5 0x1"),
+        ("service", "SyslogLevel=0x7"),
+        ("service", "SyslogFacility=0x10"),
+        ("service", "AllowedCPUs=0x10"),
+        ("service", "CPUAffinity=0-1,\"2\""),
+        ("service", "CPUAffinity=numa"),
+        ("service", "LimitNICE=--0"),
+        ("service", "IPIngressFilterPath=/a b"),
+        ("service", "BusName=:1.5"),
+    ] {
+        assert_eq!(found(unit_type, line), [], "{line}");
+    }
+    let (_, findings) = findings("dev-sda.swap", b"[Swap]\nWhat=/dev/sda\nPriority=\n");
+    assert_eq!(findings, []);
+}
+
+#[test]
+fn options_without_effect_are_hints() {
+    for line in [
+        "[Unit]\nIgnoreOnSnapshot=yes",
+        "[Unit]\nOnFailureIsolate=yes",
+        "Capabilities=all",
+        "NetClass=5",
+        "BusPolicy=a",
+        "SysVStartPriority=5",
+    ] {
+        assert_eq!(found("service", line), [FindingCode::OldKey], "{line}");
+    }
+}
+
+#[test]
 fn continued_name_is_marked_as_a_whole() {
     let source = "[Unit]\na\\\nä=b\n";
     let (file, findings) = findings("a.automount", source.as_bytes());
