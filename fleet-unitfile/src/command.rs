@@ -360,7 +360,7 @@ fn is_lone(text: &str, mark: &str) -> bool {
 }
 
 /// Refuses a path that systemd would not run.
-fn check_path(path: &str, at: usize) -> Result<(), CommandError> {
+pub(crate) fn check_path(path: &str, at: usize) -> Result<(), CommandError> {
     const MAX_NAME: usize = 255;
     const MAX_PATH: usize = 4095;
     let is_name = |part: &str| !matches!(part, "." | "..") && part.len() <= MAX_NAME;

@@ -192,7 +192,12 @@ struct Number<'a> {
 
 impl<'a> Number<'a> {
     fn read(text: &'a str) -> Option<Self> {
-        let (whole, rest) = digits(text.strip_prefix('+').unwrap_or(text));
+        let unsigned = text.strip_prefix('+');
+        let (whole, rest) = digits(unsigned.unwrap_or(text));
+        // A sign needs a digit behind it.
+        if unsigned.is_some() && whole.is_empty() {
+            return None;
+        }
         let (fraction, after) = match rest.strip_prefix('.') {
             Some(rest) => Some(digits(rest)).filter(|(fraction, _)| !fraction.is_empty())?,
             None if whole.is_empty() => return None,

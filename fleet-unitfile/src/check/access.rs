@@ -3,8 +3,11 @@
 use std::net::{Ipv4Addr, Ipv6Addr};
 
 use super::code::FindingCode;
+use super::specifiers::expanded;
 use super::value_error::{ValueError, pieces, quoted};
 use super::{choices, values};
+use crate::name::UnitName;
+use crate::quoting::Splitter;
 use crate::size::integer;
 
 /// Checks a list of network address ranges. A range is an address with an optional prefix length
@@ -14,15 +17,17 @@ use crate::size::integer;
 pub(super) fn address_ranges(value: &str) -> Vec<ValueError> {
     let errors = pieces(value).filter(|(_, word)| !is_address_range(word)).map(|word| {
         let message = format!("{} is not a range of addresses", quoted(word.1));
-        let help = "write a range such as 10.0.0.0/8, or any, localhost, link-local or multicast";
+        let help = match word.1.starts_with(['"', '\'']) {
+            true => "write the range without quotes",
+            false => "write a range such as 10.0.0.0/8, or any, localhost, link-local or multicast",
+        };
         ValueError::new(FindingCode::Address, message, help).at_word(word)
     });
     errors.collect()
 }
 
 fn is_address_range(word: &str) -> bool {
-    // Backslashes are not interpreted here, so such a word is not checked.
-    if ["any", "localhost", "link-local", "multicast"].contains(&word) || word.contains('\\') {
+    if ["any", "localhost", "link-local", "multicast"].contains(&word) {
         return true;
     }
     let (address, length) = match word.split_once('/') {
@@ -39,14 +44,15 @@ fn is_address_range(word: &str) -> bool {
 
 /// Checks a device rule such as `/dev/sda rw`: the path of a device, or a device group, and the
 /// access rights.
-pub(super) fn device(value: &str) -> Option<ValueError> {
-    // With quotes and escapes the value can stand for any path.
-    if value.contains(['"', '\'', '\\']) {
-        return None;
-    }
-    let (path, rights) = value.split_once([' ', '\t']).unwrap_or((value, ""));
-    if let Some(error) = device_path(path) {
-        return Some(error.at_word((0, path)));
+pub(super) fn device(value: &str, unit: &UnitName) -> Option<ValueError> {
+    let mut words = Splitter::new(value, true);
+    let Some(Ok(path)) = words.next() else {
+        let error = ValueError::new(FindingCode::Quotes, "a quote is not closed", "close it");
+        return Some(error);
+    };
+    let (written, rights) = (&value[..words.at()], words.rest());
+    if let Some(error) = expanded(&path, unit).and_then(|path| device_path(&path)) {
+        return Some(error.at_word((0, written)));
     }
     let bare = rights.trim_start_matches([' ', '\t']);
     bare.contains(|c| !"rwm".contains(c)).then(|| {
@@ -59,7 +65,7 @@ pub(super) fn device(value: &str) -> Option<ValueError> {
 
 fn device_path(path: &str) -> Option<ValueError> {
     let is_group = ["char-", "block-"].iter().any(|start| path.starts_with(start));
-    if is_group || path.contains('%') {
+    if is_group {
         return None;
     }
     values::path(path).or_else(|| {

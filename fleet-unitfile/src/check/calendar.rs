@@ -9,8 +9,7 @@ use crate::value::is_calendar;
 /// Checks a calendar event, which consists of weekdays, a date, a time and a time zone, each of
 /// which is optional. The check does not test whether the time zone exists.
 pub(super) fn check(value: &str) -> Option<ValueError> {
-    let is_fine = value.contains('%') || is_calendar(value);
-    (!is_fine).then(|| {
+    (!is_calendar(value)).then(|| {
         let message = format!("{} is not a calendar event", quoted(value));
         let help = match nearest(value, SHORTHANDS) {
             Some(near) => format!("write {near}"),

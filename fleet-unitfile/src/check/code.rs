@@ -92,6 +92,9 @@ codes! {
     IgnoredCommand "U0219" Warning "A command cannot be read, and systemd only ignores it."
     ExitStatus "U0220" Warning "A value is not an exit status or signal."
     BusName "U0221" Warning "A value is not a name on the message bus."
+    BadEscape "U0222" Warning "A backslash begins no escape, so the value is ignored."
+    Form "U0223" Warning "A value does not have the form that the option requires."
+    Install "U0224" Warning "The unit cannot be enabled as `[Install]` says."
     Program "U0301" Error "A program is neither an absolute path nor a plain name."
     Command "U0302" Error "A command cannot be read."
     FatalSpecifier "U0303" Error "A percent sign begins no specifier, so systemd refuses the unit."
@@ -107,6 +110,8 @@ codes! {
     NameMismatch "U0407" Error "The path of a mount, automount or swap is not the one in its name."
     NoFile "U0408" Error "systemd reads no unit files of this type."
     Accept "U0409" Error "A socket with `Accept=yes` cannot accept connections."
+    SliceName "U0410" Error "The name of a slice has an empty part."
+    Symlinks "U0411" Error "A socket with `Symlinks=` has not exactly one node in the file system."
 }
 
 impl fmt::Display for FindingCode {

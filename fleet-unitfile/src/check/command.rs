@@ -3,25 +3,40 @@
 use super::code::FindingCode;
 use super::specifiers;
 use super::value_error::{ValueError, quoted};
-use crate::command::{CommandError, Commands, RefusedCommand};
+use crate::command::{CommandError, CommandLine, Commands, RefusedCommand, check_path};
+use crate::name::UnitName;
 use crate::quoting::{Splitter, WordError};
 
 /// Checks a command line, which may contain several commands separated by semicolons.
 ///
 /// Returns only the first error, because systemd does not read the commands after a command that it
 /// refuses.
-pub(super) fn command(value: &str) -> Option<ValueError> {
+pub(super) fn command(value: &str, unit: &UnitName) -> Option<ValueError> {
     let mut commands = Commands::new(value);
-    match commands.find_map(Result::err) {
+    let refusal = |command: Result<CommandLine, _>| match command {
+        Ok(command) => refused_program(&command, unit),
+        Err(refusal) => Some(refusal),
+    };
+    match commands.find_map(refusal) {
         Some(refusal) => Some(refused(value, &refusal)),
         None => commands.unknown_escape().map(|at| escape(value, at)),
     }
 }
 
 /// Returns the number of commands that systemd accepts from a value.
-pub(super) fn count(value: &str) -> usize {
+pub(super) fn count(value: &str, unit: &UnitName) -> usize {
     let commands = Commands::new(value).map_while(Result::ok);
-    commands.take_while(|it| specifiers::in_command(value, it).is_none()).count()
+    let is_accepted = |command: &CommandLine| {
+        specifiers::in_command(value, command).is_none() && refused_program(command, unit).is_none()
+    };
+    commands.take_while(is_accepted).count()
+}
+
+/// Checks a program whose path has specifiers, as it is after they are expanded.
+fn refused_program(command: &CommandLine, unit: &UnitName) -> Option<RefusedCommand> {
+    let (path, span) = command.words().next().filter(|(path, _)| path.contains('%'))?;
+    let error = check_path(&specifiers::path_form(path, unit), span.start).err()?;
+    Some(RefusedCommand { error, is_ignored: command.ignores_failure() })
 }
 
 fn refused(value: &str, refusal: &RefusedCommand) -> ValueError {

@@ -23,17 +23,20 @@ pub(super) fn check<'a>(name: &'a UnitName, file: &'a UnitFile) -> Vec<Violation
         UnitType::Service => Service { name, file }.check(),
         UnitType::Timer => check_trigger(name, file, "Timer", &TIMER_TRIGGERS),
         UnitType::Path => check_trigger(name, file, "Path", &PATH_TRIGGERS),
-        UnitType::Socket => {
-            [check_trigger(name, file, "Socket", &SOCKET_LISTENERS), check_accept(name, file)]
-                .concat()
-        }
+        UnitType::Socket => [
+            check_trigger(name, file, "Socket", &SOCKET_LISTENERS),
+            check_accept(name, file),
+            check_symlinks(name, file),
+        ]
+        .concat(),
         UnitType::Mount => {
             [check_source(name, file), check_named_path(name, file, "Mount", "Where")].concat()
         }
         UnitType::Automount => check_named_path(name, file, "Automount", "Where"),
         UnitType::Swap => check_named_path(name, file, "Swap", "What"),
         UnitType::Scope | UnitType::Busname | UnitType::Snapshot => vec![no_file(name)],
-        UnitType::Device | UnitType::Slice | UnitType::Target => Vec::new(),
+        UnitType::Slice => check_slice_name(name),
+        UnitType::Device | UnitType::Target => Vec::new(),
     }
 }
 
@@ -124,7 +127,7 @@ impl<'a> Service<'a> {
         let from = starts.iter().rposition(|it| it.value().is_empty()).map_or(0, |at| at + 1);
         let mut commands = 0;
         let second = starts[from..].iter().find(|option| {
-            commands += count(option.value());
+            commands += count(option.value(), self.name);
             commands > 1
         })?;
         (self.service_type() != "oneshot").then(|| {
@@ -204,6 +207,39 @@ fn check_accept<'a>(name: &UnitName, file: &'a UnitFile) -> Vec<Violation<'a>> {
         return Vec::new();
     };
     vec![(Some(accept), ValueError::new(FindingCode::Accept, message, help))]
+}
+
+/// Checks that a socket with links has exactly one node in the file system, to which they lead.
+fn check_symlinks<'a>(name: &UnitName, file: &'a UnitFile) -> Vec<Violation<'a>> {
+    let Some(links) = effective_option(name, file, "Socket", "Symlinks") else { return Vec::new() };
+    let nodes = |key: &&'static str| {
+        let is_node = |option: &OptionView<'_>| {
+            let kind = table::kind("Socket", key);
+            let is_valid = kind.is_some_and(|it| it.check(key, option.value(), name).is_empty());
+            is_valid && option.value().starts_with(['/', '%'])
+        };
+        file.effective("Socket", key).filter(is_node).count()
+    };
+    let count: usize = ["ListenStream", "ListenDatagram", "ListenSequentialPacket", "ListenFIFO"]
+        .iter()
+        .map(nodes)
+        .sum();
+    if count == 1 {
+        return Vec::new();
+    }
+    let message = format!("the links need exactly one node in the file system, not {count}");
+    let help = "listen on one path, or remove Symlinks=";
+    vec![(Some(links), ValueError::new(FindingCode::Symlinks, message, help))]
+}
+
+fn check_slice_name<'a>(name: &UnitName) -> Vec<Violation<'a>> {
+    let stem = name.stem();
+    if stem == "-" || !stem.split('-').any(str::is_empty) {
+        return Vec::new();
+    }
+    let message = "the name has an empty part before, after or between dashes";
+    let help = "rename the unit, with one dash between two parts";
+    vec![(None, ValueError::new(FindingCode::SliceName, message, help))]
 }
 
 fn check_source<'a>(name: &UnitName, file: &'a UnitFile) -> Vec<Violation<'a>> {

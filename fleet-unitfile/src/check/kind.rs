@@ -1,7 +1,10 @@
 //! Kinds of values, and the check for each.
 
+use std::borrow::Cow;
+
 use super::choices::WordList;
 use super::command::command;
+use super::forms::Form;
 use super::value_error::ValueError;
 use super::{access, calendar, lists, numbers, specifiers, values};
 use crate::name::UnitName;
@@ -60,10 +63,14 @@ pub(super) enum Kind {
     Listen,
     /// The address of a socket on this machine.
     ListenLocal,
+    /// A security label. systemd refuses the unit if its specifiers are invalid.
+    Label,
     /// A size, a percentage or `infinity`.
     Memory,
     /// A file mode.
     Mode,
+    /// A value with several parts.
+    Form(Form),
     /// An absolute path.
     Path,
     /// An absolute path, one for each option of a list.
@@ -84,12 +91,12 @@ pub(super) enum Kind {
     RootPath,
     /// The name of an architecture.
     Personality,
+    /// A path, which may be relative. systemd refuses the unit if it leads upwards.
+    PidFile,
     /// A signal, by name or number.
     Signal,
     /// A size in bytes.
     Size,
-    /// Absolute paths, each with optional text after a colon.
-    Sources,
     /// A time span.
     Span,
     /// A time span, one for each option of a list.
@@ -144,6 +151,9 @@ impl Kind {
     /// Returns `true` if a later value of the option replaces an earlier one instead of adding to
     /// it.
     pub(super) fn is_single(self) -> bool {
+        if let Self::Form(form) = self {
+            return form.is_single();
+        }
         !matches!(
             self,
             Self::AddressRanges
@@ -166,7 +176,6 @@ impl Kind {
                 | Self::Paths
                 | Self::PathsOnly
                 | Self::RelativePaths
-                | Self::Sources
                 | Self::Spans
                 | Self::Units
                 | Self::UnitsOf(_)
@@ -187,21 +196,21 @@ impl Kind {
             return vec![error];
         }
         match self {
-            Self::Command => command(value).into_iter().collect(),
+            Self::Command => command(value, unit).into_iter().collect(),
             Self::Environment => lists::environment(value),
             Self::ExitStatus => lists::exit_statuses(value),
             Self::AddressRanges => access::address_ranges(value),
-            Self::CpuSet => lists::cpu_set(option, value),
-            Self::Paths => lists::paths(value),
-            Self::PathsOnly => lists::paths_only(value),
-            Self::Sources => lists::sources(value),
-            Self::Users => lists::users(value),
-            Self::Variables => lists::variables(value, option != "PassEnvironment"),
-            Self::RelativePaths => lists::relative_paths(value),
-            Self::Binds => lists::binds(value),
-            Self::Units => lists::units(value, None, unit),
-            Self::UnitsOf(unit_type) => lists::units(value, Some(unit_type), unit),
-            Self::Urls => lists::urls(value),
+            Self::CpuSet => lists::cpu_set(option, value, unit),
+            Self::Paths => lists::paths(value, unit),
+            Self::PathsOnly => lists::paths_only(value, unit),
+            Self::Form(form) => form.check(value, unit),
+            Self::Users => lists::users(value, unit),
+            Self::Variables => lists::variables(value, option != "PassEnvironment", unit),
+            Self::RelativePaths => lists::relative_paths(option, value, unit),
+            Self::Binds => lists::binds(value, unit),
+            Self::Units => lists::units(option, value, None, unit),
+            Self::UnitsOf(unit_type) => lists::units(option, value, Some(unit_type), unit),
+            Self::Urls => lists::urls(value, unit),
             Self::Words(list) => lists::choices(value, list),
             Self::BoolOrList(list) => match crate::value::parse_bool(value) {
                 Some(_) => Vec::new(),
@@ -209,18 +218,49 @@ impl Kind {
             },
             Self::Memory => numbers::memory(option, value).into_iter().collect(),
             Self::Percent => numbers::percent(option, value).into_iter().collect(),
-            _ => self.check_one(value, unit).into_iter().collect(),
+            _ => self.check_expanded(value, unit).into_iter().collect(),
         }
+    }
+
+    /// Checks a value that is not a list, after its specifiers are expanded.
+    fn check_expanded(self, value: &str, unit: &UnitName) -> Option<ValueError> {
+        let expanded = match self {
+            Self::Path
+            | Self::PathEach
+            | Self::PathList
+            | Self::PathTest
+            | Self::EnvironmentFile
+            | Self::RootPath
+            | Self::WordOrArgument(_)
+            | Self::WorkingDirectory => specifiers::path_form(value, unit),
+            Self::BusName
+            | Self::Calendar
+            | Self::Listen
+            | Self::ListenLocal
+            | Self::PidFile
+            | Self::Spans
+            | Self::User => specifiers::expanded(value, unit)?,
+            _ => Cow::Borrowed(value),
+        };
+        // Most options with one path read an empty one as a reset.
+        if expanded.is_empty() && matches!(self, Self::Path | Self::RootPath) {
+            return None;
+        }
+        let error = self.check_one(&expanded, unit)?;
+        // The error is about the expanded text, which is not in the file.
+        let at = if expanded == value { error.at } else { 0..0 };
+        Some(ValueError { at, ..error })
     }
 
     /// Checks a value that is not a list.
     fn check_one(self, value: &str, unit: &UnitName) -> Option<ValueError> {
         match self {
+            Self::Form(form) => form.check(value, unit).pop(),
             Self::Bool => values::boolean(value, &[]),
             Self::FatalBool => values::fatal_boolean(value),
             Self::BoolOr(words) => values::boolean(value, words),
             Self::BusName => values::bus_name(value),
-            Self::Device => access::device(value),
+            Self::Device => access::device(value, unit),
             Self::Choice(words) => values::choice(value, words),
             Self::ChoiceOrNumber(most, words) => numbers::choice_or_number(value, most, words),
             Self::WordOrArgument(words) => values::word_or_argument(value, words),
@@ -234,10 +274,10 @@ impl Kind {
             Self::PathList => values::path_list(value),
             Self::EnvironmentFile => values::path(value.strip_prefix('-').unwrap_or(value)),
             Self::PathTest => values::path_test(value),
+            Self::PidFile => values::pid_file(value),
             Self::Personality => access::personality(value),
             Self::RootPath => values::root_path(value),
             Self::WorkingDirectory => values::working_directory(value),
-            Self::Spans if value.contains('%') => None,
             Self::Span | Self::Spans => numbers::span(value),
             Self::Size => numbers::size(value),
             Self::Tasks => numbers::tasks(value),
@@ -272,7 +312,8 @@ impl Kind {
             | Self::Unit
             | Self::UnitOf(_)
             | Self::Whole(..)
-            | Self::WordOrArgument(_) => self.check_one("", unit),
+            | Self::WordOrArgument(_)
+            | Self::Form(Form::Nanoseconds) => self.check_one("", unit),
             _ => None,
         }
     }

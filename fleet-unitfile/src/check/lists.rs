@@ -1,23 +1,42 @@
 //! Checks of values that are lists, word by word.
 
 use super::choices::{self, WordList};
+use std::borrow::Cow;
+
 use super::code::FindingCode;
+use super::forms::bad_escape;
+use super::install;
+use super::specifiers::{expanded, path_form};
 use super::value_error::{ValueError, one_of, pieces, quoted, words};
 use super::values;
 use crate::name::UnitName;
-use crate::quoting::{WordError, split_words_relaxed};
+use crate::quoting::{WordError, split_words, split_words_relaxed};
 use crate::size::integer;
 use crate::unit_type::UnitType;
 
-/// Checks unit names, of one type if given.
-pub(super) fn units(value: &str, unit_type: Option<UnitType>, own: &UnitName) -> Vec<ValueError> {
-    let errors =
-        words(value).filter_map(|word| Some(values::unit(word.1, unit_type, own)?.at_word(word)));
+/// Checks unit names, of one type if given. systemd removes quotes only from those in `[Install]`.
+pub(super) fn units(
+    option: &str,
+    value: &str,
+    unit_type: Option<UnitType>,
+    own: &UnitName,
+) -> Vec<ValueError> {
+    if install::OPTIONS.contains(&option) {
+        return each_word(value, |word| values::unit(word, unit_type, own));
+    }
+    let errors = pieces(value).filter_map(|(at, word)| {
+        let error = values::unit(word, unit_type, own)?;
+        let is_quoted = word.starts_with(['"', '\'']);
+        let help = if is_quoted { "write the name without quotes".to_owned() } else { error.help };
+        Some(ValueError { help, ..error }.at_word((at, word)))
+    });
     errors.collect()
 }
 
-pub(super) fn urls(value: &str) -> Vec<ValueError> {
-    let errors = words(value).filter(|(_, word)| !is_url(word)).map(|word| {
+pub(super) fn urls(value: &str, unit: &UnitName) -> Vec<ValueError> {
+    let is_bad =
+        |word: &str| expanded(word, unit).is_some_and(|word| !word.is_empty() && !is_url(&word));
+    let errors = words(value).filter(|(_, word)| is_bad(word)).map(|word| {
         let message = format!("{} is not the URL of a document", quoted(word.1));
         let help = "begin the URL with https://, http://, file:/, info: or man:";
         ValueError::new(FindingCode::Url, message, help).at_word(word)
@@ -27,7 +46,7 @@ pub(super) fn urls(value: &str) -> Vec<ValueError> {
 
 fn is_url(word: &str) -> bool {
     let begins = ["http://", "https://", "file:/", "info:", "man:"];
-    word.starts_with('%') || begins.iter().any(|start| is_more_than(word, start))
+    begins.iter().any(|start| is_more_than(word, start))
 }
 
 fn is_more_than(word: &str, start: &str) -> bool {
@@ -82,53 +101,92 @@ fn is_exit_status(word: &str) -> bool {
 }
 
 /// Checks absolute paths with optional prefixes. The prefix `-` means that the path may be missing,
-/// and `+` that the path is relative to the root directory of the unit.
-pub(super) fn paths(value: &str) -> Vec<ValueError> {
-    each_word(value, |word| values::path(word.trim_start_matches(['-', '+'])))
+/// and `+`, which must come second, that the path is relative to the root directory of the unit.
+pub(super) fn paths(value: &str, unit: &UnitName) -> Vec<ValueError> {
+    each_word(value, |word| {
+        let path = word.strip_prefix('-').unwrap_or(word);
+        values::path(&path_form(path.strip_prefix('+').unwrap_or(path), unit))
+    })
 }
 
 /// Checks absolute paths.
-pub(super) fn paths_only(value: &str) -> Vec<ValueError> {
-    each_word(value, values::path)
-}
-
-/// Checks absolute paths. Text after a colon is not checked.
-pub(super) fn sources(value: &str) -> Vec<ValueError> {
-    each_word(value, |word| {
-        let path = word.strip_prefix('-').unwrap_or(word);
-        values::path(path.split(':').next().unwrap_or_default())
-    })
+pub(super) fn paths_only(value: &str, unit: &UnitName) -> Vec<ValueError> {
+    each_word(value, |word| values::path(&path_form(word, unit)))
 }
 
 /// Checks names and numbers of groups. systemd removes no quotes from them.
-pub(super) fn users(value: &str) -> Vec<ValueError> {
-    pieces(value).filter_map(|word| Some(values::user(word.1)?.at_word(word))).collect()
+pub(super) fn users(value: &str, unit: &UnitName) -> Vec<ValueError> {
+    let error = |word| values::user(&expanded(word, unit)?);
+    pieces(value).filter_map(|word| Some(error(word.1)?.at_word(word))).collect()
 }
 
-/// Checks relative paths, each with an optional name after a colon.
-pub(super) fn relative_paths(value: &str) -> Vec<ValueError> {
+/// Checks relative paths. Most options accept a second path after a colon, which becomes a link to
+/// the first.
+pub(super) fn relative_paths(option: &str, value: &str, unit: &UnitName) -> Vec<ValueError> {
+    if let Err(error @ WordError::Escape { .. }) = split_words(value) {
+        return vec![bad_escape(value, error)];
+    }
     each_word(value, |word| {
-        let path = word.split(':').next().unwrap_or_default();
-        let climbs = path.split('/').any(|part| part == "..");
-        (path.starts_with('/') || climbs).then(|| {
-            let message = format!("{} leaves its base directory", quoted(word));
-            ValueError::new(FindingCode::Path, message, "write a relative path without \"..\"")
-        })
+        // A second colon separates flags of newer versions.
+        let mut parts = word.trim_start_matches(':').split(':');
+        let path = parts.next().unwrap_or_default();
+        let link = parts.next().filter(|link| !link.is_empty());
+        if link.is_some() && option == "ConfigurationDirectory" {
+            let message = format!("{} has a link, which this option does not create", quoted(word));
+            return Some(ValueError::new(FindingCode::Path, message, "write the path alone"));
+        }
+        relative_path(path, unit).or_else(|| relative_path(link?, unit))
     })
+}
+
+fn relative_path(path: &str, unit: &UnitName) -> Option<ValueError> {
+    let form = match expanded(path, unit) {
+        Some(path) => path,
+        None => Cow::Owned(path_form(path, unit).trim_start_matches('/').to_owned()),
+    };
+    let is_absolute = path.starts_with('/') || form.starts_with('/');
+    let path = form;
+    let mut parts = path.split('/').filter(|part| !matches!(*part, "" | "."));
+    let (message, help) = if is_absolute || path.split('/').any(|part| part == "..") {
+        let message = format!("{} leaves its base directory", quoted(&path));
+        (message, "write a relative path without \"..\"")
+    } else if parts.clone().next().is_none() {
+        (format!("{} is not the name of a directory", quoted(&path)), "write a relative path")
+    } else if parts.next() == Some("private") {
+        let message = format!("{} is reserved for dynamic users", quoted(&path));
+        (message, "give the directory another name than private")
+    } else {
+        return None;
+    };
+    Some(ValueError::new(FindingCode::Path, message, help))
 }
 
 /// Checks `SOURCE`, `SOURCE:TARGET` or `SOURCE:TARGET:OPTIONS`. A leading dash means that the
 /// source may be missing.
-pub(super) fn binds(value: &str) -> Vec<ValueError> {
+pub(super) fn binds(value: &str, unit: &UnitName) -> Vec<ValueError> {
+    // Quotes and escapes may hide a colon.
+    let is_plain = !value.contains(['"', '\'', '\\']);
     each_word(value, |word| {
         let word = word.strip_prefix('-').unwrap_or(word);
-        // A colon in a path is escaped, and escapes are not processed here.
-        let parts = word.split(':').take(if word.contains('\\') { 1 } else { 2 });
-        parts.filter(|part| !part.is_empty()).find_map(values::path)
+        let mut parts = word.splitn(3, ':');
+        let source = parts.next().unwrap_or_default();
+        let target = parts.next().filter(|_| is_plain);
+        let error = [Some(source), target].into_iter().flatten();
+        let error = error.filter_map(|path| values::path(&path_form(path, unit))).next();
+        let options = parts.next().filter(|_| is_plain).unwrap_or_default();
+        error.or_else(|| {
+            (!matches!(options, "" | "rbind" | "norbind")).then(|| {
+                let message = format!("{} is not an option of a bind mount", quoted(options));
+                ValueError::new(FindingCode::Choice, message, "write rbind or norbind")
+            })
+        })
     })
 }
 
 pub(super) fn environment(value: &str) -> Vec<ValueError> {
+    if let Err(error @ WordError::Escape { .. }) = split_words(value) {
+        return vec![bad_escape(value, error)];
+    }
     each_word(value, |word| {
         let (name, assigned) = match word.split_once('=') {
             Some((name, _)) => (name, true),
@@ -136,7 +194,7 @@ pub(super) fn environment(value: &str) -> Vec<ValueError> {
         };
         let message = if !assigned {
             format!("{} assigns no value", quoted(word))
-        } else if !is_variable(name) {
+        } else if !name.contains('%') && !is_variable(name) {
             format!("{} is not the name of a variable", quoted(name))
         } else {
             return None;
@@ -147,9 +205,17 @@ pub(super) fn environment(value: &str) -> Vec<ValueError> {
 }
 
 /// Checks variable names, which for some options may have a value.
-pub(super) fn variables(value: &str, may_assign: bool) -> Vec<ValueError> {
+pub(super) fn variables(value: &str, may_assign: bool, unit: &UnitName) -> Vec<ValueError> {
+    if !may_assign && value.contains('\\') {
+        // systemd removes each backslash, so such a name is not checked.
+        return Vec::new();
+    }
+    if let Err(error @ WordError::Escape { .. }) = split_words(value) {
+        return vec![bad_escape(value, error)];
+    }
     each_word(value, |word| {
-        let name = if may_assign { word.split('=').next().unwrap_or_default() } else { word };
+        let word = expanded(word, unit)?;
+        let name = if may_assign { word.split('=').next().unwrap_or_default() } else { &word };
         (!is_variable(name)).then(|| {
             let message = format!("{} is not the name of a variable", quoted(name));
             let help = "use letters, digits and underscores, and do not begin with a digit";
@@ -158,38 +224,45 @@ pub(super) fn variables(value: &str, may_assign: bool) -> Vec<ValueError> {
     })
 }
 
-/// Returns `true` if `name` is valid as the name of a variable. A name with a specifier is always
-/// accepted, because the value of the specifier is unknown.
+/// Returns `true` if `name` is valid as the name of a variable.
 fn is_variable(name: &str) -> bool {
     let is_letter = |c: char| c.is_ascii_alphanumeric() || c == '_';
     let starts_well = name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_');
-    name.contains('%') || (starts_well && name.chars().all(is_letter))
+    starts_well && name.chars().all(is_letter)
 }
 
 /// Checks a list of processor numbers and ranges such as `0-3,8`, separated by commas or blanks.
 /// In some options, a word may stand for the processors of the NUMA nodes, or for all nodes.
-pub(super) fn cpu_set(option: &str, value: &str) -> Vec<ValueError> {
-    let is_all = matches!((option, value), ("NUMAMask", "all") | ("CPUAffinity", "numa"));
-    let is_number = |text: &str| integer(text).is_some_and(|number| (0..=65_535).contains(&number));
+pub(super) fn cpu_set(option: &str, value: &str, unit: &UnitName) -> Vec<ValueError> {
+    const MAX: i64 = 8191;
+    if matches!((option, value), ("NUMAMask", "all") | ("CPUAffinity", "numa")) {
+        return Vec::new();
+    }
+    let number = |text: &str| integer(text).filter(|number| (0..=MAX).contains(number));
     let is_fine = |word: &str| match word.split_once('-') {
-        Some((first, last)) => is_number(first) && is_number(last),
-        None => is_number(word),
+        Some((first, last)) => {
+            matches!((number(first), number(last)), (Some(first), Some(last)) if first <= last)
+        }
+        None => number(word).is_some(),
     };
     // systemd removes quotes around each part of a list.
     let separated = value.replace(',', " ");
-    let errors = words(&separated)
-        .filter(|(_, word)| !is_all && !word.contains('%') && !is_fine(word))
-        .map(|word| {
-            let message = format!("{} is not a set of numbers", quoted(word.1));
-            ValueError::new(FindingCode::Number, message, "write numbers and ranges, such as 0-3,8")
-                .at_word(word)
-        });
+    let is_bad =
+        |word: &str| expanded(word, unit).is_some_and(|word| !word.is_empty() && !is_fine(&word));
+    let errors = words(&separated).filter(|(_, word)| is_bad(word)).map(|word| {
+        let message = format!("{} is not a set of numbers", quoted(word.1));
+        ValueError::new(FindingCode::Number, message, "write numbers and ranges, such as 0-3,8")
+            .at_word(word)
+    });
     errors.collect()
 }
 
 /// Splits a list into words, and returns the errors that `error` finds in them. `error` gets each
 /// word with its quotes removed and its escapes decoded.
-fn each_word(value: &str, error: impl Fn(&str) -> Option<ValueError>) -> Vec<ValueError> {
+pub(super) fn each_word(
+    value: &str,
+    error: impl Fn(&str) -> Option<ValueError>,
+) -> Vec<ValueError> {
     let split = match split_words_relaxed(value) {
         Ok(split) => split,
         Err(error) => return vec![split_error(value, error)],

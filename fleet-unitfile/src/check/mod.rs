@@ -9,6 +9,8 @@ mod code;
 mod command;
 mod cross_option;
 mod finding;
+mod forms;
+mod install;
 mod kind;
 mod lists;
 mod merged;
@@ -126,6 +128,9 @@ impl<'a> Checker<'a> {
                     self.push_value_error(option, error);
                 }
                 for error in kind.check(option.name(), option.value(), name) {
+                    self.push_value_error(option, error);
+                }
+                for error in install::check(name, option) {
                     self.push_value_error(option, error);
                 }
             }

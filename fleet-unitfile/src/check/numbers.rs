@@ -32,6 +32,7 @@ pub(super) fn memory(option: &str, value: &str) -> Option<ValueError> {
         Ok(Size::Bytes(0) | Size::Permyriad(0)) if NONZERO_OPTIONS.contains(&option) => {
             format!("{} is out of range", quoted(value))
         }
+        Ok(Size::Bytes(u64::MAX)) => format!("{} is out of range", quoted(value)),
         Ok(_) => return None,
     };
     let help = "write a size such as 512M, a percentage up to 100%, or infinity";
@@ -153,7 +154,8 @@ fn limit_of(value: &str, measure: Measure) -> Option<u128> {
             }
             .and_then(|level| u128::try_from(20 - level).ok())
         }
-        Measure::Size => size_of(value),
+        // The largest number stands for infinity, and is no size.
+        Measure::Size => size_of(value).filter(|size| *size < u64::MAX.into()),
         Measure::Time => match parse_timespan(value).ok()? {
             Timespan::Finite(time) => Some(time.as_micros()),
             Timespan::Infinity => Some(u128::MAX),

@@ -1,12 +1,15 @@
 //! Checks of specifiers in values.
 
+use std::borrow::Cow;
 use std::ops::Range;
 
 use super::code::FindingCode;
 use super::kind::Kind;
 use super::value_error::ValueError;
 use crate::command::{CommandLine, Commands};
+use crate::name::UnitName;
 use crate::quoting::Splitter;
+use crate::specifier_context::{Specifier, SpecifierContext};
 
 /// The specifier letters of systemd 252, and the percent sign. The list includes `c`, `r` and `R`,
 /// which systemd expands with a warning.
@@ -37,6 +40,66 @@ pub(super) fn check(kind: Kind, value: &str) -> Option<ValueError> {
     let message = format!("\"%{letter}\" cannot be part of the name of a unit");
     let help = "write a specifier such as %i, %j, %n or %p".to_owned();
     Some(ValueError { code, at, message, help })
+}
+
+/// Expands the specifiers of a word. The unit's name tells some of them. For the others, a value of
+/// the same form stands in: a path for a path, a number for a number.
+///
+/// Returns `None` if the form depends on the instance of a template, or on the machine.
+pub(super) fn expanded<'a>(word: &'a str, unit: &UnitName) -> Option<Cow<'a, str>> {
+    if !word.contains('%') {
+        return Some(Cow::Borrowed(word));
+    }
+    if has_any(word, "q") || unit.is_template() && has_any(word, "iIf") {
+        return None;
+    }
+    let instance = unit.is_template().then(|| unit.instantiate("x").ok()).flatten();
+    examples().expand(word, instance.as_ref().unwrap_or(unit)).ok().map(Cow::Owned)
+}
+
+/// Expands the specifiers of a path like [`expanded`]. A specifier with an unknown value counts as
+/// an absolute path at the start, and as a part of a name elsewhere.
+pub(super) fn path_form<'a>(word: &'a str, unit: &UnitName) -> Cow<'a, str> {
+    if let Some(expanded) = expanded(word, unit) {
+        return expanded;
+    }
+    let mut form = String::new();
+    let mut characters = word.chars();
+    while let Some(character) = characters.next() {
+        match character {
+            '%' if characters.next().is_none_or(|letter| !letter.is_ascii_alphanumeric()) => {
+                form.push('%');
+            }
+            '%' if form.trim_start_matches(['-', '+', '|', '!']).is_empty() => form.push_str("/x"),
+            '%' => form.push('x'),
+            _ => form.push(character),
+        }
+    }
+    Cow::Owned(form)
+}
+
+/// Returns values of the usual form for specifiers of the machine.
+fn examples() -> SpecifierContext {
+    const ID: &str = "0123456789abcdef0123456789abcdef";
+    SpecifierContext::system_manager()
+        .with(Specifier::Architecture, "x86-64")
+        .with(Specifier::BootId, ID)
+        .with(Specifier::Fragment, "/x/x")
+        .with(Specifier::HostName, "host")
+        .with(Specifier::KernelRelease, "6.1")
+        .with(Specifier::MachineId, ID)
+        .with(Specifier::Shell, "/bin/sh")
+}
+
+/// Returns `true` if a word has one of these specifiers.
+fn has_any(word: &str, letters: &str) -> bool {
+    let mut characters = word.chars();
+    while let Some(character) = characters.next() {
+        if character == '%' && characters.next().is_some_and(|letter| letters.contains(letter)) {
+            return true;
+        }
+    }
+    false
 }
 
 /// Checks the words of a value. The quotes and escapes of a word are processed before its
@@ -91,14 +154,18 @@ fn not_a_specifier(code: FindingCode, at: Range<usize>, letter: char) -> ValueEr
 fn code(kind: Kind, value: &str) -> Option<FindingCode> {
     match kind {
         // With the dash systemd only warns.
-        Kind::WorkingDirectory if value.starts_with('-') => Some(FindingCode::Specifier),
-        Kind::User | Kind::Users | Kind::RootPath | Kind::WorkingDirectory => {
+        Kind::WorkingDirectory | Kind::Label if value.starts_with('-') => {
+            Some(FindingCode::Specifier)
+        }
+        Kind::Form(form) => form.has_specifiers().then_some(FindingCode::Specifier),
+        Kind::Label | Kind::User | Kind::Users | Kind::RootPath | Kind::WorkingDirectory => {
             Some(FindingCode::FatalSpecifier)
         }
         Kind::Binds
         | Kind::BusName
         | Kind::Calendar
         | Kind::Condition
+        | Kind::CpuSet
         | Kind::Device
         | Kind::EnvironmentFile
         | Kind::Listen
@@ -107,10 +174,10 @@ fn code(kind: Kind, value: &str) -> Option<FindingCode> {
         | Kind::PathEach
         | Kind::PathList
         | Kind::PathTest
+        | Kind::PidFile
         | Kind::Paths
         | Kind::PathsOnly
         | Kind::RelativePaths
-        | Kind::Sources
         | Kind::Spans
         | Kind::Text
         | Kind::Unit
@@ -118,6 +185,7 @@ fn code(kind: Kind, value: &str) -> Option<FindingCode> {
         | Kind::Units
         | Kind::UnitsOf(_)
         | Kind::Urls
+        | Kind::Variables
         | Kind::WordOrArgument(_) => Some(FindingCode::Specifier),
         _ => None,
     }

@@ -1,6 +1,9 @@
 //! Checks of values that are one word, path or name.
 
+use std::borrow::Cow;
+
 use super::code::FindingCode;
+use super::specifiers::expanded;
 use super::value_error::{ValueError, listed, one_of, quoted};
 use super::{choices, suggest};
 use crate::name::{NameErrorKind, UnitName};
@@ -41,14 +44,19 @@ pub(super) fn choice(value: &str, words: &[&str]) -> Option<ValueError> {
 /// after it, as in `file:/var/log/web`, except that any name may follow `fd:`.
 pub(super) fn word_or_argument(value: &str, words: &[&str]) -> Option<ValueError> {
     let fits = |word: &&str| match word.strip_suffix(':') {
-        Some("fd") => value.starts_with("fd:"),
-        Some(_) => value.strip_prefix(word).is_some_and(|path| path.starts_with(['/', '%'])),
+        Some("fd") => value.strip_prefix("fd:").is_some_and(|name| !name.contains(':')),
+        Some(_) => value.strip_prefix(word).is_some_and(|path| path.starts_with('/')),
         None => value == *word,
     };
     if words.iter().any(fits) {
         return None;
     }
     let file = words.iter().find(|word| word.ends_with(':') && value.starts_with(**word));
+    if let Some(name) = value.strip_prefix("fd:").filter(|_| file.is_some()) {
+        let message = format!("{} is not the name of a file descriptor", quoted(name));
+        let error = ValueError::new(FindingCode::Form, message, "write a name without colons");
+        return Some(error.at_word((3, name)));
+    }
     if let Some(word) = file {
         let message = format!("{} is not an absolute path", quoted(&value[word.len()..]));
         let error = ValueError::new(FindingCode::Path, message, "write an absolute path");
@@ -118,6 +126,14 @@ pub(super) fn path_list(value: &str) -> Option<ValueError> {
     })
 }
 
+/// Checks the path of a PID file, which may be relative to `/run`.
+pub(super) fn pid_file(value: &str) -> Option<ValueError> {
+    path(&format!("/{value}")).map(|_| {
+        let message = format!("{} has a part \"..\"", quoted(value));
+        ValueError::new(FindingCode::FatalPath, message, "write the path without \"..\"")
+    })
+}
+
 pub(super) fn root_path(value: &str) -> Option<ValueError> {
     path(value).map(|error| ValueError { code: FindingCode::FatalPath, ..error })
 }
@@ -133,10 +149,9 @@ pub(super) fn working_directory(value: &str) -> Option<ValueError> {
     Some(ValueError { code, help: help.to_owned(), ..error })
 }
 
-/// Returns `true` if a path is absolute. A path that begins with a specifier is accepted, because
-/// the value of the specifier may be absolute.
+/// Returns `true` if a path is absolute.
 pub(super) fn is_absolute(path: &str) -> bool {
-    path.starts_with(['/', '%'])
+    path.starts_with('/')
 }
 
 pub(super) fn user(value: &str) -> Option<ValueError> {
@@ -144,7 +159,8 @@ pub(super) fn user(value: &str) -> Option<ValueError> {
     let is_number = is_digits(value);
     let why = if is_number {
         // These two numbers are reserved and identify no user.
-        let number = value.parse::<u32>().ok();
+        let has_zero = value.len() > 1 && value.starts_with('0');
+        let number = value.parse::<u32>().ok().filter(|_| !has_zero);
         let is_fine = number.is_some_and(|it| it != u32::MAX && it != 0xffff);
         (!is_fine).then_some("is not a number that a user or group may have")
     } else if value.strip_prefix('-').is_some_and(is_digits) {
@@ -162,45 +178,60 @@ pub(super) fn user(value: &str) -> Option<ValueError> {
     })
 }
 
-/// Checks a unit name, of a given type if there is one.
+/// Checks a unit name, of a given type if there is one, in an option of the unit `own`.
 pub(super) fn unit(value: &str, unit_type: Option<UnitType>, own: &UnitName) -> Option<ValueError> {
-    if let Some(error) = unit_name(value, own) {
+    let name = match expanded(value, own) {
+        Some(name) => name,
+        None => Cow::Owned(without_specifiers(value)?),
+    };
+    if let Some(error) = unit_name(value, &name, unit_type, own) {
         return Some(error);
     }
-    let wanted = unit_type.filter(|it| !value.ends_with(&format!(".{it}")))?;
-    let has_open_type = value.rsplit('.').next().is_some_and(|word| word.contains('%'));
-    (!has_open_type).then(|| {
-        let message = format!("{} is not a {wanted} unit", quoted(value));
-        ValueError::new(
-            FindingCode::UnitName,
-            message,
-            format!("write a name that ends in .{wanted}"),
-        )
-    })
+    let wanted = unit_type.filter(|it| !name.ends_with(&format!(".{it}")))?;
+    let message = format!("{} is not a {wanted} unit", quoted(value));
+    let help = format!("write a name that ends in .{wanted}");
+    Some(ValueError::new(FindingCode::UnitName, message, help))
 }
 
-/// Checks a unit name in an option of the unit `own`.
-pub(super) fn unit_name(value: &str, own: &UnitName) -> Option<ValueError> {
-    let plain = without_specifiers(value)?;
-    let error = match UnitName::parse(&plain) {
+/// Checks a unit name, which is written as `value`.
+fn unit_name(
+    value: &str,
+    name: &str,
+    unit_type: Option<UnitType>,
+    own: &UnitName,
+) -> Option<ValueError> {
+    let error = match UnitName::parse(name) {
         Ok(name) if name.is_template() && !own.is_template() && !own.is_instance() => {
-            return Some(template(value, own));
+            // An empty instance that a specifier stands for is filled in.
+            return (!value.contains('%')).then(|| template(value, own));
         }
         Ok(_) => return None,
         Err(error) => error,
     };
-    let help = match error.kind() {
-        // systemd accepts such names; only fleet has no templates of these types.
-        NameErrorKind::TypeWithoutTemplates { .. } => return None,
-        NameErrorKind::NoType => format!("write {value}.service, or another unit type"),
-        NameErrorKind::UnknownType => {
-            let (stem, word) = value.rsplit_once('.').unwrap_or((value, ""));
-            match suggest::nearest(word, UnitType::ALL.map(UnitType::as_str)) {
-                Some(near) => format!("write {stem}.{near}"),
-                None => format!("write {value}.service, or another unit type"),
+    let wanted = unit_type.unwrap_or(UnitType::Service);
+    let with_type = |stem: &str, suffix: &str| {
+        let text = format!("{stem}.{suffix}");
+        UnitName::parse(&without_specifiers(&text)?).is_ok().then_some(text)
+    };
+    let (stem, suffix) = value.rsplit_once('.').unwrap_or((value, ""));
+    let near = suggest::nearest(suffix, UnitType::ALL.map(UnitType::as_str));
+    let help = match (error.kind(), near) {
+        (NameErrorKind::TypeWithoutTemplates { unit_type }, _) => {
+            format!("remove the @, because a {unit_type} unit cannot be an instance")
+        }
+        (NameErrorKind::UnknownType, Some(near)) if with_type(stem, near).is_some() => {
+            format!("write {stem}.{near}")
+        }
+        (NameErrorKind::NoType, _) if let Some(text) = with_type(value, wanted.as_str()) => {
+            match unit_type {
+                Some(_) => format!("write {text}"),
+                None => format!("write {text}, or another unit type"),
             }
         }
-        _ => "write a name such as web.service".to_owned(),
+        (NameErrorKind::UnknownType, _) if let Some(text) = with_type(value, wanted.as_str()) => {
+            format!("end the name in a unit type, as in {text}")
+        }
+        _ => format!("write a name such as web.{wanted}"),
     };
     let message = format!("{} is not the name of a unit", quoted(value));
     Some(ValueError::new(FindingCode::UnitName, message, help))
@@ -240,11 +271,7 @@ fn without_specifiers(value: &str) -> Option<String> {
 /// Checks that a value is a socket address. This is a port, an address with a port, a path, an
 /// abstract name, or a vsock address.
 pub(super) fn address(value: &str) -> Option<ValueError> {
-    let is_fine = match value.as_bytes() {
-        [b'/' | b'@' | b'%', ..] => true,
-        _ if value.contains('%') || value.starts_with("vsock:") => true,
-        _ => is_port(value) || is_internet(value),
-    };
+    let is_fine = is_local(value) || is_port(value) || is_internet(value);
     (!is_fine).then(|| {
         let message = format!("{} is not the address of a socket", quoted(value));
         let help = "write a port, ADDRESS:PORT, an absolute path, or @NAME";
@@ -254,8 +281,7 @@ pub(super) fn address(value: &str) -> Option<ValueError> {
 
 /// Checks a path, an abstract name or a vsock address.
 pub(super) fn local_address(value: &str) -> Option<ValueError> {
-    let is_fine = value.starts_with(['/', '@', '%']) || value.starts_with("vsock:");
-    (!is_fine).then(|| {
+    (!is_local(value)).then(|| {
         let message = format!("{} is not the address of a local socket", quoted(value));
         ValueError::new(FindingCode::Address, message, "write an absolute path, or @NAME")
     })
@@ -269,7 +295,6 @@ pub(super) fn bus_name(value: &str) -> Option<ValueError> {
     // A word of a unique name, such as :1.5, may begin with a digit.
     let is_part = |word: &str| word.chars().all(is_letter) && !word.is_empty();
     let is_fine = match value.strip_prefix(':') {
-        _ if value.contains('%') => true,
         Some(unique) => unique.contains('.') && unique.split('.').all(is_part),
         None => value.contains('.') && value.split('.').all(is_word),
     };
@@ -279,12 +304,31 @@ pub(super) fn bus_name(value: &str) -> Option<ValueError> {
     })
 }
 
+/// Returns `true` for the path of a node, an abstract name, and a vsock address.
+fn is_local(value: &str) -> bool {
+    if let Some(path) = value.strip_prefix('/') {
+        return path.contains(|c| c != '/');
+    }
+    if let Some(name) = value.strip_prefix('@') {
+        return !name.is_empty();
+    }
+    let kinds = ["vsock:", "vsock-stream:", "vsock-dgram:", "vsock-seqpacket:"];
+    let vsock = kinds.iter().find_map(|kind| value.strip_prefix(kind)?.split_once(':'));
+    let is_number = |text: &str| text.parse::<u32>().is_ok();
+    vsock.is_some_and(|(machine, port)| {
+        (machine.is_empty() || is_number(machine)) && is_number(port)
+    })
+}
+
 fn is_port(text: &str) -> bool {
     integer(text).is_some_and(|port| (1..=65_535).contains(&port))
 }
 
 fn is_internet(text: &str) -> bool {
     let Some((host, port)) = text.rsplit_once(':') else { return false };
+    // A scope of the address may follow it.
+    let host = host.split('%').next().unwrap_or_default();
+    let port = port.split('%').next().unwrap_or_default();
     let six = host.strip_prefix('[').and_then(|host| host.strip_suffix(']'));
     let host_is_fine = match six {
         Some(six) => six.parse::<std::net::Ipv6Addr>().is_ok(),

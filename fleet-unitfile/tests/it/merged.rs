@@ -96,7 +96,7 @@ fn finding_is_rendered_with_its_file() {
     assert_eq!(findings[0].finding.code(), FindingCode::User);
     assert_eq!(findings[0].finding.severity(), Severity::Error);
     insta::assert_snapshot!(findings[0].render(), @r#"
-    error[U0304]: User: "-1" begins like a number with a sign
+    error[U0304]: User: "-1" is a negative number
      --> /etc/systemd/system/web.service.d/0.conf:3:6
       |
     3 | User=-1
@@ -104,6 +104,6 @@ fn finding_is_rendered_with_its_file() {
       = help: write a name such as www-data, or a number
     "#);
     let one_line = "/etc/systemd/system/web.service.d/0.conf: line 3, column 6: User: \"-1\" \
-                    begins like a number with a sign: write a name such as www-data, or a number";
+                    is a negative number: write a name such as www-data, or a number";
     assert_eq!(findings[0].to_string(), one_line);
 }

@@ -5,6 +5,7 @@
 use super::Table;
 use crate::UnitType;
 use crate::check::choices;
+use crate::check::forms::Form;
 use crate::check::kind::Kind::*;
 use crate::check::kind::{I32_MAX, I32_MIN, U32_MAX};
 
@@ -163,7 +164,7 @@ pub(super) const SERVICE: Table = &[
     ("NotifyAccess", Choice(choices::NOTIFY_ACCESS)),
     ("OOMPolicy", Choice(choices::OOM_POLICIES)),
     ("OpenFile", Any),
-    ("PIDFile", Text),
+    ("PIDFile", PidFile),
     ("PermissionsStartOnly", Bool),
     ("RebootArgument", Text),
     ("ReloadSignal", Signal),
@@ -200,7 +201,7 @@ pub(super) const SOCKET: Table = &[
     ("AcceptFileDescriptors", Bool),
     ("Backlog", Whole(0, U32_MAX)),
     ("BindIPv6Only", BoolOr(choices::BIND_IPV6_ONLY)),
-    ("BindToDevice", Text),
+    ("BindToDevice", Form(Form::Interface)),
     ("Broadcast", Bool),
     ("DeferAcceptSec", Span),
     ("DeferTrigger", BoolOr(choices::DEFER_TRIGGER)),
@@ -210,7 +211,7 @@ pub(super) const SOCKET: Table = &[
     ("ExecStartPre", Command),
     ("ExecStopPost", Command),
     ("ExecStopPre", Command),
-    ("FileDescriptorName", Text),
+    ("FileDescriptorName", Form(Form::FileDescriptorName)),
     ("FlushPending", Bool),
     ("FreeBind", Bool),
     ("IPTOS", ChoiceOrNumber(255, choices::TYPES_OF_SERVICE)),
@@ -222,7 +223,7 @@ pub(super) const SOCKET: Table = &[
     ("ListenDatagram", Listen),
     ("ListenFIFO", PathEach),
     ("ListenMessageQueue", PathEach),
-    ("ListenNetlink", Any),
+    ("ListenNetlink", Form(Form::Netlink)),
     ("ListenSequentialPacket", ListenLocal),
     ("ListenSpecial", PathEach),
     ("ListenStream", Listen),

@@ -54,6 +54,173 @@ fn ignored_text_is_a_warning() {
 }
 
 #[test]
+fn values_that_only_look_right_are_warnings() {
+    use FindingCode::{
+        Address, BadEscape, Choice, ExitStatus, Form, Install, Number, Path, Size, Timespan,
+        UnitName,
+    };
+    for (unit_type, line, code) in [
+        // systemd ignores the whole line because of the escape.
+        ("service", r"Environment=A=1 RE=\d+", BadEscape),
+        ("service", r"RuntimeDirectory=a\qb", BadEscape),
+        // No quotes in dependencies, and no instances of types without templates.
+        ("service", "[Unit]\nWants=\"a.service\"", UnitName),
+        ("service", "[Unit]\nAfter='x.service'", UnitName),
+        ("service", "[Unit]\nAfter=foo@bar.mount", UnitName),
+        ("service", "[Unit]\nAfter=foo@bar.swap", UnitName),
+        ("service", "Slice=foo@bar.slice", UnitName),
+        // Case and quotes count.
+        ("service", "RestrictNamespaces=USER", Choice),
+        ("service", "RestrictNamespaces=\"user\"", Choice),
+        ("service", "RestrictAddressFamilies=NONE", Choice),
+        ("service", "Delegate=CPU", Choice),
+        ("service", "DisableControllers=CPU", Choice),
+        ("service", "DisableControllers=\"cpu\"", Choice),
+        ("service", "SystemCallArchitectures=X86", Choice),
+        ("service", "SuccessExitStatus=\"77\"", ExitStatus),
+        ("service", "SuccessExitStatus=EFOO", ExitStatus),
+        // Numbers out of range.
+        ("service", "SyslogLevel=80", Choice),
+        ("service", "IOSchedulingClass=99", Choice),
+        ("socket", "IPTOS=256", Choice),
+        ("service", "MemoryMax=18446744073709551615", Size),
+        ("service", "LimitAS=18446744073709551615", FindingCode::Limit),
+        ("service", "CPUAffinity=3-1", Number),
+        ("service", "AllowedCPUs=8-5", Number),
+        ("service", "CPUAffinity=65535", Number),
+        ("service", "TimeoutSec=+.5s", Timespan),
+        // Paths.
+        ("service", "StateDirectory=.", Path),
+        ("service", "StateDirectory=private", Path),
+        ("service", "ConfigurationDirectory=a:b", Path),
+        ("service", "BindPaths=/a:/b:foo", Choice),
+        ("service", "BindPaths=:", Path),
+        ("service", "MountImages=/a", Form),
+        ("service", "ExtensionImages=/a:foo:ro", Choice),
+        ("service", "TemporaryFileSystem=-/a", Path),
+        ("service", "ReadWritePaths=+-/a", Path),
+        ("service", "ReadWritePaths=--/a", Path),
+        ("service", "StandardInput=fd:a:b", Form),
+        ("service", "EnvironmentFile=%n", Path),
+        ("socket", "ListenStream=/", Address),
+        ("socket", "ListenStream=@", Address),
+        ("socket", "ListenStream=%%", Address),
+        // What systemctl enable refuses or ignores.
+        ("service", "[Install]\nAlias=x.timer", Install),
+        ("service", "[Install]\nDefaultInstance=x", Install),
+        // Values of several parts.
+        ("service", "LoadCredential=rel/path", Form),
+        ("service", "SetCredential=a", Form),
+        ("service", "IOReadBandwidthMax=/dev/sda", Form),
+        ("service", "IODeviceLatencyTargetSec=/dev/sda x", Form),
+        ("service", "SystemCallFilter=@foo", Choice),
+        ("service", "SystemCallFilter=~read:EFOO", Form),
+        ("service", "SystemCallErrorNumber=0", Choice),
+        ("service", "SocketBindAllow=90-80", Form),
+        ("service", "RestrictNetworkInterfaces=5", Form),
+        ("socket", "BindToDevice=averyveryverylongname", Form),
+        ("service", "LogExtraFields=_FIELD=v", Form),
+        ("service", "LogNamespace=a/b", Form),
+        ("service", "TimerSlackNSec=5 parsec", Form),
+        ("service", "CoredumpFilter=everything", Choice),
+        ("service", "StandardInputData=abc", Form),
+        ("socket", "FileDescriptorName=a:b", Form),
+        ("service", "RootHash=abcd", Form),
+        ("service", "RootHashSignature=base64:@", Form),
+        ("service", "RootImageOptions=foo:ro", Choice),
+        ("service", "BPFProgram=foo:/x", Choice),
+        ("socket", "ListenNetlink=route x", Form),
+    ] {
+        assert_eq!(found(unit_type, line), [code], "{line}");
+    }
+}
+
+#[test]
+fn values_of_several_parts_have_no_finding() {
+    for (unit_type, line) in [
+        ("service", "LoadCredential=a:/etc/a"),
+        ("service", "SetCredential=a:b\\n"),
+        ("service", "IOReadBandwidthMax=\"/dev/a b\" 5M"),
+        ("service", "IODeviceWeight=/dev/%i 100"),
+        ("service", "SystemCallFilter=~@clock:EPERM read:kill"),
+        ("service", "SocketBindDeny=ipv4:tcp:80-90"),
+        ("service", "RestrictNetworkInterfaces=~ eth0 lo"),
+        ("service", "LogExtraFields=\"FIELD=a b\""),
+        ("service", "TimerSlackNSec=50ns"),
+        ("service", "CoredumpFilter=elf-headers 0x33"),
+        ("service", "StandardInputData=SGVs bG8="),
+        ("service", "RootImageOptions=root:ro usr:noatime"),
+        ("service", "ExtensionImages=/a:root:ro"),
+        ("service", "MountImages=-/a:/b:ro"),
+        ("service", "BPFProgram=egress:/sys/fs/bpf/x"),
+        ("socket", "ListenNetlink=kobject-uevent 1"),
+    ] {
+        assert_eq!(found(unit_type, line), [], "{line}");
+    }
+}
+
+#[test]
+fn helps_name_a_remedy_that_systemd_takes() {
+    for (line, expected) in [
+        ("Slice=foo", "write foo.slice"),
+        ("[Unit]\nWants=a.foo", "end the name in a unit type, as in a.foo.service"),
+        ("[Unit]\nWants=a", "write a.service, or another unit type"),
+        ("[Unit]\nWants=\"a.service\"", "write the name without quotes"),
+        ("[Install]\nWantedBy=\"a b.target\"", "write a name such as web.service"),
+        ("IPAddressAllow=\"10.0.0.0/8\"", "write the range without quotes"),
+    ] {
+        let source = format!("[Service]\nExecStart=/bin/true\n{line}\n");
+        let (_, findings) = findings("a.service", source.as_bytes());
+        let helps: Vec<_> = findings.iter().map(fleet_unitfile::Finding::help).collect();
+        assert_eq!(helps, [expected], "{line}");
+    }
+}
+
+#[test]
+fn specifiers_are_expanded_before_the_value_is_checked() {
+    use FindingCode::{FatalPath, FatalSpecifier, Program, SliceName, Symlinks, User};
+    for (name, line, expected) in [
+        ("a.service", "ExecStop=scripts/%p.sh", &[Program][..]),
+        ("a.service", "ExecStop=./%n", &[Program]),
+        ("a.service", "ExecStop=/a/%p/", &[Program]),
+        ("a.service", "ExecStop=/a/%p", &[]),
+        ("a@.service", "ExecStop=./%i", &[Program]),
+        ("a@.service", "ExecStop=%i/b", &[]),
+        ("a.service", "User=05", &[User]),
+        ("a.service", "Group=0755", &[User]),
+        ("a.service", "SupplementaryGroups=099", &[User]),
+        ("a.service", "User=%i", &[User]),
+        ("a@.service", "User=%i", &[]),
+        ("a@b.service", "User=%i", &[]),
+        ("a.service", "RootDirectory=%n", &[FatalPath]),
+        ("a.service", "WorkingDirectory=%n", &[FatalPath]),
+        ("a.service", "WorkingDirectory=%h", &[]),
+        ("a@.service", "WorkingDirectory=%i", &[]),
+        ("a.service", "SmackProcessLabel=%Q", &[FatalSpecifier]),
+        ("a.service", "AppArmorProfile=%Q", &[FatalSpecifier]),
+        ("a.service", "SELinuxContext=%Q", &[FatalSpecifier]),
+        ("a.service", "PIDFile=/a/../b", &[FatalPath]),
+        ("a--b.slice", "", &[SliceName]),
+        ("a-.slice", "", &[SliceName]),
+        ("-a.slice", "", &[SliceName]),
+        ("-.slice", "", &[]),
+        ("a-b.slice", "", &[]),
+        ("a.socket", "ListenStream=80\nSymlinks=/run/a", &[Symlinks]),
+        ("a.socket", "ListenStream=/a\nListenFIFO=/b\nSymlinks=/run/a", &[Symlinks]),
+        ("a.socket", "ListenStream=/a\nSymlinks=/run/a", &[]),
+    ] {
+        let section = match name.rsplit('.').next() {
+            Some("slice") => "[Slice]",
+            Some("socket") => "[Socket]",
+            _ => "[Service]\nExecStart=/bin/true",
+        };
+        let (_, findings) = findings(name, format!("{section}\n{line}\n").as_bytes());
+        let codes: Vec<_> = findings.iter().map(fleet_unitfile::Finding::code).collect();
+        assert_eq!(codes, expected, "{name} {line}");
+    }
+}
+
+#[test]
 fn refused_text_is_an_error() {
     use FindingCode::{Accept, FatalPath, FatalSpecifier, NoTrigger};
     for (unit_type, line, code) in [
