@@ -17,8 +17,8 @@ use std::error::Error;
 use std::process::ExitCode;
 
 use fleet_unitfile::{
-    Diagnostic, OptionErrorKind, OptionView, Severity, UnitFile, UnitName, UnitOption,
-    expand_specifiers, split_words,
+    CommandLine, Diagnostic, OptionErrorKind, OptionView, Severity, SpecifierContext, UnitFile,
+    UnitName, UnitOption,
 };
 
 const WORKER: &str = r#"# One worker for each queue.
@@ -97,11 +97,13 @@ fn the_parts_of_a_name(name: &UnitName) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Expands the specifiers in a command line, using the unit's name, and splits the line into words
-/// as systemd does.
+/// Splits a command line into words, and expands the specifiers of each word by the unit's name, as
+/// systemd does.
 fn a_command_line(unit: &UnitFile, name: &UnitName) -> Result<(), Box<dyn Error>> {
     let command = unit.last("Service", "ExecStart").ok_or("the unit starts nothing")?;
-    let words = split_words(&expand_specifiers(command, name)?)?;
+    let commands = CommandLine::parse(command)?;
+    let command = commands[0].expand(&SpecifierContext::system_manager(), name)?;
+    let words: Vec<&str> = command.argv().collect();
     println!("\n== What is started as {name}\n\n{words:?}");
     assert_eq!(words, ["/usr/bin/worker", "--queue", "blue", "--title", "100% of worker"]);
     Ok(())

@@ -60,7 +60,8 @@ pub fn unescape(text: &str) -> Result<String, EscapeError> {
 /// # Errors
 ///
 /// Returns an error if the path has a `..` component, because symbolic links can make it lead to a
-/// different place on each machine.
+/// different place on each machine. Also returns an error for a relative path without a name, such
+/// as `.`.
 ///
 /// ```
 /// use fleet_unitfile::{escape_path, unescape_path};
@@ -76,6 +77,8 @@ pub fn escape_path(path: &str) -> Result<String, EscapeError> {
         return Err(EscapeError::NotNormal);
     }
     Ok(match &parts[..] {
+        // A relative path such as "." has no name.
+        [] if !path.is_empty() && !path.starts_with('/') => return Err(EscapeError::NotNormal),
         [] => "-".to_owned(),
         parts => escape(&parts.join("/")),
     })

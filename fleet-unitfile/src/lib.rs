@@ -63,7 +63,7 @@ pub use prefixes::Privileges;
 pub use quoting::{WordError, cescape, cunescape, quote_word, split_words, split_words_relaxed};
 pub use reader::{Event, OptionRef, Reader};
 pub use size::{Size, SizeError, parse_permyriad, parse_size};
-pub use specifier::{SpecifierError, expand_specifiers};
+pub use specifier::{SpecifierError, expand_fleet_specifiers};
 pub use specifier_context::{PathNameError, Specifier, SpecifierContext};
 pub use timespan::{Timespan, TimespanError, parse_timespan};
 pub use tree::{UnitEntry, UnitTree};

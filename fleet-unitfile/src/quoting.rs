@@ -67,10 +67,10 @@ pub fn quote_word(word: &str) -> Cow<'_, str> {
     Cow::Owned(quoted)
 }
 
-/// Escapes a string with the C escapes that systemd uses for output: `\\`, `\"`, `\'`, `\n` and so
-/// on.
+/// Escapes a string with the C escapes that systemd reads: `\\`, `\"`, `\'`, `\n` and so on.
 ///
-/// Control characters without a short escape become `\xHH`. All other characters are unchanged. So
+/// Control characters without a short escape become `\xHH`. All other characters are unchanged.
+/// systemd itself writes octal digits, and also escapes the bytes of characters beyond ASCII. So
 /// is a zero byte, because systemd has no escape for it.
 ///
 /// ```

@@ -4,9 +4,12 @@ use crate::escape::{EscapeError, unescape};
 use crate::name::UnitName;
 use crate::specifier_context::Specifier;
 
-/// Expands the specifiers that fleet v1 supports, all of which stand for parts of the unit's name.
-/// To expand all specifiers of systemd, use
-/// [`SpecifierContext::expand`](crate::SpecifierContext::expand).
+/// Expands specifiers in an option of fleet, by the rules of fleet v1. All of them stand for parts of
+/// the unit's name.
+///
+/// These rules are wrong for options of systemd: use
+/// [`SpecifierContext::expand`](crate::SpecifierContext::expand) for those, and
+/// [`CommandLine`](crate::CommandLine) for commands.
 ///
 /// | specifier | stands for |
 /// |---|---|
@@ -22,13 +25,13 @@ use crate::specifier_context::Specifier;
 /// sign. Also returns an error if the part of the name for `%N` or `%p` cannot be unescaped.
 ///
 /// ```
-/// use fleet_unitfile::{UnitName, expand_specifiers};
+/// use fleet_unitfile::{UnitName, expand_fleet_specifiers};
 ///
 /// let name = UnitName::parse("web@3.service")?;
-/// assert_eq!(expand_specifiers("%p-%i at 100%%", &name)?, "web-3 at 100%");
+/// assert_eq!(expand_fleet_specifiers("%p-%i at 100%%", &name)?, "web-3 at 100%");
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-pub fn expand_specifiers(text: &str, name: &UnitName) -> Result<String, SpecifierError> {
+pub fn expand_fleet_specifiers(text: &str, name: &UnitName) -> Result<String, SpecifierError> {
     let mut expanded = String::with_capacity(text.len());
     let mut rest = text;
     while let Some((before, after)) = rest.split_once('%') {

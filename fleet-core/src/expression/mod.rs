@@ -12,7 +12,7 @@ use std::hash::{Hash, Hasher};
 use std::str::FromStr;
 use std::sync::Arc;
 
-use fleet_unitfile::{Span, SpecifierError, UnitName, expand_specifiers};
+use fleet_unitfile::{Span, SpecifierError, UnitName, expand_fleet_specifiers};
 
 use crate::Metadata;
 use node::Node;
@@ -127,7 +127,7 @@ impl Expression {
     /// and value is expanded on its own, after the text was split into tokens. The unit's name
     /// therefore cannot change the structure of the expression.
     pub(crate) fn parse_of(text: &str, name: &UnitName) -> Result<Self, ExpressionError> {
-        read(text, &|word| expand_specifiers(word, name))
+        read(text, &|word| expand_fleet_specifiers(word, name))
     }
 }
 

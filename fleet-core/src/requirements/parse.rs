@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use fleet_unitfile::{OptionView, Span, UnitFile, UnitName, expand_specifiers, parse_bool};
+use fleet_unitfile::{OptionView, Span, UnitFile, UnitName, expand_fleet_specifiers, parse_bool};
 
 use super::report::Reports;
 use super::{
@@ -211,7 +211,7 @@ impl<'a> SectionReader<'a> {
         value: &str,
         span: Span,
     ) -> Option<String> {
-        match expand_specifiers(value, self.name) {
+        match expand_fleet_specifiers(value, self.name) {
             Ok(_) if self.name.is_template() && depends_on_instance(value) => None,
             Ok(expanded) => Some(expanded),
             Err(cause) => {
@@ -274,7 +274,8 @@ impl<'a> SectionReader<'a> {
         if self.expand(option, text, span).is_none() {
             return;
         }
-        let expand = |part| expand_specifiers(part, self.name).expect("the whole was expanded");
+        let expand =
+            |part| expand_fleet_specifiers(part, self.name).expect("the whole was expanded");
         let (key, value) = (expand(key), expand(value));
         match metadata::split_pair(&format!("{key}={value}")) {
             Ok(_) => _ = self.metadata.entry(key).or_default().insert(value),

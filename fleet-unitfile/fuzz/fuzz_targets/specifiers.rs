@@ -1,7 +1,7 @@
 //! Any text with specifiers, for any name: both expansions agree, or refuse it with a position.
 #![no_main]
 
-use fleet_unitfile::{SpecifierContext, UnitName, expand_specifiers};
+use fleet_unitfile::{SpecifierContext, UnitName, expand_fleet_specifiers};
 use libfuzzer_sys::fuzz_target;
 
 const NAMES: [&str; 5] =
@@ -19,5 +19,5 @@ fuzz_target!(|input: (u8, &str)| {
     // A doubled percent sign stands for itself in any context.
     let literal = text.replace('%', "%%");
     assert_eq!(context.expand(&literal, &name).as_deref(), Ok(text));
-    assert_eq!(expand_specifiers(&literal, &name).as_deref(), Ok(text));
+    assert_eq!(expand_fleet_specifiers(&literal, &name).as_deref(), Ok(text));
 });

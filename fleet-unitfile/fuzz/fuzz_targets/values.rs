@@ -2,7 +2,7 @@
 #![no_main]
 
 use fleet_unitfile::{
-    CommandLine, SpecifierContext, UnitName, cescape, cunescape, expand_specifiers, parse_size,
+    CommandLine, SpecifierContext, UnitName, cescape, cunescape, expand_fleet_specifiers, parse_size,
     parse_timespan, quote_word, split_words, split_words_relaxed,
 };
 use libfuzzer_sys::fuzz_target;
@@ -19,7 +19,7 @@ fuzz_target!(|text: &str| {
     }
     let name = UnitName::parse(r"a-b@c\x20d.service").expect("a name");
     drop(SpecifierContext::system_manager().expand(text, &name));
-    drop(expand_specifiers(text, &name));
+    drop(expand_fleet_specifiers(text, &name));
     if let Ok(span) = parse_timespan(text) {
         assert_eq!(parse_timespan(&span.to_string()), Ok(span));
     }

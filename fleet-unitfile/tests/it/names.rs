@@ -160,3 +160,22 @@ fn escapes_follow_systemd_escape() {
     assert_eq!(unescape(r"\x4A\x4b").as_deref(), Ok("JK"));
     assert_eq!(unescape(r"\xff"), Err(EscapeError::NotUtf8));
 }
+
+#[test]
+fn relative_path_without_a_name_is_not_escaped() {
+    for path in [".", "./", "./.", "././"] {
+        assert!(fleet_unitfile::escape_path(path).is_err(), "{path}");
+    }
+    for path in ["", "/", "//", "/.", "/./"] {
+        assert_eq!(fleet_unitfile::escape_path(path).as_deref(), Ok("-"), "{path}");
+    }
+}
+
+#[test]
+fn command_is_split_before_its_specifiers_are_expanded() {
+    let name = UnitName::parse(r"worker@a\x2db.service").unwrap();
+    let commands = fleet_unitfile::CommandLine::parse(r#"/bin/worker --name "%p %i""#).unwrap();
+    let context = fleet_unitfile::SpecifierContext::system_manager();
+    let command = commands[0].expand(&context, &name).unwrap();
+    assert!(command.argv().eq(["/bin/worker", "--name", r"worker a\x2db"]));
+}

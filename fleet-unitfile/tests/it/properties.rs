@@ -2,7 +2,7 @@
 
 use fleet_unitfile::{
     Event, OptionErrorKind, OptionView, Reader, Severity, UnitFile, UnitName, UnitOption, escape,
-    expand_specifiers, parse_timespan, split_words, split_words_relaxed, unescape,
+    expand_fleet_specifiers, parse_timespan, split_words, split_words_relaxed, unescape,
 };
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -267,7 +267,7 @@ proptest! {
     fn no_text_makes_a_parser_panic(text in prop_oneof![text(), any::<String>()]) {
         let name = UnitName::parse(r"a@b\x20c.service").unwrap();
         let percents = text.matches('%').count();
-        prop_assert!(expand_specifiers(&text, &name).is_ok() || percents > 0);
+        prop_assert!(expand_fleet_specifiers(&text, &name).is_ok() || percents > 0);
         let (strict, relaxed) = (split_words(&text), split_words_relaxed(&text));
         prop_assert!(strict.is_err() || strict == relaxed);
         if let Err(error) = parse_timespan(&text) {

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use fleet_unitfile::{
-    SpecifierError, Timespan, TimespanError, UnitName, WordError, expand_specifiers,
+    SpecifierError, Timespan, TimespanError, UnitName, WordError, expand_fleet_specifiers,
     parse_timespan, split_words, split_words_relaxed,
 };
 
@@ -20,7 +20,7 @@ fn specifiers_expand_to_parts_of_the_name() {
         ("web@3.service", "ä%iö%%", "ä3ö%"),
     ] {
         let name = UnitName::parse(name).unwrap();
-        let result = expand_specifiers(text, &name);
+        let result = expand_fleet_specifiers(text, &name);
         assert_eq!(result.as_deref().unwrap_or("refused"), expanded, "{text:?}");
     }
 }
@@ -35,12 +35,12 @@ fn invalid_specifiers_are_refused_with_their_offset() {
         ("50%", SpecifierError::Unfinished { at: 2 }),
         ("% ", SpecifierError::Unknown { at: 0, letter: ' ' }),
     ] {
-        assert_eq!(expand_specifiers(text, &name), Err(error), "{text:?}");
+        assert_eq!(expand_fleet_specifiers(text, &name), Err(error), "{text:?}");
     }
-    let error = expand_specifiers("-%p", &name).unwrap_err();
+    let error = expand_fleet_specifiers("-%p", &name).unwrap_err();
     assert!(matches!(error, SpecifierError::Unescape { at: 1, letter: 'p', .. }));
     assert!(std::error::Error::source(&error).is_some());
-    assert_eq!(expand_specifiers("%n", &name).as_deref(), Ok(r"a\b.service"));
+    assert_eq!(expand_fleet_specifiers("%n", &name).as_deref(), Ok(r"a\b.service"));
 }
 
 #[test]

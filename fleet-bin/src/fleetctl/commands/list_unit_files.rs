@@ -1,7 +1,7 @@
 //! `list-unit-files`: lists the units of the cluster with their desired and current states.
 
 use fleet_http::wire;
-use fleet_unitfile::{UnitName, expand_specifiers};
+use fleet_unitfile::{UnitName, expand_fleet_specifiers};
 use serde::Serialize;
 
 use crate::fleetctl::columns::Columns;
@@ -106,7 +106,7 @@ pub(super) fn description(unit: &wire::UnitEntity) -> String {
     let found = options.find(|it| it.section == "Unit" && it.name == "Description");
     let text = found.map_or("", |option| option.value.as_str());
     let name = UnitName::parse(&unit.name).ok();
-    let expanded = name.and_then(|name| expand_specifiers(text, &name).ok());
+    let expanded = name.and_then(|name| expand_fleet_specifiers(text, &name).ok());
     expanded.unwrap_or_else(|| text.to_owned())
 }
 
