@@ -4,7 +4,7 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 
 use fleet_core::{Requirements, Strictness};
-use fleet_unitfile::{Diagnostic, Location, Severity, UnitFile, UnitName};
+use fleet_unitfile::{Diagnostic, Location, Severity, SystemdVersion, UnitFile, UnitName};
 use serde::Serialize;
 
 /// One diagnostic of a unit file.
@@ -52,11 +52,20 @@ pub(crate) fn check(
 /// Checks a unit file with the rules of the cluster and those of systemd.
 ///
 /// A file that breaks only rules of systemd can still be submitted, because each machine's service
-/// manager checks these rules itself.
-pub(crate) fn verify(path: &Path, name: &UnitName, source: &[u8]) -> Vec<Finding> {
+/// manager checks these rules itself. Without a version, text that any version of systemd knows is
+/// accepted.
+pub(crate) fn verify(
+    path: &Path,
+    name: &UnitName,
+    source: &[u8],
+    version: Option<SystemdVersion>,
+) -> Vec<Finding> {
     let (_, mut findings) = check(path, name, source);
     let (file, _) = UnitFile::parse_collecting(source);
-    let systemd_findings = fleet_unitfile::check(name, &file);
+    let systemd_findings = match version {
+        Some(version) => fleet_unitfile::check_for(name, &file, version),
+        None => fleet_unitfile::check(name, &file),
+    };
     findings.extend(systemd_findings.iter().map(|it| from_unitfile(path, it)));
     findings.sort_by_key(|finding| (finding.line, finding.column));
     findings
@@ -158,8 +167,10 @@ mod tests {
     fn verify_reports_systemd_findings_that_check_accepts() {
         let source = b"[Service]\nExecStart=bin/web\nRestrat=always\n[X-Fleet]\nGlobal=maybe\n";
         let (path, name) = (Path::new("web.service"), "web.service".parse().unwrap());
-        let findings: String =
-            verify(path, &name, source).iter().map(|finding| format!("{finding}\n")).collect();
+        let findings: String = verify(path, &name, source, None)
+            .iter()
+            .map(|finding| format!("{finding}\n"))
+            .collect();
         insta::assert_snapshot!(findings, @r#"
         web.service:2:11: ExecStart: "bin/web" is neither an absolute path nor a plain name [U0301]
         help: write an absolute path

@@ -182,6 +182,8 @@ impl CommandLine {
 pub(crate) struct Commands<'a> {
     splitter: Splitter<'a>,
     ended: bool,
+    /// Whether the prefix `|`, which is new in systemd 258, is accepted.
+    accepts_shell: bool,
 }
 
 /// A command that systemd refuses, and the reason. If `is_ignored` is true, systemd still accepts
@@ -194,7 +196,13 @@ pub(crate) struct RefusedCommand {
 
 impl<'a> Commands<'a> {
     pub(crate) fn new(value: &'a str) -> Self {
-        Self { splitter: Splitter::new(value, true), ended: false }
+        Self { splitter: Splitter::new(value, true), ended: false, accepts_shell: false }
+    }
+
+    /// Reads the commands of all versions of systemd. The path of a command with the prefix `|`
+    /// still has this prefix, and is not checked.
+    pub(crate) fn newest(value: &'a str) -> Self {
+        Self { accepts_shell: true, ..Self::new(value) }
     }
 
     /// Returns the offset of the first unknown escape read so far.
@@ -217,7 +225,8 @@ impl<'a> Commands<'a> {
         let Word { text: first, span } = first;
         let (prefixes, path) = Prefixes::read(&first);
         let refused = |error| RefusedCommand { error, is_ignored: prefixes.ignores_failure };
-        if !path.contains('%') {
+        let is_shell = self.accepts_shell && has_shell_prefix(path);
+        if !path.contains('%') && !is_shell {
             check_path(path, span.start).map_err(refused)?;
         }
         let arguments = self.arguments().map_err(|error| refused(error.into()))?;
@@ -357,6 +366,12 @@ pub enum CommandError {
 fn is_lone(text: &str, mark: &str) -> bool {
     let after = text.strip_prefix(mark).map(str::as_bytes);
     after.is_some_and(|after| after.first().is_none_or(|&byte| is_separator(byte)))
+}
+
+/// Returns `true` if a path still has the prefix `|`, and something to run after it.
+pub(crate) fn has_shell_prefix(path: &str) -> bool {
+    let is_prefix = |c: char| matches!(c, '-' | '@' | ':' | '+' | '!');
+    path.strip_prefix('|').is_some_and(|rest| !rest.trim_start_matches(is_prefix).is_empty())
 }
 
 /// Refuses a path that systemd would not run.

@@ -44,8 +44,8 @@ mod write;
 
 pub use calendar::{Calendar, CalendarError, OffsetPeriod, Utc, Zone};
 pub use check::{
-    Directive, Finding, FindingCode, MergedFinding, check, check_merged, directives,
-    directives_version,
+    Directive, Finding, FindingCode, MergedFinding, SystemdVersion, SystemdVersionError, check,
+    check_for, check_merged, check_merged_for, directives, directives_version,
 };
 pub use command::{CommandError, CommandLine};
 pub use diagnostic::{Diagnostic, DiagnosticKind, Location, ParseError, Severity, Span};

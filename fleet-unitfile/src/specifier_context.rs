@@ -84,6 +84,8 @@ specifiers! {
     PrettyHostName 'q' "pretty host name",
     /// `%t`: the directory for run-time files, such as sockets.
     RuntimeDirectory 't' "runtime directory",
+    /// `%D`: the directory for shared data. systemd knows this specifier since version 256.
+    SharedDataDirectory 'D' "shared data directory",
     /// `%s`: the shell of the service manager's user.
     Shell 's' "shell",
     /// `%l`: the host name up to its first dot. If it is not set, expansion derives it from the
@@ -140,6 +142,7 @@ impl SpecifierContext {
             (Specifier::HomeDirectory, "/root"),
             (Specifier::LogDirectory, "/var/log"),
             (Specifier::RuntimeDirectory, "/run"),
+            (Specifier::SharedDataDirectory, "/usr/share"),
             (Specifier::StateDirectory, "/var/lib"),
             (Specifier::TemporaryDirectory, "/tmp"),
             (Specifier::UserId, "0"),

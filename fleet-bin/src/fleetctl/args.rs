@@ -7,6 +7,7 @@ use std::path::PathBuf;
 
 use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
+use fleet_unitfile::SystemdVersion;
 
 use super::change_args::{ApplyArgs, DiffArgs, PlanArgs, ScaleArgs};
 use super::global_args::GlobalArgs;
@@ -332,6 +333,9 @@ pub(crate) struct VerifyArgs {
     /// Unit files, and folders with unit files.
     #[arg(value_name = "FILE|DIR", required = true)]
     pub(crate) files: Vec<PathBuf>,
+    /// Check for this version of systemd [default: that of this machine; without one, all].
+    #[arg(long, value_name = "N")]
+    pub(crate) systemd_version: Option<SystemdVersion>,
 }
 
 #[derive(Debug, Args)]

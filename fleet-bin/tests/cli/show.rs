@@ -249,6 +249,16 @@ async fn verify_needs_no_cluster() {
     ---
     odd.service: ok
     "#);
+    write("new.service", "[Service]\nExecStart=/bin/new\nPrivatePIDs=yes\n");
+    insta::assert_snapshot!(verify("verify --systemd-version 256 new.service").await, @"
+    exit 0
+    new.service:3:1: warning: systemd 256 has no option PrivatePIDs, which is new in 257 [U0110]
+    help: remove it, or run the unit with systemd 257 or later
+    ---
+    new.service: ok
+    ");
+    let of_newest = verify("verify --systemd-version 257 new.service").await.ok();
+    assert_eq!(of_newest.stdout, "");
     std::fs::create_dir(folder.path().join("units")).unwrap();
     insta::assert_snapshot!(verify("verify units").await, @"
     exit 1

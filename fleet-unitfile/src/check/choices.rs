@@ -225,6 +225,8 @@ pub(super) const CONTROLLERS: Words = &[
     "bpf-socket-bind",
     "bpf-restrict-network-interfaces",
 ];
+/// Kinds of partitions in `CPUSetPartition=`.
+pub(super) const CPU_PARTITIONS: Words = &["member", "root", "isolated"];
 pub(super) const CPU_POLICIES: Words = &["other", "batch", "idle", "fifo", "rr", "ext"];
 pub(super) const DEFER_TRIGGER: Words = &["patient"];
 pub(super) const DEVICE_POLICIES: Words = &["auto", "closed", "strict"];
@@ -331,8 +333,15 @@ pub(super) const NAMESPACES: Words = &["cgroup", "ipc", "net", "mnt", "pid", "us
 /// No words, for a boolean that also accepts an empty value.
 pub(super) const NONE: Words = &[];
 pub(super) const NOTIFY_ACCESS: Words = &["none", "main", "exec", "all"];
-pub(super) const NUMA_POLICIES: Words =
-    &["default", "preferred", "bind", "interleave", "local", "preferred-many"];
+pub(super) const NUMA_POLICIES: Words = &[
+    "default",
+    "preferred",
+    "bind",
+    "interleave",
+    "local",
+    "preferred-many",
+    "weighted-interleave",
+];
 pub(super) const OOM_POLICIES: Words = &["continue", "stop", "kill"];
 pub(super) const OUTPUTS: Words = &[
     "inherit",
@@ -353,7 +362,7 @@ pub(super) const OUTPUTS: Words = &[
 ];
 pub(super) const PRESERVE: Words = &["restart"];
 pub(super) const PRESSURE_WATCH: Words = &["auto", "skip"];
-pub(super) const PRIVATE: Words = &["private"];
+pub(super) const PRIVATE: Words = &["private", "private:", "yes:"];
 pub(super) const PRIVATE_TMP: Words = &["connected", "disconnected"];
 pub(super) const PRIVATE_USERS: Words = &["self", "identity", "full", "managed"];
 pub(super) const PROC_SUBSETS: Words = &["all", "pid"];

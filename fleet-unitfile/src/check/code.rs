@@ -71,6 +71,8 @@ codes! {
     OldKey "U0107" Hint "An older option that systemd still accepts; there is a newer one."
     OldPath "U0108" Hint "A path below `/var/run`, which has moved to `/run`."
     Masked "U0109" Warning "An empty file masks the unit, which then cannot be started."
+    TooNew "U0110" Warning "The checked version of systemd does not know the option or value yet."
+    Removed "U0111" Warning "The checked version of systemd has removed the option."
     Boolean "U0201" Warning "A value is neither yes nor no."
     Timespan "U0202" Warning "A value is not a time span."
     Size "U0203" Warning "A value is not a size in bytes."

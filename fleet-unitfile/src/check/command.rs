@@ -3,7 +3,9 @@
 use super::code::FindingCode;
 use super::specifiers;
 use super::value_error::{ValueError, quoted};
-use crate::command::{CommandError, CommandLine, Commands, RefusedCommand, check_path};
+use crate::command::{
+    CommandError, CommandLine, Commands, RefusedCommand, check_path, has_shell_prefix,
+};
 use crate::name::UnitName;
 use crate::quoting::{Splitter, WordError};
 
@@ -12,7 +14,7 @@ use crate::quoting::{Splitter, WordError};
 /// Returns only the first error, because systemd does not read the commands after a command that it
 /// refuses.
 pub(super) fn command(value: &str, unit: &UnitName) -> Option<ValueError> {
-    let mut commands = Commands::new(value);
+    let mut commands = Commands::newest(value);
     let refusal = |command: Result<CommandLine, _>| match command {
         Ok(command) => refused_program(&command, unit),
         Err(refusal) => Some(refusal),
@@ -25,16 +27,27 @@ pub(super) fn command(value: &str, unit: &UnitName) -> Option<ValueError> {
 
 /// Returns the number of commands that systemd accepts from a value.
 pub(super) fn count(value: &str, unit: &UnitName) -> usize {
-    let commands = Commands::new(value).map_while(Result::ok);
+    let commands = Commands::newest(value).map_while(Result::ok);
     let is_accepted = |command: &CommandLine| {
         specifiers::in_command(value, command).is_none() && refused_program(command, unit).is_none()
     };
     commands.take_while(is_accepted).count()
 }
 
+/// Returns the offset of the first prefix `|` of a command.
+pub(super) fn shell_prefix(value: &str) -> Option<usize> {
+    Commands::newest(value).map_while(Result::ok).find_map(|command| {
+        let (_, span) = command.words().next().filter(|(path, _)| has_shell_prefix(path))?;
+        value[span.start..span.end].find('|').map(|at| span.start + at)
+    })
+}
+
 /// Checks a program whose path has specifiers, as it is after they are expanded.
 fn refused_program(command: &CommandLine, unit: &UnitName) -> Option<RefusedCommand> {
     let (path, span) = command.words().next().filter(|(path, _)| path.contains('%'))?;
+    if has_shell_prefix(path) {
+        return None;
+    }
     let error = check_path(&specifiers::path_form(path, unit), span.start).err()?;
     Some(RefusedCommand { error, is_ignored: command.ignores_failure() })
 }

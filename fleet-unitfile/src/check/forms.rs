@@ -3,6 +3,7 @@
 use super::choices;
 use super::code::FindingCode;
 use super::lists::each_word;
+use super::numbers;
 use super::specifiers::{expanded, path_form};
 use super::value_error::{ValueError, one_of, pieces, quoted};
 use super::values;
@@ -48,6 +49,8 @@ pub(in crate::check) enum Form {
     Netlink,
     /// A time span, which may be in nanoseconds.
     Nanoseconds,
+    /// A whole number, or a size.
+    QueueSize,
     /// `OPTIONS`, or `PARTITION:OPTIONS`.
     RootImageOptions,
     /// `ID:DATA`, with escapes in the data.
@@ -86,6 +89,7 @@ impl Form {
                 | Self::Interface
                 | Self::LogNamespace
                 | Self::Nanoseconds
+                | Self::QueueSize
                 | Self::SystemCallError
         )
     }
@@ -174,6 +178,8 @@ impl Form {
                     form(value, "is not a time span", "write a number with a unit, such as 50us")
                 })
             }
+            Self::QueueSize if integer(value).is_some() => None,
+            Self::QueueSize => numbers::size(value),
             Self::Netlink => netlink(value),
             Self::SocketBind => socket_bind(value),
             Self::SystemCallError => {

@@ -313,7 +313,7 @@ impl Kind {
             | Self::UnitOf(_)
             | Self::Whole(..)
             | Self::WordOrArgument(_)
-            | Self::Form(Form::Nanoseconds) => self.check_one("", unit),
+            | Self::Form(Form::Nanoseconds | Form::QueueSize) => self.check_one("", unit),
             _ => None,
         }
     }

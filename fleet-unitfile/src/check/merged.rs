@@ -3,6 +3,7 @@
 use std::fmt;
 
 use super::finding::Finding;
+use super::version::SystemdVersion;
 use super::{Checker, cross_option, sections, table};
 use crate::diagnostic::Severity;
 use crate::file::UnitFile;
@@ -73,11 +74,21 @@ impl fmt::Display for MergedFinding<'_> {
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub fn check_merged(unit: &MergedUnit) -> Vec<MergedFinding<'_>> {
+    check_with(unit, None)
+}
+
+/// Checks a unit with all its drop-ins, for one version of systemd, like
+/// [`check_for`](super::check_for).
+pub fn check_merged_for(unit: &MergedUnit, version: SystemdVersion) -> Vec<MergedFinding<'_>> {
+    check_with(unit, Some(version))
+}
+
+fn check_with(unit: &MergedUnit, version: Option<SystemdVersion>) -> Vec<MergedFinding<'_>> {
     if unit.is_masked() {
         return Vec::new();
     }
     let mut checkers: Vec<_> =
-        unit.parts().iter().map(|part| Checker::new(unit.name(), &part.file)).collect();
+        unit.parts().iter().map(|part| Checker::new(unit.name(), &part.file, version)).collect();
     if let Some(main) = unit.main() {
         let (whole, origins) = joined(unit);
         for (option, error) in cross_option::check(unit.name(), &whole) {

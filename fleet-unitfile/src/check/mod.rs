@@ -22,13 +22,15 @@ mod suggest;
 mod table;
 mod value_error;
 mod values;
+mod version;
 
 use std::collections::BTreeMap;
 
 pub use code::FindingCode;
 pub use finding::Finding;
-pub use merged::{MergedFinding, check_merged};
+pub use merged::{MergedFinding, check_merged, check_merged_for};
 pub use table::{Directive, directives, directives_version};
+pub use version::{SystemdVersion, SystemdVersionError};
 
 use self::value_error::ValueError;
 use crate::diagnostic::{Severity, Span};
@@ -76,7 +78,31 @@ const MAX_FINDINGS: usize = 200;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub fn check(name: &UnitName, file: &UnitFile) -> Vec<Finding> {
-    let mut checker = Checker::new(name, file);
+    check_with(name, file, None)
+}
+
+/// Checks a unit file like [`check`], for one version of systemd.
+///
+/// The result also has a finding for each option, value and specifier that this version does not
+/// know yet, or does not know any more. [`check`] itself accepts those of all versions from 252 on.
+/// Values whose rules changed between versions are checked by the rules of systemd 252.
+///
+/// ```
+/// use fleet_unitfile::{FindingCode, SystemdVersion, UnitFile, UnitName, check, check_for};
+///
+/// let name = UnitName::parse("web.service")?;
+/// let file = UnitFile::parse("[Service]\nExecStart=/usr/bin/web\nPrivatePIDs=yes\n")?;
+/// assert!(check(&name, &file).is_empty());
+/// let findings = check_for(&name, &file, SystemdVersion::new(252));
+/// assert_eq!(findings[0].code(), FindingCode::TooNew);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub fn check_for(name: &UnitName, file: &UnitFile, version: SystemdVersion) -> Vec<Finding> {
+    check_with(name, file, Some(version))
+}
+
+fn check_with(name: &UnitName, file: &UnitFile, version: Option<SystemdVersion>) -> Vec<Finding> {
+    let mut checker = Checker::new(name, file, version);
     if file.source().is_empty() {
         let message = "an empty file masks the unit: it cannot be started";
         let help = "write options into the file, or link it to /dev/null if the mask is intended";
@@ -94,14 +120,15 @@ pub fn check(name: &UnitName, file: &UnitFile) -> Vec<Finding> {
 
 struct Checker<'a> {
     file: &'a UnitFile,
+    version: Option<SystemdVersion>,
     raw: Vec<(Span, ValueError)>,
     errors: usize,
 }
 
 impl<'a> Checker<'a> {
     /// Runs all checks that need no other file.
-    fn new(name: &UnitName, file: &'a UnitFile) -> Self {
-        let mut checker = Self { file, raw: Vec::new(), errors: 0 };
+    fn new(name: &UnitName, file: &'a UnitFile, version: Option<SystemdVersion>) -> Self {
+        let mut checker = Self { file, version, raw: Vec::new(), errors: 0 };
         for (header, error) in sections::check(name, file).take(MAX_FINDINGS) {
             checker.push(header, error);
         }
@@ -121,6 +148,14 @@ impl<'a> Checker<'a> {
         let at = self.name(option);
         match table::kind(section, option.name()) {
             Some(kind) => {
+                if let Some(version) = self.version {
+                    if let Some(error) = version::name(option, version) {
+                        return self.push(at, error);
+                    }
+                    if let Some(error) = version::value(kind, option, version) {
+                        self.push_value_error(option, error);
+                    }
+                }
                 if let Some(error) = advice::outdated(option) {
                     self.push(at, error);
                 }

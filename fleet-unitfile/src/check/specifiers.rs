@@ -11,9 +11,9 @@ use crate::name::UnitName;
 use crate::quoting::Splitter;
 use crate::specifier_context::{Specifier, SpecifierContext};
 
-/// The specifier letters of systemd 252, and the percent sign. The list includes `c`, `r` and `R`,
-/// which systemd expands with a warning.
-const LETTERS: &str = "aAbBcCdEfgGhHiIjJlLmMnNopPqrRsStTuUvVwWyY%";
+/// The specifier letters of systemd, and the percent sign. The list includes `c`, `r` and `R`, which
+/// systemd 252 expands with a warning, and `D`, which is new in systemd 256.
+const LETTERS: &str = "aAbBcCdDEfgGhHiIjJlLmMnNopPqrRsStTuUvVwWyY%";
 
 /// Specifiers that are allowed in unit names, because their values contain no blanks or slashes.
 const NAME_LETTERS: &str = "aAbBgGHijlmMnNopquUvwW%";
@@ -25,7 +25,7 @@ const NAME_LETTERS: &str = "aAbBgGHijlmMnNopquUvwW%";
 /// digit.
 pub(super) fn check(kind: Kind, value: &str) -> Option<ValueError> {
     if kind == Kind::Command {
-        return Commands::new(value).map_while(Result::ok).find_map(|it| in_command(value, &it));
+        return Commands::newest(value).map_while(Result::ok).find_map(|it| in_command(value, &it));
     }
     if kind == Kind::Environment {
         return in_words(value);
@@ -40,6 +40,32 @@ pub(super) fn check(kind: Kind, value: &str) -> Option<ValueError> {
     let message = format!("\"%{letter}\" cannot be part of the name of a unit");
     let help = "write a specifier such as %i, %j, %n or %p".to_owned();
     Some(ValueError { code, at, message, help })
+}
+
+/// Finds `%D` in a value whose specifiers systemd expands. Returns its range, and the code for an
+/// unknown specifier there.
+pub(super) fn shared_data(kind: Kind, value: &str) -> Option<(FindingCode, Range<usize>)> {
+    const OLDER: &str = "aAbBcCdEfgGhHiIjJlLmMnNopPqrRsStTuUvVwWyY%";
+    let found = |text: &str, start: usize| {
+        let (at, _) = unknown(text, OLDER).filter(|(_, letter)| *letter == 'D')?;
+        Some(start + at..start + at + 2)
+    };
+    if kind == Kind::Command {
+        return Commands::newest(value).map_while(Result::ok).find_map(|command| {
+            let mut words = command.words();
+            let at = words.find_map(|(_, span)| found(&value[span.start..span.end], span.start))?;
+            let code = match command.ignores_failure() {
+                true => FindingCode::IgnoredCommand,
+                false => FindingCode::FatalSpecifier,
+            };
+            Some((code, at))
+        });
+    }
+    let code = match kind {
+        Kind::Environment => FindingCode::Specifier,
+        _ => code(kind, value)?,
+    };
+    Some((code, found(value, 0)?))
 }
 
 /// Expands the specifiers of a word. The unit's name tells some of them. For the others, a value of
@@ -219,7 +245,8 @@ mod tests {
             ("a %z", Some((2, 'z'))),
             ("50% of all, %ä", None),
             ("date +%F", Some((6, 'F'))),
-            ("%D", Some((0, 'D'))),
+            ("%D", None),
+            ("%Q", Some((0, 'Q'))),
         ] {
             assert_eq!(unknown(value, LETTERS), expected, "{value}");
         }

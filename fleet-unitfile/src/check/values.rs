@@ -13,9 +13,14 @@ use crate::value::parse_bool;
 
 /// Checks a boolean, or one of some additional words.
 pub(super) fn boolean(value: &str, words: &[&str]) -> Option<ValueError> {
-    if parse_bool(value).is_some() || words.contains(&value) {
+    let is_word = |word: &&str| match word.strip_suffix(':') {
+        Some(_) => value.len() > word.len() && value.starts_with(*word),
+        None => value == *word,
+    };
+    if parse_bool(value).is_some() || words.iter().any(is_word) {
         return None;
     }
+    let words: Vec<&str> = words.iter().copied().filter(|word| !word.ends_with(':')).collect();
     let message = match value {
         "" => "a boolean must not be empty".to_owned(),
         _ if !words.is_empty() => format!("{} is not an accepted value", quoted(value)),
@@ -23,7 +28,7 @@ pub(super) fn boolean(value: &str, words: &[&str]) -> Option<ValueError> {
     };
     let help = match suggest::nearest(value, words.iter().copied()) {
         Some(near) => format!("write {near}"),
-        None => format!("write {}", listed(&[&["yes", "no"], words].concat())),
+        None => format!("write {}", listed(&[&["yes", "no"], &words[..]].concat())),
     };
     let code = if words.is_empty() { FindingCode::Boolean } else { FindingCode::Choice };
     Some(ValueError::new(code, message, help))

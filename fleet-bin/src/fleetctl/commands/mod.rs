@@ -76,7 +76,7 @@ async fn carry_out(context: &mut Context, command: Command) -> Result<Exit, CliE
         Command::Cat(args) => cat::run(context, &args.units).await?,
         Command::Status(args) => return status::run(context, &args).await,
         Command::Journal(args) => journal::run(context, &args).await?,
-        Command::Verify(args) => verify::run(context, &args.files)?,
+        Command::Verify(args) => verify::run(context, &args)?,
         Command::ListUnits(args) => {
             let run = async |context: &mut Context| list_units::run(context, &args).await;
             list(context, args.watch, run).await?;

@@ -1,10 +1,12 @@
 //! `verify`: checks local unit files with the rules of the cluster and of systemd.
 
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
-use fleet_unitfile::{Severity, UnitName};
+use fleet_unitfile::{Severity, SystemdVersion, UnitName};
 
 use crate::findings::{Finding, check, verify};
+use crate::fleetctl::args::VerifyArgs;
 use crate::fleetctl::context::Context;
 use crate::fleetctl::error::CliError;
 use crate::fleetctl::local::read_file;
@@ -18,11 +20,12 @@ impl Record for Finding {
 }
 
 /// Runs the command. All files are checked, even after errors.
-pub(super) fn run(context: &mut Context, files: &[PathBuf]) -> Result<(), CliError> {
-    let files = expanded(files)?;
+pub(super) fn run(context: &mut Context, args: &VerifyArgs) -> Result<(), CliError> {
+    let files = expanded(&args.files)?;
+    let version = args.systemd_version.or_else(installed_version);
     let mut broken = 0_usize;
     for path in &files {
-        let findings = check_file(path)?;
+        let findings = check_file(path, version)?;
         for finding in &findings {
             context.output.record(finding, &format!("{finding}\n"))?;
         }
@@ -48,11 +51,17 @@ fn expanded(paths: &[PathBuf]) -> Result<Vec<PathBuf>, CliError> {
     Ok(CliError::all_or_none(files.collect())?.into_iter().flatten().collect())
 }
 
-fn check_file(path: &Path) -> Result<Vec<Finding>, CliError> {
+/// Returns the version of this machine's systemd; `None` if there is none.
+fn installed_version() -> Option<SystemdVersion> {
+    let output = Command::new("systemctl").arg("--version").output().ok()?;
+    String::from_utf8_lossy(&output.stdout).lines().next()?.parse().ok()
+}
+
+fn check_file(path: &Path, version: Option<SystemdVersion>) -> Result<Vec<Finding>, CliError> {
     let source = read_file(path)?;
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     match UnitName::parse(&name) {
-        Ok(name) => Ok(verify(path, &name, &source)),
+        Ok(name) => Ok(verify(path, &name, &source, version)),
         Err(error) => {
             // systemd's rules depend on the type in the name.
             let mut findings = check(path, &placeholder_name(), &source).1;

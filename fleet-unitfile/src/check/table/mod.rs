@@ -4,6 +4,7 @@ mod sections;
 mod shared;
 
 use super::kind::Kind;
+use super::version::SystemdVersion;
 use crate::unit_type::UnitType;
 
 /// Names and value kinds, sorted by name.
@@ -78,7 +79,22 @@ fn tables(section: &str) -> &'static [Table] {
 
 /// Returns `true` if only systemd versions newer than the version of the tables know a directive.
 pub(super) fn is_newer(name: &str) -> bool {
-    sections::NEWER.contains(&name)
+    since(name).is_some()
+}
+
+/// Returns the first version that knows a directive; `None` if that of the tables does.
+pub(super) fn since(name: &str) -> Option<SystemdVersion> {
+    find(sections::NEWER, name)
+}
+
+/// Returns the first version that does not know a directive any more.
+pub(super) fn until(name: &str) -> Option<SystemdVersion> {
+    find(sections::REMOVED, name)
+}
+
+fn find(versions: &[(&str, u16)], name: &str) -> Option<SystemdVersion> {
+    let at = versions.binary_search_by_key(&name, |(name, _)| name).ok()?;
+    Some(SystemdVersion::new(versions[at].1))
 }
 
 /// A directive: an option that systemd knows in a section.
@@ -93,6 +109,10 @@ pub struct Directive {
     pub name: &'static str,
     /// Whether only a systemd version newer than [`directives_version`] knows it.
     pub is_newer: bool,
+    /// The first version that knows it; `None` if [`directives_version`] does.
+    pub since: Option<SystemdVersion>,
+    /// The first version that does not know it any more.
+    pub until: Option<SystemdVersion>,
 }
 
 /// Returns all directives that [`check`](super::check) knows, section by section.
@@ -106,7 +126,10 @@ pub struct Directive {
 /// ```
 pub fn directives() -> impl Iterator<Item = Directive> {
     section_names().flat_map(|section| {
-        names(section).map(move |name| Directive { section, name, is_newer: is_newer(name) })
+        names(section).map(move |name| {
+            let (since, until) = (since(name), until(name));
+            Directive { section, name, is_newer: since.is_some(), since, until }
+        })
     })
 }
 

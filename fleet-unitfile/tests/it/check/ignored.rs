@@ -1,6 +1,6 @@
 //! Values that a booted systemd was observed to ignore, refuse or accept, one line each.
 
-use fleet_unitfile::FindingCode;
+use fleet_unitfile::{FindingCode, SystemdVersion, UnitFile, UnitName, check_for};
 
 use super::findings;
 
@@ -347,5 +347,85 @@ fn findings_have_correct_lines_in_large_files() {
             let before = format!(" is already set in line {}", alone.line - 6);
             assert!(finding.message().ends_with(&before), "{finding}");
         }
+    }
+}
+
+#[test]
+fn text_of_another_version_is_reported_for_that_version_only() {
+    use FindingCode::{FatalSpecifier, IgnoredCommand, Removed, Specifier, TooNew};
+    for (line, version, code) in [
+        ("PrivatePIDs=yes", 257, TooNew),
+        ("LogFilterPatterns=a", 253, TooNew),
+        ("WatchdogSec=5\n[Unit]\nWantsMountsFor=/a", 256, TooNew),
+        ("ExecReloadPost=/bin/true", 259, TooNew),
+        ("UserNamespacePath=/a", 259, TooNew),
+        ("[Unit]\nConditionPathIsSocket=/a", 260, TooNew),
+        ("BindNetworkInterface=eth0", 260, TooNew),
+        ("MemoryTHP=madvise", 260, TooNew),
+        ("RefreshOnReload=extensions", 260, TooNew),
+        ("RootMStack=/a", 260, TooNew),
+        ("CPUPressureWatch=auto", 262, TooNew),
+        ("CPUPressureThresholdSec=5", 262, TooNew),
+        ("IOPressureWatch=skip", 262, TooNew),
+        ("IOPressureThresholdSec=5", 262, TooNew),
+        ("OOMRules=a", 262, TooNew),
+        ("LUOSession=a", 262, TooNew),
+        ("RestartRandomizedDelaySec=5", 262, TooNew),
+        ("[Unit]\nConditionFraction=a", 262, TooNew),
+        ("[Unit]\nAssertMachineTag=a", 262, TooNew),
+        ("[Unit]\nFailureAction=soft-reboot", 254, TooNew),
+        ("ProtectHostname=private:host", 258, TooNew),
+        ("PrivateTmp=disconnected", 257, TooNew),
+        ("RestartMode=debug", 257, TooNew),
+        ("EnvironmentFile=%D/a", 256, Specifier),
+        ("Environment=A=%D", 256, Specifier),
+        ("WorkingDirectory=%D/a", 256, FatalSpecifier),
+        ("ExecStop=/bin/true %D", 256, FatalSpecifier),
+        ("ExecStop=-/bin/true %D", 256, IgnoredCommand),
+        ("ExecStop=|echo hi", 258, TooNew),
+        ("ExecStop=|-/bin/true", 258, TooNew),
+    ] {
+        let source = format!("[Service]\nExecStart=/bin/true\n{line}\n");
+        let file = UnitFile::parse(&source).unwrap();
+        let name = UnitName::parse("a.service").unwrap();
+        let codes = |version| -> Vec<_> {
+            check_for(&name, &file, SystemdVersion::new(version))
+                .iter()
+                .map(fleet_unitfile::Finding::code)
+                .collect()
+        };
+        assert_eq!(found("service", line), [], "{line}");
+        assert_eq!(codes(version), [], "{line}");
+        assert_eq!(codes(version - 1), [code], "{line}");
+    }
+    let file = UnitFile::parse("[Service]\nExecStart=/bin/true\nCPUAccounting=yes\n").unwrap();
+    let name = UnitName::parse("a.service").unwrap();
+    assert_eq!(check_for(&name, &file, SystemdVersion::new(261)), []);
+    let findings = check_for(&name, &file, SystemdVersion::new(262));
+    assert_eq!(findings[0].code(), Removed);
+    for line in ["MessageQueueMessageSize=1G", "XAttrAccept=a", "ListenStream=vsock-stream:2:5"] {
+        let file = UnitFile::parse(format!("[Socket]\nListenStream=/a\n{line}\n")).unwrap();
+        let name = UnitName::parse("a.socket").unwrap();
+        assert_eq!(check_for(&name, &file, SystemdVersion::new(262)), [], "{line}");
+        let findings = check_for(&name, &file, SystemdVersion::new(252));
+        assert_eq!(findings[0].code(), TooNew, "{line}");
+    }
+}
+
+#[test]
+fn version_is_read_from_what_systemctl_prints() {
+    for (text, expected) in [
+        ("252", Some(252)),
+        ("v257.13", Some(257)),
+        ("systemd 252 (252.38-1~deb12u1)", Some(252)),
+        ("262~rc1", Some(262)),
+        ("", None),
+        ("v", None),
+        ("25x", None),
+        ("99999999", None),
+        ("latest", None),
+    ] {
+        let version = text.parse::<SystemdVersion>().ok();
+        assert_eq!(version.map(SystemdVersion::number), expected, "{text:?}");
     }
 }

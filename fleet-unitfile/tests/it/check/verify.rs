@@ -142,7 +142,9 @@ fn systemd_warns_about_the_same_lines() {
 #[test]
 #[expect(clippy::disallowed_methods, reason = "the test hands files to another program")]
 fn systemd_knows_the_same_specifier_letters() {
-    let letters: Vec<char> = ('0'..='9').chain('A'..='Z').chain('a'..='z').collect();
+    let all = ('0'..='9').chain('A'..='Z').chain('a'..='z');
+    // The specifier %D is newer.
+    let letters: Vec<char> = all.filter(|letter| *letter != 'D').collect();
     let options = letters.iter().map(|it| format!("Description=%{it}\nAfter=a%{it}.service\n"));
     let source = format!("[Service]\nExecStart=/bin/true\n[Unit]\n{}", options.collect::<String>());
     let (_, findings) = findings("a.service", source.as_bytes());
