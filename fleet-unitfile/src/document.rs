@@ -31,7 +31,6 @@ impl UnitFile {
     /// of the source is unchanged.
     ///
     /// If an option continues over several lines, the comments between its lines are removed too.
-    #[must_use]
     pub fn without(&self, section: &str, name: &str) -> Self {
         self.edited(&edit::without(self.marked(), self.values(section, name)))
     }
@@ -79,6 +78,46 @@ impl UnitFile {
         Ok(self.edited(&edit::replaced(self.marked(), old, &new)))
     }
 
+    /// Returns this unit file with other values for many options, in time linear in its size.
+    ///
+    /// `value` gets each option, and returns its new value, or `None` to keep the old one.
+    ///
+    /// ```
+    /// use fleet_unitfile::UnitFile;
+    ///
+    /// let unit = UnitFile::parse("[Service]\nUser=%i\nGroup=web\n")?;
+    /// let unit = unit.with_values(|option| {
+    ///     option.value().contains("%i").then(|| option.value().replace("%i", "a"))
+    /// })?;
+    /// assert_eq!(unit.to_string(), "[Service]\nUser=a\nGroup=web\n");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// Returns an error for the first option that would not read back with its new value, for
+    /// example because the value contains a line end.
+    pub fn with_values(
+        &self,
+        mut value: impl FnMut(OptionView<'_>) -> Option<String>,
+    ) -> Result<Self, OptionError> {
+        let mut changes = Vec::new();
+        for old in self.options() {
+            if let Some(value) = value(old) {
+                let new = UnitOption::new(old.section(), old.name(), value);
+                check(&new)?;
+                changes.push((old, new));
+            }
+        }
+        Ok(self.edited(&edit::all_replaced(self.marked(), changes.into_iter())))
+    }
+
+    /// Returns this unit file without the options for which `keep` returns `false`, in time linear
+    /// in its size.
+    pub fn retain(&self, mut keep: impl FnMut(OptionView<'_>) -> bool) -> Self {
+        self.edited(&edit::without(self.marked(), self.options().filter(|it| !keep(*it))))
+    }
+
     /// Returns this unit file with another name for the option at an index of
     /// [`options`](Self::options).
     ///
@@ -121,7 +160,6 @@ impl UnitFile {
     /// # Panics
     ///
     /// Panics if there is no option at the index.
-    #[must_use]
     pub fn without_at(&self, index: usize) -> Self {
         let option = self.option_at(index);
         self.edited(&edit::without(self.marked(), std::iter::once(option)))
@@ -157,7 +195,6 @@ impl UnitFile {
     /// The method removes each header of the section and the text below it, up to the last option
     /// before the next header. Comments after that option stay, because they are mostly about the
     /// text that follows.
-    #[must_use]
     pub fn without_section(&self, section: &str) -> Self {
         self.edited(&edit::without_section(self.marked(), section))
     }
@@ -180,7 +217,6 @@ impl UnitFile {
     /// assert_eq!(unit.formatted().source_str(), Some("[A]\nK=v\n# c\n\n[B]\n"));
     /// # Ok::<(), fleet_unitfile::ParseError>(())
     /// ```
-    #[must_use]
     pub fn formatted(&self) -> Self {
         self.edited(&formatted(self.marked()))
     }

@@ -138,16 +138,39 @@ impl<'a> Iterator for Headers<'a> {
     }
 }
 
+/// Replaces the values of options, which are given in source order with the new options.
+pub(crate) fn all_replaced<'a>(
+    source: MarkedSource<'_>,
+    changes: impl Iterator<Item = (OptionView<'a>, UnitOption)>,
+) -> Vec<u8> {
+    let mut copy = Copy::new(source);
+    for (old, new) in changes {
+        let (range, text) = replacement(source, old, &new);
+        copy.splice(range, &text);
+    }
+    copy.finish()
+}
+
 pub(crate) fn replaced(source: MarkedSource<'_>, old: OptionView<'_>, new: &UnitOption) -> Vec<u8> {
+    let (range, text) = replacement(source, old, new);
+    spliced(source, range, &text)
+}
+
+/// Returns the part of the source that changes with the value of an option, and its new text.
+fn replacement(
+    source: MarkedSource<'_>,
+    old: OptionView<'_>,
+    new: &UnitOption,
+) -> (Range<usize>, String) {
     let (span, value) = (old.span(), old.value_span());
     let (end, _) = logical_line_end(source, span.start);
     // Within one line the spacing around "=" can stay. A value that begins on a later line cannot
     // be replaced alone: a new one that starts with "#" would be a comment there.
     let one_line = !source.bytes[span.start..end].iter().any(|&byte| is_line_end(byte));
     if one_line && value.start < value.end {
-        spliced(source, value.start..end, new.verbatim())
+        (value.start..end, new.verbatim().to_owned())
     } else {
-        spliced(source, span.start..end, &line(new))
+        (span.start..end, line(new))
     }
 }
 
@@ -183,20 +206,10 @@ fn separator(source: MarkedSource<'_>, start: usize) -> Separator {
     Separator { end, text: text.to_owned() }
 }
 
-/// Replaces a range of the source by `text`.
-///
-/// If `text` ends in a line feed and another kind of line end follows, adds a line feed between
-/// them. Otherwise, the two line ends would merge into one.
+/// Replaces a range of the source by `text`, like [`Copy::splice`].
 fn spliced(source: MarkedSource<'_>, range: Range<usize>, text: &str) -> Vec<u8> {
-    let after = &source.bytes[range.end..];
-    // A carriage return would merge with the line feed before it, and leave no empty line to end
-    // the value.
-    let open = text.ends_with('\n') && !after.is_empty() && !after.starts_with(b"\n");
-    let guard: &[u8] = if open { b"\n" } else { b"" };
     let mut copy = Copy::new(source);
-    copy.skip(range.start, range.end);
-    copy.output.extend_from_slice(text.as_bytes());
-    copy.output.extend_from_slice(guard);
+    copy.splice(range, text);
     copy.finish()
 }
 
@@ -220,6 +233,20 @@ impl<'a> Copy<'a> {
         self.output.extend_from_slice(&self.source.bytes[self.copied..start]);
         self.copied = end;
         self.loses_mark |= self.source.mark.is_some_and(|mark| (start..end).contains(&mark));
+    }
+
+    /// Copies the source up to a range, and writes `text` in place of the range.
+    ///
+    /// If `text` ends in a line feed and another kind of line end follows, adds a line feed between
+    /// them. Otherwise, the two line ends would merge into one.
+    fn splice(&mut self, range: Range<usize>, text: &str) {
+        let after = &self.source.bytes[range.end..];
+        // A carriage return would merge with the line feed before it, and leave no empty line to end
+        // the value.
+        let open = text.ends_with('\n') && !after.is_empty() && !after.starts_with(b"\n");
+        self.skip(range.start, range.end);
+        self.output.extend_from_slice(text.as_bytes());
+        self.output.extend_from_slice(if open { b"\n" } else { b"" });
     }
 
     /// Copies the rest.

@@ -14,6 +14,7 @@ use crate::locate::Locator;
 use crate::option::{OptionView, UnitOption};
 use crate::options::Options;
 use crate::parse::{ParsedSource, parse};
+use crate::section::SectionInstance;
 use crate::text::Text;
 use crate::write::{OptionError, canonical, check};
 
@@ -32,6 +33,7 @@ use crate::write::{OptionError, canonical, check};
 /// # Ok::<(), fleet_unitfile::ParseError>(())
 /// ```
 #[derive(Clone)]
+#[must_use = "an edit returns a new unit file, and leaves this one unchanged"]
 pub struct UnitFile(Arc<Inner>);
 
 struct Inner {
@@ -114,6 +116,26 @@ impl UnitFile {
         self.0.text.section_names().any(|name| name == section)
     }
 
+    /// Returns the instances of a section, in order: one for each of its headers.
+    ///
+    /// systemd reads the headers of a section in a unit as one section. In files of networkd, each
+    /// `[Address]`, `[Route]` or `[WireGuardPeer]` is a thing of its own.
+    ///
+    /// ```
+    /// use fleet_unitfile::UnitFile;
+    ///
+    /// let network = UnitFile::parse("[Route]\nGateway=10.0.0.1\n[Route]\nGateway=10.0.0.2\n")?;
+    /// let gateways = network.section_instances("Route").map(|it| it.last("Gateway"));
+    /// assert!(gateways.eq([Some("10.0.0.1"), Some("10.0.0.2")]));
+    /// # Ok::<(), fleet_unitfile::ParseError>(())
+    /// ```
+    pub fn section_instances<'a>(
+        &'a self,
+        section: &'a str,
+    ) -> impl Iterator<Item = SectionInstance<'a>> {
+        self.0.text.instances().filter(move |instance| instance.name() == section)
+    }
+
     /// Returns the options with this section and name, in order. Both are case-sensitive.
     pub fn values<'a>(
         &'a self,
@@ -181,8 +203,9 @@ impl UnitFile {
 
     /// Returns the canonical text: the options alone, in a fixed layout.
     ///
-    /// Options are grouped by section, in the order of the first option of each section. Each
-    /// option is written as `Name=value`, with the value as [written](UnitOption::verbatim). An
+    /// Options are grouped by section, in the order of the first option of each section. A section of
+    /// networkd that may occur several times, such as `[Route]`, is kept apart from the others of its
+    /// name. Each option is written as `Name=value`, with the value as [written](UnitOption::verbatim). An
     /// empty line separates sections. Parsing the text yields the same options.
     pub fn canonical(&self) -> String {
         let mut text = String::new();
@@ -233,6 +256,14 @@ impl UnitFile {
     fn new(parsed: ParsedSource) -> (Self, Vec<Diagnostic>) {
         let inner = Inner { text: parsed.text, hash: OnceLock::new() };
         (Self(Arc::new(inner)), parsed.diagnostics)
+    }
+}
+
+/// Writes the source. Invalid UTF-8, which only comments and skipped lines can have, is replaced by
+/// U+FFFD.
+impl fmt::Display for UnitFile {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&String::from_utf8_lossy(self.source()))
     }
 }
 

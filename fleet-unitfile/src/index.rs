@@ -79,6 +79,13 @@ impl Index {
         chunk.get(index - chunk.before)
     }
 
+    /// Returns the number of entries that begin before an offset of the source.
+    pub(crate) fn count_before(&self, offset: usize) -> usize {
+        let Some(chunk) = before(&self.chunks, |chunk| chunk.base < offset) else { return 0 };
+        let is_before = |start: &u16| chunk.base + usize::from(*start) < offset;
+        chunk.before + chunk.starts.partition_point(is_before)
+    }
+
     /// Returns the last entry that begins before an offset of the source.
     #[inline]
     pub(crate) fn last_before(&self, offset: usize) -> Option<Entry<'_>> {

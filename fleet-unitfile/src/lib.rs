@@ -10,6 +10,8 @@ mod continuation;
 #[cfg(feature = "serde")]
 mod data;
 mod diagnostic;
+#[cfg(feature = "fs")]
+mod directory;
 mod document;
 mod edit;
 mod escape;
@@ -29,6 +31,7 @@ mod parse;
 mod prefixes;
 mod quoting;
 mod reader;
+mod section;
 mod size;
 mod specifier;
 mod specifier_context;
@@ -45,7 +48,7 @@ mod write;
 pub use calendar::{Calendar, CalendarError, OffsetPeriod, Utc, Zone};
 pub use check::{
     Directive, Finding, FindingCode, MergedFinding, SystemdVersion, SystemdVersionError, check,
-    check_for, check_merged, check_merged_for, directives, directives_version,
+    check_drop_in, check_for, check_merged, check_merged_for, directives, directives_version,
 };
 pub use command::{CommandError, CommandLine};
 pub use diagnostic::{Diagnostic, DiagnosticKind, Location, ParseError, Severity, Span};
@@ -62,6 +65,7 @@ pub use options::Options;
 pub use prefixes::Privileges;
 pub use quoting::{WordError, cescape, cunescape, quote_word, split_words, split_words_relaxed};
 pub use reader::{Event, OptionRef, Reader};
+pub use section::SectionInstance;
 pub use size::{Size, SizeError, parse_permyriad, parse_size};
 pub use specifier::{SpecifierError, expand_fleet_specifiers};
 pub use specifier_context::{PathNameError, Specifier, SpecifierContext};

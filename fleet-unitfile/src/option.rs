@@ -21,6 +21,7 @@ pub struct UnitOption {
     value: Box<str>,
     /// The value as written, if it differs from `value`.
     verbatim: Option<Box<str>>,
+    instance: usize,
 }
 
 impl UnitOption {
@@ -37,7 +38,23 @@ impl UnitOption {
             name: name.as_ref().into(),
             value: value.into(),
             verbatim: verbatim.map(String::into_boxed_str),
+            instance: 0,
         }
+    }
+
+    /// Returns this option for an instance of its section, given by any number.
+    ///
+    /// This matters only for sections of networkd that may occur several times, such as `[Route]`:
+    /// options with different numbers get headers of their own. Options of a parsed file have the
+    /// number of their header. The number does not count when options are compared.
+    #[must_use]
+    pub fn in_instance(self, instance: usize) -> Self {
+        Self { instance, ..self }
+    }
+
+    /// Returns the number of the [instance](Self::in_instance) of the section.
+    pub fn instance(&self) -> usize {
+        self.instance
     }
 
     /// Returns the name of the section, without brackets.
@@ -72,6 +89,7 @@ impl From<OptionView<'_>> for UnitOption {
             name: option.name().into(),
             value: value.into(),
             verbatim: (verbatim != value).then(|| verbatim.into()),
+            instance: option.instance(),
         }
     }
 }
@@ -122,6 +140,11 @@ impl<'a> OptionView<'a> {
     #[inline]
     pub fn section(self) -> &'a str {
         self.text.section_at(self.start)
+    }
+
+    /// Returns the number of the instance of the section, like [`UnitOption::instance`].
+    pub fn instance(self) -> usize {
+        self.text.instance_at(self.start)
     }
 
     /// Returns the name before the `=`.

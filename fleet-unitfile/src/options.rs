@@ -34,6 +34,11 @@ impl<'a> Options<'a> {
         Self { text, left: 0..text.options.len() }
     }
 
+    /// The options at a range of indexes.
+    pub(crate) fn range(text: &'a Text, left: Range<usize>) -> Self {
+        Self { text, left }
+    }
+
     /// Returns `true` if no options are left.
     pub fn is_empty(&self) -> bool {
         self.left.is_empty()

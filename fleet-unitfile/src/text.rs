@@ -8,6 +8,8 @@ use crate::continuation::LogicalLine;
 use crate::diagnostic::Span;
 use crate::index::{Entry, Index};
 use crate::lines::{MarkedSource, line_length, trim_end};
+use crate::options::Options;
+use crate::section::{SectionInstance, is_repeated};
 
 /// A source, byte for byte, and the index of its options and headers.
 ///
@@ -121,6 +123,22 @@ impl Text {
             let end = header.start + trim_end(line.as_bytes()).len();
             (self.section(&header), Span { start: header.start, end })
         })
+    }
+
+    /// Returns each header with the options below it.
+    pub(crate) fn instances(&self) -> impl Iterator<Item = SectionInstance<'_>> {
+        self.headers().map(|(name, span)| {
+            let next = self.headers.get(self.headers.count_before(span.end));
+            let end = next.map_or(self.options.len(), |next| self.options.count_before(next.start));
+            let options = Options::range(self, self.options.count_before(span.end)..end);
+            SectionInstance::new(name, span, options)
+        })
+    }
+
+    /// Returns a number for the header above an offset, if each header of its section begins a thing
+    /// of its own; 0 for other sections.
+    pub(crate) fn instance_at(&self, offset: usize) -> usize {
+        if is_repeated(self.section_at(offset)) { self.headers.count_before(offset) } else { 0 }
     }
 
     #[inline]

@@ -9,6 +9,7 @@ use crate::continuation::{LogicalLine, trimmed_end};
 use crate::grammar::{BLANKS, has_no_noncharacters, section_name_error};
 use crate::lines::{Lines, MAX_LINE, ends_in_open_backslash, is_blank, is_line_end};
 use crate::option::{OptionView, UnitOption};
+use crate::section::is_repeated;
 
 /// Error for an option that would change if it were written to a unit file and read back.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -116,6 +117,7 @@ pub(crate) fn check_section(section: &str) -> Result<(), OptionError> {
 /// An option that can be written.
 pub(crate) trait Writable<'a>: Copy {
     fn section(self) -> &'a str;
+    fn instance(self) -> usize;
     fn name(self) -> &'a str;
     fn verbatim(self) -> Cow<'a, str>;
 }
@@ -123,6 +125,10 @@ pub(crate) trait Writable<'a>: Copy {
 impl<'a> Writable<'a> for &'a UnitOption {
     fn section(self) -> &'a str {
         UnitOption::section(self)
+    }
+
+    fn instance(self) -> usize {
+        if is_repeated(UnitOption::section(self)) { UnitOption::instance(self) } else { 0 }
     }
 
     fn name(self) -> &'a str {
@@ -139,6 +145,10 @@ impl<'a> Writable<'a> for OptionView<'a> {
         OptionView::section(self)
     }
 
+    fn instance(self) -> usize {
+        OptionView::instance(self)
+    }
+
     fn name(self) -> &'a str {
         OptionView::name(self)
     }
@@ -151,8 +161,8 @@ impl<'a> Writable<'a> for OptionView<'a> {
 /// Calls `piece` with each piece of the canonical text, in order, so that the whole text need not
 /// be in memory.
 ///
-/// Options are grouped by section, in the order of the first option of each section. An empty line
-/// separates sections. With `may_have_marks`, a byte order mark precedes the text if a line begins
+/// Options are grouped by section, and by the instances of sections that may be repeated, in the
+/// order of the first option of each. An empty line separates sections. With `may_have_marks`, a byte order mark precedes the text if a line begins
 /// with another one, which stays text in this way.
 pub(crate) fn canonical<'a, O: Writable<'a>>(
     options: impl Iterator<Item = O> + Clone,
@@ -270,11 +280,11 @@ fn value_violation(value: &str) -> Option<OptionErrorKind> {
 fn grouped<'a, O: Writable<'a>>(
     options: impl Iterator<Item = O>,
 ) -> Vec<(&'a str, Vec<Range<usize>>)> {
-    let mut places: BTreeMap<&str, usize> = BTreeMap::new();
+    let mut places: BTreeMap<(&str, usize), usize> = BTreeMap::new();
     let mut groups: Vec<(&str, Vec<Range<usize>>)> = Vec::new();
     for (index, option) in options.enumerate() {
         let section = option.section();
-        let place = *places.entry(section).or_insert(groups.len());
+        let place = *places.entry((section, option.instance())).or_insert(groups.len());
         if place == groups.len() {
             groups.push((section, Vec::new()));
         }

@@ -101,6 +101,26 @@ pub fn check_for(name: &UnitName, file: &UnitFile, version: SystemdVersion) -> V
     check_with(name, file, Some(version))
 }
 
+/// Checks a drop-in by itself, like [`check`], but without the rules about the unit as a whole. For
+/// example, it may have no command. `version` is that of [`check_for`]; `None` accepts all.
+///
+/// ```
+/// use fleet_unitfile::{UnitFile, UnitName, check, check_drop_in};
+///
+/// let name = UnitName::parse("web.service")?;
+/// let drop_in = UnitFile::parse("[Service]\nNice=5\n")?;
+/// assert!(check_drop_in(&name, &drop_in, None).is_empty());
+/// assert_eq!(check(&name, &drop_in).len(), 1);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub fn check_drop_in(
+    name: &UnitName,
+    file: &UnitFile,
+    version: Option<SystemdVersion>,
+) -> Vec<Finding> {
+    Checker::new(name, file, version).finish()
+}
+
 fn check_with(name: &UnitName, file: &UnitFile, version: Option<SystemdVersion>) -> Vec<Finding> {
     let mut checker = Checker::new(name, file, version);
     if file.source().is_empty() {

@@ -6,6 +6,8 @@ mod canonical;
 mod check;
 mod commands;
 mod corpus;
+#[cfg(feature = "fs")]
+mod directory;
 mod document;
 mod durations;
 mod edit;
@@ -16,6 +18,7 @@ mod merged;
 mod names;
 mod properties;
 mod reader;
+mod sections;
 mod specifiers;
 mod systemd;
 mod values;
