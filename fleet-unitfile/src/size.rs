@@ -193,8 +193,8 @@ pub(crate) fn integer(value: &str) -> Option<i64> {
     };
     let (radix, digits) = match digits.get(..2) {
         Some("0x" | "0X") => (16, &digits[2..]),
-        Some("0o") => (8, &digits[2..]),
-        Some("0b") => (2, &digits[2..]),
+        Some("0o" | "0O") => (8, &digits[2..]),
+        Some("0b" | "0B") => (2, &digits[2..]),
         _ if digits.len() > 1 && digits.starts_with('0') => (8, &digits[1..]),
         _ => (10, digits),
     };

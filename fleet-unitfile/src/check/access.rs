@@ -27,7 +27,10 @@ pub(super) fn address_ranges(value: &str) -> Vec<ValueError> {
 }
 
 fn is_address_range(word: &str) -> bool {
-    if ["any", "localhost", "link-local", "multicast"].contains(&word) {
+    if word.eq_ignore_ascii_case("localhost") {
+        return true;
+    }
+    if ["any", "link-local", "multicast"].contains(&word) {
         return true;
     }
     let (address, length) = match word.split_once('/') {

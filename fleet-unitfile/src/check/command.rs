@@ -42,6 +42,12 @@ pub(super) fn shell_prefix(value: &str) -> Option<usize> {
     })
 }
 
+/// Returns the code of the error that versions without the prefix `|` find in a value.
+pub(super) fn code_without_shell(value: &str) -> Option<FindingCode> {
+    let refusal = Commands::new(value).find_map(Result::err)?;
+    Some(if refusal.is_ignored { FindingCode::IgnoredCommand } else { FindingCode::Program })
+}
+
 /// Checks a program whose path has specifiers, as it is after they are expanded.
 fn refused_program(command: &CommandLine, unit: &UnitName) -> Option<RefusedCommand> {
     let (path, span) = command.words().next().filter(|(path, _)| path.contains('%'))?;

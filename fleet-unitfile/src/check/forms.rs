@@ -132,14 +132,14 @@ impl Form {
                 let names = value.strip_prefix('~').unwrap_or(value);
                 each_word(names, |name| if value.contains('\\') { None } else { interface(name) })
                     .into_iter()
-                    .map(|error| shifted(error, value.len() - names.len()))
+                    .map(|error| error.shifted(value.len() - names.len()))
                     .collect()
             }
             Self::SystemCalls => {
                 let names = value.strip_prefix('~').unwrap_or(value);
                 each_word(names, system_call)
                     .into_iter()
-                    .map(|error| shifted(error, value.len() - names.len()))
+                    .map(|error| error.shifted(value.len() - names.len()))
                     .collect()
             }
             _ => self.check_one(value, unit).into_iter().collect(),
@@ -209,14 +209,6 @@ fn form(text: &str, what: &str, help: &str) -> ValueError {
     ValueError::new(FindingCode::Form, format!("{} {what}", quoted(text)), help)
 }
 
-fn shifted(error: ValueError, by: usize) -> ValueError {
-    let at = match error.at.is_empty() {
-        true => error.at,
-        false => error.at.start + by..error.at.end + by,
-    };
-    ValueError { at, ..error }
-}
-
 /// Makes the error for an escape that makes systemd ignore the value.
 pub(in crate::check) fn bad_escape(value: &str, error: WordError) -> ValueError {
     let help = "write \\\\ for a backslash";
@@ -240,7 +232,7 @@ fn image_parts<'a>(word: &'a str, value: &str) -> Vec<&'a str> {
 
 fn extension_image(word: &str, value: &str, unit: &UnitName) -> Option<ValueError> {
     let parts = image_parts(word, value);
-    if word == ":" {
+    if matches!(word, "" | ":") {
         return None;
     }
     values::path(&path_form(parts[0], unit)).or_else(|| partitions(&parts[1..]))
@@ -249,7 +241,7 @@ fn extension_image(word: &str, value: &str, unit: &UnitName) -> Option<ValueErro
 fn mount_image(word: &str, value: &str, unit: &UnitName) -> Option<ValueError> {
     let parts = image_parts(word, value);
     let is_hidden = value.contains(['"', '\'', '\\']);
-    if word == ":" {
+    if matches!(word, "" | ":") {
         return None;
     }
     values::path(&path_form(parts[0], unit)).or_else(|| match parts.get(1) {
@@ -422,7 +414,8 @@ fn log_namespace(name: &str) -> Option<ValueError> {
 }
 
 fn coredump_filter(word: &str) -> Option<ValueError> {
-    let digits = word.strip_prefix("0x").unwrap_or(word);
+    let hexadecimal = ["0x", "0X"].iter().find_map(|prefix| word.strip_prefix(prefix));
+    let digits = hexadecimal.unwrap_or(word);
     let is_fine =
         choices::COREDUMP_FILTERS.contains(&word) || u64::from_str_radix(digits, 16).is_ok();
     (!is_fine).then(|| {
@@ -461,7 +454,7 @@ fn socket_bind(value: &str) -> Option<ValueError> {
     };
     let mut parts = value.split(':').peekable();
     parts.next_if(|part| matches!(*part, "ipv4" | "ipv6"));
-    parts.next_if(|part| matches!(*part, "tcp" | "udp"));
+    parts.next_if(|part| ["tcp", "udp"].iter().any(|it| it.eq_ignore_ascii_case(part)));
     parts.next_if(|part| is_ports(part));
     parts.next().is_some().then(|| {
         let help = "write any, or a rule such as ipv4:tcp:80 or udp:5000-5999";

@@ -33,15 +33,25 @@ pub(super) fn units(
     errors.collect()
 }
 
+/// Checks URLs. systemd expands the specifiers of the whole value before it splits the value.
 pub(super) fn urls(value: &str, unit: &UnitName) -> Vec<ValueError> {
-    let is_bad =
-        |word: &str| expanded(word, unit).is_some_and(|word| !word.is_empty() && !is_url(&word));
-    let errors = words(value).filter(|(_, word)| is_bad(word)).map(|word| {
-        let message = format!("{} is not the URL of a document", quoted(word.1));
-        let help = "begin the URL with https://, http://, file:/, info: or man:";
-        ValueError::new(FindingCode::Url, message, help).at_word(word)
+    let Some(expanded) = expanded(value, unit) else { return Vec::new() };
+    let errors = each_word(&expanded, |word| {
+        (!is_url(word)).then(|| {
+            let message = format!("{} is not the URL of a document", quoted(word));
+            let help = "begin the URL with https://, http://, file:/, info: or man:";
+            ValueError::new(FindingCode::Url, message, help)
+        })
     });
-    errors.collect()
+    of_expanded(errors, &expanded, value)
+}
+
+/// Returns errors about a value whose specifiers were expanded. Their places are those in the value
+/// only if nothing was expanded.
+fn of_expanded(errors: Vec<ValueError>, expanded: &str, value: &str) -> Vec<ValueError> {
+    let is_same = expanded == value;
+    let place = |error: ValueError| if is_same { error } else { ValueError { at: 0..0, ..error } };
+    errors.into_iter().map(place).collect()
 }
 
 fn is_url(word: &str) -> bool {
@@ -67,18 +77,21 @@ pub(super) fn choices(value: &str, list: &WordList) -> Vec<ValueError> {
         };
         list.words.iter().any(|known| is_same(&known))
     };
-    let each: Vec<(usize, &str)> = match list.removes_quotes {
-        true => words(bare).collect(),
-        false => pieces(bare).collect(),
+    let error = |word: &str| {
+        (!is_known(word)).then(|| {
+            let message = format!("{} is not an accepted value", quoted(word));
+            let known: Vec<&str> = list.alone.iter().chain(list.words).copied().collect();
+            ValueError::new(FindingCode::Choice, message, one_of(word, &known))
+        })
     };
-    let unknown = each.into_iter().filter(|(_, word)| !is_known(word));
-    let errors = unknown.map(|(at, word)| {
-        let message = format!("{} is not an accepted value", quoted(word));
-        let known: Vec<&str> = list.alone.iter().chain(list.words).copied().collect();
-        let error = ValueError::new(FindingCode::Choice, message, one_of(word, &known));
-        error.at_word((start + at, word))
-    });
-    errors.collect()
+    let errors = match list.removes_quotes {
+        true => each_word(bare, error),
+        false => {
+            let words = pieces(bare);
+            words.filter_map(|word| Some(error(word.1)?.at_word(word))).collect()
+        }
+    };
+    errors.into_iter().map(|error| error.shifted(start)).collect()
 }
 
 pub(super) fn exit_statuses(value: &str) -> Vec<ValueError> {
@@ -245,16 +258,16 @@ pub(super) fn cpu_set(option: &str, value: &str, unit: &UnitName) -> Vec<ValueEr
         }
         None => number(word).is_some(),
     };
-    // systemd removes quotes around each part of a list.
-    let separated = value.replace(',', " ");
-    let is_bad =
-        |word: &str| expanded(word, unit).is_some_and(|word| !word.is_empty() && !is_fine(&word));
-    let errors = words(&separated).filter(|(_, word)| is_bad(word)).map(|word| {
-        let message = format!("{} is not a set of numbers", quoted(word.1));
-        ValueError::new(FindingCode::Number, message, "write numbers and ranges, such as 0-3,8")
-            .at_word(word)
+    // systemd expands specifiers first, and removes quotes around each part of a list.
+    let Some(expanded) = expanded(value, unit) else { return Vec::new() };
+    let errors = each_word(&expanded.replace(',', " "), |word| {
+        (!is_fine(word)).then(|| {
+            let message = format!("{} is not a set of numbers", quoted(word));
+            let help = "write numbers and ranges, such as 0-3,8";
+            ValueError::new(FindingCode::Number, message, help)
+        })
     });
-    errors.collect()
+    of_expanded(errors, &expanded, value)
 }
 
 /// Splits a list into words, and returns the errors that `error` finds in them. `error` gets each

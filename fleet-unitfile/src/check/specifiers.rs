@@ -76,7 +76,7 @@ pub(super) fn expanded<'a>(word: &'a str, unit: &UnitName) -> Option<Cow<'a, str
     if !word.contains('%') {
         return Some(Cow::Borrowed(word));
     }
-    if has_any(word, "q") || unit.is_template() && has_any(word, "iIf") {
+    if unit.is_template() && has_any(word, "iIf") {
         return None;
     }
     let instance = unit.is_template().then(|| unit.instantiate("x").ok()).flatten();
@@ -110,11 +110,17 @@ fn examples() -> SpecifierContext {
     SpecifierContext::system_manager()
         .with(Specifier::Architecture, "x86-64")
         .with(Specifier::BootId, ID)
+        .with(Specifier::BuildId, "1")
         .with(Specifier::Fragment, "/x/x")
         .with(Specifier::HostName, "host")
+        .with(Specifier::ImageId, "image")
+        .with(Specifier::ImageVersion, "1")
         .with(Specifier::KernelRelease, "6.1")
         .with(Specifier::MachineId, ID)
+        .with(Specifier::OsId, "linux")
         .with(Specifier::Shell, "/bin/sh")
+        .with(Specifier::VariantId, "server")
+        .with(Specifier::VersionId, "1")
 }
 
 /// Returns `true` if a word has one of these specifiers.

@@ -26,6 +26,13 @@ impl ValueError {
         Self { code, at: 0..0, message: message.into(), help: help.into() }
     }
 
+    /// Moves the place of the error by some bytes.
+    pub(super) fn shifted(self, by: usize) -> Self {
+        let Range { start, end } = self.at;
+        let at = if start == end { start..end } else { start + by..end + by };
+        Self { at, ..self }
+    }
+
     /// Narrows the error to a word at an offset of the value.
     pub(super) fn at_word(self, (at, word): (usize, &str)) -> Self {
         Self { at: at..at + word.len(), ..self }

@@ -172,6 +172,8 @@ pub(super) fn user(value: &str) -> Option<ValueError> {
         Some("is a negative number")
     } else if value.contains([':', '/']) || value.chars().any(char::is_control) {
         Some("has a character that no name of a user or group may have")
+    } else if value.trim_matches([' ', '\t']) != value {
+        Some("has blanks around it")
     } else if value == "." || value == ".." {
         Some("is not the name of a user or group")
     } else {
@@ -311,11 +313,13 @@ pub(super) fn bus_name(value: &str) -> Option<ValueError> {
 
 /// Returns `true` for the path of a node, an abstract name, and a vsock address.
 fn is_local(value: &str) -> bool {
+    // The kernel has no room for more.
+    const MAX_PATH: usize = 107;
     if let Some(path) = value.strip_prefix('/') {
-        return path.contains(|c| c != '/');
+        return path.contains(|c| c != '/') && value.len() <= MAX_PATH;
     }
     if let Some(name) = value.strip_prefix('@') {
-        return !name.is_empty();
+        return !name.is_empty() && value.len() <= MAX_PATH;
     }
     let kinds = ["vsock:", "vsock-stream:", "vsock-dgram:", "vsock-seqpacket:"];
     let vsock = kinds.iter().find_map(|kind| value.strip_prefix(kind)?.split_once(':'));

@@ -141,7 +141,9 @@ pub(super) fn value(
         && let Some(at) = command::shell_prefix(value)
     {
         let error = too_new("the prefix |", version, SHELL_PREFIX);
-        return Some(ValueError { at: at..at + 1, ..error });
+        // Older versions read the prefix as part of the path.
+        let code = command::code_without_shell(value).unwrap_or(error.code);
+        return Some(ValueError { code, at: at..at + 1, ..error });
     }
     let is_size = name == "MessageQueueMessageSize" && integer(value).is_none();
     (version < QUEUE_SIZE && is_size && !value.is_empty())

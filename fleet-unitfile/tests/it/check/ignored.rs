@@ -288,6 +288,9 @@ fn unusual_spellings_that_systemd_reads_have_no_finding() {
         ("service", "LimitNICE=--0"),
         ("service", "IPIngressFilterPath=/a b"),
         ("service", "BusName=:1.5"),
+        ("service", "LogLevelMax=0B11"),
+        ("service", "IPAddressAllow=LOCALHOST"),
+        ("service", "SocketBindAllow=TCP:80"),
     ] {
         assert_eq!(found(unit_type, line), [], "{line}");
     }
@@ -383,7 +386,7 @@ fn text_of_another_version_is_reported_for_that_version_only() {
         ("ExecStop=/bin/true %D", 256, FatalSpecifier),
         ("ExecStop=-/bin/true %D", 256, IgnoredCommand),
         ("ExecStop=|echo hi", 258, TooNew),
-        ("ExecStop=|-/bin/true", 258, TooNew),
+        ("ExecStop=|-/bin/true", 258, FindingCode::Program),
     ] {
         let source = format!("[Service]\nExecStart=/bin/true\n{line}\n");
         let file = UnitFile::parse(&source).unwrap();
