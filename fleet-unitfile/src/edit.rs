@@ -241,8 +241,8 @@ impl<'a> Copy<'a> {
     /// them. Otherwise, the two line ends would merge into one.
     fn splice(&mut self, range: Range<usize>, text: &str) {
         let after = &self.source.bytes[range.end..];
-        // A carriage return would merge with the line feed before it, and leave no empty line to end
-        // the value.
+        // A carriage return would merge with the line feed before it, and leave no empty line to
+        // end the value.
         let open = text.ends_with('\n') && !after.is_empty() && !after.starts_with(b"\n");
         self.skip(range.start, range.end);
         self.output.extend_from_slice(text.as_bytes());

@@ -203,10 +203,11 @@ impl UnitFile {
 
     /// Returns the canonical text: the options alone, in a fixed layout.
     ///
-    /// Options are grouped by section, in the order of the first option of each section. A section of
-    /// networkd that may occur several times, such as `[Route]`, is kept apart from the others of its
-    /// name. Each option is written as `Name=value`, with the value as [written](UnitOption::verbatim). An
-    /// empty line separates sections. Parsing the text yields the same options.
+    /// Options are grouped by section, in the order of the first option of each section. A section
+    /// of networkd that may occur several times, such as `[Route]`, is kept apart from the others
+    /// of its name. Each option is written as `Name=value`, with the value as
+    /// [written](UnitOption::verbatim). An empty line separates sections. Parsing the text yields
+    /// the same options.
     pub fn canonical(&self) -> String {
         let mut text = String::new();
         canonical(self.options(), !self.source().is_ascii(), &mut |piece| text.push_str(piece));

@@ -6,7 +6,8 @@ use crate::lines::{BYTE_ORDER_MARK, Line, MarkedSource, trim_end, trim_start};
 /// Returns the source in normal form.
 ///
 /// The byte order mark stays if another one is the start of the text behind it or of a later line,
-/// or if the text behind it looks like a comment. Without it, the source would have another meaning.
+/// or if the text behind it looks like a comment. Without it, the source would have another
+/// meaning.
 pub(crate) fn formatted(source: MarkedSource<'_>) -> Vec<u8> {
     let mut lines = source.lines(0);
     let mut formatter = Formatter::default();

@@ -10,7 +10,6 @@ mod continuation;
 #[cfg(feature = "serde")]
 mod data;
 mod diagnostic;
-#[cfg(feature = "fs")]
 mod directory;
 mod document;
 mod edit;
@@ -52,6 +51,7 @@ pub use check::{
 };
 pub use command::{CommandError, CommandLine};
 pub use diagnostic::{Diagnostic, DiagnosticKind, Location, ParseError, Severity, Span};
+pub use directory::Place;
 pub use escape::{EscapeError, escape, escape_path, unescape, unescape_path};
 pub use file::UnitFile;
 pub use hash::{HashError, UnitHash};

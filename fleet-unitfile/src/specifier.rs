@@ -4,8 +4,8 @@ use crate::escape::{EscapeError, unescape};
 use crate::name::UnitName;
 use crate::specifier_context::Specifier;
 
-/// Expands specifiers in an option of fleet, by the rules of fleet v1. All of them stand for parts of
-/// the unit's name.
+/// Expands specifiers in an option of fleet, by the rules of fleet v1. All of them stand for parts
+/// of the unit's name.
 ///
 /// These rules are wrong for options of systemd: use
 /// [`SpecifierContext::expand`](crate::SpecifierContext::expand) for those, and

@@ -185,8 +185,8 @@ impl SpecifierContext {
     /// ASCII letter or digit. The old control group specifiers `%c`, `%r` and `%R` are not
     /// supported; systemd 252 warns about them.
     ///
-    /// The function [`expand_fleet_specifiers`](crate::expand_fleet_specifiers) follows fleet v1 and unescapes
-    /// `%N` and `%p`. This method leaves both escaped.
+    /// The function [`expand_fleet_specifiers`](crate::expand_fleet_specifiers) follows fleet v1
+    /// and unescapes `%N` and `%p`. This method leaves both escaped.
     ///
     /// # Errors
     ///

@@ -135,8 +135,8 @@ impl Text {
         })
     }
 
-    /// Returns a number for the header above an offset, if each header of its section begins a thing
-    /// of its own; 0 for other sections.
+    /// Returns a number for the header above an offset, if each header of its section begins a
+    /// thing of its own; 0 for other sections.
     pub(crate) fn instance_at(&self, offset: usize) -> usize {
         if is_repeated(self.section_at(offset)) { self.headers.count_before(offset) } else { 0 }
     }

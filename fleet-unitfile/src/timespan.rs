@@ -23,9 +23,9 @@ impl Timespan {
     }
 }
 
-/// Writes each nonzero time unit, longest first, as in `1min 30s 500ms`. (systemd shows fractions of
-/// the last unit, as in `1min 30.500000s`.) A span of zero is written
-/// as `0`, and an infinite span as `infinity`.
+/// Writes each nonzero time unit, longest first, as in `1min 30s 500ms`. (systemd shows fractions
+/// of the last unit, as in `1min 30.500000s`.) A span of zero is written as `0`, and an infinite
+/// span as `infinity`.
 ///
 /// Fractions of a microsecond are dropped, so they are lost when the text is read back.
 impl fmt::Display for Timespan {

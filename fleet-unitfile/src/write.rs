@@ -162,8 +162,9 @@ impl<'a> Writable<'a> for OptionView<'a> {
 /// be in memory.
 ///
 /// Options are grouped by section, and by the instances of sections that may be repeated, in the
-/// order of the first option of each. An empty line separates sections. With `may_have_marks`, a byte order mark precedes the text if a line begins
-/// with another one, which stays text in this way.
+/// order of the first option of each. An empty line separates sections. With `may_have_marks`, a
+/// byte order mark precedes the text if a line begins with another one, which stays text in this
+/// way.
 pub(crate) fn canonical<'a, O: Writable<'a>>(
     options: impl Iterator<Item = O> + Clone,
     may_have_marks: bool,

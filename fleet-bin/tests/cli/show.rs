@@ -249,16 +249,6 @@ async fn verify_needs_no_cluster() {
     ---
     odd.service: ok
     "#);
-    write("new.service", "[Service]\nExecStart=/bin/new\nPrivatePIDs=yes\n");
-    insta::assert_snapshot!(verify("verify --systemd-version 256 new.service").await, @"
-    exit 0
-    new.service:3:1: warning: systemd 256 has no option PrivatePIDs, which is new in 257 [U0110]
-    help: remove it, or run the unit with systemd 257 or later
-    ---
-    new.service: ok
-    ");
-    let of_newest = verify("verify --systemd-version 257 new.service").await.ok();
-    assert_eq!(of_newest.stdout, "");
     std::fs::create_dir(folder.path().join("units")).unwrap();
     insta::assert_snapshot!(verify("verify units").await, @"
     exit 1
@@ -283,6 +273,24 @@ async fn verify_needs_no_cluster() {
     );
     let codes: Vec<_> = document.as_array().unwrap().iter().map(|it| it["code"].as_str()).collect();
     assert_eq!(codes, [Some("U0008"), Some("U0301"), None]);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn verify_checks_for_a_version_of_systemd() {
+    let folder = tempfile::tempdir().unwrap();
+    let text = "[Service]\nExecStart=/bin/new\nPrivatePIDs=yes\n";
+    std::fs::write(folder.path().join("new.service"), text).unwrap();
+    let verify =
+        |line: &'static str| crate::fleetctl::Fleetctl::run(folder.path(), "unix:///none", line);
+    insta::assert_snapshot!(verify("verify --systemd-version 256 new.service").await, @"
+    exit 0
+    new.service:3:1: warning: systemd 256 has no option PrivatePIDs, which is new in 257 [U0110]
+    help: remove it, or run the unit with systemd 257 or later
+    ---
+    new.service: ok
+    ");
+    let of_newest = verify("verify --systemd-version 257 new.service").await.ok();
+    assert_eq!(of_newest.stdout, "");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -2,7 +2,8 @@
 #![no_main]
 
 use fleet_unitfile::{
-    CommandLine, SpecifierContext, UnitName, cescape, cunescape, expand_fleet_specifiers, parse_size,
+    CommandLine, SpecifierContext, UnitName, cescape, cunescape, expand_fleet_specifiers,
+    parse_size,
     parse_timespan, quote_word, split_words, split_words_relaxed,
 };
 use libfuzzer_sys::fuzz_target;

@@ -51,8 +51,8 @@ pub struct Calendar {
 impl Calendar {
     /// Returns the time zone as written; `None` stands for the machine's own.
     ///
-    /// systemd also reads the two abbreviations of the machine's own zone, such as `CET` and `CEST`,
-    /// as local time without or with daylight saving. Here they are names of zones.
+    /// systemd also reads the two abbreviations of the machine's own zone, such as `CET` and
+    /// `CEST`, as local time without or with daylight saving. Here they are names of zones.
     pub fn zone(&self) -> Option<&str> {
         self.zone.as_deref()
     }

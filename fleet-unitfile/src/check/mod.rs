@@ -19,6 +19,7 @@ mod render;
 mod sections;
 mod specifiers;
 mod suggest;
+mod system_words;
 mod table;
 mod value_error;
 mod values;

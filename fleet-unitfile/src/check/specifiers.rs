@@ -11,8 +11,8 @@ use crate::name::UnitName;
 use crate::quoting::Splitter;
 use crate::specifier_context::{Specifier, SpecifierContext};
 
-/// The specifier letters of systemd, and the percent sign. The list includes `c`, `r` and `R`, which
-/// systemd 252 expands with a warning, and `D`, which is new in systemd 256.
+/// The specifier letters of systemd, and the percent sign. The list includes `c`, `r` and `R`,
+/// which systemd 252 expands with a warning, and `D`, which is new in systemd 256.
 const LETTERS: &str = "aAbBcCdDEfgGhHiIjJlLmMnNopPqrRsStTuUvVwWyY%";
 
 /// Specifiers that are allowed in unit names, because their values contain no blanks or slashes.

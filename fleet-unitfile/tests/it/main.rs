@@ -6,7 +6,6 @@ mod canonical;
 mod check;
 mod commands;
 mod corpus;
-#[cfg(feature = "fs")]
 mod directory;
 mod document;
 mod durations;

@@ -55,10 +55,7 @@ fn ignored_text_is_a_warning() {
 
 #[test]
 fn values_that_only_look_right_are_warnings() {
-    use FindingCode::{
-        Address, BadEscape, Choice, ExitStatus, Form, Install, Number, Path, Size, Timespan,
-        UnitName,
-    };
+    use FindingCode::{BadEscape, Choice, ExitStatus, Number, Size, Timespan, UnitName};
     for (unit_type, line, code) in [
         // systemd ignores the whole line because of the escape.
         ("service", r"Environment=A=1 RE=\d+", BadEscape),
@@ -89,6 +86,15 @@ fn values_that_only_look_right_are_warnings() {
         ("service", "AllowedCPUs=8-5", Number),
         ("service", "CPUAffinity=65535", Number),
         ("service", "TimeoutSec=+.5s", Timespan),
+    ] {
+        assert_eq!(found(unit_type, line), [code], "{line}");
+    }
+}
+
+#[test]
+fn paths_and_forms_that_only_look_right_are_warnings() {
+    use FindingCode::{Address, Choice, Form, Install, Path};
+    for (unit_type, line, code) in [
         // Paths.
         ("service", "StateDirectory=.", Path),
         ("service", "StateDirectory=private", Path),
