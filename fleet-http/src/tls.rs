@@ -1,4 +1,5 @@
-//! TLS configuration of servers and clients, built from PEM texts.
+//! TLS configuration of servers and clients, built from PEM texts. The configuration of a server
+//! decides which CA must have signed the certificates of clients.
 //!
 //! Only this module selects the cryptography provider.
 

@@ -1,4 +1,5 @@
-//! Specifiers: percent signs that stand for parts of the unit's own name.
+//! Specifiers of v1: percent signs that stand for parts of the unit's own name. Used in the options
+//! of the section `X-Fleet`.
 
 use crate::escape::{EscapeError, unescape};
 use crate::name::UnitName;

@@ -116,6 +116,14 @@ pub(crate) struct RunState {
     pub(crate) status: Option<String>,
 }
 
+impl RunState {
+    /// Whether the run is not over. Its processes may still exist, so the next daemon adopts it.
+    pub(crate) fn is_in_progress(&self) -> bool {
+        use ServicePhase::{AutoRestart, Dead, Failed};
+        !matches!(self.phase, Dead | Failed | AutoRestart)
+    }
+}
+
 impl ServicePhase {
     /// Whether this is a phase of stopping.
     pub(crate) fn is_stopping(self) -> bool {

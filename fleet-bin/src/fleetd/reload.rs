@@ -1,5 +1,5 @@
-//! Reloads the configuration, as far as possible without a restart. `RELOADABLE` in
-//! `config/keys.rs` lists the keys whose changes take effect.
+//! Reloads the configuration, certificates and tokens, as far as possible without a restart.
+//! `RELOADABLE` in `config/keys.rs` lists the keys whose changes take effect.
 
 use std::path::PathBuf;
 

@@ -1,4 +1,5 @@
-//! `fleetd --config FILE`: runs one machine of a cluster.
+//! `fleetd --config FILE`: runs one machine of a cluster. Ends on SIGTERM and SIGINT, and reloads
+//! its configuration on SIGHUP.
 
 use std::time::Duration;
 

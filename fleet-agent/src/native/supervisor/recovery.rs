@@ -99,13 +99,13 @@ impl Recovery {
             self.units.remove(name);
             return Ok(());
         };
-        if !run_in_progress(&run.run_state) && present.is_none() {
+        if !run.run_state.is_in_progress() && present.is_none() {
             self.units.remove(name);
             return directory.remove();
         }
         let definition = match (definition(&directory, graph, name), present) {
             // No process was started from another definition.
-            (Err(_), Some(present)) if !run_in_progress(&run.run_state) => Arc::clone(present),
+            (Err(_), Some(present)) if !run.run_state.is_in_progress() => Arc::clone(present),
             (definition, _) => definition?,
         };
         let incarnation = Incarnation(self.observation.last.0 + 1);
@@ -117,7 +117,7 @@ impl Recovery {
             observed = ObservedUnit::default();
         }
         let entry = entry_of(&mut self.units, context, name)?;
-        if run_in_progress(&run_state) {
+        if run_state.is_in_progress() {
             let driver = resume_run(context, name, entry, &definition, run, incarnation)?.1;
             self.runs.push((name.clone(), incarnation, driver));
         }
@@ -209,13 +209,6 @@ fn definition(directory: &UnitDirectory, graph: &Graph, name: &Name) -> io::Resu
     };
     let unknown = || directory.invalid_definition(format!("no stanza of {name}"));
     known.ok_or_else(unknown)
-}
-
-pub(super) fn run_in_progress(run_state: &RunState) -> bool {
-    !matches!(
-        run_state.phase,
-        ServicePhase::Dead | ServicePhase::Failed | ServicePhase::AutoRestart
-    )
 }
 
 /// Derives the observation of a unit from the state of its last run.

@@ -19,7 +19,7 @@ use super::super::desired_targets::TargetSelection;
 use super::super::error::io_error;
 use super::super::event_loop::{Logs, Request, Supervisor, lock};
 use super::super::handle::{REPORT_CAPACITY, REQUEST_CAPACITY};
-use super::super::recovery::{observe_ended, resume_run, run_in_progress};
+use super::super::recovery::{observe_ended, resume_run};
 use super::super::supervised_unit::SupervisedUnit;
 use super::calls::name_of;
 use super::external::ExternalRegistry;
@@ -242,7 +242,7 @@ fn recover_run(
 ) -> io::Result<(Option<ObservedUnit>, Option<RunDriver>)> {
     let definition = loaded.definition();
     entry.run_state = Arc::new(run.run_state.clone());
-    if run_in_progress(&run.run_state) {
+    if run.run_state.is_in_progress() {
         let name = name_of(&loaded.unit);
         let (observed, driver) = resume_run(context, &name, entry, &definition, run, incarnation)?;
         return Ok((Some(observed), Some(driver)));

@@ -12,7 +12,7 @@ use fleet_core::graph::{
 };
 
 use super::super::event_loop::{Supervisor, lock};
-use super::super::recovery::{resume_run, run_in_progress};
+use super::super::recovery::resume_run;
 use super::super::supervised_unit::SupervisedUnit;
 use super::{CallResult, Definition, LoadedUnit, ManagedUnits, name_of};
 use crate::ServiceError;
@@ -97,7 +97,7 @@ impl Supervisor {
         self.replace_external(name);
         let mut entry = SupervisedUnit::new(&self.context, name).map_err(failed)?;
         let run = entry.directory.read_run().map_err(failed)?;
-        let run = run.filter(|run| run_in_progress(&run.run_state));
+        let run = run.filter(|run| run.run_state.is_in_progress());
         let incarnation = Incarnation(self.planner.last_incarnation().0 + 1);
         let mut found = None;
         if let Some(run) = run {
