@@ -135,7 +135,7 @@ async fn drain_prints_json_and_the_rest_after_a_timeout() {
     exit 0
     MACHINE→→INTENT
     282f949f...→-
-    m1→→drained
+    m1→→draining
     ");
     // The fake engine never moves units.
     insta::assert_snapshot!(run(&cluster, "machine drain m1 --wait --wait-timeout 0").await, @r#"
