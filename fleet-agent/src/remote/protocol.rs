@@ -226,19 +226,34 @@ pub(super) struct UnitDetailsWire {
     retry_in: Option<TimeWire>,
     degraded_by: Vec<String>,
     tracking: Option<String>,
+    /// In milliseconds since 1970. Earlier versions send neither time.
+    next_elapse: Option<u64>,
+    last_elapse: Option<u64>,
 }
 
 impl From<UnitDetails> for UnitDetailsWire {
     fn from(details: UnitDetails) -> Self {
-        let UnitDetails { retry_in, degraded_by, tracking } = details;
-        Self { retry_in: retry_in.map(TimeWire::from), degraded_by, tracking }
+        let UnitDetails { retry_in, degraded_by, tracking, next_elapse, last_elapse } = details;
+        Self {
+            retry_in: retry_in.map(TimeWire::from),
+            degraded_by,
+            tracking,
+            next_elapse: next_elapse.map(Timestamp::as_millis),
+            last_elapse: last_elapse.map(Timestamp::as_millis),
+        }
     }
 }
 
 impl From<UnitDetailsWire> for UnitDetails {
     fn from(details: UnitDetailsWire) -> Self {
-        let UnitDetailsWire { retry_in, degraded_by, tracking } = details;
-        Self { retry_in: retry_in.map(Duration::from), degraded_by, tracking }
+        let UnitDetailsWire { retry_in, degraded_by, tracking, next_elapse, last_elapse } = details;
+        Self {
+            retry_in: retry_in.map(Duration::from),
+            degraded_by,
+            tracking,
+            next_elapse: next_elapse.map(Timestamp::from_millis),
+            last_elapse: last_elapse.map(Timestamp::from_millis),
+        }
     }
 }
 
@@ -254,6 +269,23 @@ mod tests {
             let read = serde_json::from_str::<FileWire>(&sent).unwrap().read().unwrap();
             assert_eq!((read.source(), read.hash()), (source, file.hash()));
         }
+    }
+
+    #[test]
+    fn details_round_trip_and_miss_times_of_earlier_versions() {
+        let details = UnitDetails {
+            retry_in: Some(Duration::from_millis(3)),
+            degraded_by: vec!["a.service".to_owned()],
+            tracking: Some("by pidfd".to_owned()),
+            next_elapse: Some(Timestamp::from_millis(1_764_203_711_000)),
+            last_elapse: Some(Timestamp::from_millis(1_764_203_710_000)),
+        };
+        let sent = serde_json::to_string(&UnitDetailsWire::from(details.clone())).unwrap();
+        let received: UnitDetailsWire = serde_json::from_str(&sent).unwrap();
+        assert_eq!(UnitDetails::from(received), details);
+        let earlier = r#"{"retry_in":null,"degraded_by":[],"tracking":null}"#;
+        let received: UnitDetailsWire = serde_json::from_str(earlier).unwrap();
+        assert_eq!(UnitDetails::from(received), UnitDetails::default());
     }
 
     #[test]

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use fleet_core::Timestamp;
+
 /// Details of a unit beyond its state, for display. Many of them change constantly, so they are not
 /// published, but read when a client asks for them.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -12,4 +14,9 @@ pub struct UnitDetails {
     pub degraded_by: Vec<String>,
     /// How its processes are tracked, and why not better.
     pub tracking: Option<String>,
+    /// Time of the next elapse of a timer, as in [`wall_time`](crate::wall_time). `None` for other
+    /// units, and for a timer that is not waiting.
+    pub next_elapse: Option<Timestamp>,
+    /// Time of the last elapse of a timer, as in [`wall_time`](crate::wall_time).
+    pub last_elapse: Option<Timestamp>,
 }

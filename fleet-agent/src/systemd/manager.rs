@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use fleet_core::{Epoch, Generation};
-use fleet_unitfile::{UnitFile, UnitName};
+use fleet_unitfile::{UnitFile, UnitName, UnitType};
 use tokio::sync::watch;
 use tokio::task::AbortHandle;
 
@@ -14,11 +14,12 @@ use super::config::{SystemdConfig, SystemdScope};
 use super::context::{ManagerContext, Session, io_error, unavailable};
 use super::journal::LineSelection;
 use super::nudge::Nudges;
-use super::{connection, journal, load, operations, refresh, reload};
+use super::{connection, elapse, journal, load, operations, refresh, reload};
 use crate::lock::acquire;
 use crate::native::boot_id;
 use crate::{
     ChangeReceiver, Drift, Journal, JournalQuery, ManagedUnit, ServiceError, ServiceManager,
+    UnitDetails,
 };
 
 /// Runs units by systemd, over D-Bus.
@@ -176,6 +177,15 @@ impl ServiceManager for SystemdManager {
         self.context.record(unit)?;
         let bus = self.context.bus()?;
         refresh::stop_timeout(&bus, unit).await.map_err(unavailable)
+    }
+
+    async fn details(&self, unit: &UnitName) -> Result<UnitDetails, ServiceError> {
+        self.context.record(unit)?;
+        if unit.unit_type() != UnitType::Timer {
+            return Ok(UnitDetails::default());
+        }
+        let bus = self.context.bus()?;
+        elapse::timer_details(&bus, unit).await.map_err(unavailable)
     }
 
     fn changes(&self) -> ChangeReceiver {

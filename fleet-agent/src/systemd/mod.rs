@@ -20,6 +20,7 @@ mod bus;
 mod config;
 mod connection;
 mod context;
+mod elapse;
 mod external_stop;
 mod files;
 mod install;

@@ -52,7 +52,7 @@ cases! {
         reloads_happen_only_if_needed;
     unit_types: units_of_all_types_run, unsupported_unit_is_reported,
         automount_mounts_on_access,
-        timer_without_service_is_not_started,
+        timer_without_service_is_not_started, timer_elapses_are_read,
         stop_timeout_includes_machine_settings;
     interruptions: killed_daemon_leaves_units_running, systemd_may_reexecute, bus_may_restart,
         request_without_response_is_not_forgotten, start_after_stop_on_full_disk_runs_the_unit,

@@ -55,11 +55,14 @@ impl Journals for LocalJournals {
         let details = self.manager(machine)?.details(unit).await;
         let details = details.map_err(|error| failed(machine, error))?;
         let is_nothing = details == fleet_agent::UnitDetails::default();
-        let fleet_agent::UnitDetails { retry_in, degraded_by, tracking } = details;
+        let fleet_agent::UnitDetails { retry_in, degraded_by, tracking, next_elapse, last_elapse } =
+            details;
         let retry = retry_in.map(|time| u64::try_from(time.as_millis()).unwrap_or(u64::MAX));
         let tracking = tracking.unwrap_or_default();
         Ok((!is_nothing).then_some(StatusDetails {
             degraded_by,
+            last_elapse: last_elapse.map(Timestamp::as_millis),
+            next_elapse: next_elapse.map(Timestamp::as_millis),
             retry_in_milliseconds: retry,
             tracking,
         }))

@@ -18,4 +18,5 @@ mod service;
 mod socket_activation;
 mod sshd;
 mod starts;
+mod timers;
 mod tour;

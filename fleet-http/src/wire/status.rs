@@ -45,6 +45,13 @@ pub struct StatusDetails {
     /// Units and conditions that keep the unit degraded.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub degraded_by: Vec<String>,
+    /// Last elapse of a timer, in milliseconds since 1970 by the machine's clock.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub last_elapse: Option<u64>,
+    /// Next elapse of a timer, in milliseconds since 1970 by the machine's clock. Missing if the
+    /// timer is not waiting.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub next_elapse: Option<u64>,
     /// Time until the next automatic start, in milliseconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub retry_in_milliseconds: Option<u64>,

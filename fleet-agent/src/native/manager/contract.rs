@@ -5,7 +5,7 @@ use std::io;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use fleet_core::graph::systemd;
+use fleet_core::graph::systemd::{self, DualTimestamp};
 use fleet_core::{Epoch, Generation};
 use fleet_unitfile::{UnitFile, UnitName};
 
@@ -18,6 +18,7 @@ use crate::native::supervisor::managed_units::CallResult;
 use crate::native::timer::{Timers, is_timer};
 use crate::{
     ChangeReceiver, Journal, JournalQuery, ManagedUnit, ServiceError, ServiceManager, UnitDetails,
+    wall_time,
 };
 
 #[async_trait]
@@ -98,8 +99,9 @@ impl ServiceManager for NativeManager {
     }
 
     async fn details(&self, unit: &UnitName) -> Result<UnitDetails, ServiceError> {
-        match self.timers.get(unit) {
-            Some(_) => Ok(UnitDetails::default()),
+        let now = DualTimestamp { clock: self.context.now(), wall: wall_time() };
+        match self.timers.details(unit, now) {
+            Some(details) => Ok(details),
             None => self.client.details(unit).await,
         }
     }

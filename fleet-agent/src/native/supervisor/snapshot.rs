@@ -81,6 +81,7 @@ impl Supervisor {
             retry_in: retry,
             degraded_by: degraded_by.iter().map(ToString::to_string).collect(),
             tracking: Some(self.context.tracking().to_string()),
+            ..UnitDetails::default()
         })
     }
 

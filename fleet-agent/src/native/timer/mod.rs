@@ -22,8 +22,8 @@ use std::io;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use fleet_core::graph::systemd::Timer;
-use fleet_core::{Epoch, Generation};
+use fleet_core::graph::systemd::{DualTimestamp, NextElapse, Timer};
+use fleet_core::{Epoch, Generation, Timestamp};
 use fleet_unitfile::{UnitFile, UnitName, UnitType};
 use futures_util::future::BoxFuture;
 use tokio::sync::{mpsc, oneshot, watch};
@@ -33,7 +33,7 @@ use self::timer_task::TimerTask;
 pub(crate) use self::zones::is_zone;
 use super::identity::HostCapabilities;
 use super::manager_context::ManagerContext;
-use crate::{ChangeReceiver, Journal, ManagedUnit, ServiceError};
+use crate::{ChangeReceiver, Journal, ManagedUnit, ServiceError, UnitDetails};
 
 /// Maximum number of queued requests; further callers wait for a free slot.
 const REQUEST_CAPACITY: usize = 16;
@@ -83,6 +83,9 @@ type TimerStatusMap = Arc<Mutex<BTreeMap<UnitName, PublishedTimer>>>;
 #[derive(Debug)]
 struct PublishedTimer {
     unit: ManagedUnit,
+    next: NextElapse,
+    /// Time of the last elapse by the wall clock.
+    last: Option<Timestamp>,
     /// Dropped with the timer, which ends the journals that follow it.
     alive: watch::Sender<()>,
 }
@@ -158,6 +161,18 @@ impl Timers {
     pub(crate) fn get(&self, unit: &UnitName) -> Option<ManagedUnit> {
         let statuses = self.statuses.lock().unwrap_or_else(PoisonError::into_inner);
         statuses.get(unit).map(|seen| seen.unit.clone())
+    }
+
+    /// Returns when a timer elapses next, and when it last elapsed. Both are times of the wall
+    /// clock. Returns `None` if the timer is not loaded.
+    pub(crate) fn details(&self, unit: &UnitName, now: DualTimestamp) -> Option<UnitDetails> {
+        let statuses = self.statuses.lock().unwrap_or_else(PoisonError::into_inner);
+        let timer = statuses.get(unit)?;
+        Some(UnitDetails {
+            next_elapse: timer.next.to_wall(now),
+            last_elapse: timer.last,
+            ..UnitDetails::default()
+        })
     }
 
     /// Returns the journal of a timer, which is always empty. A followed journal ends when the

@@ -300,11 +300,16 @@ impl TimerTask {
             );
         }
         let statuses = entry.managed_unit(timer);
+        let (next, last) = (entry.machine.next_elapse(), entry.machine.state().last.last_wall);
         let mut all = self.statuses.lock().unwrap_or_else(PoisonError::into_inner);
         let is_new = match all.get_mut(timer) {
-            Some(seen) => std::mem::replace(&mut seen.unit, statuses.clone()) != statuses,
+            Some(seen) => {
+                (seen.next, seen.last) = (next, last);
+                std::mem::replace(&mut seen.unit, statuses.clone()) != statuses
+            }
             None => {
-                let seen = PublishedTimer { unit: statuses, alive: watch::Sender::new(()) };
+                let alive = watch::Sender::new(());
+                let seen = PublishedTimer { unit: statuses, next, last, alive };
                 all.insert(timer.clone(), seen).is_none()
             }
         };

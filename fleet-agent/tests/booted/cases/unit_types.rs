@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use fleet_agent::{ServiceError, ServiceManager as _};
-use fleet_core::{ActiveState, TargetState};
+use fleet_agent::{ServiceError, ServiceManager as _, UnitDetails, wall_time};
+use fleet_core::{ActiveState, TargetState, Timestamp};
 
 use crate::bench::{Bench, name, print_line, shell, show, systemd_begins_anew, wait_until};
 
@@ -110,6 +110,41 @@ pub(crate) async fn timer_without_service_is_not_started() {
         bench.unload(unit).await;
     }
     bench.unload("early.service").await;
+}
+
+pub(crate) async fn timer_elapses_are_read() {
+    const HOUR: Duration = Duration::from_secs(3600);
+    let bench = Bench::new().await;
+    let before = wall_time();
+    for (timer, text) in [
+        ("event.timer", "[Timer]\nOnCalendar=2099-01-01 UTC\n"),
+        ("span.timer", "[Timer]\nOnActiveSec=1ms\nOnUnitActiveSec=1h\nAccuracySec=1ms\n"),
+    ] {
+        let service = timer.replace("timer", "service");
+        let task = "[Service]\nType=oneshot\nExecStart=/bin/true\n";
+        bench.load(&[(timer, text), (&service, task)]).await;
+        let details = bench.manager.details(&name(timer)).await.expect("it is loaded");
+        assert_eq!(details, UnitDetails::default(), "{timer} is not active");
+        bench.start(timer).await.expect("it starts");
+    }
+    let details = async |timer| bench.manager.details(&name(timer)).await.expect("it is loaded");
+    let event = details("event.timer").await;
+    let next = event.next_elapse.map(Timestamp::as_millis);
+    assert_eq!((next, event.last_elapse), (Some(4_070_908_800_000), None));
+    let is_waiting = async || {
+        let span = details("span.timer").await;
+        span.last_elapse.is_some() && span.next_elapse.is_some()
+    };
+    wait_until("it has elapsed", is_waiting).await;
+    let span = details("span.timer").await;
+    let (next, last) = (span.next_elapse.unwrap(), span.last_elapse.unwrap());
+    assert!(last >= before && last <= wall_time(), "{last:?}");
+    let tolerance = Duration::from_secs(1);
+    assert!(next.after(tolerance) >= last.after(HOUR), "{next:?} after {last:?}");
+    assert!(next <= wall_time().after(HOUR + tolerance), "{next:?}");
+    for unit in ["event.timer", "span.timer", "event.service", "span.service"] {
+        bench.unload(unit).await;
+    }
 }
 
 pub(crate) async fn stop_timeout_includes_machine_settings() {

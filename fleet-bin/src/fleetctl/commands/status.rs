@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use fleet_http::wire;
 use fleet_unitfile::UnitName;
@@ -72,6 +72,12 @@ struct OnMachine {
     retry_in_milliseconds: Option<u64>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     degraded_by: Vec<String>,
+    /// Next elapse of a timer, in milliseconds since 1970.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    next_elapse: Option<u64>,
+    /// Last elapse of a timer, in milliseconds since 1970.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    last_elapse: Option<u64>,
     /// Method by which its processes are tracked.
     #[serde(skip_serializing_if = "String::is_empty")]
     tracking: String,
@@ -240,6 +246,7 @@ impl Status {
                 continue;
             };
             on.retry_in_milliseconds = details.retry_in_milliseconds;
+            (on.next_elapse, on.last_elapse) = (details.next_elapse, details.last_elapse);
             (on.degraded_by, on.tracking) = (details.degraded_by, details.tracking);
         }
     }
@@ -315,6 +322,8 @@ impl OnMachine {
         let retry =
             self.retry_in_milliseconds.map(|millis| format!("in {}", format_duration(millis)));
         line(text, "Retry", &retry.unwrap_or_default());
+        line(text, "Next", &date(self.next_elapse));
+        line(text, "Last", &date(self.last_elapse));
         line(text, "Degraded", &clean(&self.degraded_by.join(", ")));
         line(text, "Tracking", &clean(&self.tracking));
         line(text, "Problem", without_name(&self.problem, unit));
@@ -324,6 +333,15 @@ impl OnMachine {
         }
         self.journal.iter().for_each(|line| text.extend([&*sanitize_line(line), "\n"]));
     }
+}
+
+/// Formats a time in milliseconds since 1970; empty for `None`, and for a time that has no date.
+fn date(millis: Option<u64>) -> String {
+    /// The year 10000.
+    const END: u64 = 253_402_300_800_000;
+    let millis = millis.filter(|millis| *millis < END);
+    let time = millis.map(|millis| SystemTime::UNIX_EPOCH + Duration::from_millis(millis));
+    time.map(|time| httpdate::HttpDate::from(time).to_string()).unwrap_or_default()
 }
 
 /// Writes a line with a label; nothing for an empty value.

@@ -152,8 +152,9 @@ fn service_manager_details_are_shown() {
     let mut status = status(&unit("launched", "282f949fc0de", ""), vec![waits]);
     let particulars = wire::StatusDetails {
         degraded_by: vec!["db.service".into(), "cache.service".into()],
-        retry_in_milliseconds: Some(2500),
         tracking: "by control groups".into(),
+        retry_in_milliseconds: Some(2500),
+        ..wire::StatusDetails::default()
     };
     let machine_status = wire::MachineStatus {
         machine_id: "282f949fc0de".into(),
@@ -177,4 +178,31 @@ fn service_manager_details_are_shown() {
     assert_eq!(shown["retryInMilliseconds"], 2500);
     assert_eq!(shown["degradedBy"][0], "db.service");
     assert_eq!(shown["tracking"], "by control groups");
+}
+
+#[test]
+fn elapses_of_a_timer_are_shown_as_dates() {
+    let waits = state("282f949fc0de", "active", "waiting");
+    let mut status = status(&unit("launched", "282f949fc0de", ""), vec![waits]);
+    let details = wire::StatusDetails {
+        next_elapse: Some(1_764_212_400_000),
+        last_elapse: Some(1_764_208_800_000),
+        ..wire::StatusDetails::default()
+    };
+    let sent = serde_json::to_string(&details).unwrap();
+    assert_eq!(sent, r#"{"lastElapse":1764208800000,"nextElapse":1764212400000}"#);
+    assert_eq!(serde_json::from_str::<wire::StatusDetails>(&sent).unwrap(), details);
+    let machine_status = wire::MachineStatus {
+        machine_id: "282f949fc0de".into(),
+        details: Some(details),
+        ..wire::MachineStatus::default()
+    };
+    status.add_details(&[machine_status]);
+    let text = status.text(Colour::Off);
+    assert!(text.contains("      Next: Thu, 27 Nov 2025 03:00:00 GMT\n"), "{text}");
+    assert!(text.contains("      Last: Thu, 27 Nov 2025 02:00:00 GMT\n"), "{text}");
+    let shown = serde_json::to_value(&status.machines[0]).unwrap();
+    assert_eq!(shown["nextElapse"], 1_764_212_400_000_u64);
+    assert_eq!(shown["lastElapse"], 1_764_208_800_000_u64);
+    assert_eq!(date(Some(u64::MAX)), "", "a wrong clock causes no panic");
 }

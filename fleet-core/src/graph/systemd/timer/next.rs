@@ -51,6 +51,14 @@ impl NextElapse {
     pub fn has_elapsed(self, now: DualTimestamp) -> bool {
         self.clock.is_some_and(|at| at <= now.clock) || self.wall.is_some_and(|at| at <= now.wall)
     }
+
+    /// Returns the earlier of the two times by the wall clock, for display. `None` if the timer
+    /// never elapses.
+    #[must_use]
+    pub fn to_wall(self, now: DualTimestamp) -> Option<Timestamp> {
+        let by_clock = self.clock.map(|at| now.wall.after(at.since(now.clock)));
+        by_clock.into_iter().chain(self.wall).min()
+    }
 }
 
 impl Timer {
