@@ -18,6 +18,7 @@ mod failure;
 mod filters;
 mod follow_reconnect;
 mod handshake;
+mod head;
 mod health;
 mod host;
 mod hub;

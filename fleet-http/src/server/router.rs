@@ -21,8 +21,8 @@ use super::limits::ConnectionOrigin;
 use super::read_share::ReadPermit;
 use super::tokens::Rights;
 use super::{
-    discovery, events, explain, export, health, host, import, intents, journal, machines, openapi,
-    plan, put, rebalance, snapshot_metrics, states, status, units,
+    discovery, events, explain, export, head, health, host, import, intents, journal, machines,
+    openapi, plan, put, rebalance, snapshot_metrics, states, status, units,
 };
 use crate::BEHIND;
 use crate::clock::Stopwatch;
@@ -275,6 +275,7 @@ fn method_label(method: &Method) -> &'static str {
 fn admit(request: &Request) -> Result<Option<Arc<ReadPermit>>, Failure> {
     let mut permit = None;
     if let Some(origin) = request.extensions().get::<ConnectionOrigin>() {
+        head::check(request, origin.limits.head_size)?;
         if let Some(message) =
             origin.needs_host_check().then(|| host::misdirected(request)).flatten()
         {

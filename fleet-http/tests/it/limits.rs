@@ -117,7 +117,7 @@ async fn idle_connections_make_room() {
     assert!(read.is_ok() && first.is_empty(), "{first:?}");
     // The last one was not.
     let last = idle.last_mut().unwrap();
-    last.write_all(b"TP/1.1\r\n\r\n").await.unwrap();
+    last.write_all(b"TP/1.1\r\nHost: a\r\n\r\n").await.unwrap();
     let mut response = [0; 12];
     timeout(DEADLINE, last.read_exact(&mut response)).await.unwrap().unwrap();
     assert_eq!(&response, b"HTTP/1.1 200");
@@ -222,4 +222,18 @@ async fn large_responses_are_compressed_if_accepted() {
     assert_eq!(ask("/fleet/v1/units", gzip).await, (true, true, true));
     assert_eq!(ask("/fleet/v1/units", "").await, (false, true, false));
     assert_eq!(ask("/fleet/v1/version", gzip).await, (false, false, true));
+}
+
+/// The library reads more than the limit if the bytes are already there.
+#[tokio::test]
+async fn head_above_the_limit_is_refused() {
+    let server = Server::start().await;
+    for (length, status) in [(60_000, "200"), (66_000, "431"), (200_000, "431")] {
+        let value = "x".repeat(length);
+        let head = format!(
+            "GET /healthz HTTP/1.1\r\nHost: a\r\nX-Long: {value}\r\nConnection: close\r\n\r\n"
+        );
+        let response = String::from_utf8(exchange(&server.at, head.as_bytes()).await).unwrap();
+        assert_eq!(response[9..12], *status, "{length}: {response}");
+    }
 }

@@ -194,3 +194,25 @@ async fn connection_serves_several_requests() {
     assert_eq!(response.matches("HTTP/1.1 200 OK").count(), 3, "{response}");
     assert!(matches!(server.at, ListenAddress::Tcp(_)));
 }
+
+#[tokio::test]
+async fn ambiguous_host_and_encoded_body_are_refused() {
+    let server = Server::start().await;
+    let (host, gzip) = ("Host: localhost\r\n", "Content-Encoding: gzip\r\n");
+    for (version, method, headers, status) in [
+        ("1.1", "GET", host.to_owned(), "200"),
+        ("1.1", "GET", String::new(), "400"),
+        ("1.1", "GET", host.repeat(2), "400"),
+        ("1.0", "GET", String::new(), "200"),
+        ("1.0", "GET", host.repeat(2), "400"),
+        ("1.1", "PUT", format!("{host}{gzip}"), "415"),
+        ("1.1", "GET", format!("{host}Content-Encoding: Identity\r\n"), "200"),
+    ] {
+        let head = format!(
+            "{method} /fleet/v1/units HTTP/{version}\r\n{headers}Content-Length: 0\r\n\
+             Connection: close\r\n\r\n"
+        );
+        let response = String::from_utf8(exchange(&server.at, head.as_bytes()).await).unwrap();
+        assert_eq!(response[9..12], *status, "{head}: {response}");
+    }
+}
