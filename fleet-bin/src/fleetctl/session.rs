@@ -227,7 +227,7 @@ impl Session {
             ClientError::Api { status: 409, message, .. } if message.starts_with(NO_UNIT) => {
                 CliError::failed(format!("{name} was destroyed by another client"))
             }
-            _ => cannot(format!("make {desired} the desired state of {name}"), error),
+            _ => cannot(format!("set the desired state of {name} to {desired}"), error),
         })
     }
 
