@@ -11,9 +11,21 @@ use clap::error::{ContextKind, ContextValue, ErrorKind};
 use super::flags::subcommand;
 use super::names::nearest;
 
-/// Commands that stop, delete or move units.
-const INTERRUPTING: [&str; 7] =
-    ["destroy", "drain", "rebalance", "restart", "scale", "stop", "unload"];
+/// Commands that change units: their files, their desired states, or their machines.
+const CHANGING: [&str; 12] = [
+    "apply",
+    "destroy",
+    "drain",
+    "import",
+    "load",
+    "rebalance",
+    "restart",
+    "scale",
+    "start",
+    "stop",
+    "submit",
+    "unload",
+];
 
 /// Rewrites options to the spelling that clap expects: `-endpoint` to `--endpoint`, and `--l` to
 /// `-l`.
@@ -94,7 +106,8 @@ fn command_before<'a>(
 
 /// Returns the commands that a wrong name abbreviates, or else the nearest command.
 ///
-/// A command that interrupts units must be nearer than others: `show` must not suggest `stop`.
+/// A command that changes units is suggested for one typing error only: `show` must not suggest
+/// `stop`.
 fn similar_commands(command: &clap::Command, wrong: &str) -> Vec<String> {
     let visible = command.get_subcommands().filter(|it| !it.is_hide_set());
     let names: Vec<&str> = visible.map(clap::Command::get_name).collect();
@@ -102,7 +115,7 @@ fn similar_commands(command: &clap::Command, wrong: &str) -> Vec<String> {
     let is_typo = |name: &str| {
         name.chars().next() == wrong.chars().next() && strsim::osa_distance(name, wrong) == 1
     };
-    let harmless = names.into_iter().filter(|name| !INTERRUPTING.contains(name) || is_typo(name));
+    let harmless = names.into_iter().filter(|name| !CHANGING.contains(name) || is_typo(name));
     let near = || nearest(wrong, harmless).into_iter().collect();
     let found = if longer.is_empty() { near() } else { longer };
     found.into_iter().map(str::to_owned).collect()
@@ -203,7 +216,13 @@ mod tests {
             ("undo", ""),
             ("show", ""),
             ("enable", ""),
-            ("reload", "'load'"),
+            ("reload", ""),
+            ("aplly", "'apply'"),
+            ("appyl", "'apply'"),
+            ("imprt", "'import'"),
+            ("export-all", ""),
+            ("sbmitt", ""),
+            ("statsu", "'status'"),
         ] {
             let text = suggested(line);
             let tip = text.lines().find(|line| line.contains("tip:")).unwrap_or_default();
