@@ -4,7 +4,9 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 
 use fleet_core::{Requirements, Strictness};
-use fleet_unitfile::{Diagnostic, Location, Severity, SystemdVersion, UnitFile, UnitName};
+use fleet_unitfile::{
+    Diagnostic, FindingCode, Location, Severity, SystemdVersion, UnitFile, UnitName,
+};
 use serde::Serialize;
 
 /// One diagnostic of a unit file.
@@ -66,7 +68,11 @@ pub(crate) fn verify(
         Some(version) => fleet_unitfile::check_for(name, &file, version),
         None => fleet_unitfile::check(name, &file),
     };
-    findings.extend(systemd_findings.iter().map(|it| from_unitfile(path, it)));
+    let is_mask = path.canonicalize().is_ok_and(|target| target == Path::new("/dev/null"));
+    // The advice for an empty file is to link it to /dev/null.
+    let systemd_findings =
+        systemd_findings.iter().filter(|it| !is_mask || it.code() != FindingCode::Masked);
+    findings.extend(systemd_findings.map(|it| from_unitfile(path, it)));
     findings.sort_by_key(|finding| (finding.line, finding.column));
     findings
 }
@@ -181,6 +187,21 @@ mod tests {
         "#);
         let (file, findings) = check(path, &name, &source[..source.len() - "Global=maybe\n".len()]);
         assert_eq!((file.is_some(), findings), (true, Vec::new()));
+    }
+
+    #[test]
+    fn verify_accepts_a_link_to_dev_null() {
+        let directory = tempfile::tempdir().unwrap();
+        let (link, empty) =
+            (directory.path().join("link.service"), directory.path().join("empty.service"));
+        std::os::unix::fs::symlink("/dev/null", &link).unwrap();
+        std::fs::write(&empty, "").unwrap();
+        let codes = |path: &Path| {
+            let name = path.file_name().unwrap().to_str().unwrap().parse().unwrap();
+            verify(path, &name, b"").into_iter().filter_map(|it| it.code).collect::<Vec<_>>()
+        };
+        assert_eq!(codes(&empty), [FindingCode::Masked.as_str()]);
+        assert!(codes(&link).is_empty());
     }
 
     #[test]
