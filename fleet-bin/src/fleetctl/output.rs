@@ -66,6 +66,15 @@ impl<W: Write> Output<W> {
         }
     }
 
+    /// Prints whole lines of JSON: byte for byte, but sanitized on a terminal, where their values
+    /// stay the same.
+    pub(crate) fn json_lines(&mut self, bytes: &[u8]) -> Result<(), CliError> {
+        match self.is_terminal {
+            true => self.raw(sanitize_json(String::from_utf8_lossy(bytes).into_owned()).as_bytes()),
+            false => self.raw(bytes),
+        }
+    }
+
     /// Prints bytes unchanged.
     pub(crate) fn raw(&mut self, bytes: &[u8]) -> Result<(), CliError> {
         self.to.write_all(bytes)?;

@@ -161,6 +161,7 @@ async fn foreign_text_is_sanitized_for_terminals() {
         ("status rude -n 1", "rude.service - Rude \\x1b[2J\\x1b[6n"),
         ("cat rude", "Description=Rude \\x1b[2J\\x1b[6n"),
         ("list-unit-files --fields desc", "Rude \\x1b[2J\\x1b[6n"),
+        ("export", "\\u009b2J"),
         ("logs rude -o jsonl -n 1", "\\u001b]0;mine\\u0007\\u009b2J"),
         ("cat rude -o json", "\\u001b]0;mine\\u0007\\u009b2J"),
     ] {

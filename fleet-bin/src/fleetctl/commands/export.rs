@@ -43,7 +43,10 @@ enum ExportSource {
 
 /// Destination of the export.
 enum ExportSink {
-    Stdout,
+    Stdout {
+        /// Last line, as far as it was received.
+        partial: Vec<u8>,
+    },
     File(AtomicFile),
 }
 
@@ -59,7 +62,7 @@ pub(super) async fn run(context: &mut Context, args: &ExportArgs) -> Result<(), 
         None => ExportSource::Daemon(context.session.export().await?),
     };
     let mut to = match args.file.as_os_str() == "-" {
-        true => ExportSink::Stdout,
+        true => ExportSink::Stdout { partial: Vec::new() },
         false => ExportSink::File(
             AtomicFile::begin(&args.file).map_err(|it| write_error(&args.file, it))?,
         ),
@@ -105,7 +108,12 @@ async fn copy(
         };
         reader.push(&piece, note).map_err(wrong)?;
         match to {
-            ExportSink::Stdout => context.output.raw(&piece)?,
+            ExportSink::Stdout { partial } => {
+                partial.extend_from_slice(&piece);
+                let end = partial.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
+                context.output.json_lines(&partial[..end])?;
+                partial.drain(..end);
+            }
             ExportSink::File(file) => {
                 file.write(&piece).map_err(|error| write_error(path, error))?;
             }
