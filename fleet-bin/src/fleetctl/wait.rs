@@ -288,7 +288,7 @@ fn ended(state: &wire::UnitStateEntity) -> Verdict {
 }
 
 /// Describes the end of the unit's last run by its exit status and result, if they are known.
-fn outcome(state: &wire::UnitStateEntity) -> String {
+pub(crate) fn outcome(state: &wire::UnitStateEntity) -> String {
     match (state.result.as_str(), state.exit.as_str()) {
         ("", exit) => exit.into(),
         (result, "") => format!("result {result}"),

@@ -7,7 +7,7 @@ use serde::Serialize;
 use crate::fleetctl::columns::Columns;
 use crate::fleetctl::context::Context;
 use crate::fleetctl::error::CliError;
-use crate::fleetctl::format::{MachineLabels, machine_label, short_hash};
+use crate::fleetctl::format::{MachineLabels, brief_reason, machine_label, short_hash};
 use crate::fleetctl::inspect_args::ListArgs;
 use crate::fleetctl::output::Record;
 use crate::fleetctl::table::{NOTHING, cell};
@@ -24,7 +24,9 @@ const COLUMNS: Columns<Row> = Columns {
         ("tmachine", Row::target),
         ("global", |row, _| row.global.to_string()),
         ("desc", |row, _| cell(Some(row.description.as_str()))),
-        ("reason", |row, _| cell(Some(row.reason.as_str()))),
+        ("reason", |row, full| {
+            cell(Some(if full { row.reason.clone() } else { brief_reason(&row.reason) }))
+        }),
     ],
     default: &["unit", "hash", "dstate", "state", "target"],
 };

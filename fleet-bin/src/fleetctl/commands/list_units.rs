@@ -11,11 +11,12 @@ use crate::fleetctl::columns::Columns;
 use crate::fleetctl::context::Context;
 use crate::fleetctl::error::CliError;
 use crate::fleetctl::format::{
-    MachineLabels, machine_label, short_hash, unknown_for, without_name,
+    MachineLabels, brief_reason, machine_label, short_hash, unknown_for, without_name,
 };
 use crate::fleetctl::inspect_args::ListArgs;
 use crate::fleetctl::output::Record;
 use crate::fleetctl::table::cell;
+use crate::fleetctl::wait::outcome;
 
 const COLUMNS: Columns<Row> = Columns {
     all: &[
@@ -27,7 +28,10 @@ const COLUMNS: Columns<Row> = Columns {
         ("hash", |row, full| {
             cell(Some(if full { row.hash.clone() } else { short_hash(&row.hash) }))
         }),
-        ("reason", |row, _| cell(Some(without_name(&row.reason, &row.unit)))),
+        ("reason", |row, full| {
+            let reason = without_name(&row.reason, &row.unit);
+            cell(Some(if full { reason.to_owned() } else { brief_reason(reason) }))
+        }),
     ],
     default: &["unit", "machine", "active", "sub"],
 };
@@ -59,7 +63,7 @@ struct Row {
     /// Minimum time for which the state has been unknown, in seconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     unknown_for: Option<u64>,
-    /// Reason for having no machine, or problem on its machine.
+    /// Reason for having no machine, problem on its machine, or end of the run that failed.
     #[serde(skip_serializing_if = "String::is_empty")]
     reason: String,
 }
@@ -72,6 +76,8 @@ impl Record for Row {
 
 impl Row {
     fn from_state(state: wire::UnitStateEntity, machines: &MachineLabels) -> Self {
+        let has_no_reason = state.problem.is_empty() && state.systemd_active_state == "failed";
+        let reason = if has_no_reason { outcome(&state) } else { state.problem };
         Self {
             unit: state.name,
             ip: machines.address(&state.machine_id).to_owned(),
@@ -85,7 +91,7 @@ impl Row {
             main_pid: state.main_pid,
             restarts: state.restarts,
             unknown_for: None,
-            reason: state.problem,
+            reason,
         }
     }
 
@@ -235,18 +241,26 @@ mod tests {
                 ..unit("stays.service", "launched", "m3", "Reschedule=never keeps it")
             },
         ];
-        let states = vec![state("web.service", "fd1d3e94beef", "failed", "ExecStart is missing")];
+        let states = vec![
+            state("web.service", "fd1d3e94beef", "failed", "ExecStart is missing"),
+            wire::UnitStateEntity {
+                result: "exit-code".into(),
+                exit: "exited with status 3".into(),
+                ..state("exits.service", "282f949fc0de", "failed", "")
+            },
+        ];
         let rows = rows(units, states, &machines());
         insta::assert_snapshot!(table(&rows, None), @r"
         UNIT→→MACHINE→→→ACTIVE→SUB→→REASON
         alone.service→-→→→-→-→→no machine is present
         broken.service→-→→→-→-→→cannot be read
+        exits.service→282f949f.../10.10.20.1→failed→running→→exited with status 3, result exit-code
         late.service→282f949f.../10.10.20.1→-→-→→its machine has not reported it yet
         lost.service→m3→→→unknown→for 1min→its machine is not present
         stays.service→m3→→→unknown→for 3s→→Reschedule=never keeps it
         web.service→fd1d3e94.../10.0.0.1→failed→running→→ExecStart is missing
         ");
-        insta::assert_snapshot!(serde_json::to_string_pretty(&rows[5]).unwrap(), @r#"
+        insta::assert_snapshot!(serde_json::to_string_pretty(&rows[6]).unwrap(), @r#"
         {
           "unit": "web.service",
           "machine": "fd1d3e94beef",
