@@ -72,6 +72,7 @@ async fn launch_units(
     units: Vec<NewUnit>,
     endpoints: &[ListenAddress],
 ) -> Result<(), StartError> {
+    let earlier = summary::first_snapshot(&running.mirror).await;
     running.joined().await;
     say(&summary::endpoints(running.mirror.snapshot().machines().len(), endpoints));
     for unit in units {
@@ -85,8 +86,8 @@ async fn launch_units(
             .await
             .context(|| format!("cannot read {name} back from the store"))?;
     }
-    let _late =
-        tokio::time::timeout(SETTLE_TIMEOUT, summary::wait_settled(&running.mirror)).await.is_err();
+    let settled = summary::wait_settled(&running.mirror, earlier);
+    let _late = tokio::time::timeout(SETTLE_TIMEOUT, settled).await.is_err();
     say(&summary::units(&running.mirror.snapshot()));
     say(&summary::next_steps(&running.mirror.snapshot(), endpoints));
     Ok(())

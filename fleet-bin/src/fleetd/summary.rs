@@ -1,10 +1,13 @@
 //! Output of `fleetd dev`: endpoints, units, and suggested commands.
 
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
+use std::sync::Arc;
 
-use fleet_core::{ActiveState, Snapshot, TargetState, Unit};
+use fleet_core::{ActiveState, MachineId, Snapshot, TargetState, Unit, UnitState};
 use fleet_http::ListenAddress;
 use fleet_store::Mirror;
+use fleet_unitfile::UnitName;
 
 /// Formats the cluster's endpoints.
 pub(crate) fn endpoints(machines: usize, endpoints: &[ListenAddress]) -> String {
@@ -12,25 +15,79 @@ pub(crate) fn endpoints(machines: usize, endpoints: &[ListenAddress]) -> String 
     format!("A cluster of {machines} machines listens on {}", list.join(" and "))
 }
 
-/// Waits until no launched unit is pending. A unit is pending until it has started, has failed, or
-/// has a reason for which it cannot be placed.
-pub(crate) async fn wait_settled(mirror: &Mirror) {
+/// Returns the first complete snapshot. Its states are those of an earlier cluster on the same data.
+pub(crate) async fn first_snapshot(mirror: &Mirror) -> Arc<Snapshot> {
     let mut revisions = mirror.subscribe();
-    while mirror.snapshot().units().any(|unit| is_pending(&mirror.snapshot(), unit)) {
+    loop {
+        if let Some(snapshot) = mirror.current() {
+            return snapshot;
+        }
+        if revisions.changed().await.is_err() {
+            return mirror.snapshot();
+        }
+    }
+}
+
+/// Waits until no launched unit is pending. `earlier` is the [`first_snapshot`].
+pub(crate) async fn wait_settled(mirror: &Mirror, earlier: Arc<Snapshot>) {
+    let (mut revisions, mut settling) = (mirror.subscribe(), Settling::new(earlier));
+    while !settling.is_settled(&mirror.snapshot()) {
         if revisions.changed().await.is_err() {
             return;
         }
     }
 }
 
-fn is_pending(snapshot: &Snapshot, unit: &Unit) -> bool {
-    let name = unit.name.as_str();
-    let wanted = unit.desired == TargetState::Launched && !unit.name.is_template();
-    let begun = |active| !matches!(active, ActiveState::Inactive | ActiveState::Activating);
-    let over = |state: &fleet_core::SystemdState| begun(state.active) || state.result.is_some();
-    wanted
-        && snapshot.reason(name).is_none()
-        && !snapshot.states_of(name).any(|state| over(&state.systemd) || state.problem.is_some())
+/// Decides whether launched units are pending. A unit is pending until it has started or failed on
+/// all its machines, or has a reason for which it cannot be placed.
+///
+/// The states of an earlier cluster on the same data are outdated: it has stopped the units, and they
+/// start again. So an active unit counts once its machine has reported another state, and an
+/// inactive one once it was seen in this cluster.
+struct Settling {
+    earlier: Arc<Snapshot>,
+    /// Units and machines with a new state in which the unit is not inactive.
+    seen: BTreeSet<(UnitName, MachineId)>,
+}
+
+impl Settling {
+    fn new(earlier: Arc<Snapshot>) -> Self {
+        Self { earlier, seen: BTreeSet::new() }
+    }
+
+    fn is_settled(&mut self, snapshot: &Snapshot) -> bool {
+        let new = snapshot.states().filter(|state| is_new(&self.earlier, state));
+        self.seen.extend(new.map(|state| (state.unit.clone(), state.machine.clone())));
+        !snapshot.units().any(|unit| self.is_pending(snapshot, unit))
+    }
+
+    fn is_pending(&self, snapshot: &Snapshot, unit: &Unit) -> bool {
+        let name = unit.name.as_str();
+        let wanted = unit.desired == TargetState::Launched && !unit.name.is_template();
+        let mut states = snapshot.states_of(name).peekable();
+        wanted
+            && snapshot.reason(name).is_none()
+            && (states.peek().is_none() || !states.all(|state| self.has_begun(state)))
+    }
+
+    fn has_begun(&self, state: &UnitState) -> bool {
+        let is_seen = || self.seen.contains(&(state.unit.clone(), state.machine.clone()));
+        state.problem.is_some()
+            || match state.systemd.active {
+                ActiveState::Failed => true,
+                ActiveState::Activating => false,
+                ActiveState::Inactive => state.systemd.result.is_some() && is_seen(),
+                _ => is_seen(),
+            }
+    }
+}
+
+/// Returns whether the state is of this cluster, and shows more than an unchanged stop.
+fn is_new(earlier: &Snapshot, state: &Arc<UnitState>) -> bool {
+    match earlier.state(state.unit.as_str(), state.machine.as_str()) {
+        None => true,
+        Some(earlier) => earlier != state && state.systemd.active != ActiveState::Inactive,
+    }
 }
 
 /// Formats a line for each state of a unit on a machine, and a line for each unit that has no
@@ -111,7 +168,50 @@ fn quoted(word: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use fleet_core::{Epoch, Generation, LoadState, Requirements, Strictness, SystemdState};
+    use fleet_unitfile::UnitFile;
+
     use super::*;
+
+    #[test]
+    fn states_of_an_earlier_cluster_do_not_settle() {
+        let (unit, machine): (UnitName, MachineId) =
+            ("a.service".parse().unwrap(), "1".repeat(32).parse().unwrap());
+        let file = UnitFile::parse("[Service]\nExecStart=/a\n").unwrap();
+        let parsed = Requirements::parse(&unit, &file, Strictness::Refuse).unwrap();
+        let mut snapshot = Snapshot::default();
+        let (hash, requirements) = (file.hash(), parsed.requirements);
+        snapshot.put_unit(Unit::new(unit.clone(), file, requirements, TargetState::Launched));
+        let state = |active, sub: &str| UnitState {
+            unit: unit.clone(),
+            machine: machine.clone(),
+            hash,
+            requested: TargetState::Launched,
+            epoch: Epoch(1),
+            generation: Generation(1),
+            systemd: SystemdState {
+                result: Some("success".to_owned()),
+                ..SystemdState::new(LoadState::Loaded, active, sub)
+            },
+            problem: None,
+        };
+        let (running, stopped) =
+            (state(ActiveState::Active, "running"), state(ActiveState::Inactive, "dead"));
+        for last in [&running, &stopped] {
+            snapshot.put_state(last.clone());
+            let mut settling = Settling::new(Arc::new(snapshot.clone()));
+            let mut is_settled = |state: UnitState| {
+                snapshot.put_state(state);
+                settling.is_settled(&snapshot)
+            };
+            assert!(!is_settled(last.clone()), "it was stopped with the earlier cluster");
+            assert!(!is_settled(stopped.clone()), "the machine has not started it yet");
+            assert!(!is_settled(state(ActiveState::Activating, "start")));
+            assert!(is_settled(stopped.clone()), "it has run again");
+        }
+        let mut settling = Settling::new(Arc::default());
+        assert!(settling.is_settled(&snapshot), "it has run for the first time");
+    }
 
     #[test]
     fn shell_words_are_quoted() {
