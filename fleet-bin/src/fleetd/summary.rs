@@ -15,7 +15,8 @@ pub(crate) fn endpoints(machines: usize, endpoints: &[ListenAddress]) -> String 
     format!("A cluster of {machines} machines listens on {}", list.join(" and "))
 }
 
-/// Returns the first complete snapshot. Its states are those of an earlier cluster on the same data.
+/// Returns the first complete snapshot. Its states are those of an earlier cluster on the same
+/// data.
 pub(crate) async fn first_snapshot(mirror: &Mirror) -> Arc<Snapshot> {
     let mut revisions = mirror.subscribe();
     loop {
@@ -41,23 +42,34 @@ pub(crate) async fn wait_settled(mirror: &Mirror, earlier: Arc<Snapshot>) {
 /// Decides whether launched units are pending. A unit is pending until it has started or failed on
 /// all its machines, or has a reason for which it cannot be placed.
 ///
-/// The states of an earlier cluster on the same data are outdated: it has stopped the units, and they
-/// start again. So an active unit counts once its machine has reported another state, and an
+/// The states of an earlier cluster on the same data are outdated: it has stopped the units, and
+/// they start again. So an active unit counts once its machine has reported another state, and an
 /// inactive one once it was seen in this cluster.
 struct Settling {
     earlier: Arc<Snapshot>,
-    /// Units and machines with a new state in which the unit is not inactive.
+    /// Units and machines with a new state.
+    changed: BTreeSet<(UnitName, MachineId)>,
+    /// Those of them with a new state in which the unit was not inactive.
     seen: BTreeSet<(UnitName, MachineId)>,
 }
 
 impl Settling {
     fn new(earlier: Arc<Snapshot>) -> Self {
-        Self { earlier, seen: BTreeSet::new() }
+        Self { earlier, changed: BTreeSet::new(), seen: BTreeSet::new() }
     }
 
     fn is_settled(&mut self, snapshot: &Snapshot) -> bool {
-        let new = snapshot.states().filter(|state| is_new(&self.earlier, state));
-        self.seen.extend(new.map(|state| (state.unit.clone(), state.machine.clone())));
+        for state in snapshot.states() {
+            let earlier = self.earlier.state(state.unit.as_str(), state.machine.as_str());
+            let key = || (state.unit.clone(), state.machine.clone());
+            if earlier != Some(state) {
+                self.changed.insert(key());
+            }
+            let is_inactive = state.systemd.active == ActiveState::Inactive;
+            if earlier.is_none() || (earlier != Some(state) && !is_inactive) {
+                self.seen.insert(key());
+            }
+        }
         !snapshot.units().any(|unit| self.is_pending(snapshot, unit))
     }
 
@@ -71,22 +83,14 @@ impl Settling {
     }
 
     fn has_begun(&self, state: &UnitState) -> bool {
-        let is_seen = || self.seen.contains(&(state.unit.clone(), state.machine.clone()));
+        let key = (state.unit.clone(), state.machine.clone());
         state.problem.is_some()
             || match state.systemd.active {
                 ActiveState::Failed => true,
                 ActiveState::Activating => false,
-                ActiveState::Inactive => state.systemd.result.is_some() && is_seen(),
-                _ => is_seen(),
+                ActiveState::Inactive => state.systemd.result.is_some() && self.seen.contains(&key),
+                _ => self.changed.contains(&key),
             }
-    }
-}
-
-/// Returns whether the state is of this cluster, and shows more than an unchanged stop.
-fn is_new(earlier: &Snapshot, state: &Arc<UnitState>) -> bool {
-    match earlier.state(state.unit.as_str(), state.machine.as_str()) {
-        None => true,
-        Some(earlier) => earlier != state && state.systemd.active != ActiveState::Inactive,
     }
 }
 
@@ -209,6 +213,14 @@ mod tests {
             assert!(!is_settled(state(ActiveState::Activating, "start")));
             assert!(is_settled(stopped.clone()), "it has run again");
         }
+        // A oneshot unit that stays active looks the same in each cluster.
+        snapshot.put_state(running.clone());
+        let mut settling = Settling::new(Arc::new(snapshot.clone()));
+        for (state, expected) in [(&running, false), (&stopped, false), (&running, true)] {
+            snapshot.put_state(state.clone());
+            assert_eq!(settling.is_settled(&snapshot), expected, "{:?}", state.systemd);
+        }
+        snapshot.put_state(stopped.clone());
         let mut settling = Settling::new(Arc::default());
         assert!(settling.is_settled(&snapshot), "it has run for the first time");
     }
