@@ -100,6 +100,7 @@ impl InitState {
     ///
     /// - A stop timeout means that the supervisor has killed the unit, so the unit will fail. A
     ///   second stop timeout may follow, for the commands that run after the stop.
+    /// - A failed stop command makes the unit fail, even if the stop was requested.
     /// - Any other failure has an effect only if the unit stops by itself. A requested stop does
     ///   not become a failure.
     fn on_failing_end(&mut self, at: u32, cause: FailureCause, now: Timestamp) -> bool {
@@ -108,10 +109,11 @@ impl InitState {
             return true;
         }
         let observed = &mut self.node_mut(at).observed;
-        let handled = matches!(
-            observed.outcome,
-            Some(StopOutcome::Completed(_) | StopOutcome::SelfInitiated)
-        );
+        let handled = match observed.outcome {
+            Some(StopOutcome::Completed(_) | StopOutcome::SelfInitiated) => true,
+            Some(StopOutcome::Inactive(_)) => cause.is_failed_stop(),
+            Some(StopOutcome::Failed(_) | StopOutcome::Skipped) | None => false,
+        };
         if handled {
             observed.outcome = Some(StopOutcome::Failed(cause));
             self.touch(at);

@@ -72,7 +72,11 @@ fn line_of(seen: &ObservedUnit, restart: &Restart, kind: EventKind) -> Option<Ev
         (Stopping, Failed(cause)) => match (&seen.outcome, cause) {
             (Some(StopOutcome::Failed(first)), FailureCause::StopTimeout) => failing(*first),
             (_, FailureCause::StopTimeout) => failing(cause),
-            (Some(StopOutcome::Completed(_) | StopOutcome::SelfInitiated), _) => failing(cause),
+            (Some(StopOutcome::Completed(_) | StopOutcome::SelfInitiated), _)
+            | (
+                Some(StopOutcome::Inactive(_)),
+                FailureCause::StopCommand(_) | FailureCause::StopCommandTimeout,
+            ) => failing(cause),
             _ => return None,
         },
 
