@@ -66,7 +66,12 @@ impl PlanText<'_> {
         let needed_by = self.neighbours(graph.dependents(&it.unit), EdgeKind::requires);
         let orders = self.neighbours(graph.dependencies(&it.unit), EdgeKind::orders);
         let degraded = self.preview.after.degraded_by(&it.unit);
-        let changed = it.running.as_ref().map_or_else(Vec::new, |runs| differing_keys(runs, unit));
+        // The state after the change has taken over some of the new definitions.
+        let runs = match self.before {
+            Some(before) => before.running(&it.unit),
+            None => it.running.as_ref(),
+        };
+        let changed = runs.map_or_else(Vec::new, |runs| differing_keys(runs, unit));
         let mut row = PlannedUnit {
             unit: it.unit.to_string(),
             kind: unit.kind.as_str().to_owned(),

@@ -4,8 +4,9 @@ use std::time::Duration;
 
 use super::{Command, ExecEnvironment, ResourceLimits, Signal, StatusSet, UnitCondition};
 
-/// Commands of a unit, and the settings for running and stopping them. If any of these values
-/// changes, a running unit has to be restarted.
+/// Commands of a unit, and the settings for running and stopping them.
+/// [`InitUnit::needs_restart_for`](super::InitUnit::needs_restart_for) says which of them a running
+/// unit gets only by a restart.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Run {
     /// Conditions on the machine for the start.

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{EdgeKind, Name, Restart, Run, Target};
+use super::{EdgeKind, Name, NotifyAccess, Restart, Run, Target};
 
 /// A unit, as a stanza or a systemd unit file describes it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -111,11 +111,45 @@ impl InitUnit {
         self.kind == ServiceType::Virtual
     }
 
-    /// Returns whether a running unit must be restarted to get the definition `other`. A restart is
-    /// needed if `kind` or `run` differs. Other settings, such as timeouts, apply without a
-    /// restart.
+    /// Returns whether an active unit must be restarted to get the definition `other`. Only settings
+    /// that its processes got at their start count: the type, the start commands, the execution
+    /// environment, the resource limits, the watchdog interval, and whether there is a notification
+    /// socket. All other settings apply without a restart.
     #[must_use]
     pub fn needs_restart_for(&self, other: &Self) -> bool {
+        use ServiceType::ForegroundSupervised;
+        let is_none = |unit: &Self| unit.run.notify_access == NotifyAccess::None;
+        let (one, two) = (&self.run, &other.run);
+        let same_type = match (&self.kind, &other.kind) {
+            (ForegroundSupervised(_), ForegroundSupervised(_)) => true,
+            (one, two) => one == two,
+        };
+        !same_type
+            || one.start != two.start
+            || one.exec_environment != two.exec_environment
+            || one.resources != two.resources
+            || one.watchdog != two.watchdog
+            || is_none(self) != is_none(other)
+    }
+
+    /// Returns whether a unit that is starting must start again to get the definition `other`. In
+    /// addition to [`needs_restart_for`](Self::needs_restart_for), the conditions, the commands
+    /// around the start, and the readiness count.
+    #[must_use]
+    pub fn needs_new_start_for(&self, other: &Self) -> bool {
+        let (one, two) = (&self.run, &other.run);
+        self.needs_restart_for(other)
+            || self.kind != other.kind
+            || one.conditions != two.conditions
+            || one.exec_condition != two.exec_condition
+            || one.start_pre != two.start_pre
+            || one.start_post != two.start_post
+    }
+
+    /// Returns whether any command or process setting differs. A unit that has failed or completed
+    /// is then tried again.
+    #[must_use]
+    pub fn runs_otherwise(&self, other: &Self) -> bool {
         self.kind != other.kind || self.run != other.run
     }
 }

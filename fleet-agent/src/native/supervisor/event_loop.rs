@@ -309,6 +309,25 @@ impl Supervisor {
         self.changes.send_modify(|count| *count += 1);
     }
 
+    /// Passes the running definition of a unit to its run, and stores it, if a reload has changed
+    /// it.
+    pub(super) fn take_over_definition(&mut self, unit: &Name) {
+        let Some(entry) = self.units.get_mut(unit).filter(|it| it.handle.is_some()) else { return };
+        let Some(runs) = self.planner.running(unit) else { return };
+        if entry.written.as_ref() == Some(runs) {
+            return;
+        }
+        entry.set_definition(Arc::clone(runs));
+        if let Err(error) = entry.write_definition(runs) {
+            tracing::warn!(
+                %unit,
+                %error,
+                "cannot store the new definition of a running unit: after this program restarts, \
+                 the earlier one applies"
+            );
+        }
+    }
+
     fn publish(&mut self, changed: BTreeSet<Name>) {
         for unit in &changed {
             let Some(entry) = self.units.get_mut(unit) else { continue };
@@ -345,6 +364,7 @@ impl Supervisor {
             }
         } else {
             self.persist_start_limit_hits(&changed);
+            changed.iter().for_each(|unit| self.take_over_definition(unit));
         }
     }
 }

@@ -98,6 +98,7 @@ impl InitSupervisor {
         for (unit, incarnation, driver) in runs {
             supervisor.spawn_run_task(&unit, incarnation, driver);
         }
+        supervisor.take_over_definitions();
         let (requests, inbox) = mpsc::channel(REQUEST_CAPACITY);
         Ok(Self {
             log_task: tokio::spawn(Arc::clone(&context).limit_logs()).abort_handle(),
@@ -171,8 +172,8 @@ impl InitSupervisor {
 
     /// Replaces the graph and the settings in one step.
     ///
-    /// - Changed units are restarted, removed units are stopped, and all other units stay as they
-    ///   are.
+    /// - Units with a change that needs a restart are restarted, removed units are stopped, and all
+    ///   other units keep running. Other changes apply to their current run.
     /// - The goal and the masks become those of the settings, except where an operator has
     ///   overridden them.
     /// - Units of an earlier supervisor that could not be recovered are tried again.
@@ -193,6 +194,7 @@ impl InitSupervisor {
                 .reload_with(graph, &settings, now)
                 .map_err(SupervisorError::InvalidTargets)?;
             supervisor.selection = selection;
+            supervisor.take_over_definitions();
             if supervisor.shutting_down {
                 // The reload must not start units again during a shutdown.
                 supervisor.clear_goal();
@@ -322,6 +324,12 @@ impl Supervisor {
     pub(super) fn write_targets(&self) -> Result<(), SupervisorError> {
         let stored = self.selection.write(&self.targets_file);
         Ok(stored.map_err(io_error("store the desired targets"))?)
+    }
+
+    /// Passes definitions that a reload has changed to the runs of their units.
+    fn take_over_definitions(&mut self) {
+        let units: Vec<Name> = self.units.keys().cloned().collect();
+        units.iter().for_each(|unit| self.take_over_definition(unit));
     }
 
     fn clear_goal(&mut self) {

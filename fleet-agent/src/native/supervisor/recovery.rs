@@ -112,7 +112,7 @@ impl Recovery {
         let (run_state, now) = (run.run_state.clone(), context.now());
         let mut observed = observe_run(&definition, &run_state, incarnation, now);
         // Another definition clears a start limit hit, even if it changed while no supervisor ran.
-        let is_changed = |present: &Arc<InitUnit>| definition.needs_restart_for(present);
+        let is_changed = |present: &Arc<InitUnit>| definition.runs_otherwise(present);
         if observed.gave_up && present.is_some_and(is_changed) {
             observed = ObservedUnit::default();
         }

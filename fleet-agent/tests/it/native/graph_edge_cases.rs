@@ -230,3 +230,24 @@ async fn goal_set_during_a_shutdown_starts_nothing() {
     let goal = stand.supervisor.snapshot().await.expect("the call succeeds").desired.goal;
     assert_eq!(goal, Some(target("slow")), "the goal is kept for the next supervisor");
 }
+
+/// Regression: the reload restarted the unit.
+#[tokio::test]
+async fn new_stop_command_applies_to_the_running_unit() {
+    let home = Home::new();
+    let mark = home.path("stopped");
+    let stand = Stand::new(&supervised("a", SLEEP), "a").await;
+    let pid = stand.running("a").await;
+    let stop = format!("exec-stop: /bin/touch {}\n{SLEEP}", mark.display());
+    let changed = supervised("a", &stop);
+    let new = graph(&changed, &stand.settings);
+    stand.supervisor.reload(new, &stand.settings).await.expect("it has the goal");
+    assert_eq!(stand.running("a").await, pid);
+    // The next supervisor reads the new definition, too.
+    let stand = stand.again(&supervised("a", SLEEP)).await;
+    assert_eq!(stand.running("a").await, pid);
+    let stand = stand.again(&changed).await;
+    assert_eq!(stand.running("a").await, pid);
+    stand.clean_up().await;
+    assert!(mark.exists(), "the new stop command did not run");
+}

@@ -17,8 +17,8 @@ pub(super) struct Node {
     pub(super) observed: ObservedUnit,
     pub(super) needed: bool,
     pub(super) masked: bool,
-    /// Whether the running definition differs from the current one in its type or its commands, so
-    /// that the unit has to be restarted.
+    /// Whether the running definition differs from the current one so that the unit has to be
+    /// restarted.
     pub(super) definition_changed: bool,
     /// Whether the unit's start is exempt from `max_starting`.
     pub(super) unlimited_start: bool,
@@ -67,8 +67,8 @@ pub(super) struct QueueMembership {
 
 impl Node {
     pub(super) fn new(unit: Arc<InitUnit>, orphan: bool, observed: ObservedUnit) -> Self {
-        Self {
-            definition_changed: definition_changed(&unit, orphan, &observed),
+        let mut node = Self {
+            definition_changed: false,
             unlimited_start: false,
             unit,
             orphan,
@@ -81,6 +81,19 @@ impl Node {
             counts: Counts::default(),
             view: NeighbourView::default(),
             queues: QueueMembership::default(),
+        };
+        node.take_over_definition();
+        node
+    }
+
+    /// Takes over the current definition for a starting or active unit, unless that needs a
+    /// restart.
+    pub(super) fn take_over_definition(&mut self) {
+        self.definition_changed = definition_changed(&self.unit, self.orphan, &self.observed);
+        let phase = self.observed.phase;
+        let runs = phase == Phase::Starting || phase.is_active();
+        if runs && !self.orphan && !self.definition_changed && self.observed.definition.is_some() {
+            self.observed.definition = Some(Arc::clone(&self.unit));
         }
     }
 
@@ -185,8 +198,13 @@ fn recount(count: u32, before: bool, after: bool) -> u32 {
     count + u32::from(after) - u32::from(before)
 }
 
+/// Returns whether a busy unit has to be restarted to get its current definition.
 fn definition_changed(unit: &InitUnit, orphan: bool, observed: &ObservedUnit) -> bool {
-    let started_from =
-        observed.definition.as_deref().filter(|_| !orphan && observed.phase.is_busy());
-    started_from.is_some_and(|definition| definition.needs_restart_for(unit))
+    let Some(runs) = observed.definition.as_deref().filter(|_| !orphan) else { return false };
+    match observed.phase {
+        Phase::Starting => runs.needs_new_start_for(unit),
+        Phase::Active(_) => runs.needs_restart_for(unit),
+        Phase::Stopping => runs.runs_otherwise(unit),
+        Phase::Inactive | Phase::Failed | Phase::Completed => false,
+    }
 }

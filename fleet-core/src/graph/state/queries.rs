@@ -1,12 +1,14 @@
 //! Queries: the status of units and the reasons for it.
 
+use std::sync::Arc;
+
 use super::InitState;
 use super::neighbour::NeighbourView;
 use super::node::Node;
 use crate::Timestamp;
 use crate::graph::{
-    ActionKind, BlockedBy, DerivedState, EdgeKind, FailureCause, Graph, Name, Phase, Retry,
-    StatusReport, StopOutcome, StopReason, Target, UnitAction, WaitReason,
+    ActionKind, BlockedBy, DerivedState, EdgeKind, FailureCause, Graph, InitUnit, Name, Phase,
+    Retry, StatusReport, StopOutcome, StopReason, Target, UnitAction, WaitReason,
 };
 
 impl InitState {
@@ -43,6 +45,13 @@ impl InitState {
             failures: node.observed.failures,
             reload_failed: node.observed.reload_failed,
         })
+    }
+
+    /// Returns the definition by which a unit runs, and by which it will be stopped. Returns `None`
+    /// if the unit has no run.
+    #[must_use]
+    pub fn running(&self, unit: &Name) -> Option<&Arc<InitUnit>> {
+        self.find(unit).and_then(|at| self.node(at).observed.definition.as_ref())
     }
 
     /// Returns the units that the next plan restarts because their last run has ended.

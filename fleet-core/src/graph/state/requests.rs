@@ -125,8 +125,10 @@ impl InitState {
         self.max_starting = most;
     }
 
-    /// Replaces the graph. Units with changed commands or a changed type are restarted, and removed
-    /// units are stopped. All other units stay as they are. An equal graph changes nothing.
+    /// Replaces the graph. Running units with a change that
+    /// [`needs_restart_for`](crate::graph::InitUnit::needs_restart_for) names are restarted, and
+    /// removed units are stopped. All other units stay as they are; their running definition
+    /// becomes the new one. An equal graph changes nothing.
     ///
     /// # Errors
     ///
@@ -179,7 +181,7 @@ impl InitState {
         for at in self.all() {
             let old = &self.node(at).unit;
             let Some(new) = graph.unit(&old.name).filter(|new| *new != old) else { continue };
-            if old.needs_restart_for(new) {
+            if old.runs_otherwise(new) {
                 self.apply_definition_change(at, now);
             } else {
                 self.node_mut(at).observed.clear_attempts();

@@ -58,6 +58,7 @@ impl InitState {
     /// Makes a unit active.
     pub(super) fn activate(&mut self, at: u32, activity: Activity, now: Timestamp) {
         self.enter(at, Phase::Active(activity), now);
+        self.node_mut(at).take_over_definition();
         let observed = &mut self.node_mut(at).observed;
         observed.active_since = Some(observed.active_since.unwrap_or(now));
         observed.exited |= activity == Activity::Exited;

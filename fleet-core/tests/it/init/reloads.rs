@@ -83,6 +83,71 @@ fn unchanged_unit_is_shared_after_a_reload() {
     assert!(Arc::ptr_eq(&after[1], &before[1]), "it is there twice");
 }
 
+/// Regression: each of these changes restarted a running unit.
+#[test]
+fn only_changes_to_the_running_process_restart_a_unit() {
+    use fleet_core::graph::{Command, KillMode, NotifyAccess, Readiness, ServiceType, Signal};
+    type Change = fn(&mut InitUnit);
+    let live: &[Change] = &[
+        |unit| unit.run.reload.push(Command::new("/bin/true", [])),
+        |unit| unit.run.stop.push(Command::new("/bin/true", [])),
+        |unit| unit.run.stop_post.push(Command::new("/bin/true", [])),
+        |unit| unit.run.start_pre.push(Command::new("/bin/true", [])),
+        |unit| unit.run.start_post.push(Command::new("/bin/true", [])),
+        |unit| unit.run.exec_condition.push(Command::new("/bin/true", [])),
+        |unit| unit.run.kill.signal = Signal::ABRT,
+        |unit| unit.run.kill.mode = KillMode::Mixed,
+        |unit| unit.run.success.codes = [7].into(),
+        |unit| unit.run.on_clean_exit = OnCleanExit::Complete,
+        |unit| unit.run.runtime_max = Some(HOUR),
+        |unit| unit.run.notify_access = NotifyAccess::All,
+        |unit| {
+            unit.kind = ServiceType::ForegroundSupervised(Readiness::Alive(Duration::from_secs(1)));
+        },
+        |unit| unit.timeouts.stop = None,
+        |unit| unit.restart = Restart::never(),
+    ];
+    let restarting: &[Change] = &[
+        |unit| unit.run.start = vec![Command::new("/bin/other", [])],
+        |unit| unit.run.exec_environment.umask = Some(0),
+        |unit| unit.run.resources.tasks_max = Some(7),
+        |unit| unit.run.watchdog = Some(HOUR),
+        |unit| unit.kind = ServiceType::BackgroundScripted,
+    ];
+    let settings = Settings { goal: Some(target("a")), ..Settings::default() };
+    let now = Timestamp::from_millis(0);
+    let changes = live.iter().map(|it| (it, true)).chain(restarting.iter().map(|it| (it, false)));
+    for (number, (change, is_live)) in changes.enumerate() {
+        let mut all = units_of("a supervised");
+        let graph = Graph::strict(all.clone(), &settings).unwrap();
+        let mut system = InitState::new(graph, &settings).unwrap().preview(now).after;
+        change(&mut all[0]);
+        system.reload(Graph::strict(all.clone(), &settings).unwrap(), now).unwrap();
+        let actions = system.next_actions(now);
+        assert_eq!(actions.is_empty(), is_live, "change {number}: {actions:?}");
+        let runs = system.running(&name("a")).unwrap();
+        assert_eq!(**runs == all[0], is_live, "change {number}");
+    }
+}
+
+#[test]
+fn starting_unit_starts_again_for_another_readiness() {
+    use fleet_core::graph::{Command, Readiness, ServiceType};
+    let settings = Settings { goal: Some(target("a")), ..Settings::default() };
+    let now = Timestamp::from_millis(0);
+    let mut all = units_of("a supervised");
+    let graph = |all: &[InitUnit]| Graph::strict(all.to_vec(), &settings).unwrap();
+    let mut system = InitState::new(graph(&all), &settings).unwrap();
+    system.next_actions(now);
+    all[0].run.stop.push(Command::new("/bin/true", []));
+    system.reload(graph(&all), now).unwrap();
+    assert_eq!(system.next_actions(now), []);
+    all[0].kind = ServiceType::ForegroundSupervised(Readiness::Alive(HOUR));
+    system.reload(graph(&all), now).unwrap();
+    let actions = system.next_actions(now);
+    assert_eq!(actions[0].to_string(), "stop a: its definition has changed");
+}
+
 /// A unit that is active and has no restart policy.
 struct ActiveUnit {
     system: InitState,

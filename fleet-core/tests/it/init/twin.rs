@@ -173,9 +173,16 @@ impl Twin {
     /// settings, as the tested one may be wrong.
     pub(super) fn definition_changed(&self, name: &Name) -> bool {
         let Some(runs) = self.seen[name].definition.as_deref() else { return false };
-        let InitUnit { provides, edges, description, timeouts, restart, .. } = runs.clone();
-        let now = self.units[name].clone();
-        InitUnit { provides, edges, description, timeouts, restart, ..now } != *runs
+        let now = &self.units[name];
+        if self.phase(name) == Phase::Stopping {
+            return runs.kind != now.kind || runs.run != now.run;
+        }
+        // Settings that a process gets at its start, for the changes that the tests make.
+        let given = |unit: &InitUnit| {
+            let start = (unit.kind.clone(), unit.run.start.clone());
+            (start, unit.run.exec_environment.clone(), unit.run.watchdog)
+        };
+        given(runs) != given(now)
     }
 
     pub(super) fn must_stop(&self, name: &Name) -> bool {
