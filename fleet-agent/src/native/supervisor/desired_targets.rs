@@ -22,7 +22,7 @@ pub struct DesiredTargets {
 
 /// Desired targets, together with the targets that the current settings name. Where the two differ,
 /// an operator has overridden the settings.
-#[derive(Debug)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct TargetSelection {
     pub(super) desired: DesiredTargets,
     pub(super) configured: DesiredTargets,

@@ -120,6 +120,7 @@ impl InitSupervisor {
     /// - [`SupervisorError::InvalidTargets`] if no unit provides one of the targets, or if the goal
     ///   is masked.
     /// - [`SupervisorError::ShuttingDown`] once a [`shutdown`](Self::shutdown) has begun.
+    /// - [`SupervisorError::Service`] if the choice cannot be stored.
     pub async fn set_goal(
         &self,
         goal: Option<Target>,
@@ -129,14 +130,18 @@ impl InitSupervisor {
             if supervisor.shutting_down {
                 return Err(SupervisorError::ShuttingDown);
             }
-            let now = supervisor.context.now();
             supervisor
                 .planner
-                .set_goal(goal.clone(), extra_targets.clone(), now)
+                .check_goal(goal.as_ref(), &extra_targets)
                 .map_err(SupervisorError::InvalidTargets)?;
-            (supervisor.selection.desired.goal, supervisor.selection.desired.extra_targets) =
-                (goal, extra_targets);
-            supervisor.write_targets()
+            let mut selection = supervisor.selection.clone();
+            (selection.desired.goal, selection.desired.extra_targets) =
+                (goal.clone(), extra_targets.clone());
+            // A choice that cannot be stored is not carried out.
+            supervisor.store_selection(selection)?;
+            let now = supervisor.context.now();
+            let done = supervisor.planner.set_goal(goal, extra_targets, now);
+            done.map_err(SupervisorError::InvalidTargets)
         })
         .await?
     }
@@ -188,18 +193,23 @@ impl InitSupervisor {
         self.call(move |supervisor| {
             supervisor.retry_unrecoverable(settings.max_starting);
             let selection = supervisor.selection.rebase(&settings);
+            let earlier = supervisor.selection.clone();
+            if selection != earlier {
+                supervisor.store_selection(selection.clone())?;
+            }
             let (settings, now) = (selection.desired.apply_to(&settings), supervisor.context.now());
-            supervisor
-                .planner
-                .reload_with(graph, &settings, now)
-                .map_err(SupervisorError::InvalidTargets)?;
-            supervisor.selection = selection;
+            if let Err(error) = supervisor.planner.reload_with(graph, &settings, now) {
+                if selection != earlier {
+                    supervisor.store_selection(earlier)?;
+                }
+                return Err(SupervisorError::InvalidTargets(error));
+            }
             supervisor.take_over_definitions();
             if supervisor.shutting_down {
                 // The reload must not start units again during a shutdown.
                 supervisor.clear_goal();
             }
-            supervisor.write_targets()
+            Ok(())
         })
         .await?
     }
@@ -324,6 +334,14 @@ impl Supervisor {
     pub(super) fn write_targets(&self) -> Result<(), SupervisorError> {
         let stored = self.selection.write(&self.targets_file);
         Ok(stored.map_err(io_error("store the desired targets"))?)
+    }
+
+    /// Stores other desired targets. If that fails, the earlier ones stay.
+    fn store_selection(&mut self, selection: TargetSelection) -> Result<(), SupervisorError> {
+        let stored = selection.write(&self.targets_file);
+        stored.map_err(io_error("store the desired targets, so nothing is changed"))?;
+        self.selection = selection;
+        Ok(())
     }
 
     /// Passes definitions that a reload has changed to the runs of their units.

@@ -251,3 +251,19 @@ async fn new_stop_command_applies_to_the_running_unit() {
     stand.clean_up().await;
     assert!(mark.exists(), "the new stop command did not run");
 }
+
+/// Regression: the goal was changed although the call failed, and changed back at the next start.
+#[tokio::test]
+async fn goal_that_cannot_be_stored_is_not_chosen() {
+    let units = ["a", "b"].map(|name| supervised(name, SLEEP)).concat();
+    let stand = Stand::new(&units, "a").await;
+    let pid = stand.running("a").await;
+    // No file can replace a directory.
+    std::fs::create_dir_all(stand.home.path("native/targets.json/full")).expect("it can be made");
+    let failed = stand.supervisor.set_goal(Some(target("b")), BTreeSet::new()).await;
+    assert!(matches!(failed, Err(SupervisorError::Service(_))), "{failed:?}");
+    assert_eq!(stand.unit("b").await.report.state, DerivedState::Disabled);
+    assert_eq!(stand.running("a").await, pid);
+    std::fs::remove_dir_all(stand.home.path("native/targets.json")).expect("it is there");
+    stand.clean_up().await;
+}

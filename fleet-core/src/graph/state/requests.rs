@@ -40,17 +40,28 @@ impl InitState {
         extra_targets: BTreeSet<Target>,
         now: Timestamp,
     ) -> Result<(), GraphError> {
-        let of_goal = goal.as_ref().and_then(|goal| self.graph.goal_error(goal, &self.mask));
-        let beside =
-            || extra_targets.iter().find_map(|one| self.graph.goal_error(one, &BTreeSet::new()));
-        if let Some(error) = of_goal.or_else(beside) {
-            return Err(error);
-        }
+        self.check_goal(goal.as_ref(), &extra_targets)?;
         if (&self.goal, &self.extra_targets) != (&goal, &extra_targets) {
             (self.goal, self.extra_targets) = (goal, extra_targets);
             self.requests_changed(now);
         }
         Ok(())
+    }
+
+    /// Checks whether [`set_goal`](Self::set_goal) would accept a goal and extra targets.
+    ///
+    /// # Errors
+    ///
+    /// The error that `set_goal` would return.
+    pub fn check_goal(
+        &self,
+        goal: Option<&Target>,
+        extra_targets: &BTreeSet<Target>,
+    ) -> Result<(), GraphError> {
+        let of_goal = goal.and_then(|goal| self.graph.goal_error(goal, &self.mask));
+        let beside =
+            || extra_targets.iter().find_map(|one| self.graph.goal_error(one, &BTreeSet::new()));
+        of_goal.or_else(beside).map_or(Ok(()), Err)
     }
 
     /// Sets the masked targets.
