@@ -141,6 +141,7 @@ impl Supervisor {
 
     fn execute(&mut self, action: &UnitAction, now: Timestamp) {
         tracing::debug!(%action, incarnation = %action.incarnation, "decided");
+        self.log_action(action);
         if !action.is_start() {
             return self.send_action(action);
         }
@@ -221,10 +222,12 @@ impl Supervisor {
     fn report_failed_spawns(&mut self, now: Timestamp) {
         let is_due = |(due, _): &(Timestamp, UnitAction)| *due <= now;
         let due = self.failed_spawns.iter().take_while(|it| is_due(it)).count();
-        for (_, action) in self.failed_spawns.drain(..due) {
+        let due: Vec<(Timestamp, UnitAction)> = self.failed_spawns.drain(..due).collect();
+        for (_, action) in due {
             for what in [EventKind::Failed(FailureCause::Resources), EventKind::AllGone] {
                 let (unit, incarnation) = (action.unit.clone(), action.incarnation);
                 self.planner.on_event(&UnitEvent { unit, incarnation, kind: what }, now);
+                self.log_event(&action.unit, what, now);
             }
         }
     }
@@ -277,7 +280,9 @@ impl Supervisor {
         }
         for what in report.events {
             let (unit, incarnation) = (report.unit.clone(), report.incarnation);
-            self.planner.on_event(&UnitEvent { unit, incarnation, kind: what }, now);
+            if self.planner.on_event(&UnitEvent { unit, incarnation, kind: what }, now) {
+                self.log_event(&report.unit, what, now);
+            }
         }
         if over {
             // An unneeded unit is not retried, however its run ended.

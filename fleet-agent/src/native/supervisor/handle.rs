@@ -139,6 +139,9 @@ impl InitSupervisor {
                 (goal.clone(), extra_targets.clone());
             // A choice that cannot be stored is not carried out.
             supervisor.store_selection(selection)?;
+            let names: Vec<&str> = extra_targets.iter().map(Target::as_str).collect();
+            let goal_name = goal.as_ref().map_or("none", Target::as_str);
+            tracing::info!(goal = goal_name, extra_targets = names.join(", "), "the goal was set");
             let now = supervisor.context.now();
             let done = supervisor.planner.set_goal(goal, extra_targets, now);
             done.map_err(SupervisorError::InvalidTargets)
@@ -204,6 +207,7 @@ impl InitSupervisor {
                 }
                 return Err(SupervisorError::InvalidTargets(error));
             }
+            tracing::info!("the units were reloaded");
             supervisor.take_over_definitions();
             if supervisor.shutting_down {
                 // The reload must not start units again during a shutdown.

@@ -27,6 +27,7 @@ mod snapshot;
 mod supervised_unit;
 #[cfg(test)]
 mod tests;
+mod unit_log;
 mod unrecoverable;
 
 pub use config::SupervisorConfig;

@@ -158,6 +158,9 @@ impl Supervisor {
                 (false, true) => RunState::default(),
                 _ => continue,
             };
+            if gave_up && self.managed.is_none() {
+                tracing::warn!(%unit, "giving up a unit: it has reached its restart limit");
+            }
             if let Err(error) = entry.set_idle_state(run_state) {
                 tracing::warn!(
                     %unit,

@@ -1,0 +1,72 @@
+//! Logs what happens to the units of files, one line for each event: starts, stops, failures,
+//! restarts, kills and failed reloads.
+
+use fleet_core::Timestamp;
+use fleet_core::graph::{
+    ActionKind, DerivedState, EventKind, FailureCause, Name, Retry, StopReason, UnitAction,
+};
+
+use super::event_loop::Supervisor;
+
+impl Supervisor {
+    /// Logs an action before it is carried out. The result of a failed or completed run is logged
+    /// once its processes are gone.
+    pub(super) fn log_action(&self, action: &UnitAction) {
+        let unit = &action.unit;
+        match &action.kind {
+            _ if self.managed.is_some() => {}
+            ActionKind::Start => {
+                let entry = self.units.get(unit);
+                match entry.is_some_and(|entry| entry.is_auto_restart) {
+                    true => tracing::info!(%unit, "restarting a unit"),
+                    false => tracing::info!(%unit, "starting a unit"),
+                }
+            }
+            ActionKind::Stop { reason: StopReason::Failed(cause), .. } => {
+                tracing::debug!(%unit, %cause, "stopping the processes of a failed unit");
+            }
+            ActionKind::Stop { reason: StopReason::Completed | StopReason::Skipped, .. } => {}
+            ActionKind::Stop { reason, .. } => tracing::info!(%unit, %reason, "stopping a unit"),
+            ActionKind::Kill => tracing::warn!(%unit, "killing a unit: it did not stop in time"),
+            ActionKind::Reload => tracing::info!(%unit, "reloading a unit"),
+        }
+    }
+
+    /// Logs an event after the planner has handled it.
+    pub(super) fn log_event(&self, unit: &Name, event: EventKind, now: Timestamp) {
+        if self.managed.is_some() {
+            return;
+        }
+        let Some(state) = self.planner.status(unit).map(|status| status.state) else { return };
+        match (event, state) {
+            (EventKind::Ready, DerivedState::Active(_)) => tracing::info!(%unit, "a unit is ready"),
+            (EventKind::ReloadEnded { well: false }, _) => {
+                tracing::warn!(%unit, "the reload of a unit failed");
+            }
+            (EventKind::Failed(FailureCause::StopTimeout), _) => {
+                tracing::warn!(%unit, "killing a unit: it did not stop in time");
+            }
+            (EventKind::AllGone, DerivedState::Failed { cause, retry, .. }) => {
+                log_failure(unit, cause, retry, now);
+            }
+            (EventKind::AllGone, DerivedState::Completed(_)) => {
+                tracing::info!(%unit, "a unit has completed");
+            }
+            (EventKind::AllGone, DerivedState::Active(_)) => {}
+            (EventKind::AllGone, _) => tracing::info!(%unit, "a unit has stopped"),
+            _ => {}
+        }
+    }
+}
+
+/// Logs the failure of a unit, and what follows.
+fn log_failure(unit: &Name, cause: FailureCause, retry: Retry, now: Timestamp) {
+    match retry {
+        Retry::At(at) => {
+            let milliseconds = at.since(now).as_millis();
+            tracing::warn!(%unit, %cause, retry_in_milliseconds = milliseconds, "a unit has failed");
+        }
+        Retry::Never => tracing::warn!(%unit, %cause, "a unit has failed, and is not retried"),
+        Retry::GaveUp => tracing::warn!(%unit, %cause, "a unit has failed: giving it up"),
+    }
+}
