@@ -63,16 +63,18 @@ pub(crate) enum Command {
     ///
     /// The choice holds until the next set-target or a reboot. A reload keeps it, unless the goal
     /// in the files has changed.
+    ///
+    /// Waits until all needed units are up. Fails if any of them is not.
     SetTarget(SetTargetArgs),
     /// Read the files again, or have a unit reload its configuration.
     ///
     /// Without a unit, fleet-init reads its files again. If they have an error, nothing changes.
     ///
-    /// With a unit, fleet-init runs the unit's exec-reload or sends its reload-signal. The result
-    /// appears in the output of status.
+    /// With a unit, fleet-init runs the unit's exec-reload or sends its reload-signal, and waits for
+    /// the result.
     Reload(ReloadArgs),
-    /// Restart a starting or active unit.
-    Restart(UnitArgs),
+    /// Restart a starting or active unit, and wait until it is up again.
+    Restart(RestartArgs),
     /// Retry a failed or completed unit at once, if it is needed.
     ResetFailed(UnitArgs),
     /// Draw the units and their dependencies, as SVG or for Graphviz.
@@ -208,6 +210,9 @@ pub(crate) struct SetTargetArgs {
     /// Extra targets to run beside the goal, separated by commas or blanks.
     #[arg(long, value_name = "TARGET", num_args = 1.., value_delimiter = ',')]
     pub(crate) with: Vec<Target>,
+    /// Do not wait for the outcome.
+    #[arg(long)]
+    pub(crate) no_block: bool,
     #[command(flatten)]
     pub(crate) socket: SocketArgs,
     /// Output format.
@@ -220,11 +225,23 @@ pub(crate) struct ReloadArgs {
     /// Unit to reload, or a target that the unit provides [default: read the files again].
     #[arg(value_name = "UNIT")]
     pub(crate) unit: Option<String>,
+    /// Do not wait until the unit has reloaded.
+    #[arg(long, requires = "unit")]
+    pub(crate) no_block: bool,
     #[command(flatten)]
     pub(crate) socket: SocketArgs,
     /// Output format.
     #[arg(short, long, value_name = "FORMAT", default_value = "table")]
     pub(crate) output: Format,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct RestartArgs {
+    #[command(flatten)]
+    pub(crate) unit: UnitArgs,
+    /// Do not wait for the outcome.
+    #[arg(long)]
+    pub(crate) no_block: bool,
 }
 
 #[derive(Debug, Args)]

@@ -12,7 +12,7 @@
 //! | serving requests | `server`; the messages: `protocol`, `status_text` |
 //! | process 1 of a container | `pid1`; remaining processes at its end: `orphans` |
 //! | socket and directories | `paths` |
-//! | client commands | `client`, `status`, `tree`, `fleet`, `logs`, `verbs` |
+//! | client commands | `client`, `status`, `tree`, `fleet`, `logs`, `verbs`, `outcome` |
 
 mod args;
 mod check;
@@ -24,6 +24,7 @@ mod fleet;
 mod layers;
 mod logs;
 mod orphans;
+mod outcome;
 mod panic_hook;
 mod paths;
 mod picture;

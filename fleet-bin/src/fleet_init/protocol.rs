@@ -97,6 +97,16 @@ pub(super) struct Unit {
     pub(super) state: String,
     /// Reason for this state and the next step, for example `exit 3; retry in 2s`.
     pub(super) reason: Option<String>,
+    /// Whether the unit is about to change its state: it starts, stops or reloads, or waits for a
+    /// unit that does.
+    #[serde(default)]
+    pub(super) changing: bool,
+    /// Number of its last start; `None` if it never started, or is virtual.
+    #[serde(default)]
+    pub(super) incarnation: Option<u64>,
+    /// Whether its last requested reload failed.
+    #[serde(default)]
+    pub(super) reload_failed: bool,
     pub(super) needed: bool,
     pub(super) degraded_by: Vec<String>,
     /// Active targets of this unit that nothing needs: the unit is needed for another target of it.

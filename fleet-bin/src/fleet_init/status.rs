@@ -31,7 +31,8 @@ pub(super) fn run(args: &StatusArgs) -> Result<(), CliError> {
     })
 }
 
-async fn of_files(init: &InitClient) -> Result<(StatusHeader, Vec<Unit>), NoResponse> {
+/// Requests the status of all units.
+pub(super) async fn of_files(init: &InitClient) -> Result<(StatusHeader, Vec<Unit>), NoResponse> {
     let mut answer = init.begin(Request::Status)?;
     let (mut head, mut units) = (None, Vec::new());
     while let Some(item) = init.next(&mut answer).await? {

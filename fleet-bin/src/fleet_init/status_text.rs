@@ -52,6 +52,9 @@ pub(super) fn unit(status: &UnitSnapshot, system: &InitState, now: Timestamp) ->
         provides: texts(&status.provides),
         state: state.to_owned(),
         reason: reason.or(reload),
+        changing: is_changing(&status.report.state),
+        incarnation: status.report.incarnation.map(|it| it.0),
+        reload_failed: status.report.reload_failed,
         needed: status.report.needed,
         degraded_by: texts(&status.degraded_by),
         coincidental: texts(&status.coincidental),
@@ -63,6 +66,18 @@ pub(super) fn unit(status: &UnitSnapshot, system: &InitState, now: Timestamp) ->
         depends: edges
             .map(|(kind, on)| Edge { kind: kind.to_string(), unit: on.name.to_string() })
             .collect(),
+    }
+}
+
+/// Returns whether a unit is about to change its state without an event from outside. A unit whose
+/// retry is scheduled has failed.
+fn is_changing(state: &DerivedState) -> bool {
+    match state {
+        DerivedState::Starting
+        | DerivedState::Stopping(_)
+        | DerivedState::Active(Activity::Reloading) => true,
+        DerivedState::Waiting(waiting) => !matches!(waiting, WaitReason::Blocked(_)),
+        _ => false,
     }
 }
 

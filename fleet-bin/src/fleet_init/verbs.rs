@@ -3,10 +3,12 @@
 use std::io::{self, Write as _};
 
 use serde::Serialize;
+use serde_json::Value;
 
-use super::args::{ReloadArgs, SetTargetArgs, SocketArgs, UnitArgs};
-use super::client::{read, request};
+use super::args::{ReloadArgs, RestartArgs, SetTargetArgs, UnitArgs};
+use super::client::{NoResponse, read, request};
 use super::protocol::{Request, Targets};
+use super::{outcome, status};
 use crate::fleetctl::error::CliError;
 use crate::fleetctl::global_args::Format;
 use crate::fleetctl::output::{Output, Record};
@@ -15,34 +17,81 @@ use crate::fleetctl::output::{Output, Record};
 pub(super) fn set_target(args: &SetTargetArgs) -> Result<(), CliError> {
     let goal = args.goal.to_string();
     let extra_targets = args.with.iter().map(ToString::to_string).collect();
-    change(&args.socket, Request::SetTarget { goal, extra_targets }, args.output)
+    let action = Request::SetTarget { goal: goal.clone(), extra_targets };
+    let (goals, outcome) = request(&args.socket, async |init| {
+        let goals = targets(init.request_all(action).await?)?;
+        let outcome = match args.no_block {
+            true => Ok(None),
+            false => outcome::wait(init, |head, units| outcome::of_targets(&goal, head, units))
+                .await
+                .map(Some),
+        };
+        Ok((goals, outcome))
+    })?;
+    one(&goals, args.output)?;
+    print_line(outcome?)
 }
 
 /// Runs `reload`.
 pub(super) fn reload(args: &ReloadArgs) -> Result<(), CliError> {
     let Some(unit) = args.unit.clone() else {
-        return change(&args.socket, Request::Reload, args.output);
+        let items = request(&args.socket, async |init| init.request_all(Request::Reload).await)?;
+        return one(&targets(items)?, args.output);
     };
     let ask_it = Request::ReloadUnit { unit: unit.clone() };
-    request(&args.socket, async |init| init.request_all(ask_it).await)?;
-    one(&ReloadResult { unit: &unit, reloads: true }, args.output)
+    let outcome = request(&args.socket, async |init| {
+        init.request_all(ask_it).await?;
+        Ok(match args.no_block {
+            true => Ok(None),
+            false => {
+                outcome::wait(init, |_, units| outcome::of_reload(&unit, units)).await.map(Some)
+            }
+        })
+    })?;
+    one(&ReloadResult { unit: &unit, reloads: true }, args.output)?;
+    print_line(outcome?)
 }
 
 /// Runs `restart`.
-pub(super) fn restart(args: &UnitArgs) -> Result<(), CliError> {
-    let restarted = unit_action(args, Request::Restart { unit: args.unit.clone() })?;
+pub(super) fn restart(args: &RestartArgs) -> Result<(), CliError> {
+    let name = &args.unit.unit;
+    let action = Request::Restart { unit: name.clone() };
+    let (restarted, outcome) = request(&args.unit.socket, async |init| {
+        let (_, units) = status::of_files(init).await.map_err(NoResponse::into_error)?;
+        let before = outcome::find(&units, name).and_then(|unit| unit.incarnation);
+        let restarted = has_effect(init.request_all(action).await?)?;
+        let outcome = match restarted && !args.no_block {
+            true => outcome::wait(init, |_, units| outcome::of_restart(name, before, units))
+                .await
+                .map(Some),
+            false => Ok(None),
+        };
+        Ok((restarted, outcome))
+    })?;
     if !restarted {
         let text = "was not restarted: it is neither starting nor active";
-        let _unread = writeln!(io::stderr(), "{} {text}", args.unit).is_err();
+        let _unread = writeln!(io::stderr(), "{name} {text}").is_err();
     }
-    one(&RestartResult { unit: &args.unit, restarted }, args.output)
+    one(&RestartResult { unit: name, restarted }, args.unit.output)?;
+    print_line(outcome?)
 }
 
-/// Sends a change and prints the new targets.
-fn change(socket: &SocketArgs, action: Request, format: Format) -> Result<(), CliError> {
-    let items = request(socket, async |init| init.request_all(action).await)?;
-    let goals = items.into_iter().next().map(read::<Targets>).transpose()?;
-    one(&goals.unwrap_or_default(), format)
+/// Prints a successful outcome on standard error.
+fn print_line(line: Option<String>) -> Result<(), CliError> {
+    if let Some(line) = line {
+        let _unread = writeln!(io::stderr(), "{line}").is_err();
+    }
+    Ok(())
+}
+
+/// Reads the new targets.
+fn targets(items: Vec<Value>) -> Result<Targets, CliError> {
+    Ok(items.into_iter().next().map(read::<Targets>).transpose()?.unwrap_or_default())
+}
+
+/// Reads whether an action had an effect.
+fn has_effect(items: Vec<Value>) -> Result<bool, CliError> {
+    Ok(items.into_iter().next().map(read::<bool>).transpose()?.unwrap_or(true))
 }
 
 /// Runs `reset-failed`.
@@ -61,15 +110,14 @@ pub(super) fn reset_failed(args: &UnitArgs) -> Result<(), CliError> {
 
 /// Sends an action for a unit. Returns whether it had an effect.
 fn unit_action(args: &UnitArgs, action: Request) -> Result<bool, CliError> {
-    let items = request(&args.socket, async |init| init.request_all(action).await)?;
-    Ok(items.into_iter().next().map(read::<bool>).transpose()?.unwrap_or(true))
+    has_effect(request(&args.socket, async |init| init.request_all(action).await)?)
 }
 
 /// Result of a unit's reload, as JSON.
 #[derive(Serialize)]
 struct ReloadResult<'a> {
     unit: &'a str,
-    /// The reload has begun; the unit's state shows how it ends.
+    /// Whether the reload was accepted.
     reloads: bool,
 }
 

@@ -120,3 +120,70 @@ fn occupied_paths_name_the_owning_process() {
         init.client(&["run", &units, "--state-dir", &state, "--socket", &path("s2")]);
     assert!(printed.contains(&format!("{ours}, which already uses that directory")), "{printed}");
 }
+
+/// Units whose start, restart or reload fails.
+const FAILING: &str = "\
+unit: good
+type: foreground-supervised
+provides: good
+exec-start: /bin/sleep 100000
+exec-reload: /bin/false
+
+unit: bad
+type: foreground-supervised
+provides: bad
+restart: never
+exec-start: /bin/sh -c 'exit 3'
+ready-wait: 100ms
+
+unit: slow
+type: foreground-supervised
+provides: slow
+exec-start: /bin/sleep 100000
+ready-wait: 300ms
+
+unit: both
+type: virtual
+provides: both
+waits-for: good, bad
+";
+
+/// Regression: each command returned at once and succeeded.
+#[test]
+fn commands_wait_for_the_outcome_and_report_it() {
+    let mut init = start_of(FAILING, "good", &[], &[]);
+    wait_state(&init, "good", "running");
+    let (status, printed) = init.client(&["reload", "good"]);
+    assert_eq!(status.code(), Some(1), "{printed}");
+    assert!(printed.contains("the reload of good failed; it keeps running"), "{printed}");
+    succeed(&init, &["reload", "good", "--no-block"]);
+
+    let (status, printed) = init.client(&["set-target", "both"]);
+    assert_eq!(status.code(), Some(1), "{printed}");
+    assert!(printed.contains("both is not fully up: bad is failed"), "{printed}");
+    succeed(&init, &["set-target", "both", "--no-block"]);
+
+    let printed = succeed(&init, &["set-target", "slow"]);
+    assert!(printed.contains("slow: all needed units are up (1)"), "{printed}");
+    let pid = wait_state(&init, "slow", "running");
+    assert!(succeed(&init, &["restart", "slow"]).contains("slow was restarted"));
+    let status = init.output(&["status", "-o", "json"]);
+    let units: Value = serde_json::from_slice(&status.stdout).unwrap();
+    let slow = units.as_array().unwrap().iter().find(|unit| unit["unit"] == "slow").unwrap();
+    assert_eq!((&slow["state"], &slow["changing"]), (&json!("running"), &json!(false)));
+    assert_ne!(wait_state(&init, "slow", "running"), pid, "it was not restarted");
+
+    init.signal(Signal::TERM);
+    assert!(init.wait().success());
+    let log = read(&init, "log");
+    for line in [
+        "starting a unit unit=good",
+        "the reload of a unit failed unit=good",
+        "the goal was set goal=\"both\"",
+        "a unit has failed, and is not retried unit=bad cause=its main process ended with status 3",
+        "stopping a unit unit=slow reason=a restart was requested",
+        "a unit has stopped unit=slow",
+    ] {
+        assert!(log.contains(line), "{line}: {log}");
+    }
+}
