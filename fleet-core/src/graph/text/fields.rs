@@ -7,6 +7,7 @@ use fleet_unitfile::Span;
 
 use super::Code;
 use super::diagnostic::{Problems, short};
+use super::keys;
 use super::lines::{Line, lines};
 use super::value::Value;
 
@@ -143,6 +144,9 @@ impl Reader<'_> {
             let message = format!("`{}` is not a key", short(key));
             let help = match (first_word(key), key.to_ascii_lowercase()) {
                 (word, _) if !word.is_empty() => format!("write `{word}: value`"),
+                _ if keys::find(&with_hyphens(key)).is_some() => {
+                    format!("write `{}`", with_hyphens(key))
+                }
                 (_, lower) if is_key(&lower) => format!("write `{}`", short(&lower)),
                 _ => "use small letters, digits and -, and a letter at the start".to_owned(),
             };
@@ -165,6 +169,18 @@ impl Reader<'_> {
 }
 
 const BLANKS: [char; 2] = [' ', '\t'];
+
+/// Returns a key such as `ExecStart` in the spelling of stanzas, `exec-start`.
+fn with_hyphens(key: &str) -> String {
+    let mut text = String::new();
+    for (at, letter) in key.char_indices() {
+        if at > 0 && letter.is_ascii_uppercase() {
+            text.push('-');
+        }
+        text.push(letter.to_ascii_lowercase());
+    }
+    text
+}
 
 /// Removes blanks from both ends of a text that begins at offset `at`. Returns the offset of the
 /// remaining text, and that text.

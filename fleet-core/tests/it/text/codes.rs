@@ -172,3 +172,10 @@ fn missing_stop_timeout_warns_in_central_settings() {
     help: write how long it may take, such as 90s
     ");
 }
+
+/// Regression: the help named the key `execstart`, which does not exist.
+#[test]
+fn key_of_systemd_is_corrected_to_the_key_of_stanzas() {
+    let found = of_stanza("unit: a\ntype: oneshot\nprovides: a\nExecStart: /bin/true\n");
+    assert!(found.contains("write `exec-start`"), "{found}");
+}
