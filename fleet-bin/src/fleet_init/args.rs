@@ -70,10 +70,12 @@ pub(crate) enum Command {
     ///
     /// Without a unit, fleet-init reads its files again. If they have an error, nothing changes.
     ///
-    /// With a unit, fleet-init runs the unit's exec-reload or sends its reload-signal, and waits for
-    /// the result.
+    /// With a unit, fleet-init runs the unit's exec-reload or sends its reload-signal, and waits
+    /// for the result.
     Reload(ReloadArgs),
-    /// Restart a starting or active unit, and wait until it is up again.
+    /// Restart a starting or active unit.
+    ///
+    /// Waits until the unit is up again. Fails if it is not.
     Restart(RestartArgs),
     /// Retry a failed or completed unit at once, if it is needed.
     ResetFailed(UnitArgs),

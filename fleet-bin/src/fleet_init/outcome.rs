@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use fleet_agent::{Clock as _, SystemClock};
+
 use super::client::{InitClient, NoResponse};
 use super::protocol::{StatusHeader, Unit};
 use super::status;
@@ -21,13 +23,13 @@ pub(super) async fn wait<T>(
     init: &InitClient,
     outcome: impl Fn(&StatusHeader, &[Unit]) -> Option<Result<T, CliError>>,
 ) -> Result<T, CliError> {
-    let mut delay = MIN_POLL;
+    let (clock, mut delay) = (SystemClock::start(), MIN_POLL);
     loop {
         let (head, units) = status::of_files(init).await.map_err(NoResponse::into_error)?;
         if let Some(outcome) = outcome(&head, &units) {
             return outcome;
         }
-        tokio::time::sleep(delay).await;
+        clock.sleep(delay).await;
         delay = (delay * 2).min(MAX_POLL);
     }
 }

@@ -44,7 +44,7 @@ pub(super) async fn of_files(init: &InitClient) -> Result<(StatusHeader, Vec<Uni
     Ok((head.unwrap_or_default(), units))
 }
 
-/// Prints on standard error how processes are tracked, and a note if there is no goal.
+/// Prints on standard error how processes are tracked, and the goal.
 fn print_header(head: &StatusHeader) {
     let mut to = io::stderr();
     let tracking = match &head.tracking_fallback {
@@ -56,7 +56,14 @@ fn print_header(head: &StatusHeader) {
         }
     };
     let _unread = writeln!(to, "{tracking}").is_err();
-    if head.goal.is_none() && !head.fleet {
-        let _unread = writeln!(to, "no goal is set, so no unit is needed").is_err();
-    }
+    let extra = match head.extra_targets.as_slice() {
+        [] => String::new(),
+        extra => format!(", extra targets: {}", extra.join(", ")),
+    };
+    let goal = match &head.goal {
+        Some(goal) => format!("goal: {goal}{extra}"),
+        None if head.fleet => return,
+        None => "no goal is set, so no unit is needed".to_owned(),
+    };
+    let _unread = writeln!(to, "{goal}").is_err();
 }

@@ -111,10 +111,11 @@ impl InitUnit {
         self.kind == ServiceType::Virtual
     }
 
-    /// Returns whether an active unit must be restarted to get the definition `other`. Only settings
-    /// that its processes got at their start count: the type, the start commands, the execution
-    /// environment, the resource limits, the watchdog interval, and whether there is a notification
-    /// socket. All other settings apply without a restart.
+    /// Returns whether an active unit must be restarted to get the definition `other`.
+    ///
+    /// Only settings that its processes got at their start count: the type, the start commands, the
+    /// execution environment, the resource limits, the watchdog interval, and whether there is a
+    /// notification socket. All other settings apply without a restart.
     #[must_use]
     pub fn needs_restart_for(&self, other: &Self) -> bool {
         use ServiceType::ForegroundSupervised;

@@ -63,8 +63,8 @@ impl Supervisor {
 fn log_failure(unit: &Name, cause: FailureCause, retry: Retry, now: Timestamp) {
     match retry {
         Retry::At(at) => {
-            let milliseconds = at.since(now).as_millis();
-            tracing::warn!(%unit, %cause, retry_in_milliseconds = milliseconds, "a unit has failed");
+            let retry_in = at.since(now);
+            tracing::warn!(%unit, %cause, ?retry_in, "a unit has failed");
         }
         Retry::Never => tracing::warn!(%unit, %cause, "a unit has failed, and is not retried"),
         Retry::GaveUp => tracing::warn!(%unit, %cause, "a unit has failed: giving it up"),
