@@ -111,7 +111,10 @@ impl InitState {
         let observed = &mut self.node_mut(at).observed;
         let handled = match observed.outcome {
             Some(StopOutcome::Completed(_) | StopOutcome::SelfInitiated) => true,
-            Some(StopOutcome::Inactive(_)) => cause.is_failed_stop(),
+            Some(StopOutcome::Inactive(_)) => matches!(
+                cause,
+                FailureCause::StopCommand(_) | FailureCause::StopCommandTimeout
+            ),
             Some(StopOutcome::Failed(_) | StopOutcome::Skipped) | None => false,
         };
         if handled {
