@@ -198,7 +198,7 @@ mod tests {
         std::fs::write(&empty, "").unwrap();
         let codes = |path: &Path| {
             let name = path.file_name().unwrap().to_str().unwrap().parse().unwrap();
-            verify(path, &name, b"").into_iter().filter_map(|it| it.code).collect::<Vec<_>>()
+            verify(path, &name, b"", None).into_iter().filter_map(|it| it.code).collect::<Vec<_>>()
         };
         assert_eq!(codes(&empty), [FindingCode::Masked.as_str()]);
         assert!(codes(&link).is_empty());
