@@ -111,10 +111,9 @@ impl InitState {
         let observed = &mut self.node_mut(at).observed;
         let handled = match observed.outcome {
             Some(StopOutcome::Completed(_) | StopOutcome::SelfInitiated) => true,
-            Some(StopOutcome::Inactive(_)) => matches!(
-                cause,
-                FailureCause::StopCommand(_) | FailureCause::StopCommandTimeout
-            ),
+            Some(StopOutcome::Inactive(_)) => {
+                matches!(cause, FailureCause::StopCommand(_) | FailureCause::StopCommandTimeout)
+            }
             Some(StopOutcome::Failed(_) | StopOutcome::Skipped) | None => false,
         };
         if handled {
