@@ -4,7 +4,7 @@ use super::InitState;
 use crate::Timestamp;
 use crate::graph::{
     Activity, EventKind, Exit, FailureCause, InitUnit, OnCleanExit, Phase, Restart, ServiceType,
-    Signal, StopOutcome, UnitEvent,
+    Signal, StopOutcome, StopReason, UnitEvent,
 };
 
 impl InitState {
@@ -100,7 +100,7 @@ impl InitState {
     ///
     /// - A stop timeout means that the supervisor has killed the unit, so the unit will fail. A
     ///   second stop timeout may follow, for the commands that run after the stop.
-    /// - A failed stop command makes the unit fail, even if the stop was requested.
+    /// - A failed stop command makes a unit fail that is not needed any more.
     /// - Any other failure has an effect only if the unit stops by itself. A requested stop does
     ///   not become a failure.
     fn on_failing_end(&mut self, at: u32, cause: FailureCause, now: Timestamp) -> bool {
@@ -111,10 +111,12 @@ impl InitState {
         let observed = &mut self.node_mut(at).observed;
         let handled = match observed.outcome {
             Some(StopOutcome::Completed(_) | StopOutcome::SelfInitiated) => true,
-            Some(StopOutcome::Inactive(_)) => {
+            // A unit that is still needed starts again after its stop, as after any requested stop.
+            Some(StopOutcome::Inactive(StopReason::Unneeded | StopReason::Masked)) => {
                 matches!(cause, FailureCause::StopCommand(_) | FailureCause::StopCommandTimeout)
             }
-            Some(StopOutcome::Failed(_) | StopOutcome::Skipped) | None => false,
+            Some(StopOutcome::Inactive(_) | StopOutcome::Failed(_) | StopOutcome::Skipped)
+            | None => false,
         };
         if handled {
             observed.outcome = Some(StopOutcome::Failed(cause));

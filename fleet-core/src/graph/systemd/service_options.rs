@@ -82,6 +82,25 @@ pub(super) const SERVICE: &[Group] = &[
         &["RuntimeRandomizedExtraSec"],
     ),
     (
+        RefusedUnless(
+            &["0"],
+            "is not supported: the delay is not randomized: write only RestartSec=",
+        ),
+        &["RestartRandomizedDelaySec"],
+    ),
+    (
+        RefusedUnless(
+            NO,
+            "is not supported: a reload runs only ExecReload=: remove it, or set it to no",
+        ),
+        &["RefreshOnReload"],
+    ),
+    (
+        Refused("is not supported: a reload runs only ExecReload=: write the command there"),
+        &["ExecReloadPost"],
+    ),
+    (Refused("is not supported: units do not survive a new kernel: remove it"), &["LUOSession"]),
+    (
         Refused(
             "is not supported: a restart stops the unit like any other stop: write KillSignal=",
         ),
@@ -267,6 +286,7 @@ const CONFINING: &[&str] = &[
     "AmbientCapabilities",
     "AppArmorProfile",
     "BPFProgram",
+    "BindNetworkInterface",
     "BindPaths",
     "BindReadOnlyPaths",
     "DeviceAllow",
@@ -297,6 +317,7 @@ const CONFINING: &[&str] = &[
     "RootHashSignature",
     "RootImage",
     "RootImageOptions",
+    "RootMStack",
     "RootVerity",
     "SELinuxContext",
     "SecureBits",
@@ -308,6 +329,7 @@ const CONFINING: &[&str] = &[
     "SystemCallFilter",
     "SystemCallLog",
     "TemporaryFileSystem",
+    "UserNamespacePath",
 ];
 
 /// Options for which even an empty value may confine the unit. For example, an empty capability set
@@ -385,7 +407,10 @@ const MEMORY_OPTIONS: &[&str] = &[
 const RESOURCE_OPTIONS: &[&str] = &[
     "AllowedCPUs",
     "AllowedMemoryNodes",
+    "CPUPressureThresholdSec",
+    "CPUPressureWatch",
     "CPUQuotaPeriodSec",
+    "CPUSetPartition",
     "DefaultMemoryLow",
     "DefaultMemoryMin",
     "DefaultStartupMemoryLow",
@@ -393,6 +418,8 @@ const RESOURCE_OPTIONS: &[&str] = &[
     "DisableControllers",
     "IODeviceLatencyTargetSec",
     "IODeviceWeight",
+    "IOPressureThresholdSec",
+    "IOPressureWatch",
     "IOReadBandwidthMax",
     "IOReadIOPSMax",
     "IOWriteBandwidthMax",
@@ -404,7 +431,9 @@ const RESOURCE_OPTIONS: &[&str] = &[
     "MemoryMin",
     "MemoryPressureThresholdSec",
     "MemoryPressureWatch",
+    "MemoryTHP",
     "MemoryZSwapWriteback",
+    "OOMRules",
     "StartupAllowedCPUs",
     "StartupAllowedMemoryNodes",
     "StartupCPUWeight",

@@ -112,7 +112,7 @@ fn only_changes_to_the_running_process_restart_a_unit() {
         |unit| unit.run.exec_environment.umask = Some(0),
         |unit| unit.run.resources.tasks_max = Some(7),
         |unit| unit.run.watchdog = Some(HOUR),
-        |unit| unit.kind = ServiceType::BackgroundScripted,
+        |unit| unit.kind = ServiceType::ForegroundNotified,
     ];
     let settings = Settings { goal: Some(target("a")), ..Settings::default() };
     let now = Timestamp::from_millis(0);

@@ -60,9 +60,9 @@ fn every_option_has_one_support_entry() {
     aside: 1
     honoured: 113
     inert: 37
-    refused: 156
-    refused unless it asks for nothing: 120
-    all: 427
+    refused: 171
+    refused unless it asks for nothing: 125
+    all: 447
     ");
 }
 
