@@ -60,11 +60,8 @@ impl ServiceRun {
         if self.state.phase == ServicePhase::Reload && !good {
             return self.end_reload(outcome, now);
         }
-        let is_stop_command =
-            matches!(self.state.phase, ServicePhase::Stop | ServicePhase::StopPost);
-        let cause = if is_stop_command {
-            FailureCause::StopCommand(end.exit())
-        } else if outcome == RunOutcome::Resources {
+        let is_resource_failure = outcome == RunOutcome::Resources;
+        let cause = if is_resource_failure {
             FailureCause::Resources
         } else {
             FailureCause::Script(end.exit())

@@ -4,7 +4,7 @@ use super::InitState;
 use crate::Timestamp;
 use crate::graph::{
     Activity, EventKind, Exit, FailureCause, InitUnit, OnCleanExit, Phase, Restart, ServiceType,
-    Signal, StopOutcome, StopReason, UnitEvent,
+    Signal, StopOutcome, UnitEvent,
 };
 
 impl InitState {
@@ -100,7 +100,6 @@ impl InitState {
     ///
     /// - A stop timeout means that the supervisor has killed the unit, so the unit will fail. A
     ///   second stop timeout may follow, for the commands that run after the stop.
-    /// - A failed stop command makes a unit fail that is not needed any more.
     /// - Any other failure has an effect only if the unit stops by itself. A requested stop does
     ///   not become a failure.
     fn on_failing_end(&mut self, at: u32, cause: FailureCause, now: Timestamp) -> bool {
@@ -109,15 +108,10 @@ impl InitState {
             return true;
         }
         let observed = &mut self.node_mut(at).observed;
-        let handled = match observed.outcome {
-            Some(StopOutcome::Completed(_) | StopOutcome::SelfInitiated) => true,
-            // A unit that is still needed starts again after its stop, as after any requested stop.
-            Some(StopOutcome::Inactive(StopReason::Unneeded | StopReason::Masked)) => {
-                matches!(cause, FailureCause::StopCommand(_) | FailureCause::StopCommandTimeout)
-            }
-            Some(StopOutcome::Inactive(_) | StopOutcome::Failed(_) | StopOutcome::Skipped)
-            | None => false,
-        };
+        let handled = matches!(
+            observed.outcome,
+            Some(StopOutcome::Completed(_) | StopOutcome::SelfInitiated)
+        );
         if handled {
             observed.outcome = Some(StopOutcome::Failed(cause));
             self.touch(at);

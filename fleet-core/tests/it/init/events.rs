@@ -3,7 +3,7 @@
 
 use fleet_core::graph::{
     Activity, EventKind, Exit, FailureCause, InitUnit, Observation, ObservedUnit, OnCleanExit,
-    Phase, Restart, RestartWhen, ServiceType, StatusSet, StopOutcome, StopReason, UnitEvent,
+    Phase, Restart, RestartWhen, ServiceType, StatusSet, StopOutcome, UnitEvent,
 };
 
 const RUNNING: Phase = Phase::Active(Activity::Running);
@@ -72,11 +72,7 @@ fn line_of(seen: &ObservedUnit, restart: &Restart, kind: EventKind) -> Option<Ev
         (Stopping, Failed(cause)) => match (&seen.outcome, cause) {
             (Some(StopOutcome::Failed(first)), FailureCause::StopTimeout) => failing(*first),
             (_, FailureCause::StopTimeout) => failing(cause),
-            (Some(StopOutcome::Completed(_) | StopOutcome::SelfInitiated), _)
-            | (
-                Some(StopOutcome::Inactive(StopReason::Unneeded | StopReason::Masked)),
-                FailureCause::StopCommand(_) | FailureCause::StopCommandTimeout,
-            ) => failing(cause),
+            (Some(StopOutcome::Completed(_) | StopOutcome::SelfInitiated), _) => failing(cause),
             _ => return None,
         },
 

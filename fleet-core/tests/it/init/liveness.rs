@@ -257,9 +257,8 @@ proptest! {
 }
 
 /// Returns whether this failure is shown even while the unit is not needed.
-pub(super) fn could_not_be_stopped(cause: Option<FailureCause>) -> bool {
-    use FailureCause::{StopCommand, StopTimeout, Unkillable};
-    matches!(cause, Some(StopTimeout | StopCommand(_) | Unkillable))
+fn could_not_be_stopped(cause: Option<FailureCause>) -> bool {
+    matches!(cause, Some(FailureCause::StopTimeout | FailureCause::Unkillable))
 }
 
 /// Plans once. No unit may start, and no unit may stop before its dependents.
