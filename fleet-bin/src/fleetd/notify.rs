@@ -12,7 +12,25 @@ pub(crate) fn status(text: &str) {
     send(&[NotifyState::Status(text)]);
 }
 
-/// Notifies systemd that the daemon is ready, initially or after a reload.
+/// Notifies systemd that the daemon has started. Returns the interval of watchdog pings; `None` if
+/// systemd did not start the daemon.
+///
+/// If the watchdog timeout of the service is longer than `max_silence`, asks systemd to shorten it
+/// to `max_silence`. systemd watches from then on, even if the service is still starting. So this
+/// request must not be sent earlier: nothing pings while the daemon starts.
+pub(crate) fn started(text: &str, max_silence: Duration) -> Option<Duration> {
+    std::env::var_os("NOTIFY_SOCKET")?;
+    let limit = sd_notify::watchdog_enabled();
+    let mut state = vec![NotifyState::Ready, NotifyState::Status(text)];
+    if limit.is_some_and(|limit| max_silence < limit) {
+        let micros = u32::try_from(max_silence.as_micros()).unwrap_or(u32::MAX);
+        state.push(NotifyState::WatchdogUsec(micros));
+    }
+    send(&state);
+    Some(ping_interval(limit.map(|limit| limit.min(max_silence))))
+}
+
+/// Notifies systemd that the daemon is ready after a reload.
 pub(crate) fn ready(text: &str) {
     send(&[NotifyState::Ready, NotifyState::Status(text)]);
 }
@@ -36,21 +54,6 @@ pub(crate) fn stopping() {
 /// Pings systemd's watchdog.
 pub(crate) fn ping_watchdog() {
     send(&[NotifyState::Watchdog]);
-}
-
-/// Enables watchdog pings, and returns the interval at which to send them. Returns `None` if
-/// systemd did not start the daemon.
-///
-/// If the watchdog timeout of the service is longer than `max_silence`, asks systemd to shorten it
-/// to `max_silence`.
-pub(crate) fn enable_watchdog(max_silence: Duration) -> Option<Duration> {
-    std::env::var_os("NOTIFY_SOCKET")?;
-    let limit = sd_notify::watchdog_enabled();
-    if limit.is_some_and(|limit| max_silence < limit) {
-        let micros = u32::try_from(max_silence.as_micros()).unwrap_or(u32::MAX);
-        send(&[NotifyState::WatchdogUsec(micros)]);
-    }
-    Some(ping_interval(limit.map(|limit| limit.min(max_silence))))
 }
 
 /// Returns the interval of watchdog pings: a third of the timeout, so that one lost ping does no

@@ -53,9 +53,7 @@ pub(crate) async fn run(
     let wiring = wiring(&config, &auth).await?;
     let machine = wiring.machines[0].machine.clone();
     let mut running = wiring.start().await?;
-    // A hanging daemon must be restarted before its machine counts as absent.
-    let pace = notify::enable_watchdog(config.agent_ttl / 2);
-    let mut status = SystemdStatus { pace, ..SystemdStatus::default() };
+    let mut status = SystemdStatus::default();
     let clock = SystemClock::start();
     // A daemon that cannot reach its store is as ready as possible: its units run, and it answers
     // from its last snapshot.
@@ -64,7 +62,8 @@ pub(crate) async fn run(
         () = running.joined() => None,
         () = clock.sleep(JOIN_TIMEOUT) => None,
     };
-    notify::ready(status.render(&running));
+    // A hanging daemon must be restarted before its machine counts as absent.
+    status.pace = notify::started(status.render(&running), config.agent_ttl / 2);
     let result = match result {
         Some(result) => result,
         None => loop {

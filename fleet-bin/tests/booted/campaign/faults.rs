@@ -29,6 +29,9 @@ pub(super) enum Effect {
     /// The movable units of the machine may also run elsewhere until it is back. Those with
     /// `OnPartition=stop` stop first.
     Isolated,
+    /// The machine cannot prove its identity, so it is isolated until its lease has ended. It has
+    /// lost its records too, so its units may stop.
+    LostIdentity,
 }
 
 /// Parameters of a fault.
@@ -131,7 +134,7 @@ pub(super) const FAULTS: &[Fault] = &[
     },
     Fault {
         name: "runtime directory removed while the daemon is killed",
-        effect: Effect::Lost,
+        effect: Effect::LostIdentity,
         inject: |it| {
             let stop = "systemctl kill -s STOP --kill-whom=main fleet";
             it.exec(&format!("{stop}; rm -rf /run/fleet; {KILL}"));

@@ -141,7 +141,7 @@ impl Workload {
         for (unit, policy) in &self.units {
             let (was, is) = (&before[unit], now.get(unit).unwrap_or(&nothing));
             let on = machines(is);
-            let is_isolated = fault.effect == Effect::Isolated;
+            let is_isolated = matches!(fault.effect, Effect::Isolated | Effect::LostIdentity);
             let most = match policy {
                 Policy::Plain if is_isolated && machines(was).contains(&machine) => 2,
                 Policy::Global => MACHINES.len(),
@@ -159,7 +159,7 @@ impl Workload {
                 Effect::None => true,
                 Effect::Outage => *policy != Policy::Fenced,
                 Effect::Requests => !is_plain(unit),
-                Effect::Lost => instance.machine != machine,
+                Effect::Lost | Effect::LostIdentity => instance.machine != machine,
                 Effect::Isolated => {
                     let stays = !matches!(policy, Policy::Plain | Policy::Fenced);
                     stays || instance.machine != machine
