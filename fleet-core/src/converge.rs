@@ -28,6 +28,9 @@ pub struct KnownUnit {
     pub hash: UnitHash,
     /// The state last requested: `Loaded` or `Launched`. `Inactive` means that the unit file is
     /// present but nothing was requested yet, for example after an interrupted load.
+    ///
+    /// The agent passes `Launched` for a loaded unit that an operator stops: a timer, a socket or
+    /// another unit may have started it.
     pub requested: TargetState,
     /// Epoch of the placement for which the unit was loaded.
     pub epoch: Epoch,

@@ -1,5 +1,9 @@
-//! Adopts the processes that an earlier daemon left running. A process is stored with its pid and
-//! start time.
+//! Adopts a unit of an earlier daemon: first its stored state, then its processes.
+//!
+//! The state of a unit is derived from its stored run state: the current phase, the result of the
+//! run, and the restart counters. Timeouts are not stored, so each timeout starts from zero.
+//!
+//! A process is stored with its pid and start time:
 //!
 //! | stored | found | result |
 //! |---|---|---|
@@ -15,22 +19,25 @@
 
 use std::io;
 use std::sync::Arc;
+use std::time::Duration;
 
+use fleet_core::Timestamp;
 use fleet_core::graph::{
-    Command, InitUnit, Name, Readiness, Restart, Run, ServiceType, Target, Timeouts,
+    Activity, Command, Exit, FailureCause, Incarnation, InitUnit, Name, ObservedUnit, Phase,
+    Readiness, Restart, Run, ServiceType, StopOutcome, StopReason, Target, Timeouts,
 };
 
 use super::cgroup::Group;
 use super::log::Log;
 use super::manager_context::ManagerContext;
-use super::outcome::ProcessExit;
+use super::outcome::{ProcessExit, RunOutcome};
 use super::pidfile;
 use super::proc::{ProcessHandle, belongs_to_run};
 use super::process_info::ProcessInfo;
 use super::process_table::read_all;
 use super::run_driver::{RunDriver, pid_file_owner};
 use super::run_machine::ServiceRun;
-use super::run_state::ProcessId;
+use super::run_state::{ProcessId, RunState, ServicePhase};
 use super::unit_directory::{RunRecord, UnitDirectory};
 
 /// Returns a substitute definition for a unit whose unit file is refused now. The substitute only
@@ -49,19 +56,134 @@ pub(crate) fn stop_only_definition(name: Name) -> InitUnit {
     }
 }
 
-/// Resumes a run that another daemon began.
+/// A unit that another daemon ran, as it is stored.
+pub(crate) struct StoredUnit<'a> {
+    pub(crate) name: &'a Name,
+    pub(crate) directory: &'a UnitDirectory,
+    pub(crate) log: &'a Arc<Log>,
+    pub(crate) definition: &'a Arc<InitUnit>,
+}
+
+/// Resumes a run that another daemon began. Returns the observed state of the unit for the planner,
+/// and the driver of the run.
 pub(crate) fn resume(
     context: &Arc<ManagerContext>,
-    unit: &str,
-    directory: &UnitDirectory,
-    log: Arc<Log>,
-    spec: Arc<InitUnit>,
+    unit: &StoredUnit<'_>,
     mut run: RunRecord,
-) -> io::Result<RunDriver> {
-    let mut driver = RunDriver::new(context, unit, directory, log, Arc::clone(&spec));
+    incarnation: Incarnation,
+) -> io::Result<(ObservedUnit, RunDriver)> {
+    let StoredUnit { name, directory, log, definition } = *unit;
+    let observed = observe_run(definition, &run.run_state, incarnation, context.now());
+    let (spec, log) = (Arc::clone(definition), Arc::clone(log));
+    let mut driver = RunDriver::new(context, name.as_str(), directory, log, Arc::clone(&spec));
     let (service, running) = adopt_processes(context, spec, &mut run)?;
     driver.adopt(service, run, running);
-    Ok(driver)
+    Ok((observed, driver))
+}
+
+/// Derives the observation of a unit from the state of its last run.
+pub(crate) fn observe_run(
+    definition: &Arc<InitUnit>,
+    run_state: &RunState,
+    incarnation: Incarnation,
+    now: Timestamp,
+) -> ObservedUnit {
+    let limits = definition.timeouts;
+    let later = |span: Option<Duration>| span.map(|span| now.after(span));
+    let busy = ObservedUnit {
+        since: now,
+        incarnation: Some(incarnation),
+        definition: Some(Arc::clone(definition)),
+        processes: true,
+        exit: run_state.exit.map(ProcessExit::exit),
+        attempts: run_state.attempts,
+        failures: run_state.failures,
+        ..ObservedUnit::default()
+    };
+    match run_state.phase {
+        phase if phase.is_starting() => {
+            ObservedUnit { phase: Phase::Starting, deadline: later(limits.start), ..busy }
+        }
+        phase if phase.is_stopping() => ObservedUnit {
+            phase: Phase::Stopping,
+            outcome: Some(stop_outcome(run_state)),
+            deadline: later(limits.stop),
+            ..busy
+        },
+        ServicePhase::Failed
+            if run_state.stop_requested && run_state.outcome == Some(RunOutcome::Timeout) =>
+        {
+            observe_end(definition, run_state, Some(FailureCause::StopTimeout), now)
+        }
+        ServicePhase::Dead | ServicePhase::Failed | ServicePhase::AutoRestart => {
+            observe_ended(definition, run_state, now)
+        }
+        phase => {
+            let activity = match phase {
+                ServicePhase::Exited => Activity::Exited,
+                _ if phase.is_reloading() => Activity::Reloading,
+                _ => Activity::Running,
+            };
+            let runtime = later(definition.run.runtime_max);
+            let reload = later(limits.reload).filter(|_| activity == Activity::Reloading);
+            let deadline = runtime.into_iter().chain(reload).min();
+            let phase = Phase::Active(activity);
+            ObservedUnit { phase, active_since: Some(now), deadline, ..busy }
+        }
+    }
+}
+
+fn stop_outcome(run_state: &RunState) -> StopOutcome {
+    match (run_state.outcome, cause(run_state)) {
+        _ if run_state.stop_requested => StopOutcome::Inactive(StopReason::Unneeded),
+        (Some(RunOutcome::Condition), _) => StopOutcome::Skipped,
+        (_, Some(cause)) => StopOutcome::Failed(cause),
+        (_, None) => StopOutcome::Completed(run_state.exit.map(ProcessExit::exit)),
+    }
+}
+
+/// Derives the observation of a unit whose run is over.
+pub(crate) fn observe_ended(
+    definition: &InitUnit,
+    run_state: &RunState,
+    now: Timestamp,
+) -> ObservedUnit {
+    if run_state.stop_requested || run_state.outcome.is_none() {
+        return ObservedUnit::default();
+    }
+    observe_end(definition, run_state, cause(run_state), now)
+}
+
+fn observe_end(
+    definition: &InitUnit,
+    run_state: &RunState,
+    cause: Option<FailureCause>,
+    now: Timestamp,
+) -> ObservedUnit {
+    let phase = if cause.is_some() { Phase::Failed } else { Phase::Completed };
+    let attempts = run_state.attempts.saturating_add(1);
+    let failures = if cause.is_some() { run_state.failures.saturating_add(1) } else { 0 };
+    let restart = &definition.restart;
+    let exit = run_state.exit.map(ProcessExit::exit);
+    let gave_up = run_state.gave_up || run_state.outcome == Some(RunOutcome::StartLimitHit);
+    let again = run_state.outcome != Some(RunOutcome::Condition) && restart.applies(cause, exit);
+    let retry_at = (again && !gave_up).then(|| now.after(restart.delay_of(attempts)));
+    let counts = ObservedUnit { attempts, failures, ..ObservedUnit::default() };
+    ObservedUnit { phase, since: now, cause, retry_at, gave_up, ..counts }
+}
+
+/// Returns the failure cause of a run; `None` if it did not fail.
+fn cause(run_state: &RunState) -> Option<FailureCause> {
+    Some(match run_state.outcome? {
+        RunOutcome::Success | RunOutcome::Condition => return None,
+        RunOutcome::Timeout if run_state.phase.is_stopping() => FailureCause::StopTimeout,
+        RunOutcome::Timeout => FailureCause::StartTimeout,
+        RunOutcome::Watchdog => FailureCause::Watchdog,
+        RunOutcome::Assert => FailureCause::Assertion,
+        RunOutcome::Resources => FailureCause::Resources,
+        RunOutcome::Protocol => FailureCause::Protocol,
+        _ => FailureCause::Exit(run_state.exit.map_or(Exit::Unknown, ProcessExit::exit)),
+    })
 }
 
 type RunningProcesses = Vec<(ProcessId, ProcessHandle)>;
@@ -148,8 +270,11 @@ fn find_spawning(run: &RunRecord, inside: &[u32], all: &[ProcessInfo]) -> Option
 
 #[cfg(test)]
 mod tests {
+    use fleet_core::graph::RestartWhen;
+
     use super::*;
-    use crate::native::run_state::{Role, RunState};
+    use crate::native::run_machine_tests::spec;
+    use crate::native::run_state::Role;
 
     #[test]
     fn the_first_unknown_group_leader_is_the_spawned_process() {
@@ -189,5 +314,53 @@ mod tests {
         assert_eq!(find_spawning(&run, &[], &all), Some(ProcessId { pid: 8, start: 4 }));
         all[4].exec_pid = Some(8);
         assert_eq!(find_spawning(&run, &[], &all[..5]), None);
+    }
+
+    #[test]
+    fn recovered_unit_keeps_its_counters() {
+        let definition = spec("ExecStart=/bin/true\n");
+        let starting = [ServicePhase::StartPre, ServicePhase::Start, ServicePhase::StartPost];
+        for phase in starting.into_iter().chain([ServicePhase::Running, ServicePhase::StopSigterm])
+        {
+            let counts = RunState { attempts: 5, failures: 2, restarts: 8, ..RunState::default() };
+            let run_state = RunState { phase, ..counts };
+            let observed =
+                observe_run(&definition, &run_state, Incarnation(1), Timestamp::from_millis(0));
+            assert_eq!((observed.attempts, observed.failures), (5, 2), "{phase:?}");
+        }
+    }
+
+    /// Observes a run state of a unit with `Restart=on-abnormal`.
+    fn after(run_state: &RunState) -> ObservedUnit {
+        let mut definition = InitUnit::clone(&spec("Type=notify\nExecStart=/bin/true\n"));
+        definition.restart.when = RestartWhen::OnAbnormal;
+        observe_run(&Arc::new(definition), run_state, Incarnation(1), Timestamp::from_millis(0))
+    }
+
+    #[test]
+    fn abnormal_end_stays_abnormal_after_a_recovery() {
+        for (outcome, exit, cause) in [
+            (RunOutcome::Protocol, ProcessExit::Code(0), FailureCause::Protocol),
+            (RunOutcome::Resources, ProcessExit::NotSpawned, FailureCause::Resources),
+        ] {
+            let (outcome, exit) = (Some(outcome), Some(exit));
+            let observed = after(&RunState {
+                phase: ServicePhase::Failed,
+                outcome,
+                exit,
+                ..RunState::default()
+            });
+            assert_eq!((observed.cause, observed.retry_at.is_some()), (Some(cause), true));
+            assert_eq!((observed.attempts, observed.failures), (1, 1));
+        }
+    }
+
+    #[test]
+    fn main_exit_is_recovered_while_processes_are_left() {
+        let (outcome, exit) = (Some(RunOutcome::Watchdog), Some(ProcessExit::Signal(6)));
+        let phase = ServicePhase::StopSigterm;
+        let observed = after(&RunState { phase, outcome, exit, ..RunState::default() });
+        assert_eq!(observed.outcome, Some(StopOutcome::Failed(FailureCause::Watchdog)));
+        assert_eq!(observed.exit, Some(Exit::Signal(6)));
     }
 }

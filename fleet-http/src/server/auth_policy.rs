@@ -59,6 +59,9 @@ impl AuthConfig {
 
     /// Returns the rights of a request with these headers. If the request is refused, returns an
     /// error message that names the accepted credentials.
+    ///
+    /// `verified_by` is the configuration that verified the client's certificate in the TLS
+    /// handshake; `None` if the client presented no certificate.
     pub(super) fn rights(
         &self,
         is_tls: bool,

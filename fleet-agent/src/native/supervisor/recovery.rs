@@ -1,35 +1,25 @@
-//! Recovers the units that an earlier `fleet-init` left in its directory.
-//! `managed_units/recovery.rs` recovers the units of `fleetd`, with the functions here that resume
-//! single runs.
-//!
-//! The state of a unit is derived from its stored run state: the current phase, the result of the
-//! run, and the restart counters. Timeouts are not stored, so each timeout starts from zero.
+//! Reads which units an earlier `fleet-init` left in its directory. For the units of `fleetd`, see
+//! `managed_units/recovery.rs`; for the state and the processes of one unit, see `adopt.rs`.
 
 use std::collections::BTreeSet;
 use std::collections::btree_map::{BTreeMap, Entry};
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
 
-use fleet_core::Timestamp;
-use fleet_core::graph::{
-    Activity, Exit, FailureCause, Graph, Incarnation, InitUnit, Name, Observation, ObservedUnit,
-    Phase, StopOutcome, StopReason,
-};
+use fleet_core::graph::{Graph, Incarnation, InitUnit, Name, Observation, ObservedUnit};
 
 use super::event_loop::Supervisor;
 use super::handle::InitSupervisor;
 use super::managed_units::hit_start_limit;
 use super::supervised_unit::{SupervisedUnit, read_definition};
 use super::unrecoverable::{reason, unrecoverable_state};
-use crate::native::adopt::resume;
+use crate::native::adopt::{observe_run, resume};
 use crate::native::descriptors::check_descriptors_left;
 use crate::native::manager_context::{ManagerContext, was_used_this_boot};
-use crate::native::outcome::{ProcessExit, RunOutcome};
 use crate::native::run_driver::RunDriver;
-use crate::native::run_state::{RunState, ServicePhase};
-use crate::native::unit_directory::{RunRecord, UnitDirectory};
+use crate::native::run_state::RunState;
+use crate::native::unit_directory::UnitDirectory;
 
 /// Recovered state of all units: the observed unit states for the planner, the supervisor's own
 /// state of each unit, and the runs to continue. Units that cannot be recovered are listed with the
@@ -118,7 +108,7 @@ impl Recovery {
         }
         let entry = entry_of(&mut self.units, context, name)?;
         if run_state.is_in_progress() {
-            let driver = resume_run(context, name, entry, &definition, run, incarnation)?.1;
+            let driver = resume(context, &entry.stored(name, &definition), run, incarnation)?.1;
             self.runs.push((name.clone(), incarnation, driver));
         }
         entry.run_state = Arc::new(run_state);
@@ -183,23 +173,6 @@ impl InitSupervisor {
     }
 }
 
-/// Resumes a run of an earlier supervisor. Returns the observed state of the unit for the planner,
-/// and the driver of the run.
-pub(super) fn resume_run(
-    context: &Arc<ManagerContext>,
-    name: &Name,
-    entry: &SupervisedUnit,
-    definition: &Arc<InitUnit>,
-    run: RunRecord,
-    incarnation: Incarnation,
-) -> io::Result<(ObservedUnit, RunDriver)> {
-    let now = context.now();
-    let observed = observe_run(definition, &run.run_state, incarnation, now);
-    let (spec, log) = (Arc::clone(definition), Arc::clone(&entry.log));
-    let driver = resume(context, name.as_str(), &entry.directory, log, spec, run)?;
-    Ok((observed, driver))
-}
-
 /// Returns the stored definition of a unit. If none is stored, returns the definition in the graph.
 /// If the graph has none either, returns an error.
 fn definition(directory: &UnitDirectory, graph: &Graph, name: &Name) -> io::Result<Arc<InitUnit>> {
@@ -212,165 +185,4 @@ fn definition(directory: &UnitDirectory, graph: &Graph, name: &Name) -> io::Resu
     };
     let unknown = || directory.invalid_definition(format!("no stanza of {name}"));
     known.ok_or_else(unknown)
-}
-
-/// Derives the observation of a unit from the state of its last run.
-fn observe_run(
-    definition: &Arc<InitUnit>,
-    run_state: &RunState,
-    incarnation: Incarnation,
-    now: Timestamp,
-) -> ObservedUnit {
-    let limits = definition.timeouts;
-    let later = |span: Option<Duration>| span.map(|span| now.after(span));
-    let busy = ObservedUnit {
-        since: now,
-        incarnation: Some(incarnation),
-        definition: Some(Arc::clone(definition)),
-        processes: true,
-        exit: run_state.exit.map(ProcessExit::exit),
-        attempts: run_state.attempts,
-        failures: run_state.failures,
-        ..ObservedUnit::default()
-    };
-    match run_state.phase {
-        phase if phase.is_starting() => {
-            ObservedUnit { phase: Phase::Starting, deadline: later(limits.start), ..busy }
-        }
-        phase if phase.is_stopping() => ObservedUnit {
-            phase: Phase::Stopping,
-            outcome: Some(stop_outcome(run_state)),
-            deadline: later(limits.stop),
-            ..busy
-        },
-        ServicePhase::Failed
-            if run_state.stop_requested && run_state.outcome == Some(RunOutcome::Timeout) =>
-        {
-            observe_end(definition, run_state, Some(FailureCause::StopTimeout), now)
-        }
-        ServicePhase::Dead | ServicePhase::Failed | ServicePhase::AutoRestart => {
-            observe_ended(definition, run_state, now)
-        }
-        phase => {
-            let activity = match phase {
-                ServicePhase::Exited => Activity::Exited,
-                _ if phase.is_reloading() => Activity::Reloading,
-                _ => Activity::Running,
-            };
-            let runtime = later(definition.run.runtime_max);
-            let reload = later(limits.reload).filter(|_| activity == Activity::Reloading);
-            let deadline = runtime.into_iter().chain(reload).min();
-            let phase = Phase::Active(activity);
-            ObservedUnit { phase, active_since: Some(now), deadline, ..busy }
-        }
-    }
-}
-
-fn stop_outcome(run_state: &RunState) -> StopOutcome {
-    match (run_state.outcome, cause(run_state)) {
-        _ if run_state.stop_requested => StopOutcome::Inactive(StopReason::Unneeded),
-        (Some(RunOutcome::Condition), _) => StopOutcome::Skipped,
-        (_, Some(cause)) => StopOutcome::Failed(cause),
-        (_, None) => StopOutcome::Completed(run_state.exit.map(ProcessExit::exit)),
-    }
-}
-
-/// Derives the observation of a unit whose run is over.
-pub(super) fn observe_ended(
-    definition: &InitUnit,
-    run_state: &RunState,
-    now: Timestamp,
-) -> ObservedUnit {
-    if run_state.stop_requested || run_state.outcome.is_none() {
-        return ObservedUnit::default();
-    }
-    observe_end(definition, run_state, cause(run_state), now)
-}
-
-fn observe_end(
-    definition: &InitUnit,
-    run_state: &RunState,
-    cause: Option<FailureCause>,
-    now: Timestamp,
-) -> ObservedUnit {
-    let phase = if cause.is_some() { Phase::Failed } else { Phase::Completed };
-    let attempts = run_state.attempts.saturating_add(1);
-    let failures = if cause.is_some() { run_state.failures.saturating_add(1) } else { 0 };
-    let restart = &definition.restart;
-    let exit = run_state.exit.map(ProcessExit::exit);
-    let gave_up = run_state.gave_up || run_state.outcome == Some(RunOutcome::StartLimitHit);
-    let again = run_state.outcome != Some(RunOutcome::Condition) && restart.applies(cause, exit);
-    let retry_at = (again && !gave_up).then(|| now.after(restart.delay_of(attempts)));
-    let counts = ObservedUnit { attempts, failures, ..ObservedUnit::default() };
-    ObservedUnit { phase, since: now, cause, retry_at, gave_up, ..counts }
-}
-
-/// Returns the failure cause of a run; `None` if it did not fail.
-fn cause(run_state: &RunState) -> Option<FailureCause> {
-    Some(match run_state.outcome? {
-        RunOutcome::Success | RunOutcome::Condition => return None,
-        RunOutcome::Timeout if run_state.phase.is_stopping() => FailureCause::StopTimeout,
-        RunOutcome::Timeout => FailureCause::StartTimeout,
-        RunOutcome::Watchdog => FailureCause::Watchdog,
-        RunOutcome::Assert => FailureCause::Assertion,
-        RunOutcome::Resources => FailureCause::Resources,
-        RunOutcome::Protocol => FailureCause::Protocol,
-        _ => FailureCause::Exit(run_state.exit.map_or(Exit::Unknown, ProcessExit::exit)),
-    })
-}
-
-#[cfg(test)]
-mod tests {
-    use fleet_core::graph::RestartWhen;
-
-    use super::*;
-    use crate::native::run_machine_tests::spec;
-
-    #[test]
-    fn recovered_unit_keeps_its_counters() {
-        let definition = spec("ExecStart=/bin/true\n");
-        let starting = [ServicePhase::StartPre, ServicePhase::Start, ServicePhase::StartPost];
-        for phase in starting.into_iter().chain([ServicePhase::Running, ServicePhase::StopSigterm])
-        {
-            let counts = RunState { attempts: 5, failures: 2, restarts: 8, ..RunState::default() };
-            let run_state = RunState { phase, ..counts };
-            let observed =
-                observe_run(&definition, &run_state, Incarnation(1), Timestamp::from_millis(0));
-            assert_eq!((observed.attempts, observed.failures), (5, 2), "{phase:?}");
-        }
-    }
-
-    /// Observes a run state of a unit with `Restart=on-abnormal`.
-    fn after(run_state: &RunState) -> ObservedUnit {
-        let mut definition = InitUnit::clone(&spec("Type=notify\nExecStart=/bin/true\n"));
-        definition.restart.when = RestartWhen::OnAbnormal;
-        observe_run(&Arc::new(definition), run_state, Incarnation(1), Timestamp::from_millis(0))
-    }
-
-    #[test]
-    fn abnormal_end_stays_abnormal_after_a_recovery() {
-        for (outcome, exit, cause) in [
-            (RunOutcome::Protocol, ProcessExit::Code(0), FailureCause::Protocol),
-            (RunOutcome::Resources, ProcessExit::NotSpawned, FailureCause::Resources),
-        ] {
-            let (outcome, exit) = (Some(outcome), Some(exit));
-            let observed = after(&RunState {
-                phase: ServicePhase::Failed,
-                outcome,
-                exit,
-                ..RunState::default()
-            });
-            assert_eq!((observed.cause, observed.retry_at.is_some()), (Some(cause), true));
-            assert_eq!((observed.attempts, observed.failures), (1, 1));
-        }
-    }
-
-    #[test]
-    fn main_exit_is_recovered_while_processes_are_left() {
-        let (outcome, exit) = (Some(RunOutcome::Watchdog), Some(ProcessExit::Signal(6)));
-        let phase = ServicePhase::StopSigterm;
-        let observed = after(&RunState { phase, outcome, exit, ..RunState::default() });
-        assert_eq!(observed.outcome, Some(StopOutcome::Failed(FailureCause::Watchdog)));
-        assert_eq!(observed.exit, Some(Exit::Signal(6)));
-    }
 }

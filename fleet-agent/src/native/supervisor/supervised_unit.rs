@@ -7,6 +7,7 @@ use fleet_core::graph::{Incarnation, InitUnit, Name, StatusReport, Timeouts, tex
 use tokio::task::AbortHandle;
 
 use super::run_channel::RunSender;
+use crate::native::adopt::StoredUnit;
 use crate::native::log::Log;
 use crate::native::manager_context::ManagerContext;
 use crate::native::run_state::RunState;
@@ -52,6 +53,15 @@ impl SupervisedUnit {
             written: None,
             applied: RequestedState::default(),
         })
+    }
+
+    /// Returns what the adoption of a run needs to know about the unit.
+    pub(super) fn stored<'a>(
+        &'a self,
+        name: &'a Name,
+        definition: &'a Arc<InitUnit>,
+    ) -> StoredUnit<'a> {
+        StoredUnit { name, directory: &self.directory, log: &self.log, definition }
     }
 
     /// Records that a requested state is applied, or that nothing has to be done for it.

@@ -21,7 +21,7 @@ pub(super) fn add(
 }
 
 fn command(line: &CommandLine, unit: &ValueContext<'_>) -> Result<Command, String> {
-    let line = line.expand(unit.specifiers, unit.name).map_err(read)?;
+    let line = unit.expand_command(line).map_err(read)?;
     let program = line.path().to_owned();
     if program.starts_with('$') {
         return Err(format!(

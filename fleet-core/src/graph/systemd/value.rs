@@ -1,16 +1,19 @@
-//! Parsers of option values; errors include a remedy.
+//! Expands the specifiers of option values and command lines, and parses values. Errors include a
+//! remedy.
 
 use std::fmt::Display;
 use std::time::Duration;
 
-use fleet_unitfile::{SpecifierContext, UnitName, parse_bool, parse_timespan};
+use fleet_unitfile::{
+    CommandError, CommandLine, SpecifierContext, UnitName, parse_bool, parse_timespan,
+};
 
 use crate::graph::Signal;
 
 /// Context for parsing the values of one unit.
 pub(super) struct ValueContext<'a> {
     pub(super) name: &'a UnitName,
-    pub(super) specifiers: &'a SpecifierContext,
+    specifiers: &'a SpecifierContext,
 }
 
 impl<'a> ValueContext<'a> {
@@ -21,6 +24,11 @@ impl<'a> ValueContext<'a> {
     /// Expands the specifiers of a text.
     pub(super) fn expand(&self, text: &str) -> Result<String, String> {
         self.specifiers.expand(text, self.name).map_err(unreadable)
+    }
+
+    /// Expands the specifiers of a command line.
+    pub(super) fn expand_command(&self, line: &CommandLine) -> Result<CommandLine, CommandError> {
+        line.expand(self.specifiers, self.name)
     }
 
     /// Expands specifiers and checks that the result is an absolute path.

@@ -19,12 +19,12 @@ use super::super::desired_targets::TargetSelection;
 use super::super::error::io_error;
 use super::super::event_loop::{Logs, Request, Supervisor, lock};
 use super::super::handle::{REPORT_CAPACITY, REQUEST_CAPACITY};
-use super::super::recovery::{observe_ended, resume_run};
 use super::super::supervised_unit::SupervisedUnit;
 use super::calls::name_of;
 use super::external::ExternalRegistry;
 use super::{Definition, LoadedUnit, ManagedUnits, StatusMap, timers};
 use crate::ServiceError;
+use crate::native::adopt::{observe_ended, resume};
 use crate::native::compile::compile;
 use crate::native::descriptors::check_descriptors_left;
 use crate::native::external::External;
@@ -244,7 +244,8 @@ fn recover_run(
     entry.run_state = Arc::new(run.run_state.clone());
     if run.run_state.is_in_progress() {
         let name = name_of(&loaded.unit);
-        let (observed, driver) = resume_run(context, &name, entry, &definition, run, incarnation)?;
+        let (observed, driver) =
+            resume(context, &entry.stored(&name, &definition), run, incarnation)?;
         return Ok((Some(observed), Some(driver)));
     }
     let now: Timestamp = context.now();

@@ -12,11 +12,10 @@ use fleet_core::graph::{
 };
 
 use super::super::event_loop::{Supervisor, lock};
-use super::super::recovery::resume_run;
 use super::super::supervised_unit::SupervisedUnit;
 use super::{CallResult, Definition, LoadedUnit, ManagedUnits, name_of};
 use crate::ServiceError;
-use crate::native::adopt::stop_only_definition;
+use crate::native::adopt::{resume, stop_only_definition};
 
 /// Delay between a change of a unit file and the rebuilding of the graph. Changes made during this
 /// delay share one rebuild, because rebuilding costs the same for one file as for all.
@@ -102,7 +101,7 @@ impl Supervisor {
         let mut found = None;
         if let Some(run) = run {
             let definition = loaded.definition();
-            found = Some(resume_run(&self.context, name, &entry, &definition, run, incarnation));
+            found = Some(resume(&self.context, &entry.stored(name, &definition), run, incarnation));
         }
         let found = found.transpose().map_err(failed)?;
         if let Some((observed, _)) = &found {
