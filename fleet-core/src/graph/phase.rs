@@ -69,6 +69,11 @@ pub enum FailureCause {
     StartTimeout,
     /// The unit did not stop before its stop timeout and was killed.
     StopTimeout,
+    /// A command of the stop, or after it, failed. The status is unknown if the command could not
+    /// be run.
+    StopCommand(Exit),
+    /// A command of the stop, or after it, did not end before the stop timeout.
+    StopCommandTimeout,
     /// The unit exceeded its maximum runtime.
     RuntimeMax,
     /// The unit missed its watchdog deadline.
@@ -137,6 +142,22 @@ impl Phase {
     }
 }
 
+impl FailureCause {
+    /// Returns whether the stop of the unit failed. Such a failure counts even if the stop was
+    /// requested.
+    #[must_use]
+    pub fn is_failed_stop(self) -> bool {
+        matches!(
+            self,
+            Self::StopTimeout
+                | Self::StopCommand(_)
+                | Self::StopCommandTimeout
+                | Self::Unkillable
+                | Self::Lost
+        )
+    }
+}
+
 impl fmt::Display for Phase {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
@@ -176,6 +197,8 @@ impl fmt::Display for FailureCause {
             Self::Assertion => f.write_str("one of its assertions does not hold"),
             Self::StartTimeout => f.write_str("its start timed out"),
             Self::StopTimeout => f.write_str("its stop timed out"),
+            Self::StopCommand(exit) => write!(f, "one of its stop commands ended with {exit}"),
+            Self::StopCommandTimeout => f.write_str("one of its stop commands timed out"),
             Self::RuntimeMax => f.write_str("it exceeded its maximum runtime"),
             Self::Watchdog => f.write_str("its watchdog timed out"),
             Self::ReadyLost => f.write_str("its output was closed before the readiness line"),

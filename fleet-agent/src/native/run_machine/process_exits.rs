@@ -60,8 +60,11 @@ impl ServiceRun {
         if self.state.phase == ServicePhase::Reload && !good {
             return self.end_reload(outcome, now);
         }
-        let is_resource_failure = outcome == RunOutcome::Resources;
-        let cause = if is_resource_failure {
+        let is_stop_command =
+            matches!(self.state.phase, ServicePhase::Stop | ServicePhase::StopPost);
+        let cause = if is_stop_command {
+            FailureCause::StopCommand(end.exit())
+        } else if outcome == RunOutcome::Resources {
             FailureCause::Resources
         } else {
             FailureCause::Script(end.exit())

@@ -159,7 +159,7 @@ impl ServiceRun {
             GraphPhase::Starting if self.state.awaits_main => FailureCause::Pidfile,
             GraphPhase::Starting => FailureCause::StartTimeout,
             GraphPhase::Stopping if self.is_ending() => FailureCause::StopTimeout,
-            GraphPhase::Stopping => FailureCause::Script(Exit::Unknown),
+            GraphPhase::Stopping => FailureCause::StopCommandTimeout,
             _ => FailureCause::RuntimeMax,
         })
     }

@@ -21,7 +21,9 @@ fn check(stanza: &str, rows: &[(&str, &str)]) {
 }
 
 const STATUS_0: &str = "failed: its main process ended with status 0";
-const LATE: &str = "failed: its stop timed out";
+const COMMAND_STOPPING: &str = "stopping: one of its stop commands timed out";
+const COMMAND_LATE: &str = "failed: one of its stop commands timed out";
+const STOP_1: &str = "failed: one of its stop commands ended with status 1";
 const STATUS_1: &str = "failed: its main process ended with status 1";
 
 #[test]
@@ -69,17 +71,18 @@ fn supervised_service() {
             ("start, pass 20", "stopping: it exceeded its maximum runtime"),
             ("start, unwanted", "stopping: nothing needs it"),
             ("start, unwanted, ends 0, gone, ends 0, gone", "inactive"),
-            ("start, unwanted, ends 1, gone, ends 1, gone", "inactive"),
-            ("start, unwanted, pass 59", "stopping: nothing needs it"),
+            ("start, unwanted, ends 1, gone, ends 1, gone", STOP_1),
+            ("start, unwanted, pass 29", "stopping: nothing needs it"),
+            ("start, unwanted, pass 59", COMMAND_STOPPING),
             // The stop command, the signal, and then the final signal.
-            ("start, unwanted, pass 60", "stopping: its stop timed out"),
-            ("start, unwanted, pass 60, gone, ends 0, gone", LATE),
+            ("start, unwanted, pass 60", COMMAND_STOPPING),
+            ("start, unwanted, pass 60, gone, ends 0, gone", COMMAND_LATE),
             // The commands after a kill have their own timeout, and so has their final signal.
-            ("start, unwanted, pass 60, gone, pass 10", "stopping: its stop timed out"),
-            ("start, unwanted, pass 60, gone, pass 29, ends 0, gone", LATE),
-            ("start, unwanted, pass 60, gone, pass 69", "stopping: its stop timed out"),
+            ("start, unwanted, pass 60, gone, pass 10", COMMAND_STOPPING),
+            ("start, unwanted, pass 60, gone, pass 29, ends 0, gone", COMMAND_LATE),
+            ("start, unwanted, pass 60, gone, pass 69", COMMAND_STOPPING),
             ("start, unwanted, pass 60, gone, pass 70", "stuck: processes are left after SIGKILL"),
-            ("start, unwanted, pass 60, gone, pass 61, gone", LATE),
+            ("start, unwanted, pass 60, gone, pass 61, gone", COMMAND_LATE),
             ("start, unwanted, pass 70", "stuck: processes are left after SIGKILL"),
             ("start, unwanted, pass 9999", "stuck: processes are left after SIGKILL"),
             (
@@ -189,7 +192,7 @@ fn oneshot_service() {
         &[
             ("start, exits 0", "stopping: Well"),
             ("start, exits 0, ends 0, gone", "completed"),
-            ("start, exits 0, ends 1, gone", "failed: one of its commands ended with status 1"),
+            ("start, exits 0, ends 1, gone", STOP_1),
         ],
     );
 }

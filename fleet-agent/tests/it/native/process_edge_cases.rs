@@ -241,7 +241,10 @@ async fn hanging_stop_command_is_killed() {
     want(&stand, "nothing").await;
     let unit = stand.wait_for("a", failed).await;
     assert!(
-        matches!(unit.report.state, DerivedState::Failed { cause: FailureCause::StopTimeout, .. }),
+        matches!(
+            unit.report.state,
+            DerivedState::Failed { cause: FailureCause::StopCommandTimeout, .. }
+        ),
         "{unit:?}"
     );
     assert!(!runs(pid));

@@ -227,6 +227,42 @@ async fn each_end_has_its_cause() {
     stand.clean_up().await;
 }
 
+/// Regression: such a unit was shown as inactive, without a reason.
+#[tokio::test]
+async fn failed_stop_commands_are_failures() {
+    let scripted = |name, stop| {
+        let more = format!("exec-start: /bin/true\nstop-timeout: 200ms\n{stop}\n");
+        unit(name, "background-scripted", &more)
+    };
+    let units = [
+        scripted("slow", "exec-stop: /bin/sleep 1000"),
+        scripted("bad", "exec-stop: /bin/false"),
+        scripted("bad-post", "exec-stop: /bin/true\nexec-stop-post: /bin/false"),
+        supervised("none", SLEEP),
+        all_of(&["slow", "bad", "bad-post"]),
+    ];
+    let stand = Stand::new(&units.concat(), "all").await;
+    for name in ["slow", "bad", "bad-post"] {
+        let is_up = |unit: &fleet_agent::UnitSnapshot| {
+            unit.report.state == DerivedState::Active(Activity::Running)
+        };
+        stand.wait_for(name, is_up).await;
+    }
+    stand.supervisor.set_goal(Some(target("none")), BTreeSet::new()).await.expect("it is provided");
+    for (name, cause) in [
+        ("slow", FailureCause::StopCommandTimeout),
+        ("bad", FailureCause::StopCommand(Exit::Status(1))),
+        ("bad-post", FailureCause::StopCommand(Exit::Status(1))),
+    ] {
+        let is_failed = |unit: &fleet_agent::UnitSnapshot| {
+            matches!(unit.report.state, DerivedState::Failed { .. } | DerivedState::Disabled)
+        };
+        let unit = stand.wait_for(name, is_failed).await;
+        assert_eq!(failed(&unit.report.state), Some(cause), "{name}");
+    }
+    stand.clean_up().await;
+}
+
 // Holds: T-21
 #[tokio::test]
 async fn unit_ignoring_its_stop_is_killed() {

@@ -100,6 +100,7 @@ impl InitState {
     ///
     /// - A stop timeout means that the supervisor has killed the unit, so the unit will fail. A
     ///   second stop timeout may follow, for the commands that run after the stop.
+    /// - A failed stop command makes a unit fail that is not needed any more.
     /// - Any other failure has an effect only if the unit stops by itself. A requested stop does
     ///   not become a failure.
     fn on_failing_end(&mut self, at: u32, cause: FailureCause, now: Timestamp) -> bool {
@@ -107,11 +108,17 @@ impl InitState {
             self.mark_killed(at, now);
             return true;
         }
+        // A unit that is still needed starts again after its stop, as after any requested stop.
+        let is_needed = self.node(at).needed;
         let observed = &mut self.node_mut(at).observed;
-        let handled = matches!(
-            observed.outcome,
-            Some(StopOutcome::Completed(_) | StopOutcome::SelfInitiated)
-        );
+        let handled = match observed.outcome {
+            Some(StopOutcome::Completed(_) | StopOutcome::SelfInitiated) => true,
+            Some(StopOutcome::Inactive(_)) if !is_needed => {
+                matches!(cause, FailureCause::StopCommand(_) | FailureCause::StopCommandTimeout)
+            }
+            Some(StopOutcome::Inactive(_) | StopOutcome::Failed(_) | StopOutcome::Skipped)
+            | None => false,
+        };
         if handled {
             observed.outcome = Some(StopOutcome::Failed(cause));
             self.touch(at);

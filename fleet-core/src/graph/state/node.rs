@@ -156,10 +156,7 @@ impl Node {
     /// Returns whether the unit's result can be dropped because the unit is not needed. The result
     /// of a failed stop is an exception: it is kept until the requested targets change.
     fn result_is_obsolete(&self) -> bool {
-        let kept = matches!(
-            self.observed.cause,
-            Some(FailureCause::StopTimeout | FailureCause::Unkillable | FailureCause::Lost)
-        );
+        let kept = self.observed.cause.is_some_and(FailureCause::is_failed_stop);
         !self.needed
             && match self.observed.phase {
                 Phase::Failed => !kept,

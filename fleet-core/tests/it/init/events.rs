@@ -20,11 +20,13 @@ pub(super) fn is_as_the_table_says(
     handled: bool,
     (before, after): (&Observation, &Observation),
     restart: Option<Restart>,
+    is_needed: bool,
 ) {
     let seen = &before.units[&event.unit];
     let is_current = seen.incarnation == Some(event.incarnation);
     let restart = restart.or_else(|| Some(seen.definition.as_ref()?.restart.clone()));
-    let line = restart.filter(|_| is_current).and_then(|it| line_of(seen, &it, event.kind));
+    let line =
+        restart.filter(|_| is_current).and_then(|it| line_of(seen, &it, event.kind, is_needed));
     let what = format!("{event:?} of a unit that is {}, {:?}", seen.phase, seen.outcome);
     assert_eq!(handled, line.is_some(), "{what}");
     let Some(line) = line else { return assert_eq!(after, before, "{what}") };
@@ -36,7 +38,12 @@ pub(super) fn is_as_the_table_says(
 }
 
 /// Returns the effect of the first table line that matches the event, or `None` if no line does.
-fn line_of(seen: &ObservedUnit, restart: &Restart, kind: EventKind) -> Option<EventEffect> {
+fn line_of(
+    seen: &ObservedUnit,
+    restart: &Restart,
+    kind: EventKind,
+    is_needed: bool,
+) -> Option<EventEffect> {
     use EventKind::{AllGone, Extend, Failed, MainExited, Ready, ReloadEnded, Reloading, Skipped};
     use Phase::{Completed, Inactive, Starting, Stopping};
     let unit = seen.definition.as_deref()?;
@@ -73,6 +80,10 @@ fn line_of(seen: &ObservedUnit, restart: &Restart, kind: EventKind) -> Option<Ev
             (Some(StopOutcome::Failed(first)), FailureCause::StopTimeout) => failing(*first),
             (_, FailureCause::StopTimeout) => failing(cause),
             (Some(StopOutcome::Completed(_) | StopOutcome::SelfInitiated), _) => failing(cause),
+            (
+                Some(StopOutcome::Inactive(_)),
+                FailureCause::StopCommand(_) | FailureCause::StopCommandTimeout,
+            ) if !is_needed => failing(cause),
             _ => return None,
         },
 

@@ -257,8 +257,9 @@ proptest! {
 }
 
 /// Returns whether this failure is shown even while the unit is not needed.
-fn could_not_be_stopped(cause: Option<FailureCause>) -> bool {
-    matches!(cause, Some(FailureCause::StopTimeout | FailureCause::Unkillable))
+pub(super) fn could_not_be_stopped(cause: Option<FailureCause>) -> bool {
+    use FailureCause::{StopCommand, StopTimeout, Unkillable};
+    matches!(cause, Some(StopTimeout | StopCommand(_) | Unkillable))
 }
 
 /// Plans once. No unit may start, and no unit may stop before its dependents.

@@ -192,7 +192,13 @@ impl Naive {
         let seen = &self.twin.seen[name];
         let kept = matches!(
             seen.cause,
-            Some(FailureCause::StopTimeout | FailureCause::Unkillable | FailureCause::Lost)
+            Some(
+                FailureCause::StopTimeout
+                    | FailureCause::StopCommand(_)
+                    | FailureCause::StopCommandTimeout
+                    | FailureCause::Unkillable
+                    | FailureCause::Lost
+            )
         );
         let over = match seen.phase {
             Phase::Failed => !kept,

@@ -11,6 +11,7 @@ use proptest::prelude::*;
 use proptest::sample::{Index, select};
 
 use super::config::cases;
+use super::liveness::could_not_be_stopped;
 use super::script::{Edit, Move};
 use super::world::World;
 
@@ -35,6 +36,7 @@ fn requests(most: usize) -> impl Strategy<Value = Vec<Move>> {
         EventKind::MainExited(Exit::Status(0)),
         EventKind::Failed(FailureCause::Watchdog),
         EventKind::Failed(FailureCause::StopTimeout),
+        EventKind::Failed(FailureCause::StopCommand(Exit::Status(1))),
         EventKind::Stopping,
         EventKind::AllGone,
     ]);
@@ -87,8 +89,7 @@ impl RequestWorld {
         let is_otherwise =
             mask != self.world.mask || !self.world.system.requested_targets().eq(&goals);
         for (name, seen) in before.seen.iter().filter(|_| is_read || is_otherwise) {
-            let failed =
-                matches!(seen.cause, Some(FailureCause::StopTimeout | FailureCause::Unkillable));
+            let failed = could_not_be_stopped(seen.cause);
             let lapsed = seen.phase == Phase::Failed && !before.needed.contains(name);
             if failed && lapsed && after.needed.contains(name) {
                 self.wanted_again.insert(name.clone(), seen.incarnation);

@@ -109,6 +109,7 @@ pub(super) fn event_kind() -> impl Strategy<Value = EventKind> {
         EventKind::Failed(FailureCause::Spawn),
         EventKind::Failed(FailureCause::Watchdog),
         EventKind::Failed(FailureCause::StopTimeout),
+        EventKind::Failed(FailureCause::StopCommand(Exit::Status(1))),
         EventKind::Skipped,
         EventKind::Reloading,
         EventKind::ReloadEnded { well: true },

@@ -1,5 +1,6 @@
 //! Transition table: effect of each event in each phase.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use fleet_core::Timestamp;
@@ -195,13 +196,39 @@ fn timeouts_escalate_from_stop_to_kill_to_unkillable() {
     assert_eq!(single.plan(), "start a");
 }
 
+/// Regression: the unit became inactive without a reason.
 #[test]
-fn only_a_kill_turns_a_requested_stop_into_a_failure() {
+fn failed_stop_command_of_an_unneeded_unit_is_shown() {
+    let stop_commands = [
+        (
+            FailureCause::StopCommand(Exit::Status(1)),
+            "one of its stop commands ended with status 1",
+        ),
+        (FailureCause::StopCommandTimeout, "one of its stop commands timed out"),
+    ];
+    for (cause, text) in stop_commands {
+        let mut single = SingleUnit::new(&unit("a scripted"));
+        single.send(READY);
+        single.system.set_goal(None, BTreeSet::new(), single.now).unwrap();
+        assert_eq!(single.plan(), "stop a: nothing needs it");
+        assert!(single.send(EventKind::Failed(cause)));
+        single.send(GONE);
+        assert_eq!(single.pass(1000), "", "it is not retried");
+        assert_eq!(describe(&single), format!("failed: {text}"));
+        single.system.set_goal(Some(target("a")), BTreeSet::new(), single.now).unwrap();
+        assert_eq!(single.plan(), "start a");
+    }
+}
+
+#[test]
+fn only_a_kill_turns_a_restart_into_a_failure() {
     let mut single = SingleUnit::new(&unit("a notified"));
     single.send(READY);
     single.system.restart(&target("a"));
     assert_eq!(single.plan(), "stop a: a restart was requested");
     assert!(!single.send(SCRIPT), "it was asked for");
+    let failed_command = EventKind::Failed(FailureCause::StopCommand(Exit::Status(1)));
+    assert!(!single.send(failed_command), "it starts again");
     assert!(single.send(LATE));
     assert_eq!(single.pass(9), "", "it is killed once");
     single.pass(1);

@@ -204,11 +204,12 @@ impl World {
     /// Sends an event and applies it to the simulated processes.
     pub(super) fn send(&mut self, name: &Name, incarnation: Incarnation, kind: EventKind) {
         let before = self.system.observation();
+        let is_needed = self.system.status(name).is_some_and(|status| status.needed);
         let event = UnitEvent { unit: name.clone(), incarnation, kind };
         let handled = self.system.on_event(&event, self.now);
         let after = self.system.observation();
         let unit = self.system.graph().unit(name).map(|it| it.restart.clone());
-        is_as_the_table_says(&event, handled, (&before, &after), unit);
+        is_as_the_table_says(&event, handled, (&before, &after), unit, is_needed);
         if !handled {
             return;
         }
