@@ -147,3 +147,75 @@ fn slow_stop_does_not_delay_other_starts() {
     cluster.succeed(&["stop", "slow.service"]);
     assert_eq!(state(), "inactive");
 }
+
+/// A start that never ends by itself: a oneshot, and a service that never reports readiness.
+const NEVER_STARTED: [(&str, &str); 2] = [
+    ("job.service", "[Service]\nType=oneshot\nExecStart=/bin/sleep infinity\n"),
+    ("mute.service", "[Service]\nType=notify\nExecStart=/bin/sleep infinity\n"),
+];
+
+/// Regression: each command waited for the end of the start, which never came.
+#[test]
+#[ignore = "boots machines: run by scripts/test"]
+fn starting_unit_is_stopped_replaced_drained_and_destroyed() {
+    let cluster = Cluster::boot("30s");
+    for (unit, text) in NEVER_STARTED {
+        let wait_starting = || {
+            wait_for(&format!("{unit} is starting"), || {
+                let starts = |on: &&&str| cluster.show(on, unit, "ActiveState") == "activating";
+                let on: Vec<_> = MACHINES.iter().filter(starts).copied().collect();
+                (on.len() == 1).then(|| on[0])
+            })
+        };
+        cluster.write(unit, text);
+        cluster.succeed(&["start", "--no-block", unit]);
+        let machine = wait_starting();
+        cluster.succeed(&["stop", unit]);
+        let state = cluster.show(machine, unit, "ActiveState");
+        assert!(["inactive", "failed"].contains(&&*state), "{unit} is {state}");
+
+        cluster.succeed(&["start", "--no-block", unit]);
+        wait_starting();
+        // The replaced start ends, and the new unit starts in its place.
+        cluster.write(unit, SLEEP);
+        cluster.succeed(&["start", "--replace", unit]);
+        cluster.wait_single_machine(unit);
+        cluster.write(unit, text);
+        cluster.succeed(&["start", "--no-block", "--replace", unit]);
+
+        let machine = wait_starting();
+        cluster.succeed(&["machine", "drain", cluster.id(machine)]);
+        let other = wait_for(&format!("{unit} starts on another machine"), || {
+            let on = wait_starting();
+            (on != machine).then_some(on)
+        });
+        let left = cluster.show(machine, unit, "ActiveState");
+        assert!(["inactive", "failed"].contains(&&*left), "{unit} is {left} on {machine}");
+        cluster.succeed(&["machine", "uncordon", cluster.id(machine)]);
+
+        cluster.succeed(&["destroy", unit]);
+        wait_for(&format!("{unit} is gone"), || {
+            (cluster.show(other, unit, "LoadState") == "not-found").then_some(())
+        });
+    }
+}
+
+/// Regression: the command waited in vain, because the unit was wanted as loaded only.
+#[test]
+#[ignore = "boots machines: run by scripts/test"]
+fn stop_ends_what_a_timer_or_another_unit_started() {
+    let cluster = Cluster::boot("30s");
+    let placed = "[X-Fleet]\nMachineOf=job.service\n";
+    cluster.write("job.service", SLEEP);
+    cluster.write("job.timer", &format!("[Timer]\nOnActiveSec=1s\n{placed}"));
+    let needs = "[Unit]\nRequires=job.service\nAfter=job.service\n";
+    cluster.write("needs.service", &format!("{needs}{SLEEP}{placed}"));
+    cluster.succeed(&["load", "job.service"]);
+    for starter in ["job.timer", "needs.service"] {
+        cluster.succeed(&["start", starter]);
+        let machine = cluster.wait_single_machine("job.service");
+        cluster.succeed(&["stop", "job.service"]);
+        assert_eq!(cluster.show(machine, "job.service", "ActiveState"), "inactive", "{starter}");
+        cluster.succeed(&["destroy", starter]);
+    }
+}
