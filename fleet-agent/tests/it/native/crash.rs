@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use fleet_agent::{ManagedUnit, NativeConfig, NativeManager, ServiceManager};
-use fleet_core::graph::{DerivedState, StatusReport};
+use fleet_core::graph::{DerivedState, Retry, StatusReport};
 use fleet_core::{Epoch, SystemdState, TargetState};
 use fleet_unitfile::{UnitFile, UnitName};
 use tokio::task::JoinSet;
@@ -193,6 +193,12 @@ pub(super) fn is_under_way(state: Option<&StatusReport>) -> bool {
     })
 }
 
+fn has_given_up(state: Option<&StatusReport>) -> bool {
+    state.is_some_and(|state| {
+        matches!(state.state, DerivedState::Failed { retry: Retry::GaveUp, .. })
+    })
+}
+
 /// Returns whether a unit is in its expected state, which is final except for flapping units.
 fn rests(number: u64, unit: &ManagedUnit, decided: Option<&StatusReport>) -> bool {
     let (sub, result) = (unit.state.sub.as_str(), unit.state.result.as_deref());
@@ -203,7 +209,8 @@ fn rests(number: u64, unit: &ManagedUnit, decided: Option<&StatusReport>) -> boo
         _ if is_under_way(decided) => false,
         _ if !is_launched => is_inactive,
         ENDS => sub == "exited",
-        GIVES_UP => sub == "failed" && result == Some("exit-code"),
+        // A run that has just ended looks like the last one.
+        GIVES_UP => sub == "failed" && result == Some("exit-code") && has_given_up(decided),
         _ => sub == "running" && unit.state.main_pid.is_some(),
     }
 }
