@@ -69,7 +69,7 @@ pub(crate) struct Plain<'a> {
     text: &'a str,
     /// Offset of the name in the source.
     start: usize,
-    // Lines are shorter than 1 MiB, so offsets in them fit in 32 bits.
+    // Lines have at most 1 MiB, so offsets in them fit in 32 bits.
     name_end: u32,
     value_start: u32,
     value_end: u32,

@@ -67,9 +67,11 @@ impl<'a> LogicalLine<'a> {
         self.last.start == self.first.start && !self.unfinished
     }
 
-    /// Returns `true` if the line reaches the length limit.
+    /// Returns `true` if systemd refuses the line for its length. A joined line may have exactly
+    /// the limit, but each physical line must be shorter.
     pub(crate) fn is_too_long(&self) -> bool {
-        self.len >= MAX_LINE
+        self.len > MAX_LINE
+            || self.len == MAX_LINE && self.lines().any(|line| line.text.len() == MAX_LINE)
     }
 
     /// Returns `true` if the first non-blank character is the `[` of a section header.

@@ -4,7 +4,8 @@
 //! `#[inline]`. Their bodies are so small that a call would cost as much as the work. Without the
 //! attribute, the compiler often would not inline them into other crates.
 
-/// Length limit in bytes. Every physical or joined line must be shorter than this.
+/// Length limit in bytes. Every physical line must be shorter than this, and a joined line not
+/// longer.
 pub(crate) const MAX_LINE: usize = 1024 * 1024;
 
 pub(crate) const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";

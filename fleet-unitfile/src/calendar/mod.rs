@@ -2,6 +2,7 @@
 //! an event elapses.
 
 mod civil;
+mod display;
 mod next;
 mod parse;
 mod part;

@@ -1,6 +1,6 @@
 //! Calendar events, compared with systemd.
 
-use fleet_unitfile::is_calendar;
+use fleet_unitfile::{Calendar, is_calendar};
 use proptest::prelude::*;
 use proptest::strategy::ValueTree as _;
 use proptest::test_runner::TestRunner;
@@ -98,4 +98,56 @@ fn systemd_accepts_the_same_calendar_events() {
     let theirs: Vec<&str> = theirs.iter().map(String::as_str).collect();
     assert_eq!(alone(&ours, &theirs), [""; 0], "refused by us alone");
     assert_eq!(alone(&theirs, &ours), [""; 0], "refused by systemd alone");
+}
+
+/// Returns the normalized forms that systemd prints. `None` if it is not installed.
+fn normalized_by_systemd(texts: &[&str]) -> Option<Vec<String>> {
+    let output = analyze(&["calendar", "--iterations=1"], texts)?;
+    let report = String::from_utf8(output.stdout).unwrap();
+    // systemd omits the original form where it is the same.
+    let lines =
+        report.lines().filter_map(|line| line.trim_start().strip_prefix("Normalized form: "));
+    Some(lines.map(str::to_owned).collect())
+}
+
+#[test]
+fn normalized_form_is_that_of_systemd_and_parses_back() {
+    let mut events: Vec<String> = KNOWN.split('|').map(str::to_owned).collect();
+    let mut runner = TestRunner::deterministic();
+    while events.len() < 2400 {
+        events.push(calendar_event().new_tree(&mut runner).unwrap().current());
+    }
+    events.retain(|text| is_calendar(text));
+    assert!(events.len() > 400, "{}", events.len());
+    for some in events.chunks(300) {
+        let some: Vec<&str> = some.iter().map(String::as_str).collect();
+        let ours: Vec<String> =
+            some.iter().map(|text| text.parse::<Calendar>().unwrap().to_string()).collect();
+        for text in &ours {
+            assert_eq!(text.parse::<Calendar>().unwrap().to_string(), *text);
+        }
+        let Some(theirs) = normalized_by_systemd(&some) else {
+            return report_skipped("systemd-analyze");
+        };
+        assert_eq!(theirs.len(), ours.len());
+        for ((text, ours), theirs) in some.iter().zip(ours).zip(theirs) {
+            assert_eq!(ours, theirs, "{text:?}");
+        }
+    }
+}
+
+#[test]
+fn normalized_form_is_complete() {
+    for (text, normalized) in [
+        ("daily", "*-*-* 00:00:00"),
+        ("Mon..Fri 9:00", "Mon..Fri *-*-* 09:00:00"),
+        ("Sat,Mon,sunday,Tue 07:00", "Mon,Tue,Sat,Sun *-*-* 07:00:00"),
+        ("*:5,0/15:2.5", "*-*-* *:00/15,05:02.500000"),
+        ("*:*:*", "*-*-* *:*:*"),
+        ("99-2~3 utc", "1999-02~03 00:00:00 UTC"),
+        ("weekly Europe/Berlin", "Mon *-*-* 00:00:00 Europe/Berlin"),
+        ("@1395716396", "2014-03-25 02:59:56 UTC"),
+    ] {
+        assert_eq!(text.parse::<Calendar>().unwrap().to_string(), normalized, "{text}");
+    }
 }

@@ -310,3 +310,19 @@ fn systemd_computes_the_same_elapses() {
     }
     assert!(elapses > 2000, "only {elapses} times were compared");
 }
+
+proptest! {
+    #![proptest_config(config())]
+
+    #[test]
+    fn normalized_form_elapses_at_the_same_times(
+        text in calendar_event(),
+        after in 0..4_000_000_000_u64,
+    ) {
+        if let Ok(calendar) = text.parse::<Calendar>() {
+            let again: Calendar = calendar.to_string().parse().unwrap();
+            let after = Duration::from_secs(after);
+            prop_assert_eq!(again.next_after(after, &Utc), calendar.next_after(after, &Utc));
+        }
+    }
+}

@@ -208,7 +208,7 @@ fn line_length_is_limited_joined_or_not() {
         assert!(UnitFile::parse(&accepted).is_ok());
         assert_eq!(UnitFile::parse(accepted).unwrap().last("A", "L"), Some("w"));
     }
-    for refused in [option(MAX + 1), comment(MAX + 1), joined(MAX + 1)] {
+    for refused in [option(MAX + 1), comment(MAX + 1), joined(MAX + 2)] {
         assert_eq!(read(refused), ("A.L=w".into(), vec![DiagnosticKind::LineTooLong]));
     }
 }
@@ -317,4 +317,20 @@ fn unit_file_accessors() {
     let values = unit.values("Unit", "Description").map(OptionView::value);
     assert_eq!(values.collect::<Vec<_>>(), ["a", "b"]);
     assert_eq!(UnitFile::parse("").unwrap().description(), "");
+}
+
+/// systemd refuses a physical line of 1 MiB, but a joined line only if it is longer.
+#[test]
+fn joined_line_may_have_exactly_one_mebibyte() {
+    const MIB: usize = 1 << 20;
+    let is_read = |source: &str| UnitFile::parse(source).is_ok();
+    let joined = |length: usize| {
+        let half = "x".repeat(MIB / 2);
+        format!("[Unit]\nDescription={half}\\\n{}\n", "y".repeat(length - MIB / 2 - 13))
+    };
+    assert!(is_read(&joined(MIB - 1)) && is_read(&joined(MIB)));
+    assert!(!is_read(&joined(MIB + 1)));
+    let single = |length: usize| format!("[Unit]\nDescription={}\n", "x".repeat(length - 12));
+    assert!(is_read(&single(MIB - 1)));
+    assert!(!is_read(&single(MIB)));
 }
