@@ -20,7 +20,7 @@ mod watch;
 
 pub use codec::CodecError;
 #[cfg(feature = "embedded")]
-pub use embedded::EmbeddedStore;
+pub use embedded::{EmbeddedStore, Salvage};
 #[cfg(feature = "etcd")]
 pub use etcd::{EtcdConfig, EtcdConfigError, EtcdIdentity, EtcdStore, EtcdTls, EtcdUser};
 pub use keyspace::{ApplyOutcome, EndedLease, Keyspace};

@@ -266,7 +266,7 @@ impl Command {
         match self {
             Self::Verify(_) | Self::Completions(_) | Self::Man(_) | Self::Reference => true,
             Self::FdForward(_) => true,
-            Self::Export(args) => args.config.is_some(),
+            Self::Export(args) => args.config.is_some() || args.salvage.is_some(),
             Self::Import(args) => args.config.is_some(),
             Self::Version(args) => !args.server,
             _ => false,
@@ -346,6 +346,9 @@ pub(crate) struct ExportArgs {
     /// Read the store of this fleetd configuration directly, not through a daemon.
     #[arg(long, value_name = "FLEETD.TOML")]
     pub(crate) config: Option<PathBuf>,
+    /// Read what is readable of this damaged file of an embedded store; the file is not changed.
+    #[arg(long, value_name = "STORE.REDB", conflicts_with = "config")]
+    pub(crate) salvage: Option<PathBuf>,
 }
 
 #[derive(Debug, Args)]

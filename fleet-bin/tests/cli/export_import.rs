@@ -282,6 +282,54 @@ async fn intents_are_exported_and_imported() {
 }
 
 /// Returns the help of a command, without trailing blanks.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn damaged_store_is_saved_and_imported() {
+    let cluster = source().await;
+    cluster.write("data.toml", "data_dir = \"data\"\n");
+    cluster.write("new.toml", "data_dir = \"new\"\n");
+    cluster.run("import --config data.toml cluster.jsonl").await.ok();
+    // Opening the store moves all writes to its tables.
+    cluster.run("export --config data.toml good.jsonl").await.ok();
+    let path = cluster.folder().join("data/store.redb");
+    let good = std::fs::read(&path).unwrap();
+
+    // Without its first byte, the file is no database. All rows are readable.
+    let mut bad = good.clone();
+    bad[0] = 0;
+    std::fs::write(&path, &bad).unwrap();
+    let refused = cluster.run("export --config data.toml").await;
+    let hint = "\"fleetctl export --salvage data/store.redb export.jsonl\"";
+    assert!(refused.code == 1 && refused.stderr.contains(hint), "{}", refused.stderr);
+    let saved = cluster.run("export --salvage data/store.redb saved.jsonl").await.ok();
+    assert!(saved.stdout.starts_with("exported 2 units"), "{}", saved.stdout);
+    assert_eq!(std::fs::read(&path).unwrap(), bad);
+
+    // The record of a unit is damaged in all versions of its page.
+    let mut bad = good.clone();
+    let record = b"/fleet/units/web.service";
+    let places = good.windows(record.len()).enumerate().filter(|(_, text)| text == record);
+    places.for_each(|(at, text)| bad[at + text.len() - 1] ^= 1);
+    std::fs::write(&path, &bad).unwrap();
+    let saved = cluster.run("export --salvage data/store.redb saved.jsonl").await;
+    assert_eq!(saved.code, 1);
+    let lines = saved.stderr.replace(": ", ":\n").replace(", and", ",\nand");
+    insta::assert_snapshot!(lines, @r#"
+    fleetctl:
+    data/store.redb is not fully readable:
+      unreadable:
+    1 of 8 rows of the table of keys
+      lost:
+    unit web.service
+    help:
+    import the export into a new store, compare it with your unit files,
+    and run "fleetd accept-store" on each machine:
+    this stops the units that are not in it
+    "#);
+    cluster.run("import --config new.toml saved.jsonl").await.ok();
+    let moved = cluster.run("export --config new.toml -").await.ok().stdout;
+    assert!(moved.contains("\"db.service\"") && !moved.contains("\"web.service\""), "{moved}");
+}
+
 async fn help(command: &str) -> String {
     let cluster = Cluster::start(&[]).await;
     let text = cluster.run(&format!("{command} --help")).await.ok().stdout;
@@ -289,7 +337,7 @@ async fn help(command: &str) -> String {
 }
 
 #[tokio::test]
-async fn import_help_describes_a_migration() {
+async fn export_help_describes_the_file() {
     insta::assert_snapshot!(help("export").await, @r#"
     Export the cluster to a file, as a backup or to migrate it.
 
@@ -311,11 +359,19 @@ async fn import_help_describes_a_migration() {
               Read the store of this fleetd configuration directly, not through a
               daemon
 
+          --salvage <STORE.REDB>
+              Read what is readable of this damaged file of an embedded store; the
+              file is not changed
+
       -h, --help
               Print help (see a summary with '-h')
 
     Global options: see `fleetctl --help`.
     "#);
+}
+
+#[tokio::test]
+async fn import_help_describes_a_migration() {
     insta::assert_snapshot!(help("import").await, @r#"
     Import an export, or an etcd dump of fleet v1.
 

@@ -8,6 +8,7 @@ mod log;
 mod queue;
 mod readers;
 mod recovery;
+mod salvage;
 #[cfg(test)]
 mod tests;
 mod writer;
@@ -26,6 +27,7 @@ use disk::Disk;
 use queue::{Queue, Request};
 use readers::ReaderState;
 use recovery::{PathOpener, WriteFailure};
+pub use salvage::Salvage;
 use writer::{Writer, wake_writer};
 
 /// A [`Store`] in one file, without a server. Acknowledged writes survive loss of power.
@@ -123,9 +125,10 @@ impl EmbeddedStore {
 fn damaged(path: &Path) -> StoreError {
     let path = PathBuf::from(path);
     StoreError::Format(format!(
-        "{} is damaged: move the file away, and import a backup with \"fleetctl import --config\"; \
-         without a backup, run \"fleetd accept-store\" to begin with an empty store",
-        path.display()
+        "{file} is damaged: move the file away, and import a backup with \"fleetctl import \
+         --config\"; without a backup, save the readable part of the file with \"fleetctl export \
+         --salvage {file} export.jsonl\" and import that",
+        file = path.display()
     ))
 }
 

@@ -23,7 +23,9 @@ use tokio::sync::watch as signal;
 use tokio::task::AbortHandle;
 
 use crate::clock::Clock;
-use crate::{Export, Lineage, Registry, RegistryError, RemovePlacement, UnusedContent};
+use crate::{
+    Export, Layout, Lineage, Listing, Registry, RegistryError, RemovePlacement, UnusedContent,
+};
 use last_seen::LastSeen;
 use machine_progress::MachineWatchers;
 use state::{Shared, State};
@@ -412,6 +414,11 @@ impl Registry {
     /// lineage cannot be read.
     pub async fn export(&self) -> Result<Export, RegistryError> {
         let listing = self.store().read(self.layout().prefix()).await?;
-        View::new(self.layout().clone()).relist(listing).export()
+        export_of(self.layout().clone(), listing)
     }
+}
+
+/// Returns the cluster of a listing for [exporting](Export).
+pub(crate) fn export_of(layout: Layout, listing: Listing) -> Result<Export, RegistryError> {
+    View::new(layout).relist(listing).export()
 }

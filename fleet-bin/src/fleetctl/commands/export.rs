@@ -4,7 +4,9 @@ use std::io::{self, ErrorKind};
 use std::path::Path;
 
 use fleet_http::ExportBytes;
-use fleet_store::{ExportEnd, ExportHeader, ExportItem, ExportLines, ExportReader};
+use fleet_store::{
+    EmbeddedStore, ExportEnd, ExportHeader, ExportItem, ExportLines, ExportReader, Layout, Salvage,
+};
 use serde::Serialize;
 
 use crate::fleetctl::args::ExportArgs;
@@ -52,14 +54,21 @@ enum ExportSink {
 
 /// Runs the command. Parses the export while copying it, so that a truncated export is detected.
 pub(super) async fn run(context: &mut Context, args: &ExportArgs) -> Result<(), CliError> {
-    let from = match &args.config {
-        Some(config) => {
+    let mut lost = Vec::new();
+    let from = match (&args.config, &args.salvage) {
+        (_, Some(store)) => {
+            let saved = EmbeddedStore::salvage(store, &Layout::default()).await;
+            let saved = saved.map_err(|error| failed("read the store").because(error))?;
+            lost = losses(&saved);
+            ExportSource::Store(Box::new(saved.export.lines()))
+        }
+        (Some(config), None) => {
             let offline = offline::open(context, config, MissingStore::Refuse).await?;
             let export = offline.registry.export().await;
             let export = export.map_err(|error| failed("read the store").because(error))?;
             ExportSource::Store(Box::new(export.lines()))
         }
-        None => ExportSource::Daemon(context.session.export().await?),
+        (None, None) => ExportSource::Daemon(context.session.export().await?),
     };
     let mut to = match args.file.as_os_str() == "-" {
         true => ExportSink::Stdout { partial: Vec::new() },
@@ -78,10 +87,32 @@ pub(super) async fn run(context: &mut Context, args: &ExportArgs) -> Result<(), 
         file.finish().map_err(|error| write_error(&args.file, error))?;
         print_summary(context, &args.file, header, end)?;
     }
+    if let Some(store) = args.salvage.as_deref().filter(|_| !lost.is_empty()) {
+        lost.extend(broken.iter().map(|unit| format!("lost: unit {unit}")));
+        return Err(incomplete_salvage(store, &lost));
+    }
     match broken.len() {
         0 => Ok(()),
         _ => Err(broken_units(&broken)),
     }
+}
+
+/// Returns a line for each lost or uncertain part of a salvaged store.
+fn losses(saved: &Salvage) -> Vec<String> {
+    let unreadable = saved.unreadable.iter().map(|part| format!("unreadable: {part}"));
+    let lost = saved.lost_units.iter().map(|unit| format!("lost: unit {unit}"));
+    let uncertain = saved.uncertain.iter();
+    let uncertain = uncertain.map(|part| format!("possibly out of date or deleted: {part}"));
+    unreadable.chain(lost).chain(uncertain).collect()
+}
+
+/// Returns the error for a salvage that is not complete. The export is written.
+fn incomplete_salvage(store: &Path, lost: &[String]) -> CliError {
+    let lines: String = lost.iter().map(|line| format!("\n  {line}")).collect();
+    CliError::failed(format!("{} is not fully readable:{lines}", store.display())).help(
+        "import the export into a new store, compare it with your unit files, and run \"fleetd \
+         accept-store\" on each machine: this stops the units that are not in it",
+    )
 }
 
 /// Copies the export to its destination. Returns its header, its end record, and the units in it
