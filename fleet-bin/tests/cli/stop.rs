@@ -132,12 +132,26 @@ async fn restart_waits_for_the_new_run_on_every_machine() {
         assert!(generation.0 > 0, "{unit}");
         assert!(snapshot.states_of(unit).all(|state| state.generation == generation), "{unit}");
     }
+}
+
+/// Like `systemctl restart`, which starts a stopped unit.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn restart_starts_a_loaded_unit() {
+    let cluster = Cluster::start(&["m1"]).await;
+    cluster.write_sleepers(&["web.service"]);
+    cluster.run("start web").await.ok();
     cluster.run("stop web").await.ok();
+    insta::assert_snapshot!(cluster.run("restart web").await, @r"
+    exit 0
+    Unit web.service restarted on m1/10.0.0.1
+    ");
+    assert_eq!(cluster.desired("web.service").await, "launched");
+    cluster.run("unload web").await.ok();
     insta::assert_snapshot!(cluster.run("restart web").await, @r#"
     exit 1
     ---
-    fleetctl: cannot restart web.service: its desired state is loaded
-    help: "fleetctl start web.service" starts it; "fleetctl stop web.service" ends its run
+    fleetctl: cannot restart web.service: its desired state is inactive
+    help: "fleetctl start web.service" starts it
     "#);
 }
 

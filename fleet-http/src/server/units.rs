@@ -9,7 +9,7 @@ use axum::extract::State;
 use axum::http::header::ETAG;
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
-use fleet_core::{Revision, Snapshot, TargetState};
+use fleet_core::{Generation, Revision, Snapshot, TargetState, Unit};
 use fleet_store::RegistryError;
 use fleet_unitfile::UnitName;
 
@@ -206,7 +206,8 @@ pub(super) async fn delete(
 
 /// Restart a unit.
 ///
-/// With `dryRun=1` nothing is changed, and the response is the plan with status 200.
+/// Starts a unit whose desired state is `loaded`. With `dryRun=1` nothing is changed, and the
+/// response is the plan with status 200.
 #[utoipa::path(
     post,
     path = "/units/{name}/restart",
@@ -224,24 +225,14 @@ pub(super) async fn restart(
     Name(name): Name,
     params: Params,
 ) -> Result<Response, Failure> {
-    let is_dry = params.dry_run()?;
-    let name = UnitName::parse(&name).map_err(|_| Failure::no_unit())?;
-    let snapshot = api.view()?;
-    if let Some(unit) = snapshot.unit(name.as_str())
-        && unit.desired != TargetState::Launched
-    {
-        let message = format!(
-            "cannot restart {name}: its desired state is {}; start it instead",
-            unit.desired
-        );
-        return Err(Failure::conflict(message));
-    }
-    if is_dry {
-        return dry_run_of_known(&snapshot, &name).await;
-    }
-    let (revision, generation) = api.registry.request_restart(&name).await?;
-    api.wait_until_visible(revision).await;
-    Ok((StatusCode::ACCEPTED, Json(RestartResponse { generation: generation.0 })).into_response())
+    let refusal = |name: &UnitName, desired| match desired {
+        TargetState::Inactive => {
+            Some(format!("cannot restart {name}: its desired state is {desired}; start it instead"))
+        }
+        TargetState::Loaded | TargetState::Launched => None,
+    };
+    let request = async |name: &UnitName| api.registry.request_restart(name).await;
+    change_run(&api, &name, &params, TargetState::Launched, refusal, request).await
 }
 
 /// Stop the run of a loaded unit.
@@ -266,34 +257,45 @@ pub(super) async fn stop(
     Name(name): Name,
     params: Params,
 ) -> Result<Response, Failure> {
-    let is_dry = params.dry_run()?;
-    let name = UnitName::parse(&name).map_err(|_| Failure::no_unit())?;
-    let snapshot = api.view()?;
-    if let Some(unit) = snapshot.unit(name.as_str())
-        && unit.desired != TargetState::Loaded
-    {
-        let desired = unit.desired;
-        let message = format!(
+    let refusal = |name: &UnitName, desired| match desired {
+        TargetState::Loaded => None,
+        TargetState::Inactive | TargetState::Launched => Some(format!(
             "cannot stop a run of {name}: its desired state is {desired}; set it to loaded instead"
-        );
+        )),
+    };
+    let request = async |name: &UnitName| api.registry.request_stop(name).await;
+    change_run(&api, &name, &params, TargetState::Loaded, refusal, request).await
+}
+
+/// Requests the restart or stop of a unit, or with `dryRun` returns the plan for it. `desired` is
+/// the unit's desired state afterwards, and `refusal` returns why a desired state does not permit
+/// the request.
+async fn change_run(
+    api: &SharedApi,
+    name: &str,
+    params: &Params,
+    desired: TargetState,
+    refusal: impl FnOnce(&UnitName, TargetState) -> Option<String>,
+    request: impl AsyncFnOnce(&UnitName) -> Result<(Revision, Generation), RegistryError>,
+) -> Result<Response, Failure> {
+    let is_dry = params.dry_run()?;
+    let name = UnitName::parse(name).map_err(|_| Failure::no_unit())?;
+    let snapshot = api.view()?;
+    let unit = snapshot.unit(name.as_str());
+    if let Some(message) = unit.and_then(|unit| refusal(&name, unit.desired)) {
         return Err(Failure::conflict(message));
     }
     if is_dry {
-        return dry_run_of_known(&snapshot, &name).await;
+        let fault = snapshot.fault(name.as_str()).map(|fault| fault.message.clone());
+        let Some(unit) = unit else {
+            return Err(fault.map_or_else(Failure::no_unit, Failure::conflict));
+        };
+        let after = Unit { desired, ..Unit::clone(unit) };
+        return dry_run(&snapshot, |planned| planned.put_unit(after)).await;
     }
-    let (revision, generation) = api.registry.request_stop(&name).await?;
+    let (revision, generation) = request(&name).await?;
     api.wait_until_visible(revision).await;
     Ok((StatusCode::ACCEPTED, Json(RestartResponse { generation: generation.0 })).into_response())
-}
-
-/// Returns the plan for a request that changes no placement.
-async fn dry_run_of_known(snapshot: &Snapshot, name: &UnitName) -> Result<Response, Failure> {
-    let fault = snapshot.fault(name.as_str()).map(|fault| fault.message.clone());
-    match (snapshot.unit(name.as_str()), fault) {
-        (Some(_), _) => dry_run(snapshot, |_| {}).await,
-        (None, Some(fault)) => Err(Failure::conflict(fault)),
-        (None, None) => Err(Failure::no_unit()),
-    }
 }
 
 /// Sets `unknown_for`, the time for which the unit's state has been unknown, if the unit's machine
@@ -308,7 +310,7 @@ fn with_unknown_for(api: &SharedApi, mut unit: UnitEntity) -> UnitEntity {
 
 /// A unit, decodable or not.
 enum Entry<'a> {
-    Unit(&'a fleet_core::Unit),
+    Unit(&'a Unit),
     Faulty(&'a UnitName, &'a fleet_core::Fault),
 }
 
@@ -354,7 +356,7 @@ fn entries<'a>(
     snapshot: &'a Snapshot,
     first: Option<&UnitName>,
 ) -> Box<dyn Iterator<Item = Entry<'a>> + 'a> {
-    let unit = |unit: &'a Arc<fleet_core::Unit>| (&unit.name, Entry::Unit(unit));
+    let unit = |unit: &'a Arc<Unit>| (&unit.name, Entry::Unit(unit));
     let faulty = |(name, fault): (&'a UnitName, &'a Arc<fleet_core::Fault>)| {
         (name, Entry::Faulty(name, fault))
     };

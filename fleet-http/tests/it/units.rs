@@ -181,19 +181,34 @@ async fn restarts_are_counted() {
 
 // Holds: D-28
 #[tokio::test]
-async fn only_launched_units_are_restarted() {
+async fn inactive_and_unknown_units_are_not_restarted() {
     let server = Server::start().await;
-    server.sleepers(&["a.service"], "loaded").await;
+    server.sleepers(&["a.service"], "inactive").await;
     let response = server.call("POST", "/fleet/v1/units/a.service/restart", "").await;
     assert_eq!(response.status, 409);
     assert_eq!(
         response.message(),
-        "cannot restart a.service: its desired state is loaded; start it instead"
+        "cannot restart a.service: its desired state is inactive; start it instead"
     );
     for unit in ["b.service", "b"] {
         let response = server.call("POST", &format!("/fleet/v1/units/{unit}/restart"), "").await;
         assert_eq!(response.status, 404, "{unit}");
     }
+}
+
+#[tokio::test]
+async fn restart_of_a_loaded_unit_launches_it() {
+    let server = Server::start().await;
+    server.sleepers(&["a.service"], "loaded").await;
+    let fetched = async || server.get("/fleet/v1/units/a.service").await.json();
+    let dry = server.call("POST", "/fleet/v1/units/a.service/restart?dryRun=1", "").await;
+    assert_eq!(dry.status, 200, "{dry}");
+    assert_eq!(fetched().await["desiredState"], "loaded", "nothing has changed");
+    let restarted = server.call("POST", "/fleet/v1/units/a.service/restart", "").await;
+    assert_eq!(restarted.status, 202);
+    let unit = fetched().await;
+    assert_eq!(unit["desiredState"], "launched");
+    assert_eq!(unit["generation"], restarted.json()["generation"]);
 }
 
 #[tokio::test]

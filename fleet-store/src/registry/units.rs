@@ -174,7 +174,8 @@ impl Registry {
         self.change_unit(name, set).await.map(|(revision, _)| revision)
     }
 
-    /// Requests a restart of a unit by raising its generation.
+    /// Requests a restart of a unit by raising its generation. Makes `launched` the desired state
+    /// of a loaded unit.
     ///
     /// # Errors
     ///
@@ -185,7 +186,13 @@ impl Registry {
         name: &UnitName,
     ) -> Result<(Revision, Generation), RegistryError> {
         let epoch_base = self.epoch_base().await?;
-        let raise = |found: &LoadedUnit| Ok(found.with_raised_generation(epoch_base));
+        let raise = |found: &LoadedUnit| {
+            let raised = found.with_raised_generation(epoch_base);
+            Ok(match raised.desired {
+                TargetState::Loaded => raised.with_desired(TargetState::Launched),
+                TargetState::Inactive | TargetState::Launched => raised,
+            })
+        };
         let (revision, record) = self.change_unit(name, raise).await?;
         Ok((revision, record.generation))
     }

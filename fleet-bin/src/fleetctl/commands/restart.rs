@@ -1,4 +1,4 @@
-//! `restart`: restarts units on their machines.
+//! `restart`: restarts units on their machines, and starts loaded ones.
 
 use fleet_core::TargetState;
 use fleet_unitfile::UnitName;
@@ -38,7 +38,7 @@ pub(super) async fn run(
 
 async fn check(session: &Session, name: &UnitName) -> Result<(), CliError> {
     let unit = session.known_unit(name).await?;
-    if unit.desired() == Some(TargetState::Launched) {
+    if unit.desired() > Some(TargetState::Inactive) {
         return Ok(());
     }
     if !unit.problem.is_empty() {
@@ -49,7 +49,6 @@ async fn check(session: &Session, name: &UnitName) -> Result<(), CliError> {
         .help("replace its file with \"fleetctl submit --replace FILE\""));
     }
     let state = unit.desired_state;
-    Err(CliError::failed(format!("cannot restart {name}: its desired state is {state}")).help(
-        format!("\"fleetctl start {name}\" starts it; \"fleetctl stop {name}\" ends its run"),
-    ))
+    Err(CliError::failed(format!("cannot restart {name}: its desired state is {state}"))
+        .help(format!("\"fleetctl start {name}\" starts it")))
 }
