@@ -3,11 +3,11 @@
 use fleet_core::graph;
 use rustix::process::Signal;
 
-/// A signal that has a name on every Linux architecture.
+/// A signal that exists on every Linux architecture.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Sig(pub(crate) Signal);
 
-/// The signals that unit files may use. Real-time signals are not supported.
+/// The signals that unit files may use, besides real-time signals.
 const NAMES: [(&str, Signal); 31] = [
     ("SIGHUP", Signal::HUP),
     ("SIGINT", Signal::INT),
@@ -68,17 +68,33 @@ impl Sig {
 
 impl From<graph::Signal> for Sig {
     fn from(signal: graph::Signal) -> Self {
+        if let Some(number) = signal.real_time_number() {
+            return Self(real_time(number));
+        }
         let name = signal.to_string();
         let found = NAMES.iter().find(|(known, _)| *known == name);
         Self(found.expect("a test checks that both lists have the same names").1)
     }
 }
 
+/// Returns a real-time signal.
+#[expect(unsafe_code, reason = "rustix makes only signals with names without it")]
+fn real_time(number: u8) -> Signal {
+    // SAFETY: the number is a real-time signal that the C library does not reserve for itself, and
+    // these signals are only sent to other processes, never handled in this one.
+    unsafe { Signal::from_raw_unchecked(i32::from(number)) }
+}
+
 /// Returns the name of a signal without `SIG` (`KILL`), as systemd passes it to `ExecStopPost=`.
 /// Returns the number as text if the signal has no name.
 pub(crate) fn short_name(number: i32) -> String {
+    let real_time = || {
+        let signal = graph::Signal::from_number(u8::try_from(number).ok()?)?;
+        signal.real_time_number().map(|_| signal.to_string())
+    };
     let named = NAMES.iter().find(|(_, signal)| signal.as_raw() == number);
-    named.map_or_else(|| number.to_string(), |(name, _)| name[3..].to_owned())
+    let name = named.map(|(name, _)| (*name).to_owned()).or_else(real_time);
+    name.map_or_else(|| number.to_string(), |name| name[3..].to_owned())
 }
 
 #[cfg(test)]
@@ -87,12 +103,14 @@ mod tests {
 
     #[test]
     fn every_unit_file_signal_has_a_number() {
-        for signal in graph::Signal::all() {
+        let real_time = (34..=64).filter_map(graph::Signal::from_number);
+        for signal in graph::Signal::all().chain(real_time) {
             let number = Sig::from(signal).number();
             assert_eq!(format!("SIG{}", short_name(number)), signal.to_string());
         }
         assert_eq!(Sig::from(graph::Signal::KILL), Sig::KILL);
         assert_eq!(short_name(9), "KILL");
-        assert_eq!(short_name(40), "40");
+        assert_eq!(short_name(40), "RTMIN+6");
+        assert_eq!(short_name(33), "33");
     }
 }

@@ -231,6 +231,17 @@ async fn exit_status_decides_about_success() {
     bench.clean_up().await;
 }
 
+#[tokio::test]
+async fn real_time_signal_stops_a_unit() {
+    let bench = Bench::new().await;
+    let settings = "KillSignal=SIGRTMIN+3\nSuccessExitStatus=SIGRTMIN+3\nTimeoutStopSec=1h\n";
+    bench.run("a.service", &format!("ExecStart=/bin/sleep 1001\n{settings}")).await;
+    bench.wait_for_sub("a.service", "running").await;
+    bench.stop("a.service").await;
+    bench.wait_for_sub("a.service", "dead").await;
+    bench.clean_up().await;
+}
+
 /// Returns whether a process sleeps, as one that waits does.
 fn sleeps(pid: u32) -> bool {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();

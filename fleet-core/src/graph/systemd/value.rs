@@ -103,10 +103,7 @@ pub(super) fn delay(value: &str, instead: &str) -> Result<Duration, String> {
 /// Reads a signal.
 pub(super) fn signal(value: &str) -> Result<Signal, String> {
     Signal::parse(value).ok_or_else(|| {
-        format!(
-            "is not a supported signal: {value:?}; write a name such as SIGTERM; real-time \
-                 signals are not supported"
-        )
+        format!("is no signal: {value:?}; write a name such as SIGTERM or SIGRTMIN+3")
     })
 }
 

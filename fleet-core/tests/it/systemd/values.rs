@@ -247,7 +247,7 @@ const REFUSED: &[&str] = &[
     "RestartSec=soon",
     "RestartSec=infinity",
     "KillMode=none",
-    "KillSignal=SIGRTMIN+3",
+    "KillSignal=SIGRTMIN+31",
     "SuccessExitStatus=256",
     "RestartPreventExitStatus=NOSUCH",
     "RemainAfterExit=maybe",
@@ -310,8 +310,8 @@ fn refusals_have_a_position_and_a_remedy() {
     3:1: Service.RestartSec cannot be infinity: write Restart=no instead
     3:1: Service.KillMode cannot be none, which leaves unsupervised processes behind:
           write process
-    3:1: Service.KillSignal is not a supported signal: "SIGRTMIN+3"; write a name such as
-          SIGTERM; real-time signals are not supported
+    3:1: Service.KillSignal is no signal: "SIGRTMIN+31"; write a name such as SIGTERM or
+          SIGRTMIN+3
     3:1: Service.SuccessExitStatus has "256": write exit statuses from 0 to 255, or names
           such as TEMPFAIL or SIGKILL
     3:1: Service.RestartPreventExitStatus has "NOSUCH": write exit statuses from 0 to
@@ -320,8 +320,7 @@ fn refusals_have_a_position_and_a_remedy() {
     4:1: Service.RemainAfterExit is "": write yes or no
     3:1: Service.Restart is "": write no, on-success, on-failure, on-abnormal, on-abort,
           on-watchdog or always
-    3:1: Service.KillSignal is not a supported signal: ""; write a name such as SIGTERM;
-          real-time signals are not supported
+    3:1: Service.KillSignal is no signal: ""; write a name such as SIGTERM or SIGRTMIN+3
     3:1: Service.TimeoutStopSec cannot be read: empty time span: write a number with a
           unit such as "5s", or "infinity"
     3:1: Service.RuntimeMaxSec is "0", which stops the unit as soon as it is active:
