@@ -5,9 +5,13 @@ use std::path::{Path, PathBuf};
 
 use fleet_core::{Requirements, Strictness};
 use fleet_unitfile::{
-    Diagnostic, FindingCode, Location, Severity, SystemdVersion, UnitFile, UnitName,
+    Diagnostic, FindingCode, Location, Severity, SystemdVersion, UnitFile, UnitName, UnitTree,
+    check_merged, check_merged_for,
 };
 use serde::Serialize;
+
+/// Directory of the files that are checked as parts of a unit.
+const UNIT_DIRECTORY: &str = "/etc/systemd/system";
 
 /// One diagnostic of a unit file.
 ///
@@ -73,6 +77,34 @@ pub(crate) fn verify(
     let systemd_findings =
         systemd_findings.iter().filter(|it| !is_mask || it.code() != FindingCode::Masked);
     findings.extend(systemd_findings.map(|it| from_unitfile(path, it)));
+    findings.sort_by_key(|finding| (finding.line, finding.column));
+    findings
+}
+
+/// Checks a drop-in of a unit with the rules of systemd. `main` is the unit file, if it is known:
+/// the drop-in is then checked as a part of the unit. Findings in the unit file are left out.
+pub(crate) fn verify_drop_in(
+    path: &Path,
+    name: &UnitName,
+    source: &[u8],
+    main: Option<&[u8]>,
+    version: Option<SystemdVersion>,
+) -> Vec<Finding> {
+    let (file, diagnostics) = UnitFile::parse_collecting(source);
+    let mut findings: Vec<Finding> =
+        diagnostics.iter().map(|diagnostic| from_diagnostic(path, diagnostic)).collect();
+    // Files of a unit are found by their places, so the files get the usual ones.
+    let drop_in = format!("{UNIT_DIRECTORY}/{name}.d/drop-in.conf");
+    let main =
+        main.map(|main| (format!("{UNIT_DIRECTORY}/{name}"), UnitFile::parse_collecting(main).0));
+    let files = main.into_iter().chain([(drop_in.clone(), file)]);
+    let unit = UnitTree::new(&[UNIT_DIRECTORY], files).unit(name);
+    let merged = match version {
+        Some(version) => check_merged_for(&unit, version),
+        None => check_merged(&unit),
+    };
+    let own = merged.iter().filter(|it| it.part.path == drop_in);
+    findings.extend(own.map(|it| from_unitfile(path, &it.finding)));
     findings.sort_by_key(|finding| (finding.line, finding.column));
     findings
 }

@@ -330,7 +330,7 @@ pub(crate) struct ExplainArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct VerifyArgs {
-    /// Unit files, and folders with unit files.
+    /// Unit files, drop-ins such as web.service.d/10-more.conf, and folders with unit files.
     #[arg(value_name = "FILE|DIR", required = true)]
     pub(crate) files: Vec<PathBuf>,
     /// Check for this version of systemd [default: that of this machine; without one, all].

@@ -304,3 +304,30 @@ async fn versions_are_printed() {
     let both = cluster.run("version --server").await.ok().stdout;
     assert_eq!(both, format!("fleetctl version {version}\nfleetd version 1.2.3\n"));
 }
+
+#[tokio::test]
+async fn verify_checks_a_drop_in_as_a_part_of_its_unit() {
+    let cluster = Cluster::start(&[]).await;
+    for folder in ["web.service.d", "db.service.d", "service.d"] {
+        std::fs::create_dir(cluster.folder().join(folder)).unwrap();
+    }
+    cluster.write("web.service", "[Service]\nExecStart=/bin/web\n");
+    cluster.write("web.service.d/again.conf", "[Service]\nExecStart=/bin/web --again\n");
+    cluster.write("db.service.d/memory.conf", "[Service]\nMemoryMax=1G\n");
+    cluster.write("service.d/typo.conf", "[Service]\nMemoryMax=much\n");
+    cluster.run("verify db.service.d/memory.conf").await.ok();
+    let run =
+        cluster.run("verify --systemd-version 252 web.service.d/again.conf service.d/typo.conf");
+    insta::assert_snapshot!(run.await.to_string().replace("conf:2:11: ", "conf:2:11:\n"), @r#"
+    exit 1
+    web.service.d/again.conf:2:11:
+    ExecStart: only a oneshot service can have several commands [U0402]
+    help: write Type=oneshot, or move all but the last command to ExecStartPre=
+    service.d/typo.conf:2:11:
+    warning: MemoryMax: "much" is neither a size nor a percentage [U0203]
+    help: write a size such as 512M, a percentage up to 100%, or infinity
+    ---
+    service.d/typo.conf: ok
+    fleetctl: 1 of 2 unit files have errors
+    "#);
+}

@@ -5,7 +5,7 @@ use std::process::Command;
 
 use fleet_unitfile::{Severity, SystemdVersion, UnitName};
 
-use crate::findings::{Finding, check, verify};
+use crate::findings::{Finding, check, verify, verify_drop_in};
 use crate::fleetctl::args::VerifyArgs;
 use crate::fleetctl::context::Context;
 use crate::fleetctl::error::CliError;
@@ -59,6 +59,10 @@ fn installed_version() -> Option<SystemdVersion> {
 
 fn check_file(path: &Path, version: Option<SystemdVersion>) -> Result<Vec<Finding>, CliError> {
     let source = read_file(path)?;
+    if let Some((unit, main)) = drop_in(path) {
+        let main = if main.is_file() { Some(read_file(&main)?) } else { None };
+        return Ok(verify_drop_in(path, &unit, &source, main.as_deref(), version));
+    }
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     match UnitName::parse(&name) {
         Ok(name) => Ok(verify(path, &name, &source, version)),
@@ -69,6 +73,19 @@ fn check_file(path: &Path, version: Option<SystemdVersion>) -> Result<Vec<Findin
             Ok(findings)
         }
     }
+}
+
+/// Returns the unit of a drop-in such as `web.service.d/10-more.conf`, and the path that its unit
+/// file would have; `None` for any other file. A drop-in of all units of a type, as in `service.d`,
+/// gets a placeholder name.
+fn drop_in(path: &Path) -> Option<(UnitName, PathBuf)> {
+    if path.extension()? != "conf" {
+        return None;
+    }
+    let directory = path.parent()?;
+    let unit = directory.file_name()?.to_str()?.strip_suffix(".d")?;
+    let name = UnitName::parse(unit).or_else(|_| UnitName::parse(&format!("unit.{unit}"))).ok()?;
+    Some((name, directory.with_file_name(unit)))
 }
 
 /// Returns the name under which the content of a file with an invalid name is checked.
