@@ -71,22 +71,12 @@ pub(crate) fn without_name<'a>(problem: &'a str, unit: &str) -> &'a str {
     rest.strip_prefix(": ").or_else(|| rest.strip_prefix(", ")).unwrap_or(problem)
 }
 
-/// Shortens a reason to its first clause, for a cell of a table.
-///
-/// A reason for having no machine loses its introduction, the example machine and the nearest
-/// machine. Dots mark further clauses. An unknown form only loses its further clauses.
-pub(crate) fn brief_reason(reason: &str) -> String {
-    let reason = reason.split_once("; nearest is ").map_or(reason, |(before, _)| before);
-    let (clause, is_cut) = match reason.split_once("; ") {
-        Some((first, _)) => (first, true),
-        None => (reason, false),
-    };
-    let introduced = clause.strip_prefix("none of ").and_then(|it| it.split_once(" fits: "));
-    let clause = introduced.map_or(clause, |(_, rest)| rest);
-    let example = clause.strip_suffix(')').and_then(|it| it.split_once(" (such as "));
-    let example = example.and_then(|(rule, example)| Some((rule, example.split_once(": ")?.1)));
-    let clause = example.map_or(clause.to_owned(), |(rule, why)| format!("{rule}: {why}"));
-    if is_cut { clause + "; ..." } else { clause }
+/// Shortens a problem to its first clause, for a cell of a table. Dots mark further clauses.
+pub(crate) fn first_clause(problem: &str) -> String {
+    match problem.split_once("; ") {
+        Some((first, _)) => format!("{first}; ..."),
+        None => problem.to_owned(),
+    }
 }
 
 /// Formats the resources that a machine offers; empty if there are none.
@@ -114,8 +104,6 @@ fn start(text: &str, chars: usize) -> &str {
 
 #[cfg(test)]
 mod tests {
-    use fleet_core::{MachineId, NearestMachine, Reason, Refusal, Tally};
-
     use super::*;
 
     #[test]
@@ -142,41 +130,11 @@ mod tests {
     }
 
     #[test]
-    fn brief_reason_is_one_clause_without_repetition() {
-        let machine = |id: &str| id.parse::<MachineId>().unwrap();
-        let (m1, m2) = (machine(&"1".repeat(32)), machine(&"2".repeat(32)));
-        let refused = |machines, example: &MachineId, refusal: &Refusal| Tally {
-            machines,
-            example: example.clone(),
-            unit: None,
-            refusal: refusal.clone(),
-        };
-        let nearest =
-            NearestMachine { machine: m2.clone(), unit: None, refusal: Refusal::Cordon {} };
-        let no_machine = |tallies| {
-            let (machines, nearest) = (3, Some(nearest.clone()));
-            Reason::NoMachineFits { machines, tallies, nearest }.to_string()
-        };
-        let cordoned = Refusal::Cordon {};
-        let cordoned = brief_reason(&no_machine(vec![refused(3, &m1, &cordoned)]));
-        assert_eq!(
-            cordoned,
-            format!("{} refuses 3: {}", Refusal::Cordon {}.rule_name(), Refusal::Cordon {})
-        );
-        let several =
-            vec![refused(2, &m1, &Refusal::Cordon {}), refused(1, &m2, &Refusal::Cordon {})];
-        assert_eq!(
-            brief_reason(&no_machine(several)),
-            format!("{cordoned}; ...").replace('3', "2")
-        );
-        for (reason, brief) in [
-            ("no machine is present", "no machine is present"),
-            ("line 2: no; line 3: no", "line 2: no; ..."),
-            ("none of 2 machines fits", "none of 2 machines fits"),
-            ("A refuses 2 (such as", "A refuses 2 (such as"),
-            ("", ""),
-        ] {
-            assert_eq!(brief_reason(reason), brief);
+    fn first_clause_marks_further_clauses() {
+        for (problem, expected) in
+            [("line 2: no; line 3: no", "line 2: no; ..."), ("no port", "no port"), ("", "")]
+        {
+            assert_eq!(first_clause(problem), expected);
         }
     }
 

@@ -227,3 +227,29 @@ fn rules_have_the_names_of_their_options() {
     assert!(Rule::ALL.is_sorted(), "they are tried in the order in which they are compared");
     assert_eq!(Rule::from_name("machineid"), None);
 }
+
+#[test]
+fn summary_is_one_clause_without_examples() {
+    let machine: MachineId = "1".repeat(32).parse().unwrap();
+    let refusal = Refusal::Cordon {};
+    let refused = |machines| Tally {
+        machines,
+        example: machine.clone(),
+        unit: None,
+        refusal: refusal.clone(),
+    };
+    let no_machine = |tallies| {
+        let near =
+            NearestMachine { machine: machine.clone(), unit: None, refusal: refusal.clone() };
+        Reason::NoMachineFits { machines: 3, tallies, nearest: Some(near) }.summary()
+    };
+    let first = format!("{} refuses 2: {refusal}", refusal.rule_name());
+    assert_eq!(no_machine(vec![refused(2)]), first);
+    assert_eq!(no_machine(vec![refused(2), refused(1)]), format!("{first}; ..."));
+    assert_eq!(no_machine(vec![]), "no machine fits");
+    assert_eq!(Reason::NoMachines.summary(), "no machine is present");
+    let limit = Reason::AttemptLimit.summary();
+    assert_eq!(limit, "the planner reached its limit of attempts");
+    let waits = Reason::MayStillRun { machine, limit: None }.summary();
+    assert_eq!(waits, "its machine 11111111 is not present, and may still run it");
+}

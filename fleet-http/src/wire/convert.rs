@@ -33,6 +33,7 @@ pub(crate) fn unit_summary(snapshot: &Snapshot, unit: &fleet_core::Unit) -> Unit
         name: unit.name.to_string(),
         reason: reason.map_or_else(String::new, ToString::to_string),
         reason_detail: reason.map(|reason| reason_detail(reason)),
+        reason_summary: reason.map_or_else(String::new, |reason| reason.summary()),
         ..UnitEntity::default()
     }
 }

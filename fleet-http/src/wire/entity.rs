@@ -47,6 +47,9 @@ pub struct UnitEntity {
     /// Reason that the unit is on no machine, as data.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason_detail: Option<ReasonDetail>,
+    /// Reason that the unit is on no machine, as one clause for tables.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub reason_summary: String,
     /// The unit file, byte for byte. Omitted in lists.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub source: Option<String>,

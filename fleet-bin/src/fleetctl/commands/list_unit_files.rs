@@ -7,7 +7,7 @@ use serde::Serialize;
 use crate::fleetctl::columns::Columns;
 use crate::fleetctl::context::Context;
 use crate::fleetctl::error::CliError;
-use crate::fleetctl::format::{MachineLabels, brief_reason, machine_label, short_hash};
+use crate::fleetctl::format::{MachineLabels, first_clause, machine_label, short_hash};
 use crate::fleetctl::inspect_args::ListArgs;
 use crate::fleetctl::output::Record;
 use crate::fleetctl::table::{NOTHING, cell};
@@ -25,7 +25,11 @@ const COLUMNS: Columns<Row> = Columns {
         ("global", |row, _| row.global.to_string()),
         ("desc", |row, _| cell(Some(row.description.as_str()))),
         ("reason", |row, full| {
-            cell(Some(if full { row.reason.clone() } else { brief_reason(&row.reason) }))
+            cell(Some(match (full, row.summary.is_empty()) {
+                (true, _) => row.reason.clone(),
+                (false, true) => first_clause(&row.reason),
+                (false, false) => row.summary.clone(),
+            }))
         }),
     ],
     default: &["unit", "hash", "dstate", "state", "target"],
@@ -51,6 +55,9 @@ struct Row {
     /// Reason for having no machine, or problem of a broken unit.
     #[serde(skip_serializing_if = "String::is_empty")]
     reason: String,
+    /// Short form of a reason for having no machine.
+    #[serde(skip)]
+    summary: String,
 }
 
 impl Record for Row {
@@ -71,6 +78,7 @@ impl Row {
             machine: unit.machine_id,
             global: unit.global,
             description,
+            summary: if unit.problem.is_empty() { unit.reason_summary } else { String::new() },
             reason: if unit.problem.is_empty() { unit.reason } else { unit.problem },
         }
     }

@@ -11,7 +11,7 @@ use crate::fleetctl::columns::Columns;
 use crate::fleetctl::context::Context;
 use crate::fleetctl::error::CliError;
 use crate::fleetctl::format::{
-    MachineLabels, brief_reason, machine_label, short_hash, unknown_for, without_name,
+    MachineLabels, first_clause, machine_label, short_hash, unknown_for, without_name,
 };
 use crate::fleetctl::inspect_args::ListArgs;
 use crate::fleetctl::output::Record;
@@ -30,7 +30,11 @@ const COLUMNS: Columns<Row> = Columns {
         }),
         ("reason", |row, full| {
             let reason = without_name(&row.reason, &row.unit);
-            cell(Some(if full { reason.to_owned() } else { brief_reason(reason) }))
+            cell(Some(match (full, row.summary.is_empty()) {
+                (true, _) => reason.to_owned(),
+                (false, true) => first_clause(reason),
+                (false, false) => row.summary.clone(),
+            }))
         }),
     ],
     default: &["unit", "machine", "active", "sub"],
@@ -66,6 +70,9 @@ struct Row {
     /// Reason for having no machine, problem on its machine, or end of the run that failed.
     #[serde(skip_serializing_if = "String::is_empty")]
     reason: String,
+    /// Short form of a reason for having no machine.
+    #[serde(skip)]
+    summary: String,
 }
 
 impl Record for Row {
@@ -92,17 +99,22 @@ impl Row {
             restarts: state.restarts,
             unknown_for: None,
             reason,
+            summary: String::new(),
         }
     }
 
     /// Creates the row of a wanted unit that no machine reports.
     fn from_unit(unit: wire::UnitEntity, machines: &MachineLabels) -> Self {
-        let reason = match (unit.problem.as_str(), unit.machine_id.as_str()) {
-            ("", "") => unit.reason,
-            ("", _) if unit.unknown_for.is_none() => "its machine has not reported it yet".into(),
-            ("", _) if unit.reason.is_empty() => "its machine is not present".into(),
-            ("", _) => unit.reason,
-            (problem, _) => problem.into(),
+        let (reason, summary) = match (unit.problem.as_str(), unit.machine_id.as_str()) {
+            ("", "") => (unit.reason, unit.reason_summary),
+            ("", _) if unit.unknown_for.is_none() => {
+                ("its machine has not reported it yet".into(), String::new())
+            }
+            ("", _) if unit.reason.is_empty() => {
+                ("its machine is not present".into(), String::new())
+            }
+            ("", _) => (unit.reason, unit.reason_summary),
+            (problem, _) => (problem.into(), String::new()),
         };
         let active = unit.unknown_for.map_or("", |_| "unknown");
         Self {
@@ -114,6 +126,7 @@ impl Row {
             machine: unit.machine_id,
             hash: unit.hash,
             reason,
+            summary,
             ..Self::default()
         }
     }
