@@ -41,7 +41,7 @@ pub(crate) struct EventsArgs {
     /// or leave.
     #[arg(long, value_name = "ID")]
     pub(crate) machine: Option<String>,
-    /// Exit after N events.
+    /// Exit after N events; a "resync" at the start counts.
     #[arg(short = 'n', long, value_name = "N", value_parser = number(0..=u64::MAX))]
     pub(crate) count: Option<u64>,
 }

@@ -39,6 +39,8 @@ pub(crate) fn config_error(error: ConfigError) -> StartError {
     }
 }
 
+const VERSION: &str = env!("CARGO_PKG_VERSION");
+
 /// Runs until a shutdown signal or a failure. Leaves the units running.
 pub(crate) async fn run(
     config: Config,
@@ -52,7 +54,10 @@ pub(crate) async fn run(
     let auth = AuthReloader::open(config.auth.clone())?;
     let wiring = wiring(&config, &auth).await?;
     let machine = wiring.machines[0].machine.clone();
+    let addresses = wiring.listeners.iter().map(|it| it.local_address().to_string());
+    let addresses = addresses.collect::<Vec<_>>().join(", ");
     let mut running = wiring.start().await?;
+    tracing::info!(machine = %machine.id, "fleetd {VERSION} listens at {addresses}");
     let mut status = SystemdStatus::default();
     let clock = SystemClock::start();
     // A daemon that cannot reach its store is as ready as possible: its units run, and it answers

@@ -105,6 +105,8 @@ fn lost_store_ends_no_unit() {
     machine.start_refused();
     let listed = output_text(&machine.fleetctl(&["list-units"]));
     assert!(listed.contains("fleetd accept-store"), "{listed}");
+    let diagnosed = output_text(&machine.fleetctl(&["doctor"]));
+    assert!(diagnosed.contains("problem: fleetd refuses its store"), "{diagnosed}");
     machine.end();
     assert!(is_alive(pid), "the unit has ended");
     // The backup continues the lost store, without a confirmation.

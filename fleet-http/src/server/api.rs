@@ -15,6 +15,7 @@ use super::listings::Listings;
 use super::metrics::Metrics;
 use super::page::PageToken;
 use super::peers::Peers;
+use crate::wire::OTHER_STORE;
 
 /// Maximum time that a write waits until reads on this server show it.
 const VISIBILITY_TIMEOUT: Duration = Duration::from_secs(5);
@@ -23,11 +24,6 @@ const VISIBILITY_TIMEOUT: Duration = Duration::from_secs(5);
 /// socket activation: the request that starts the daemon arrives before the daemon has read the
 /// store.
 const FIRST_READ_TIMEOUT: Duration = Duration::from_secs(2);
-
-/// Error of a daemon that refuses its store.
-pub(super) const OTHER_STORE: &str = "the store was emptied or replaced, so this daemon leaves its \
-     units running and does nothing else: restore the store, or accept the present one with \
-     \"fleetd accept-store\", then restart fleetd";
 
 /// Dependencies of the API.
 pub struct Api {

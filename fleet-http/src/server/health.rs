@@ -4,10 +4,10 @@ use axum::Json;
 use axum::extract::State;
 use fleet_store::StoreIdentity;
 
-use super::api::{OTHER_STORE, SharedApi};
+use super::api::SharedApi;
 use super::failure::Failure;
 use super::openapi::Failures;
-use crate::wire::VersionResponse;
+use crate::wire::{OTHER_STORE, VersionResponse};
 
 /// Check that the daemon is alive.
 #[utoipa::path(

@@ -5,6 +5,11 @@ use utoipa::ToSchema;
 
 use super::UnitEntity;
 
+/// Message of the errors of a daemon that refuses its store.
+pub const OTHER_STORE: &str = "the store was emptied or replaced, so this daemon leaves its units \
+     running and does nothing else: restore the store, or accept the present one with \
+     \"fleetd accept-store\", then restart fleetd";
+
 /// Body of every response with status 4xx or 5xx.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct ErrorBody {

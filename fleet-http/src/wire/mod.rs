@@ -22,7 +22,7 @@ pub use entity::{
     MachineEntity, MachinePage, ResourceAmounts, RestartResponse, UnitEntity, UnitOptionEntity,
     UnitPage, UnitStateEntity, UnitStatePage, VersionResponse,
 };
-pub use error::{ErrorBody, ErrorDetail, ErrorEntity};
+pub use error::{ErrorBody, ErrorDetail, ErrorEntity, OTHER_STORE};
 pub use event::ClusterEvent;
 pub use plan::{MachineVerdict, PlacementExplanation, PlanReport, PlanStep, UnplacedUnit};
 pub use reason::{NearestRefusal, ReasonDetail, ReasonPeer, RefusalCount};

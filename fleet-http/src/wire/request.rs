@@ -128,12 +128,13 @@ pub(crate) enum DecodeError {
     Null(String),
     #[error("unable to decode body: expected {expected}")]
     Shape { expected: &'static str },
-    #[error("operation {index}: {cause}")]
+    #[error("operation {}: {cause}", index + 1)]
     Change { index: usize, cause: MetadataChangeError },
-    #[error("intents[{index}]: {cause}")]
+    #[error("intent {}: {cause}", index + 1)]
     Machine { index: usize, cause: MachineIdError },
     #[error(
-        "intents[{index}]: intent must be \"cordoned\" without keepUp, or \"drained\" with keepUp"
+        "intent {}: write \"cordoned\" without keepUp, or \"drained\" with keepUp",
+        index + 1
     )]
     Intent { index: usize },
 }

@@ -179,7 +179,7 @@ async fn edit_machine_metadata_with_invalid_operations() {
     ] {
         let response = server.call("PATCH", "/fleet/v1/machines", &format!("[{operation}]")).await;
         assert_eq!(response.status, 400, "{operation}");
-        assert!(response.message().starts_with("operation 0: "), "{response}");
+        assert!(response.message().starts_with("operation 1: "), "{response}");
     }
 }
 

@@ -83,7 +83,7 @@ async fn import_raises_epoch_and_sets_intents() {
         ("{", "unable to decode body"),
         (r#"{"epochs":1}"#, "unknown field `epochs`"),
         (r#"{"epoch":18446744073709551615}"#, "higher than the limit of"),
-        (r#"{"intents":[{"machineID":"a b","intent":"cordoned"}]}"#, "intents[0]"),
+        (r#"{"intents":[{"machineID":"a b","intent":"cordoned"}]}"#, "intent 1"),
         (r#"{"intents":[{"machineID":"m1","intent":"drained"}]}"#, "with keepUp"),
     ] {
         let response = server.call("POST", "/fleet/v1/import", body).await;

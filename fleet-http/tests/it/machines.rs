@@ -60,9 +60,9 @@ async fn operations_apply_in_order() {
 async fn invalid_operations_change_nothing() {
     let server = Server::start().await;
     let _presence = server.machine("m1", &[]).await;
-    let op = "operation 1: invalid op: expect add, remove, or replace";
-    let path = "operation 1: machine metadata path invalid: ";
-    let value = "operation 1: invalid value: add and replace require a value";
+    let op = "operation 2: invalid op: expect add, remove, or replace";
+    let path = "operation 2: machine metadata path invalid: ";
+    let value = "operation 2: invalid value: add and replace require a value";
     let cases = [
         (r#"{"op":"move","path":"/m1/metadata/a"}"#, op),
         (r#"{"path":"/m1/metadata/a"}"#, op),
@@ -80,7 +80,7 @@ async fn invalid_operations_change_nothing() {
         (r#"{"op":"add","path":"/m1/metadata/a","value":""}"#, value),
         (r#"{"op":"replace","path":"/m1/metadata/a","value":null}"#, value),
         (r#"{"op":"replace","path":"/m1/metadata/a","value":{}}"#, value),
-        (r#"{"op":"add","path":"/m1/metadata/a","value":7}"#, "operation 1: invalid value: it "),
+        (r#"{"op":"add","path":"/m1/metadata/a","value":7}"#, "operation 2: invalid value: it "),
     ];
     for (operation, beginning) in cases {
         let body =

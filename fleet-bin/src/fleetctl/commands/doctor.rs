@@ -2,6 +2,8 @@
 
 use std::path::Path;
 
+use fleet_http::wire::OTHER_STORE;
+
 use crate::fleetctl::context::Context;
 use crate::fleetctl::diagnosis::{ClusterView, Diagnosis, Severity};
 use crate::fleetctl::error::{CliError, Exit};
@@ -21,9 +23,12 @@ pub(super) async fn run(context: &mut Context) -> Result<Exit, CliError> {
     match context.session.version().await {
         Ok(version) => {
             diagnoses.extend(version_warning(&version));
-            match cluster_diagnoses(context).await {
-                Ok(found) => diagnoses.extend(found),
-                Err(error) => diagnoses.push(cluster_problem(&error)),
+            match context.session.unready().await {
+                Ok(Some(reason)) if reason == OTHER_STORE => diagnoses.push(refused_store()),
+                _ => match cluster_diagnoses(context).await {
+                    Ok(found) => diagnoses.extend(found),
+                    Err(error) => diagnoses.push(cluster_problem(&error)),
+                },
             }
         }
         Err(error) => diagnoses.push(daemon_problem(&error)),
@@ -60,6 +65,15 @@ async fn cluster_diagnoses(context: &Context) -> Result<Vec<Diagnosis>, CliError
     }
     diagnoses.extend(ClusterView { units, states, machines, absent }.diagnose());
     Ok(diagnoses)
+}
+
+/// Reports that the daemon runs, but refuses its store.
+fn refused_store() -> Diagnosis {
+    let message = "fleetd refuses its store, which was emptied or replaced: it leaves its units \
+                   running, and does nothing else";
+    let remedy = "restore the store from a backup; or, if the present store is right, run \
+                  \"fleetd accept-store\" on each machine; then restart fleetd";
+    Diagnosis::problem("store", message.to_owned(), remedy)
 }
 
 /// Reports that the state of the cluster cannot be read, for example because the daemon has not

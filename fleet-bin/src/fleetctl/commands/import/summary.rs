@@ -149,11 +149,11 @@ impl ImportSummary {
         match self.differing.as_deref().unwrap_or_default() {
             [] => Ok(()),
             differing => Err(CliError::failed(format!(
-                "the cluster has other files than {} for these imported units: {}",
+                "after the import, these units differ from {}: {}",
                 self.input,
                 differing.join(", ")
             ))
-            .help("another client might change units: check these units, then import again")),
+            .help("another client might have changed them: check these units, then import again")),
         }
     }
 
