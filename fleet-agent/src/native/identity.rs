@@ -160,6 +160,18 @@ pub(crate) fn own_home() -> Option<String> {
     Some(account.dir.to_string_lossy().into_owned())
 }
 
+/// Returns whether this machine has a user of this name or number.
+#[must_use]
+pub fn user_exists(name: &str) -> bool {
+    account(name).is_some()
+}
+
+/// Returns whether this machine has a group of this name or number.
+#[must_use]
+pub fn group_exists(name: &str) -> bool {
+    group(name).is_ok()
+}
+
 fn account(name: &str) -> Option<Account> {
     let by_name = Account::from_name(name).ok().flatten();
     by_name.or_else(|| Account::from_uid(Uid::from_raw(name.parse().ok()?)).ok().flatten())

@@ -87,6 +87,7 @@ pub use close_on_exec::set_cloexec_on_all;
 pub use descriptors::raise_file_limit;
 pub use external::{BadExternal, External};
 pub use heap::{trim_heap, use_single_malloc_arena};
+pub use identity::{group_exists, user_exists};
 pub use manager::{NativeConfig, NativeManager};
 pub(crate) use proc::boot_id;
 pub use specifier_values::machine_specifiers;

@@ -32,7 +32,7 @@ pub(crate) struct Cli {
 pub(crate) enum Command {
     /// Check files and report everything that is wrong.
     ///
-    /// A program that is missing on this machine causes a warning, not an error.
+    /// A program, account or path that is missing on this machine causes a warning, not an error.
     Check(CheckArgs),
     /// Show what would start, stop and restart, in which order, and why.
     ///

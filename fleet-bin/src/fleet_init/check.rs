@@ -12,7 +12,8 @@ use crate::fleetctl::output::Output;
 
 /// Runs the command.
 pub(super) fn run(args: &CheckArgs) -> Result<(), CliError> {
-    let read = files::read(&args.paths)?;
+    let mut read = files::read(&args.paths)?;
+    read.check_host();
     let mut output = Output::on_stdout(args.output);
     let findings = read.findings();
     for (finding, excerpt) in &findings {

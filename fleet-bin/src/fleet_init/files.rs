@@ -6,7 +6,8 @@ use std::io::{self, Read as _};
 use std::os::unix::fs::FileTypeExt as _;
 use std::path::{Path, PathBuf};
 
-use fleet_core::graph::text::{FileRole, FileSet, InitFile, MAX_FILE_SIZE};
+use fleet_agent::{group_exists, user_exists};
+use fleet_core::graph::text::{FileRole, FileSet, HostResource, InitFile, MAX_FILE_SIZE};
 use fleet_core::graph::{Graph, Target};
 use fleet_unitfile::{Severity, UnitName};
 use rustix::fs::{Access, Mode, OFlags, access, open};
@@ -70,12 +71,25 @@ fn read_by(paths: &[PathBuf], read: Reader) -> Result<Files, CliError> {
 /// Parses files from their contents.
 pub(crate) fn of(files: Vec<InitFile>) -> Files {
     let mut sources = FileSet::read(files);
-    sources.check_programs(|program| is_executable(Path::new(program)));
     let graph = sources.graph();
     Files { sources, graph, skipped: Vec::new() }
 }
 
 impl Files {
+    /// Adds warnings about programs, accounts and paths that are missing on this machine. The lookup
+    /// of accounts may wait for the network.
+    pub(crate) fn check_host(&mut self) {
+        self.sources.check_host(|resource| match resource {
+            HostResource::Program(path) => is_executable(Path::new(path)),
+            HostResource::User(name) => user_exists(name),
+            HostResource::Group(name) => group_exists(name),
+            HostResource::Directory(path) => Path::new(path).is_dir(),
+            HostResource::EnvironmentFile(path) => {
+                Path::new(path).exists() && !Path::new(path).is_dir()
+            }
+        });
+    }
+
     /// Returns all errors and warnings of the files, each with an excerpt of the source lines in
     /// question.
     pub(crate) fn findings(&self) -> Vec<(Finding, String)> {

@@ -161,7 +161,11 @@ impl Draft {
         let oneshot = kind == Type::Oneshot;
         Run {
             reload_signal: reloads.then(|| self.reload_signal.unwrap_or(Signal::HUP)),
-            on_clean_exit: if self.remain { OnCleanExit::Remain } else { OnCleanExit::Complete },
+            on_clean_exit: match self.remain {
+                _ if oneshot => OnCleanExit::default(),
+                true => OnCleanExit::Remain,
+                false => OnCleanExit::Complete,
+            },
             watchdog_action: WatchdogAction {
                 timeout: self.timeout_abort.map_or(stop, |Span(span)| span),
                 ..self.run.watchdog_action

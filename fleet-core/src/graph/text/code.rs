@@ -68,6 +68,8 @@ codes! {
     TooLarge "E27" "A file is larger than 1 MiB, or there are too many units."
     BadGoal "E28" "The goal is provided by no unit, or masked."
     BadValue "E29" "A value is not valid for its key."
+    ShellOperator "E30" "A command has an operator of a shell, which no shell reads."
+    NoReadinessLog "E31" "`ready-grep` is given, but no output goes to the log."
     OldUnitKey "W01" "`name:` is used instead of `unit:`."
     SeveralKinds "W02" "A unit depends on a target twice; the strongest kind counts."
     Unneeded "W03" "Neither the goal nor any other unit needs a unit."
@@ -75,6 +77,9 @@ codes! {
     NoProgram "W05" "A program is not an executable file here."
     NoStopTimeout "W06" "A unit has no stop timeout."
     Extension "W07" "A key that begins with `x-` is ignored."
+    NeverStarts "W08" "A unit never starts or stays active because of a unit that it depends on."
+    NotHere "W09" "A user, a group, a directory or a file of variables is missing here."
+    NoEffect "W10" "A key has no effect for units of this type."
 }
 
 impl Code {

@@ -1,21 +1,24 @@
 //! Reads and writes commands.
 //!
 //! Words, quotes, escapes and prefixes have the syntax of systemd. A command may use only variables
-//! that its stanza sets or may set. This rule catches commands that were written for a shell,
-//! because no shell runs them.
+//! that its stanza sets or may set, and no operators of a shell outside quotes. These rules catch
+//! commands that were written for a shell, because no shell runs them.
 
-use fleet_unitfile::{CommandError, CommandLine, Privileges, WordError, quote_word, split_words};
+use fleet_unitfile::{
+    CommandError, CommandLine, Privileges, Span, WordError, cescape, quote_word, split_words,
+};
 
-use super::Code;
 use super::diagnostic::{Problems, short};
 use super::draft::Draft;
 use super::keys::is_variable;
 use super::value::Value;
+use super::{Code, HostResource};
 use crate::graph::Command;
 
 /// Reads a command and records its program and variables in the draft.
 pub(super) fn read(value: &Value, draft: &mut Draft, problems: &mut Problems) -> Option<Command> {
     let line = line(value, problems)?;
+    check_operators(&line, value, problems);
     let verbatim = !line.expands_variables();
     let mut words: Vec<String> = line.argv().map(str::to_owned).collect();
     if !verbatim {
@@ -29,7 +32,8 @@ pub(super) fn read(value: &Value, draft: &mut Draft, problems: &mut Problems) ->
     let mut words = words.into_iter();
     let first = words.next().unwrap_or_default();
     let length = value.text().find([' ', '\t']).unwrap_or(value.text().len());
-    draft.programs.push((line.path().to_owned(), value.part(0..length)));
+    let program = HostResource::Program(line.path().to_owned());
+    draft.host_resources.push((program, value.part(0..length)));
     Some(Command {
         program: line.path().to_owned(),
         name: line.sets_argv0().then_some(first),
@@ -56,11 +60,32 @@ fn line(value: &Value, problems: &mut Problems) -> Option<CommandLine> {
     };
     if lines.next().is_some() {
         let message = "this line has two commands, separated by `;`";
-        let help = "write each command in a line with its own key, or \\; for a semicolon";
+        let help = "write each command in a line with its own key, or \";\" for an argument";
         value.refuse(problems, Code::BadValue, message, help);
         return None;
     }
     Some(line)
+}
+
+/// Reports the first operator of a shell in a command.
+fn check_operators(line: &CommandLine, value: &Value, problems: &mut Problems) {
+    let word = |span: Span| &value.text()[span.start..span.end];
+    let mut spans = std::iter::once(line.path_span()).chain(line.argument_spans());
+    let Some(span) = spans.find(|span| is_operator(word(*span))) else { return };
+    let operator = short(word(span));
+    let message = format!("`{operator}` is for a shell, but no shell runs this command");
+    let help = format!("write `/bin/sh -c '…'`, or \"{operator}\" in quotes for an argument");
+    problems.add(Code::ShellOperator, value.part(span.start..span.end), message, help);
+}
+
+/// Returns whether an unquoted word would be an operator, or end with one, in a shell.
+fn is_operator(word: &str) -> bool {
+    let redirected = word.trim_start_matches(|c: char| c.is_ascii_digit());
+    matches!(word, "&" | "&&" | "|" | "|&" | "||")
+        || word.ends_with(';')
+        || word.starts_with("&>")
+        || redirected.starts_with('>')
+        || (redirected.starts_with('<') && !redirected[1..].starts_with(char::is_alphanumeric))
 }
 
 fn why(error: &CommandError) -> &'static str {
@@ -79,7 +104,12 @@ fn refuse_word<T>(value: &Value, error: WordError, problems: &mut Problems) -> O
         WordError::Escape { at } => ("this backslash begins no escape", at),
         _ => ("the escapes of this command do not form valid text", 0),
     };
-    let help = "close it, or write \\\\ for a backslash and \\\" for a quote";
+    let help = match error {
+        WordError::Escape { .. } if value.text()[at..].starts_with("\\;") => {
+            "write \";\" in quotes for a semicolon as an argument"
+        }
+        _ => "close it, or write \\\\ for a backslash and \\\" for a quote",
+    };
     problems.add(Code::BadQuoting, value.part(at..at + 1), message, help);
     None
 }
@@ -156,7 +186,7 @@ impl Variables<'_> {
     /// Returns the position of the next dollar sign and the name after it, which together are
     /// `length` bytes long. The position is imprecise if the word also contains dollar signs
     /// written as escapes (such as `\x24`).
-    fn next(&mut self, length: usize) -> fleet_unitfile::Span {
+    fn next(&mut self, length: usize) -> Span {
         let at = self.dollars.0.get(*self.at).copied();
         *self.at += 1;
         at.map_or(self.value.span(), |at| {
@@ -188,8 +218,13 @@ pub(super) fn write(command: &Command) -> String {
     let prefixes: String = marks.iter().filter(|(set, _)| *set).map(|(_, mark)| mark).collect();
     let first = format!("{prefixes}{}", command.program);
     let words = command.name.iter().cloned().chain(arguments(command));
-    let quoted = words.map(|word| quote_word(&word).into_owned());
-    [quote_word(&first).into_owned()].into_iter().chain(quoted).collect::<Vec<_>>().join(" ")
+    [first].into_iter().chain(words).map(|word| quoted(&word)).collect::<Vec<_>>().join(" ")
+}
+
+/// Quotes a word if reading it without quotes would give another word, or an error.
+fn quoted(word: &str) -> String {
+    let quoted = quote_word(word);
+    if is_operator(&quoted) { format!("\"{}\"", cescape(word)) } else { quoted.into_owned() }
 }
 
 /// Returns the arguments in the form that stanzas require: each dollar sign that begins no variable

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use fleet_unitfile::Span;
 
+use super::HostResource;
 use super::types::TypeWord;
 use crate::graph::{EdgeKind, InitUnit, LinePattern, Name, Run, Target, Timeouts};
 
@@ -35,8 +36,8 @@ pub(super) struct Draft {
     pub(super) steps: Option<u32>,
     /// Variables used in commands.
     pub(super) variables: Vec<(String, Span)>,
-    /// Executed programs.
-    pub(super) programs: Vec<(String, Span)>,
+    /// Programs, accounts and paths that the unit needs on its machine.
+    pub(super) host_resources: Vec<(HostResource, Span)>,
     /// Positions of all given keys, whether their values could be read or not.
     pub(super) given: BTreeMap<&'static str, Vec<KeyPosition>>,
 }
@@ -68,7 +69,7 @@ impl Draft {
             factor: None,
             steps: None,
             variables: Vec::new(),
-            programs: Vec::new(),
+            host_resources: Vec::new(),
             given: BTreeMap::new(),
         }
     }

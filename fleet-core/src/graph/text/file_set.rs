@@ -5,7 +5,7 @@ use fleet_unitfile::{Severity, Span};
 use super::candidates::CandidateUnits;
 use super::diagnostic::{InitDiagnostic, Problems, short};
 use super::system_check::SystemCheck;
-use super::{CentralConfig, Code, Stanza, read_central, read_stanzas};
+use super::{CentralConfig, Code, HostResource, Stanza, read_central, read_stanzas};
 use crate::graph::{Graph, InitUnit, Settings};
 
 /// Maximum number of units in a file set.
@@ -107,14 +107,13 @@ impl FileSet {
         graph.filter(|_| self.is_valid())
     }
 
-    /// Adds a warning for each program for which `exists` returns false.
-    pub fn check_programs(&mut self, exists: impl Fn(&str) -> bool) {
+    /// Adds a warning for each program, account and path for which `exists` returns false.
+    pub fn check_host(&mut self, exists: impl Fn(&HostResource) -> bool) {
         let mut found: Vec<Problems> = self.files.iter().map(|_| Problems::default()).collect();
         for (file, stanza) in &self.stanzas {
-            for (program, span) in stanza.programs.iter().filter(|(it, _)| !exists(it)) {
-                let message = format!("`{}` is not an executable file here", short(program));
-                let help = "install the program, or correct the path";
-                found[*file].add(Code::NoProgram, *span, message, help);
+            for (missing, span) in stanza.host_resources.iter().filter(|(it, _)| !exists(it)) {
+                let (code, message, help) = missing.missing(&short(missing.name()));
+                found[*file].add(code, *span, message, help);
             }
         }
         self.add_problems(found);

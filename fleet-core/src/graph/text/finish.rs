@@ -12,8 +12,8 @@ use super::keys;
 use super::stanza::repeated;
 use super::types::{TypeWord, Types};
 use crate::graph::{
-    DelayGrowth, EdgeKind, InitUnit, LinePattern, Readiness, Restart, RestartWhen, ServiceType,
-    Target,
+    DelayGrowth, EdgeKind, ExecOutput, InitUnit, LinePattern, Readiness, Restart, RestartWhen,
+    ServiceType, Target,
 };
 
 /// Reports errors that concern the stanza as a whole. `name` is the position of the stanza's name.
@@ -23,8 +23,10 @@ pub(super) fn check(draft: &mut Draft, name: Span, problems: &mut Problems) {
         check_types(draft, word, problems);
         check_starts(draft, word, problems);
         check_restart(draft, word, problems);
+        check_effects(draft, word, problems);
     }
     check_pairs(draft, problems);
+    check_readiness_log(draft, problems);
     check_variables(draft, problems);
     check_kinds(draft, problems);
 }
@@ -179,6 +181,32 @@ fn check_pairs(draft: &Draft, problems: &mut Problems) {
             let message = format!("{one} and {other} cannot be used together");
             problems.add(code, later.key, message, "remove one of them");
         }
+    }
+}
+
+/// Reports a readiness line that is searched in an empty log.
+fn check_readiness_log(draft: &Draft, problems: &mut Problems) {
+    let environment = &draft.unit.run.exec_environment;
+    let errors = environment.error.as_ref().unwrap_or(&environment.output);
+    let is_logged = [&environment.output, errors].contains(&&ExecOutput::Log);
+    let given = draft.given.get("ready-grep").and_then(|given| given.first());
+    if let Some(given) = given.filter(|_| !is_logged) {
+        let message = "ready-grep searches the log, but neither output nor error-output is log";
+        let help = "write log for one of them, or use ready-wait";
+        problems.add(Code::NoReadinessLog, given.key, message, help);
+    }
+}
+
+/// Warns about a `clean-exit` that the type of the unit overrides.
+fn check_effects(draft: &Draft, word: TypeWord, problems: &mut Problems) {
+    let help = match word {
+        TypeWord::Oneshot => "write `remain: yes` or `remain: no` instead",
+        TypeWord::Scripted => "remove it",
+        _ => return,
+    };
+    if let Some(given) = draft.given.get("clean-exit").and_then(|given| given.first()) {
+        let message = format!("clean-exit has no effect for units of type {}", word.as_str());
+        problems.add(Code::NoEffect, given.key, message, help);
     }
 }
 

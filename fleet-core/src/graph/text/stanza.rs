@@ -6,7 +6,7 @@ use super::diagnostic::{InitDiagnostic, Problems, short};
 use super::draft::{Draft, KeyPosition};
 use super::fields::{self, Field, Folding};
 use super::keys::{self, Key, nearest};
-use super::{Code, finish};
+use super::{Code, HostResource, finish};
 use crate::graph::{EdgeKind, InitUnit, Name, Target, Timeouts};
 
 /// Result of reading a file of stanzas.
@@ -35,8 +35,8 @@ pub struct Stanza {
     pub provides_incomplete: bool,
     /// Dependencies and their positions.
     pub edges: Vec<(EdgeKind, Target, Span)>,
-    /// Executed programs and their positions.
-    pub programs: Vec<(String, Span)>,
+    /// Programs, accounts and paths that the unit needs on its machine, and their positions.
+    pub host_resources: Vec<(HostResource, Span)>,
 }
 
 /// Reads a file of stanzas.
@@ -161,7 +161,7 @@ impl Reader<'_> {
             provides_incomplete: draft.provides_incomplete || draft.unit.provides.is_empty(),
             provides: provides.collect(),
             edges: draft.edges.clone(),
-            programs: std::mem::take(&mut draft.programs),
+            host_resources: std::mem::take(&mut draft.host_resources),
             unit: valid.then(|| finish::unit(draft)).flatten(),
         });
     }

@@ -7,7 +7,7 @@ use fleet_unitfile::Span;
 use super::candidates::CandidateUnits;
 use super::diagnostic::Problems;
 use super::{Code, FileSet, Stanza};
-use crate::graph::{DependencyCycle, EdgeKind, Graph, GraphError, Name, Target};
+use crate::graph::{DependencyCycle, EdgeKind, Graph, GraphError, Name, ServiceType, Target};
 
 /// Dependent stanza, kind and target of an edge.
 type Edge<'a> = (usize, EdgeKind, &'a Target);
@@ -79,6 +79,7 @@ impl<'a> SystemCheck<'a> {
 
     /// Reports warnings about a valid graph.
     pub(super) fn warn(&mut self, graph: &Graph) {
+        self.blocked_units(graph);
         let Some(goal) = &self.file_set.settings().goal else { return };
         let provider = graph.provider(goal).map(|unit| &unit.name);
         for unit in graph.units() {
@@ -96,6 +97,34 @@ impl<'a> SystemCheck<'a> {
                 let message = "neither the goal nor any other unit needs this one";
                 let help = "if the unit should run, make another one depend on one of its targets";
                 self.add(file, Code::Unneeded, stanza.name_span, message.to_owned(), help);
+            }
+        }
+    }
+
+    /// Reports each unit that can never be up, because a unit that it depends on is masked or does
+    /// not stay active.
+    fn blocked_units(&mut self, graph: &Graph) {
+        let masked: BTreeMap<&Name, &Target> = (self.file_set.settings().mask.iter())
+            .filter_map(|target| Some((&graph.provider(target)?.name, target)))
+            .collect();
+        let file_set = self.file_set;
+        for (file, stanza) in &file_set.stanzas {
+            for (kind, target, span) in &stanza.edges {
+                let Some(needed) = graph.provider(target) else { continue };
+                let is_hard = matches!(kind, EdgeKind::DependsOn | EdgeKind::DependsMs);
+                let ends = matches!(needed.kind, ServiceType::Oneshot { remain: false });
+                let mask = masked.get(&needed.name).filter(|_| is_hard);
+                let (message, help) = if let Some(mask) = mask {
+                    let message = format!("this unit never starts, because `{mask}` is masked");
+                    (message, "unmask it, or write waits-for".to_owned())
+                } else if ends && *kind == EdgeKind::DependsOn {
+                    let message =
+                        format!("`{target}` completes without staying active (`remain: no`)");
+                    (message, format!("write depends-ms, or `remain: yes` in {}", needed.name))
+                } else {
+                    continue;
+                };
+                self.add(*file, Code::NeverStarts, *span, message, help);
             }
         }
     }

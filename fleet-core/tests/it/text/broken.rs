@@ -1,7 +1,7 @@
 //! Stanzas with one mistake each, and the expected codes.
 
 /// Lines that [`whole`] completes to a stanza, with the expected code.
-pub(super) const BROKEN: [(&str, &str); 48] = [
+pub(super) const BROKEN: [(&str, &str); 52] = [
     ("VIRTUALdepends-on a\n", "E01"),
     ("VIRTUALDescription: a\n", "E02"),
     ("unit: NAME\ntype: virtual\nprovide: NAME\n", "E02"),
@@ -61,15 +61,24 @@ pub(super) const BROKEN: [(&str, &str); 48] = [
     ("ONESHOTgroups: wheel docker\n", "E29"),
     ("ONESHOTgroups: wheel,\n  audio\tdocker\n", "E29"),
     ("unit: NAME\ntype: oneshot\nprovides: NAME\nexec-start: /a ; /b\n", "E29"),
+    ("unit: NAME\ntype: oneshot\nprovides: NAME\nexec-start: /a && /b > /c\n", "E30"),
+    ("unit: NAME\ntype: oneshot\nprovides: NAME\nexec-start: /a; /b\n", "E30"),
+    ("ONESHOTexec-stop: /a 2>&1\n", "E30"),
+    (
+        "unit: NAME\ntype: foreground-supervised\nprovides: NAME\nexec-start: /a\n\
+         ready-grep: b\noutput: null\n",
+        "E31",
+    ),
 ];
 
 /// The same for warnings.
-pub(super) const ODD: [(&str, &str); 5] = [
+pub(super) const ODD: [(&str, &str); 6] = [
     ("name: NAME\ntype: virtual\nprovides: NAME\n", "W01"),
     ("VIRTUALwaits-for: a\ndepends-on: a\n", "W02"),
     ("VIRTUALwaits-for: a, b, a\n", "W02"),
     ("ONESHOTstop-timeout: none\n", "W06"),
     ("VIRTUALx-colour: red\n", "W07"),
+    ("ONESHOTremain: no\nclean-exit: remain\n", "W10"),
 ];
 
 /// Completes a stanza; `NAME` stands for its name and target.

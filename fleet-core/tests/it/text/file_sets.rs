@@ -15,8 +15,9 @@ use super::broken::{BROKEN, ODD, whole};
 use super::laws::check_places;
 use crate::init::config::cases;
 
-/// Codes that occur only for a file set or its programs.
-const TOGETHER: [&str; 9] = ["E12", "E13", "E15", "E16", "E17", "E28", "W03", "W04", "W05"];
+/// Codes that occur only for a file set or its machine.
+const TOGETHER: [&str; 11] =
+    ["E12", "E13", "E15", "E16", "E17", "E28", "W03", "W04", "W05", "W08", "W09"];
 
 /// Generates units that may conflict, some of them twice.
 fn any_units() -> impl Strategy<Value = Vec<InitUnit>> {
@@ -126,7 +127,7 @@ fn positions_lie_inside_their_files() {
         let mut sources = FileSet::read(files);
         let graph = sources.graph();
         prop_assert_eq!(graph.is_some(), sources.is_valid());
-        sources.check_programs(|_| false);
+        sources.check_host(|_| false);
         prop_assert_eq!(sources.diagnostics.len(), sources.files.len());
         for (file, diagnostics) in sources.files.iter().zip(&sources.diagnostics) {
             check_places(&file.source, diagnostics)?;

@@ -98,7 +98,9 @@ fn valid(head: &str, lines: &[&str], early: bool) -> String {
     let is_virtual = head == "type: virtual";
     let fits = |line: &&str| {
         let graph = ["description", "depends", "waits", "pulls", "after", "x-", "#"];
-        !is_virtual || graph.iter().any(|start| line.starts_with(start))
+        // A readiness line needs output in the log.
+        let fits_readiness = !head.contains("ready-grep") || !line.starts_with("output: append");
+        fits_readiness && (!is_virtual || graph.iter().any(|start| line.starts_with(start)))
     };
     let lines: Vec<&str> = lines.iter().copied().filter(fits).collect();
     let (one, other) = (head, lines.join("\n"));

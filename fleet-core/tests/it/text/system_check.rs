@@ -1,6 +1,6 @@
 //! Errors of the units of several files together.
 
-use fleet_core::graph::text::{FileRole, FileSet, InitFile};
+use fleet_core::graph::text::{FileRole, FileSet, HostResource, InitFile};
 
 use super::output;
 
@@ -292,7 +292,7 @@ fn missing_program_is_a_warning() {
     let source = "unit: a\ntype: oneshot\nprovides: a\nexec-start: /a b\nexec-stop: -/c\n";
     let (name, source) = ("a.unit".to_owned(), source.as_bytes().to_vec());
     let mut sources = FileSet::read(vec![InitFile { name, role: FileRole::Units, source }]);
-    sources.check_programs(|program| program == "/c");
+    sources.check_host(|resource| *resource == HostResource::Program("/c".to_owned()));
     assert!(sources.graph().is_some());
     insta::assert_snapshot!(output(&sources.files[0].source, &sources.diagnostics[0]), @r"
     W05 line 4, column 13: `/a` is not an executable file here
@@ -318,5 +318,60 @@ fn errors_of_duplicate_names_name_the_first_stanza() {
     9 | waits-for: b
       |            ^
     help: remove it, or write a unit that provides it
+    ");
+}
+
+/// Regression: the units failed at each start, and the check found nothing.
+#[test]
+fn missing_accounts_and_paths_are_warnings() {
+    let source = "unit: a\ntype: oneshot\nprovides: a\nexec-start: /c\nuser: u\ngroup: g\n\
+                  groups: root, w\ndirectory: /d\nenv-file: /e\nenv-file: -/optional\n\n\
+                  unit: b\ntype: oneshot\nprovides: b\nexec-start: /c\ndirectory: -/optional\n";
+    let (name, source) = ("a.unit".to_owned(), source.as_bytes().to_vec());
+    let mut sources = FileSet::read(vec![InitFile { name, role: FileRole::Units, source }]);
+    sources.check_host(|resource| ["/c", "root"].contains(&resource.name()));
+    assert!(sources.graph().is_some());
+    insta::assert_snapshot!(output(&sources.files[0].source, &sources.diagnostics[0]), @"
+    W09 line 5, column 7: there is no user `u` here
+    5 | user: u
+      |       ^
+    help: create the user before the unit starts, or correct the name
+    W09 line 6, column 8: there is no group `g` here
+    6 | group: g
+      |        ^
+    help: create the group before the unit starts, or correct the name
+    W09 line 7, column 15: there is no group `w` here
+    7 | groups: root, w
+      |               ^
+    help: create the group before the unit starts, or correct the name
+    W09 line 8, column 12: `/d` is not a directory here
+    8 | directory: /d
+      |            ^^
+    help: create it before the unit starts, or put - before the path to use / without it
+    W09 line 9, column 11: `/e` is not a file here
+    9 | env-file: /e
+      |           ^^
+    help: create it before the unit starts, or put - before the path to ignore this
+    ");
+}
+
+/// Regression: `check` accepted dependencies that can never be up.
+#[test]
+fn dependencies_that_are_never_up_are_warnings() {
+    let text = unit("a", "depends-on: once\ndepends-ms: cups\nwaits-for: m\n")
+        + &unit("b", "depends-ms: once\npulls: cups\ndepends-on: stays\n")
+        + &unit("m", "")
+        + "unit: c\ntype: virtual\nprovides: cups, print\n\
+           unit: once\ntype: oneshot\nprovides: once\nremain: no\nexec-start: /a\n\
+           unit: stays\ntype: oneshot\nprovides: stays\nexec-start: /a\n";
+    insta::assert_snapshot!(check(&[("a.unit", &text), ("init.conf", "mask: print, m\n")]), @"
+    W08 a.unit line 4, column 13: `once` completes without staying active (`remain: no`)
+    4 | depends-on: once
+      |             ^^^^
+    help: write depends-ms, or `remain: yes` in once
+    W08 a.unit line 5, column 13: this unit never starts, because `print` is masked
+    5 | depends-ms: cups
+      |             ^^^^
+    help: unmask it, or write waits-for
     ");
 }

@@ -21,7 +21,7 @@ fn printed(line: &str) -> String {
 }
 
 /// Lines of a supervised unit with their printed form.
-const LINES: [(&str, &str); 68] = [
+const LINES: [(&str, &str); 69] = [
     ("description:  two  words # no comment ", "description: two  words # no comment"),
     ("depends-on: b ,c", "depends-on: b, c"),
     ("depends-on: b,\n\tc,\n# between\n d", "depends-on: b, c, d"),
@@ -38,6 +38,7 @@ const LINES: [(&str, &str); 68] = [
     ("exec-stop: '/bin/kill'   -TERM  $MAINPID", "exec-stop: /bin/kill -TERM $MAINPID"),
     ("exec-stop: /bin/kill p=$MAINPID.x", "exec-stop: /bin/kill p=${MAINPID}.x"),
     ("exec-stop: /a \"b c\" '$$d' e\\x20f", "exec-stop: /a \"b c\" $$d \"e f\""),
+    ("exec-stop: /a '&&' '>b' \"c;\" ';'", "exec-stop: /a \"&&\" \">b\" \"c;\" \";\""),
     ("exec-stop: -@:+/a b $c", "exec-stop: -@:+/a b $c"),
     ("exec-stop: /a\n  b\n  c", "exec-stop: /a b c"),
     ("exec-start-pre: /b\nexec-start-pre: /c", "exec-start-pre: /b | exec-start-pre: /c"),

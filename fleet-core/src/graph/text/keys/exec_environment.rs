@@ -1,14 +1,14 @@
 //! Keys for the execution environment.
 
-use fleet_unitfile::{Size, WordError, cescape, parse_size, split_words};
+use fleet_unitfile::{Size, Span, WordError, cescape, parse_size, split_words};
 
 use super::write::{list, some, unless, yes_or_no};
 use super::{Form, Key, number, read};
-use crate::graph::text::Code;
 use crate::graph::text::diagnostic::{Problems, short};
 use crate::graph::text::draft::Draft;
 use crate::graph::text::types::Types;
 use crate::graph::text::value::Value;
+use crate::graph::text::{Code, HostResource};
 use crate::graph::{
     DirectoryPath, EnvironmentFile, ExecEnvironment, ExecOutput, InitUnit, WorkingDirectory,
 };
@@ -30,14 +30,19 @@ macro_rules! limit {
     };
 }
 
-/// Declares a key with a text. By default there is no text.
-macro_rules! text {
-    ($name:literal, $field:ident) => {
+/// Declares a key with an account. By default there is no account.
+macro_rules! account {
+    ($name:literal, $field:ident, $resource:expr) => {
         Key::new(
             $name,
             Types::RUNNING,
             Form::Line,
-            |value, draft, problems| draft.run().exec_environment.$field = word(value, problems),
+            |value, draft, problems| {
+                let account = word(value, problems);
+                let needed = account.clone().map(|it| ($resource(it), value.span()));
+                draft.host_resources.extend(needed);
+                draft.run().exec_environment.$field = account;
+            },
             |unit, _| some(unit.run.exec_environment.$field.as_ref()),
         )
     };
@@ -59,14 +64,18 @@ macro_rules! number {
 }
 
 pub(super) const KEYS: &[Key] = &[
-    text!("user", user),
-    text!("group", group),
+    account!("user", user, HostResource::User),
+    account!("group", group, HostResource::Group),
     Key::new(
         "groups",
         Types::RUNNING,
         Form::Fold,
         |value, draft, problems| {
-            draft.run().exec_environment.supplementary_groups = words(value, problems);
+            let groups = words(value, problems);
+            let needed = groups.iter().map(|(it, span)| (HostResource::Group(it.clone()), *span));
+            draft.host_resources.extend(needed);
+            let names = groups.into_iter().map(|(name, _)| name).collect();
+            draft.run().exec_environment.supplementary_groups = names;
         },
         |unit, _| list(&unit.run.exec_environment.supplementary_groups),
     ),
@@ -153,8 +162,8 @@ fn word(value: &Value, problems: &mut Problems) -> Option<String> {
     word.map(str::to_owned)
 }
 
-/// Reads a list of single words.
-fn words(value: &Value, problems: &mut Problems) -> Vec<String> {
+/// Reads a list of single words, each with its position.
+fn words(value: &Value, problems: &mut Problems) -> Vec<(String, Span)> {
     let mut items = super::list(value, problems);
     items.retain(|(item, span)| {
         let is_word = !item.contains([' ', '\t']);
@@ -164,7 +173,7 @@ fn words(value: &Value, problems: &mut Problems) -> Vec<String> {
         }
         is_word
     });
-    items.into_iter().map(|(item, _)| item.to_owned()).collect()
+    items.into_iter().map(|(item, span)| (item.to_owned(), span)).collect()
 }
 
 fn read_directory(value: &Value, draft: &mut Draft, problems: &mut Problems) {
@@ -176,6 +185,12 @@ fn read_directory(value: &Value, draft: &mut Draft, problems: &mut Problems) {
     };
     match place {
         Some(place) => {
+            if let DirectoryPath::At(path) = &place
+                && !optional
+            {
+                let needed = HostResource::Directory(path.clone());
+                draft.host_resources.push((needed, value.span()));
+            }
             draft.run().exec_environment.directory = WorkingDirectory { path: place, optional }
         }
         None => read::refuse(value, problems, "write an absolute path or ~"),
@@ -205,6 +220,10 @@ fn read_file(value: &Value, draft: &mut Draft, problems: &mut Problems) {
     let (optional, path) = optional(value.text());
     match read::absolute(path) {
         Some(path) => {
+            if !optional {
+                let needed = HostResource::EnvironmentFile(path.clone());
+                draft.host_resources.push((needed, value.span()));
+            }
             let file = EnvironmentFile { path, optional };
             draft.run().exec_environment.environment_files.push(file);
         }
