@@ -53,10 +53,13 @@ pub(crate) fn read_regular(paths: &[PathBuf]) -> Result<Files, CliError> {
 }
 
 fn read_by(paths: &[PathBuf], read: Reader) -> Result<Files, CliError> {
-    let (mut files, mut skipped) = (Vec::new(), Vec::new());
+    let (mut files, mut skipped, mut unreadable) = (Vec::new(), Vec::new(), Vec::new());
     for path in paths {
         if path.is_dir() {
-            read_directory(path, read, &mut files, &mut skipped)?;
+            let directory = read_directory(path, read)?;
+            files.extend(directory.files);
+            skipped.extend(directory.skipped);
+            unreadable.extend(directory.unreadable);
         } else {
             let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
             match FileRole::of(name) {
@@ -65,12 +68,23 @@ fn read_by(paths: &[PathBuf], read: Reader) -> Result<Files, CliError> {
             }
         }
     }
-    Ok(Files { skipped, ..of(deduplicated(files, |file| Path::new(&file.name))) })
+    skipped.sort();
+    let mut sources = FileSet::read(deduplicated(files, |file| Path::new(&file.name)));
+    for (path, role, error) in unreadable {
+        let (problem, help) = error.parts();
+        let help = help.into_iter().next();
+        let help = help.unwrap_or_else(|| "make it readable, or remove it".to_owned());
+        sources.add_unreadable(path.display().to_string(), role, &problem, help);
+    }
+    Ok(Files { skipped, ..with_graph(sources) })
 }
 
 /// Parses files from their contents.
 pub(crate) fn of(files: Vec<InitFile>) -> Files {
-    let mut sources = FileSet::read(files);
+    with_graph(FileSet::read(files))
+}
+
+fn with_graph(mut sources: FileSet) -> Files {
     let graph = sources.graph();
     Files { sources, graph, skipped: Vec::new() }
 }
@@ -190,24 +204,30 @@ fn error_of(finding: &Finding) -> CliError {
     CliError::failed(message).help(help)
 }
 
-fn read_directory(
-    path: &Path,
-    read: Reader,
-    files: &mut Vec<InitFile>,
-    skipped: &mut Vec<PathBuf>,
-) -> Result<(), CliError> {
+/// Contents of a directory.
+#[derive(Default)]
+struct Directory {
+    files: Vec<InitFile>,
+    skipped: Vec<PathBuf>,
+    unreadable: Vec<(PathBuf, FileRole, CliError)>,
+}
+
+fn read_directory(path: &Path, read: Reader) -> Result<Directory, CliError> {
+    let mut directory = Directory::default();
     let cannot = |error| CliError::failed(format!("cannot read {}", path.display())).because(error);
     for entry in fs::read_dir(path).map_err(cannot)? {
         let path = entry.map_err(cannot)?.path();
         let name = path.file_name().and_then(|name| name.to_str());
         match name.and_then(FileRole::of).filter(|_| !path.is_dir()) {
-            Some(role) => files.push(file(&path, role, read)?),
+            Some(role) => match file(&path, role, read) {
+                Ok(file) => directory.files.push(file),
+                Err(error) => directory.unreadable.push((path, role, error)),
+            },
             None if name.is_some_and(|name| name.starts_with('.')) => {}
-            None => skipped.push(path),
+            None => directory.skipped.push(path),
         }
     }
-    skipped.sort();
-    Ok(())
+    Ok(directory)
 }
 
 fn file(path: &Path, role: FileRole, read: Reader) -> Result<InitFile, CliError> {

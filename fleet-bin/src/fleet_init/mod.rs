@@ -21,6 +21,7 @@ mod convert;
 mod dot;
 mod files;
 mod fleet;
+mod foreign_commands;
 mod layers;
 mod logs;
 mod orphans;
@@ -68,7 +69,10 @@ use args::{Cli, Command};
 pub fn run(args: Vec<OsString>) -> ExitCode {
     match Cli::try_parse_from(args) {
         Ok(cli) => execute(cli),
-        Err(error) => ExitCode::from(usage(&error).code()),
+        Err(error) => {
+            let error = foreign_commands::with_hint(error, &Cli::command());
+            ExitCode::from(usage(&error).code())
+        }
     }
 }
 

@@ -63,7 +63,7 @@ fn placeholder_name(number: u64) -> Name {
 
 /// Returns whether the provided targets of all units are known.
 fn is_complete(files: &FileSet) -> bool {
-    let lost = |code| matches!(code, Code::OutsideStanza | Code::TooLarge);
+    let lost = |code| matches!(code, Code::OutsideStanza | Code::TooLarge | Code::Unreadable);
     !files.stanzas.iter().any(|(_, stanza)| stanza.provides_incomplete)
         && !files.diagnostics.iter().flatten().any(|it| lost(it.code))
 }

@@ -70,6 +70,7 @@ codes! {
     BadValue "E29" "A value is not valid for its key."
     ShellOperator "E30" "A command has an operator of a shell, which no shell reads."
     NoReadinessLog "E31" "`ready-grep` is given, but no output goes to the log."
+    Unreadable "E32" "A file cannot be read."
     OldUnitKey "W01" "`name:` is used instead of `unit:`."
     SeveralKinds "W02" "A unit depends on a target twice; the strongest kind counts."
     Unneeded "W03" "Neither the goal nor any other unit needs a unit."

@@ -1,6 +1,6 @@
 //! A stanza under construction: the values of the fields read so far.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use fleet_unitfile::Span;
@@ -40,6 +40,8 @@ pub(super) struct Draft {
     pub(super) host_resources: Vec<(HostResource, Span)>,
     /// Positions of all given keys, whether their values could be read or not.
     pub(super) given: BTreeMap<&'static str, Vec<KeyPosition>>,
+    /// Keys that unknown keys probably mean. They are not reported as missing.
+    pub(super) meant: BTreeSet<&'static str>,
 }
 
 /// Position of a given key.
@@ -71,6 +73,7 @@ impl Draft {
             variables: Vec::new(),
             host_resources: Vec::new(),
             given: BTreeMap::new(),
+            meant: BTreeSet::new(),
         }
     }
 

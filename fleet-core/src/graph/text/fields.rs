@@ -7,8 +7,8 @@ use fleet_unitfile::Span;
 
 use super::Code;
 use super::diagnostic::{Problems, short};
-use super::keys;
 use super::lines::{Line, lines};
+use super::systemd_keys::of_systemd;
 use super::value::Value;
 
 /// Maximum size of a file, in bytes.
@@ -131,10 +131,13 @@ impl Reader<'_> {
     fn field(&mut self, line: Line<'_>, text: &str, valid: bool) {
         let Some((before, after)) = text.split_once(':') else {
             let message = format!("there is no colon in `{}`", short(text));
-            let help = match first_word(text) {
-                "" => "write `key: value`, or # before a comment".to_owned(),
-                word => format!("write `{word}: value`, or # before a comment"),
+            let value =
+                text.split_once('=').map_or("value", |(_, value)| value.trim_matches(BLANKS));
+            let key = match meant_key(text) {
+                "" => "key",
+                key => key,
             };
+            let help = format!("write `{key}: {}`, or # before a comment", short(value));
             self.problems.add(Code::NoColon, span(line, 0, text.len()), message, help);
             return self.broken(line, text, 0);
         };
@@ -144,8 +147,8 @@ impl Reader<'_> {
             let message = format!("`{}` is not a key", short(key));
             let help = match (first_word(key), key.to_ascii_lowercase()) {
                 (word, _) if !word.is_empty() => format!("write `{word}: value`"),
-                _ if keys::find(&with_hyphens(key)).is_some() => {
-                    format!("write `{}`", with_hyphens(key))
+                _ if of_systemd(key).is_some() => {
+                    format!("write `{}`", of_systemd(key).unwrap_or_default())
                 }
                 (_, lower) if is_key(&lower) => format!("write `{}`", short(&lower)),
                 _ => "use small letters, digits and -, and a letter at the start".to_owned(),
@@ -161,26 +164,15 @@ impl Reader<'_> {
 
     /// Adds an invalid field for a broken line, with the key that was probably meant.
     fn broken(&mut self, line: Line<'_>, text: &str, at: usize) {
-        let key = first_word(text).to_owned();
-        let key_span = span(line, at, key.len());
+        let key = meant_key(text).to_owned();
+        let length = text.find([' ', '\t', ':', '=']).unwrap_or(text.len());
+        let key_span = span(line, at, length);
         let value = Value::new("", line.start + at);
         self.fields.push(Field { key, key_span, line: line.number, value, valid: false });
     }
 }
 
 const BLANKS: [char; 2] = [' ', '\t'];
-
-/// Returns a key such as `ExecStart` in the spelling of stanzas, `exec-start`.
-fn with_hyphens(key: &str) -> String {
-    let mut text = String::new();
-    for (at, letter) in key.char_indices() {
-        if at > 0 && letter.is_ascii_uppercase() {
-            text.push('-');
-        }
-        text.push(letter.to_ascii_lowercase());
-    }
-    text
-}
 
 /// Removes blanks from both ends of a text that begins at offset `at`. Returns the offset of the
 /// remaining text, and that text.
@@ -203,6 +195,13 @@ fn text_of(line: Line<'_>) -> Cow<'_, str> {
         Ok(text) => Cow::Borrowed(text),
         Err(_) => line.text.iter().map(replaced).collect(),
     }
+}
+
+/// Returns the key that a broken line probably means, or an empty string. Knows the keys of systemd.
+fn meant_key(text: &str) -> &str {
+    let end = text.find([' ', '\t', ':', '=']).unwrap_or(text.len());
+    let first = first_word(text);
+    if first.is_empty() { of_systemd(&text[..end]).unwrap_or_default() } else { first }
 }
 
 /// Returns the key at the start of a text, or an empty string.

@@ -80,6 +80,22 @@ impl FileSet {
         Self { central, stanzas, files, diagnostics }
     }
 
+    /// Adds a file that could not be read, with the reason and a remedy. Anything that it may
+    /// contain is not reported as missing.
+    pub fn add_unreadable(
+        &mut self,
+        name: String,
+        role: FileRole,
+        why: &str,
+        help: impl Into<String>,
+    ) {
+        let mut problems = Problems::default();
+        problems.add(Code::Unreadable, Span::default(), why, help);
+        self.diagnostics.push(problems.locate(&[]));
+        self.files.push(InitFile { name, role, source: Vec::new() });
+        self.central.1.alternatives_incomplete |= role == FileRole::Central;
+    }
+
     /// Returns the central settings.
     #[must_use]
     pub fn settings(&self) -> &Settings {

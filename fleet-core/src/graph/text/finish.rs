@@ -103,7 +103,7 @@ fn is_strong(kind: EdgeKind) -> bool {
 
 fn check_missing(draft: &Draft, name: Span, problems: &mut Problems) {
     let mut need = |key: &str, why: String| {
-        if !draft.given.contains_key(key) {
+        if !draft.given.contains_key(key) && !draft.meant.contains(key) {
             let message = format!("{key} is missing{why}");
             let help = format!("write `{key}: …` below this line");
             problems.add(Code::MissingKey, name, message, help);
@@ -114,7 +114,8 @@ fn check_missing(draft: &Draft, name: Span, problems: &mut Problems) {
     let Some(word) = draft.type_word else { return };
     let why = || format!(", which a unit of type {} needs", word.as_str());
     // A oneshot may exist only for its stop commands.
-    let only_stops = word == TypeWord::Oneshot && draft.given.contains_key("exec-stop");
+    let is_given = |key| draft.given.contains_key(key) || draft.meant.contains(key);
+    let only_stops = word == TypeWord::Oneshot && is_given("exec-stop");
     if Types::RUNNING.contains(word) && !only_stops {
         need("exec-start", why());
     }
@@ -212,7 +213,10 @@ fn check_effects(draft: &Draft, word: TypeWord, problems: &mut Problems) {
 
 fn check_variables(draft: &Draft, problems: &mut Problems) {
     let run = &draft.unit.run;
-    // A file that could not be read may set any variable.
+    // A key that could not be read may set any variable.
+    if draft.meant.iter().any(|key| ["env", "env-file", "pass-env"].contains(key)) {
+        return;
+    }
     if draft.given.contains_key("env-file") && run.exec_environment.environment_files.is_empty() {
         return;
     }

@@ -29,6 +29,7 @@ mod lines;
 mod print;
 mod stanza;
 mod system_check;
+mod systemd_keys;
 mod types;
 mod value;
 

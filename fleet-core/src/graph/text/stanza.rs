@@ -6,6 +6,7 @@ use super::diagnostic::{InitDiagnostic, Problems, short};
 use super::draft::{Draft, KeyPosition};
 use super::fields::{self, Field, Folding};
 use super::keys::{self, Key, nearest};
+use super::systemd_keys::of_systemd;
 use super::{Code, HostResource, finish};
 use crate::graph::{EdgeKind, InitUnit, Name, Target, Timeouts};
 
@@ -213,7 +214,8 @@ fn unknown(field: &Field, draft: &mut Draft, problems: &mut Problems) {
         );
         return;
     }
-    let meant = nearest(&field.key, keys::all().map(|key| key.name)).and_then(keys::find);
+    let similar = || nearest(&field.key, keys::all().map(|key| key.name));
+    let meant = of_systemd(&field.key).or_else(similar).and_then(keys::find);
     let help = match meant {
         Some(key) => format!("did you mean {}?", key.name),
         None => "remove the line, or prefix a key of your own with x-".to_owned(),
@@ -222,9 +224,6 @@ fn unknown(field: &Field, draft: &mut Draft, problems: &mut Problems) {
     problems.add(Code::UnknownKey, field.key_span, message, help);
     if let Some(key) = meant {
         draft.provides_incomplete |= key.name == PROVIDES;
-        // Marks the intended key as given, so that it is not reported as missing too.
-        let given =
-            KeyPosition { line: field.line, key: field.key_span, value: field.value.span() };
-        draft.given.entry(key.name).or_insert_with(|| vec![given]);
+        draft.meant.insert(key.name);
     }
 }

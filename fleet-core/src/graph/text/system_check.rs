@@ -184,7 +184,7 @@ impl<'a> SystemCheck<'a> {
         let edges = self.edges.get_or_insert_with(|| edges(file_set));
         let span = edges.get(&(at, kind, target)).copied().unwrap_or(stanza.name_span);
         let message = format!("no unit provides `{target}`");
-        let help = help_of(near);
+        let help = self.help_for(target, near, REMOVE_OR_PROVIDE);
         self.add(*file, Code::NotProvided, span, message, help);
     }
 
@@ -227,7 +227,8 @@ impl<'a> SystemCheck<'a> {
         let place = central.mask.iter().find(|(masked, _)| masked == target);
         if let Some((file, (_, span))) = file.zip(place) {
             let message = format!("no unit provides `{target}`");
-            self.add(file, Code::BadValue, *span, message, help_of(near));
+            let help = self.help_for(target, near, REMOVE_OR_PROVIDE);
+            self.add(file, Code::BadValue, *span, message, help);
         }
     }
 
@@ -235,11 +236,21 @@ impl<'a> SystemCheck<'a> {
         if !self.candidates.is_complete {
             return;
         }
-        let help = match near {
-            Some(near) => format!("did you mean {near}?"),
-            None => "choose a target that a unit provides".to_owned(),
-        };
+        let help = self.help_for(goal, near, "choose a target that a unit provides");
         self.at_goal(Code::BadGoal, format!("no unit provides the goal `{goal}`"), help);
+    }
+
+    /// Returns the remedy for a missing target. `near` is a target with a similar name, and `usual`
+    /// the remedy if nothing better is known.
+    fn help_for(&self, target: &Target, near: Option<&Target>, usual: &str) -> String {
+        let named = Name::new(target.as_str()).ok();
+        let stanzas = named.and_then(|name| self.named.get(&name)).into_iter().flatten();
+        let mut provided = stanzas.flat_map(|&at| &self.file_set.stanzas[at].1.provides);
+        match (provided.next(), near) {
+            (Some((own, _)), _) => format!("the unit {target} provides `{own}`: write that target"),
+            (None, Some(near)) => format!("did you mean {near}?"),
+            (None, None) => usual.to_owned(),
+        }
     }
 
     fn at_goal(&mut self, code: Code, message: String, help: impl Into<String>) {
@@ -283,13 +294,8 @@ fn is_needed_by_any(graph: &Graph, unit: &Name) -> bool {
     graph.dependents(unit).iter().any(|(kind, _)| kind.requires())
 }
 
-/// Returns the remedy for a missing target.
-fn help_of(near: Option<&Target>) -> String {
-    match near {
-        Some(near) => format!("did you mean {near}?"),
-        None => "remove it, or write a unit that provides it".to_owned(),
-    }
-}
+/// The usual remedy for a missing target.
+const REMOVE_OR_PROVIDE: &str = "remove it, or write a unit that provides it";
 
 /// Returns the name of a stanza for messages.
 fn display_name(stanza: &Stanza) -> &str {

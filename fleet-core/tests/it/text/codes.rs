@@ -29,7 +29,7 @@ fn each_mistake_gives_exactly_its_code() {
 #[test]
 fn every_stanza_code_has_a_test_case() {
     // These are found in the file set, the central settings, the file as a whole, or on disk.
-    let others = ["E03", "E12", "E13", "E15", "E16", "E17", "E27", "E28"];
+    let others = ["E03", "E12", "E13", "E15", "E16", "E17", "E27", "E28", "E32"];
     let others = others.into_iter().chain(["W03", "W04", "W05", "W08", "W09"]);
     let shown: BTreeSet<&str> =
         BROKEN.into_iter().chain(ODD).map(|(_, code)| code).chain(others).collect();
@@ -174,11 +174,36 @@ fn missing_stop_timeout_warns_in_central_settings() {
     ");
 }
 
-/// Regression: the help named the key `execstart`, which does not exist.
+/// Regression: the help named the key `execstart`, which does not exist, and `exec-start` was
+/// reported as missing too.
 #[test]
 fn key_of_systemd_is_corrected_to_the_key_of_stanzas() {
-    let found = of_stanza("unit: a\ntype: oneshot\nprovides: a\nExecStart: /bin/true\n");
-    assert!(found.contains("write `exec-start`"), "{found}");
+    for (line, expected) in [
+        ("ExecStart: /bin/true", "write `exec-start`"),
+        ("ExecStart=/bin/true", "write `exec-start: /bin/true`, or # before a comment"),
+        ("ExecStart: /bin/true\nWorkingDirectory: /", "write `directory`"),
+        ("ExecStart: /bin/true\nenvironment: A=1", "did you mean env?"),
+    ] {
+        let found = of_stanza(&format!("unit: a\ntype: oneshot\nprovides: a\n{line}\n"));
+        assert!(found.contains(&format!("help: {expected}\n")), "{line}: {found}");
+        assert_eq!(found.matches("help: ").count(), line.lines().count(), "{line}: {found}");
+    }
+}
+
+/// Regression: the help was `write `type: value``.
+#[test]
+fn assignment_is_corrected_with_its_value() {
+    let found = of_stanza("unit: a\ntype = virtual\nprovides: a\n");
+    assert!(found.contains("help: write `type: virtual`, or # before a comment"), "{found}");
+}
+
+/// Regression: `ready-fd` suggested `ready-grep`, which was then refused for a oneshot.
+#[test]
+fn unknown_key_causes_no_error_about_a_similar_key() {
+    let found = of_stanza("unit: a\ntype: oneshot\nprovides: a\nready-fd: 3\nexec-start: /a\n");
+    assert!(found.contains("there is no key `ready-fd`") && !found.contains("grep"), "{found}");
+    let found = of_stanza("unit: a\ntype: oneshot\nprovides: a\nready-grp: 3\nexec-start: /a\n");
+    assert!(found.contains("did you mean ready-grep?") && !found.contains("E18"), "{found}");
 }
 
 /// Regression: operators were passed to the program as arguments, without a finding.

@@ -375,3 +375,16 @@ fn dependencies_that_are_never_up_are_warnings() {
     help: unmask it, or write waits-for
     ");
 }
+
+/// Regression: the help was to write a unit that provides the target.
+#[test]
+fn name_of_a_unit_as_a_target_is_corrected() {
+    let text =
+        "unit: a\ntype: virtual\nprovides: ta, tb\n\n".to_owned() + &unit("b", "waits-for: a\n");
+    let found = check(&[("a.unit", &text), ("init.conf", "goal: b\nmask: a\n")]);
+    assert_eq!(
+        found.matches("help: the unit a provides `ta`: write that target").count(),
+        2,
+        "{found}"
+    );
+}

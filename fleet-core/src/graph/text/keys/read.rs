@@ -17,7 +17,7 @@ pub(in crate::graph::text) fn nearest<'a>(
     text: &str,
     names: impl Iterator<Item = &'a str>,
 ) -> Option<&'a str> {
-    const MIN_SIMILARITY: f64 = 0.6;
+    const MIN_SIMILARITY: f64 = 0.65;
     let similar_length =
         |name: &&str| 5 * name.len().abs_diff(text.len()) <= 2 * name.len().max(text.len());
     let similarity = |name: &str| strsim::normalized_damerau_levenshtein(text, name);
