@@ -308,6 +308,9 @@ pub(crate) struct ConvertArgs {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Drawing {
     /// Graphviz.
+    /// Count all systemd units as enabled: WantedBy= and RequiredBy= then become dependencies.
+    #[arg(long)]
+    pub(crate) enabled: bool,
     Dot,
     /// SVG.
     Svg,

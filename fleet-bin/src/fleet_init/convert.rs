@@ -7,7 +7,8 @@ use std::path::{Path, PathBuf};
 
 use fleet_agent::machine_specifiers;
 use fleet_core::graph::convert::{
-    Conversion, ConversionNote, ConvertedUnit, InitSystem, NoteSeverity, SourceFile, convert_with,
+    Conversion, ConversionNote, ConvertOptions, ConvertedUnit, InitSystem, NoteSeverity,
+    SourceFile, convert_with,
 };
 use fleet_core::graph::text::MAX_FILE_SIZE;
 use fleet_unitfile::UnitName;
@@ -35,7 +36,8 @@ pub(super) fn run(args: &ConvertArgs) -> Result<(), CliError> {
         From::Openrc => InitSystem::Openrc,
         From::Sysv => InitSystem::Sysv,
     };
-    let mut converted = convert_with(origin, sources, &machine_specifiers());
+    let options = ConvertOptions { specifiers: machine_specifiers(), enabled: args.enabled };
+    let mut converted = convert_with(origin, sources, &options);
     converted.notes.extend(scan.losses);
     converted.notes.extend(scan.drop_ins.values().map(|path| drop_in(path)));
     print(&converted, &scan.skipped, args.output)?;

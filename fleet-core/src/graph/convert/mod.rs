@@ -15,6 +15,7 @@ mod draft;
 mod graph_fit;
 mod note;
 mod openrc;
+mod runtime_directory;
 mod systemd;
 mod sysv;
 
@@ -83,22 +84,37 @@ pub struct ConvertedUnit {
 /// ```
 #[must_use]
 pub fn convert(origin: InitSystem, sources: Vec<SourceFile>) -> Conversion {
-    convert_with(origin, sources, &SpecifierContext::system_manager())
+    convert_with(origin, sources, &ConvertOptions::default())
 }
 
-/// Converts files and expands specifiers with the values of a machine. Adds a remark for each use
-/// of a value that may differ on other machines.
+/// Facts that the files do not contain.
+#[derive(Debug, Clone)]
+pub struct ConvertOptions {
+    /// Values of specifiers. Each use of a value that may differ on other machines gets a remark.
+    pub specifiers: SpecifierContext,
+    /// Whether units of systemd are enabled, so that `WantedBy=` and `RequiredBy=` apply. Otherwise
+    /// these options become remarks.
+    pub enabled: bool,
+}
+
+impl Default for ConvertOptions {
+    fn default() -> Self {
+        Self { specifiers: SpecifierContext::system_manager(), enabled: false }
+    }
+}
+
+/// Converts files with these options.
 #[must_use]
 pub fn convert_with(
     origin: InitSystem,
     mut sources: Vec<SourceFile>,
-    specifiers: &SpecifierContext,
+    options: &ConvertOptions,
 ) -> Conversion {
     sources.sort_by(|one, other| one.path.cmp(&other.path));
     let mut report = Report::new(&sources);
     let readable = readable(&sources, &mut report);
     let drafts = match origin {
-        InitSystem::Systemd => systemd::drafts(&readable, specifiers, &mut report),
+        InitSystem::Systemd => systemd::drafts(&readable, options, &mut report),
         InitSystem::Openrc => openrc::drafts(&readable, &mut report),
         InitSystem::Sysv => sysv::drafts(&readable, &mut report),
     };

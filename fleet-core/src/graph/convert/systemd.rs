@@ -7,6 +7,7 @@ use fleet_unitfile::{SpecifierContext, UnitFile, UnitName};
 
 use super::draft::{Draft, as_stanza};
 use super::note::Report;
+use super::{ConvertOptions, runtime_directory};
 use crate::graph;
 use crate::graph::systemd::{
     CompileOptions, CompiledUnit, ExternalUnits, OptionPosition, RelationKind, Support,
@@ -44,16 +45,17 @@ type FileUnit = (usize, CompiledUnit);
 /// Returns the units with their edges.
 pub(super) fn drafts(
     files: &[(usize, &str)],
-    specifiers: &SpecifierContext,
+    options: &ConvertOptions,
     report: &mut Report<'_>,
 ) -> Vec<Draft> {
     let mut units: Vec<FileUnit> = Vec::new();
     for (file, text) in files {
         units.extend(
-            compile_file(*file, text, specifiers, &units, report).map(|unit| (*file, unit)),
+            compile_file(*file, text, &options.specifiers, &units, report)
+                .map(|unit| (*file, unit)),
         );
     }
-    drop_missing_relations(&mut units, report);
+    drop_relations(&mut units, options.enabled, report);
     loop {
         let compiled: Vec<CompiledUnit> = units.iter().map(|(_, unit)| unit.clone()).collect();
         let linked = link(&compiled, &ExternalUnits::default());
@@ -66,7 +68,7 @@ pub(super) fn drafts(
             }
         }
         units.retain(|(_, unit)| !linked.refused.contains_key(&unit.unit.name));
-        drop_missing_relations(&mut units, report);
+        drop_relations(&mut units, options.enabled, report);
     }
 }
 
@@ -222,6 +224,7 @@ fn accepted(
             Ok(mut compiled) => {
                 // Accepted options are reported as losses already.
                 compiled.remarks.retain(|it| !options.accept.contains(it.position.name()));
+                convert_runtime_directory(file, &mut compiled, parsed, &mut dropped, report);
                 dropped.iter().for_each(|refusal| report_loss(file, refusal, report));
                 return Some(compiled);
             }
@@ -244,6 +247,29 @@ fn accepted(
         let positions = refusals.iter().filter_map(|refusal| refusal.position.as_ref());
         options.accept.extend(positions.map(|position| position.name().to_owned()));
         dropped.extend(refusals);
+    }
+}
+
+/// Replaces `RuntimeDirectory=` by commands, if they have the same effect. The option is then a
+/// remark instead of a loss.
+fn convert_runtime_directory(
+    file: usize,
+    compiled: &mut CompiledUnit,
+    parsed: &UnitFile,
+    dropped: &mut Vec<UnitRefusal>,
+    report: &mut Report<'_>,
+) {
+    let is_directory = |refusal: &UnitRefusal| {
+        let position = refusal.position.as_ref();
+        position.is_some_and(|it| runtime_directory::OPTIONS.contains(&it.name()))
+    };
+    let first = dropped.iter().find(|it| is_directory(it)).and_then(|it| it.position.clone());
+    let Some(position) = first else { return };
+    if runtime_directory::convert(compiled, parsed) {
+        let message = format!("{} becomes commands of the stanza", position.option);
+        let help = "check its exec-start-pre and exec-stop-post";
+        report.remark(at(file, &position), message, help);
+        dropped.retain(|it| !is_directory(it));
     }
 }
 
@@ -284,8 +310,9 @@ fn split_problem(problem: &str) -> (&str, &str) {
     problem.rsplit_once(": ").unwrap_or((problem, MANUAL_REMEDY))
 }
 
-/// Drops and reports relations to units outside the files.
-fn drop_missing_relations(units: &mut [FileUnit], report: &mut Report<'_>) {
+/// Drops and reports relations to units outside the files, and relations that only apply to enabled
+/// units.
+fn drop_relations(units: &mut [FileUnit], enabled: bool, report: &mut Report<'_>) {
     let names = units.iter().map(|(_, unit)| unit.unit.name.as_str().to_owned());
     let aliases = units.iter().flat_map(|(_, unit)| unit.aliases.iter().map(ToString::to_string));
     let known: BTreeSet<String> = names.chain(aliases).collect();
@@ -294,7 +321,10 @@ fn drop_missing_relations(units: &mut [FileUnit], report: &mut Report<'_>) {
         let relations = std::mem::take(&mut unit.relations);
         for relation in relations {
             let inside = known.contains(relation.unit.as_str());
-            if inside && relation.kind != RelationKind::PartOf {
+            let of_install =
+                matches!(relation.kind, RelationKind::RequiredBy | RelationKind::WantedBy);
+            let applies = enabled || !of_install;
+            if inside && applies && relation.kind != RelationKind::PartOf {
                 unit.relations.push(relation);
                 continue;
             }
@@ -314,11 +344,21 @@ fn drop_missing_relations(units: &mut [FileUnit], report: &mut Report<'_>) {
                     );
                     report.loss(position, message, help);
                 }
-                RelationKind::RequiredBy | RelationKind::WantedBy => {
+                RelationKind::RequiredBy | RelationKind::WantedBy if applies => {
                     let message =
                         format!("{option}: {other}, which starts {name}, is not among the files");
                     let help = format!("name `{name}` in waits-for of the goal's unit");
-                    report.loss(position, message, help);
+                    report.remark(position, message, help);
+                }
+                RelationKind::RequiredBy | RelationKind::WantedBy => {
+                    let message = format!(
+                        "{option} is not converted: {other} starts {name} only if it is enabled"
+                    );
+                    let help = format!(
+                        "if it is enabled, convert it with --enabled, or name `{name}` in waits-for \
+                         of another unit"
+                    );
+                    report.remark(position, message, help);
                 }
                 RelationKind::PartOf => {
                     let message = format!(

@@ -6,7 +6,9 @@ mod systemd;
 mod sysv;
 
 use fleet_core::graph::Graph;
-use fleet_core::graph::convert::{Conversion, InitSystem, NoteSeverity, SourceFile, convert};
+use fleet_core::graph::convert::{
+    Conversion, ConvertOptions, InitSystem, NoteSeverity, SourceFile, convert_with,
+};
 use fleet_core::graph::text::{FileRole, FileSet, InitFile};
 
 fn sources(files: &[(&str, &str)]) -> Vec<SourceFile> {
@@ -18,9 +20,10 @@ fn sources(files: &[(&str, &str)]) -> Vec<SourceFile> {
     files.iter().map(source).collect()
 }
 
-/// Converts files, and checks that the stanzas form a graph and read back unchanged.
+/// Converts files of enabled units, and checks that the stanzas form a graph and read back unchanged.
 fn converted(origin: InitSystem, files: Vec<SourceFile>) -> Conversion {
-    let converted = convert(origin, files);
+    let options = ConvertOptions { enabled: true, ..ConvertOptions::default() };
+    let converted = convert_with(origin, files, &options);
     let graph = graph(&converted.text());
     let units: Vec<_> = graph.units().map(|unit| (**unit).clone()).collect();
     let expected: Vec<_> = converted.units.iter().map(|stanza| stanza.unit.clone()).collect();

@@ -1,6 +1,6 @@
 //! Conversion of systemd unit files.
 
-use fleet_core::graph::convert::{InitSystem, SourceFile, convert, convert_with};
+use fleet_core::graph::convert::{ConvertOptions, InitSystem, SourceFile, convert, convert_with};
 use fleet_unitfile::{Specifier, SpecifierContext};
 
 use super::{converted, output, sources, words};
@@ -123,7 +123,7 @@ fn unsupported_options_are_reported_with_position() {
     - a/web.service:10:1 Service.Typo is not a systemd option in [Service]
     + a/web.service:11:1 Service.LogRateLimitBurst has no effect, because there is no
         journal
-    - a/web.service:13:1 Install.WantedBy: multi-user.target, which starts web.service,
+    + a/web.service:13:1 Install.WantedBy: multi-user.target, which starts web.service,
         is not among the files
     - a/web.service:15:1 Socket.ListenStream is in [Socket], which has no meaning in a
         .service unit
@@ -299,8 +299,8 @@ fn conflict_of_several_options_refuses_the_unit() {
 fn specifiers_expand_for_the_machine() {
     let web = "[Service]\nExecStart=/bin/web --name %H --share 5%%H\nEnvironment=A=%l\n";
     let specifiers = SpecifierContext::system_manager().with(Specifier::HostName, "here.example");
-    let converted =
-        convert_with(InitSystem::Systemd, sources(&[("web.service", web)]), &specifiers);
+    let options = ConvertOptions { specifiers, ..ConvertOptions::default() };
+    let converted = convert_with(InitSystem::Systemd, sources(&[("web.service", web)]), &options);
     insta::assert_snapshot!(words(&converted), @"
     # from web.service
     unit: web.service
@@ -360,4 +360,51 @@ fn link_with_a_taken_name_is_reported() {
         "- y/c.service:1:1 the link a.service is dropped: the unit b.service has that name\n";
     assert!(output.ends_with(&format!("---\n{lost}")), "{output}");
     assert!(output.contains("provides: c.service, d.service\n"), "{output}");
+}
+
+/// Regression: every unit counted as enabled, so a conversion of all unit files of a machine also
+/// started those that were disabled there.
+#[test]
+fn wanted_by_is_a_remark_unless_units_are_enabled() {
+    let shell = "[Service]\nExecStart=/bin/bash\n[Install]\nWantedBy=all.target\n";
+    let files = [("shell.service", shell), ("all.target", "#\n")];
+    let converted = convert(InitSystem::Systemd, sources(&files));
+    assert!(converted.is_exact(), "{:?}", converted.notes);
+    assert_eq!(converted.units[0].unit.edges, []);
+    insta::assert_snapshot!(converted.notes[0].to_string(), @"
+    shell.service:4:1: remark: Install.WantedBy is not converted: all.target starts shell.service only if it is enabled
+    help: if it is enabled, convert it with --enabled, or name `shell.service` in waits-for of another unit
+    ");
+    // A file alone cannot name its target.
+    assert!(convert(InitSystem::Systemd, sources(&files[..1])).is_exact());
+}
+
+/// Regression: the directory was a loss, and the unit failed without it.
+#[test]
+fn runtime_directory_becomes_commands_of_the_stanza() {
+    let of = |lines: &str| {
+        let text = format!("[Service]\nExecStartPre=/a -t\nExecStart=/a\n{lines}");
+        convert(InitSystem::Systemd, sources(&[("a.service", &text)]))
+    };
+    let converted = of("RuntimeDirectory=a b/c\nRuntimeDirectoryMode=0700\n");
+    assert!(converted.is_exact(), "{:?}", converted.notes);
+    let text = &converted.units[0].text;
+    for line in [
+        "exec-start-pre: /usr/bin/install -d -m 0700 /run/a /run/b/c\nexec-start-pre: /a -t\n",
+        "exec-stop-post: -/bin/rm -rf /run/a /run/b/c\n",
+        "env: RUNTIME_DIRECTORY=/run/a:/run/b/c\n",
+    ] {
+        assert!(text.contains(line), "{line}: {text}");
+    }
+    for lines in [
+        "RuntimeDirectory=a\nUser=u\n",
+        "RuntimeDirectory=../a\n",
+        "RuntimeDirectory=a:b\n",
+        "RuntimeDirectory=%p\n",
+        "RuntimeDirectory=a\nRuntimeDirectoryPreserve=yes\n",
+    ] {
+        let converted = of(lines);
+        assert!(!converted.is_exact(), "{lines}");
+        assert!(!converted.units[0].text.contains("/run/"), "{lines}");
+    }
 }
