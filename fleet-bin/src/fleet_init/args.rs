@@ -79,6 +79,15 @@ pub(crate) enum Command {
     Restart(RestartArgs),
     /// Retry a failed or completed unit at once, if it is needed.
     ResetFailed(UnitArgs),
+    /// Stop a unit and keep it from starting, until unmask or a reboot.
+    ///
+    /// The masks in init.conf apply in addition. Units that depend on it with depends-on stop too.
+    /// The unit that provides the goal cannot be masked.
+    Mask(UnitArgs),
+    /// Undo mask.
+    ///
+    /// Cannot undo a mask in init.conf.
+    Unmask(UnitArgs),
     /// Draw the units and their dependencies, as SVG or for Graphviz.
     ///
     /// For example: fleet-init graph DIR -o svg > units.svg
@@ -299,6 +308,9 @@ pub(crate) struct ConvertArgs {
     /// Init system from which the files come.
     #[arg(long, value_name = "INIT")]
     pub(crate) from: From,
+    /// Count all systemd units as enabled: WantedBy= and RequiredBy= then become dependencies.
+    #[arg(long)]
+    pub(crate) enabled: bool,
     /// Output format; table prints the stanzas as a .unit file.
     #[arg(short, long, value_name = "FORMAT", default_value = "table")]
     pub(crate) output: Format,
@@ -308,9 +320,6 @@ pub(crate) struct ConvertArgs {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Drawing {
     /// Graphviz.
-    /// Count all systemd units as enabled: WantedBy= and RequiredBy= then become dependencies.
-    #[arg(long)]
-    pub(crate) enabled: bool,
     Dot,
     /// SVG.
     Svg,

@@ -99,6 +99,8 @@ fn execute(cli: Cli) -> ExitCode {
         Some(Command::Reload(args)) => verbs::reload(&args),
         Some(Command::Restart(args)) => verbs::restart(&args),
         Some(Command::ResetFailed(args)) => verbs::reset_failed(&args),
+        Some(Command::Mask(args)) => verbs::mask(&args),
+        Some(Command::Unmask(args)) => verbs::unmask(&args),
     };
     exit_with(done)
 }

@@ -32,6 +32,10 @@ pub(super) enum Request {
     Restart { unit: String },
     /// The response says whether there was anything to reset.
     ResetFailed { unit: String },
+    /// Masks a unit. The response says whether it was not masked before.
+    Mask { unit: String },
+    /// Unmasks a unit. The response says whether it was masked before.
+    Unmask { unit: String },
     /// The response is lists of lines.
     Logs {
         unit: String,

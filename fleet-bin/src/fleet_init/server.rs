@@ -180,6 +180,18 @@ impl FilesServer {
                     self.supervisor.reset_failed(&target).await.map_err(|error| because(&error))?;
                 response.send(&reset).await;
             }
+            Request::Mask { unit } => {
+                let target = self.target_of(&unit).await?;
+                let masked =
+                    self.supervisor.mask(&target).await.map_err(|error| because(&error))?;
+                response.send(&masked).await;
+            }
+            Request::Unmask { unit } => {
+                let target = self.target_of(&unit).await?;
+                let unmasked =
+                    self.supervisor.unmask(&target).await.map_err(|error| because(&error))?;
+                response.send(&unmasked).await;
+            }
             Request::Logs { unit, lines, since, follow } => {
                 let name = self.unit_of(&unit).await?;
                 let query =

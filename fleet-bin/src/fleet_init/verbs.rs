@@ -1,4 +1,5 @@
-//! `set-target`, `reload`, `restart` and `reset-failed`: change a running fleet-init.
+//! `set-target`, `reload`, `restart`, `reset-failed`, `mask` and `unmask`: change a running
+//! fleet-init.
 
 use std::io::{self, Write as _};
 
@@ -108,6 +109,22 @@ pub(super) fn reset_failed(args: &UnitArgs) -> Result<(), CliError> {
     one(&ResetResult { unit: &args.unit, reset }, args.output)
 }
 
+/// Runs `mask`.
+pub(super) fn mask(args: &UnitArgs) -> Result<(), CliError> {
+    if !unit_action(args, Request::Mask { unit: args.unit.clone() })? {
+        let _unread = writeln!(io::stderr(), "{} is already masked", args.unit).is_err();
+    }
+    one(&MaskResult { unit: &args.unit, masked: true }, args.output)
+}
+
+/// Runs `unmask`.
+pub(super) fn unmask(args: &UnitArgs) -> Result<(), CliError> {
+    if !unit_action(args, Request::Unmask { unit: args.unit.clone() })? {
+        let _unread = writeln!(io::stderr(), "{} is not masked", args.unit).is_err();
+    }
+    one(&MaskResult { unit: &args.unit, masked: false }, args.output)
+}
+
 /// Sends an action for a unit. Returns whether it had an effect.
 fn unit_action(args: &UnitArgs, action: Request) -> Result<bool, CliError> {
     has_effect(request(&args.socket, async |init| init.request_all(action).await)?)
@@ -135,6 +152,19 @@ struct ResetResult<'a> {
     unit: &'a str,
     /// Whether there was anything to reset.
     reset: bool,
+}
+
+/// Whether a unit is masked, as JSON.
+#[derive(Serialize)]
+struct MaskResult<'a> {
+    unit: &'a str,
+    masked: bool,
+}
+
+impl Record for MaskResult<'_> {
+    fn name(&self) -> &str {
+        self.unit
+    }
 }
 
 impl Record for ReloadResult<'_> {

@@ -394,6 +394,8 @@ fn help_lists_commands_and_exit_codes() {
       reload        Read the files again, or have a unit reload its configuration
       restart       Restart a starting or active unit
       reset-failed  Retry a failed or completed unit at once, if it is needed
+      mask          Stop a unit and keep it from starting, until unmask or a reboot
+      unmask        Undo mask
       graph         Draw the units and their dependencies, as SVG or for Graphviz
       convert       Convert units of another init to stanzas, and report losses
       help          Print this message or the help of the given subcommand(s)

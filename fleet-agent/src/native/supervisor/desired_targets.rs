@@ -94,14 +94,15 @@ impl TargetSelection {
         }
     }
 
-    /// Applies the operator's overrides to other settings.
+    /// Applies the operator's overrides to other settings: another goal, and each target that the
+    /// operator has masked.
     pub(super) fn rebase(&self, settings: &Settings) -> Self {
         let (Self { desired, configured: before }, configured) =
             (self, DesiredTargets::from_settings(settings));
         let goal = if desired.goal == before.goal { &configured.goal } else { &desired.goal };
-        let mask = if desired.mask == before.mask { &configured.mask } else { &desired.mask };
-        let (goal, extra_targets, mask) =
-            (goal.clone(), desired.extra_targets.clone(), mask.clone());
+        let mask = configured.mask.iter().chain(desired.mask.difference(&before.mask));
+        let mask = mask.cloned().collect();
+        let (goal, extra_targets) = (goal.clone(), desired.extra_targets.clone());
         Self { desired: DesiredTargets { goal, extra_targets, mask }, configured }
     }
 

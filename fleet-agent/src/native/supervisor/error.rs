@@ -23,6 +23,12 @@ pub enum SupervisorError {
         #[source]
         why: NotReloadable,
     },
+    /// The settings mask the target, so a request cannot unmask it.
+    #[error("{target} is masked in init.conf: remove it from `mask` there, then reload")]
+    MaskedBySettings {
+        /// The masked target.
+        target: Target,
+    },
     /// The unit does not exist, or it never ran.
     #[error("there is no log of {unit}: the unit does not exist, or has never run")]
     NoLog {

@@ -149,25 +149,6 @@ impl InitSupervisor {
         .await?
     }
 
-    /// Sets the masked targets. Like the goal, the masks stay in effect until the machine boots
-    /// again.
-    ///
-    /// # Errors
-    ///
-    /// [`SupervisorError::InvalidTargets`] if the goal is among the masked targets.
-    pub async fn set_mask(&self, mask: BTreeSet<Target>) -> Result<(), SupervisorError> {
-        self.call(move |supervisor| {
-            let now = supervisor.context.now();
-            supervisor
-                .planner
-                .set_mask(mask.clone(), now)
-                .map_err(SupervisorError::InvalidTargets)?;
-            supervisor.selection.desired.mask = mask;
-            supervisor.write_targets()
-        })
-        .await?
-    }
-
     /// Sets the maximum number of units that may be starting at the same time. `None` sets no
     /// limit. The value stays in effect until the next [`reload`](Self::reload).
     ///
@@ -341,7 +322,10 @@ impl Supervisor {
     }
 
     /// Stores other desired targets. If that fails, the earlier ones stay.
-    fn store_selection(&mut self, selection: TargetSelection) -> Result<(), SupervisorError> {
+    pub(super) fn store_selection(
+        &mut self,
+        selection: TargetSelection,
+    ) -> Result<(), SupervisorError> {
         let stored = selection.write(&self.targets_file);
         stored.map_err(io_error("store the desired targets, so nothing is changed"))?;
         self.selection = selection;

@@ -20,6 +20,7 @@ mod error;
 pub(in crate::native) mod event_loop;
 mod handle;
 pub(in crate::native) mod managed_units;
+mod masks;
 mod recovery;
 mod run_channel;
 mod run_task;

@@ -3,7 +3,9 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use fleet_agent::{InitSnapshot, InitSupervisor, JournalQuery, SupervisorConfig, UnitSnapshot};
+use fleet_agent::{
+    InitSnapshot, InitSupervisor, JournalQuery, SupervisorConfig, SupervisorError, UnitSnapshot,
+};
 use fleet_core::graph::text::read_stanzas;
 use fleet_core::graph::{
     Activity, BlockedBy, DerivedState, FailureCause, Graph, Retry, Settings, Target, Timeouts,
@@ -219,7 +221,8 @@ async fn desired_targets_hold_for_the_next_supervisor() {
         extra
     );
     assert_eq!(stand.running("b").await, other);
-    stand.supervisor.set_mask(extra).await.expect("a unit that is no goal can be masked");
+    let masked = stand.supervisor.mask(&target("b")).await;
+    assert!(masked.expect("a unit that is no goal can be masked"));
     stand.wait_for("b", |unit| unit.report.state == DerivedState::Masked).await;
     assert!(!runs(other));
     let stand = stand.again(&stanzas).await;
@@ -362,5 +365,39 @@ async fn failure_has_a_reason_and_can_be_reset() {
         assert_eq!(journal.next().await, None, "it was started once each time");
         assert!(stand.supervisor.reset_failed(&target("bad")).await.expect("the call succeeds"));
     }
+    stand.clean_up().await;
+}
+
+// Holds: R-12
+#[tokio::test]
+async fn masks_of_operators_add_to_those_of_the_settings() {
+    let units = ["a", "b", "c"].map(|name| supervised(name, SLEEP)).concat()
+        + "unit: all\ntype: virtual\nprovides: all\nwaits-for: a, b, c\n";
+    let settings = |mask: &str| Settings {
+        goal: Some(target("all")),
+        mask: BTreeSet::from([target(mask)]),
+        ..Settings::default()
+    };
+    let stand = Stand::with(&units, settings("a"), |_| {}).await;
+    let pid = stand.running("b").await;
+    let is_masked = |unit: &UnitSnapshot| unit.report.state == DerivedState::Masked;
+    let of = |name: &str| target(name);
+    assert!(stand.supervisor.mask(&of("b")).await.expect("b is no goal"));
+    stand.wait_for("b", is_masked).await;
+    assert!(!runs(pid));
+    assert!(!stand.supervisor.mask(&of("b")).await.expect("b is no goal"), "it was masked");
+    let goal = stand.supervisor.mask(&of("all")).await;
+    assert!(matches!(goal, Err(SupervisorError::InvalidTargets(_))), "{goal:?}");
+    let configured = stand.supervisor.unmask(&of("a")).await;
+    assert!(matches!(configured, Err(SupervisorError::MaskedBySettings { .. })), "{configured:?}");
+    // The mask of the settings moves, that of the operator stays.
+    let read = settings("c");
+    stand.supervisor.reload(graph(&units, &read), &read).await.expect("it has the goal");
+    stand.running("a").await;
+    stand.wait_for("b", is_masked).await;
+    stand.wait_for("c", is_masked).await;
+    assert!(stand.supervisor.unmask(&of("b")).await.expect("the settings do not mask it"));
+    stand.running("b").await;
+    assert!(!stand.supervisor.unmask(&of("b")).await.expect("the settings do not mask it"));
     stand.clean_up().await;
 }

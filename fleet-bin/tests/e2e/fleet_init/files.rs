@@ -127,6 +127,34 @@ fn goal_is_started_shown_and_changed() {
 }
 
 #[test]
+fn masked_unit_stops_until_it_is_unmasked() {
+    let init = start();
+    let web = wait_state(&init, "web", "running").unwrap();
+    succeed(&init, &["mask", "sql"]);
+    wait_state(&init, "db", "masked");
+    wait_state(&init, "web", "waiting");
+    assert_eq!(unit(&init, "web")["reason"], "db is masked");
+    assert!(!is_alive(web));
+    // A reload keeps the mask.
+    succeed(&init, &["reload"]);
+    wait_state(&init, "db", "masked");
+    assert!(succeed(&init, &["mask", "db"]).contains("db is already masked"));
+    let (status, printed) = init.client(&["mask", "all"]);
+    assert_eq!(status.code(), Some(1), "{printed}");
+    assert!(printed.contains("the goal all is masked"), "{printed}");
+    succeed(&init, &["unmask", "db"]);
+    wait_state(&init, "web", "running");
+    assert!(succeed(&init, &["unmask", "db"]).contains("db is not masked"));
+    let conf = init.home.path().join("units/init.conf");
+    std::fs::write(conf, "goal: all\nmask: db\n").unwrap();
+    succeed(&init, &["reload"]);
+    wait_state(&init, "db", "masked");
+    let (status, printed) = init.client(&["unmask", "db"]);
+    assert_eq!(status.code(), Some(1), "{printed}");
+    assert!(printed.contains("db is masked in init.conf: remove it from `mask`"), "{printed}");
+}
+
+#[test]
 fn reload_is_all_or_nothing() {
     let init = start();
     let web = wait_state(&init, "web", "running").unwrap();
