@@ -12,16 +12,24 @@ const FIRST_REGULAR_UID: u32 = 1000;
 
 /// Evaluates the conditions of a unit, and returns `Ok` if the unit may start. Otherwise the error
 /// holds the unmet condition. The flag is `true` if this counts as a failure (`Assert…=`), and
-/// `false` if the start is only skipped (`Condition…=`).
-pub(crate) fn check_conditions(conditions: &[UnitCondition]) -> Result<(), (String, bool)> {
+/// `false` if the start is only skipped (`Condition…=`). `in_stanza` is `true` if the
+/// conditions come from a stanza, and not from a systemd unit file.
+pub(crate) fn check_conditions(
+    conditions: &[UnitCondition],
+    in_stanza: bool,
+) -> Result<(), (String, bool)> {
     match UnitCondition::judge(conditions, holds) {
         ConditionResult::Start => Ok(()),
-        ConditionResult::Skip(condition) => Err((unmet(condition), false)),
-        ConditionResult::Fail(condition) => Err((unmet(condition), true)),
+        ConditionResult::Skip(condition) => Err((unmet(condition, in_stanza), false)),
+        ConditionResult::Fail(condition) => Err((unmet(condition, in_stanza), true)),
     }
 }
 
-fn unmet(condition: &UnitCondition) -> String {
+fn unmet(condition: &UnitCondition, in_stanza: bool) -> String {
+    if in_stanza {
+        let key = if condition.assert { "assert" } else { "condition" };
+        return format!("its `{key}: {condition}` does not hold");
+    }
     let (name, value) = match &condition.test {
         ConditionTest::PathExists(path) => ("PathExists", path),
         ConditionTest::PathIsDirectory(path) => ("PathIsDirectory", path),
@@ -128,10 +136,19 @@ mod tests {
             any: false,
             assert,
         };
-        let told = check_conditions(&[condition(false)]);
+        let told = check_conditions(&[condition(false)], false);
         assert_eq!(told, Err(("its ConditionPathExists=!/ does not hold".into(), false)));
-        let told = check_conditions(&[condition(true)]);
+        let told = check_conditions(&[condition(true)], false);
         assert_eq!(told, Err(("its AssertPathExists=!/ does not hold".into(), true)));
-        assert_eq!(check_conditions(&[]), Ok(()));
+        assert_eq!(check_conditions(&[], false), Ok(()));
+    }
+
+    /// Regression: the condition of a stanza was named as in a systemd unit file.
+    #[test]
+    fn false_condition_of_a_stanza_has_the_key_of_stanzas() {
+        let test = ConditionTest::PathExists("/".into());
+        let condition = UnitCondition { test, negated: true, any: false, assert: true };
+        let told = check_conditions(&[condition], true);
+        assert_eq!(told, Err(("its `assert: !path-exists /` does not hold".into(), true)));
     }
 }

@@ -61,7 +61,7 @@ pub(crate) fn collect(
                 if file.optional
                     && !Errno::from_io_error(&error).is_some_and(is_out_of_descriptors) => {}
             Err(error) => {
-                return Err(format!("cannot read EnvironmentFile={}: {error}", file.path));
+                return Err(format!("cannot read its environment file {}: {error}", file.path));
             }
         }
     }

@@ -179,11 +179,11 @@ fn working_directory(
         _ if exec_env.directory.optional => Ok(PathBuf::from("/")),
         Ok(_) => Err(SpawnFailure::new(
             CHDIR,
-            format!("WorkingDirectory={} is not a directory", wanted.display()),
+            format!("its working directory {} is not a directory", wanted.display()),
         )),
         Err(error) => Err(SpawnFailure::new(
             CHDIR,
-            format!("cannot enter WorkingDirectory={}: {error}", wanted.display()),
+            format!("cannot enter its working directory {}: {error}", wanted.display()),
         )),
     }
 }

@@ -265,6 +265,12 @@ impl RunDriver {
         {
             return;
         }
+        if let Some((key, command)) = self.service.failing_command(process, end)
+            && !self.directory.has_unit_file()
+        {
+            let problem = format!("{key} failed: {command:.60}");
+            self.problem.get_or_insert(problem);
+        }
         self.service.on_exited(process, end, self.context.now());
     }
 

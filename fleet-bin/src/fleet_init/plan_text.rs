@@ -143,7 +143,8 @@ impl PlanText<'_> {
             DerivedState::Waiting(_) | DerivedState::Failed { .. } | DerivedState::Completed(_)
                 if self.needed.contains(&it.unit) =>
             {
-                let (state, reason) = status_text::state_text(&state, self.now);
+                let (state, reason) =
+                    status_text::state_text(&state, self.preview.after.graph(), self.now);
                 let reason = reason.map_or_else(String::new, |reason| format!(": {reason}"));
                 Some(("wait", format!("{state}{reason}")))
             }

@@ -3,7 +3,8 @@
 use fleet_agent::{InitSnapshot, Tracking, UnitSnapshot};
 use fleet_core::Timestamp;
 use fleet_core::graph::{
-    Activity, BlockedBy, DerivedState, FailureCause, InitState, Retry, Target, WaitReason,
+    Activity, BlockedBy, DerivedState, FailureCause, Graph, InitState, Retry, StopReason, Target,
+    WaitReason,
 };
 
 use super::protocol::{Edge, StatusHeader, Unit};
@@ -31,7 +32,7 @@ pub(super) fn header_for_fleet(snapshot: &InitSnapshot) -> StatusHeader {
 
 /// Describes a unit.
 pub(super) fn unit(status: &UnitSnapshot, system: &InitState, now: Timestamp) -> Unit {
-    let (state, reason) = state_text(&status.report.state, now);
+    let (state, reason) = state_text(&status.report.state, system.graph(), now);
     let retry = match status.report.state {
         DerivedState::Failed { retry: Retry::At(at), .. }
         | DerivedState::Completed(Retry::At(at)) => Some(at),
@@ -90,15 +91,23 @@ fn millis(time: std::time::Duration) -> u64 {
 }
 
 /// Returns the state as one word, and the reason.
-pub(super) fn state_text(shown: &DerivedState, now: Timestamp) -> (&'static str, Option<String>) {
+pub(super) fn state_text(
+    shown: &DerivedState,
+    graph: &Graph,
+    now: Timestamp,
+) -> (&'static str, Option<String>) {
     match shown {
         DerivedState::Disabled => ("disabled", None),
         DerivedState::Masked => ("masked", None),
-        DerivedState::Waiting(waiting) => ("waiting", wait_text(waiting)),
+        DerivedState::Waiting(waiting) => ("waiting", wait_text(waiting, graph)),
         DerivedState::Starting => ("starting", None),
         DerivedState::Active(Activity::Running) => ("running", None),
         DerivedState::Active(Activity::Reloading) => ("reloading", None),
         DerivedState::Active(Activity::Exited) => ("exited", None),
+        DerivedState::Stopping(Some(StopReason::DependencyLost(target))) => {
+            let target = with_unit(target, graph);
+            ("stopping", Some(format!("its dependency {target} is no longer active")))
+        }
         DerivedState::Stopping(reason) => ("stopping", reason.as_ref().map(ToString::to_string)),
         DerivedState::Failed { cause, retry, stuck } => {
             let left = match (stuck, cause) {
@@ -119,9 +128,21 @@ fn retry_text(retry: Retry, now: Timestamp) -> String {
     }
 }
 
-fn wait_text(waiting: &WaitReason) -> Option<String> {
+/// Returns a target with the unit that provides it, if that unit has another name: `dns (unbound)`.
+fn with_unit(target: &Target, graph: &Graph) -> String {
+    let unit = graph.provider(target).map(|unit| unit.name.as_str());
+    match unit.filter(|unit| *unit != target.as_str()) {
+        Some(unit) => format!("{target} ({unit})"),
+        None => target.to_string(),
+    }
+}
+
+fn wait_text(waiting: &WaitReason, graph: &Graph) -> Option<String> {
     match waiting {
-        WaitReason::Dependencies(targets) => Some(format!("for {}", texts(targets).join(", "))),
+        WaitReason::Dependencies(targets) => {
+            let targets: Vec<String> = targets.iter().map(|it| with_unit(it, graph)).collect();
+            Some(format!("for {}", targets.join(", ")))
+        }
         WaitReason::Blocked(targets) => {
             let one = |(target, obstacle): &(Target, BlockedBy)| {
                 let why = match obstacle {
@@ -131,7 +152,7 @@ fn wait_text(waiting: &WaitReason) -> Option<String> {
                     BlockedBy::Masked => "is masked",
                     BlockedBy::Missing => "is missing",
                 };
-                format!("{target} {why}")
+                format!("{} {why}", with_unit(target, graph))
             };
             Some(targets.iter().map(one).collect::<Vec<_>>().join(", "))
         }
@@ -157,7 +178,7 @@ pub(crate) fn format_duration(millis: u64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use fleet_core::graph::{Exit, StopReason};
+    use fleet_core::graph::{Exit, InitUnit, Name, Settings};
 
     use super::*;
 
@@ -166,6 +187,8 @@ mod tests {
         let now = Timestamp::from_millis(1000);
         let target = |name: &str| Target::new(name).unwrap();
         let doomed = vec![(target("a"), BlockedBy::Failed), (target("b"), BlockedBy::Missing)];
+        let provider = InitUnit::new_virtual(Name::new("unbound").unwrap(), [target("dns")]);
+        let graph = Graph::strict([provider], &Settings::default()).unwrap();
         let cause = FailureCause::Exit(Exit::Status(3));
         let at = Retry::At(Timestamp::from_millis(3500));
         let failed = |retry, stuck| DerivedState::Failed { cause, retry, stuck };
@@ -173,6 +196,8 @@ mod tests {
             DerivedState::Disabled,
             DerivedState::Waiting(WaitReason::Dependencies(vec![target("a"), target("b")])),
             DerivedState::Waiting(WaitReason::Blocked(doomed)),
+            DerivedState::Waiting(WaitReason::Dependencies(vec![target("dns")])),
+            DerivedState::Stopping(Some(StopReason::DependencyLost(target("dns")))),
             DerivedState::Waiting(WaitReason::NextPlan),
             DerivedState::Active(Activity::Exited),
             DerivedState::Stopping(Some(StopReason::DependencyLost(target("a")))),
@@ -182,13 +207,15 @@ mod tests {
             DerivedState::Completed(Retry::Never),
         ];
         let output = rows.iter().map(|shown| {
-            let (word, reason) = state_text(shown, now);
+            let (word, reason) = state_text(shown, &graph, now);
             reason.map_or_else(|| format!("{word}\n"), |reason| format!("{word}: {reason}\n"))
         });
         insta::assert_snapshot!(output.collect::<String>(), @"
         disabled
         waiting: for a, b
         waiting: a failed, b is missing
+        waiting: for dns (unbound)
+        stopping: its dependency dns (unbound) is no longer active
         waiting
         exited
         stopping: its dependency a is no longer active

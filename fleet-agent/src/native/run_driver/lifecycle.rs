@@ -22,7 +22,8 @@ impl RunDriver {
         self.end_log_line();
         self.log_from = self.log.end().unwrap_or(0);
         self.notify = None;
-        if let Err((why, is_failure)) = check_conditions(&self.spec.run.conditions) {
+        let in_stanza = !self.directory.has_unit_file();
+        if let Err((why, is_failure)) = check_conditions(&self.spec.run.conditions, in_stanza) {
             self.problem = Some(why);
             self.service.on_condition(is_failure, self.context.now());
         }

@@ -5,7 +5,7 @@ use fleet_core::graph::{Command, EventKind, FailureCause};
 
 use super::ServiceRun;
 use crate::native::outcome::{ProcessExit, RunOutcome, is_oneshot, main_outcome};
-use crate::native::run_state::{RunAction, ServicePhase};
+use crate::native::run_state::{ProcessId, RunAction, ServicePhase};
 
 impl ServiceRun {
     pub(super) fn main_ended(&mut self, end: ProcessExit, what: EventKind, now: Timestamp) {
@@ -96,6 +96,34 @@ impl ServiceRun {
         let command = self.commands().get(self.state.step);
         let ignored = command.is_some_and(|command| ignores_failure(command, end));
         if ignored { RunOutcome::Success } else { self.outcome_of(end) }
+    }
+
+    /// Returns the command that fails by this exit of a process, with its key in a stanza. Returns
+    /// `None` if the unit has only one such command, or survives the failure.
+    pub(crate) fn failing_command(
+        &self,
+        process: ProcessId,
+        end: ProcessExit,
+    ) -> Option<(&'static str, &Command)> {
+        let command = self.commands().get(self.state.step)?;
+        let is_failure = if self.state.control == Some(process) {
+            !self.is_success(end)
+        } else {
+            self.state.main == Some(process)
+                && self.spec.run.start.len() > 1
+                && !ignores_failure(command, end)
+                && main_outcome(&self.spec, end) != RunOutcome::Success
+        };
+        let key = match self.state.phase {
+            ServicePhase::Condition => "exec-condition",
+            ServicePhase::StartPre => "exec-start-pre",
+            ServicePhase::Start => "exec-start",
+            ServicePhase::StartPost => "exec-start-post",
+            ServicePhase::Stop => "exec-stop",
+            ServicePhase::StopPost => "exec-stop-post",
+            _ => return None,
+        };
+        is_failure.then_some((key, command))
     }
 
     fn has_failed(&self) -> bool {

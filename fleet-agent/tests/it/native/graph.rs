@@ -368,6 +368,39 @@ async fn failure_has_a_reason_and_can_be_reset() {
     stand.clean_up().await;
 }
 
+/// Regression: of several commands, the reason did not name the one that had failed.
+#[tokio::test]
+async fn failing_command_is_named_with_its_key() {
+    let oneshot = |name: &str, lines: &str| {
+        format!("unit: {name}\ntype: oneshot\nprovides: {name}\nrestart: never\n{lines}\n")
+    };
+    let stanzas = [
+        oneshot("main", "exec-start: /bin/true\nexec-start: /bin/false 2"),
+        oneshot(
+            "pre",
+            "exec-start-pre: /bin/true\nexec-start-pre: /bin/false x\nexec-start: /bin/a",
+        ),
+        oneshot("alone", "exec-start: /bin/false"),
+        oneshot("there", "directory: /no/such\nexec-start: /bin/true"),
+        "unit: all\ntype: virtual\nprovides: all\nwaits-for: main, pre, alone, there\n".to_owned(),
+    ];
+    let stand = Stand::new(&stanzas.concat(), "all").await;
+    for (name, expected) in [
+        ("main", Some("exec-start failed: /bin/false 2")),
+        ("pre", Some("exec-start-pre failed: /bin/false x")),
+        ("alone", None),
+    ] {
+        let is_over = |unit: &UnitSnapshot| {
+            matches!(unit.report.state, DerivedState::Failed { retry: Retry::Never, .. })
+        };
+        assert_eq!(stand.wait_for(name, is_over).await.problem.as_deref(), expected, "{name}");
+    }
+    let there = stand.wait_for("there", |unit| unit.problem.is_some()).await.problem;
+    let problem = there.expect("it was awaited");
+    assert!(problem.contains("cannot enter its working directory /no/such: "), "{problem}");
+    stand.clean_up().await;
+}
+
 // Holds: R-12
 #[tokio::test]
 async fn masks_of_operators_add_to_those_of_the_settings() {

@@ -54,7 +54,7 @@ async fn missing_environment_file_is_reported() {
     let bench = Bench::new().await;
     bench.load("a.service", "ExecStart=/bin/true\nEnvironmentFile=/no/such\n").await;
     let error = bench.start("a.service").await.expect_err("it cannot start");
-    assert!(error.to_string().contains("EnvironmentFile=/no/such"), "{error}");
+    assert!(error.to_string().contains("its environment file /no/such"), "{error}");
     let state = bench.state("a.service").await;
     assert_eq!((state.result.as_deref(), state.exit), (Some("resources"), None));
     bench.clean_up().await;

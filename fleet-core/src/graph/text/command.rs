@@ -4,6 +4,8 @@
 //! that its stanza sets or may set, and no operators of a shell outside quotes. These rules catch
 //! commands that were written for a shell, because no shell runs them.
 
+use std::fmt;
+
 use fleet_unitfile::{
     CommandError, CommandLine, Privileges, Span, WordError, cescape, quote_word, split_words,
 };
@@ -219,6 +221,13 @@ pub(super) fn write(command: &Command) -> String {
     let first = format!("{prefixes}{}", command.program);
     let words = command.name.iter().cloned().chain(arguments(command));
     [first].into_iter().chain(words).map(|word| quoted(&word)).collect::<Vec<_>>().join(" ")
+}
+
+impl fmt::Display for Command {
+    /// Writes the command as the value of a key such as `exec-start` in a stanza.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(&write(self))
+    }
 }
 
 /// Quotes a word if reading it without quotes would give another word, or an error.

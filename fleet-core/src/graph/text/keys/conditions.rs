@@ -1,5 +1,7 @@
 //! Keys for conditions on the machine.
 
+use std::fmt;
+
 use super::{Form, Key, nearest, read};
 use crate::graph::text::diagnostic::Problems;
 use crate::graph::text::draft::Draft;
@@ -67,20 +69,23 @@ fn marked(text: &str, mark: char) -> (bool, &str) {
 
 fn conditions(assert: bool, unit: &InitUnit) -> Vec<String> {
     let conditions = unit.run.conditions.iter().filter(|it| it.assert == assert);
-    conditions.map(write_condition).collect()
+    conditions.map(ToString::to_string).collect()
 }
 
-fn write_condition(condition: &UnitCondition) -> String {
-    let (word, about) = match &condition.test {
-        ConditionTest::PathExists(path) => ("path-exists", path),
-        ConditionTest::PathIsDirectory(path) => ("path-is-directory", path),
-        ConditionTest::FileNotEmpty(path) => ("file-not-empty", path),
-        ConditionTest::FileIsExecutable(path) => ("file-is-executable", path),
-        ConditionTest::Host(pattern) => ("host", pattern),
-        ConditionTest::KernelCommandLine(text) => ("kernel-command-line", text),
-        ConditionTest::User(user) => ("user", user),
-    };
-    let any = if condition.any { "|" } else { "" };
-    let negated = if condition.negated { "!" } else { "" };
-    format!("{any}{negated}{word} {about}")
+impl fmt::Display for UnitCondition {
+    /// Writes the condition as the value of `condition` or `assert` in a stanza.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (word, about) = match &self.test {
+            ConditionTest::PathExists(path) => ("path-exists", path),
+            ConditionTest::PathIsDirectory(path) => ("path-is-directory", path),
+            ConditionTest::FileNotEmpty(path) => ("file-not-empty", path),
+            ConditionTest::FileIsExecutable(path) => ("file-is-executable", path),
+            ConditionTest::Host(pattern) => ("host", pattern),
+            ConditionTest::KernelCommandLine(text) => ("kernel-command-line", text),
+            ConditionTest::User(user) => ("user", user),
+        };
+        let any = if self.any { "|" } else { "" };
+        let negated = if self.negated { "!" } else { "" };
+        write!(f, "{any}{negated}{word} {about}")
+    }
 }
