@@ -90,8 +90,8 @@ fn with_graph(mut sources: FileSet) -> Files {
 }
 
 impl Files {
-    /// Adds warnings about programs, accounts and paths that are missing on this machine. The lookup
-    /// of accounts may wait for the network.
+    /// Adds warnings about programs, accounts and paths that are missing on this machine. The
+    /// lookup of accounts may wait for the network.
     pub(crate) fn check_host(&mut self) {
         self.sources.check_host(|resource| match resource {
             HostResource::Program(path) => is_executable(Path::new(path)),

@@ -37,7 +37,8 @@ pub(super) fn convert(compiled: &mut CompiledUnit, parsed: &UnitFile) -> bool {
     true
 }
 
-/// Returns the directories of these values, or `None` if there are none or some cannot be converted.
+/// Returns the directories of these values. Returns `None` if there are none, or some cannot be
+/// converted.
 fn paths(values: &[String]) -> Option<Vec<String>> {
     let mut paths = Vec::new();
     for value in values {

@@ -355,8 +355,8 @@ fn drop_relations(units: &mut [FileUnit], enabled: bool, report: &mut Report<'_>
                         "{option} is not converted: {other} starts {name} only if it is enabled"
                     );
                     let help = format!(
-                        "if it is enabled, convert it with --enabled, or name `{name}` in waits-for \
-                         of another unit"
+                        "if it is enabled, convert it with --enabled, or name `{name}` in \
+                         waits-for of another unit"
                     );
                     report.remark(position, message, help);
                 }

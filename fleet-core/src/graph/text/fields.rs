@@ -197,7 +197,8 @@ fn text_of(line: Line<'_>) -> Cow<'_, str> {
     }
 }
 
-/// Returns the key that a broken line probably means, or an empty string. Knows the keys of systemd.
+/// Returns the key that a broken line probably means, or an empty string. Also recognizes keys of
+/// systemd.
 fn meant_key(text: &str) -> &str {
     let end = text.find([' ', '\t', ':', '=']).unwrap_or(text.len());
     let first = first_word(text);

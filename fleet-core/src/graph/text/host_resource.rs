@@ -30,7 +30,7 @@ impl HostResource {
         }
     }
 
-    /// Returns the code, the message and the remedy if it is missing. `name` is its name, shortened.
+    /// Returns the code, the message and the remedy if it is missing. `name` is its short name.
     pub(super) fn missing(&self, name: &str) -> (Code, String, &'static str) {
         match self {
             Self::Program(_) => (

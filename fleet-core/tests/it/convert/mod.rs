@@ -20,7 +20,7 @@ fn sources(files: &[(&str, &str)]) -> Vec<SourceFile> {
     files.iter().map(source).collect()
 }
 
-/// Converts files of enabled units, and checks that the stanzas form a graph and read back unchanged.
+/// Converts files of enabled units. Checks that the stanzas form a graph and read back unchanged.
 fn converted(origin: InitSystem, files: Vec<SourceFile>) -> Conversion {
     let options = ConvertOptions { enabled: true, ..ConvertOptions::default() };
     let converted = convert_with(origin, files, &options);
