@@ -55,6 +55,9 @@ pub enum FailureCause {
     /// A resource that a process needs to start was not available. For example, an environment file
     /// is missing, or there is no room for another process.
     Resources,
+    /// The start could not be recorded, for example because a disk is full. The unit is retried
+    /// until it can be, whatever its restart policy, and the failure does not count.
+    Unrecorded,
     /// The main process exited successfully before it reported readiness.
     Protocol,
     /// The main process exited without a request, and the exit was not a success. Even exit status
@@ -191,6 +194,7 @@ impl fmt::Display for FailureCause {
         match self {
             Self::Spawn => f.write_str("a process could not be started"),
             Self::Resources => f.write_str("the resources to start a process were not available"),
+            Self::Unrecorded => f.write_str("its start could not be recorded"),
             Self::Protocol => f.write_str("its main process ended before it was ready"),
             Self::Exit(exit) => write!(f, "its main process ended with {exit}"),
             Self::Script(exit) => write!(f, "one of its commands ended with {exit}"),

@@ -13,6 +13,9 @@ use crate::graph::{
 /// Minimum active time after which failures are forgotten by default.
 const LEAST_RESET: Duration = Duration::from_secs(10);
 
+/// Delay before a start that could not be recorded is retried.
+const UNRECORDED_RETRY: Duration = Duration::from_secs(1);
+
 /// Nanoseconds per second.
 const NANOS: u128 = 1_000_000_000;
 
@@ -21,6 +24,9 @@ impl Node {
     /// gives up if the unit has failed too often; otherwise the unit is not restarted. `cause` is
     /// the cause of the failure, or `None` after a success. `exit` is the exit of the main process,
     /// even if another event caused the failure.
+    ///
+    /// A start that could not be recorded says nothing about the unit. So it is always retried, and
+    /// does not count.
     pub(super) fn schedule(
         &mut self,
         cause: Option<FailureCause>,
@@ -29,6 +35,11 @@ impl Node {
     ) {
         let restart = &self.unit.restart;
         let observed = &mut self.observed;
+        if cause == Some(FailureCause::Unrecorded) {
+            observed.starts.count = observed.starts.count.saturating_sub(1);
+            (observed.retry_at, observed.gave_up) = (Some(now.after(UNRECORDED_RETRY)), false);
+            return;
+        }
         observed.attempts = observed.attempts.saturating_add(1);
         observed.failures = if cause.is_some() { observed.failures.saturating_add(1) } else { 0 };
         observed.retry_at = None;

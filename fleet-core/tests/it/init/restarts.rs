@@ -79,6 +79,32 @@ fn unit_at_its_failure_limit_stays_down_until_reset() {
     }
 }
 
+/// Regression: a full disk used up the restarts of a unit, so it was given up.
+#[test]
+fn unrecorded_start_is_retried_and_does_not_count() {
+    for (when, limit) in [
+        (RestartWhen::Never, RestartLimit::Failures(0)),
+        (RestartWhen::OnFailure, RestartLimit::Failures(0)),
+        (
+            RestartWhen::OnFailure,
+            RestartLimit::Starts { burst: 1, interval: Duration::from_secs(1000) },
+        ),
+    ] {
+        let mut unit = unit("a notified");
+        unit.restart = Restart { when, limit, ..Restart::default() };
+        let mut single = SingleUnit::new(&unit);
+        for _ in 0..5 {
+            single.start.incarnation = single.seen().incarnation.unwrap();
+            single.send(EventKind::Failed(FailureCause::Unrecorded));
+            single.plan();
+            single.send(GONE);
+            assert_eq!(describe(&single), "failed: its start could not be recorded");
+            assert_eq!((single.seen().attempts, single.seen().failures), (0, 0), "{limit:?}");
+            assert_eq!(single.pass(1), "start a", "{limit:?}");
+        }
+    }
+}
+
 /// Regression: successes counted as failures, so the unit was given up after the third.
 #[test]
 fn successes_do_not_count_toward_the_failure_limit() {
