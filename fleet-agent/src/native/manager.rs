@@ -108,9 +108,15 @@ impl NativeManager {
     /// [`ServiceError::Io`] when the directory cannot be used.
     pub async fn open(config: NativeConfig) -> Result<Arc<Self>, ServiceError> {
         let NativeConfig { directory, environment, log_limit, control_groups, clock, .. } = config;
-        let NativeConfig { accept, external, max_starting, .. } = config;
-        let supervisor =
-            SupervisorConfig { directory, environment, log_limit, control_groups, clock };
+        let NativeConfig { runtime_directory, accept, external, max_starting, .. } = config;
+        let supervisor = SupervisorConfig {
+            directory,
+            runtime_directory,
+            environment,
+            log_limit,
+            control_groups,
+            clock,
+        };
         let directory = supervisor.directory.clone();
         let services = ManagedUnitsConfig { accept, external, max_starting };
         let SupervisorHandle { context, requests, statuses, host, event_loop } =

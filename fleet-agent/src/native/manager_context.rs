@@ -12,8 +12,10 @@ use super::boot::Boot;
 use super::cgroup::{Group, Groups};
 use super::log::{Log, RotationTask};
 use super::process_table::ProcessTable;
-use super::rate_limited_log::RateLimitedLog;
+use super::rate_limited_log::{RateLimitedLog, RecordingHealth};
 use super::run_journal::RunJournal;
+use super::runtime_directory::Directories;
+use super::sd_notify_socket::address;
 use super::shutdown_marker::ShutdownMarker;
 use super::tracking::Tracking;
 use super::unit_directory::{SharedStorage, UnitDirectory};
@@ -21,8 +23,11 @@ use crate::atomic_file::write_atomic;
 use crate::private_file::create_private_dir;
 use crate::{ChangeSender, Clock};
 
-/// Names of two entries next to the directory of the units: the file with the runs of an
-/// `InitSupervisor`, and the directory with its logs.
+/// Name of the directory of the units, in the runtime directory and, for logs, in the state
+/// directory.
+const UNITS: &str = "units";
+
+/// The file with the runs of an `InitSupervisor`, and the directory with its logs.
 const RUNS: &str = "runs";
 const LOGS: &str = "logs";
 
@@ -46,10 +51,13 @@ pub(crate) struct ManagerContext {
     pub(crate) shutdown: ShutdownMarker,
     /// Log messages about runs and logs that cannot be written.
     pub(crate) write_failures: RateLimitedLog,
+    /// Whether starts of units can be recorded.
+    pub(crate) recording: RecordingHealth,
     /// Log messages about processes that cannot be killed.
     pub(crate) kill_failures: RateLimitedLog,
     /// Control groups of the manager, or the reason why there are none.
     groups: Result<Groups, String>,
+    directories: Directories,
     units: PathBuf,
     journal: Arc<RunJournal>,
     log_limit: u64,
@@ -62,7 +70,7 @@ impl ManagerContext {
     pub(crate) fn new(
         clock: Arc<dyn Clock>,
         environment: Vec<(String, String)>,
-        units: PathBuf,
+        directories: Directories,
         log_limit: u64,
         groups: Result<Groups, String>,
         lock: File,
@@ -72,12 +80,14 @@ impl ManagerContext {
             environment,
             feed: ChangeSender::default(),
             process_table: ProcessTable::default(),
-            shutdown: ShutdownMarker::new(units.with_file_name(SHUTDOWN)),
+            shutdown: ShutdownMarker::new(directories.runtime.join(SHUTDOWN)),
             write_failures: RateLimitedLog::default(),
+            recording: RecordingHealth::default(),
             kill_failures: RateLimitedLog::default(),
             groups,
-            journal: Arc::new(RunJournal::new(units.with_file_name(RUNS))),
-            units,
+            journal: Arc::new(RunJournal::new(directories.runtime.join(RUNS))),
+            units: directories.runtime.join(UNITS),
+            directories,
             log_limit,
             logs: RotationTask::new(),
             _lock: lock,
@@ -108,25 +118,41 @@ impl ManagerContext {
         self.groups.as_ref().ok().map(|groups| groups.for_run(unit, invocation))
     }
 
+    /// Returns the path of a file that a reboot makes meaningless.
+    pub(crate) fn runtime_file(&self, name: &str) -> PathBuf {
+        self.directories.runtime.join(name)
+    }
+
+    /// Returns the address of the notification socket of a run.
+    pub(crate) fn notify_address(&self, invocation: &str) -> String {
+        address(self.directories.sockets.as_deref(), invocation)
+    }
+
     /// Returns the directory of a unit.
     pub(crate) fn directory(&self, unit: &str) -> UnitDirectory {
-        UnitDirectory::new(self.units.join(file_name(unit)))
+        self.directory_named(&file_name(unit))
+    }
+
+    fn directory_named(&self, file: &str) -> UnitDirectory {
+        let log = self.directories.state.join(UNITS).join(file);
+        UnitDirectory::new(self.units.join(file), &log)
     }
 
     /// Returns the storage of a unit: the unit's directory if it exists, and the shared journal
     /// otherwise.
     pub(crate) fn storage(&self, unit: &str) -> UnitDirectory {
         let file = file_name(unit);
-        let log = self.units.with_file_name(LOGS).join(&file);
+        let log = self.directories.state.join(LOGS).join(&file);
         let shared =
             SharedStorage { journal: Arc::clone(&self.journal), unit: unit.to_owned(), log };
-        UnitDirectory::with_journal(self.units.join(file), shared)
+        self.directory_named(&file).or_shared(shared)
     }
 
     /// Returns the directories of all units that have one.
     pub(crate) fn directories(&self) -> io::Result<Vec<UnitDirectory>> {
         let entries = std::fs::read_dir(&self.units)?;
-        entries.map(|entry| Ok(UnitDirectory::new(entry?.path()))).collect()
+        let named = |file: std::ffi::OsString| self.directory_named(&file.to_string_lossy());
+        entries.map(|entry| Ok(named(entry?.file_name()))).collect()
     }
 
     /// Returns the names of all units with stored state.
@@ -159,24 +185,51 @@ impl ManagerContext {
 /// Removes the state of an earlier boot: all units, their logs, and the desired targets. The state
 /// is useless, because no process of a unit survives a reboot of the machine or a restart of the
 /// container.
-pub(crate) fn forget_old_boot(directory: &Path, units: &Path) -> io::Result<()> {
-    let (file, boot) = (directory.join(BOOT), Boot::current()?);
-    create_private_dir(units)?;
-    let memory = Boot::read(&file)?;
-    if memory.as_ref().is_some_and(|memory| memory.differs_from(&boot)) {
-        std::fs::remove_dir_all(units)?;
-        create_private_dir(units)?;
-        ignore_missing(std::fs::remove_dir_all(directory.join(LOGS)))?;
+pub(crate) fn forget_old_boot(directories: &Directories) -> io::Result<()> {
+    let Directories { state, runtime, .. } = directories;
+    let boot = Boot::current()?;
+    create_private_dir(&runtime.join(UNITS))?;
+    if is_of_other_boot(runtime, &boot)? {
+        std::fs::remove_dir_all(runtime.join(UNITS))?;
+        create_private_dir(&runtime.join(UNITS))?;
+        ignore_missing(std::fs::remove_dir_all(runtime.join(LOGS)))?;
         for file in [RUNS, TARGETS, STARTUP, SHUTDOWN] {
-            ignore_missing(std::fs::remove_file(directory.join(file)))?;
+            ignore_missing(std::fs::remove_file(runtime.join(file)))?;
         }
     }
-    // Written last: if the daemon is killed before, no old state is left that could pass for
-    // current. Only this file is synced; the others are useless after a crash of the machine.
-    if memory.as_ref() != Some(&boot) {
-        write_atomic(&file, boot.text().as_bytes(), true)?;
+    write_boot(runtime, &boot)?;
+    if state != runtime
+        && let Err(error) = forget_old_logs(state, &boot)
+    {
+        // A full disk prevents no start.
+        let directory = state.display();
+        tracing::warn!(%error, %directory, "cannot remove the logs of an earlier boot");
     }
     Ok(())
+}
+
+/// Removes the logs of an earlier boot from a state directory that holds nothing else.
+fn forget_old_logs(state: &Path, boot: &Boot) -> io::Result<()> {
+    if is_of_other_boot(state, boot)? {
+        ignore_missing(std::fs::remove_dir_all(state.join(LOGS)))?;
+        ignore_missing(std::fs::remove_dir_all(state.join(UNITS)))?;
+    }
+    write_boot(state, boot)
+}
+
+fn is_of_other_boot(directory: &Path, boot: &Boot) -> io::Result<bool> {
+    Ok(Boot::read(&directory.join(BOOT))?.is_some_and(|memory| memory.differs_from(boot)))
+}
+
+/// Stores the boot to which a directory belongs, after everything of an earlier boot was removed:
+/// if the daemon is killed before, no old state is left that could pass for current. Only this file
+/// is synced; the others are useless after a crash of the machine.
+fn write_boot(directory: &Path, boot: &Boot) -> io::Result<()> {
+    let file = directory.join(BOOT);
+    match Boot::read(&file)? {
+        Some(memory) if memory == *boot => Ok(()),
+        _ => write_atomic(&file, boot.text().as_bytes(), true),
+    }
 }
 
 /// Returns whether a supervisor has used a directory since boot. Does not change the directory,
@@ -236,7 +289,7 @@ mod tests {
     #[test]
     fn state_of_an_earlier_boot_is_removed_despite_a_crash() {
         let home = used_before_boot();
-        let forget = || forget_old_boot(home.path(), &home.path().join("units"));
+        let forget = || forget_old_boot(&Directories::one(home.path().to_owned()));
         // Makes the write of the boot file fail, as if the daemon were killed before it.
         let aside = home.path().join("boot.new");
         std::fs::create_dir(&aside).expect("it can be created");

@@ -1,6 +1,8 @@
 //! Rate limit for log messages about recurring errors, such as a full disk, which would otherwise
 //! be logged for every unit at every step.
 
+use std::io;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
@@ -32,6 +34,35 @@ impl RateLimitedLog {
         }
         state.last = Some(now);
         Some(std::mem::take(&mut state.suppressed))
+    }
+}
+
+/// Whether starts of units can be recorded. Logs the first failure and the next success.
+#[derive(Debug, Default)]
+pub(crate) struct RecordingHealth {
+    failures: RateLimitedLog,
+    is_failing: AtomicBool,
+}
+
+impl RecordingHealth {
+    /// Handles a failed write.
+    pub(crate) fn on_failure(&self, error: &io::Error, now: Timestamp) {
+        if !self.is_failing.load(Ordering::Relaxed) && self.failures.should_log(now).is_some() {
+            self.is_failing.store(true, Ordering::Relaxed);
+            tracing::error!(
+                %error,
+                "cannot record starts of units: no unit starts until it is possible; free space \
+                 in the directories for records and logs"
+            );
+        }
+    }
+
+    /// Handles a successful write.
+    pub(crate) fn on_success(&self) {
+        if self.is_failing.load(Ordering::Relaxed) && self.is_failing.swap(false, Ordering::Relaxed)
+        {
+            tracing::info!("can record starts of units again: units start again");
+        }
     }
 }
 

@@ -13,6 +13,7 @@ use super::run_driver::RunDriver;
 use super::run_machine::ServiceRun;
 use super::run_machine_tests::{ScriptedRun, spec};
 use super::run_state::ServicePhase;
+use super::runtime_directory::Directories;
 use crate::SystemClock;
 use crate::lock::acquire;
 
@@ -83,10 +84,11 @@ pub(crate) struct DriverHarness {
 impl DriverHarness {
     pub(crate) async fn with(unit: Arc<InitUnit>) -> Self {
         let directory = tempfile::tempdir().expect("a directory can be made");
-        let (clock, units) = (Arc::new(SystemClock::start()), directory.path().join("units"));
+        let clock = Arc::new(SystemClock::start());
+        let directories = Directories::one(directory.path().to_owned());
         let lock = acquire(directory.path(), &*clock).await.expect("it is free");
         let groups = Err("none are needed".to_owned());
-        let context = ManagerContext::new(clock, Vec::new(), units, 1 << 20, groups, lock);
+        let context = ManagerContext::new(clock, Vec::new(), directories, 1 << 20, groups, lock);
         let context = Arc::new(context);
         let requested = super::unit_directory::RequestedState::default();
         context.directory(NAME).write_unit(b"", requested).expect("it can be written");

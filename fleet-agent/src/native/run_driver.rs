@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use fleet_core::Timestamp;
-use fleet_core::graph::InitUnit;
+use fleet_core::graph::{InitUnit, ServiceType};
 use futures_util::future::{BoxFuture, FutureExt};
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use tokio::task::{AbortHandle, coop::unconstrained};
@@ -75,6 +75,8 @@ pub(crate) struct RunDriver {
     /// Task that kills all processes of the run, if requested.
     killing: Option<AbortHandle>,
     problem: Option<String>,
+    /// Whether `READY=1` may have been sent while no daemon ran.
+    may_have_missed_ready: bool,
     active: bool,
 }
 
@@ -128,6 +130,7 @@ impl RunDriver {
             sleep: Sleep::new(&context.clock),
             killing: None,
             problem: None,
+            may_have_missed_ready: false,
             active: false,
         }
     }
@@ -157,6 +160,7 @@ impl RunDriver {
             self.listen();
         }
         if self.service.run_state().phase == ServicePhase::Start {
+            self.may_have_missed_ready = self.spec.kind == ServiceType::ForegroundNotified;
             self.hold_output();
         }
     }
@@ -254,7 +258,15 @@ impl RunDriver {
         }
         // Messages sent before the deadline count.
         self.drain_messages();
+        let was_starting = self.service.run_state().phase == ServicePhase::Start;
         self.service.on_time(self.context.now());
+        let is_late = was_starting && self.service.run_state().phase != ServicePhase::Start;
+        if is_late && self.may_have_missed_ready && self.problem.is_none() {
+            self.problem = Some(
+                "it sent no READY=1 after its supervisor restarted, and an earlier one may be lost"
+                    .to_owned(),
+            );
+        }
     }
 
     fn on_ended(&mut self, (process, end): (ProcessId, ProcessExit)) {
@@ -328,6 +340,9 @@ impl RunDriver {
 
 impl Drop for RunDriver {
     fn drop(&mut self) {
+        // Removes the file of the socket while the directory is still locked: the next daemon
+        // creates a file of the same name.
+        self.notify = None;
         if let Some(killing) = &self.killing {
             killing.abort();
         }

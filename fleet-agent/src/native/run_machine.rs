@@ -57,6 +57,8 @@ pub(crate) struct ServiceRun {
     events: Vec<EventKind>,
     /// First failure of this run.
     failure: Option<EventKind>,
+    /// Whether a process was not spawned because the run could not be stored.
+    is_unrecorded: bool,
 }
 
 impl ServiceRun {
@@ -76,6 +78,7 @@ impl ServiceRun {
             actions: VecDeque::new(),
             events: Vec::new(),
             failure: None,
+            is_unrecorded: false,
         }
     }
 
@@ -157,6 +160,12 @@ impl ServiceRun {
             (Some(Role::Control), _) => self.control_ended(end, now),
             (None, _) => {}
         }
+    }
+
+    /// Reports that the command was not spawned, because the run could not be stored.
+    pub(crate) fn on_unrecorded(&mut self, now: Timestamp) {
+        self.is_unrecorded = true;
+        self.on_spawn_failed(ProcessExit::NotSpawned, now);
     }
 
     /// Reports the exit of a process. An unknown process is ignored.

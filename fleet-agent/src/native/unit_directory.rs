@@ -12,6 +12,9 @@
 //! | `log` | output of the unit |
 //! | `timer.json` | state of a timer, which has no `run.json`, `stanza` or `log` |
 //!
+//! The log is on disk. All other files are in the [runtime directory](super::runtime_directory), if
+//! the daemon has one, so that a full disk keeps no unit from starting.
+//!
 //! The files `unit` and `requested.json` are replaced atomically by renaming. A shutdown is marked
 //! by one file for all units, the [`ShutdownMarker`](super::shutdown_marker::ShutdownMarker).
 //! `run.json` is written before and after each spawn, and at each change of the phase. No file is
@@ -40,7 +43,7 @@ use crate::atomic_file::write_atomic;
 use crate::private_file::create_private_dir;
 
 /// Maximum size of `run.json` in bytes. If the file is larger, the next record replaces it.
-const MAX_RUN_FILE: u64 = 64 * 1024;
+const MAX_RUN_FILE: u64 = 16 * 1024;
 
 /// State of a unit that the service manager was requested to reach.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -119,8 +122,15 @@ pub(crate) type StoredUnit = (Vec<u8>, RequestedState, Option<RunRecord>);
 /// Storage of one unit: its directory, or a shared journal. Cheap to clone.
 #[derive(Debug, Clone)]
 pub(crate) struct UnitDirectory {
-    path: Arc<Path>,
+    paths: Arc<UnitPaths>,
     shared: Option<Arc<SharedStorage>>,
+}
+
+#[derive(Debug)]
+struct UnitPaths {
+    directory: PathBuf,
+    /// Path of the log, unless the unit has shared storage.
+    log: PathBuf,
 }
 
 /// Storage of a unit without a directory.
@@ -132,37 +142,37 @@ pub(crate) struct SharedStorage {
 }
 
 impl UnitDirectory {
-    /// Returns the directory at a path, which need not exist.
-    pub(crate) fn new(path: PathBuf) -> Self {
-        Self { path: path.into(), shared: None }
+    /// Returns the directory at a path, which need not exist, with the directory of the log.
+    pub(crate) fn new(path: PathBuf, log: &Path) -> Self {
+        let paths = UnitPaths { directory: path, log: log.join("log") };
+        Self { paths: Arc::new(paths), shared: None }
     }
 
-    /// Returns the storage in the directory at a path. If there is no such directory, returns the
-    /// shared storage.
-    pub(crate) fn with_journal(path: PathBuf, shared: SharedStorage) -> Self {
-        let shared = (!path.is_dir()).then(|| Arc::new(shared));
-        Self { path: path.into(), shared }
+    /// Returns this storage if its directory exists, and the shared storage otherwise.
+    pub(crate) fn or_shared(self, shared: SharedStorage) -> Self {
+        let shared = (!self.paths.directory.is_dir()).then(|| Arc::new(shared));
+        Self { shared, ..self }
     }
 
     /// Returns the name of the directory for log lines: the name of the unit, with escapes.
     pub(crate) fn label(&self) -> impl Display {
-        self.path.file_name().unwrap_or_default().display()
+        self.paths.directory.file_name().unwrap_or_default().display()
     }
 
     /// Returns the path of the log.
     pub(crate) fn log(&self) -> PathBuf {
-        self.shared.as_ref().map_or_else(|| self.path.join("log"), |shared| shared.log.clone())
+        self.shared.as_ref().map_or_else(|| self.paths.log.clone(), |shared| shared.log.clone())
     }
 
     /// Returns the path of the state of a timer.
     pub(crate) fn timer(&self) -> PathBuf {
-        self.path.join("timer.json")
+        self.paths.directory.join("timer.json")
     }
 
     /// Creates the directory of a unit that is loaded for the first time, and stores an empty run
     /// in it. A run that is already stored there is kept, because its processes may still run.
     pub(crate) fn create(&self) -> io::Result<()> {
-        create_private_dir(&self.path)?;
+        create_private_dir(&self.paths.directory)?;
         match self.read_run()? {
             None => self.write_run(&RunRecord::default()),
             // Processes of it may still run.
@@ -173,21 +183,21 @@ impl UnitDirectory {
     /// Writes a loaded unit. The requested state is written last, because a directory without a
     /// requested state does not count as a unit.
     pub(crate) fn write_unit(&self, source: &[u8], requested: RequestedState) -> io::Result<()> {
-        create_private_dir(&self.path)?;
-        write_atomic(&self.path.join("unit"), source, false)?;
+        create_private_dir(&self.paths.directory)?;
+        write_atomic(&self.paths.directory.join("unit"), source, false)?;
         self.write_requested(requested)
     }
 
     /// Returns whether the unit was loaded from a unit file and not from a stanza.
     pub(crate) fn has_unit_file(&self) -> bool {
-        self.path.join("unit").exists()
+        self.paths.directory.join("unit").exists()
     }
 
     /// Writes the definition that the unit is started from, as a stanza.
     pub(crate) fn write_definition(&self, stanza: &str) -> io::Result<()> {
         match &self.shared {
             Some(shared) => shared.journal.write_stanza(&shared.unit, stanza),
-            None => write_atomic(&self.path.join("stanza"), stanza.as_bytes(), false),
+            None => write_atomic(&self.paths.directory.join("stanza"), stanza.as_bytes(), false),
         }
     }
 
@@ -197,7 +207,7 @@ impl UnitDirectory {
         if let Some(shared) = &self.shared {
             return shared.journal.read_stanza(&shared.unit);
         }
-        match std::fs::read_to_string(self.path.join("stanza")) {
+        match std::fs::read_to_string(self.paths.directory.join("stanza")) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
             stanza => stanza.map(Some),
         }
@@ -208,20 +218,24 @@ impl UnitDirectory {
         let why = io::Error::new(io::ErrorKind::InvalidData, why);
         match &self.shared {
             Some(shared) => shared.journal.invalid_record(why),
-            None => invalid_record(&self.path.join("stanza"), why, ""),
+            None => invalid_record(&self.paths.directory.join("stanza"), why, ""),
         }
     }
 
     /// Writes the requested state.
     pub(crate) fn write_requested(&self, requested: RequestedState) -> io::Result<()> {
-        write_atomic(&self.path.join("requested.json"), &serde_json::to_vec(&requested)?, false)
+        write_atomic(
+            &self.paths.directory.join("requested.json"),
+            &serde_json::to_vec(&requested)?,
+            false,
+        )
     }
 
     /// Changes the stored requested state to stopped, as part of a shutdown. A requested state that
     /// cannot be parsed stays as it is, because the next daemon does not recover such a unit.
     pub(crate) fn write_stopped(&self) -> io::Result<()> {
         use io::ErrorKind::{InvalidData, NotADirectory, UnexpectedEof};
-        let path = self.path.join("requested.json");
+        let path = self.paths.directory.join("requested.json");
         match read_json::<RequestedState>(&path) {
             Ok(Some(requested)) if requested.should_run() => {
                 write_atomic(&path, &serde_json::to_vec(&requested.stopped())?, false)
@@ -238,7 +252,7 @@ impl UnitDirectory {
         if let Some(shared) = &self.shared {
             return shared.journal.write_run(&shared.unit, run);
         }
-        let path = self.path.join("run.json");
+        let path = self.paths.directory.join("run.json");
         let mut line = vec![b'\n'];
         serde_json::to_writer(&mut line, run)?;
         line.push(b'\n');
@@ -251,10 +265,10 @@ impl UnitDirectory {
 
     /// Reads the stored unit; `None` if it was never loaded completely.
     pub(crate) fn read(&self) -> io::Result<Option<StoredUnit>> {
-        let Some(requested) = read_json(&self.path.join("requested.json"))? else {
+        let Some(requested) = read_json(&self.paths.directory.join("requested.json"))? else {
             return Ok(None);
         };
-        let source = std::fs::read(self.path.join("unit"))?;
+        let source = std::fs::read(self.paths.directory.join("unit"))?;
         Ok(Some((source, requested, self.read_run()?)))
     }
 
@@ -263,7 +277,7 @@ impl UnitDirectory {
         if let Some(shared) = &self.shared {
             return shared.journal.read_run(&shared.unit);
         }
-        let path = self.path.join("run.json");
+        let path = self.paths.directory.join("run.json");
         let text = match std::fs::read(&path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             text => text?,
@@ -286,8 +300,10 @@ impl UnitDirectory {
             shared.journal.forget(&shared.unit)?;
             return Log::remove(&shared.log);
         }
-        ignore_missing(std::fs::remove_file(self.path.join("requested.json")))?;
-        ignore_missing(std::fs::remove_dir_all(&self.path))
+        ignore_missing(std::fs::remove_file(self.paths.directory.join("requested.json")))?;
+        ignore_missing(std::fs::remove_dir_all(&self.paths.directory))?;
+        let log = self.paths.log.parent().filter(|log| *log != self.paths.directory);
+        log.map_or(Ok(()), |log| ignore_missing(std::fs::remove_dir_all(log)))
     }
 }
 
@@ -313,6 +329,10 @@ fn read_json<T: DeserializeOwned>(path: &Path) -> io::Result<Option<T>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn at(path: &Path) -> UnitDirectory {
+        UnitDirectory::new(path.to_owned(), path)
+    }
 
     #[test]
     fn pending_request_is_the_difference_to_the_applied_state() {
@@ -363,7 +383,7 @@ mod tests {
     #[test]
     fn stored_state_round_trips() {
         let temporary = tempfile::tempdir().expect("a directory can be made");
-        let directory = UnitDirectory::new(temporary.path().join("a.service"));
+        let directory = at(&temporary.path().join("a.service"));
         assert!(directory.read().expect("nothing is there").is_none());
         let requested =
             RequestedState { epoch: 7, generation: 2, launched: true, ..RequestedState::default() };
@@ -385,7 +405,7 @@ mod tests {
     #[test]
     fn partial_record_is_ignored() {
         let temporary = tempfile::tempdir().expect("a directory can be made");
-        let directory = UnitDirectory::new(temporary.path().to_owned());
+        let directory = at(temporary.path());
         let path = temporary.path().join("run.json");
         directory.write_run(&run(1)).expect("it can be written");
         let one = std::fs::read(&path).expect("it is there");
@@ -407,7 +427,7 @@ mod tests {
     #[test]
     fn run_file_is_bounded() {
         let temporary = tempfile::tempdir().expect("a directory can be made");
-        let directory = UnitDirectory::new(temporary.path().to_owned());
+        let directory = at(temporary.path());
         for pid in 0..2000 {
             directory.write_run(&run(pid)).expect("it can be written");
             assert_eq!(directory.read_run().expect("it can be read"), Some(run(pid)));

@@ -28,6 +28,7 @@ mod refusals;
 mod request_log;
 mod restart_counters;
 mod retries;
+mod runtime_directory;
 mod settings;
 mod shutdown;
 mod spawn_crash;

@@ -163,6 +163,13 @@ pub(crate) struct RunArgs {
     /// ~/.local/state/fleet-init].
     #[arg(long, value_name = "DIR")]
     pub(crate) state_dir: Option<PathBuf>,
+    /// Directory in memory for records of running units and notification sockets [default:
+    /// /run/fleet-init for root, otherwise $XDG_RUNTIME_DIR/fleet-init].
+    ///
+    /// Without one, they are in the directory for the state of the units, and a full disk there
+    /// keeps units from starting.
+    #[arg(long, value_name = "DIR")]
+    pub(crate) runtime_dir: Option<PathBuf>,
     /// Time that the units have to stop, such as 90s or 2min; then they are killed.
     #[arg(long, value_name = "TIME", default_value = "90s", value_parser = time)]
     pub(crate) stop_limit: Duration,

@@ -23,7 +23,7 @@ use super::shutdown::{StopSignals, UnitOwner, end, listen};
 use super::sources::{Sources, log_error};
 use super::{exit_with, panic_hook, paths, pid1};
 use crate::fleetctl::error::CliError;
-use crate::fleetd::config::NativeSettings;
+use crate::fleetd::config::{NativeSettings, default_runtime_dir};
 
 /// Time to wait at the end for threads that still read files.
 const GRACE: Duration = Duration::from_secs(1);
@@ -68,6 +68,11 @@ pub(super) fn run(args: &RunArgs) -> ExitCode {
 /// The state directory.
 fn directory(args: &RunArgs) -> PathBuf {
     paths::state_dir(args.state_dir.as_deref(), if args.fleet { "fleet" } else { "init" })
+}
+
+/// The runtime directory, if this user has one.
+fn runtime_directory(args: &RunArgs) -> Option<PathBuf> {
+    args.runtime_dir.clone().or_else(default_runtime_dir)
 }
 
 /// Returns a usage error if an option for fleetd's units is given without `--fleet`. clap does not
@@ -128,6 +133,7 @@ async fn run_fleet(args: &RunArgs) -> Result<(), CliError> {
         max_starting: args.max_starting.unwrap_or(NativeSettings::default().max_starting),
         accept: args.accept.iter().cloned().collect(),
         external: args.external.iter().cloned().collect(),
+        runtime_dir: runtime_directory(args),
     };
     let manager = NativeManager::open(settings.config(&directory)).await;
     let manager = manager.map_err(|error| in_use(&directory).because(error))?;
@@ -194,7 +200,10 @@ async fn begin(
     let read = read?;
     // The socket exists before anything runs, so that units can always be stopped.
     let listener = paths::listen(&paths::socket(args.socket.socket.as_deref())).await?;
-    let config = SupervisorConfig::new(&sources.directory);
+    let config = SupervisorConfig {
+        runtime_directory: runtime_directory(args),
+        ..SupervisorConfig::new(&sources.directory)
+    };
     let supervisor = InitSupervisor::start(config, read.graph.clone(), &read.settings).await;
     let supervisor = supervisor.map_err(|error| in_use(&sources.directory).because(error))?;
     sources.store(&read);

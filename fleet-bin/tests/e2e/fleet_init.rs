@@ -64,6 +64,7 @@ impl Init {
         command.args(&command_line[1..]).arg("run").args(&self.more);
         command.arg("--socket").arg(self.socket());
         command.arg("--state-dir").arg(self.home.path().join("state"));
+        command.arg("--runtime-dir").arg(self.home.path().join("run"));
         let log = std::fs::File::create(self.home.path().join("log")).unwrap();
         command.stdin(Stdio::null()).stdout(log.try_clone().unwrap()).stderr(log);
         self.program = Some(command.spawn().unwrap());

@@ -30,7 +30,7 @@ impl Machine {
         let path = home.path().display();
         let config = format!(
             "store = \"embedded\"\nlisten = [\"unix://{path}/fleet.sock\"]\n\
-             data_dir = \"{path}/data\"\nagent_ttl = \"3s\"\n\
+             data_dir = \"{path}/data\"\nnative_runtime_dir = \"{path}/run\"\nagent_ttl = \"3s\"\n\
              public_ip = \"192.0.2.7\"\n[metadata]\nrack = \"7\"\n"
         );
         std::fs::write(home.path().join("fleet.conf"), config).unwrap();

@@ -17,8 +17,10 @@ fn fleetd_with(socket: OwnedFd) -> Output {
     let config = folder.path().join("fleet.conf");
     let data = folder.path().join("data");
     let text = format!(
-        "store = \"memory\"\nservice_manager = \"native\"\ndata_dir = \"{}\"\n",
-        data.display()
+        "store = \"memory\"\nservice_manager = \"native\"\ndata_dir = \"{}\"\n\
+         native_runtime_dir = \"{}\"\n",
+        data.display(),
+        folder.path().join("run").display()
     );
     std::fs::write(&config, text).unwrap();
     let mut shell = Command::new("sh");

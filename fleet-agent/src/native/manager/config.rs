@@ -15,6 +15,9 @@ use crate::{Clock, SystemClock};
 pub struct NativeConfig {
     /// Directory for unit files, state and logs. Only one manager at a time may use it.
     pub directory: PathBuf,
+    /// Directory in memory for records of runs and notification sockets; see
+    /// [`SupervisorConfig::runtime_directory`](crate::SupervisorConfig::runtime_directory).
+    pub runtime_directory: Option<PathBuf>,
     /// Environment variables for every process of every unit, besides `PATH`.
     pub environment: Vec<(String, String)>,
     /// Bytes of output kept per unit; see [`DEFAULT_LOG_LIMIT`].
@@ -50,6 +53,7 @@ impl NativeConfig {
     pub fn new(directory: impl Into<PathBuf>) -> Self {
         Self {
             directory: directory.into(),
+            runtime_directory: None,
             environment: Vec::new(),
             log_limit: Self::DEFAULT_LOG_LIMIT,
             accept: BTreeSet::new(),

@@ -37,7 +37,7 @@ impl RunDriver {
         if !self.accepts_messages() || self.invocation.is_empty() {
             return;
         }
-        match NotifySocket::open(&self.invocation) {
+        match NotifySocket::open(&self.context.notify_address(&self.invocation)) {
             Ok(socket) => self.notify = Some(socket),
             Err(error) => {
                 tracing::error!(

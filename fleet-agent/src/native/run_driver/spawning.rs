@@ -12,7 +12,7 @@ use crate::native::process::{SpawnFailure, spawn};
 use crate::native::process_info::{INVOCATION_ID, SYSTEMD_EXEC_PID};
 use crate::native::resources::settings;
 use crate::native::run_state::{Role, ServicePhase};
-use crate::native::sd_notify_socket::{NOTIFY_SOCKET, address};
+use crate::native::sd_notify_socket::NOTIFY_SOCKET;
 use crate::native::signals::short_name;
 use crate::native::spawn::Child;
 
@@ -38,18 +38,18 @@ impl RunDriver {
         if is_first && shortage.is_none() && self.notify.is_none() {
             self.listen();
         }
-        let started = shortage.map_or(Ok(()), |why| Err(not_spawned(why))).and_then(|()| {
-            self.save()
-                .map_err(|error| not_spawned(format!("cannot store the unit's state: {error}")))
-        });
+        if let Some(why) = shortage {
+            return self.on_spawn_failed(not_spawned(why));
+        }
+        match self.save() {
+            Ok(()) => self.context.recording.on_success(),
+            Err(error) => return self.on_unrecorded(&error),
+        }
         let extra = self.variables(role);
-        let started = started.and_then(|()| {
-            let (environment, log) = (&self.spec.run.exec_environment, self.log.path());
-            let limits = settings(&self.spec.run.resources);
-            let group = self.group.as_ref().map(|group| (group, &limits[..]));
-            spawn(command, environment, log, group, &self.context.environment, &extra)
-        });
-        match started {
+        let (environment, log) = (&self.spec.run.exec_environment, self.log.path());
+        let limits = settings(&self.spec.run.resources);
+        let group = self.group.as_ref().map(|group| (group, &limits[..]));
+        match spawn(command, environment, log, group, &self.context.environment, &extra) {
             Ok(started) => self.on_spawned(started),
             Err(problem) => self.on_spawn_failed(problem),
         }
@@ -90,6 +90,14 @@ impl RunDriver {
         self.service.on_spawn_failed(problem.end, self.context.now());
     }
 
+    /// Handles a run that cannot be stored. The unit's log gets no message, because the planner
+    /// tries again every second.
+    fn on_unrecorded(&mut self, error: &io::Error) {
+        self.context.recording.on_failure(error, self.context.now());
+        self.problem = Some(format!("cannot store the unit's state: {error}"));
+        self.service.on_unrecorded(self.context.now());
+    }
+
     /// Returns the environment variables that describe the run to a command.
     fn variables(&self, role: Role) -> Vec<(&'static str, String)> {
         // The spawned process fills in its own process ID.
@@ -101,7 +109,7 @@ impl RunDriver {
         if self.notify.is_some()
             && (role == Role::Main || phase == ServicePhase::Start || !main_alone)
         {
-            variables.push((NOTIFY_SOCKET, address(&self.invocation)));
+            variables.push((NOTIFY_SOCKET, self.context.notify_address(&self.invocation)));
         }
         if let (Role::Main, Some(span)) = (role, self.spec.run.watchdog) {
             variables.push(("WATCHDOG_USEC", span.as_micros().to_string()));

@@ -100,6 +100,12 @@ impl ServiceRun {
     /// Records a failure as the reason why the service stops. If the service is already stopping,
     /// emits the failure at once, except for a stop timeout.
     pub(super) fn record_failure(&mut self, what: EventKind) {
+        let what = match what {
+            EventKind::Failed(FailureCause::Resources) if self.is_unrecorded => {
+                EventKind::Failed(FailureCause::Unrecorded)
+            }
+            what => what,
+        };
         if stage(self.state.phase) != GraphPhase::Stopping {
             self.failure = Some(what);
         } else if what != EventKind::Failed(FailureCause::StopTimeout) {

@@ -7,6 +7,7 @@ use super::error::io_error;
 use crate::lock::acquire;
 use crate::native::cgroup::{Groups, leave_units};
 use crate::native::manager_context::{ManagerContext, forget_old_boot};
+use crate::native::runtime_directory::Directories;
 use crate::{Clock, ServiceError, SystemClock};
 
 /// Environment variable for the language of programs.
@@ -18,6 +19,11 @@ pub struct SupervisorConfig {
     /// Directory for state and logs. At most one supervisor at a time may use the directory, and it
     /// must not be the directory of a [`NativeManager`](crate::NativeManager).
     pub directory: PathBuf,
+    /// Directory in memory, such as `/run/fleet-init`. Records of runs and notification sockets are
+    /// in a subdirectory of it, so that a full disk prevents no start, and units of other users and
+    /// in other network namespaces can send notifications. `None`: records are in `directory`, and
+    /// sockets have abstract addresses.
+    pub runtime_directory: Option<PathBuf>,
     /// Environment variables that every process of every unit gets, besides `PATH`. An
     /// [`InitSupervisor`](crate::InitSupervisor) also passes on its own `LANG`, unless `LANG` is
     /// set here.
@@ -37,6 +43,7 @@ impl SupervisorConfig {
     pub fn new(directory: impl Into<PathBuf>) -> Self {
         Self {
             directory: directory.into(),
+            runtime_directory: None,
             environment: Vec::new(),
             log_limit: crate::NativeConfig::DEFAULT_LOG_LIMIT,
             control_groups: true,
@@ -55,8 +62,9 @@ impl SupervisorConfig {
     /// Locks and prepares the directory.
     pub(super) async fn open(&self) -> Result<Arc<ManagerContext>, ServiceError> {
         let lock = acquire(&self.directory, &*self.clock).await?;
-        let units = self.directory.join("units");
-        let prepared = forget_old_boot(&self.directory, &units);
+        let base = self.runtime_directory.as_deref();
+        let directories = Directories::prepare(self.directory.clone(), base);
+        let prepared = forget_old_boot(&directories);
         prepared.map_err(io_error("identify the current boot"))?;
         let groups = if self.control_groups {
             leave_units(&self.directory)
@@ -68,7 +76,7 @@ impl SupervisorConfig {
         let context = ManagerContext::new(
             Arc::clone(&self.clock),
             self.environment.clone(),
-            units,
+            directories,
             self.log_limit,
             groups,
             lock,

@@ -1,6 +1,7 @@
 //! The task that owns the planner and carries out its actions.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::io;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -55,7 +56,7 @@ pub(in crate::native) struct Supervisor {
     /// Callers that wait until all runs are over, except those of stuck units.
     pub(super) idle_waiters: Vec<oneshot::Sender<()>>,
     /// Starts that failed, each with the time at which the run is to be reported as failed.
-    pub(super) failed_spawns: VecDeque<(Timestamp, UnitAction)>,
+    pub(super) failed_spawns: VecDeque<(Timestamp, UnitAction, FailureCause)>,
     pub(super) reports: mpsc::Receiver<RunReport>,
     /// Sender that is cloned for each run.
     pub(super) report_sender: mpsc::Sender<RunReport>,
@@ -75,7 +76,7 @@ impl Supervisor {
         let mut sleep = Sleep::new(&self.context.clock);
         loop {
             self.turn();
-            let failed_spawns = self.failed_spawns.front().map(|(due, _)| *due);
+            let failed_spawns = self.failed_spawns.front().map(|(due, ..)| *due);
             let files = self.relink_due();
             let due =
                 self.planner.next_deadline().into_iter().chain(failed_spawns).chain(files).min();
@@ -98,7 +99,7 @@ impl Supervisor {
     /// Carries out the pending actions and publishes the changes.
     pub(super) fn turn(&mut self) {
         let now = self.context.now();
-        let failed_spawns = self.failed_spawns.front().map(|(due, _)| *due);
+        let failed_spawns = self.failed_spawns.front().map(|(due, ..)| *due);
         let mut due =
             self.planner.next_deadline().into_iter().chain(failed_spawns).chain(self.relink_due());
         if due.any(|due| due <= now) {
@@ -145,8 +146,11 @@ impl Supervisor {
         if !action.is_start() {
             return self.send_action(action);
         }
-        if let Err(error) = self.start_run(action) {
-            tracing::error!(unit = %action.unit, %error, "cannot start a unit");
+        if let Err((cause, error)) = self.start_run(action) {
+            match cause {
+                FailureCause::Unrecorded => self.context.recording.on_failure(&error, now),
+                _ => tracing::error!(unit = %action.unit, %error, "cannot start a unit"),
+            }
             if let Some(entry) = self.units.get_mut(&action.unit) {
                 entry.problem = Some(format!("cannot start: {error}"));
                 let outcome = Some(RunOutcome::Resources);
@@ -156,28 +160,31 @@ impl Supervisor {
                     ..RunState::default()
                 });
             }
-            self.failed_spawns.push_back((now.after(SPAWN_FAILURE_DELAY), action.clone()));
+            let due = now.after(SPAWN_FAILURE_DELAY);
+            self.failed_spawns.push_back((due, action.clone(), cause));
         }
     }
 
-    fn start_run(&mut self, action: &UnitAction) -> std::io::Result<()> {
-        if self.await_external(action)? {
+    fn start_run(&mut self, action: &UnitAction) -> Result<(), (FailureCause, io::Error)> {
+        let unrecorded = |error| (FailureCause::Unrecorded, error);
+        let failed = |error| (FailureCause::Resources, error);
+        if self.await_external(action).map_err(failed)? {
             return Ok(());
         }
         if !self.units.contains_key(&action.unit) {
-            let entry = SupervisedUnit::new(&self.context, &action.unit)?;
+            let entry = SupervisedUnit::new(&self.context, &action.unit).map_err(unrecorded)?;
             lock(&self.logs).insert(action.unit.clone(), Arc::clone(&entry.log));
             self.units.insert(action.unit.clone(), entry);
         }
         let Some(entry) = self.units.get_mut(&action.unit) else { return Ok(()) };
         let requested = match &self.managed {
             // The unit file holds the definition.
-            Some(managed) => managed.request_for_start(&action.unit)?,
+            Some(managed) => managed.request_for_start(&action.unit).map_err(failed)?,
             None => {
                 // For managed units, loading has checked this already.
                 check_supported(&action.definition.run, &self.host)
-                    .map_err(std::io::Error::other)?;
-                entry.write_definition(&action.definition)?;
+                    .map_err(|why| failed(io::Error::other(why)))?;
+                entry.write_definition(&action.definition).map_err(unrecorded)?;
                 RequestedState::default()
             }
         };
@@ -220,11 +227,11 @@ impl Supervisor {
     /// Reports each run that could not be started as failed, once its delay is over. The queue is
     /// ordered by time, so only its front is checked.
     fn report_failed_spawns(&mut self, now: Timestamp) {
-        let is_due = |(due, _): &(Timestamp, UnitAction)| *due <= now;
+        let is_due = |(due, ..): &(Timestamp, UnitAction, FailureCause)| *due <= now;
         let due = self.failed_spawns.iter().take_while(|it| is_due(it)).count();
-        let due: Vec<(Timestamp, UnitAction)> = self.failed_spawns.drain(..due).collect();
-        for (_, action) in due {
-            for what in [EventKind::Failed(FailureCause::Resources), EventKind::AllGone] {
+        let due: Vec<_> = self.failed_spawns.drain(..due).collect();
+        for (_, action, cause) in due {
+            for what in [EventKind::Failed(cause), EventKind::AllGone] {
                 let (unit, incarnation) = (action.unit.clone(), action.incarnation);
                 self.planner.on_event(&UnitEvent { unit, incarnation, kind: what }, now);
                 self.log_event(&action.unit, what, now);

@@ -61,7 +61,7 @@ impl InitSupervisor {
     ) -> Result<Self, SupervisorError> {
         let config = config.with_language(std::env::var(LANGUAGE).ok());
         let context = config.open().await?;
-        let targets_file = config.directory.join(TARGETS);
+        let targets_file = context.runtime_file(TARGETS);
         let recovery =
             Recovery::read(&context, &graph).map_err(io_error("read the stored state"))?;
         let stored =

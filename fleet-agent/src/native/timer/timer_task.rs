@@ -57,7 +57,7 @@ impl TimerTask {
             units,
             zones: ZoneCache::new(),
             stamps: PersistentStamps::open(directory.join("timers"))?,
-            startup: startup(&directory.join(STARTUP), context.now())?,
+            startup: startup(&context.runtime_file(STARTUP), context.now())?,
             entries: BTreeMap::new(),
             by_unit: BTreeMap::new(),
             queue: TimerQueue::default(),

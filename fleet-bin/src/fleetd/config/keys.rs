@@ -83,6 +83,11 @@ pub(crate) const KEYS: &[Key] = &[
         "Socket of a fleet-init that runs native units [default: fleetd runs them]",
     ),
     key(
+        "native_runtime_dir",
+        "DIR",
+        "Directory in memory for records and sockets of native units [default: /run/fleet-init]",
+    ),
+    key(
         "native_max_starting",
         "N",
         "Maximum number of native units that start at once, or none [default: 512]",

@@ -25,7 +25,7 @@ pub(crate) use error::ConfigError;
 #[cfg(feature = "etcd")]
 pub(crate) use etcd::{EtcdSettings, Password};
 pub(crate) use keys::{KEYS, Key, KeyStatus, RELOADABLE};
-pub(crate) use native::NativeSettings;
+pub(crate) use native::{NativeSettings, default_runtime_dir};
 pub(crate) use resolve::{Config, ServiceManagerKind, StoreKind};
 pub(crate) use systemd::SystemdSettings;
 pub(crate) use value::{RawConfig, RawEntry, RawValue, ValueOrigin};

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::num::NonZeroU32;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use fleet_agent::{External, NativeConfig};
 use fleet_unitfile::UnitName;
@@ -15,6 +15,9 @@ use super::resolve::{Values, bad_value};
 pub(crate) struct NativeSettings {
     /// Maximum number of units that start at the same time; `None` for no limit.
     pub(crate) max_starting: Option<NonZeroU32>,
+    /// Directory in memory for records and notification sockets; without one they are in the
+    /// state directory.
+    pub(crate) runtime_dir: Option<PathBuf>,
     /// Options to ignore instead of refusing the unit.
     pub(crate) accept: BTreeSet<String>,
     /// External units, run by other supervisors on this machine.
@@ -36,6 +39,7 @@ impl Default for NativeSettings {
     fn default() -> Self {
         Self {
             max_starting: Some(NativeConfig::DEFAULT_MAX_STARTING),
+            runtime_dir: None,
             accept: BTreeSet::new(),
             external: BTreeMap::new(),
         }
@@ -49,6 +53,9 @@ impl NativeSettings {
             max_starting: values
                 .parsed("native_max_starting", STARTING, starting)?
                 .unwrap_or(usual),
+            runtime_dir: values
+                .text("native_runtime_dir")
+                .map_or_else(default_runtime_dir, |path| Some(path.into())),
             accept: all(values, "native_accept", OPTION, option)?,
             external: all(values, "native_external", EXTERNAL, external)?,
         })
@@ -58,11 +65,22 @@ impl NativeSettings {
     pub(crate) fn config(&self, directory: &Path) -> NativeConfig {
         NativeConfig {
             max_starting: self.max_starting,
+            runtime_directory: self.runtime_dir.clone(),
             accept: self.accept.clone(),
             external: self.external.clone(),
             ..NativeConfig::new(directory)
         }
     }
+}
+
+/// Returns the default runtime directory of native units: one that a reboot clears, and that
+/// processes of other users can reach. `None` if this user has none.
+pub(crate) fn default_runtime_dir() -> Option<PathBuf> {
+    if rustix::process::geteuid().is_root() {
+        return Some(PathBuf::from("/run/fleet-init"));
+    }
+    let runtime = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
+    runtime.filter(|path| path.is_absolute()).map(|path| path.join("fleet-init"))
 }
 
 /// Parses the maximum number of units that start at the same time.

@@ -149,6 +149,7 @@ fn proc_of_another_namespace_is_refused() {
     command.args(["-fp", "--kill-child", env!("CARGO_BIN_EXE_fleet-init"), "run", "--fleet"]);
     command.arg("--socket").arg(home.path().join("s"));
     command.arg("--state-dir").arg(home.path().join("state"));
+    command.arg("--runtime-dir").arg(home.path().join("run"));
     let program = RefCell::new(command.stderr(Stdio::piped()).spawn().unwrap());
     let ended = wait_for("fleet-init has ended or listens", || {
         let ended = program.borrow_mut().try_wait().unwrap().map(Some);

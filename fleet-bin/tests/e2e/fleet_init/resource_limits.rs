@@ -53,6 +53,7 @@ fn endless_input_does_not_block_termination() {
     let mut command = Command::new(env!("CARGO_BIN_EXE_fleet-init"));
     command.args(["run", "/dev/stdin", "--goal", "all", "--socket"]).arg(home.path().join("s"));
     command.arg("--state-dir").arg(home.path().join("state"));
+    command.arg("--runtime-dir").arg(home.path().join("run"));
     command.stdin(Stdio::piped()).stderr(Stdio::piped());
     let init = command.spawn().unwrap();
     let pid = Pid::from_child(&init);
@@ -199,7 +200,8 @@ fn low_file_limit_refuses_to_adopt_units() {
     let mut command = Command::new("sh");
     command.args(["-c", "ulimit -n 64; exec \"$@\"", "sh", env!("CARGO_BIN_EXE_fleet-init")]);
     command.arg("run").arg(path("all.unit")).args(["--goal", "all", "--socket"]).arg(path("s"));
-    let output = command.arg("--state-dir").arg(path("state")).output().unwrap();
+    command.arg("--state-dir").arg(path("state")).arg("--runtime-dir").arg(path("run"));
+    let output = command.output().unwrap();
     let printed = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(1), "{printed}");
     assert!(printed.contains("the limit of 64 open files is nearly reached"), "{printed}");
@@ -216,9 +218,11 @@ fn fleet_init_survives_the_unit_that_started_it() {
     let path = |name: &str| home.path().join(name).display().to_string();
     let (file, script, gate, begun) = (path("all.unit"), path("login"), path("gate"), path("pid"));
     let (program, socket, state) = (env!("CARGO_BIN_EXE_fleet-init"), path("s"), path("state"));
+    let run = path("run");
     let login_script = format!(
         "until test -e {gate}; do sleep 0.01; done\n\
-         {program} run {file} --goal all --socket {socket} --state-dir {state} &\n\
+         {program} run {file} --goal all --socket {socket} --state-dir {state} \
+         --runtime-dir {run} &\n\
          echo $! >{begun}.new; mv {begun}.new {begun}; wait\n"
     );
     std::fs::write(&script, login_script).unwrap();

@@ -69,7 +69,7 @@ pub(in crate::native) async fn open_managed_units(
     let ManagedUnitsConfig { accept, external, max_starting } = managed;
     let context = config.open().await?;
     let host = host_capabilities(accept, context.controllers());
-    let targets_file = config.directory.join(TARGETS);
+    let targets_file = context.runtime_file(TARGETS);
     let selection = TargetSelection::read(&targets_file).unwrap_or_else(|error| {
         tracing::error!(
             %error,
