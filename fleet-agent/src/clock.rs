@@ -54,6 +54,14 @@ pub struct SystemClock {
     boot: Option<String>,
 }
 
+/// Returns the time since the boot of this machine, to which the kernel also relates the start
+/// times of processes.
+pub(crate) fn since_boot() -> Duration {
+    let now = clock_gettime(ClockId::Boottime);
+    let nanoseconds = u32::try_from(now.tv_nsec).unwrap_or_default();
+    Duration::new(now.tv_sec.unsigned_abs(), nanoseconds)
+}
+
 impl SystemClock {
     /// Creates the clock of this machine.
     #[must_use]
@@ -65,9 +73,8 @@ impl SystemClock {
 #[async_trait]
 impl Clock for SystemClock {
     fn now(&self) -> Timestamp {
-        let now = clock_gettime(ClockId::Boottime);
-        let (seconds, nanoseconds) = (now.tv_sec.unsigned_abs(), now.tv_nsec.unsigned_abs());
-        Timestamp::from_millis(seconds.saturating_mul(1000) + nanoseconds / 1_000_000)
+        let now = since_boot();
+        Timestamp::from_millis(now.as_secs().saturating_mul(1000) + u64::from(now.subsec_millis()))
     }
 
     async fn sleep_until(&self, at: Timestamp) {

@@ -98,9 +98,22 @@ impl SignalTargets {
             }
             Self::Group(group) => running_processes(|| group.members(), started),
             Self::Run { invocation, leaders } => {
-                let all = context.process_table.read().await?;
-                let members = members(&all, invocation, leaders).into_iter();
-                Ok(members.map(|process| process.id).collect())
+                loop {
+                    let all = context.process_table.read().await?;
+                    let found = members(&all, invocation, leaders).into_iter();
+                    let (mut running, mut ended) = (Vec::new(), Vec::new());
+                    for process in found.map(|process| process.id) {
+                        match started(process.pid)? {
+                            Some(now) if now == process => running.push(process),
+                            _ => ended.push(process.pid),
+                        }
+                    }
+                    context.process_table.forget(&ended);
+                    // An ended process may have started others after they were listed.
+                    if !running.is_empty() || ended.is_empty() {
+                        return Ok(running);
+                    }
+                }
             }
         }
     }

@@ -44,6 +44,7 @@ mod notification_tests;
 mod os_release;
 mod outcome;
 mod pidfile;
+mod probe_cache;
 mod proc;
 mod process;
 mod process_info;

@@ -1,13 +1,15 @@
 //! All processes of the machine, and the ones that belong to a run.
 
+use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use tokio::sync::Mutex;
 
+use super::probe_cache::ProbeCache;
 use super::process_info::{ProbeResult, ProcessInfo, probe};
 use super::run_state::ProcessId;
 use crate::clock::pause;
@@ -30,20 +32,45 @@ pub(crate) struct ProcessTable {
     /// Number of reads so far.
     reads: AtomicU64,
     last: Mutex<(u64, Arc<Vec<ProcessInfo>>)>,
+    cache: Arc<std::sync::Mutex<ProbeCache>>,
+    /// Processes to examine again in the next read.
+    forgotten: std::sync::Mutex<Vec<u32>>,
 }
 
 impl ProcessTable {
-    /// Returns all processes, read after this call began.
+    /// Returns all processes, listed after this call began. Their properties may be up to a second
+    /// old; see [`ProbeCache`].
     pub(crate) async fn read(&self) -> io::Result<Arc<Vec<ProcessInfo>>> {
         let requested = self.reads.load(Ordering::SeqCst);
         let mut last = self.last.lock().await;
         if last.0 <= requested {
             let number = self.reads.fetch_add(1, Ordering::SeqCst) + 1;
-            let read = tokio::task::spawn_blocking(read_all).await;
+            let (cache, forgotten) = (Arc::clone(&self.cache), self.take_forgotten());
+            let read = tokio::task::spawn_blocking(move || read_with(&cache, &forgotten)).await;
             *last = (number, Arc::new(read.map_err(io::Error::other)??));
         }
         Ok(Arc::clone(&last.1))
     }
+
+    /// Makes the next read examine these processes again.
+    pub(crate) fn forget(&self, pids: &[u32]) {
+        self.forgotten.lock().unwrap_or_else(PoisonError::into_inner).extend(pids);
+    }
+
+    fn take_forgotten(&self) -> Vec<u32> {
+        std::mem::take(&mut *self.forgotten.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+fn read_with(
+    cache: &std::sync::Mutex<ProbeCache>,
+    forgotten: &[u32],
+) -> io::Result<Vec<ProcessInfo>> {
+    // Reads exclude each other already.
+    let mut cache = cache.lock().unwrap_or_else(PoisonError::into_inner);
+    cache.forget(forgotten);
+    let cache = RefCell::new(cache);
+    read_until_complete(|| cache.borrow_mut().list(), |pid| cache.borrow_mut().probe(pid, probe))
 }
 
 /// Reads all processes of the machine. If the list cannot be completed, returns an error, because
