@@ -173,6 +173,9 @@ impl UnitDirectory {
     /// in it. A run that is already stored there is kept, because its processes may still run.
     pub(crate) fn create(&self) -> io::Result<()> {
         create_private_dir(&self.paths.directory)?;
+        // The directory of all logs; opening the log creates the one of this unit.
+        let logs = self.paths.log.parent().and_then(Path::parent);
+        logs.map_or(Ok(()), create_private_dir)?;
         match self.read_run()? {
             None => self.write_run(&RunRecord::default()),
             // Processes of it may still run.

@@ -127,7 +127,8 @@ fn lost_unit_without_a_file_can_be_read_and_reset() {
     });
     init.signal(Signal::KILL);
     init.wait();
-    let records = init.home.path().join("state/runs");
+    let mut runtime = std::fs::read_dir(init.home.path().join("run")).unwrap();
+    let records = runtime.next().unwrap().unwrap().path().join("runs");
     let text = std::fs::read_to_string(&records).unwrap();
     // Writes a state that this version does not know, as a later version might.
     std::fs::write(&records, text.replace("\"running\"", "\"resting\"")).unwrap();
