@@ -7,8 +7,8 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use fleet_agent::remote::{RequestHandler, ResponseSender, ServiceManagerHandler};
 use fleet_agent::{
-    InitDryRun, InitSnapshot, InitSupervisor, JournalQuery, NativeManager, SupervisorError,
-    trim_heap,
+    InitDryRun, InitSnapshot, InitSupervisor, Journal, JournalQuery, NativeManager,
+    SupervisorError, trim_heap,
 };
 use fleet_core::Timestamp;
 use fleet_core::graph::{GraphError, Name, ServiceType, Target};
@@ -196,12 +196,8 @@ impl FilesServer {
                 let name = self.unit_of(&unit).await?;
                 let query =
                     JournalQuery { lines, since: since.map(Timestamp::from_millis), follow };
-                match self.supervisor.journal(&name, query) {
-                    Ok(journal) => {
-                        response.send_journal(journal).await.map_err(|error| because(&error))?;
-                    }
-                    Err(error) => return Err(self.no_log(&name, &error).await),
-                }
+                let journal = self.journal(&name, query).await?;
+                response.send_journal(journal).await.map_err(|error| because(&error))?;
             }
         }
         Ok(())
@@ -242,6 +238,32 @@ impl FilesServer {
         let mut units = snapshot.units.into_iter();
         let provider = units.find(|unit| unit.provides.iter().any(|it| it.as_str() == text));
         Ok(provider.map_or(name, |unit| unit.unit))
+    }
+
+    /// Returns the log of a unit. To follow a unit that has not run yet, waits for its first run.
+    async fn journal(&self, name: &Name, query: JournalQuery) -> Result<Journal, Refusal> {
+        let mut changes = self.supervisor.changes();
+        loop {
+            changes.borrow_and_update();
+            let error = match self.supervisor.journal(name, query) {
+                Ok(journal) => return Ok(journal),
+                Err(error) => error,
+            };
+            let waits = query.follow && self.may_get_log(name, &error).await;
+            if !waits || changes.changed().await.is_err() {
+                return Err(self.no_log(name, &error).await);
+            }
+        }
+    }
+
+    /// Returns whether a unit has no log because it has never run.
+    async fn may_get_log(&self, name: &Name, error: &SupervisorError) -> bool {
+        let snapshot = self.supervisor.snapshot().await;
+        matches!(error, SupervisorError::NoLog { .. })
+            && snapshot.is_ok_and(|snapshot| {
+                let unit = snapshot.planner.graph().unit(name);
+                unit.is_some_and(|unit| unit.kind != ServiceType::Virtual)
+            })
     }
 
     /// Returns the reason why a unit has no log.

@@ -1,5 +1,8 @@
 //! Client commands for a fleet-init that runs units of files, and their refusals.
 
+use std::io::{BufRead as _, BufReader};
+use std::process::{Command, Stdio};
+
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
@@ -35,6 +38,25 @@ stop-timeout: none
 
 fn read(init: &Init, file: &str) -> String {
     std::fs::read_to_string(init.home.path().join(file)).unwrap_or_default()
+}
+
+/// Regression: the command failed, so a script had to wait for the first run.
+#[test]
+fn followed_log_waits_for_the_first_run() {
+    let init = start_of(UNITS, "plain", &[], &["--stop-limit", "100ms"]);
+    wait_state(&init, "plain", "running");
+    let mut command = Command::new(env!("CARGO_BIN_EXE_fleet-init"));
+    command.args(["logs", "web", "-f"]).env("FLEET_INIT_SOCKET", init.socket());
+    let mut follower = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+    let mut lines = BufReader::new(follower.stdout.take().unwrap());
+    // Without `-f` the log is missing still.
+    assert!(!init.client(&["logs", "web"]).0.success());
+    succeed(&init, &["set-target", "web"]);
+    let mut line = String::new();
+    lines.read_line(&mut line).unwrap();
+    follower.kill().unwrap();
+    follower.wait().unwrap();
+    assert_eq!(line, "begun\n");
 }
 
 #[test]
