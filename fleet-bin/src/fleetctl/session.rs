@@ -6,6 +6,8 @@ mod rebalance;
 pub(crate) use machines::is_complete_id;
 
 use std::collections::BTreeSet;
+use std::error::Error;
+use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -409,9 +411,14 @@ pub(crate) fn eligible(
 /// Returns the error for a failed request. Advice of the client becomes hints.
 fn cannot(what: impl std::fmt::Display, error: ClientError) -> CliError {
     match error {
+        ClientError::Unreachable { endpoint, cause } if is_forbidden(&*cause) => {
+            CliError::failed(format!("no access to the fleetd at {endpoint}"))
+                .because_of(cause)
+                .help("run fleetctl with sudo, or as a member of the group of that socket (fleet)")
+        }
         ClientError::Unreachable { endpoint, cause } => CliError::unreachable(endpoint)
             .because_of(cause)
-            .help("start a fleetd there, for example with \"fleetd dev\"")
+            .help("start the fleetd there (\"systemctl start fleet\", or \"fleetd dev\")")
             .help("or set the address of another fleetd, with --endpoint or FLEETCTL_ENDPOINT"),
         ClientError::Untrusted { endpoint, cause } => {
             CliError::failed(format!("{endpoint} answers, but no secure connection can be made"))
@@ -425,5 +432,37 @@ fn cannot(what: impl std::fmt::Display, error: ClientError) -> CliError {
             .because(error)
             .help("set the address of a fleetd, with --endpoint or FLEETCTL_ENDPOINT"),
         error => CliError::failed(format!("cannot {what}")).because(error),
+    }
+}
+
+/// Returns whether the user may not use the socket.
+fn is_forbidden(cause: &(dyn Error + 'static)) -> bool {
+    let mut next = Some(cause);
+    while let Some(error) = next {
+        let is_denied = |error: &io::Error| error.kind() == io::ErrorKind::PermissionDenied;
+        if error.downcast_ref().is_some_and(is_denied) {
+            return true;
+        }
+        next = error.source();
+    }
+    false
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Regression: the help was to start a daemon, although one was there.
+    #[test]
+    fn socket_without_permission_is_reported_with_its_remedy() {
+        let fails_by = |kind| {
+            let endpoint = "unix:///run/fleet.sock".parse().unwrap();
+            let cause = io::Error::from(kind).into();
+            cannot("list units", ClientError::Unreachable { endpoint, cause })
+        };
+        let denied = fails_by(io::ErrorKind::PermissionDenied);
+        assert_eq!(denied.to_string(), "no access to the fleetd at unix:///run/fleet.sock");
+        assert!(!denied.is_unreachable());
+        assert!(fails_by(io::ErrorKind::ConnectionRefused).is_unreachable());
     }
 }

@@ -19,6 +19,9 @@ const REPORT_AFTER: Duration = Duration::from_millis(300);
 /// exit within this time, for example because a file is missing or a port is in use.
 const STAYS_UP: Duration = Duration::from_millis(200);
 
+/// The same for a process that an automatic restart began: its unit has failed already.
+const STAYS_UP_AFTER_RESTART: Duration = Duration::from_secs(1);
+
 /// Number of automatic restarts during a wait from which the unit counts as being in a crash loop.
 /// A unit may need a few attempts until another one is ready.
 const CRASH_LOOP: u32 = 3;
@@ -130,9 +133,11 @@ impl WaitState {
             Some(WaitResult { outcome, text: text.to_owned(), machine: machine.cloned() })
         };
         let crash_loop = self.crash_loop(last);
+        let was_restarted = self.restarts.as_ref().is_some_and(|count| count.last > 0);
+        let stays_up = if was_restarted { STAYS_UP_AFTER_RESTART } else { STAYS_UP };
         match &last.verdict {
             Verdict::Reached => end(UnitOutcome::Reached, "", None),
-            Verdict::Running(_) if self.target.is_settled || last.has_lasted(STAYS_UP) => {
+            Verdict::Running(_) if self.target.is_settled || last.has_lasted(stays_up) => {
                 end(UnitOutcome::Reached, "", None)
             }
             Verdict::Running(_) | Verdict::Stuck(_) if crash_loop.is_some() => {
@@ -296,7 +301,9 @@ mod tests {
         // The second attempt comes up, or stays up.
         let (first, second) = (between(0), runs(1));
         let retried = [(0, &first), (1900, &first), (2500, &second), (2710, &second)];
-        assert_eq!(ends(pending(false), &retried, 9000), Some((2710, UnitOutcome::Reached)),);
+        assert_eq!(ends(pending(false), &retried, 9000), None, "it has failed already");
+        let retried = [(0, &first), (1900, &first), (2500, &second), (3510, &second)];
+        assert_eq!(ends(pending(false), &retried, 9000), Some((3510, UnitOutcome::Reached)));
         // The reason is that of the last failure.
         let mut wait = pending(false);
         for (observation, n) in [runs(1), between(1), runs(3), between(3), runs(5)].iter().zip(0..)

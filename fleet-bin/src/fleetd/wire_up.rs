@@ -340,7 +340,7 @@ impl RunningDaemon {
                 .to_owned();
         }
         match (present, self.mirror.is_current()) {
-            (true, true) => format!("in the cluster: {machines} machines, {units} units"),
+            (true, true) => format!("in the cluster (machines: {machines}, units: {units})"),
             (false, true) => "not yet in the cluster; running units are left alone".to_owned(),
             (_, false) => "store unreachable; running units are left alone".to_owned(),
         }

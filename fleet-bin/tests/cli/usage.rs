@@ -97,7 +97,7 @@ async fn unreachable_daemon_error_has_help() {
     exit 1
     ---
     fleetctl: no fleetd answers at unix:///none/f.sock: No such file or directory (os error 2)
-    help: start a fleetd there, for example with "fleetd dev"
+    help: start the fleetd there ("systemctl start fleet", or "fleetd dev")
     help: or set the address of another fleetd, with --endpoint or FLEETCTL_ENDPOINT
     "#);
 }

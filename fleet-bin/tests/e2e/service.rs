@@ -60,7 +60,7 @@ fn systemd_is_notified_of_ready_watchdog_and_stop() {
     let systemd = Systemd::listen(&mut machine);
     machine.start();
     let ready = systemd.wait_message("READY=1");
-    assert_eq!(ready, "READY=1\nSTATUS=in the cluster: 1 machines, 0 units");
+    assert_eq!(ready, "READY=1\nSTATUS=in the cluster (machines: 1, units: 0)");
     systemd.wait_message("WATCHDOG=1");
     systemd.wait_message("WATCHDOG=1");
     machine.end();

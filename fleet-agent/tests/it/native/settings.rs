@@ -75,7 +75,7 @@ async fn directories_are_created() {
     }
     bench.load("bad.service", "ExecStart=/bin/true\nWorkingDirectory=/no/such\n").await;
     let error = bench.start("bad.service").await.expect_err("it cannot start");
-    assert!(error.to_string().contains("WorkingDirectory=/no/such"), "{error}");
+    assert!(error.to_string().contains("working directory /no/such"), "{error}");
     assert_eq!(bench.state("bad.service").await.exit, Some(ExitStatus::Code(200)));
     bench.clean_up().await;
 }

@@ -60,7 +60,7 @@ async fn cluster_diagnoses(context: &Context) -> Result<Vec<Diagnosis>, CliError
     if let Some(reason) = session.unready().await? {
         let age = session
             .behind()
-            .map_or_else(String::new, |age| format!(", so this report is {} s old", age.as_secs()));
+            .map_or_else(String::new, |age| format!(" (this report is {} s old)", age.as_secs()));
         diagnoses.push(Diagnosis::problem("store", format!("{reason}{age}"), STORE_REMEDY));
     }
     diagnoses.extend(ClusterView { units, states, machines, absent }.diagnose());

@@ -127,7 +127,8 @@ fn systemd_uses_the_keys_of_v1() {
 #[test]
 fn native_units_run_in_daemon_or_fleet_init() {
     use ServiceManagerKind::{FleetInit, Native};
-    let defaults = NativeSettings::default;
+    let defaults =
+        || NativeSettings { runtime_dir: default_runtime_dir(), ..NativeSettings::default() };
     let starting = |max_starting| Native(NativeSettings { max_starting, ..defaults() });
     let accept = BTreeSet::from(["PrivateTmp".to_owned(), "Slice".to_owned()]);
     let unit = |name: &str| name.parse().unwrap();
@@ -135,7 +136,7 @@ fn native_units_run_in_daemon_or_fleet_init() {
     let external = [(unit("a.target"), External::Up), (unit("docker.service"), docker)].into();
     let path = "/run/fleet/init.sock";
     let rows = [
-        ("", Ok(Native(NativeSettings::default()))),
+        ("", Ok(Native(defaults()))),
         ("native_max_starting = 7\n", Ok(starting(NonZeroU32::new(7)))),
         ("native_max_starting = \"none\"\n", Ok(starting(None))),
         ("native_max_starting = 0\n", Err("cannot be \"0\": write a number from 1 on")),
