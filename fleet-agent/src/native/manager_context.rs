@@ -198,9 +198,10 @@ pub(crate) fn forget_old_boot(directories: &Directories) -> io::Result<()> {
         }
     }
     write_boot(runtime, &boot)?;
-    if state != runtime
-        && let Err(error) = forget_old_logs(state, &boot)
-    {
+    if state == runtime {
+        return directories.remember();
+    }
+    if let Err(error) = forget_old_logs(directories, &boot) {
         // A full disk prevents no start.
         let directory = state.display();
         tracing::warn!(%error, %directory, "cannot remove the logs of an earlier boot");
@@ -208,12 +209,18 @@ pub(crate) fn forget_old_boot(directories: &Directories) -> io::Result<()> {
     Ok(())
 }
 
-/// Removes the logs of an earlier boot from a state directory that holds nothing else.
-fn forget_old_logs(state: &Path, boot: &Boot) -> io::Result<()> {
+/// Removes the logs of an earlier boot from a state directory, and records that an earlier
+/// supervisor kept there.
+fn forget_old_logs(directories: &Directories, boot: &Boot) -> io::Result<()> {
+    let state = &directories.state;
     if is_of_other_boot(state, boot)? {
         ignore_missing(std::fs::remove_dir_all(state.join(LOGS)))?;
         ignore_missing(std::fs::remove_dir_all(state.join(UNITS)))?;
+        for file in [RUNS, TARGETS, STARTUP, SHUTDOWN] {
+            ignore_missing(std::fs::remove_file(state.join(file)))?;
+        }
     }
+    directories.remember()?;
     write_boot(state, boot)
 }
 

@@ -164,7 +164,7 @@ pub(crate) struct RunArgs {
     #[arg(long, value_name = "DIR")]
     pub(crate) state_dir: Option<PathBuf>,
     /// Directory in memory for records of running units and notification sockets [default:
-    /// /run/fleet-init for root, otherwise $XDG_RUNTIME_DIR/fleet-init].
+    /// /run/fleet-init for root, otherwise none].
     ///
     /// Without one, they are in the directory for the state of the units, and a full disk there
     /// keeps units from starting.

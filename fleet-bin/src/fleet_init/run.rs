@@ -72,7 +72,9 @@ fn directory(args: &RunArgs) -> PathBuf {
 
 /// The runtime directory, if this user has one.
 fn runtime_directory(args: &RunArgs) -> Option<PathBuf> {
-    args.runtime_dir.clone().or_else(default_runtime_dir)
+    let given = args.runtime_dir.as_ref();
+    // Units with other working directories use the paths in it.
+    given.and_then(|path| std::path::absolute(path).ok()).or_else(default_runtime_dir)
 }
 
 /// Returns a usage error if an option for fleetd's units is given without `--fleet`. clap does not

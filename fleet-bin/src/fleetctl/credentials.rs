@@ -107,10 +107,12 @@ fn token(path: &Path) -> Result<Token, CliError> {
         refused(&problem).help("give a file of mode 0600 that contains a token")
     })?;
     let first = secret::first_token(&String::from_utf8_lossy(&bytes));
-    first.ok_or_else(|| refused(
+    first.ok_or_else(|| {
+        refused(
             "the file contains no token to present: write one of 16 characters or more; a \
              hash only serves the daemon",
-        ))
+        )
+    })
 }
 
 fn requires(flag: &str, other: &str) -> CliError {

@@ -54,7 +54,7 @@ async fn records_of_runs_are_in_the_runtime_directory() {
     let (stand, own) = start(&stanzas, "a").await;
     let pid = stand.running("a").await;
     assert_eq!(names(&own), ["boot", "notify", "runs", "units"]);
-    assert_eq!(names(&stand.home.path("native")), ["boot", "lock", "logs"]);
+    assert_eq!(names(&stand.home.path("native")), ["boot", "lock", "logs", "runtime"]);
     let Stand { supervisor, home, settings } = stand;
     drop(supervisor);
     let graph = graph(&stanzas, &settings);

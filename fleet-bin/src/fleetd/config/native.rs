@@ -54,8 +54,8 @@ impl NativeSettings {
                 .parsed("native_max_starting", STARTING, starting)?
                 .unwrap_or(usual),
             runtime_dir: values
-                .text("native_runtime_dir")
-                .map_or_else(default_runtime_dir, |path| Some(path.into())),
+                .parsed("native_runtime_dir", "an absolute path", absolute)?
+                .or_else(default_runtime_dir),
             accept: all(values, "native_accept", OPTION, option)?,
             external: all(values, "native_external", EXTERNAL, external)?,
         })
@@ -74,13 +74,14 @@ impl NativeSettings {
 }
 
 /// Returns the default runtime directory of native units: one that a reboot clears, and that
-/// processes of other users can reach. `None` if this user has none.
+/// processes of other users can reach. `None` for other users than root: systemd removes their
+/// `$XDG_RUNTIME_DIR` when they log out, although units may keep running.
 pub(crate) fn default_runtime_dir() -> Option<PathBuf> {
-    if rustix::process::geteuid().is_root() {
-        return Some(PathBuf::from("/run/fleet-init"));
-    }
-    let runtime = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
-    runtime.filter(|path| path.is_absolute()).map(|path| path.join("fleet-init"))
+    rustix::process::geteuid().is_root().then(|| PathBuf::from("/run/fleet-init"))
+}
+
+fn absolute(text: &str) -> Option<PathBuf> {
+    Some(PathBuf::from(text)).filter(|path| path.is_absolute())
 }
 
 /// Parses the maximum number of units that start at the same time.

@@ -156,6 +156,7 @@ fn native_units_run_in_daemon_or_fleet_init() {
         ("native_socket = \"/run/fleet/init.sock\"\n", Ok(FleetInit(path.into()))),
         ("native_socket = \"init.sock\"\n", Err("an absolute path")),
         ("native_socket = \"\"\n", Err("an absolute path")),
+        ("native_runtime_dir = \"run\"\n", Err("an absolute path")),
     ];
     for (text, expected) in rows {
         match (resolve(text), expected) {

@@ -159,14 +159,20 @@ impl FailureCause {
     /// Returns whether a process exited with a status that counts as a failure, or its program
     /// could not be executed.
     fn is_bad_status(self) -> bool {
-        let status = matches!(self, Self::Exit(Exit::Status(_)) | Self::Script(Exit::Status(_)));
-        status || self == Self::Spawn
+        self == Self::Spawn || matches!(self.exit(), Some(Exit::Status(_)))
     }
 
     /// Returns whether a signal killed a process. An unknown exit of the main process counts too,
     /// because a signal may have caused it.
     fn is_signal(self) -> bool {
-        let main = matches!(self, Self::Exit(Exit::Signal(_) | Exit::Unknown));
-        main || matches!(self, Self::Script(Exit::Signal(_)))
+        self == Self::Exit(Exit::Unknown) || matches!(self.exit(), Some(Exit::Signal(_)))
+    }
+
+    /// Returns the exit of the process that failed, if the failure was an exit.
+    fn exit(self) -> Option<Exit> {
+        match self {
+            Self::Exit(exit) | Self::Script(exit) | Self::StopCommand(exit) => Some(exit),
+            _ => None,
+        }
     }
 }

@@ -134,12 +134,13 @@ impl<'a> Pages<'a> {
     }
 
     /// Returns the rows of all places that look like leaf pages, including those that no table uses
-    /// any longer.
+    /// any longer. Ends at the first unreadable row of a place, so that the rows of a place that is
+    /// no page do not overlap: their number has no other bound.
     pub(super) fn scan(&self, shape: Shape) -> impl Iterator<Item = RawRow<'a>> {
         let file = self.0;
         let places = (PAGE_BYTES..file.len()).step_by(PAGE_BYTES);
         let leaves = places.filter(move |at| file[*at] == LEAF);
-        leaves.flat_map(move |at| rows(&file[at..], shape).flatten())
+        leaves.flat_map(move |at| rows(&file[at..], shape).map_while(|row| row))
     }
 }
 
