@@ -85,7 +85,7 @@ pub(crate) const KEYS: &[Key] = &[
     key(
         "native_runtime_dir",
         "DIR",
-        "Directory in memory for records and sockets of native units [default: /run/fleet-init]",
+        "Directory in memory for records and sockets of units [default for root: /run/fleet-init]",
     ),
     key(
         "native_max_starting",
