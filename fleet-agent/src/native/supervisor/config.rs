@@ -63,7 +63,8 @@ impl SupervisorConfig {
     pub(super) async fn open(&self) -> Result<Arc<ManagerContext>, ServiceError> {
         let lock = acquire(&self.directory, &*self.clock).await?;
         let base = self.runtime_directory.as_deref();
-        let directories = Directories::prepare(self.directory.clone(), base);
+        let directories = Directories::prepare(self.directory.clone(), base)
+            .map_err(io_error("use the directories of this boot"))?;
         let prepared = forget_old_boot(&directories);
         prepared.map_err(io_error("identify the current boot"))?;
         let groups = if self.control_groups {
