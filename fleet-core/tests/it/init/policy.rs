@@ -84,6 +84,12 @@ fn restart_policies_match_their_exits() {
         ("spawn", Some(FailureCause::Spawn), Some(Exit::Status(203))),
         ("resources", Some(FailureCause::Resources), None),
         ("protocol", Some(FailureCause::Protocol), Some(Exit::Status(0))),
+        ("script", Some(FailureCause::Script(Exit::Status(1))), None),
+        // As in systemd, the lists apply to the exit of the main process alone.
+        ("stop", Some(FailureCause::StopCommand(Exit::Status(1))), Some(Exit::Status(0))),
+        ("stop-signal", Some(FailureCause::StopCommand(Exit::Signal(9))), Some(Exit::Status(0))),
+        ("stop-unrun", Some(FailureCause::StopCommand(Exit::Unknown)), Some(Exit::Status(0))),
+        ("stop-late", Some(FailureCause::StopCommandTimeout), Some(Exit::Status(0))),
     ];
     let followed = |restart: &Restart| -> String {
         let ends = ends.iter().filter(|(_, cause, exit)| restart.applies(*cause, *exit));
@@ -92,11 +98,22 @@ fn restart_policies_match_their_exits() {
     for (when, expected) in [
         (RestartWhen::Never, ""),
         (RestartWhen::OnSuccess, "well"),
-        (RestartWhen::OnFailure, "status signal late watchdog pidfile spawn resources protocol"),
-        (RestartWhen::OnAbnormal, "signal late watchdog pidfile resources protocol"),
-        (RestartWhen::OnAbort, "signal"),
+        (
+            RestartWhen::OnFailure,
+            "status signal late watchdog pidfile spawn resources protocol script stop stop-signal \
+             stop-unrun stop-late",
+        ),
+        (
+            RestartWhen::OnAbnormal,
+            "signal late watchdog pidfile resources protocol stop-signal stop-unrun stop-late",
+        ),
+        (RestartWhen::OnAbort, "signal stop-signal"),
         (RestartWhen::OnWatchdog, "watchdog"),
-        (RestartWhen::Always, "well status signal late watchdog pidfile spawn resources protocol"),
+        (
+            RestartWhen::Always,
+            "well status signal late watchdog pidfile spawn resources protocol script stop \
+             stop-signal stop-unrun stop-late",
+        ),
     ] {
         assert_eq!(followed(&Restart { when, ..Restart::default() }), expected, "{when:?}");
     }
@@ -104,10 +121,12 @@ fn restart_policies_match_their_exits() {
     let never = Restart { when: RestartWhen::Never, force: one(), ..Restart::default() };
     assert_eq!(followed(&never), "status");
     let always = Restart { when: RestartWhen::Always, prevent: one(), ..Restart::default() };
-    assert_eq!(followed(&always), "well signal late watchdog pidfile spawn resources protocol");
+    let all_but_status = "well signal late watchdog pidfile spawn resources protocol script stop \
+                          stop-signal stop-unrun stop-late";
+    assert_eq!(followed(&always), all_but_status);
     // A status in both lists is prevented.
     let both = Restart { prevent: one(), force: one(), ..Restart::default() };
-    assert_eq!(followed(&both), "signal late watchdog pidfile spawn resources protocol");
+    assert_eq!(followed(&both), all_but_status.trim_start_matches("well "));
 }
 
 #[test]
