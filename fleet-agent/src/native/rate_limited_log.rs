@@ -7,6 +7,8 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use fleet_core::Timestamp;
+use fleet_core::graph::FailureCause;
+use rustix::io::Errno;
 
 /// Minimum interval between two messages of a kind.
 const INTERVAL: Duration = Duration::from_secs(60);
@@ -34,6 +36,15 @@ impl RateLimitedLog {
         }
         state.last = Some(now);
         Some(std::mem::take(&mut state.suppressed))
+    }
+}
+
+/// Returns the cause of failure of a start that could not be recorded because of this error. Only a
+/// file system that cannot store anything says nothing about the unit, so the start is retried.
+pub(crate) fn unrecorded_cause(error: &io::Error) -> FailureCause {
+    match Errno::from_io_error(error) {
+        Some(Errno::NOSPC | Errno::DQUOT | Errno::ROFS | Errno::IO) => FailureCause::Unrecorded,
+        _ => FailureCause::Resources,
     }
 }
 
@@ -69,6 +80,19 @@ impl RecordingHealth {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn only_an_unusable_file_system_leaves_starts_unrecorded() {
+        let cause = |errno: Errno| unrecorded_cause(&errno.into());
+        for errno in [Errno::NOSPC, Errno::DQUOT, Errno::ROFS, Errno::IO] {
+            assert_eq!(cause(errno), FailureCause::Unrecorded, "{errno}");
+        }
+        for errno in [Errno::ISDIR, Errno::NOTDIR, Errno::ACCESS, Errno::MFILE, Errno::LOOP] {
+            assert_eq!(cause(errno), FailureCause::Resources, "{errno}");
+        }
+        let other = io::Error::new(io::ErrorKind::InvalidData, "a later version wrote it");
+        assert_eq!(unrecorded_cause(&other), FailureCause::Resources);
+    }
 
     #[test]
     fn recurring_event_is_logged_once_a_minute_with_its_count() {

@@ -2,7 +2,7 @@
 
 use std::io;
 
-use fleet_core::graph::{Command, NotifyAccess, ServiceType};
+use fleet_core::graph::{Command, FailureCause, NotifyAccess, ServiceType};
 
 use super::RunDriver;
 use crate::native::descriptors::descriptor_shortage;
@@ -10,11 +10,16 @@ use crate::native::outcome::ProcessExit;
 use crate::native::proc::child;
 use crate::native::process::{SpawnFailure, spawn};
 use crate::native::process_info::{INVOCATION_ID, SYSTEMD_EXEC_PID};
+use crate::native::rate_limited_log::unrecorded_cause;
 use crate::native::resources::settings;
 use crate::native::run_state::{Role, ServicePhase};
 use crate::native::sd_notify_socket::NOTIFY_SOCKET;
 use crate::native::signals::short_name;
 use crate::native::spawn::Child;
+
+fn not_stored(error: &io::Error) -> String {
+    format!("cannot store the unit's state: {error}")
+}
 
 impl RunDriver {
     /// Runs a command. The run is stored first, so that a later daemon finds the process if this
@@ -43,7 +48,10 @@ impl RunDriver {
         }
         match self.save() {
             Ok(()) => self.context.recording.on_success(),
-            Err(error) => return self.on_unrecorded(&error),
+            Err(error) if unrecorded_cause(&error) == FailureCause::Unrecorded => {
+                return self.on_unrecorded(&error);
+            }
+            Err(error) => return self.on_spawn_failed(not_spawned(not_stored(&error))),
         }
         let extra = self.variables(role);
         let (environment, log) = (&self.spec.run.exec_environment, self.log.path());
@@ -90,11 +98,11 @@ impl RunDriver {
         self.service.on_spawn_failed(problem.end, self.context.now());
     }
 
-    /// Handles a run that cannot be stored. The unit's log gets no message, because the planner
+    /// Handles a run that cannot be stored on a full or failing file system. The unit's log gets no message, because the planner
     /// tries again every second.
     fn on_unrecorded(&mut self, error: &io::Error) {
         self.context.recording.on_failure(error, self.context.now());
-        self.problem = Some(format!("cannot store the unit's state: {error}"));
+        self.problem = Some(not_stored(error));
         self.service.on_unrecorded(self.context.now());
     }
 

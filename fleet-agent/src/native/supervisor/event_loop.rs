@@ -23,6 +23,7 @@ use crate::native::identity::HostCapabilities;
 use crate::native::log::Log;
 use crate::native::manager_context::ManagerContext;
 use crate::native::outcome::RunOutcome;
+use crate::native::rate_limited_log::unrecorded_cause;
 use crate::native::run_driver::RunDriver;
 use crate::native::run_state::{RunState, ServicePhase};
 use crate::native::support::check_supported;
@@ -68,6 +69,8 @@ pub(in crate::native) struct Supervisor {
     pub(super) managed: Option<ManagedUnits>,
     /// Units to publish again, even if the planner reports no change.
     pub(super) touched: BTreeSet<Name>,
+    /// Units whose last start could not be recorded, which is logged only once.
+    pub(super) unrecorded: BTreeSet<Name>,
 }
 
 impl Supervisor {
@@ -166,7 +169,7 @@ impl Supervisor {
     }
 
     fn start_run(&mut self, action: &UnitAction) -> Result<(), (FailureCause, io::Error)> {
-        let unrecorded = |error| (FailureCause::Unrecorded, error);
+        let unrecorded = |error| (unrecorded_cause(&error), error);
         let failed = |error| (FailureCause::Resources, error);
         if self.await_external(action).map_err(failed)? {
             return Ok(());
@@ -350,6 +353,7 @@ impl Supervisor {
                 }
                 None if !is_loaded => {
                     self.units.remove(unit);
+                    self.unrecorded.remove(unit);
                     lock(&self.logs).remove(unit);
                     if let Err(error) = self.context.storage(unit.as_str()).remove() {
                         tracing::warn!(

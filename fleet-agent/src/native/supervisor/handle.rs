@@ -90,6 +90,7 @@ impl InitSupervisor {
             managed: None,
             host: host_capabilities(BTreeSet::new(), context.controllers()),
             touched: BTreeSet::new(),
+            unrecorded: BTreeSet::new(),
         };
         if is_written {
             // Stores the new configured targets, which later overrides are compared with.

@@ -15,6 +15,9 @@ impl Supervisor {
         let unit = &action.unit;
         match &action.kind {
             _ if self.managed.is_some() => {}
+            ActionKind::Start if self.unrecorded.contains(unit) => {
+                tracing::debug!(%unit, "trying to record the start of a unit again");
+            }
             ActionKind::Start => {
                 let entry = self.units.get(unit);
                 match entry.is_some_and(|entry| entry.is_auto_restart) {
@@ -32,12 +35,16 @@ impl Supervisor {
         }
     }
 
-    /// Logs an event after the planner has handled it.
-    pub(super) fn log_event(&self, unit: &Name, event: EventKind, now: Timestamp) {
+    /// Logs an event after the planner has handled it. A start that cannot be recorded is retried
+    /// each second, so only its first failure is logged.
+    pub(super) fn log_event(&mut self, unit: &Name, event: EventKind, now: Timestamp) {
         if self.managed.is_some() {
             return;
         }
         let Some(state) = self.planner.status(unit).map(|status| status.state) else { return };
+        if self.repeats_unrecorded_failure(unit, event, &state) {
+            return;
+        }
         match (event, state) {
             (EventKind::Ready, DerivedState::Active(_)) => tracing::info!(%unit, "a unit is ready"),
             (EventKind::ReloadEnded { well: false }, _) => {
@@ -55,6 +62,25 @@ impl Supervisor {
             (EventKind::AllGone, DerivedState::Active(_)) => {}
             (EventKind::AllGone, _) => tracing::info!(%unit, "a unit has stopped"),
             _ => {}
+        }
+    }
+
+    /// Returns whether an event ends another start of a unit that could not be recorded.
+    fn repeats_unrecorded_failure(
+        &mut self,
+        unit: &Name,
+        event: EventKind,
+        state: &DerivedState,
+    ) -> bool {
+        match (event, state) {
+            (EventKind::AllGone, DerivedState::Failed { cause: FailureCause::Unrecorded, .. }) => {
+                !self.unrecorded.insert(unit.clone())
+            }
+            (EventKind::Ready | EventKind::AllGone, _) => {
+                self.unrecorded.remove(unit);
+                false
+            }
+            _ => false,
         }
     }
 }

@@ -72,11 +72,29 @@ async fn records_of_runs_are_in_the_runtime_directory() {
 async fn unit_starts_once_its_start_can_be_recorded() {
     let bench = Bench::new().await;
     bench.load("a.service", "ExecStart=/bin/sleep 1000\nRestart=no\n").await;
+    // The next record replaces a large file, by one that cannot be written.
+    let record = bench.path("native/units/a.service/run.json");
+    let large = std::fs::read_to_string(&record).expect("it is there") + &"\n".repeat(20_000);
+    std::fs::write(&record, large).expect("it can be written");
+    let full = bench.path("native/units/a.service/run.json.new");
+    std::os::unix::fs::symlink("/dev/full", &full).expect("it can be created");
+    bench.start("a.service").await.expect_err("it cannot be recorded");
+    std::fs::remove_file(&full).expect("it is there");
+    bench.wait_for_sub("a.service", "running").await;
+    bench.clean_up().await;
+}
+
+/// Regression: the unit was retried forever, as on a full disk.
+#[tokio::test]
+async fn record_that_is_no_file_is_an_ordinary_failure() {
+    let bench = Bench::new().await;
+    bench.load("a.service", "ExecStart=/bin/sleep 1000\nRestart=no\n").await;
     let record = bench.path("native/units/a.service/run.json");
     std::fs::remove_file(&record).expect("it is there");
     std::fs::create_dir(&record).expect("it can be in the way");
     bench.start("a.service").await.expect_err("it cannot be recorded");
+    let state = bench.state("a.service").await;
+    assert_eq!((state.sub.as_str(), state.result.as_deref()), ("failed", Some("resources")));
     std::fs::remove_dir(&record).expect("it is there");
-    bench.wait_for_sub("a.service", "running").await;
     bench.clean_up().await;
 }

@@ -209,3 +209,31 @@ fn commands_wait_for_the_outcome_and_report_it() {
         assert!(log.contains(line), "{line}: {log}");
     }
 }
+
+/// Regression: each retry of a start that could not be recorded logged two lines.
+#[test]
+fn unrecorded_start_is_logged_once() {
+    let mut init = start_of(FAILING, "good", &[], &[]);
+    let mut runtime = std::fs::read_dir(init.home.path().join("run")).unwrap();
+    let unit = runtime.next().unwrap().unwrap().path().join("units/slow");
+    std::fs::create_dir(&unit).unwrap();
+    let full = unit.join("stanza.new");
+    std::os::unix::fs::symlink("/dev/full", &full).unwrap();
+    succeed(&init, &["set-target", "slow", "--no-block"]);
+    wait_for("the start was retried", || {
+        (super::files::unit(&init, "slow")["incarnation"].as_u64() > Some(4)).then_some(())
+    });
+    std::fs::remove_file(&full).unwrap();
+    wait_state(&init, "slow", "running");
+    init.signal(Signal::TERM);
+    assert!(init.wait().success());
+    let log = read(&init, "log");
+    for (line, expected) in [
+        ("starting a unit unit=slow", 1),
+        ("restarting a unit unit=slow", 0),
+        ("a unit has failed unit=slow cause=its start could not be recorded", 1),
+        ("a unit is ready unit=slow", 1),
+    ] {
+        assert_eq!(log.matches(line).count(), expected, "{line}: {log}");
+    }
+}

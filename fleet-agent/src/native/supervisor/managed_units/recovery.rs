@@ -108,6 +108,7 @@ pub(in crate::native) async fn open_managed_units(
         unrecoverable: BTreeMap::new(),
         managed: Some(ManagedUnits { max_starting, externals, timers, ..ManagedUnits::default() }),
         touched: BTreeSet::new(),
+        unrecorded: BTreeSet::new(),
     };
     supervisor.resume_all(recovered, find_up);
     let statuses = supervisor.managed.as_ref().map(ManagedUnits::statuses).unwrap_or_default();
