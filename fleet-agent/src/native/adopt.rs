@@ -110,10 +110,12 @@ pub(crate) fn observe_run(
             deadline: later(limits.stop),
             ..busy
         },
-        ServicePhase::Failed
-            if run_state.stop_requested && run_state.outcome == Some(RunOutcome::Timeout) =>
-        {
-            observe_end(definition, run_state, Some(FailureCause::StopTimeout), now)
+        _ if run_state.has_failed_to_stop() => {
+            let cause = match run_state.stop_command {
+                Some(end) => FailureCause::StopCommand(end.exit()),
+                None => FailureCause::StopTimeout,
+            };
+            observe_end(definition, run_state, Some(cause), now)
         }
         ServicePhase::Dead | ServicePhase::Failed | ServicePhase::AutoRestart => {
             observe_ended(definition, run_state, now)
@@ -174,6 +176,9 @@ fn observe_end(
 
 /// Returns the failure cause of a run; `None` if it did not fail.
 fn cause(run_state: &RunState) -> Option<FailureCause> {
+    if let Some(end) = run_state.stop_command {
+        return Some(FailureCause::StopCommand(end.exit()));
+    }
     Some(match run_state.outcome? {
         RunOutcome::Success | RunOutcome::Condition => return None,
         RunOutcome::Timeout if run_state.phase.is_stopping() => FailureCause::StopTimeout,
@@ -270,7 +275,7 @@ fn find_spawning(run: &RunRecord, inside: &[u32], all: &[ProcessInfo]) -> Option
 
 #[cfg(test)]
 mod tests {
-    use fleet_core::graph::RestartWhen;
+    use fleet_core::graph::{EventKind, RestartWhen};
 
     use super::*;
     use crate::native::run_machine_tests::spec;
@@ -353,6 +358,29 @@ mod tests {
             assert_eq!((observed.cause, observed.retry_at.is_some()), (Some(cause), true));
             assert_eq!((observed.attempts, observed.failures), (1, 1));
         }
+    }
+
+    /// Regression: the unit was inactive, or its main process counted as the one that failed.
+    #[test]
+    fn failed_stop_command_is_recovered() {
+        let cause = FailureCause::StopCommand(Exit::Status(3));
+        let run_state = RunState {
+            outcome: Some(RunOutcome::ExitCode),
+            exit: Some(ProcessExit::Code(0)),
+            stop_command: Some(ProcessExit::Code(3)),
+            ..RunState::default()
+        };
+        for stop_requested in [true, false] {
+            let phase = ServicePhase::Failed;
+            let observed = after(&RunState { phase, stop_requested, ..run_state.clone() });
+            assert_eq!((observed.phase, observed.cause), (Phase::Failed, Some(cause)));
+        }
+        let stopping = RunState { phase: ServicePhase::StopSigterm, ..run_state };
+        let failed = Some(StopOutcome::Failed(cause));
+        assert_eq!(after(&stopping).outcome, failed);
+        let now = Timestamp::from_millis(0);
+        let mut service = ServiceRun::restore(spec("ExecStart=/bin/true\n"), stopping, now);
+        assert_eq!(service.take_events()[0], EventKind::Failed(cause));
     }
 
     #[test]

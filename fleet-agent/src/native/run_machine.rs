@@ -103,6 +103,10 @@ impl ServiceRun {
         if service.awaits_readiness_without_main() {
             service.actions.push_back(RunAction::AwaitGone);
         }
+        // The planner decides again whether it counts.
+        if let Some(end) = service.state.stop_command {
+            service.emit(EventKind::Failed(FailureCause::StopCommand(end.exit())));
+        }
         if service.is_ending() {
             service.signal(service.state.phase, now);
         }

@@ -107,6 +107,8 @@ pub(crate) struct RunState {
     /// Whether the unit has hit its start limit since, and is not retried.
     pub(crate) gave_up: bool,
     pub(crate) stop_requested: bool,
+    /// Exit of a stop command that was the first failure of this run.
+    pub(crate) stop_command: Option<ProcessExit>,
     /// Whether the start command of a forking service has succeeded, but the main process is still
     /// unknown.
     pub(crate) awaits_main: bool,
@@ -117,6 +119,13 @@ pub(crate) struct RunState {
 }
 
 impl RunState {
+    /// Returns whether the run is over, and its requested stop failed.
+    pub(crate) fn has_failed_to_stop(&self) -> bool {
+        let timed_out = self.outcome == Some(RunOutcome::Timeout);
+        let failed = self.phase == ServicePhase::Failed;
+        failed && self.stop_requested && (timed_out || self.stop_command.is_some())
+    }
+
     /// Whether the run is not over. Its processes may still exist, so the next daemon adopts it.
     pub(crate) fn is_in_progress(&self) -> bool {
         use ServicePhase::{AutoRestart, Dead, Failed};

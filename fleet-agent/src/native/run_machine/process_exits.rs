@@ -62,6 +62,9 @@ impl ServiceRun {
         }
         let is_stop_command =
             matches!(self.state.phase, ServicePhase::Stop | ServicePhase::StopPost);
+        if is_stop_command && !good && !self.has_failed() {
+            self.state.stop_command = Some(end);
+        }
         let cause = if is_stop_command {
             FailureCause::StopCommand(end.exit())
         } else if outcome == RunOutcome::Resources {

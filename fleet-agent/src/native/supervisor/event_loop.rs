@@ -379,7 +379,7 @@ impl Supervisor {
                 self.answer_waiters(unit);
             }
         } else {
-            self.persist_start_limit_hits(&changed);
+            self.persist_ended_runs(&changed);
             changed.iter().for_each(|unit| self.take_over_definition(unit));
         }
     }

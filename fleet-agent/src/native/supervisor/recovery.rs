@@ -7,7 +7,9 @@ use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
-use fleet_core::graph::{Graph, Incarnation, InitUnit, Name, Observation, ObservedUnit};
+use fleet_core::graph::{
+    DerivedState, Graph, Incarnation, InitUnit, Name, Observation, ObservedUnit,
+};
 
 use super::event_loop::Supervisor;
 use super::handle::InitSupervisor;
@@ -135,17 +137,19 @@ fn entry_of<'a>(
 
 impl Supervisor {
     /// Updates the stored state of each of `units` that has no current run. Stores that the unit
-    /// has hit its start limit, or clears the stored state if the hit was reset. The planner
-    /// decides this after the last run, so that run has not stored it.
-    pub(super) fn persist_start_limit_hits(&mut self, units: &BTreeSet<Name>) {
+    /// has hit its start limit, or clears the stored state if the hit or a failed stop was reset.
+    /// The planner decides this after the last run, so that run has not stored it.
+    pub(super) fn persist_ended_runs(&mut self, units: &BTreeSet<Name>) {
         for unit in units {
             let entry = self.units.get_mut(unit).filter(|entry| entry.handle.is_none());
             let Some(entry) = entry else { continue };
-            let gave_up =
-                self.planner.status(unit).is_some_and(|state| hit_start_limit(&state.state));
+            let state = self.planner.status(unit).map(|status| status.state);
+            let gave_up = state.as_ref().is_some_and(hit_start_limit);
+            let is_failed = matches!(state, Some(DerivedState::Failed { .. }));
             let run_state = match (gave_up, entry.run_state.gave_up) {
                 (true, false) => RunState { gave_up, ..RunState::clone(&entry.run_state) },
                 (false, true) => RunState::default(),
+                _ if !is_failed && entry.run_state.has_failed_to_stop() => RunState::default(),
                 _ => continue,
             };
             if gave_up && self.managed.is_none() {
@@ -155,8 +159,8 @@ impl Supervisor {
                 tracing::warn!(
                     %unit,
                     %error,
-                    "cannot save whether a unit has reached its start limit: after fleet-init \
-                     restarts, the earlier saved state of the unit applies"
+                    "cannot save whether a unit has failed: after fleet-init restarts, the earlier \
+                     saved state of the unit applies"
                 );
             }
         }

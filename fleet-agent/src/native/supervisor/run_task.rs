@@ -115,6 +115,6 @@ mod tests {
             size_of::<F>()
         }
         assert!(size(RunTask::run) <= 128, "a task of {} bytes", size(RunTask::run));
-        assert!(size_of::<RunTask>() <= 1000, "a run of {} bytes", size_of::<RunTask>());
+        assert!(size_of::<RunTask>() <= 1024, "a run of {} bytes", size_of::<RunTask>());
     }
 }

@@ -227,7 +227,8 @@ async fn each_end_has_its_cause() {
     stand.clean_up().await;
 }
 
-/// Regression: such a unit was shown as inactive, without a reason.
+/// Regression: such a unit was shown as inactive, without a reason. Later, the next supervisor
+/// forgot the reason.
 #[tokio::test]
 async fn failed_stop_commands_are_failures() {
     let scripted = |name, stop| {
@@ -241,7 +242,8 @@ async fn failed_stop_commands_are_failures() {
         supervised("none", SLEEP),
         all_of(&["slow", "bad", "bad-post"]),
     ];
-    let stand = Stand::new(&units.concat(), "all").await;
+    let stanzas = units.concat();
+    let stand = Stand::new(&stanzas, "all").await;
     for name in ["slow", "bad", "bad-post"] {
         let is_up = |unit: &fleet_agent::UnitSnapshot| {
             unit.report.state == DerivedState::Active(Activity::Running)
@@ -259,6 +261,14 @@ async fn failed_stop_commands_are_failures() {
         };
         let unit = stand.wait_for(name, is_failed).await;
         assert_eq!(failed(&unit.report.state), Some(cause), "{name}");
+    }
+    let mut stand = stand.again(&stanzas).await;
+    for name in ["bad", "bad-post"] {
+        let cause = FailureCause::StopCommand(Exit::Status(1));
+        assert_eq!(failed(&stand.unit(name).await.report.state), Some(cause), "{name}");
+        assert!(stand.supervisor.reset_failed(&target(name)).await.expect("the call succeeds"));
+        stand = stand.again(&stanzas).await;
+        assert_eq!(stand.unit(name).await.report.state, DerivedState::Disabled, "{name}");
     }
     stand.clean_up().await;
 }
