@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::num::NonZeroU32;
 
-use super::{Name, Target, Timeouts};
+use super::{ExecOutput, Name, Target, Timeouts};
 
 /// Central settings. The default has no goal and no limits.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -18,6 +18,8 @@ pub struct Settings {
     pub alternatives: BTreeMap<Target, Name>,
     /// Masked targets: the unit that provides one must not start.
     pub mask: BTreeSet<Target>,
+    /// Output of units that set none and have no readiness line; `None` means their logs.
+    pub output: Option<ExecOutput>,
     /// Timeouts of units that set none.
     pub timeouts: Timeouts,
 }

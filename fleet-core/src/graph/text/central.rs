@@ -48,7 +48,7 @@ pub fn read_central(source: &[u8]) -> CentralConfig {
     CentralConfig { diagnostics: reader.problems.locate(source), ..reader.central }
 }
 
-const KEYS: [&str; 7] = [
+const KEYS: [&str; 8] = [
     "goal",
     "max-starting",
     "alternatives",
@@ -56,6 +56,7 @@ const KEYS: [&str; 7] = [
     "start-timeout",
     "stop-timeout",
     "reload-timeout",
+    "output",
 ];
 
 fn folding(key: &str) -> Folding {
@@ -128,6 +129,7 @@ impl Reader {
             "start-timeout" => {
                 times.start = duration_or_none(value, problems).unwrap_or(times.start);
             }
+            "output" => settings.output = keys::read_output(value, problems),
             "stop-timeout" => {
                 times.stop = keys::stop_timeout(value, problems).unwrap_or(times.stop);
             }

@@ -4,8 +4,9 @@ use fleet_unitfile::{Severity, Span};
 
 use super::candidates::CandidateUnits;
 use super::diagnostic::{InitDiagnostic, Problems, short};
+use super::stanza::read_stanzas_with;
 use super::system_check::SystemCheck;
-use super::{CentralConfig, Code, HostResource, Stanza, read_central, read_stanzas};
+use super::{CentralConfig, Code, HostResource, Stanza, read_central};
 use crate::graph::{Graph, InitUnit, Settings};
 
 /// Maximum number of units in a file set.
@@ -70,7 +71,8 @@ impl FileSet {
         let mut stanzas = Vec::new();
         for (index, file) in files.iter().enumerate() {
             if file.role == FileRole::Units {
-                let mut read = read_stanzas(&file.source, &central.1.settings.timeouts);
+                let Settings { timeouts, output, .. } = &central.1.settings;
+                let mut read = read_stanzas_with(&file.source, timeouts, output.as_ref());
                 let room = MAX_UNITS.saturating_sub(stanzas.len());
                 diagnostics[index] = std::mem::take(&mut read.diagnostics);
                 diagnostics[index].extend(too_many(&file.source, &read.stanzas, room));

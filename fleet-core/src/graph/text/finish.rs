@@ -31,9 +31,16 @@ pub(super) fn check(draft: &mut Draft, name: Span, problems: &mut Problems) {
     check_kinds(draft, problems);
 }
 
-/// Builds the unit of a stanza without errors.
-pub(super) fn unit(draft: Draft) -> Option<InitUnit> {
+/// Builds the unit of a stanza without errors. `output` is its output if it sets none and no
+/// readiness line is searched in its log.
+pub(super) fn unit(draft: Draft, output: Option<&ExecOutput>) -> Option<InitUnit> {
     let mut unit = draft.unit;
+    let is_free = !draft.given.contains_key("output")
+        && draft.ready_grep.is_none()
+        && draft.type_word.is_some_and(|word| word != TypeWord::Virtual);
+    if let Some(output) = output.filter(|_| is_free) {
+        unit.run.exec_environment.output = output.clone();
+    }
     unit.kind =
         kind(draft.type_word?, draft.ready_wait, draft.ready_grep, draft.pidfile, draft.remain)?;
     unit.edges = edges(&draft.edges);

@@ -8,7 +8,7 @@ use super::fields::{self, Field, Folding};
 use super::keys::{self, Key, nearest};
 use super::systemd_keys::of_systemd;
 use super::{Code, HostResource, finish};
-use crate::graph::{EdgeKind, InitUnit, Name, Target, Timeouts};
+use crate::graph::{EdgeKind, ExecOutput, InitUnit, Name, Target, Timeouts};
 
 /// Result of reading a file of stanzas.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -58,9 +58,18 @@ pub struct Stanza {
 /// ```
 #[must_use]
 pub fn read_stanzas(source: &[u8], defaults: &Timeouts) -> Stanzas {
+    read_stanzas_with(source, defaults, None)
+}
+
+/// As [`read_stanzas`], with the output of stanzas that set none.
+pub(super) fn read_stanzas_with(
+    source: &[u8],
+    defaults: &Timeouts,
+    output: Option<&ExecOutput>,
+) -> Stanzas {
     let mut problems = Problems::default();
     let fields = fields::read(source, folding, &mut problems);
-    let mut reader = Reader { defaults, stanza: None, stanzas: Vec::new(), problems };
+    let mut reader = Reader { defaults, output, stanza: None, stanzas: Vec::new(), problems };
     fields.iter().for_each(|field| reader.field(field));
     reader.close();
     Stanzas { stanzas: reader.stanzas, diagnostics: reader.problems.locate(source) }
@@ -84,6 +93,7 @@ const PROVIDES: &str = "provides";
 
 struct Reader<'a> {
     defaults: &'a Timeouts,
+    output: Option<&'a ExecOutput>,
     stanza: Option<OpenStanza>,
     stanzas: Vec<Stanza>,
     problems: Problems,
@@ -163,7 +173,7 @@ impl Reader<'_> {
             provides: provides.collect(),
             edges: draft.edges.clone(),
             host_resources: std::mem::take(&mut draft.host_resources),
-            unit: valid.then(|| finish::unit(draft)).flatten(),
+            unit: valid.then(|| finish::unit(draft, self.output)).flatten(),
         });
     }
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use fleet_core::graph::strategies::{Units, cyclic_units, units};
 use fleet_core::graph::text::{FileRole, FileSet, InitFile, print};
-use fleet_core::graph::{InitUnit, Timeouts};
+use fleet_core::graph::{ExecOutput, InitUnit, Timeouts};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::{Index, select, subsequence};
@@ -45,6 +45,39 @@ fn central(units: &[InitUnit]) -> impl Strategy<Value = String> + use<> {
             let lines = [Some("# \u{e4}".to_owned()), odd, mask, goal, choice];
             lines.into_iter().flatten().map(|line| line + "\n").collect()
         })
+}
+
+#[test]
+fn central_output_applies_to_stanzas_without_one() {
+    let stanza = |name: &str, more: &str| {
+        format!(
+            "unit: {name}\ntype: foreground-supervised\nprovides: {name}\nexec-start: /a\n{more}\n"
+        )
+    };
+    let units = [
+        stanza("a", ""),
+        stanza("b", "output: log\n"),
+        stanza("c", "ready-grep: up\n"),
+        "unit: d\ntype: virtual\nprovides: d\n".to_owned(),
+    ];
+    let outputs = |central: &str| {
+        let file = |name: &str, role, source: &str| InitFile {
+            name: name.to_owned(),
+            role,
+            source: source.into(),
+        };
+        let files = vec![
+            file("init.conf", FileRole::Central, central),
+            file("a.unit", FileRole::Units, &units.concat()),
+        ];
+        let mut read = FileSet::read(files);
+        let graph = read.graph().unwrap_or_else(|| panic!("{:?}", read.diagnostics));
+        let outputs = graph.units().map(|unit| unit.run.exec_environment.output.clone());
+        outputs.collect::<Vec<_>>()
+    };
+    use ExecOutput::{Inherit, Log};
+    assert_eq!(outputs("goal: a\noutput: inherit\n"), [Inherit, Log, Log, Log]);
+    assert_eq!(outputs("goal: a\n"), [Log, Log, Log, Log]);
 }
 
 /// Encoding of a text: line endings, byte order mark, missing final newline, and one replaced byte.

@@ -304,7 +304,8 @@ fn read_umask(value: &Value, draft: &mut Draft, problems: &mut Problems) {
     draft.run().exec_environment.umask = mask;
 }
 
-fn read_output(value: &Value, problems: &mut Problems) -> Option<ExecOutput> {
+/// Reads where a unit writes its output.
+pub(in super::super) fn read_output(value: &Value, problems: &mut Problems) -> Option<ExecOutput> {
     let (word, path) = value.text().split_once(':').unwrap_or((value.text(), ""));
     let output = match (word, read::absolute(path)) {
         ("log", None) if path.is_empty() => Some(ExecOutput::Log),

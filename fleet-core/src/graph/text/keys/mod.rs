@@ -16,6 +16,7 @@ use super::types::Types;
 use super::value::Value;
 use crate::graph::{InitUnit, Timeouts};
 
+pub(super) use exec_environment::read_output;
 pub(super) use read::{
     duration_or_none, is_variable, list, name, nearest, number, one_of, one_target, target,
     target_items,
