@@ -315,7 +315,8 @@ pub(crate) struct ConvertArgs {
     /// Init system from which the files come.
     #[arg(long, value_name = "INIT")]
     pub(crate) from: From,
-    /// Count all systemd units as enabled: WantedBy= and RequiredBy= then become dependencies.
+    /// Count all systemd units as enabled: WantedBy=, RequiredBy= and links in directories such as
+    /// default.target.wants then become dependencies.
     #[arg(long)]
     pub(crate) enabled: bool,
     /// Output format; table prints the stanzas as a .unit file.

@@ -22,7 +22,7 @@ use crate::fleetctl::output::{Output, Record};
 
 /// Runs the command.
 pub(super) fn run(args: &ConvertArgs) -> Result<(), CliError> {
-    let mut scan = PathScan::default();
+    let mut scan = PathScan { enabled: args.enabled, ..PathScan::default() };
     for path in &args.paths {
         if path.is_dir() {
             scan.read_directory(path, args.from)?;
@@ -85,7 +85,11 @@ fn print(converted: &Conversion, skipped: &[PathBuf], format: Format) -> Result<
 /// Files found below the given paths.
 #[derive(Default)]
 struct PathScan {
+    /// Whether links in the directories of starting units count.
+    enabled: bool,
     sources: Vec<SourceFile>,
+    /// Links in directories such as `all.target.wants`.
+    starts: Vec<StartLink>,
     /// Links that give a systemd unit another name: each link's name, and the file of the unit.
     links: Vec<(String, PathBuf)>,
     /// Skipped names in directories.
@@ -95,6 +99,17 @@ struct PathScan {
     losses: Vec<ConversionNote>,
     /// Drop-in directories: their canonical path, and the path by which they were found first.
     drop_ins: BTreeMap<PathBuf, PathBuf>,
+}
+
+/// A link that makes one unit start another.
+struct StartLink {
+    /// Unit whose directory has the link.
+    starter: String,
+    /// Whether it requires the other unit, instead of wanting it.
+    requires: bool,
+    /// Name of the other unit.
+    unit: String,
+    path: PathBuf,
 }
 
 impl PathScan {
@@ -108,12 +123,13 @@ impl PathScan {
         }
         let source = read_file(path)?;
         let path = path.display().to_string();
-        self.sources.push(SourceFile { path, source, aliases: Vec::new() });
+        self.sources.push(SourceFile { path, source, ..SourceFile::default() });
         Ok(())
     }
 
     /// Returns the files, each with the names that links give its unit.
     fn take_sources(&mut self) -> Result<Vec<SourceFile>, CliError> {
+        self.read_started()?;
         for (alias, file) in std::mem::take(&mut self.links) {
             let is_named = |it: &SourceFile| Path::new(&it.path).file_name() == file.file_name();
             if !self.sources.iter().any(is_named) {
@@ -123,18 +139,62 @@ impl PathScan {
                 source.aliases.push(alias.clone());
             }
         }
+        for StartLink { starter, requires, unit, .. } in &self.starts {
+            let is_named = |it: &&mut SourceFile| {
+                it.aliases.contains(unit) || Path::new(&it.path).file_name() == Some(unit.as_ref())
+            };
+            if let Some(source) = self.sources.iter_mut().find(is_named) {
+                let starters =
+                    if *requires { &mut source.required_by } else { &mut source.wanted_by };
+                starters.push(starter.clone());
+            }
+        }
         Ok(files::deduplicated(std::mem::take(&mut self.sources), |source| Path::new(&source.path)))
     }
 
-    fn read_directory(&mut self, path: &Path, from: From) -> Result<(), CliError> {
-        let cannot =
-            |error| CliError::failed(format!("cannot read {}", path.display())).because(error);
-        let mut paths = Vec::new();
-        for entry in fs::read_dir(path).map_err(cannot)? {
-            paths.push(entry.map_err(cannot)?.path());
+    /// Reads the files of the started units that no path has named.
+    fn read_started(&mut self) -> Result<(), CliError> {
+        let starts = std::mem::take(&mut self.starts);
+        for StartLink { unit, path, .. } in &starts {
+            let has_source =
+                |it: &SourceFile| Path::new(&it.path).file_name() == Some(unit.as_ref());
+            if self.sources.iter().any(has_source) || self.links.iter().any(|it| it.0 == *unit) {
+                continue;
+            }
+            match fs::canonicalize(path) {
+                // An instance has the name of the link.
+                Ok(file) if file.file_name() == Some(unit.as_ref()) => {
+                    self.read(&file, From::Systemd)?;
+                }
+                _ if path.is_file() => self.read(path, From::Systemd)?,
+                _ => self.read_irregular(path)?,
+            }
         }
-        paths.sort();
-        for path in paths {
+        self.starts = starts;
+        Ok(())
+    }
+
+    /// Adds the links of a directory such as `all.target.wants`.
+    fn add_starts(
+        &mut self,
+        directory: &Path,
+        starter: &str,
+        requires: bool,
+    ) -> Result<(), CliError> {
+        for path in entries(directory)? {
+            match unit_name(&path) {
+                Some(unit) => {
+                    let (starter, unit) = (starter.to_owned(), unit.to_string());
+                    self.starts.push(StartLink { starter, requires, unit, path });
+                }
+                None => self.skipped.push(path),
+            }
+        }
+        Ok(())
+    }
+
+    fn read_directory(&mut self, path: &Path, from: From) -> Result<(), CliError> {
+        for path in entries(path)? {
             let name = path.file_name().and_then(|name| name.to_str()).unwrap_or("~");
             if name.starts_with('.') {
                 continue;
@@ -151,6 +211,10 @@ impl PathScan {
                 self.read_irregular(&path)?;
             } else if from == From::Systemd && is_drop_in(&path) {
                 self.add_drop_in(path);
+            } else if let Some((starter, requires)) =
+                starter(&path).filter(|_| from == From::Systemd && self.enabled)
+            {
+                self.add_starts(&path, starter, requires)?;
             } else {
                 self.skipped.push(path);
             }
@@ -181,6 +245,27 @@ impl PathScan {
         let same = fs::canonicalize(&path).unwrap_or_else(|_| path.clone());
         self.drop_ins.entry(same).or_insert(path);
     }
+}
+
+/// Returns the paths in a directory, in order.
+fn entries(directory: &Path) -> Result<Vec<PathBuf>, CliError> {
+    let read = || {
+        let entries = fs::read_dir(directory)?;
+        entries.map(|entry| Ok(entry?.path())).collect::<io::Result<Vec<_>>>()
+    };
+    let cannot = || format!("cannot read {}", directory.display());
+    let mut paths = read().map_err(|error| CliError::failed(cannot()).because(error))?;
+    paths.sort();
+    Ok(paths)
+}
+
+/// Returns the unit to which a directory of links belongs, and whether it requires the linked
+/// units (`all.target.requires`) or wants them (`all.target.wants`).
+fn starter(path: &Path) -> Option<(&str, bool)> {
+    let name = path.file_name()?.to_str()?;
+    let wants = name.strip_suffix(".wants").map(|unit| (unit, false));
+    let found = wants.or_else(|| name.strip_suffix(".requires").map(|unit| (unit, true)))?;
+    (path.is_dir() && found.0.parse::<UnitName>().is_ok()).then_some(found)
 }
 
 /// Returns whether the file's first line begins with `#!` and contains one of the names. `|`

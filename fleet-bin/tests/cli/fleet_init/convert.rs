@@ -34,13 +34,8 @@ fn convert_prints_stanzas() {
     provides: web.service
     exec-start: /bin/sh -c :
     clean-exit: complete
-    reload-timeout: 1min 30s
     notify-access: none
     restart: never
-    restart-delay: 100ms
-    restart-max-delay: 100ms
-    restart-factor: 1
-    restart-limit: 5 in 10s
     ignore-sigpipe: yes
     ---
     s/README: skipped: not a unit file by its name or first line
@@ -133,13 +128,8 @@ fn losses_are_reported_in_every_format() {
     provides: web.service
     exec-start: /bin/sh -c :
     clean-exit: complete
-    reload-timeout: 1min 30s
     notify-access: none
     restart: never
-    restart-delay: 100ms
-    restart-max-delay: 100ms
-    restart-factor: 1
-    restart-limit: 5 in 10s
     ignore-sigpipe: yes
     ",
     "unit":"web.service"}
@@ -323,4 +313,45 @@ fn names_without_a_readable_file_are_losses() {
     ");
     let printed = run(folder.path(), "convert --from systemd s -o jsonl");
     assert_eq!(printed.matches("\"kind\":\"loss\"").count(), 5, "{printed}");
+}
+
+/// Regression: the links by which systemd knows enabled units were ignored.
+#[test]
+fn enabled_units_include_those_with_links() {
+    let folder = tempfile::tempdir().unwrap();
+    let service = "[Service]\nExecStart=/bin/sh -c :\n";
+    for (path, text) in [
+        ("lib/web.service", service),
+        ("lib/getty@.service", service),
+        ("etc/all.target", "[Unit]\n"),
+        ("etc/own.service", service),
+        ("etc/all.target.wants/README", ""),
+        ("etc/all.target.requires/broken", ""),
+    ] {
+        let path = folder.path().join(path);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, text).unwrap();
+    }
+    for (link, file) in [
+        ("wants/web.service", "../../lib/web.service"),
+        ("wants/getty@tty1.service", "../../lib/getty@.service"),
+        ("wants/gone.service", "../../lib/gone.service"),
+        ("requires/own.service", "../own.service"),
+    ] {
+        let link = folder.path().join(format!("etc/all.target.{link}"));
+        std::os::unix::fs::symlink(file, link).unwrap();
+    }
+    let printed = run(folder.path(), "convert --from systemd --enabled etc").to_string();
+    for shown in [
+        "depends-ms: own.service\n",
+        "waits-for: getty@tty1.service, web.service\n",
+        "unit: web.service\n",
+        "etc/all.target.wants/gone.service:1:1: loss: the unit is left out: the link is broken\n",
+        "etc/all.target.wants/README: skipped",
+    ] {
+        assert!(printed.contains(shown), "{shown}: {printed}");
+    }
+    let printed = run(folder.path(), "convert --from systemd etc").to_string();
+    assert!(printed.contains("etc/all.target.wants: skipped"), "{printed}");
+    assert!(!printed.contains("web.service"), "{printed}");
 }

@@ -4,7 +4,10 @@ use std::time::Duration;
 
 use super::note::Report;
 use crate::graph::text::{OmittedKey, print, read_stanzas};
-use crate::graph::{Command, EdgeKind, InitUnit, Name, Restart, ServiceType, Target, Timeouts};
+use crate::graph::{
+    Command, EdgeKind, InitUnit, Name, Restart, RestartWhen, ServiceType, StatusSet, Target,
+    Timeouts,
+};
 
 /// Stop timeout of a unit that calls a script. Such a stop lasts until no process of the unit is
 /// left. Without a timeout, a single remaining process would therefore block the shutdown of the
@@ -76,6 +79,22 @@ pub(super) fn call_script(
     report.remark((file, 1), message, help);
 }
 
+/// Resets settings without an effect to their defaults, so that they are not printed.
+fn reset_ineffective(unit: &mut InitUnit) {
+    if unit.is_virtual() {
+        // A virtual unit never ends, so it has no restart policy.
+        unit.restart = Restart::default();
+    } else if unit.restart.when == RestartWhen::Never && unit.restart.force == StatusSet::default()
+    {
+        unit.restart = Restart::never();
+    }
+    // A notified unit can announce a reload that nothing requested.
+    let reloads = !unit.run.reload.is_empty() || unit.run.reload_signal.is_some();
+    if !reloads && unit.kind != ServiceType::ForegroundNotified {
+        unit.timeouts.reload = Timeouts::default().reload;
+    }
+}
+
 /// Prints a unit as a stanza and reads it back, so that the result is exactly what the stanza
 /// describes. Returns `None` if no stanza can describe the unit. Reports each omitted setting at
 /// the position that `position` returns for it.
@@ -86,10 +105,7 @@ pub(super) fn as_stanza(
     position: impl Fn(&OmittedKey) -> Option<(usize, usize)>,
 ) -> Option<InitUnit> {
     let mut unit = unit.clone();
-    if unit.is_virtual() {
-        // A virtual unit never ends, so it has no restart policy.
-        unit.restart = Restart::default();
-    }
+    reset_ineffective(&mut unit);
     let printed = print(&unit, &Timeouts::default());
     for omitted in &printed.omitted {
         let (line, column) = position(omitted).unwrap_or((1, 1));

@@ -48,6 +48,10 @@ pub struct SourceFile {
     /// Names of links to the file. For units from systemd they become aliases of the unit; for
     /// other units they are ignored.
     pub aliases: Vec<String>,
+    /// Units of systemd that want this unit by a link in their directory `NAME.wants`.
+    pub wanted_by: Vec<String>,
+    /// Units of systemd that require this unit by a link in their directory `NAME.requires`.
+    pub required_by: Vec<String>,
 }
 
 /// Result of a conversion.
@@ -77,7 +81,7 @@ pub struct ConvertedUnit {
 ///
 /// let source = b"[Service]\nExecStart=/usr/bin/web\nProtectHome=yes\n".to_vec();
 /// let path = "web.service".to_owned();
-/// let files = vec![SourceFile { path, source, aliases: Vec::new() }];
+/// let files = vec![SourceFile { path, source, ..SourceFile::default() }];
 /// let converted = convert(InitSystem::Systemd, files);
 /// assert!(converted.units[0].text.contains("exec-start: /usr/bin/web\n"));
 /// assert_eq!((converted.notes[0].line, converted.is_exact()), (3, false));

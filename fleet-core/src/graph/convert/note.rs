@@ -3,6 +3,7 @@
 use std::fmt;
 
 use super::SourceFile;
+use crate::graph::systemd::RelationKind;
 
 /// A loss or a remark of a conversion.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -71,6 +72,16 @@ impl<'a> Report<'a> {
     /// Returns the names of the links to a file.
     pub(super) fn aliases(&self, file: usize) -> &'a [String] {
         self.sources.get(file).map_or(&[], |source| source.aliases.as_slice())
+    }
+
+    /// Returns the names of the units that start the unit of a file, by links in their directories.
+    pub(super) fn starters(&self, file: usize) -> impl Iterator<Item = (&'a str, RelationKind)> {
+        let source = self.sources.get(file);
+        let wanted = source.into_iter().flat_map(|source| &source.wanted_by);
+        let required = source.into_iter().flat_map(|source| &source.required_by);
+        wanted
+            .map(|name| (name.as_str(), RelationKind::WantedBy))
+            .chain(required.map(|name| (name.as_str(), RelationKind::RequiredBy)))
     }
 
     /// Adds a loss.

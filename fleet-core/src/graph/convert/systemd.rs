@@ -10,7 +10,7 @@ use super::note::Report;
 use super::{ConvertOptions, runtime_directory};
 use crate::graph;
 use crate::graph::systemd::{
-    CompileOptions, CompiledUnit, ExternalUnits, OptionPosition, RelationKind, Support,
+    CompileOptions, CompiledUnit, ExternalUnits, OptionPosition, Relation, RelationKind, Support,
     UnitRefusal, compile, link, support,
 };
 use crate::graph::text::OmittedKey;
@@ -152,6 +152,24 @@ fn compile_file(
             Ok(alias) => drop(compiled.aliases.insert(alias)),
             Err(error) => {
                 report.loss((file, 1), format!("a link is dropped: {error}"), MANUAL_REMEDY);
+            }
+        }
+    }
+    for (starter, kind) in report.starters(file).collect::<Vec<_>>() {
+        let directory = if kind == RelationKind::WantedBy { "wants" } else { "requires" };
+        match starter.parse() {
+            Ok(unit) => {
+                let option = format!("{starter}.{directory}");
+                let position = OptionPosition { line: 1, column: 1, option };
+                // Usually the [Install] section has created the link.
+                let is_known = |it: &Relation| (it.kind, &it.unit) == (kind, &unit);
+                if !compiled.relations.iter().any(is_known) {
+                    compiled.relations.push(Relation { kind, unit, position });
+                }
+            }
+            Err(error) => {
+                let message = format!("a link in {starter}.{directory} is dropped: {error}");
+                report.loss((file, 1), message, MANUAL_REMEDY);
             }
         }
     }

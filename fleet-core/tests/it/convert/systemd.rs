@@ -28,10 +28,6 @@ fn expressible_services_convert_exactly() {
     clean-exit: complete
     reload-timeout: 1min 30s
     restart: never
-    restart-delay: 100ms
-    restart-max-delay: 100ms
-    restart-factor: 1
-    restart-limit: 5 in 10s
     ignore-sigpipe: yes
 
     # from web.service
@@ -43,7 +39,6 @@ fn expressible_services_convert_exactly() {
     pulls: x.service
     exec-start: /usr/bin/web -p 80
     clean-exit: complete
-    reload-timeout: 1min 30s
     notify-access: none
     restart: always
     restart-delay: 100ms
@@ -59,13 +54,8 @@ fn expressible_services_convert_exactly() {
     depends-on: db.service
     exec-start: /usr/bin/x
     clean-exit: complete
-    reload-timeout: 1min 30s
     notify-access: none
     restart: never
-    restart-delay: 100ms
-    restart-max-delay: 100ms
-    restart-factor: 1
-    restart-limit: 5 in 10s
     ignore-sigpipe: yes
     ---
     + x.service:2:1 Unit.BindsTo also orders the unit after db.service
@@ -87,13 +77,8 @@ fn unsupported_options_are_reported_with_position() {
     provides: db.service
     exec-start: /bin/db
     clean-exit: complete
-    reload-timeout: 1min 30s
     notify-access: none
     restart: never
-    restart-delay: 100ms
-    restart-max-delay: 100ms
-    restart-factor: 1
-    restart-limit: 5 in 10s
     ignore-sigpipe: yes
 
     # from a/web.service
@@ -103,13 +88,8 @@ fn unsupported_options_are_reported_with_position() {
     pulls: db.service
     exec-start: /usr/bin/web
     clean-exit: complete
-    reload-timeout: 1min 30s
     notify-access: none
     restart: never
-    restart-delay: 100ms
-    restart-max-delay: 100ms
-    restart-factor: 1
-    restart-limit: 5 in 10s
     ignore-sigpipe: yes
     ---
     + a/web.service:3:1 Unit.After names network.target, which is not among the files
@@ -157,13 +137,8 @@ fn ambiguous_units_are_left_out() {
     provides: late.service
     exec-start: /bin/l
     clean-exit: complete
-    reload-timeout: 1min 30s
     notify-access: none
     restart: never
-    restart-delay: 100ms
-    restart-max-delay: 100ms
-    restart-factor: 1
-    restart-limit: 5 in 10s
     ignore-sigpipe: yes
 
     # from needs.service
@@ -172,13 +147,8 @@ fn ambiguous_units_are_left_out() {
     provides: needs.service
     exec-start: /bin/n
     clean-exit: complete
-    reload-timeout: 1min 30s
     notify-access: none
     restart: never
-    restart-delay: 100ms
-    restart-max-delay: 100ms
-    restart-factor: 1
-    restart-limit: 5 in 10s
     ignore-sigpipe: yes
     ---
     - a.socket:1:1 the unit is left out: the native supervisor runs .service, .target
@@ -214,13 +184,8 @@ fn units_without_a_unique_name_are_left_out() {
     provides: c.service
     exec-start: /bin/it
     clean-exit: complete
-    reload-timeout: 1min 30s
     notify-access: none
     restart: never
-    restart-delay: 100ms
-    restart-max-delay: 100ms
-    restart-factor: 1
-    restart-limit: 5 in 10s
     ignore-sigpipe: yes
     ---
     - b@.service:1:1 the unit is left out: a template cannot run
@@ -261,13 +226,8 @@ fn unsupported_value_drops_only_the_option() {
     provides: web.service
     exec-start: /bin/web
     clean-exit: complete
-    reload-timeout: 1min 30s
     notify-access: none
     restart: never
-    restart-delay: 100ms
-    restart-max-delay: 100ms
-    restart-factor: 1
-    restart-limit: 5 in 10s
     ignore-sigpipe: yes
     memory-max: 1G
     ---
@@ -308,13 +268,8 @@ fn specifiers_expand_for_the_machine() {
     provides: web.service
     exec-start: /bin/web --name here.example --share 5%H
     clean-exit: complete
-    reload-timeout: 1min 30s
     notify-access: none
     restart: never
-    restart-delay: 100ms
-    restart-max-delay: 100ms
-    restart-factor: 1
-    restart-limit: 5 in 10s
     env: A=here
     ignore-sigpipe: yes
     ---
@@ -376,6 +331,41 @@ fn wanted_by_is_a_remark_unless_units_are_enabled() {
     assert!(note.contains("convert it with --enabled, or name `shell.service`"), "{note}");
     // A file alone cannot name its target.
     assert!(convert(InitSystem::Systemd, sources(&files[..1])).is_exact());
+}
+
+/// Regression: links by which an administrator has enabled a unit were ignored.
+#[test]
+fn links_of_starting_units_are_dependencies() {
+    let mut files = sources(&[("a.service", "[Service]\nExecStart=/a\n"), ("all.target", "#\n")]);
+    files[0].wanted_by = ["all.target", "other.target"].map(str::to_owned).into();
+    let options = ConvertOptions { enabled: true, ..ConvertOptions::default() };
+    let converted = convert_with(InitSystem::Systemd, files, &options);
+    assert!(converted.units[1].text.contains("waits-for: a.service\n"), "{converted:?}");
+    assert!(converted.is_exact(), "{:?}", converted.notes);
+    let note = converted.notes[0].to_string();
+    let outside = "a.service:1:1: remark: other.target.wants: other.target, which starts a.service";
+    assert!(note.starts_with(outside), "{note}");
+}
+
+/// Regression: keys without an effect were printed.
+#[test]
+fn restart_and_reload_keys_without_effect_are_not_printed() {
+    let of = |more: &str| {
+        let text = format!("[Service]\nExecStart=/a\n{more}");
+        let converted = convert(InitSystem::Systemd, sources(&[("a.service", &text)]));
+        converted.units[0].text.clone()
+    };
+    let plain = of("RestartSec=5\nRestartPreventExitStatus=3\nTimeoutStartSec=5\n");
+    assert!(plain.contains("restart: never\n"), "{plain}");
+    assert!(!plain.contains("restart-") && !plain.contains("reload-timeout"), "{plain}");
+    let forced = of("RestartSec=5\nRestartForceExitStatus=3\n");
+    assert!(
+        forced.contains("restart: never\n") && forced.contains("restart-delay: 5s"),
+        "{forced}"
+    );
+    for reloads in ["ExecReload=/b\n", "Type=notify-reload\n", "Type=notify\n"] {
+        assert!(of(reloads).contains("reload-timeout"), "{reloads}");
+    }
 }
 
 /// Regression: the directory was a loss, and the unit failed without it.
