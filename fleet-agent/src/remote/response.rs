@@ -4,6 +4,7 @@ use std::io;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use fleet_core::Timestamp;
 use futures_util::FutureExt as _;
 use serde::Serialize;
 use tokio::sync::mpsc::{self, error::TrySendError};
@@ -53,6 +54,16 @@ impl ResponseSender {
     /// should return this error for the request.
     pub async fn send_journal(&mut self, journal: Journal) -> Result<(), ServiceError> {
         self.send_lines(journal, |line| line.text).await
+    }
+
+    /// Like [`send_journal`](Self::send_journal), but each line is a pair: its time in milliseconds
+    /// since 1970, or null if unknown, and its text.
+    ///
+    /// # Errors
+    ///
+    /// As for [`send_journal`](Self::send_journal).
+    pub async fn send_journal_with_times(&mut self, journal: Journal) -> Result<(), ServiceError> {
+        self.send_lines(journal, |line| (line.at.map(Timestamp::as_millis), line.text)).await
     }
 
     /// Like [`send_journal`](Self::send_journal), with times and cursors.

@@ -10,7 +10,7 @@ use serde::Serialize;
 use super::args::LogsArgs;
 use super::client::{InitClient, NoResponse, no_response, read, request};
 use super::fleet;
-use super::protocol::Request;
+use super::protocol::{LogLine, Request};
 use crate::fleetctl::error::CliError;
 use crate::fleetctl::global_args::Format;
 use crate::fleetctl::output::{Output, Record};
@@ -36,7 +36,7 @@ type Out = Output<io::Stdout>;
 async fn of_files(init: &InitClient, args: &LogsArgs, out: &mut Out) -> Result<(), NoResponse> {
     let (unit, lines, follow) = (args.unit.clone(), args.lines, args.follow);
     let since = since(args).map(Timestamp::as_millis);
-    let mut answer = init.begin(Request::Logs { unit, lines, since, follow })?;
+    let mut answer = init.begin(Request::Logs { unit, lines, since, follow, times: true })?;
     loop {
         // A followed log may be silent without limit.
         let next = match follow {
@@ -44,8 +44,11 @@ async fn of_files(init: &InitClient, args: &LogsArgs, out: &mut Out) -> Result<(
             false => init.next(&mut answer).await?,
         };
         let Some(item) = next else { return Ok(()) };
-        let lines: Vec<String> = read(item).map_err(NoResponse::Because)?;
-        let printed = lines.iter().try_for_each(|line| print(line, args, out));
+        let lines: Vec<LogLine> = read(item).map_err(NoResponse::Because)?;
+        let printed = lines.iter().try_for_each(|line| match line {
+            LogLine::Timed(timestamp, line) => print(line, *timestamp, args, out),
+            LogLine::Text(line) => print(line, None, args, out),
+        });
         printed.map_err(NoResponse::Because)?;
     }
 }
@@ -57,8 +60,8 @@ async fn of_fleet(init: &InitClient, args: &LogsArgs, out: &mut Out) -> Result<(
     let cannot = |error| CliError::failed(format!("cannot read the log of {unit}")).because(error);
     let manager = fleet::open(init).await?;
     let mut journal = manager.journal(&unit, query).await.map_err(cannot)?;
-    while let Some(line) = journal.next().await {
-        print(&line, args, out)?;
+    while let Some(line) = journal.next_line().await {
+        print(&line.text, line.at.map(Timestamp::as_millis), args, out)?;
     }
     journal.failure().map_or(Ok(()), |error| Err(cannot(error)))
 }
@@ -70,8 +73,13 @@ fn since(args: &LogsArgs) -> Option<Timestamp> {
     Some(Timestamp::from_millis(wall_time().as_millis().saturating_sub(millis)))
 }
 
-fn print(line: &str, args: &LogsArgs, out: &mut Out) -> Result<(), CliError> {
-    out.journal_line("", line, args.raw, &Line { unit: &args.unit, line })
+fn print(
+    line: &str,
+    timestamp: Option<u64>,
+    args: &LogsArgs,
+    out: &mut Out,
+) -> Result<(), CliError> {
+    out.journal_line("", line, args.raw, &Line { unit: &args.unit, line, timestamp })
 }
 
 /// A line, as JSON.
@@ -79,6 +87,8 @@ fn print(line: &str, args: &LogsArgs, out: &mut Out) -> Result<(), CliError> {
 struct Line<'a> {
     unit: &'a str,
     line: &'a str,
+    /// Time by which the line was written, in milliseconds since 1970.
+    timestamp: Option<u64>,
 }
 
 impl Record for Line<'_> {

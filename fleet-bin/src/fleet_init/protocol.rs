@@ -36,14 +36,25 @@ pub(super) enum Request {
     Mask { unit: String },
     /// Unmasks a unit. The response says whether it was masked before.
     Unmask { unit: String },
-    /// The response is lists of lines.
+    /// The response is lists of [`LogLine`]s.
     Logs {
         unit: String,
         lines: Option<usize>,
         /// In milliseconds since 1970; `None` for all lines.
         since: Option<u64>,
         follow: bool,
+        /// Whether lines have their times. Earlier versions do not set it.
+        #[serde(default)]
+        times: bool,
     },
+}
+
+/// A line of a log. Earlier versions send only its text.
+#[derive(Debug, Deserialize)]
+#[serde(untagged)]
+pub(super) enum LogLine {
+    Timed(Option<u64>, String),
+    Text(String),
 }
 
 /// The files of a plan.

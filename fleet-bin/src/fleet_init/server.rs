@@ -192,12 +192,16 @@ impl FilesServer {
                     self.supervisor.unmask(&target).await.map_err(|error| because(&error))?;
                 response.send(&unmasked).await;
             }
-            Request::Logs { unit, lines, since, follow } => {
+            Request::Logs { unit, lines, since, follow, times } => {
                 let name = self.unit_of(&unit).await?;
                 let query =
                     JournalQuery { lines, since: since.map(Timestamp::from_millis), follow };
                 let journal = self.journal(&name, query).await?;
-                response.send_journal(journal).await.map_err(|error| because(&error))?;
+                let sent = match times {
+                    true => response.send_journal_with_times(journal).await,
+                    false => response.send_journal(journal).await,
+                };
+                sent.map_err(|error| because(&error))?;
             }
         }
         Ok(())

@@ -105,6 +105,11 @@ fn goal_is_started_shown_and_changed() {
         assert!(printed.contains(shown), "{shown}: {printed}");
     }
     assert!(succeed(&init, &["logs", "db"]).contains("\ndb is up\n"));
+    let lines = init.output(&["logs", "db", "-o", "json"]).stdout;
+    let lines: Vec<Value> = serde_json::from_slice(&lines).unwrap();
+    let written = lines[0]["timestamp"].as_u64().expect("the time is known");
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap().as_millis();
+    assert!((now - 600_000..=now).contains(&u128::from(written)), "{written} of {now}");
     succeed(&init, &["reset-failed", "bad"]);
 
     succeed(&init, &["set-target", "web", "--with", "extra"]);

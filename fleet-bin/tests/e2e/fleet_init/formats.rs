@@ -28,7 +28,9 @@ fn commands_print_json_results() {
     assert_eq!(document(&init, &["reset-failed", "db"]), json!([{ "unit": "db", "reset": false }]));
     wait_state(&init, "extra", "running");
     let lines = document(&init, &["logs", "db", "-n", "1"]);
-    assert_eq!(lines, json!([{ "unit": "db", "line": "db is up" }]));
+    let timestamp = &lines[0]["timestamp"];
+    assert!(timestamp.is_u64(), "{lines}");
+    assert_eq!(lines, json!([{ "unit": "db", "line": "db is up", "timestamp": timestamp }]));
     let (status, printed) = init.client(&["logs", "db", "-f", "-o", "json"]);
     assert_eq!(status.code(), Some(2), "{printed}");
     assert!(printed.contains("-o jsonl"), "{printed}");
