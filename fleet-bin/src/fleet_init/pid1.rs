@@ -45,6 +45,15 @@ pub(super) fn is_needed(reap: bool) -> bool {
     !is_watched && (reap || rustix::process::getpid().is_init())
 }
 
+/// Gives the supervisor process the name of the program. The kernel names it `exe`, after the file
+/// by which process 1 started it.
+pub(super) fn name_supervisor() {
+    if std::env::var_os(CHILD_MARKER).is_some() {
+        // The name is for people only.
+        let _kept = rustix::thread::set_name(c"fleet-init").is_err();
+    }
+}
+
 /// Starts the supervisor, which is this program with the same arguments, and acts as process 1
 /// until the supervisor exits. Restarts it if a signal killed it. Returns its exit code.
 ///

@@ -45,6 +45,7 @@ pub(super) fn run(args: &RunArgs) -> ExitCode {
         let ended = pid1::run(&words, &directory(args));
         return ended.unwrap_or_else(|error| exit_with(Err(error)));
     }
+    pid1::name_supervisor();
     use_single_malloc_arena();
     panic_hook::abort_on_panic();
     crate::fleetd::prepare_descriptors();

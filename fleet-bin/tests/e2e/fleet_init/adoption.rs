@@ -35,6 +35,10 @@ fn crash_with_invalid_files_uses_the_accepted_ones() {
     wait_for("fleet-init responds again", || init.client(&["status"]).0.success().then_some(()));
     assert_eq!(wait_state(&init, "db", "running"), Some(db));
     assert_eq!(wait_state(&init, "web", "running"), Some(web));
+    let mut names = children(init.pid()).into_iter().map(|(pid, _)| {
+        std::fs::read_to_string(format!("/proc/{}/comm", pid.as_raw_nonzero())).unwrap()
+    });
+    assert!(names.any(|name| name == "fleet-init\n"), "ps shows another name");
     let log = std::fs::read_to_string(init.home.path().join("log")).unwrap();
     assert!(log.contains("the supervisor process crashed: restarting it"), "{log}");
     assert!(log.contains("using the last version without errors"), "{log}");
