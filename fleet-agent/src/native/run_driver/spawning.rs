@@ -98,8 +98,8 @@ impl RunDriver {
         self.service.on_spawn_failed(problem.end, self.context.now());
     }
 
-    /// Handles a run that cannot be stored on a full or failing file system. The unit's log gets no message, because the planner
-    /// tries again every second.
+    /// Handles a run that cannot be stored on a full or failing file system. The unit's log gets no
+    /// message, because the planner tries again every second.
     fn on_unrecorded(&mut self, error: &io::Error) {
         self.context.recording.on_failure(error, self.context.now());
         self.problem = Some(not_stored(error));
