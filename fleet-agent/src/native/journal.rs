@@ -20,7 +20,9 @@ const MAX_LINE: usize = 64 * 1024;
 pub(crate) fn read(log: &Arc<Log>, query: JournalQuery) -> io::Result<Journal> {
     begin(log, query.follow, move |log| {
         let (text, end) = log.tail(query.lines, query.since)?;
-        Ok(InitialRead { text, end, time_index: log.time_index(), has_gap: false })
+        let first = end.saturating_sub(text.len() as u64);
+        let notice = log.is_truncated_at(first).then(JournalLine::truncated);
+        Ok(InitialRead { text, end, time_index: log.time_index(), notice })
     })
 }
 
@@ -32,7 +34,8 @@ pub(crate) fn read_after(log: &Arc<Log>, cursor: &str, follow: bool) -> io::Resu
         let first = end.saturating_sub(text.len() as u64);
         let found = cursor.and_then(|cursor| cursor.find(&text, first));
         let text = text.split_off(found.unwrap_or(0));
-        Ok(InitialRead { text, end, time_index: log.time_index(), has_gap: found.is_none() })
+        let notice = found.is_none().then(JournalLine::gap);
+        Ok(InitialRead { text, end, time_index: log.time_index(), notice })
     })
 }
 
@@ -42,7 +45,8 @@ struct InitialRead {
     /// Log offset at the end of `text`.
     end: u64,
     time_index: TimeIndex,
-    has_gap: bool,
+    /// Line to send before `text`.
+    notice: Option<JournalLine>,
 }
 
 fn begin(
@@ -90,8 +94,10 @@ impl LogFollower {
         let Some(partial) = self.read_log(read).await? else {
             return Ok(());
         };
-        let InitialRead { text, end, time_index, has_gap } = partial;
-        if has_gap && self.sender.send(JournalLine::gap()).await.is_err() {
+        let InitialRead { text, end, time_index, notice } = partial;
+        if let Some(notice) = notice
+            && self.sender.send(notice).await.is_err()
+        {
             return Ok(());
         }
         if !self.send(&text, end, |place| time_index.written_by(place)).await {

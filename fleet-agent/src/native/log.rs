@@ -351,6 +351,13 @@ impl Log {
         Ok((text, end))
     }
 
+    /// Returns whether another program has removed the lines before this offset, by truncating the
+    /// file, since the log was opened.
+    pub(crate) fn is_truncated_at(&self, offset: u64) -> bool {
+        let state = self.lock();
+        state.was_emptied && offset <= state.base_offset.base
+    }
+
     /// Returns the index of write times.
     pub(crate) fn time_index(&self) -> TimeIndex {
         self.lock().time_index.clone()

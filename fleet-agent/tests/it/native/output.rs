@@ -21,6 +21,23 @@ async fn stdout_and_stderr_are_kept_in_order() {
     bench.clean_up().await;
 }
 
+/// Regression: nothing showed that a unit had removed its earlier output with `> /dev/stderr`.
+#[tokio::test]
+async fn truncated_log_says_so() {
+    let bench = Bench::new().await;
+    bench.run("a.service", "Type=oneshot\nExecStart=/bin/echo a long line\n").await;
+    assert_eq!(bench.log("a.service").await, ["a long line"]);
+    let log = bench.path("native/units/a.service/log");
+    std::fs::write(&log, "new\n").expect("it can be written");
+    let notice = "[earlier lines are lost: another program has truncated this log]";
+    assert_eq!(bench.log("a.service").await, [notice, "new"]);
+    let query = JournalQuery { lines: Some(1), ..JournalQuery::default() };
+    bench.start("a.service").await.expect("it runs again");
+    let mut journal = bench.journal("a.service", query).await;
+    assert_eq!(journal.next().await.as_deref(), Some("a long line"), "the last lines are there");
+    bench.clean_up().await;
+}
+
 /// Regression: the next output continued the last line of a process that had no newline.
 #[tokio::test]
 async fn last_line_without_newline_is_ended_before_the_next_output() {
