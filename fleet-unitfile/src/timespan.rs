@@ -21,6 +21,23 @@ impl Timespan {
             Self::Infinity => None,
         }
     }
+
+    /// Returns the length as a type of the crate jiff. Returns `None` if it is infinite, or longer
+    /// than that type can hold. No parsed span is.
+    ///
+    /// Available with the feature `jiff`.
+    ///
+    /// ```
+    /// let span = fleet_unitfile::parse_timespan("1h 30min")?;
+    /// let start: jiff::Timestamp = "2026-11-22T12:00Z".parse()?;
+    /// let end = span.as_signed_duration().map(|length| start + length);
+    /// assert_eq!(end, Some("2026-11-22T13:30Z".parse()?));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[cfg(feature = "jiff")]
+    pub fn as_signed_duration(self) -> Option<jiff::SignedDuration> {
+        self.as_duration()?.try_into().ok()
+    }
 }
 
 /// Writes each nonzero time unit, longest first, as in `1min 30s 500ms`. (systemd shows fractions

@@ -7,6 +7,8 @@ mod next;
 mod parse;
 mod part;
 mod zone;
+#[cfg(feature = "jiff")]
+mod zoned;
 
 use std::str::FromStr;
 

@@ -32,7 +32,13 @@ impl Calendar {
     /// If the clock skips a local time on some day, the event does not elapse at that time on that
     /// day. If a local time occurs twice, the event elapses only the first time.
     pub fn next_after(&self, after: Duration, zone: &dyn Zone) -> Option<Duration> {
-        let mut at = i64::try_from(after.as_micros()).ok()?.checked_add(1)?;
+        let next = self.next_micros(i64::try_from(after.as_micros()).ok()?, zone)?;
+        u64::try_from(next).ok().map(Duration::from_micros)
+    }
+
+    /// Does the same with microseconds since 1970, which may be negative.
+    pub(super) fn next_micros(&self, after: i64, zone: &dyn Zone) -> Option<i64> {
+        let mut at = after.checked_add(1)?;
         for _ in 0..MAX_PERIODS {
             let period = zone.offset_period(at.div_euclid(SECOND));
             let offset = i64::from(period.offset) * SECOND;
@@ -43,7 +49,7 @@ impl Calendar {
             let instant = self.next_local((at.checked_add(offset)?).max(earliest_local))? - offset;
             let until = period.until.map_or(i64::MAX, |until| until.saturating_mul(SECOND));
             if instant < until {
-                return u64::try_from(instant).ok().map(Duration::from_micros);
+                return Some(instant);
             }
             // Clocks are never set by more than this, so no earlier period can show the instant.
             at = until.max(instant - 2 * DAY).max(at + 1);

@@ -2,8 +2,9 @@
 
 /// A time zone. Its local time determines when a [`Calendar`](super::Calendar) elapses.
 ///
-/// This crate has no time zone database. Callers implement this trait on top of one. All times are
-/// in seconds since 1 January 1970 UTC.
+/// This crate has no time zone database. Callers implement this trait on top of one. With the
+/// feature `jiff`, `jiff::tz::TimeZone` implements it. All times are in seconds since 1 January
+/// 1970 UTC.
 pub trait Zone {
     /// Returns the offset period that contains a time.
     fn offset_period(&self, at: i64) -> OffsetPeriod;

@@ -44,7 +44,7 @@ fn days_in(year: u64, month: u64) -> u64 {
 
 /// Parses a UTC time such as `2026-01-31 12:00:00` to seconds since 1970. Other words may precede
 /// and follow the time.
-fn seconds(text: &str) -> u64 {
+pub(crate) fn seconds(text: &str) -> u64 {
     let part = |mark: char| text.split(' ').find(|word| word.contains(mark));
     let numbers = |word: &str, mark| word.split(mark).map(|it| it.parse().unwrap()).collect();
     let date: Vec<u64> = numbers(part('-').unwrap(), '-');
@@ -250,7 +250,7 @@ proptest! {
 /// Returns the next elapses that systemd computes for each text, in whole seconds. `None` if
 /// systemd is not installed.
 #[expect(clippy::disallowed_methods, reason = "the test compares with another program")]
-fn systemd_finds(texts: &[&str], after: &str, count: usize) -> Option<Vec<Vec<u64>>> {
+pub(crate) fn systemd_finds(texts: &[&str], after: &str, count: usize) -> Option<Vec<Vec<u64>>> {
     let mut command = std::process::Command::new("systemd-analyze");
     command.arg("calendar").arg(format!("--iterations={count}"));
     command.arg(format!("--base-time={after} UTC")).arg("--").args(texts).env("TZ", "UTC");

@@ -21,6 +21,8 @@ mod sections;
 mod specifiers;
 mod systemd;
 mod values;
+#[cfg(feature = "jiff")]
+mod zones;
 
 /// Wraps long lines at blanks, so that a snapshot of messages fits the page.
 fn folded(text: &str) -> String {

@@ -27,7 +27,7 @@ const CRATES: [CrateRule; 8] = [
     CrateRule {
         name: "fleet-unitfile",
         internal: &[],
-        external: External::Only(&["sha1_smol", "thiserror", "serde?", "proptest?"]),
+        external: External::Only(&["jiff?", "sha1_smol", "thiserror", "serde?", "proptest?"]),
     },
     CrateRule {
         name: "fleet-core",
