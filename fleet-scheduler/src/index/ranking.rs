@@ -10,16 +10,20 @@
 //! of its bucket. If the rank may have become better, the machine is recorded in a [`ChangeLog`],
 //! which a machine order reads before its next use.
 //!
+//! Units that reserve resources may find many full machines ahead of those with room. Once a search
+//! has met many, the order keeps a [`RoomIndex`](room_index::RoomIndex), which passes over them.
+//!
 //! Several templates can share a machine order. The order then counts the instances of each
 //! template separately, per spread value.
 
 mod machine_order;
+mod room_index;
 mod spread_key;
 
 use std::collections::BTreeMap;
 use std::hash::BuildHasher;
 
-use fleet_core::{Preference, Spread};
+use fleet_core::{Preference, Resources, Spread};
 use rustc_hash::FxBuildHasher;
 
 use self::machine_order::MachineOrder;
@@ -134,6 +138,12 @@ impl RankContext<'_> {
             let refusal = || self.filters.refusal(filter, machine, &facts.metadata);
             !facts.cordoned && refusal().is_none()
         })
+    }
+
+    /// Returns the resources that a machine offers and that no unit there reserves.
+    pub(crate) fn room(&self, machine: MachineNo) -> Resources {
+        let slot = &self.machines.slots[machine];
+        slot.machine().offers.saturating_sub(slot.occupancy.used().saturating())
     }
 
     /// Returns the rank of a machine as a number; the lowest number comes first. `template` is the

@@ -75,8 +75,11 @@ impl Index {
         let template = self.classes.slots[number].template;
         let takes = |index: &mut Self, machine| index.denial(unit, machine).is_none();
         let is_spared = self.is_spared(unit, order);
+        let reserves = !self.class(unit).requirements.reserve.is_zero();
         let found = if is_spared {
             self.scan(order, &mut skipped, takes)
+        } else if reserves && self.orders.slots[order].rooms_mut().is_some() {
+            self.first_with_room(unit, (order, template), &mut skipped)
         } else {
             self.first_accepting((order, template), &mut skipped, takes)
         };
@@ -84,7 +87,8 @@ impl Index {
         if found.is_none() {
             class.refused = Some(self.orders.loosened_machines.end());
             // A private order omits refusals that only a change of the machine can lift.
-            let none_takes = skipped.is_empty() && !self.orders.slots[order].is_private();
+            let order = &self.orders.slots[order];
+            let none_takes = skipped.is_empty() && order.len() == 0 && !order.is_private();
             class.filtered_out = none_takes.then_some(self.orders.facts_version);
         } else if own == OrderNo::NONE && !is_spared {
             class.skips += skipped.len();
@@ -94,7 +98,34 @@ impl Index {
         }
         if !self.orders.slots[order].is_private() && !is_spared {
             self.put_back(order, &skipped);
+            let (orders, context) = self.with_context();
+            let order = &mut orders.slots[order];
+            if reserves && skipped.len() >= MAX_PROBES && order.rooms_mut().is_none() {
+                order.index_rooms(context);
+            }
         }
+        found
+    }
+
+    /// Returns the first machine, in a machine order with an index of rooms, that accepts a unit.
+    /// Adds each machine that refuses to `skipped`, and leaves it in the order.
+    fn first_with_room(
+        &mut self,
+        unit: UnitNo,
+        (order, template): (OrderNo, PatternNo),
+        skipped: &mut Vec<MachineNo>,
+    ) -> Option<MachineNo> {
+        self.refresh(order, template);
+        let mut rooms = self.orders.slots[order].rooms_mut().take()?;
+        let machines = &self.orders.slots[order];
+        let wants = (template, self.class(unit).requirements.reserve);
+        let takes = |machine| {
+            let takes = self.denial(unit, machine).is_none();
+            skipped.extend(Some(machine).filter(|_| !takes));
+            takes
+        };
+        let found = machines.first_with_room(&mut rooms, wants, self.rank_context(), takes);
+        *self.orders.slots[order].rooms_mut() = Some(rooms);
         found
     }
 

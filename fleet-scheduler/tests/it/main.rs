@@ -4,6 +4,7 @@ mod bounds;
 mod config;
 mod custom_policies;
 mod features;
+mod full_machines;
 mod histories;
 mod language;
 mod linter;

@@ -1,10 +1,12 @@
 //! One machine order, kept up to date as machines get better and worse.
 
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
-use fleet_core::{Machine, Preference, Spread};
+use fleet_core::{Machine, Preference, Resources, Spread};
 
 use super::RankContext;
+use super::room_index::RoomIndex;
 use super::spread_key::SpreadKey;
 use crate::index::change_log::ChangeLog;
 use crate::index::heap::{Heap, HeapPositions, machine_of};
@@ -34,6 +36,8 @@ pub(crate) struct MachineOrder {
     /// The bucket of each machine that is in one.
     bucket_of: Vec<u32>,
     positions: HeapPositions,
+    /// The same machines by room, once a search has met many full ones.
+    rooms: Option<RoomIndex>,
     ranks_seen: u64,
     loosened_seen: u64,
     facts_seen: u64,
@@ -174,6 +178,7 @@ impl MachineOrder {
         self.by_score.clear();
         self.bucket_of = Vec::new();
         self.instance_counts.clear();
+        self.rooms = self.rooms.take().map(|_| RoomIndex::default());
         for spread in &mut self.spread {
             spread.build(context.machines);
         }
@@ -203,6 +208,7 @@ impl MachineOrder {
             let key = context.key(self.ranked, machine);
             let bucket = self.bucket_of(machine);
             self.buckets[bucket].heap.update(key, &mut self.positions);
+            self.record_room(machine, bucket, key, context);
         } else {
             self.remove(machine);
         }
@@ -222,12 +228,68 @@ impl MachineOrder {
         }
         let key = context.key(self.ranked, machine);
         self.buckets[bucket as usize].heap.insert(key, &mut self.positions);
+        self.record_room(machine, bucket as usize, key, context);
+    }
+
+    fn record_room(
+        &mut self,
+        machine: MachineNo,
+        bucket: usize,
+        key: u128,
+        context: RankContext<'_>,
+    ) {
+        if let Some(rooms) = &mut self.rooms {
+            rooms.put(machine, bucket, key, context.room(machine));
+        }
+    }
+
+    /// Indexes the machines by their room, from now on.
+    pub(crate) fn index_rooms(&mut self, context: RankContext<'_>) {
+        let rooms = self.rooms.insert(RoomIndex::default());
+        for (at, bucket) in self.buckets.iter().enumerate() {
+            for key in bucket.heap.keys() {
+                let machine = machine_of(*key);
+                rooms.put(machine, at, context.key(self.ranked, machine), context.room(machine));
+            }
+        }
+    }
+
+    /// Lends the index of rooms, if there is one. The borrower returns it before any other use of
+    /// the order.
+    pub(crate) fn rooms_mut(&mut self) -> &mut Option<RoomIndex> {
+        &mut self.rooms
+    }
+
+    /// Returns the first machine with room for a reservation for which `takes` returns true.
+    pub(crate) fn first_with_room(
+        &self,
+        rooms: &mut RoomIndex,
+        (template, reserve): (PatternNo, Resources),
+        context: RankContext<'_>,
+        mut takes: impl FnMut(MachineNo) -> bool,
+    ) -> Option<MachineNo> {
+        let scores = (0..self.buckets.len()).map(|at| (Reverse(self.score(at, template)), at));
+        let mut scores: Vec<_> = scores.collect();
+        scores.sort_unstable();
+        let mut best = None;
+        for (score, bucket) in scores {
+            if best.is_some_and(|(most, _)| score != most) {
+                break;
+            }
+            let limit = best.map_or(u128::MAX, |(_, key)| key);
+            let found = rooms.first(bucket, limit, reserve, (context, self.ranked), &mut takes);
+            best = found.map(|key| (score, key)).or(best);
+        }
+        best.map(|(_, key)| machine_of(key))
     }
 
     pub(crate) fn remove(&mut self, machine: MachineNo) {
         let bucket = self.bucket_of(machine);
         if let Some(bucket) = self.buckets.get_mut(bucket) {
             bucket.heap.remove(machine, &mut self.positions);
+        }
+        if let Some(rooms) = &mut self.rooms {
+            rooms.remove(machine);
         }
     }
 
@@ -277,7 +339,7 @@ impl MachineOrder {
     pub(crate) fn all(&self, template: PatternNo, context: RankContext<'_>) -> Vec<MachineNo> {
         let mut keys = Vec::with_capacity(self.len());
         for (at, bucket) in self.buckets.iter().enumerate() {
-            let score = std::cmp::Reverse(self.score(at, template));
+            let score = Reverse(self.score(at, template));
             let machines = bucket.heap.keys().iter().map(|key| machine_of(*key));
             keys.extend(machines.map(|m| (score, context.key(self.ranked, m))));
         }
