@@ -15,7 +15,6 @@ use tokio::sync::mpsc;
 
 use super::config::SystemdScope;
 use super::context::io_error;
-use super::nudge::JournalFollower;
 use crate::{Clock, Journal, JournalLine, JournalQuery, ServiceError, wall_time};
 
 /// Maximum size in bytes of an entry that is read. An entry may be four times as long as its
@@ -63,13 +62,11 @@ impl LineSelection {
 }
 
 /// Starts journalctl to read the output of a unit. Reading ends when the reader is dropped, or once
-/// `over` has completed and all lines written before that have been read. `following` is dropped
-/// only then; until then, it makes journalctl see new lines at once (see `nudge.rs`).
+/// `over` has completed and all lines written before that have been read.
 pub(crate) fn read(
     scope: SystemdScope,
     unit: &UnitName,
     wanted: LineSelection,
-    following: Option<Arc<JournalFollower>>,
     clock: Arc<dyn Clock>,
     over: impl Future<Output = ()> + Send + 'static,
 ) -> Result<Journal, ServiceError> {
@@ -89,7 +86,6 @@ pub(crate) fn read(
             // If the reader is gone, the reason is dropped.
             drop(broken.send(io_error(format!("read the journal of {unit}"))(error)));
         }
-        drop(following);
     });
     Ok(journal)
 }

@@ -10,10 +10,9 @@ use fleet_unitfile::{UnitFile, UnitName, UnitType};
 use tokio::sync::watch;
 use tokio::task::AbortHandle;
 
-use super::config::{SystemdConfig, SystemdScope};
+use super::config::SystemdConfig;
 use super::context::{ManagerContext, Session, io_error, unavailable};
 use super::journal::LineSelection;
-use super::nudge::Nudges;
 use super::{connection, elapse, journal, load, operations, refresh, reload};
 use crate::lock::acquire;
 use crate::native::boot_id;
@@ -69,7 +68,6 @@ use crate::{
 pub struct SystemdManager {
     context: Arc<ManagerContext>,
     link: AbortHandle,
-    nudges: Nudges,
     /// Lock on the directory.
     _lock: File,
 }
@@ -87,7 +85,7 @@ impl SystemdManager {
         recover(&context).map_err(io_error("read the records of units"))?;
         let mut session = context.session.subscribe();
         let link = tokio::spawn(connection::run(Arc::clone(&context))).abort_handle();
-        let manager = Self { context, link, nudges: Nudges::default(), _lock: lock };
+        let manager = Self { context, link, _lock: lock };
         // The sender is a field of the manager, so it is not dropped meanwhile.
         drop(session.wait_for(|session| !matches!(session, Session::New)).await);
         manager.context.bus()?;
@@ -228,11 +226,8 @@ impl SystemdManager {
     ) -> Result<Journal, ServiceError> {
         self.context.record(unit)?;
         let SystemdConfig { scope, clock, .. } = &self.context.config;
-        // Users may not touch the files of their journals.
-        let is_nudged = wanted.follow && matches!(scope, SystemdScope::System);
-        let following = is_nudged.then(|| self.nudges.follow(clock));
         let alive = self.context.units.alive(unit).filter(|_| wanted.follow);
-        journal::read(*scope, unit, wanted, following, clock.clone(), wait_until_unknown(alive))
+        journal::read(*scope, unit, wanted, clock.clone(), wait_until_unknown(alive))
     }
 }
 

@@ -5,15 +5,14 @@
 //!    │           └─────────────> bus               calls to systemd
 //!    │           └ batch_query ──┘                 one call about many units
 //!    ├───── operations, jobs ──> bus               start, stop, restart; the ends of jobs
-//!    ├───── journal ── nudge                       journalctl as a child process
+//!    ├───── journal                                journalctl as a child process
 //!    └ connection: one task ─ dispatch > state, jobs   systemd's signals, in order
 //!                         └── refresh ─> state         everything once, after missed signals
 //!                                └ recovery ─> record  requests with an unknown outcome
 //! ```
 //!
 //! systemd's signals report the states of units, so these are not polled. All units are read once
-//! after a connection was lost, or after systemd has reloaded its files. Only a followed journal
-//! needs polling.
+//! after a connection was lost, or after systemd has reloaded its files.
 
 mod batch_query;
 mod bus;
@@ -29,7 +28,6 @@ mod journal;
 mod load;
 mod manager;
 mod name_conflict;
-mod nudge;
 mod operations;
 mod private;
 mod reason;
