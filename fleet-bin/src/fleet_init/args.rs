@@ -88,9 +88,9 @@ pub(crate) enum Command {
     ///
     /// Cannot undo a mask in init.conf.
     Unmask(UnitArgs),
-    /// Draw the units and their dependencies, as SVG or for Graphviz.
+    /// Draw the units and their dependencies for Graphviz.
     ///
-    /// For example: fleet-init graph DIR -o svg > units.svg
+    /// For example: fleet-init graph DIR | dot -Tsvg > units.svg
     Graph(GraphArgs),
     /// Convert units of another init to stanzas, and report losses.
     ///
@@ -329,8 +329,6 @@ pub(crate) struct ConvertArgs {
 pub(crate) enum Drawing {
     /// Graphviz.
     Dot,
-    /// SVG.
-    Svg,
     /// Units and dependencies as one JSON document.
     Json,
 }

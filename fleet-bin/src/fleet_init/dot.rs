@@ -1,4 +1,4 @@
-//! `graph`: draws units and dependencies, as SVG, for Graphviz, or as JSON.
+//! `graph`: draws units and dependencies for Graphviz, or prints them as JSON.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -11,7 +11,6 @@ use serde::Serialize;
 
 use super::args::{Drawing, GraphArgs};
 use super::files;
-use super::picture::{MAX_ELEMENTS, picture};
 use super::plan_text::needed;
 use super::protocol::Edge;
 use crate::fleetctl::error::CliError;
@@ -31,7 +30,6 @@ pub(super) fn run(args: &GraphArgs) -> Result<(), CliError> {
     let text = match args.output {
         Drawing::Dot => draw(graph, goal, needed),
         Drawing::Json => document(graph, goal, needed)?,
-        Drawing::Svg => picture(graph, goal, needed).ok_or_else(too_large)?,
     };
     Ok(io::stdout().write_all(text.as_bytes())?)
 }
@@ -77,13 +75,6 @@ struct Node {
     /// Whether the goal needs it; `None` without a goal.
     needed: Option<bool>,
     depends: Vec<Edge>,
-}
-
-fn too_large() -> CliError {
-    let error = CliError::failed(format!(
-        "cannot draw more than {MAX_ELEMENTS} units or dependencies as SVG"
-    ));
-    error.help("give fewer files, or use `-o dot` and a layout program such as Graphviz")
 }
 
 /// Returns the graph in the language of Graphviz, with a node for each unit and an arrow for each

@@ -6,7 +6,7 @@
 //! | files | `files`; the accepted definitions of a running one: `sources` |
 //! | checks | `check` |
 //! | plans as text (pure) | `plan_text`; the command: `plan` |
-//! | drawings (pure) | `dot`, `picture`, `layers` |
+//! | drawings (pure) | `dot` |
 //! | conversion from other inits | `convert` |
 //! | running and ending units | `run`, `shutdown`; aborting after a panic: `panic_hook` |
 //! | serving requests | `server`; the messages: `protocol`, `status_text` |
@@ -22,13 +22,11 @@ mod dot;
 mod files;
 mod fleet;
 mod foreign_commands;
-mod layers;
 mod logs;
 mod orphans;
 mod outcome;
 mod panic_hook;
 mod paths;
-mod picture;
 mod pid1;
 mod plan;
 mod plan_text;

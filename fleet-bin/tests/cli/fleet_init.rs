@@ -332,7 +332,7 @@ fn help_lists_commands_and_exit_codes() {
       reset-failed  Retry a failed or completed unit at once, if it is needed
       mask          Stop a unit and keep it from starting, until unmask or a reboot
       unmask        Undo mask
-      graph         Draw the units and their dependencies, as SVG or for Graphviz
+      graph         Draw the units and their dependencies for Graphviz
       convert       Convert units of another init to stanzas, and report losses
       help          Print this message or the help of the given subcommand(s)
 
@@ -382,56 +382,5 @@ fn repeated_paths_count_once_and_pipes_are_refused() {
     ---
     fleet-init: pipe.unit is a named pipe, not a regular file
     help: give a regular file, or /dev/stdin
-    ");
-}
-
-#[test]
-fn graph_draws_a_small_system_as_svg() {
-    let folder = tempfile::tempdir().unwrap();
-    let stanza = |name: &str, more: &str| format!("unit: {name}\ntype: virtual\n{more}");
-    let source = stanza("web", "provides: web, http\ndepends-on: db\nwaits-for: dns\npulls: log\n")
-        + &stanza("db", "provides: db\ndepends-ms: disk\ndescription: <Data> & \"more\"\n")
-        + &stanza("dns", "provides: dns\nafter: disk\npulls: web\n")
-        + &stanza("disk", "provides: disk\n")
-        + &stanza("log", "provides: log\nwaits-for: disk\n")
-        + &stanza("alone", "provides: a-very-long-name-of-a-target-without-dependents\n");
-    std::fs::write(folder.path().join("a.unit"), source).unwrap();
-    let printed = run(folder.path(), "graph a.unit -o svg --goal web");
-    insta::assert_snapshot!("a_small_system_as_svg", printed);
-    assert_eq!(run(folder.path(), "graph a.unit -o svg --goal web"), printed);
-}
-
-#[test]
-fn graph_separates_sixty_units_and_refuses_thousands() {
-    let folder = tempfile::tempdir().unwrap();
-    let stanza = |at: usize| {
-        let text = format!("unit: u{at}\ntype: virtual\nprovides: u{at}\n");
-        let more = [at / 2, at / 3].map(|on| format!("waits-for: u{on}\n"));
-        if at == 0 { text } else { text + &more[0] + if at > 5 { &more[1] } else { "" } }
-    };
-    let write = |count: usize| {
-        let source: String = (0..count).map(stanza).collect();
-        std::fs::write(folder.path().join("a.unit"), source).unwrap();
-    };
-    write(60);
-    let printed = run(folder.path(), "graph a.unit -o svg");
-    let boxes = printed
-        .lines()
-        .filter_map(|line| line.split_once("<rect class=\"unit\" ")?.1.split_once(" width"));
-    let mut places: Vec<&str> = boxes.map(|(place, _)| place).collect();
-    places.sort_unstable();
-    places.dedup();
-    assert_eq!(places.len(), 60, "{printed}");
-    assert_eq!(
-        printed.matches("<path class=\"edge waits-for\"").count(),
-        5 + 54 * 2 + 1,
-        "{printed}"
-    );
-    write(5001);
-    insta::assert_snapshot!(run(folder.path(), "graph a.unit -o svg"), @"
-    exit 1
-    ---
-    fleet-init: cannot draw more than 5000 units or dependencies as SVG
-    help: give fewer files, or use `-o dot` and a layout program such as Graphviz
     ");
 }
