@@ -7,13 +7,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fleet_agent::remote::{RequestHandler, ServiceManagerHandler, serve_with};
-use fleet_agent::{
-    Clock as _, InitSupervisor, NativeManager, ServiceManager, SupervisorConfig, SystemClock,
-    trim_heap, use_single_malloc_arena,
-};
+use fleet_agent::{InitSupervisor, NativeManager, ServiceManager, SupervisorConfig, SystemClock};
 use fleet_core::graph::Settings;
 use tokio::signal::unix::SignalKind;
-use tokio::sync::Notify;
 
 use super::args::RunArgs;
 use super::client::PROGRAM;
@@ -27,9 +23,6 @@ use crate::fleetd::config::{NativeSettings, default_runtime_dir};
 
 /// Time to wait at the end for threads that still read files.
 const GRACE: Duration = Duration::from_secs(1);
-
-/// Delay after a request of fleetd before memory is released.
-const IDLE_BEFORE_TRIM: Duration = Duration::from_secs(5);
 
 /// Idle time after which a blocking thread exits.
 const THREAD_KEEP_ALIVE: Duration = Duration::from_secs(1);
@@ -46,7 +39,6 @@ pub(super) fn run(args: &RunArgs) -> ExitCode {
         return ended.unwrap_or_else(|error| exit_with(Err(error)));
     }
     pid1::name_supervisor();
-    use_single_malloc_arena();
     panic_hook::abort_on_panic();
     crate::fleetd::prepare_descriptors();
     let runtime = tokio::runtime::Builder::new_multi_thread()
@@ -141,24 +133,10 @@ async fn run_fleet(args: &RunArgs) -> Result<(), CliError> {
     let manager = NativeManager::open(settings.config(&directory)).await;
     let manager = manager.map_err(|error| in_use(&directory).because(error))?;
     let shared: Arc<dyn ServiceManager> = manager.clone();
-    let (units, asked) = (ServiceManagerHandler::new(shared), Arc::new(Notify::new()));
-    let background = trim_heap_when_idle(Arc::clone(&asked));
-    let service = Arc::new(FleetServer { units, manager: Arc::clone(&manager), asked });
+    let units = ServiceManagerHandler::new(shared);
+    let service = Arc::new(FleetServer { units, manager: Arc::clone(&manager) });
     let running = RunningInit { signals, listener, directory, service };
-    running.serve_until_stopped(args, UnitOwner::Manager(manager), background).await
-}
-
-/// Releases unused heap memory five seconds after a request.
-///
-/// A fleetd that starts many units sends many requests at once, and then none for a long time. The
-/// memory of these requests would stay allocated.
-async fn trim_heap_when_idle(asked: Arc<Notify>) {
-    let clock = SystemClock::start();
-    loop {
-        asked.notified().await;
-        clock.sleep(IDLE_BEFORE_TRIM).await;
-        trim_heap();
-    }
+    running.serve_until_stopped(args, UnitOwner::Manager(manager), std::future::pending()).await
 }
 
 async fn run_files(args: &RunArgs) -> Result<(), CliError> {
@@ -168,7 +146,6 @@ async fn run_files(args: &RunArgs) -> Result<(), CliError> {
     let directory = directory(args);
     let sources = Sources::new(&args.paths, args.goal.clone(), directory.clone())?;
     let (listener, supervisor) = begin(args, &sources, &mut signals).await?;
-    trim_heap();
     let service =
         Arc::new(FilesServer { supervisor: Arc::clone(&supervisor), sources: sources.clone() });
     let again = Arc::clone(&service);

@@ -7,13 +7,11 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use fleet_agent::remote::{RequestHandler, ResponseSender, ServiceManagerHandler};
 use fleet_agent::{
-    InitDryRun, InitSnapshot, InitSupervisor, Journal, JournalQuery, NativeManager,
-    SupervisorError, trim_heap,
+    InitDryRun, InitSnapshot, InitSupervisor, Journal, JournalQuery, NativeManager, SupervisorError,
 };
 use fleet_core::Timestamp;
 use fleet_core::graph::{GraphError, Name, ServiceType, Target};
 use serde_json::Value;
-use tokio::sync::Notify;
 
 use super::protocol::{
     InitRequest, PlanFiles, Refusal, Request, SourceFile, StatusHeader, Targets,
@@ -31,25 +29,12 @@ const MAX_UNITS_PER_ITEM: usize = 64;
 pub(super) struct FleetServer {
     pub(super) units: ServiceManagerHandler,
     pub(super) manager: Arc<NativeManager>,
-    /// Notified at the end of each request.
-    pub(super) asked: Arc<Notify>,
 }
 
 #[async_trait]
 impl RequestHandler for FleetServer {
     async fn handle(&self, ask: Value, response: &mut ResponseSender) -> Result<(), Value> {
-        let _notify = NotifyOnDrop(&self.asked);
         self.serve(ask, response).await
-    }
-}
-
-/// Notifies about the end of a request when dropped. So the notification is also sent if the client
-/// disconnects during the request.
-struct NotifyOnDrop<'a>(&'a Notify);
-
-impl Drop for NotifyOnDrop<'_> {
-    fn drop(&mut self) {
-        self.0.notify_one();
     }
 }
 
@@ -88,7 +73,6 @@ impl FilesServer {
         done.map_err(cannot_replace)?;
         self.sources.store(&read);
         drop(read);
-        trim_heap();
         Ok(())
     }
 
@@ -304,7 +288,6 @@ impl RequestHandler for FilesServer {
         let ask: InitRequest =
             serde_json::from_value(ask).map_err(|error| to_value(&unknown_request(&error)))?;
         let done = self.serve(ask.init, response).await;
-        trim_heap();
         done.map_err(|refusal| to_value(&refusal))
     }
 }
