@@ -5,7 +5,7 @@
 //! that. But a blocked runtime thread would also delay the tasks of other units in its queue. So
 //! the thread first moves these tasks to another thread.
 //!
-//! The move is cheap compared with a remote file access, but expensive compared with a process
+//! The move is cheap compared with a remote file access, but it doubles the system time of a process
 //! start. So it is only done for units that use files outside of the system's own directories, such
 //! as `/usr`. If those directories do not respond, the machine is unusable anyway.
 
