@@ -4,6 +4,7 @@ mod config;
 mod contract;
 
 use std::io;
+use std::path::Path;
 use std::sync::Arc;
 
 pub use config::NativeConfig;
@@ -15,6 +16,7 @@ use tokio::task::AbortHandle;
 use super::client::SupervisorClient;
 use super::identity::HostCapabilities;
 use super::manager_context::ManagerContext;
+use super::running_units::running_units;
 use super::supervisor::managed_units::{ManagedUnitsConfig, SupervisorHandle, open_managed_units};
 use super::supervisor::{InitSnapshot, SupervisorConfig};
 use super::timer::Timers;
@@ -141,6 +143,20 @@ impl NativeManager {
             timers: Arc::new(timers),
             event_loop,
         }))
+    }
+
+    /// Returns the units that a manager of this directory has started since boot, and that still
+    /// run. Does not change the directory, so a program that uses another service manager can check
+    /// that it starts no unit a second time.
+    ///
+    /// # Errors
+    ///
+    /// [`ServiceError::Io`] if the records cannot be read.
+    pub fn running_units(directory: &Path) -> Result<Vec<UnitName>, ServiceError> {
+        running_units(directory).map_err(|source| ServiceError::Io {
+            action: format!("read the records of units of {}", directory.display()),
+            source,
+        })
     }
 
     /// Returns the status of all units in the graph. The status includes the dependencies of each

@@ -25,7 +25,7 @@ use crate::{ChangeSender, Clock};
 
 /// Name of the directory of the units, in the runtime directory and, for logs, in the state
 /// directory.
-const UNITS: &str = "units";
+pub(super) const UNITS: &str = "units";
 
 /// The file with the runs of an `InitSupervisor`, and the directory with its logs.
 const RUNS: &str = "runs";

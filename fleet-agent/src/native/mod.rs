@@ -62,6 +62,7 @@ mod run_machine_tests;
 #[cfg(test)]
 mod run_property_tests;
 mod run_state;
+mod running_units;
 mod runtime_directory;
 mod sd_notify_message;
 mod sd_notify_socket;

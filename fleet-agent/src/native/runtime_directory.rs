@@ -42,6 +42,13 @@ impl Directories {
         Self { runtime: state.clone(), state, sockets: None }
     }
 
+    /// Returns the directory with the records of this boot for a state directory; `None` if no
+    /// supervisor has used it since boot. Does not change anything.
+    pub(crate) fn of_this_boot(state: &Path) -> io::Result<Option<PathBuf>> {
+        let directory = remembered(state).unwrap_or_else(|| state.to_owned());
+        Ok(was_used_this_boot(&directory)?.then_some(directory))
+    }
+
     /// Prepares a runtime directory below `base` for the supervisor with this state directory,
     /// which must be locked.
     ///

@@ -118,6 +118,14 @@ impl UnitFiles {
         }
     }
 
+    /// Returns whether the directory belongs to this boot.
+    pub(crate) fn is_of_boot(&self, boot: &str) -> io::Result<bool> {
+        match std::fs::read_to_string(self.directory.join("boot")) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+            memory => Ok(memory? == boot),
+        }
+    }
+
     /// Removes all units of an earlier boot. None of them runs, and systemd has no links to their
     /// files any more.
     pub(crate) fn forget_old_boot(&self, boot: &str) -> io::Result<()> {

@@ -5,13 +5,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use fleet_core::{Epoch, Generation};
+use fleet_core::{ActiveState, Epoch, Generation};
 use fleet_unitfile::{UnitFile, UnitName, UnitType};
 use tokio::sync::watch;
 use tokio::task::AbortHandle;
 
 use super::config::SystemdConfig;
 use super::context::{ManagerContext, Session, io_error, unavailable};
+use super::files::UnitFiles;
 use super::journal::LineSelection;
 use super::{connection, elapse, journal, load, operations, refresh, reload};
 use crate::lock::acquire;
@@ -90,6 +91,28 @@ impl SystemdManager {
         drop(session.wait_for(|session| !matches!(session, Session::New)).await);
         manager.context.bus()?;
         Ok(Arc::new(manager))
+    }
+
+    /// Returns the units that a manager with this configuration has loaded since boot and that are
+    /// not inactive, for a program that uses another service manager now. If no manager has used
+    /// the directory since boot, does not connect to systemd.
+    ///
+    /// # Errors
+    ///
+    /// As for [`open`](Self::open): without systemd the states of the units are unknown.
+    pub async fn running_units(config: SystemdConfig) -> Result<Vec<UnitName>, ServiceError> {
+        let read = || -> std::io::Result<bool> {
+            let files = UnitFiles::new(config.directory.clone());
+            let is_used = files.is_of_boot(&boot_id()?)? && !files.read()?.is_empty();
+            Ok(is_used || !files.read_links(&config.links)?.is_empty())
+        };
+        if !read().map_err(io_error("read the records of units"))? {
+            return Ok(Vec::new());
+        }
+        let units = Self::open(config).await?.list().await?;
+        let ended = [ActiveState::Inactive, ActiveState::Failed];
+        let running = units.into_iter().filter(|unit| !ended.contains(&unit.state.active));
+        Ok(running.map(|unit| unit.unit).collect())
     }
 }
 

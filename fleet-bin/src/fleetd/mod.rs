@@ -6,6 +6,7 @@ mod cli;
 pub(crate) mod config;
 mod dev;
 mod directories;
+mod earlier_manager;
 mod error;
 #[cfg(feature = "etcd")]
 mod etcd;

@@ -7,6 +7,12 @@ use fleet_agent::SystemdConfig;
 use super::config::SystemdSettings;
 use super::error::StartError;
 
+/// Returns the configuration for the systemd that these settings select for this process.
+pub(crate) fn of_process(settings: &SystemdSettings) -> Result<SystemdConfig, StartError> {
+    let runtime = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
+    config(settings, rustix::process::geteuid().is_root(), runtime)
+}
+
 /// Returns the configuration for the system's systemd or for a user's, as `systemd_user` in the
 /// settings selects. If that is not set, root uses the system's, and any other user uses its own.
 /// `runtime_directory` is the value of `XDG_RUNTIME_DIR`.
@@ -14,7 +20,7 @@ use super::error::StartError;
 /// # Errors
 ///
 /// A user's systemd is selected, but `runtime_directory` is `None`.
-pub(crate) fn config(
+fn config(
     settings: &SystemdSettings,
     is_root: bool,
     runtime_directory: Option<PathBuf>,

@@ -22,6 +22,7 @@ use tokio::task::JoinSet;
 
 use super::accept_store::StorePolicy;
 use super::config::{Config, ServiceManagerKind, StoreKind};
+use super::earlier_manager::{EarlierManager, refuse_running_units, remember};
 use super::error::{Context as _, StartError};
 #[cfg(feature = "etcd")]
 use super::etcd;
@@ -130,6 +131,14 @@ impl DaemonParts {
     }
 
     async fn open_manager(&self, setup: &MachineSetup) -> Result<Manager, StartError> {
+        let selected = EarlierManager::of(&self.service_manager)?;
+        refuse_running_units(&setup.directory, &selected).await?;
+        let manager = self.open_selected_manager(setup).await?;
+        remember(&setup.directory, &selected)?;
+        Ok(manager)
+    }
+
+    async fn open_selected_manager(&self, setup: &MachineSetup) -> Result<Manager, StartError> {
         match &self.service_manager {
             ServiceManagerKind::Native(settings) => {
                 let manager = NativeManager::open(settings.config(&setup.directory)).await;
@@ -141,9 +150,7 @@ impl DaemonParts {
                 Ok(Manager::Other(remote::open(socket, &setup.directory).await?))
             }
             ServiceManagerKind::Systemd(settings) => {
-                let is_root = rustix::process::geteuid().is_root();
-                let runtime = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
-                let manager = SystemdManager::open(systemd::config(settings, is_root, runtime)?);
+                let manager = SystemdManager::open(systemd::of_process(settings)?);
                 let what = || "cannot use systemd to run units".to_owned();
                 Ok(Manager::Other(manager.await.context(what)?))
             }

@@ -15,6 +15,7 @@ mod permissions;
 mod refusals;
 mod run;
 mod service;
+mod service_manager;
 mod socket_activation;
 mod sshd;
 mod starts;

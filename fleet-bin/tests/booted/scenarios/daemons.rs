@@ -91,3 +91,38 @@ fn reload_applies_new_metadata() {
     assert_eq!(cluster.runs("steady.service"), steady, "a unit was disturbed");
     assert_eq!(cluster.show("m2", "fleet.service", "MainPID"), daemon, "the daemon was restarted");
 }
+
+/// Regression: a daemon with another service manager started every running unit a second time.
+#[test]
+#[ignore = "boots machines: run by scripts/test"]
+fn other_service_manager_waits_for_running_units() {
+    let cluster = Cluster::boot("30s");
+    let text = "[Service]\nExecStartPre=/bin/sh -c 'echo started >>/srv/share/results/starts'\n\
+                ExecStart=/bin/sleep infinity\n[X-Fleet]\nMachineMetadata=name=m2\n";
+    cluster.start("once.service", text);
+    let before = cluster.runs_on("m2", "once.service");
+    let starts = || cluster.result_file("starts").lines().count();
+    let script = "sed -i 's/\"systemd\"/\"native\"/' /etc/fleet/fleet.conf
+                  systemctl restart --no-block fleet";
+    cluster.kit.exec("m2", script);
+    wait_for("the daemon refuses to start", || {
+        let log = cluster.kit.exec("m2", "journalctl --no-pager -o cat -u fleet.service");
+        let refusal = log.lines().find(|line| line.contains("units still run under"))?;
+        refusal.contains("(once.service)").then_some(())
+    });
+    assert_eq!(cluster.runs_on("m2", "once.service"), before, "the unit was disturbed");
+    assert_eq!(starts(), 1);
+
+    cluster.kit.exec("m2", "systemctl stop once.service");
+    wait_for("the native service manager starts the unit", || (starts() == 2).then_some(()));
+    cluster.kit.exec("m2", "sed -i 's/\"native\"/\"systemd\"/' /etc/fleet/fleet.conf");
+    cluster.kit.exec("m2", "systemctl restart --no-block fleet");
+    wait_for("the daemon refuses to change back", || {
+        let log = cluster.kit.exec("m2", "journalctl --no-pager -o cat -u fleet.service");
+        log.contains("under service_manager = \"native\"").then_some(())
+    });
+    cluster.kit.exec("m2", "sed -i 's/\"systemd\"/\"native\"/' /etc/fleet/fleet.conf");
+    cluster.wait_present(&MACHINES);
+    cluster.succeed(&["destroy", "once.service"]);
+    assert_eq!(starts(), 2, "the unit was started again");
+}

@@ -1,0 +1,245 @@
+//! Refuses another service manager while units of the earlier one still run.
+//!
+//! A service manager knows only the units that it has started itself. After a change of
+//! `service_manager` it would start every unit of the machine a second time.
+
+use std::fmt;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use fleet_agent::remote::{RemoteConfig, RemoteManager};
+use fleet_agent::{
+    NativeManager, ServiceError, ServiceManager as _, SystemClock, SystemdConfig, SystemdManager,
+    SystemdScope, write_atomic,
+};
+use fleet_core::ActiveState;
+use fleet_unitfile::UnitName;
+use serde::{Deserialize, Serialize};
+
+use super::config::ServiceManagerKind;
+use super::error::{Context as _, StartError};
+use super::systemd;
+
+/// Name of the file in the machine's directory that stores the service manager.
+const FILE: &str = "service-manager.json";
+
+/// Number of units that an error names.
+const NAMED: usize = 5;
+
+/// A service manager that may have left units running.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "kebab-case")]
+pub(crate) enum EarlierManager {
+    Native,
+    FleetInit { socket: PathBuf },
+    Systemd { user: bool, socket: PathBuf, private: bool, directory: PathBuf, links: PathBuf },
+}
+
+/// Content of the file.
+#[derive(Serialize, Deserialize)]
+struct StoredManager {
+    /// Boot ID of the kernel.
+    boot: String,
+    manager: EarlierManager,
+}
+
+impl EarlierManager {
+    /// Returns the service manager of this configuration.
+    pub(crate) fn of(kind: &ServiceManagerKind) -> Result<Self, StartError> {
+        Ok(match kind {
+            ServiceManagerKind::Native(_) => Self::Native,
+            ServiceManagerKind::FleetInit(socket) => Self::FleetInit { socket: socket.clone() },
+            ServiceManagerKind::Systemd(settings) => {
+                let config = systemd::of_process(settings)?;
+                Self::Systemd {
+                    user: config.scope == SystemdScope::User,
+                    socket: config.socket,
+                    private: config.private,
+                    directory: config.directory,
+                    links: config.links,
+                }
+            }
+        })
+    }
+
+    /// Returns whether both know the same units. It does not matter how systemd is reached. A
+    /// `fleet-init` knows its units whatever its socket is.
+    fn knows_units_of(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Native, Self::Native) | (Self::FleetInit { .. }, Self::FleetInit { .. }) => true,
+            (
+                Self::Systemd { directory, links, .. },
+                Self::Systemd { directory: d, links: l, .. },
+            ) => (directory, links) == (d, l),
+            _ => false,
+        }
+    }
+
+    /// Returns the units that it has left running on the machine with this directory.
+    async fn running_units(&self, machine: &Path) -> Result<Vec<UnitName>, ServiceError> {
+        let clock = Arc::new(SystemClock::start());
+        match self.clone() {
+            Self::Native => NativeManager::running_units(machine),
+            Self::FleetInit { socket } => {
+                let program = concat!("fleetd ", env!("CARGO_PKG_VERSION")).to_owned();
+                let config = RemoteConfig { socket, directory: None, program, clock };
+                let units = RemoteManager::open(config).await?.list().await?;
+                let ended = [ActiveState::Inactive, ActiveState::Failed];
+                let running = units.into_iter().filter(|it| !ended.contains(&it.state.active));
+                Ok(running.map(|unit| unit.unit).collect())
+            }
+            Self::Systemd { user, socket, private, directory, links } => {
+                let scope = if user { SystemdScope::User } else { SystemdScope::System };
+                let config = SystemdConfig { scope, socket, private, directory, links, clock };
+                SystemdManager::running_units(config).await
+            }
+        }
+    }
+}
+
+impl fmt::Display for EarlierManager {
+    /// Formats the settings that select the service manager.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Native => f.write_str("service_manager = \"native\""),
+            Self::FleetInit { socket } => write!(f, "native_socket = {socket:?}"),
+            Self::Systemd { user, directory, .. } => write!(
+                f,
+                "service_manager = \"systemd\", systemd_user = {user} and units_directory = \
+                 {directory:?}"
+            ),
+        }
+    }
+}
+
+/// Returns an error if units of another service manager than `next` still run on the machine with
+/// this directory.
+pub(crate) async fn refuse_running_units(
+    machine: &Path,
+    next: &EarlierManager,
+) -> Result<(), StartError> {
+    let file = machine.join(FILE);
+    let stored = read(&file).context(|| format!("cannot read {}", file.display()))?;
+    // The records of native units show by themselves that there are some. A fleet-init can adopt
+    // these units.
+    let native = matches!(next, EarlierManager::Systemd { .. }).then_some(EarlierManager::Native);
+    for earlier in native.into_iter().chain(stored) {
+        if earlier.knows_units_of(next) {
+            continue;
+        }
+        let running = earlier.running_units(machine).await.map_err(|error| {
+            let what = format!(
+                "cannot change to {next}: whether units still run under {earlier} is unknown; \
+                 change the setting back, or, if none of its units runs, remove {}",
+                file.display()
+            );
+            StartError::because(what, error)
+        })?;
+        if !running.is_empty() {
+            return Err(refusal(&earlier, next, &running));
+        }
+    }
+    Ok(())
+}
+
+fn refusal(earlier: &EarlierManager, next: &EarlierManager, running: &[UnitName]) -> StartError {
+    let mut names: Vec<String> = running.iter().take(NAMED).map(ToString::to_string).collect();
+    let more = running.len() - names.len();
+    names.extend((more > 0).then(|| format!("{more} more")));
+    StartError::new(format!(
+        "cannot change to {next}: units still run under {earlier}, and would start a second time \
+         ({}); set {earlier} again and start fleetd, stop these units or drain the machine \
+         (\"fleetctl machine drain\"), and then change the setting",
+        names.join(", ")
+    ))
+}
+
+/// Stores the service manager that runs the units of the machine with this directory from now on.
+pub(crate) fn remember(machine: &Path, manager: &EarlierManager) -> Result<(), StartError> {
+    let file = machine.join(FILE);
+    let write = || -> io::Result<()> {
+        if read(&file)?.as_ref() == Some(manager) {
+            return Ok(());
+        }
+        let stored = StoredManager { boot: boot_id()?, manager: manager.clone() };
+        write_atomic(&file, &serde_json::to_vec(&stored)?, true)
+    };
+    write().context(|| format!("cannot write {}", file.display()))
+}
+
+/// Reads the service manager of this boot; `None` if there is none. After a reboot no unit runs.
+fn read(file: &Path) -> io::Result<Option<EarlierManager>> {
+    let text = match std::fs::read(file) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        text => text?,
+    };
+    let stored: StoredManager = serde_json::from_slice(&text)?;
+    Ok((stored.boot == boot_id()?).then_some(stored.manager))
+}
+
+fn boot_id() -> io::Result<String> {
+    Ok(std::fs::read_to_string("/proc/sys/kernel/random/boot_id")?.trim().to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn systemd(home: &Path, directory: &str) -> EarlierManager {
+        EarlierManager::Systemd {
+            user: false,
+            socket: home.join("no-bus"),
+            private: false,
+            directory: home.join(directory),
+            links: home.join("links"),
+        }
+    }
+
+    async fn refused(machine: &Path, next: &EarlierManager) -> Option<String> {
+        refuse_running_units(machine, next).await.err().map(|error| error.to_string())
+    }
+
+    #[tokio::test]
+    async fn unknown_state_of_systemd_units_is_refused() {
+        let home = tempfile::tempdir().unwrap();
+        let (home, native) = (home.path(), EarlierManager::Native);
+        let (one, other) = (systemd(home, "one"), systemd(home, "other"));
+        assert_eq!(refused(home, &one).await, None, "nothing has run here");
+        remember(home, &one).unwrap();
+        std::fs::create_dir(home.join("one")).unwrap();
+        assert_eq!(refused(home, &native).await, None, "it has loaded no unit");
+        std::fs::write(home.join("one/boot"), boot_id().unwrap()).unwrap();
+        std::fs::write(home.join("one/a.service"), "[Service]\nExecStart=/bin/true\n").unwrap();
+        assert_eq!(refused(home, &one).await, None, "the same service manager");
+        for next in [native, other] {
+            let error = refused(home, &next).await.expect("systemd cannot be reached");
+            assert!(error.contains("change the setting back"), "{error}");
+        }
+        std::fs::write(home.join("one/boot"), "earlier").unwrap();
+        assert_eq!(refused(home, &systemd(home, "other")).await, None, "after a reboot");
+    }
+
+    #[tokio::test]
+    async fn service_manager_of_an_earlier_boot_does_not_count() {
+        let home = tempfile::tempdir().unwrap();
+        let init = EarlierManager::FleetInit { socket: home.path().join("none") };
+        let stored = StoredManager { boot: "earlier".to_owned(), manager: init.clone() };
+        std::fs::write(home.path().join(FILE), serde_json::to_vec(&stored).unwrap()).unwrap();
+        assert_eq!(refused(home.path(), &EarlierManager::Native).await, None);
+        remember(home.path(), &init).unwrap();
+        let error = refused(home.path(), &EarlierManager::Native).await.expect("it is not there");
+        assert!(error.contains("native_socket = ") && error.contains(FILE), "{error}");
+    }
+
+    #[test]
+    fn refusal_names_units_and_remedy() {
+        let units: Vec<UnitName> =
+            (0..7).map(|number| format!("u{number}.service").parse().unwrap()).collect();
+        let next = systemd(Path::new("/run"), "units");
+        let error = refusal(&EarlierManager::Native, &next, &units).to_string();
+        for part in ["u0.service, ", "u4.service, 2 more", "machine drain", "\"native\" again"] {
+            assert!(error.contains(part), "{part}: {error}");
+        }
+    }
+}
