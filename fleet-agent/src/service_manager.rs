@@ -189,7 +189,7 @@ impl fmt::Display for Drift {
         f.write_str(match self {
             Self::Stopped => {
                 "stopped on its machine, but not by fleet, which leaves it stopped: start it with \
-                 fleetctl restart"
+                 fleetctl start"
             }
             Self::Started => {
                 "started on its machine, but not by fleet, which leaves it running: end that run \

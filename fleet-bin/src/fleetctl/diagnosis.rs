@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use fleet_agent::Drift;
 use fleet_core::TargetState;
 use fleet_http::wire;
 use serde::Serialize;
@@ -182,6 +183,9 @@ fn state_diagnosis(
 ) -> Option<Diagnosis> {
     let (name, at) = (&state.name, labels.label(&state.machine_id, false));
     let journal = format!("see \"fleetctl logs {name}\"");
+    if let Some(drift) = drift(state) {
+        return Some(drift_warning(state, drift, &at));
+    }
     if !state.problem.is_empty() {
         let message = format!("{name} cannot run on {at}: {}", without_name(&state.problem, name));
         return Some(Diagnosis::problem(name, message, remedy(state)));
@@ -207,6 +211,35 @@ fn state_diagnosis(
             Some(Diagnosis::warning(name, message, remedy))
         }
         _ => None,
+    }
+}
+
+/// Returns the change of a unit that was made on its machine without fleet. The machine reports it
+/// as the text of a problem.
+fn drift(state: &wire::UnitStateEntity) -> Option<Drift> {
+    let all = [Drift::Stopped, Drift::Started, Drift::Changed];
+    all.into_iter().find(|drift| state.problem == drift.to_string())
+}
+
+/// Returns whether a unit that should run was stopped on its machine without fleet.
+pub(crate) fn is_stopped_by_hand(state: &wire::UnitStateEntity) -> bool {
+    drift(state) == Some(Drift::Stopped)
+}
+
+fn drift_warning(state: &wire::UnitStateEntity, drift: Drift, at: &str) -> Diagnosis {
+    let name = &state.name;
+    let (change, remedy) = match drift {
+        Drift::Stopped => ("stopped", format!("\"fleetctl start {name}\" starts it again")),
+        Drift::Started => (
+            "started",
+            format!("\"fleetctl stop {name}\" stops it, \"fleetctl start {name}\" keeps it"),
+        ),
+        _ => ("changed", "revert the change there, or make it with \"fleetctl apply\"".to_owned()),
+    };
+    let message = format!("{name} was {change} on {at}, but not by fleet, which leaves it so");
+    match drift {
+        Drift::Stopped => Diagnosis::problem(name, message, remedy),
+        _ => Diagnosis::warning(name, message, remedy),
     }
 }
 
@@ -351,6 +384,32 @@ mod tests {
         let cordoned = wire::MachineEntity { cordoned: true, ..machine("m1", "1") };
         let view = ClusterView { machines: vec![cordoned], ..ClusterView::default() };
         assert!(report(&view).contains("every machine is cordoned"));
+    }
+
+    /// Regression: the report said that the unit cannot run, and suggested to fix its file.
+    #[test]
+    fn changes_by_hand_have_their_own_remedies() {
+        let state = |name: &str, drift: Drift| wire::UnitStateEntity {
+            name: name.into(),
+            machine_id: "m1".into(),
+            problem: drift.to_string(),
+            ..wire::UnitStateEntity::default()
+        };
+        let states = vec![
+            state("halted.service", Drift::Stopped),
+            state("roused.service", Drift::Started),
+            state("edited.service", Drift::Changed),
+        ];
+        let machines = vec![machine("m1", "1")];
+        let view = ClusterView { states, machines, ..ClusterView::default() };
+        insta::assert_snapshot!(report(&view), @r#"
+        problem: halted.service was stopped on m1, but not by fleet, which leaves it so
+           help: "fleetctl start halted.service" starts it again
+        warning: edited.service was changed on m1, but not by fleet, which leaves it so
+           help: revert the change there, or make it with "fleetctl apply"
+        warning: roused.service was started on m1, but not by fleet, which leaves it so
+           help: "fleetctl stop roused.service" stops it, "fleetctl start roused.service" keeps it
+        "#);
     }
 
     #[test]

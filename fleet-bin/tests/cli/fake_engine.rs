@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use fleet_agent::Drift;
 use fleet_core::{
     ActiveState, Epoch, ExitStatus, Generation, LoadState, MachineId, Metadata, Reason, Snapshot,
     SystemdState, TargetState, Unit, UnitState,
@@ -31,6 +32,8 @@ pub(crate) enum Role {
     FailingBefore(u64),
     /// The unit exits successfully.
     Finishing,
+    /// The unit is stopped by hand before this generation.
+    StoppedBefore(u64),
     /// The machine does not support the unit.
     Unsupported,
 }
@@ -172,6 +175,9 @@ impl FakeEngine {
             _ if unit.desired == TargetState::Launched => {
                 state.generation = unit.generation;
                 state.systemd = launched(role, unit.generation);
+                if state.systemd.active == ActiveState::Inactive && role != Some(Role::Finishing) {
+                    state.problem = Some(Drift::Stopped.to_string());
+                }
             }
             _ => {}
         }
@@ -199,6 +205,10 @@ fn launched(role: Option<Role>, generation: Generation) -> SystemdState {
             result: Some("exit-code".to_owned()),
             exit: Some(ExitStatus::Code(3)),
             ..state(ActiveState::Failed, "failed")
+        },
+        Some(Role::StoppedBefore(started)) if generation.0 < started => SystemdState {
+            result: Some("success".to_owned()),
+            ..state(ActiveState::Inactive, "dead")
         },
         Some(Role::Finishing) => SystemdState {
             result: Some("success".to_owned()),

@@ -1,5 +1,7 @@
 //! `submit`, `load` and `start`.
 
+use fleet_http::StateFilter;
+
 use crate::cluster::Cluster;
 use crate::fleetctl::Fleetctl;
 
@@ -219,4 +221,31 @@ async fn starting_a_failed_unit_retries() {
     exit 0
     Unit web.service launched on m1/10.0.0.1
     ");
+}
+
+/// Regression: the command printed "launched" and did nothing.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn starting_a_unit_that_was_stopped_by_hand_starts_it() {
+    let cluster = Cluster::start(TWO).await;
+    cluster.write_sleepers(&["web.service", "job.service"]);
+    cluster.roles.set("web.service", crate::fake_engine::Role::StoppedBefore(1));
+    cluster.roles.set("job.service", crate::fake_engine::Role::Finishing);
+    cluster.run("start web job").await.ok();
+    let doctor = cluster.run("doctor").await;
+    let remedy = "problem: web.service was stopped on m1/10.0.0.1, but not by fleet, which leaves \
+                  it so\n   help: \"fleetctl start web.service\" starts it again\n";
+    assert!(doctor.code == 1 && doctor.stdout.starts_with(remedy), "{doctor}");
+    insta::assert_snapshot!(cluster.run("start web").await, @r"
+    exit 0
+    Unit web.service launched on m1/10.0.0.1
+    ");
+    let web = StateFilter { unit: Some("web.service".to_owned()), ..StateFilter::default() };
+    let states = cluster.client().states(&web).await.unwrap();
+    assert!(states[0].systemd_active_state == "active" && states[0].generation > 0, "{states:?}");
+    let again = cluster.run("start web job").await.ok();
+    assert_eq!(
+        again.stderr,
+        "job.service is not running: it has ended, or was stopped on its machine\n\
+         help: \"fleetctl restart job.service\" runs it again\n"
+    );
 }

@@ -7,7 +7,7 @@ use fleet_core::TargetState;
 use fleet_http::{UnitUpload, wire};
 use fleet_unitfile::UnitName;
 
-use super::start::has_failed;
+use super::start::needs_restart;
 use super::upload::{UploadFailure, UploadStep, send_contents};
 use crate::fleetctl::args::WaitUntil;
 use crate::fleetctl::change_args::{ApplyArgs, ManifestArgs, PlanArgs};
@@ -80,13 +80,16 @@ async fn report_unchanged(
     Ok(errors)
 }
 
-/// Returns the error for a unit that matches its file but has failed or has no machine.
+/// Returns the error for a unit that matches its file, but has failed, was stopped by hand, or has
+/// no machine.
 fn missed_goal(unit: &UnitDiff, states: &[wire::UnitStateEntity]) -> Option<CliError> {
     let (name, known) = (&unit.name, unit.known.as_ref()?);
     let is = |what: &str| CliError::failed(format!("{name} matches its file, but {what}"));
-    if has_failed(states) {
+    if needs_restart(states) {
         let help = format!("see \"fleetctl logs {name}\"; \"fleetctl start {name}\" tries again");
-        return Some(is("has failed").help(help));
+        let has_failed = states.iter().any(|state| state.systemd_active_state == "failed");
+        let what = if has_failed { "has failed" } else { "was stopped on its machine" };
+        return Some(is(what).help(help));
     }
     let is_unplaced = unit.desired > TargetState::Inactive && known.machine_id.is_empty();
     (is_unplaced && !known.reason.is_empty()).then(|| {

@@ -12,6 +12,7 @@ use crate::findings::check;
 use crate::fleetctl::args::{CreateArgs, WaitUntil};
 use crate::fleetctl::concurrent::{buffered, try_buffered};
 use crate::fleetctl::context::Context;
+use crate::fleetctl::diagnosis::is_stopped_by_hand;
 use crate::fleetctl::error::CliError;
 use crate::fleetctl::follow::follow;
 use crate::fleetctl::format::MachineLabels;
@@ -62,7 +63,18 @@ pub(super) async fn run(
     let activated =
         all_or_partial_failure(names.iter().map(UnitName::as_str).zip(activated), done)?;
     let mut targets = Vec::new();
-    for (step, restarted) in steps.into_iter().zip(activated) {
+    for (step, activation) in steps.into_iter().zip(activated) {
+        if activation == Activation::AlreadyEnded {
+            let name = &step.name;
+            context.progress.note(&format!(
+                "{name} is not running: it has ended, or was stopped on its machine\nhelp: \
+                 \"fleetctl restart {name}\" runs it again"
+            ));
+        }
+        let restarted = match activation {
+            Activation::Restarted(generation) => Some(generation),
+            Activation::Requested | Activation::AlreadyEnded => None,
+        };
         let is_settled = step.is_up_to_date() && restarted.is_none();
         let generation = restarted.unwrap_or(0);
         let (action, goal) = match verb {
@@ -153,28 +165,50 @@ fn instance_of(name: &UnitName, template: &wire::UnitEntity) -> Result<UnitFile,
     })
 }
 
+/// What a command has done about the state of a unit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Activation {
+    /// The unit has the desired state of the command.
+    Requested,
+    /// The unit had that state already, and a restart of this generation was requested.
+    Restarted(u64),
+    /// The unit had that state already, but its run has ended. Nothing was requested.
+    AlreadyEnded,
+}
+
 /// Sets the desired state of a unit, if the command changes it. If neither the file nor the desired
-/// state changes, but the unit has failed, `start` requests a restart instead.
-///
-/// Returns the generation of the requested restart, or `None` if none was requested.
+/// state changes, but the unit has failed or was stopped by hand, `start` requests a restart
+/// instead. A unit that has completed its work is left alone, so that repeated starts of a oneshot
+/// run it once.
 async fn activate(
     session: &Session,
     verb: Verb,
     step: &UploadStep,
-) -> Result<Option<u64>, CliError> {
+) -> Result<Activation, CliError> {
     if let Some(goal) = step.goal {
         session.set_desired(&step.name, goal).await?;
-    } else if verb == Verb::Start
-        && step.is_up_to_date()
-        && has_failed(&session.states_of(&step.name).await?)
-    {
-        return session.restart(verb.as_str(), &step.name).await.map(Some);
+    } else if verb == Verb::Start && step.is_up_to_date() {
+        let states = session.states_of(&step.name).await?;
+        if needs_restart(&states) {
+            let generation = session.restart(verb.as_str(), &step.name).await?;
+            return Ok(Activation::Restarted(generation));
+        }
+        let has_ended = |state: &wire::UnitStateEntity| {
+            state.requested_state == "launched" && state.systemd_active_state == "inactive"
+        };
+        if !states.is_empty() && states.iter().all(has_ended) {
+            return Ok(Activation::AlreadyEnded);
+        }
     }
-    Ok(None)
+    Ok(Activation::Requested)
 }
 
-/// Returns whether all machines that report the unit report it as failed. Only then does `start`
-/// restart the unit, so a global unit that still runs on some machine is left alone.
-pub(super) fn has_failed(states: &[wire::UnitStateEntity]) -> bool {
-    !states.is_empty() && states.iter().all(|state| state.systemd_active_state == "failed")
+/// Returns whether all machines that report the unit report it as failed, or as stopped by hand.
+/// Only then does `start` restart the unit, so a global unit that still runs on some machine is
+/// left alone.
+pub(super) fn needs_restart(states: &[wire::UnitStateEntity]) -> bool {
+    let needs = |state: &wire::UnitStateEntity| {
+        state.systemd_active_state == "failed" || is_stopped_by_hand(state)
+    };
+    !states.is_empty() && states.iter().all(needs)
 }
