@@ -4,8 +4,8 @@ use std::convert::Infallible;
 
 use axum::body::{Body, Bytes, HttpBody as _};
 use axum::extract::{FromRequestParts, Path, Query};
-use axum::http::StatusCode;
 use axum::http::request::Parts;
+use axum::http::{StatusCode, Uri};
 use http_body_util::{BodyExt as _, LengthLimitError, Limited};
 use tokio::time::timeout;
 
@@ -34,6 +34,12 @@ impl<S: Send + Sync> FromRequestParts<S> for Name {
 pub(super) struct Params(Vec<(String, String)>);
 
 impl Params {
+    /// Parses the query of a URI. Treats a malformed query as empty, like fleet v1.
+    pub(super) fn of(uri: &Uri) -> Self {
+        let pairs = Query::<Vec<(String, String)>>::try_from_uri(uri);
+        Self(pairs.map(|Query(pairs)| pairs).unwrap_or_default())
+    }
+
     /// Returns the first value of a parameter.
     pub(super) fn first(&self, name: &str) -> Option<&str> {
         self.all(name).next()
@@ -77,10 +83,8 @@ impl Params {
 impl<S: Send + Sync> FromRequestParts<S> for Params {
     type Rejection = Infallible;
 
-    /// Treats a malformed query as empty, like fleet v1.
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Infallible> {
-        let pairs = Query::<Vec<(String, String)>>::try_from_uri(&parts.uri);
-        Ok(Self(pairs.map(|Query(pairs)| pairs).unwrap_or_default()))
+        Ok(Self::of(&parts.uri))
     }
 }
 

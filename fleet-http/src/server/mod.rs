@@ -40,6 +40,7 @@ mod page;
 mod peers;
 mod plan;
 mod planning;
+mod preview;
 mod put;
 mod read_share;
 mod rebalance;

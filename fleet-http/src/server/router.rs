@@ -18,6 +18,7 @@ use super::api::SharedApi;
 
 use super::failure::{Failure, ServerError};
 use super::limits::ConnectionOrigin;
+use super::preview::is_preview;
 use super::read_share::ReadPermit;
 use super::tokens::Rights;
 use super::{
@@ -298,9 +299,11 @@ fn admit(request: &Request) -> Result<Option<Arc<ReadPermit>>, Failure> {
     Ok(permit)
 }
 
-/// Admits a request with a read-only token.
+/// Admits a request with a read-only token: a read, or the preview of a write.
 fn admit_reader(request: &Request, origin: &ConnectionOrigin) -> Result<Arc<ReadPermit>, Failure> {
-    if !request.method().is_safe() {
+    let route = route(request);
+    let below_prefix = route.strip_prefix(PREFIXES[0]).unwrap_or_default();
+    if !request.method().is_safe() && !is_preview(request, below_prefix) {
         let message = "the token is read-only: use one without the prefix read:";
         return Err(Failure::new(StatusCode::FORBIDDEN, message));
     }

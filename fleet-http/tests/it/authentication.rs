@@ -95,6 +95,59 @@ async fn read_only_token_cannot_write() {
     writer.destroy(&unit).await.unwrap();
 }
 
+/// Calls every described write with a read-only token, with and without `dryRun=1`.
+// Holds: I-20
+#[tokio::test]
+async fn read_only_token_can_preview_every_described_write() {
+    const READER: &str = "the-token-of-the-display";
+    let auth = AuthPolicy::new(None, tokens(&format!("{TOKEN}\nread:{READER}\n")));
+    let server = Server::start_with_auth("tcp://127.0.0.1:0", &auth, ServerLimits::default()).await;
+    let as_token = async |token: &str, method: &str, path: &str, body: &str| {
+        let bearer = format!("Bearer {token}");
+        let headers = [("Authorization", &*bearer), ("Content-Type", "application/json")];
+        http::request(&server.at, method, path, &headers, body).await
+    };
+    let unit = r#"{"source":"[Service]\nExecStart=/bin/a\n","desiredState":"launched"}"#;
+    assert_eq!(as_token(TOKEN, "PUT", "/fleet/v1/units/a.service", unit).await.status, 201);
+    let described = as_token(READER, "GET", "/fleet/v1/openapi.json", "").await.json();
+    let export = async || as_token(READER, "GET", "/fleet/v1/export", "").await.body;
+    let before = export().await;
+    let mut previews = 0;
+    for (path, item) in described["paths"].as_object().unwrap() {
+        for (method, operation) in item.as_object().unwrap() {
+            if method == "get" {
+                continue;
+            }
+            let method = method.to_uppercase();
+            let has_dry_run = operation["parameters"].as_array().into_iter().flatten();
+            let has_dry_run = has_dry_run.into_iter().any(|it| it["name"] == "dryRun");
+            let at = path.replace("{name}", "a.service").replace("{id}", "m1");
+            let body = match (&*method, path.rsplit('/').next()) {
+                ("PUT", _) => unit,
+                ("PATCH", _) => "[]",
+                (_, Some("plan" | "import")) => "{}",
+                _ => "",
+            };
+            let is_plan = path.ends_with("/plan");
+            for (query, is_admitted) in [
+                ("", is_plan),
+                ("?dryRun=0", is_plan),
+                ("?dry_run=1", is_plan),
+                ("?x=dryRun=1", is_plan),
+                ("?dryRun=1", is_plan || has_dry_run),
+                ("?dryRun=0&dryRun=1", is_plan),
+            ] {
+                let response = as_token(READER, &method, &format!("{at}{query}"), body).await;
+                let what = format!("{method} {at}{query}: {response}");
+                assert_eq!(response.status != 403, is_admitted, "{what}");
+                previews += usize::from(response.status == 200);
+            }
+        }
+    }
+    assert!(previews > 8, "only {previews} previews succeeded");
+    assert_eq!(export().await, before, "a preview has changed the cluster");
+}
+
 /// The owner of a read-only token must not keep all other clients away from a port.
 #[tokio::test]
 async fn read_only_token_gets_a_share_of_the_connections() {
