@@ -48,6 +48,11 @@ impl<K: Ord + Clone> Backoff<K> {
         failure.retry_at = now.after(self.limits.wait(failure.count));
     }
 
+    /// Returns the number of consecutive failures of `key`.
+    pub(crate) fn failures(&self, key: &K) -> u32 {
+        self.failed.get(key).map_or(0, |failure| failure.count)
+    }
+
     /// Records that `key` succeeded, or no longer matters.
     pub(crate) fn on_success(&mut self, key: &K) {
         self.failed.remove(key);
@@ -93,6 +98,7 @@ mod tests {
         backoff.on_failure("a", at(11));
         assert!(!backoff.is_due(&"a", at(12)));
         assert!(backoff.is_due(&"b", at(12)));
+        assert_eq!((backoff.failures(&"a"), backoff.failures(&"b")), (2, 0));
         assert_eq!(backoff.next_due(at(12)), Some(at(13)));
         assert!(backoff.is_due(&"a", at(13)));
         assert_eq!(backoff.next_due(at(13)), None);

@@ -17,6 +17,11 @@ use crate::{Clock, ServiceError};
 pub(crate) const RETRY: BackoffLimits =
     BackoffLimits { first: Duration::from_secs(1), max: Duration::from_secs(60) };
 
+/// Number of consecutive failures after which an unavailable service manager is a problem of its
+/// units. By the pauses of [`RETRY`], it has then been unavailable for three seconds. Before, it
+/// may only be re-executing itself, and the next attempt is likely to succeed.
+const SHORT_OUTAGE: u32 = 2;
+
 /// Units that a machine should have, and units that it has.
 pub(crate) type DesiredUnits = BTreeMap<UnitName, DesiredUnit>;
 pub(crate) type KnownUnits = BTreeMap<UnitName, KnownUnit>;
@@ -157,7 +162,9 @@ impl TaskTracker {
     fn on_failure(&mut self, attempt: TaskKey, error: &ServiceError) {
         let unit = &attempt.0;
         tracing::warn!(%unit, error = chain(error), "cannot bring a unit to its desired state");
-        if let Some(order) = attempt.1 {
+        let is_short_outage = matches!(error, ServiceError::Unavailable(_))
+            && self.backoff.failures(&attempt) < SHORT_OUTAGE;
+        if let Some(order) = attempt.1.filter(|_| !is_short_outage) {
             self.errors.set(&attempt.0, UnitError::new(order, error));
         }
         // A unit whose start failed counts as launched; its own restart policy takes over.

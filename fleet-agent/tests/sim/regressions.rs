@@ -27,6 +27,25 @@ async fn nothing_starts_while_reload_fails() {
     assert_eq!(cluster.active_on("a.service"), [0]);
 }
 
+/// The service manager may be re-executing itself. A command that waits for the unit must not fail.
+#[tokio::test(start_paused = true)]
+async fn short_outage_of_the_service_manager_is_no_problem() {
+    let mut cluster = Cluster::start(1).await;
+    cluster.hosts[0].refuse_reloads(true);
+    cluster.launch("a.service", "").await;
+    cluster.wait(Duration::from_secs(1)).await;
+    assert!(!has_started(&cluster));
+    assert_eq!(problem(&cluster, "a.service", "m0"), None);
+    cluster.hosts[0].refuse_reloads(false);
+    cluster.wait(Duration::from_secs(5)).await;
+    assert_eq!(cluster.active_on("a.service"), [0]);
+    cluster.hosts[0].refuse_reloads(true);
+    cluster.launch("b.service", "").await;
+    cluster.wait(Duration::from_secs(5)).await;
+    let shown = problem(&cluster, "b.service", "m0");
+    assert!(shown.is_some_and(|it| it.contains("cannot reload")), "the outage lasts");
+}
+
 // Holds: I-14
 #[tokio::test(start_paused = true)]
 async fn next_daemon_reloads_before_starts() {
