@@ -7,7 +7,7 @@ use std::time::Duration;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio::net::UnixStream;
-use tokio::sync::{OnceCell, Semaphore};
+use tokio::sync::{OnceCell, Semaphore, watch};
 use zbus::connection::Builder;
 use zbus::message::Sequence;
 use zbus::wire::{OwnedVariant, Type};
@@ -73,6 +73,8 @@ pub(crate) struct Bus {
     private: bool,
     calls: Semaphore,
     unit_path: OnceCell<Vec<PathBuf>>,
+    /// Set once systemd no longer responds on this connection.
+    abandoned: watch::Sender<bool>,
 }
 
 /// A unit as systemd lists it: name, description, load state, active state, sub state, followed
@@ -114,6 +116,7 @@ impl Bus {
             private: config.private,
             calls: Semaphore::new(MAX_CONCURRENT),
             unit_path: OnceCell::new(),
+            abandoned: watch::Sender::new(false),
         };
         bus.subscribe().await?;
         Ok((bus, signals))
@@ -221,15 +224,26 @@ impl Bus {
         self.answer(reply).await?.body().deserialize().map_err(failed)
     }
 
-    /// Waits for a response, up to [`CALL_TIMEOUT`]. The timeout of the D-Bus library is not used,
+    /// Ends all calls in progress, whose responses may never arrive: a re-executed systemd does not
+    /// know the calls to its predecessor.
+    pub(crate) fn abandon(&self) {
+        self.abandoned.send_replace(true);
+    }
+
+    /// Waits for a response, up to [`CALL_TIMEOUT`], unless the connection is abandoned. The
+    /// timeout of the D-Bus library is not used,
     /// because it would need a kernel timer for each call.
     async fn answer(
         &self,
         reply: impl Future<Output = zbus::Result<Message>>,
     ) -> Result<Message, CallError> {
+        let mut abandoned = self.abandoned.subscribe();
         tokio::select! {
             biased;
             reply = reply => reply.map_err(failed),
+            _ = abandoned.wait_for(|abandoned| *abandoned) => {
+                Err(CallError::Lost("the connection to systemd was lost".to_owned()))
+            }
             () = self.clock.sleep(CALL_TIMEOUT) => {
                 Err(CallError::Lost(format!("no response after {CALL_TIMEOUT:?}")))
             }
@@ -271,6 +285,11 @@ fn failed(error: zbus::Error) -> CallError {
         }
         other => return CallError::Lost(other.to_string()),
     };
+    classify(name, message)
+}
+
+/// Distinguishes a refusal of systemd from an error of the connection, by the name of the error.
+fn classify(name: String, message: Option<String>) -> CallError {
     let message = message.filter(|message| !message.is_empty()).unwrap_or_else(|| name.clone());
     // The bus cannot start systemd, which it reports with errors of a family of their own.
     let unanswered = CONNECTION_ERRORS.contains(&name.as_str()) || name.contains(".Spawn.");
@@ -280,6 +299,23 @@ fn failed(error: zbus::Error) -> CallError {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn errors_of_the_connection_leave_the_outcome_open() {
+        let of = |name: &str| classify(name.to_owned(), Some("it says so".to_owned()));
+        for name in CONNECTION_ERRORS.into_iter().chain(["org.freedesktop.DBus.Error.Spawn.Failed"])
+        {
+            assert!(matches!(of(name), CallError::Lost(_)), "{name}");
+        }
+        for name in [
+            "org.freedesktop.DBus.Error.AccessDenied",
+            "org.freedesktop.DBus.Error.InvalidArgs",
+            "org.freedesktop.systemd1.NoSuchUnit",
+            "org.freedesktop.systemd1.UnitMasked",
+        ] {
+            assert!(matches!(of(name), CallError::Refused { .. }), "{name}");
+        }
+    }
 
     #[test]
     fn unit_names_map_to_object_paths() {

@@ -46,10 +46,12 @@ pub(crate) async fn run(context: Arc<ManagerContext>) {
 /// Processes one connection until it ends; returns the reason.
 async fn follow(context: &ManagerContext, bus: Arc<Bus>, signals: MessageStream) -> CallError {
     // Queries wait for responses, which come after signals. So both run concurrently.
-    tokio::select! {
+    let error = tokio::select! {
         error = dispatch(context, signals) => error,
         error = refresh(context, &bus) => error,
-    }
+    };
+    bus.abandon();
+    error
 }
 
 /// Reads everything, on connection and on each request.
