@@ -107,6 +107,8 @@ fn lost_store_ends_no_unit() {
     assert!(listed.contains("fleetd accept-store"), "{listed}");
     let diagnosed = output_text(&machine.fleetctl(&["doctor"]));
     assert!(diagnosed.contains("problem: fleetd refuses its store"), "{diagnosed}");
+    let exported = output_text(&machine.fleetctl(&["export"]));
+    assert!(exported.contains("the store was emptied or replaced"), "{exported}");
     machine.end();
     assert!(is_alive(pid), "the unit has ended");
     // The backup continues the lost store, without a confirmation.

@@ -88,16 +88,22 @@ impl SharedApi {
     pub(super) fn view(&self) -> Result<Arc<Snapshot>, Failure> {
         let snapshot = self.mirror.snapshot();
         if snapshot.revision == Revision::ZERO && !self.mirror.is_current() {
-            return Err(Failure::unavailable(match self.mirror.store_identity() {
-                StoreIdentity::Other => OTHER_STORE,
-                _ => "fleet server unable to communicate with its store",
-            }));
+            return Err(self.without_store("fleet server unable to communicate with its store"));
         }
         Ok(snapshot)
     }
 
     /// Returns the hub that publishes events.
     pub(super) fn hub(&self) -> &Hub {
+    /// Returns the error of a request that needs an up-to-date view of the store: either this
+    /// daemon refuses its store, or `unreachable` is the reason.
+    pub(super) fn without_store(&self, unreachable: &str) -> Failure {
+        Failure::unavailable(match self.mirror.store_identity() {
+            StoreIdentity::Other => OTHER_STORE,
+            _ => unreachable,
+        })
+    }
+
         &self.2
     }
 

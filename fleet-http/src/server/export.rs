@@ -38,10 +38,9 @@ const CHUNK_SIZE: usize = 64 << 10;
     ),
 )]
 pub(super) async fn export(State(api): State<SharedApi>) -> Result<Response, Failure> {
-    let export = api
-        .mirror
-        .export()?
-        .ok_or_else(|| Failure::unavailable("the daemon cannot reach its store: retry later"))?;
+    let export = api.mirror.export()?;
+    let export = export
+        .ok_or_else(|| api.without_store("the daemon cannot reach its store: retry later"))?;
     let mut lines = export.lines();
     let chunks = std::iter::from_fn(move || chunk(&mut lines).map(Ok::<_, Infallible>));
     let strictness = match api.strictness {
