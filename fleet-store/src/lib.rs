@@ -42,6 +42,6 @@ pub use transfer::{
     Export, ExportEnd, ExportError, ExportHeader, ExportItem, ExportLines, ExportReader,
     ExportedIntent, ExportedMetadata, ExportedUnit, Import, ImportAction, ImportError,
     ImportIntent, ImportMetadata, ImportOptions, ImportOrigin, ImportPlan, ImportReport,
-    ImportUnit, PlannedUnit, RefusedImport, RescheduleReason, V1DumpError, import,
+    ImportUnit, ImportWarning, PlannedUnit, RefusedImport, RescheduleReason, V1DumpError, import,
 };
 pub use watch::{Changes, KeyChange, Watch, WatchSender};

@@ -1,7 +1,8 @@
 //! Pure: checks of imported objects, by the rules for creating them.
 
 use fleet_core::{
-    Requirements, Snapshot, Strictness, TargetState, Unit, machine_of_cycle, replaces_cycle,
+    ParsedRequirements, Requirements, Snapshot, Strictness, TargetState, Unit, machine_of_cycle,
+    replaces_cycle,
 };
 use fleet_unitfile::{Severity, UnitFile};
 
@@ -11,8 +12,11 @@ use crate::Transaction;
 /// Space in a transaction for everything except the unit file, in bytes.
 const RESERVED_BYTES: usize = 4096;
 
-/// Returns the unit, or all problems of the unit itself.
-pub(super) fn unit(from: &ImportUnit, strictness: Strictness) -> Result<Unit, Vec<String>> {
+/// Returns the unit with the warnings about its file, or all problems of the unit itself.
+pub(super) fn unit(
+    from: &ImportUnit,
+    strictness: Strictness,
+) -> Result<(Unit, Vec<String>), Vec<String>> {
     let (file, diagnostics) = UnitFile::parse_collecting(&from.source);
     let errors = diagnostics.iter().filter(|it| it.severity() == Severity::Error);
     let mut wrong: Vec<String> =
@@ -28,20 +32,23 @@ pub(super) fn unit(from: &ImportUnit, strictness: Strictness) -> Result<Unit, Ve
         wrong
             .push(format!("a template cannot be activated: its desired state is {}", from.desired));
     }
-    let requirements = match Requirements::parse(&from.name, &file, strictness) {
-        Ok(parsed) => parsed.requirements,
-        Err(errors) => {
-            wrong.extend(
-                errors.iter().map(|it| with_location(it.location, &it.message(), &it.help())),
-            );
-            return Err(wrong);
-        }
-    };
+    let ParsedRequirements { requirements, warnings } =
+        match Requirements::parse(&from.name, &file, strictness) {
+            Ok(parsed) => parsed,
+            Err(errors) => {
+                wrong.extend(
+                    errors.iter().map(|it| with_location(it.location, &it.message(), &it.help())),
+                );
+                return Err(wrong);
+            }
+        };
     if !wrong.is_empty() {
         return Err(wrong);
     }
     let unit = Unit::new(from.name.clone(), file, requirements, from.desired);
-    Ok(Unit { generation: from.generation, ..unit })
+    let warnings =
+        warnings.iter().map(|it| with_location(it.location, &it.message(), &it.help())).collect();
+    Ok((Unit { generation: from.generation, ..unit }, warnings))
 }
 
 /// Describes the cycle of `MachineOf=` or `Replaces=` that the unit is part of, if any. `all` has

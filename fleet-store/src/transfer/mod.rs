@@ -29,5 +29,5 @@ pub use line::{
 };
 pub use plan::{ImportAction, ImportOptions, ImportPlan, PlannedUnit};
 pub use reader::{ExportError, ExportReader};
-pub use report::{ImportReport, RefusedImport, RescheduleReason};
+pub use report::{ImportReport, ImportWarning, RefusedImport, RescheduleReason};
 pub use v1::V1DumpError;

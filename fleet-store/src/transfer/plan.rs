@@ -9,7 +9,7 @@ use super::digest::ContentDigest;
 use super::export::Export;
 use super::import::{Import, ImportIntent, ImportMetadata, ImportUnit};
 use super::line::intent_keyword;
-use super::report::{ImportReport, RefusedImport, RescheduleReason};
+use super::report::{ImportReport, ImportWarning, RefusedImport, RescheduleReason};
 use crate::MetadataChange;
 
 /// Options of an import.
@@ -58,6 +58,8 @@ pub struct ImportPlan {
     pub intents: Vec<(MachineId, Intent)>,
     /// Refused objects.
     pub refused: Vec<RefusedImport>,
+    /// Warnings about the files of units to write.
+    pub warnings: Vec<ImportWarning>,
     /// Number of units in the target that are missing from the file or different from the file's.
     pub own_units: usize,
     /// All metadata of the file, including entries that are already set.
@@ -77,17 +79,20 @@ impl ImportPlan {
         let mut sound = Vec::new();
         for from in import.units {
             match check::unit(&from, options.strictness) {
-                Ok(unit) => {
+                Ok((unit, warnings)) => {
                     let unit = Arc::new(unit);
                     all.put_unit(unit.clone());
-                    sound.push((ImportUnit { source: Vec::new(), ..from }, unit));
+                    sound.push((ImportUnit { source: Vec::new(), ..from }, unit, warnings));
                 }
                 Err(reasons) => plan.refuse(from.location, from.name.to_string(), reasons),
             }
         }
-        for (from, unit) in sound {
+        for (from, unit, warnings) in sound {
             match check::cycle(&all, &unit).map_or_else(|| decide(&unit, target, options), Err) {
-                Ok(action) => plan.units.push(planned(unit, from.machine, action)),
+                Ok(action) => {
+                    plan.warn(&from, action, warnings);
+                    plan.units.push(planned(unit, from.machine, action));
+                }
                 Err(reason) => plan.refuse(from.location, from.name.to_string(), vec![reason]),
             }
         }
@@ -125,6 +130,7 @@ impl ImportPlan {
             replaced: count(ImportAction::Replace),
             unchanged: count(ImportAction::Keep),
             refused: self.refused.clone(),
+            warnings: self.warnings.clone(),
             metadata: self.metadata.len() as u64,
             intents: self.intents.len() as u64,
             placements_kept,
@@ -169,6 +175,16 @@ impl ImportPlan {
 
     fn refuse(&mut self, location: String, name: String, reasons: Vec<String>) {
         self.refused.push(RefusedImport { location, name, reasons });
+    }
+
+    /// Adds the warnings about the file of a unit, unless the target has the unit already.
+    fn warn(&mut self, from: &ImportUnit, action: ImportAction, warnings: Vec<String>) {
+        let messages = warnings.into_iter().filter(|_| action != ImportAction::Keep);
+        self.warnings.extend(messages.map(|message| ImportWarning {
+            location: from.location.clone(),
+            unit: from.name.to_string(),
+            message,
+        }));
     }
 
     fn set(&mut self, pair: ImportMetadata, target: &Snapshot, replace: bool) {

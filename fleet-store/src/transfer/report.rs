@@ -14,6 +14,8 @@ pub struct ImportReport {
     /// Refused objects, ordered by name. If there are any, nothing is written, unless the options
     /// allow skipping refused objects.
     pub refused: Vec<RefusedImport>,
+    /// Warnings about the files of created and replaced units, as on a direct submission.
+    pub warnings: Vec<ImportWarning>,
     /// Number of metadata entries set.
     pub metadata: u64,
     /// Number of intents set.
@@ -41,6 +43,17 @@ pub struct RefusedImport {
     pub name: String,
     /// All problems with the object.
     pub reasons: Vec<String>,
+}
+
+/// A warning about the file of an imported unit.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ImportWarning {
+    /// Location in the file.
+    pub location: String,
+    /// Name of the unit.
+    pub unit: String,
+    /// Position in the unit file, the problem, and its remedy.
+    pub message: String,
 }
 
 impl RefusedImport {

@@ -40,7 +40,11 @@ pub(super) async fn run(context: &mut Context, args: &ImportArgs) -> Result<(), 
             Err(retry_hint(CliError::interrupted("the import was interrupted")))
         }
     };
-    summary.add_report(imported?);
+    let report = imported?;
+    for it in &report.warnings {
+        context.progress.note(&format!("warning: {}: {}: {}", it.location, it.unit, it.message));
+    }
+    summary.add_report(report);
     context.output.list(std::slice::from_ref(&summary), &summary.text())?;
     summary.verdict()
 }
