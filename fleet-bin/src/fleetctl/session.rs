@@ -14,7 +14,7 @@ use std::time::Duration;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
-use fleet_core::{Epoch, Intent, MachineId, Requirements, Strictness, TargetState};
+use fleet_core::{Epoch, Generation, Intent, MachineId, Requirements, Strictness, TargetState};
 use fleet_http::{
     Client, ClientError, Endpoint, EventOptions, Events, ExportBytes, JournalEntry, JournalLines,
     JournalOptions, PutOutcome, StateFilter, UnitFilter, UnitUpload, wire,
@@ -263,10 +263,15 @@ impl Session {
         export.next().await.map_err(|error| cannot("export the rest of the cluster", error))
     }
 
-    /// Creates or replaces a unit. Returns `false` if `upload` must only create the unit and it
-    /// already exists.
-    pub(crate) async fn put(&self, name: &UnitName, upload: &UnitUpload) -> Result<bool, CliError> {
-        match self.client.put_unit(name, upload).await {
+    /// Creates a unit with this generation, or replaces one. Returns `false` if `upload` must only
+    /// create the unit and it already exists.
+    pub(crate) async fn import_unit(
+        &self,
+        name: &UnitName,
+        upload: &UnitUpload,
+        generation: Generation,
+    ) -> Result<bool, CliError> {
+        match self.client.import_unit(name, upload, generation).await {
             Ok(outcome) => Ok(outcome != PutOutcome::Exists),
             Err(error) => Err(cannot(format!("import {name}"), error)),
         }

@@ -1,7 +1,8 @@
 //! `export` and `import`.
 
-use fleet_core::Intent;
-use fleet_store::EmbeddedStore;
+use fleet_core::{Intent, TargetState};
+use fleet_store::{EmbeddedStore, ExpectUnit, NewUnit};
+use fleet_unitfile::UnitFile;
 
 use crate::cluster::Cluster;
 
@@ -412,4 +413,42 @@ async fn import_help_describes_a_migration() {
 
     Global options: see `fleetctl --help`.
     "#);
+}
+
+/// Regression: an online import began all units with generation 0, so that a pending restart was
+/// lost.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn online_import_keeps_restart_requests() {
+    let cluster = source().await;
+    cluster.run("restart web").await.ok();
+    cluster.run("export cluster.jsonl").await.ok();
+    let other = Cluster::start(&["m1"]).await;
+    copy_file(&cluster, &other, "cluster.jsonl");
+    other.run("import cluster.jsonl").await.ok();
+    let generation = |cluster: &Cluster, unit: &str| {
+        cluster.mirror.snapshot().unit(unit).expect("it exists").generation
+    };
+    for unit in ["web.service", "db.service"] {
+        assert_eq!(generation(&other, unit), generation(&cluster, unit), "{unit}");
+    }
+    let before = generation(&other, "web.service");
+    // The import has deposed the engine of the test.
+    other.run("restart --no-block web").await.ok();
+    assert!(generation(&other, "web.service") > before);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn lenient_import_prints_warnings() {
+    let cluster = Cluster::start(&["m1"]).await;
+    let text = "[Service]\nExecStart=/bin/web\n[X-Fleet]\nMachineMetaData=disk=ssd\n";
+    let file = UnitFile::parse(text).unwrap();
+    let unit =
+        NewUnit { name: "web.service".parse().unwrap(), file, desired: TargetState::Inactive };
+    cluster.registry.put_unit(unit, ExpectUnit::Absent).await.unwrap();
+    cluster.wait_until(|it| it.unit("web.service").is_some()).await;
+    cluster.run("export cluster.jsonl").await.ok();
+    cluster.write("data.toml", "data_dir = \"data\"\nunknown_options = \"warn\"\n");
+    let imported = cluster.run("import --config data.toml cluster.jsonl").await.ok();
+    let warning = "warning: line 2: web.service: 4:1: ignored: [X-Fleet] has no option";
+    assert!(imported.stderr.contains(warning), "{imported}");
 }

@@ -179,7 +179,23 @@ impl Client {
         name: &UnitName,
         upload: &UnitUpload,
     ) -> Result<PutOutcome, ClientError> {
-        let (entity, header) = (upload.entity(), upload.header());
+        self.import_unit(name, upload, Generation::ZERO).await
+    }
+
+    /// Like [`put_unit`](Self::put_unit), but a created unit begins with this generation, which it
+    /// had in another cluster. Call [`prepare_import`](Self::prepare_import) before.
+    ///
+    /// # Errors
+    ///
+    /// As for [`put_unit`](Self::put_unit).
+    pub async fn import_unit(
+        &self,
+        name: &UnitName,
+        upload: &UnitUpload,
+        generation: Generation,
+    ) -> Result<PutOutcome, ClientError> {
+        let generation = (generation > Generation::ZERO).then_some(generation.0);
+        let (entity, header) = (PutUnit { generation, ..upload.entity() }, upload.header());
         match self.caller.send(Method::PUT, &unit_path(name), header, &entity).await {
             Ok((StatusCode::CREATED, _)) => Ok(PutOutcome::Created),
             Ok(_) => Ok(PutOutcome::Changed),

@@ -4,7 +4,7 @@ use axum::extract::{Request, State};
 use axum::http::header::{CONTENT_TYPE, ETAG, IF_NONE_MATCH};
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
-use fleet_core::{Revision, Snapshot, TargetState, Unit};
+use fleet_core::{Generation, Revision, Snapshot, TargetState, Unit};
 use fleet_store::{ExpectUnit, NewUnit, RegistryError};
 use fleet_unitfile::UnitName;
 
@@ -72,10 +72,16 @@ pub(super) async fn put(
     }
     let write = match validate::unit_file(&entity)? {
         None => change_state(&api, name, desired, create_only)?,
-        Some(sent) => put_file(&api, name, sent, desired, create_only)?,
+        Some(sent) => {
+            let generation = generation(&entity)?;
+            put_file(&api, name, sent, generation, desired, create_only)?
+        }
     };
     if is_dry { write.preview(&*api.view()?).await } else { write.apply(&api, condition).await }
 }
+
+/// Largest generation of a created unit, which leaves room for later ones.
+const MAX_GENERATION: u64 = 1 << 53;
 
 /// A validated write.
 enum Write {
@@ -83,6 +89,7 @@ enum Write {
     State(UnitName, TargetState),
     /// Stores a unit with its file. `unchanged` is `true` if the existing unit already has this
     /// file.
+    /// A created unit gets the generation of `unit`.
     File { unit: Box<Unit>, expect: ExpectUnit, unchanged: bool },
 }
 
@@ -95,10 +102,11 @@ impl Write {
                     .map_err(|error| (error, name))
             }
             Self::File { unit, expect, unchanged } => {
-                let Unit { name, file, desired, .. } = *unit;
+                let Unit { name, file, desired, generation, .. } = *unit;
                 let new = NewUnit { name: name.clone(), file, desired };
                 let status = if unchanged { StatusCode::NO_CONTENT } else { StatusCode::CREATED };
-                let put = api.registry.put_unit(new, condition.expect(expect)).await;
+                let put =
+                    api.registry.put_imported_unit(new, generation, condition.expect(expect)).await;
                 put.map(|revision| (revision, status)).map_err(|error| (error, name))
             }
         };
@@ -180,11 +188,13 @@ fn put_file(
     api: &SharedApi,
     name: UnitName,
     sent: SubmittedFile,
+    generation: Generation,
     desired: Option<TargetState>,
     create_only: bool,
 ) -> Result<Write, Failure> {
     let snapshot = api.view()?;
     let mut unit = validate::unit(&name, &sent.file, desired, api.strictness, &snapshot)?;
+    unit.generation = generation;
     let known = snapshot.unit(name.as_str());
     if create_only && (known.is_some() || snapshot.fault(name.as_str()).is_some()) {
         return Err(Failure::already_exists());
@@ -199,6 +209,15 @@ fn put_file(
     }
     let expect = if create_only { ExpectUnit::Absent } else { ExpectUnit::Any };
     Ok(Write::File { unit: unit.into(), expect, unchanged: unchanged.is_some() })
+}
+
+/// Returns the generation for a created unit.
+fn generation(entity: &PutUnit) -> Result<Generation, Failure> {
+    let generation = entity.generation.unwrap_or_default();
+    if generation > MAX_GENERATION {
+        return Err(Failure::bad_request(format!("generation {generation} is larger than 2^53")));
+    }
+    Ok(Generation(generation))
 }
 
 fn nothing_to_create() -> Failure {

@@ -21,6 +21,10 @@ pub struct PutUnit {
     #[schema(pattern = "^(inactive|loaded|launched)$")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub desired_state: Option<String>,
+    /// Generation of a unit that this creates, for a unit of an imported cluster. Any other unit
+    /// keeps its generation.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub generation: Option<u64>,
     /// The unit's name. If given, it must match the name in the URL.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
@@ -166,7 +170,10 @@ pub(crate) fn decode_put(body: &[u8]) -> Result<PutUnit, DecodeError> {
     if !value.is_object() {
         return Err(DecodeError::Shape { expected: "an object" });
     }
-    normalize_names(&mut value, &["desiredState", "name", "options", "source", "sourceBase64"]);
+    normalize_names(
+        &mut value,
+        &["desiredState", "generation", "name", "options", "source", "sourceBase64"],
+    );
     normalize_options(&mut value)?;
     serde_json::from_value(value).map_err(DecodeError::Json)
 }

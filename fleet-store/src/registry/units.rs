@@ -78,8 +78,27 @@ impl Registry {
         unit: NewUnit,
         expect: ExpectUnit,
     ) -> Result<Revision, RegistryError> {
+        self.put_imported_unit(unit, Generation::ZERO, expect).await
+    }
+
+    /// Like [`put_unit`](Self::put_unit), but a created unit begins with this generation, which it
+    /// had in another cluster. So a machine that knows the unit from there carries out a restart
+    /// that was requested there, and no other one.
+    ///
+    /// The epochs of this cluster must have been [raised](Self::raise_epochs) above those of the
+    /// other cluster, so that later requests get higher generations.
+    ///
+    /// # Errors
+    ///
+    /// As for [`put_unit`](Self::put_unit).
+    pub async fn put_imported_unit(
+        &self,
+        unit: NewUnit,
+        generation: Generation,
+        expect: ExpectUnit,
+    ) -> Result<Revision, RegistryError> {
         if expect == ExpectUnit::Absent {
-            return self.create_unit(unit).await;
+            return self.create_unit(unit, generation).await;
         }
         for _ in 0..MAX_ATTEMPTS {
             let (entry, _) = self.get(&Key::Unit(unit.name.clone())).await?;
@@ -92,7 +111,7 @@ impl Registry {
                 }
                 _ => {}
             }
-            let transaction = self.put_transaction(&unit, entry.as_ref())?;
+            let transaction = self.put_transaction(&unit, generation, entry.as_ref())?;
             if let Commit::Applied(revision) = self.commit_grouped(transaction).await? {
                 return Ok(revision);
             }
@@ -101,8 +120,12 @@ impl Registry {
     }
 
     /// Creates a unit without reading first: a refusal shows that it exists.
-    async fn create_unit(&self, unit: NewUnit) -> Result<Revision, RegistryError> {
-        match self.commit_grouped(self.put_transaction(&unit, None)?).await? {
+    async fn create_unit(
+        &self,
+        unit: NewUnit,
+        generation: Generation,
+    ) -> Result<Revision, RegistryError> {
+        match self.commit_grouped(self.put_transaction(&unit, generation, None)?).await? {
             Commit::Applied(revision) => Ok(revision),
             Commit::Refused { found: Some(Entry { modified, .. }), .. } => {
                 Err(RegistryError::AlreadyExists { name: unit.name, modified })
@@ -272,10 +295,12 @@ impl Registry {
         Ok(LoadedUnit { record, entry, revision })
     }
 
-    /// Returns the transaction that stores a unit in place of the entry found under its name.
+    /// Returns the transaction that stores a unit in place of the entry found under its name. A new
+    /// unit gets the generation `first`.
     fn put_transaction(
         &self,
         unit: &NewUnit,
+        first: Generation,
         found: Option<&Entry>,
     ) -> Result<Transaction, RegistryError> {
         let content = ContentId::of(unit.file.source());
@@ -286,7 +311,7 @@ impl Registry {
                 return Err(RegistryError::Value { key, source });
             }
             // A damaged record has no generation to keep. Replacing it repairs the unit.
-            Some(Err(_)) | None => Generation::ZERO,
+            Some(Err(_)) | None => first,
         };
         let record = UnitRecord { content, desired: unit.desired, generation };
         // Write the content even if it exists, so that it is not collected as unused.

@@ -137,7 +137,7 @@ async fn put(session: &Session, it: &PlannedUnit) -> Result<(), CliError> {
         desired: Some(it.unit.desired),
         create_only: it.action == ImportAction::Create,
     };
-    match session.put(&it.unit.name, &upload).await? {
+    match session.import_unit(&it.unit.name, &upload, it.unit.generation).await? {
         true => Ok(()),
         false => {
             let name = &it.unit.name;
