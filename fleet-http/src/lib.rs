@@ -24,7 +24,7 @@ pub use server::{
     ListenAddress, ListenError, ListenParseError, Listener, Metrics, Peers, ServerLimits,
     SocketFile, Tokens, TokensError, listen_unix, serve, serve_with_limits,
 };
-pub use tls::{ClientTls, PemIdentity, ServerTls, TlsError};
+pub use tls::{ClientTls, PemIdentity, ServerTls, TlsError, certificate_covers};
 pub use token::{Token, TokenError};
 
 /// Response header: number of seconds since the server lost contact with its store. Responses

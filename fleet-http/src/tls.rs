@@ -6,12 +6,12 @@
 use std::fmt;
 use std::sync::Arc;
 
-use rustls::client::WebPkiServerVerifier;
 use rustls::client::danger::ServerCertVerifier;
+use rustls::client::{WebPkiServerVerifier, verify_server_name};
 use rustls::crypto::CryptoProvider;
 use rustls::pki_types::pem::PemObject as _;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer};
-use rustls::server::WebPkiClientVerifier;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
+use rustls::server::{ParsedCertificate, WebPkiClientVerifier};
 use rustls::{ClientConfig, RootCertStore, ServerConfig};
 
 use crate::no_server_verification::NoServerVerification;
@@ -182,6 +182,19 @@ impl fmt::Debug for PemIdentity<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("PemIdentity")
     }
+}
+
+/// Returns whether clients that connect to `host` accept the name in a server certificate (PEM,
+/// beginning with the leaf). `host` is a name or an IP address.
+///
+/// # Errors
+///
+/// Returns [`TlsError`] if the text contains no certificate that can be parsed.
+pub fn certificate_covers(certificate: &[u8], host: &str) -> Result<bool, TlsError> {
+    let chain = certificates(certificate)?;
+    let leaf = ParsedCertificate::try_from(&chain[0]).map_err(TlsError::Certificate)?;
+    let name = ServerName::try_from(host);
+    Ok(name.is_ok_and(|name| verify_server_name(&leaf, &name).is_ok()))
 }
 
 /// Maps an error of a certificate and its private key.

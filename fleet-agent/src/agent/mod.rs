@@ -69,6 +69,7 @@ pub struct AgentConfig {
 pub struct Agent {
     tasks: JoinSet<()>,
     presence: watch::Receiver<Option<Arc<Presence>>>,
+    join_problem: watch::Receiver<Option<String>>,
     machine: watch::Sender<MachineRecord>,
     watchdog: Watchdog,
     metrics: AgentMetrics,
@@ -84,6 +85,7 @@ impl Agent {
         let [to_reconciler, to_publisher, to_check, to_all] =
             [(); 4].map(|()| watch::channel(None));
         let (window, stands) = watch::channel(None);
+        let (problem, join_problem) = watch::channel(None);
         let (fenced, units) = watch::channel(Arc::default());
         let (written, writes) = watch::channel(Revision::ZERO);
         let names = ["presence", "fence", "publish", "reconcile", "mirror"];
@@ -123,8 +125,6 @@ impl Agent {
             heartbeat: publishing.clone(),
         };
         let (describe, machine) = watch::channel(machine);
-        let subscribers = vec![to_reconciler.0, to_publisher.0, to_check.0, to_all.0];
-        let heartbeat = presence.clone();
         let presence_task = PresenceTask {
             registry,
             mirror: mirror.clone(),
@@ -132,10 +132,11 @@ impl Agent {
             token,
             ttl,
             clock,
-            subscribers,
+            subscribers: vec![to_reconciler.0, to_publisher.0, to_check.0, to_all.0],
             window,
+            problem,
             state,
-            heartbeat,
+            heartbeat: presence.clone(),
         };
         let heartbeat = following.clone();
         let check = WriteVisibilityCheck { mirror, presence: to_check.1, writes, heartbeat };
@@ -145,7 +146,7 @@ impl Agent {
         tasks.spawn(watchdog.monitor(&publishing, publisher.run(shutdown.clone())));
         tasks.spawn(watchdog.monitor(&reconciling, reconciler.run(shutdown.clone())));
         tasks.spawn(watchdog.monitor(&following, check.run(shutdown.clone())));
-        Self { tasks, presence: to_all.1, machine: describe, watchdog, metrics }
+        Self { tasks, presence: to_all.1, join_problem, machine: describe, watchdog, metrics }
     }
 
     /// Replaces the description of the machine. Its identity stays the same.
@@ -157,6 +158,13 @@ impl Agent {
     #[must_use]
     pub fn is_present(&self) -> bool {
         self.presence.borrow().is_some()
+    }
+
+    /// Returns the error of the last attempt to join the cluster, which follows later attempts. It
+    /// is `None` while the machine is present, and before the first attempt has failed.
+    #[must_use]
+    pub fn join_problem(&self) -> watch::Receiver<Option<String>> {
+        self.join_problem.clone()
     }
 
     pub(crate) fn presence(&self) -> watch::Receiver<Option<Arc<Presence>>> {

@@ -32,6 +32,8 @@ pub(crate) struct PresenceTask {
     pub(crate) subscribers: Vec<watch::Sender<Option<Arc<Presence>>>>,
     /// The presence window; `None` before this daemon has joined.
     pub(crate) window: watch::Sender<Option<PresenceWindow>>,
+    /// The error of the last attempt to join; `None` while the machine is present.
+    pub(crate) problem: watch::Sender<Option<String>>,
     pub(crate) state: Arc<dyn AgentState>,
     pub(crate) heartbeat: Heartbeat,
 }
@@ -61,6 +63,7 @@ impl PresenceTask {
             match self.heartbeat.busy(joining).await {
                 Ok(presence) => {
                     failures = 0;
+                    self.problem.send_replace(None);
                     let presence = Arc::new(presence);
                     self.extend_window(&presence, sent).await;
                     self.notify(Some(&presence));
@@ -78,6 +81,7 @@ impl PresenceTask {
                 }
                 Err(error) => {
                     self.log_failure(&error);
+                    self.problem.send_replace(Some(with_causes(&error)));
                     self.reset_window(&error).await;
                 }
             }
@@ -171,4 +175,10 @@ impl PresenceTask {
         matches!(error, RegistryError::PresenceLost { .. })
             || self.clock.now().since(renewed) >= self.ttl
     }
+}
+
+/// Formats an error with its causes on one line.
+fn with_causes(error: &dyn std::error::Error) -> String {
+    let causes = std::iter::successors(Some(error), |error| error.source());
+    causes.map(ToString::to_string).collect::<Vec<_>>().join(": ")
 }

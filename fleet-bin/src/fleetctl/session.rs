@@ -59,9 +59,9 @@ impl Session {
         self.client.behind()
     }
 
-    /// Returns the daemon's version.
-    pub(crate) async fn version(&self) -> Result<String, CliError> {
-        self.client.version().await.map_err(|error| cannot("get the version", error))
+    /// Returns the daemon's version, and why its machine could not join the cluster.
+    pub(crate) async fn daemon(&self) -> Result<wire::VersionResponse, CliError> {
+        self.client.daemon().await.map_err(|error| cannot("get the version", error))
     }
 
     /// Returns why the daemon is not ready, or `None` if it is: its view may be outdated, or its

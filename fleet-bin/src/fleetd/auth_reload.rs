@@ -2,10 +2,13 @@
 
 use std::error::Error;
 
-use fleet_http::{AuthPolicy, ClientTls, Credentials, Peers, PemIdentity, ServerTls, Tokens};
+use fleet_http::{
+    AuthPolicy, ClientTls, Credentials, Peers, PemIdentity, ServerTls, Tokens, certificate_covers,
+};
 
-use super::config::{AuthSettings, FileSetting};
+use super::config::{AuthSettings, Config, FileSetting};
 use super::error::StartError;
+use super::machine;
 use crate::{chain, secret};
 
 /// Contents of the authentication files.
@@ -61,6 +64,24 @@ pub(crate) fn load(settings: &AuthSettings) -> Result<LoadedAuth, StartError> {
         tls,
         tokens: tokens.transpose()?,
         peers: Credentials { tls: peers_tls, token: peer_token },
+    })
+}
+
+/// Returns a warning if the certificate of this daemon lacks the host of its URL, so that other
+/// daemons and clients cannot verify it. The file must be valid; otherwise returns nothing.
+pub(crate) fn certificate_warning(config: &Config) -> Option<String> {
+    let (file, _) = config.auth.identity.as_ref()?;
+    let url = config.auth.url(&config.listen, machine::address(config))?;
+    let host = url.host().filter(|_| url.is_tls())?;
+    let is_covered = certificate_covers(&read(file).ok()?, host).ok()?;
+    (!is_covered).then(|| {
+        format!(
+            "{}: {} is not valid for {host}, so other daemons and clients cannot verify {url}: \
+             issue it with {host} as a subject alternative name, or write public_url with a name \
+             that it has",
+            file.origin,
+            file.path.display()
+        )
     })
 }
 

@@ -1,5 +1,6 @@
 //! The machine's record and directories.
 
+use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
 use fleet_agent::wall_time;
@@ -24,9 +25,14 @@ pub(crate) fn id(config: &Config) -> Result<MachineId, StartError> {
     }
 }
 
+/// Returns the configured address of the machine, or that of its default route.
+pub(crate) fn address(config: &Config) -> Option<IpAddr> {
+    config.public_ip.or_else(host_info::address)
+}
+
 /// Returns the machine's record, from its configuration, resources and listen addresses.
 pub(crate) fn record(config: &Config, id: MachineId, listen: &[ListenAddress]) -> MachineRecord {
-    let address = config.public_ip.or_else(host_info::address);
+    let address = address(config);
     let api = config.auth.url(listen, address);
     MachineRecord {
         address,

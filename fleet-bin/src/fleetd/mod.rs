@@ -28,6 +28,7 @@ mod wire_up;
 
 use std::process::ExitCode;
 
+pub(crate) use self::auth_reload::certificate_warning;
 use self::cli::Invocation;
 use self::error::StartError;
 use self::reload::ConfigSource;
@@ -61,7 +62,8 @@ fn perform(request: Invocation) -> Result<(), StartError> {
             let (_, config) = ConfigSource::read(Some(file.clone()), flags)?;
             auth_reload::load(&config.auth)?;
             wire_up::check_store_files(&config.store)?;
-            config.warnings.iter().for_each(|warning| say(warning));
+            let certificate = certificate_warning(&config);
+            config.warnings.iter().chain(&certificate).for_each(|warning| say(warning));
             say(&format!("{}: no errors", file.display()));
             Ok(())
         }

@@ -10,7 +10,7 @@ use rustix::process::geteuid;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use super::accept_store::StorePolicy;
-use super::auth_reload::AuthReloader;
+use super::auth_reload::{AuthReloader, certificate_warning};
 use super::config::{Config, ConfigError};
 use super::error::{Context as _, StartError};
 use super::logging::Level;
@@ -52,6 +52,9 @@ pub(crate) async fn run(
     }
     let (mut signals, mut hangups) = (ShutdownSignals::listen()?, listen(SignalKind::hangup())?);
     let auth = AuthReloader::open(config.auth.clone())?;
+    if let Some(warning) = certificate_warning(&config) {
+        tracing::warn!("{warning}");
+    }
     let wiring = wiring(&config, &auth).await?;
     let machine = wiring.machines[0].machine.clone();
     let addresses = wiring.listeners.iter().map(|it| it.local_address().to_string());

@@ -213,6 +213,7 @@ impl DaemonParts {
             page_size: self.token_limit,
             strictness: self.strictness,
             version: env!("CARGO_PKG_VERSION").to_owned(),
+            join_problem: running.join_problem(),
         };
         let router = api.router();
         let limits = limits(self.listeners.len());
@@ -322,6 +323,12 @@ impl RunningDaemon {
         }
     }
 
+    /// Returns a function that returns why a machine of this daemon could not join the cluster.
+    fn join_problem(&self) -> Arc<dyn Fn() -> Option<String> + Send + Sync> {
+        let problems: Vec<_> = self.agents.iter().map(Agent::join_problem).collect();
+        Arc::new(move || problems.iter().find_map(|problem| problem.borrow().clone()))
+    }
+
     /// Updates the record of this daemon's machine.
     pub(crate) fn describe(&self, machine: &MachineRecord) {
         self.agents.iter().for_each(|agent| agent.describe(machine.clone()));
@@ -348,7 +355,12 @@ impl RunningDaemon {
         }
         match (present, self.mirror.is_current()) {
             (true, true) => format!("in the cluster (machines: {machines}, units: {units})"),
-            (false, true) => "not yet in the cluster; running units are left alone".to_owned(),
+            (false, true) => match (self.join_problem())() {
+                None => "not yet in the cluster; running units are left alone".to_owned(),
+                Some(problem) => {
+                    format!("not in the cluster; running units are left alone; {problem}")
+                }
+            },
             (_, false) => "store unreachable; running units are left alone".to_owned(),
         }
     }

@@ -51,6 +51,7 @@ impl Cluster {
             page_size: Api::PAGE_SIZE,
             strictness: Strictness::Refuse,
             version: "1.2.3".to_owned(),
+            join_problem: Arc::new(|| None),
         };
         let listener = Listener::bind(&listen).await.unwrap();
         let roles = Roles::default();

@@ -117,3 +117,25 @@ fn unprotected_port_is_refused_at_startup() {
         "{error}"
     );
 }
+
+#[test]
+fn check_config_warns_of_a_certificate_without_the_public_name() {
+    let machine = Machine::new();
+    make_certificates(&machine);
+    write_secret(&machine.path("tokens"), "the-token-of-the-tests");
+    add_protected_port(&machine);
+    let config = std::fs::read_to_string(machine.path("fleet.conf")).unwrap();
+    for (url, is_covered) in [
+        ("https://127.0.0.1:4285", true),
+        ("https://node7.example.com:4285", false),
+        ("https://10.0.0.7:4285", false),
+    ] {
+        let text = format!("public_url = \"{url}\"\n{config}");
+        std::fs::write(machine.path("fleet.conf"), text).unwrap();
+        let mut fleetd = Command::new(env!("CARGO_BIN_EXE_fleetd"));
+        let output = fleetd.arg("check-config").arg(machine.path("fleet.conf")).output().unwrap();
+        let text = output_text(&output);
+        assert!(output.status.success(), "{text}");
+        assert_eq!(text.contains("node.pem is not valid for"), !is_covered, "{url}: {text}");
+    }
+}

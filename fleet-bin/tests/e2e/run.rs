@@ -225,6 +225,10 @@ fn second_daemon_on_same_data_dir_is_refused() {
 #[test]
 fn duplicate_machine_id_error_names_the_other() {
     let mut machine = Machine::new();
+    // The claim must last until the new daemon has reported it.
+    let config = std::fs::read_to_string(machine.path("fleet.conf")).unwrap();
+    let lasting = config.replace("agent_ttl = \"3s\"", "agent_ttl = \"60s\"");
+    std::fs::write(machine.path("fleet.conf"), lasting).unwrap();
     machine.start();
     let mut daemon = machine.daemon.take().expect("the daemon runs");
     daemon.kill().unwrap();
@@ -243,6 +247,11 @@ fn duplicate_machine_id_error_names_the_other() {
     for part in [&*host, "at 192.0.2.7", version, "since ", " GMT", "machine_id"] {
         assert!(log.contains(part), "{part} is missing: {log}");
     }
+    let doctor = machine.fleetctl(&["doctor"]);
+    assert_eq!(doctor.status.code(), Some(1), "{}", output_text(&doctor));
+    let found = String::from_utf8_lossy(&doctor.stdout);
+    let expected = "problem: this fleetd has not joined the cluster: machine ID ";
+    assert!(found.contains(expected) && found.contains("in use by another machine"), "{found}");
     machine.end();
 }
 

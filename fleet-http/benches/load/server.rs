@@ -55,6 +55,7 @@ impl Server {
             page_size: Api::PAGE_SIZE,
             strictness: Strictness::Refuse,
             version: "bench".to_owned(),
+            join_problem: Arc::new(|| None),
         };
         let folder = tempfile::tempdir().expect("a folder");
         let socket = folder.path().join("fleet.sock");

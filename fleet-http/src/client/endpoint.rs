@@ -97,6 +97,16 @@ impl Endpoint {
         address.map_or(host.eq_ignore_ascii_case("localhost"), |ip| ip.to_canonical().is_loopback())
     }
 
+    /// Returns the host name or address of a TCP endpoint, without brackets; `None` for a unix
+    /// socket.
+    #[must_use]
+    pub fn host(&self) -> Option<&str> {
+        match &self.0 {
+            Address::Unix(_) => None,
+            Address::Tcp { host, .. } => Some(strip_brackets(host)),
+        }
+    }
+
     /// Connects. Calls `tls` for the TLS configuration if the endpoint uses TLS.
     pub(super) async fn connect(
         &self,

@@ -113,8 +113,16 @@ impl Client {
     ///
     /// As for all methods, returns [`ClientError`] if the request fails.
     pub async fn version(&self) -> Result<String, ClientError> {
-        let version: VersionResponse = self.caller.get("version", &Query::new()).await?;
-        Ok(version.version)
+        Ok(self.daemon().await?.version)
+    }
+
+    /// Returns the version of the daemon, and why its machine could not join the cluster.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`ClientError`] if the request fails.
+    pub async fn daemon(&self) -> Result<VersionResponse, ClientError> {
+        self.caller.get("version", &Query::new()).await
     }
 
     /// Checks that the daemon is alive.

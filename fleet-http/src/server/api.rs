@@ -43,6 +43,8 @@ pub struct Api {
     pub strictness: Strictness,
     /// The daemon's version.
     pub version: String,
+    /// Returns why a machine of this daemon could not join the cluster; `None` if all have joined.
+    pub join_problem: Arc<dyn Fn() -> Option<String> + Send + Sync>,
 }
 
 impl Api {
@@ -93,8 +95,6 @@ impl SharedApi {
         Ok(snapshot)
     }
 
-    /// Returns the hub that publishes events.
-    pub(super) fn hub(&self) -> &Hub {
     /// Returns the error of a request that needs an up-to-date view of the store: either this
     /// daemon refuses its store, or `unreachable` is the reason.
     pub(super) fn without_store(&self, unreachable: &str) -> Failure {
@@ -104,6 +104,8 @@ impl SharedApi {
         })
     }
 
+    /// Returns the hub that publishes events.
+    pub(super) fn hub(&self) -> &Hub {
         &self.2
     }
 

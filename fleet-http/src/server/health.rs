@@ -2,12 +2,11 @@
 
 use axum::Json;
 use axum::extract::State;
-use fleet_store::StoreIdentity;
 
 use super::api::SharedApi;
 use super::failure::Failure;
 use super::openapi::Failures;
-use crate::wire::{OTHER_STORE, VersionResponse};
+use crate::wire::VersionResponse;
 
 /// Check that the daemon is alive.
 #[utoipa::path(
@@ -52,13 +51,12 @@ pub(super) async fn ready(State(api): State<SharedApi>) -> Result<&'static str, 
             }
         };
     }
-    Err(Failure::unavailable(match api.mirror.store_identity() {
-        StoreIdentity::Other => OTHER_STORE,
-        _ => "the daemon has no contact with its store: its view of the cluster is outdated",
-    }))
+    Err(api.without_store(
+        "the daemon has no contact with its store: its view of the cluster is outdated",
+    ))
 }
 
-/// Version of the daemon.
+/// Version of the daemon, and whether its machine has joined the cluster.
 #[utoipa::path(
     get,
     path = "/version",
@@ -70,5 +68,5 @@ pub(super) async fn ready(State(api): State<SharedApi>) -> Result<&'static str, 
     ),
 )]
 pub(super) async fn version(State(api): State<SharedApi>) -> Json<VersionResponse> {
-    Json(VersionResponse { version: api.version.clone() })
+    Json(VersionResponse { version: api.version.clone(), join_problem: (api.join_problem)() })
 }

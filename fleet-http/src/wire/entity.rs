@@ -239,6 +239,9 @@ pub struct RestartResponse {
 pub struct VersionResponse {
     /// The version, for example `0.1.0`.
     pub version: String,
+    /// Why a machine of the daemon could not join the cluster. Absent if all have joined.
+    #[serde(default, rename = "joinProblem", skip_serializing_if = "Option::is_none")]
+    pub join_problem: Option<String>,
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "the signature that serde calls")]

@@ -151,6 +151,7 @@ impl Server {
             page_size: Api::PAGE_SIZE,
             strictness: Strictness::Refuse,
             version: "1.2.3".to_owned(),
+            join_problem: Arc::new(|| None),
         };
         set(&mut api);
         let at = listener.local_address().clone();

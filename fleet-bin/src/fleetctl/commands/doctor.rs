@@ -8,7 +8,7 @@ use crate::fleetctl::context::Context;
 use crate::fleetctl::diagnosis::{ClusterView, Diagnosis, Severity};
 use crate::fleetctl::error::{CliError, Exit};
 use crate::fleetctl::rebalance_status::rebalance_problems;
-use crate::fleetd::config;
+use crate::fleetd::{certificate_warning, config};
 
 /// Default configuration file of the daemon and of its service.
 const CONFIG: &str = "/etc/fleet/fleet.conf";
@@ -20,9 +20,10 @@ const STORE_REMEDY: &str = "check that the store is up and has space, and the lo
 pub(super) async fn run(context: &mut Context) -> Result<Exit, CliError> {
     let mut diagnoses: Vec<Diagnosis> =
         installation_problem(Path::new(CONFIG)).into_iter().collect();
-    match context.session.version().await {
-        Ok(version) => {
-            diagnoses.extend(version_warning(&version));
+    match context.session.daemon().await {
+        Ok(daemon) => {
+            diagnoses.extend(version_warning(&daemon.version));
+            diagnoses.extend(daemon.join_problem.as_deref().map(join_problem));
             match context.session.unready().await {
                 Ok(Some(reason)) if reason == OTHER_STORE => diagnoses.push(refused_store()),
                 _ => match cluster_diagnoses(context).await {
@@ -58,9 +59,9 @@ async fn cluster_diagnoses(context: &Context) -> Result<Vec<Diagnosis>, CliError
     let mut diagnoses: Vec<Diagnosis> =
         order.iter().flat_map(|order| rebalance_problems(order, &states, &machines)).collect();
     if let Some(reason) = session.unready().await? {
-        let age = session
-            .behind()
-            .map_or_else(String::new, |age| format!(" (this report is {} s old)", age.as_secs()));
+        let age = session.behind().map_or_else(String::new, |age| {
+            format!(" (this report is at least {} s old)", age.as_secs())
+        });
         diagnoses.push(Diagnosis::problem("store", format!("{reason}{age}"), STORE_REMEDY));
     }
     diagnoses.extend(ClusterView { units, states, machines, absent }.diagnose());
@@ -90,6 +91,14 @@ fn daemon_problem(error: &CliError) -> Diagnosis {
     Diagnosis::problem("fleetd", message, remedy)
 }
 
+/// Reports that the daemon waits to join the cluster. The reason names its remedy.
+fn join_problem(reason: &str) -> Diagnosis {
+    let message = format!("this fleetd has not joined the cluster: {reason}");
+    let remedy = "remove the cause: fleetd tries again by itself, and leaves its running units \
+                  alone until then";
+    Diagnosis::problem("fleetd", message, remedy)
+}
+
 fn version_warning(daemon: &str) -> Option<Diagnosis> {
     let own = env!("CARGO_PKG_VERSION");
     let message = format!("fleetctl has version {own}, and fleetd {daemon}");
@@ -97,15 +106,21 @@ fn version_warning(daemon: &str) -> Option<Diagnosis> {
     (daemon != own).then(|| Diagnosis::warning("fleetctl", message, remedy))
 }
 
-/// Returns the error of the local daemon configuration, if there is one.
+/// Returns the problem of the local daemon configuration, if there is one.
 fn installation_problem(file: &Path) -> Option<Diagnosis> {
     if !file.exists() {
         return None;
     }
     let read = config::find(Some(file), &|_| None, config::RawConfig::new());
-    let error = read.and_then(|low| config::Config::resolve(&low)).err()?;
     let remedy = format!("fix the file, then run \"fleetd check-config {}\"", file.display());
-    Some(Diagnosis::problem("configuration", error.to_string(), remedy))
+    match read.and_then(|low| config::Config::resolve(&low)) {
+        Ok(config) => {
+            let warning = certificate_warning(&config)?;
+            let remedy = "replace the certificate, then run \"systemctl reload fleet\"";
+            Some(Diagnosis::warning("configuration", warning, remedy))
+        }
+        Err(error) => Some(Diagnosis::problem("configuration", error.to_string(), remedy)),
+    }
 }
 
 fn counted(count: usize, what: &str) -> String {

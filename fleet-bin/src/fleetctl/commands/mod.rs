@@ -44,7 +44,8 @@ pub(crate) async fn run(context: &mut Context, command: Command) -> Result<Exit,
     if let Some(age) = context.session.behind() {
         let seconds = age.as_secs();
         context.progress.note(&format!(
-            "warning: fleetd lost its store {seconds} s ago; this output is as old as that"
+            "warning: fleetd has had no contact with its store for at least {seconds} s; this \
+             output is older than that"
         ));
     }
     result

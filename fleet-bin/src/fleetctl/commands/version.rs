@@ -24,7 +24,7 @@ pub(super) async fn run(context: &mut Context, server: bool) -> Result<(), CliEr
     let own = env!("CARGO_PKG_VERSION").to_owned();
     let mut versions = vec![Version { program: "fleetctl", version: own }];
     if server {
-        let version = context.session.version().await?;
+        let version = context.session.daemon().await?.version;
         versions.push(Version { program: "fleetd", version });
     }
     let line = |it: &Version| format!("{} version {}\n", it.program, it.version);
