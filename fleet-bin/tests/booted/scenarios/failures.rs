@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::cluster::{Cluster, SLEEP};
-use crate::observe::{wait_for, wait_while};
+use crate::observe::{output_text, wait_for, wait_while};
 
 /// Longer than the cluster waits for a lost machine.
 const TWO_LEASES: Duration = Duration::from_secs(10);
@@ -72,4 +72,34 @@ fn failed_units_stay_until_their_machine_is_lost() {
     cluster.kit.run(&["boot", "m2"]);
     cluster.wait_exactly("bound.service", &["m2"]);
     assert_ne!(wait_failed(&cluster, "crashes.service", "9"), "m2", "a moved unit must stay");
+}
+
+/// Regression: the command printed "launched" and did nothing.
+#[test]
+#[ignore = "boots machines: run by scripts/test"]
+fn start_after_a_stop_by_hand_starts_the_unit() {
+    let cluster = Cluster::boot("30s");
+    cluster.start("halted.service", &format!("{SLEEP}[X-Fleet]\nMachineMetadata=name=m2\n"));
+    cluster.kit.exec("m2", "systemctl stop halted.service");
+    wait_for("the stop is reported", || {
+        let found = output_text(&cluster.fleetctl(&["doctor"]));
+        found.contains("halted.service was stopped on").then_some(())
+    });
+    cluster.succeed(&["start", "halted.service"]);
+    cluster.wait_exactly("halted.service", &["m2"]);
+}
+
+/// Regression: a start during the re-execution of systemd failed, though the unit came up later.
+#[test]
+#[ignore = "boots machines: run by scripts/test"]
+fn starts_during_a_reexecution_of_systemd_succeed() {
+    let cluster = Cluster::boot("30s");
+    for round in 0..10 {
+        let unit = format!("during-{round}.service");
+        cluster.write(&unit, &format!("{SLEEP}[X-Fleet]\nMachineMetadata=name=m2\n"));
+        std::thread::scope(|scope| {
+            scope.spawn(|| cluster.kit.exec("m2", "systemctl daemon-reexec"));
+            cluster.succeed(&["start", &unit]);
+        });
+    }
 }
