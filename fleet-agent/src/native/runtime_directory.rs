@@ -45,7 +45,7 @@ impl Directories {
     /// Returns the directory with the records of this boot for a state directory; `None` if no
     /// supervisor has used it since boot. Does not change anything.
     pub(crate) fn of_this_boot(state: &Path) -> io::Result<Option<PathBuf>> {
-        let directory = remembered(state).unwrap_or_else(|| state.to_owned());
+        let directory = remembered(state)?.unwrap_or_else(|| state.to_owned());
         Ok(was_used_this_boot(&directory)?.then_some(directory))
     }
 
