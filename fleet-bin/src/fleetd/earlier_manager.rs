@@ -156,10 +156,13 @@ fn refusal(earlier: &EarlierManager, next: &EarlierManager, running: &[UnitName]
 }
 
 /// Stores the service manager that runs the units of the machine with this directory from now on.
+/// Native units need no entry, because their own records show them.
 pub(crate) fn remember(machine: &Path, manager: &EarlierManager) -> Result<(), StartError> {
     let file = machine.join(FILE);
     let write = || -> io::Result<()> {
-        if read(&file)?.as_ref() == Some(manager) {
+        let stored = read(&file)?;
+        let is_plain = stored.is_none() && *manager == EarlierManager::Native;
+        if is_plain || stored.as_ref() == Some(manager) {
             return Ok(());
         }
         let stored = StoredManager { boot: boot_id()?, manager: manager.clone() };
