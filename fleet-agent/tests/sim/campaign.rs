@@ -10,9 +10,13 @@ use crate::cluster::Cluster;
 use crate::host::Host;
 use crate::operation::Operation;
 use crate::rng::Rng;
+use crate::units::{self, Workload};
 
 /// Default number of seeds.
 const RUNS: u64 = 200;
+
+/// Default number of seeds with random requirements.
+const RANDOM_RUNS: u64 = 60;
 
 /// Number of operations before a cluster is healed.
 const LENGTH: usize = 80;
@@ -28,6 +32,14 @@ fn number(variable: &str) -> Option<u64> {
 #[test]
 fn invariants_hold_under_random_faults() {
     run_all(RUNS, async |seed, log| drop(story(seed, log).await));
+}
+
+// Holds: I-1, I-2, I-3, I-4, I-5, I-7, I-8, I-9, I-10, I-12, I-14, I-18, I-21, I-22, I-23, I-25
+#[test]
+fn invariants_hold_for_random_requirements() {
+    run_all(RANDOM_RUNS, async |seed, log| {
+        drop(story_of(units::random_requirement, seed, log).await);
+    });
 }
 
 /// Runs this many seeds, or the ones selected by the environment.
@@ -72,13 +84,18 @@ fn message(panic: &(dyn Any + Send)) -> &str {
     text.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or_default()
 }
 
-/// Runs a cluster; returns all calls that were made.
+/// Runs a cluster with the usual units; returns all calls that were made.
 async fn story(seed: u64, log: &mut Vec<String>) -> Vec<String> {
+    story_of(units::requirement, seed, log).await
+}
+
+/// Runs a cluster with units of this workload; returns all calls that were made.
+async fn story_of(workload: Workload, seed: u64, log: &mut Vec<String>) -> Vec<String> {
     let mut rng = Rng::new(seed);
     let machines = 2 + rng.below(3);
     let mut cluster = Cluster::start(machines).await;
     for _ in 0..LENGTH {
-        let operation = Operation::draw(&mut rng, machines);
+        let operation = Operation::draw(&mut rng, machines, workload);
         log.push(operation.to_string());
         operation.happen(&mut cluster).await;
         cluster.settle().await;

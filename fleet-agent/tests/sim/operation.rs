@@ -9,12 +9,12 @@ use fleet_unitfile::UnitName;
 
 use crate::cluster::Cluster;
 use crate::rng::Rng;
-use crate::units;
+use crate::units::{self, Workload};
 
 /// One operation. `Display` gives one line.
 #[derive(Debug)]
 pub(crate) enum Operation {
-    Submit { unit: UnitName, requirement: &'static str, variant: usize, desired: TargetState },
+    Submit { unit: UnitName, requirement: String, variant: usize, desired: TargetState },
     Desire { unit: UnitName, desired: TargetState },
     RequestRestart { unit: UnitName },
     Destroy { unit: UnitName },
@@ -57,9 +57,9 @@ pub(crate) enum OnUnit {
 
 impl Operation {
     /// Draws an operation.
-    pub(crate) fn draw(rng: &mut Rng, machines: usize) -> Self {
+    pub(crate) fn draw(rng: &mut Rng, machines: usize, workload: Workload) -> Self {
         match rng.below(22) {
-            0..5 => Self::draw_submit(rng),
+            0..5 => Self::draw_submit(rng, workload),
             5..8 => {
                 let desired = *rng.pick(&[
                     TargetState::Launched,
@@ -82,9 +82,9 @@ impl Operation {
         }
     }
 
-    fn draw_submit(rng: &mut Rng) -> Self {
+    fn draw_submit(rng: &mut Rng, workload: Workload) -> Self {
         let unit = draw_unit(rng);
-        let requirement = units::requirement(&unit, rng);
+        let requirement = workload(&unit, rng);
         let desired = match rng.below(6) {
             0 => TargetState::Inactive,
             1 => TargetState::Loaded,

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use fleet_core::{Requirements, Strictness};
 use fleet_unitfile::{UnitFile, UnitName};
 
 use crate::rng::Rng;
@@ -51,15 +52,52 @@ pub(crate) fn file(requirement: &str, variant: usize) -> UnitFile {
     UnitFile::parse(text).expect("the file is well formed")
 }
 
+/// Options from which random requirements are built. `U` stands for the name of a random unit.
+const OPTIONS: [&str; 14] = [
+    "Global=true",
+    "MachineID=m0",
+    "MachineID=m1",
+    "MachineMetadata=region=north",
+    "MachineMetadataExpr=region = south",
+    "MachineOf=U",
+    "MachineOf=?.service",
+    "Conflicts=U",
+    "Conflicts=d@*.service",
+    "Replaces=U",
+    "MaxPerMachine=1",
+    "Reschedule=never",
+    "Spread=1:region",
+    "Prefer=3:region = south",
+];
+
+/// Draws the requirements of a submitted unit.
+pub(crate) type Workload = fn(&UnitName, &mut Rng) -> String;
+
+/// Returns a random combination of options.
+pub(crate) fn random_requirement(unit: &UnitName, rng: &mut Rng) -> String {
+    if STOPPED.contains(&unit.as_str()) {
+        return own_requirement(unit).to_owned();
+    }
+    loop {
+        let option = |_| rng.pick(&OPTIONS).replace('U', rng.pick(&UNITS).0);
+        let lines: Vec<String> = (0..3).map(option).collect();
+        let text = lines[..rng.below(4)].join("\n");
+        // Some options cannot be used together.
+        if Requirements::parse(unit, &file(&text, 0), Strictness::Refuse).is_ok() {
+            return text;
+        }
+    }
+}
+
 /// Returns a requirement for this unit: usually its own, else that of another unit.
-pub(crate) fn requirement(unit: &UnitName, rng: &mut Rng) -> &'static str {
+pub(crate) fn requirement(unit: &UnitName, rng: &mut Rng) -> String {
     let own = UNITS.iter().find(|(name, _)| *name == unit.as_str()).map(|(_, own)| *own);
     let (_, any) = rng.pick(&UNITS);
     // The protected units are recognised by name.
     let stops = any.contains("OnPartition") || STOPPED.contains(&unit.as_str());
     let stays = stops || any.ends_with(&format!("={unit}"));
     let own = own.filter(|_| stays || rng.below(4) > 0);
-    own.unwrap_or(any)
+    own.unwrap_or(any).to_owned()
 }
 
 /// Returns the usual requirement of this unit.
