@@ -70,7 +70,8 @@ const VALUES: &[(&[&str], &[&str], u16)] = &[
     (&["Type"], &["notify-reload"], 253),
     (ACTIONS, &["kexec", "kexec-force", "halt", "halt-force", "halt-immediate"], 253),
     (ACTIONS, &["soft-reboot", "soft-reboot-force"], 254),
-    (&["OnFailureJobMode", "OnSuccessJobMode"], &["lenient", "restart-dependencies"], 253),
+    (&["OnFailureJobMode", "OnSuccessJobMode"], &["restart-dependencies"], 253),
+    (&["OnFailureJobMode", "OnSuccessJobMode"], &["lenient"], 258),
     (
         &["ListenStream", "ListenDatagram", "ListenSequentialPacket"],
         &["vsock-stream:", "vsock-dgram:", "vsock-seqpacket:"],

@@ -373,15 +373,16 @@ fn text_of_another_version_is_reported_for_that_version_only() {
         ("MemoryTHP=madvise", 260, TooNew),
         ("RefreshOnReload=extensions", 260, TooNew),
         ("RootMStack=/a", 260, TooNew),
-        ("CPUPressureWatch=auto", 262, TooNew),
-        ("CPUPressureThresholdSec=5", 262, TooNew),
-        ("IOPressureWatch=skip", 262, TooNew),
-        ("IOPressureThresholdSec=5", 262, TooNew),
-        ("OOMRules=a", 262, TooNew),
+        ("CPUPressureWatch=auto", 261, TooNew),
+        ("CPUPressureThresholdSec=5", 261, TooNew),
+        ("IOPressureWatch=skip", 261, TooNew),
+        ("IOPressureThresholdSec=5", 261, TooNew),
+        ("[Unit]\nOnFailureJobMode=lenient", 258, TooNew),
+        ("OOMRules=a", 261, TooNew),
         ("LUOSession=a", 262, TooNew),
         ("RestartRandomizedDelaySec=5", 262, TooNew),
-        ("[Unit]\nConditionFraction=a", 262, TooNew),
-        ("[Unit]\nAssertMachineTag=a", 262, TooNew),
+        ("[Unit]\nConditionFraction=a", 261, TooNew),
+        ("[Unit]\nAssertMachineTag=a", 261, TooNew),
         ("[Unit]\nFailureAction=soft-reboot", 254, TooNew),
         ("ProtectHostname=private:host", 258, TooNew),
         ("PrivateTmp=disconnected", 257, TooNew),
@@ -407,6 +408,11 @@ fn text_of_another_version_is_reported_for_that_version_only() {
         assert_eq!(codes(version), [], "{line}");
         assert_eq!(codes(version - 1), [code], "{line}");
     }
+    let file = UnitFile::parse("[Socket]\nListenStream=/a\nPassPIDFD=yes\n").unwrap();
+    let name = UnitName::parse("a.socket").unwrap();
+    assert_eq!(check_for(&name, &file, SystemdVersion::new(258)), []);
+    let findings = check_for(&name, &file, SystemdVersion::new(257));
+    assert_eq!(findings[0].code(), TooNew);
     let file = UnitFile::parse("[Service]\nExecStart=/bin/true\nCPUAccounting=yes\n").unwrap();
     let name = UnitName::parse("a.service").unwrap();
     assert_eq!(check_for(&name, &file, SystemdVersion::new(261)), []);
