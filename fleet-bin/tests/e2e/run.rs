@@ -154,6 +154,16 @@ impl Drop for Machine {
 }
 
 #[test]
+fn started_daemon_logs_its_addresses() {
+    let mut machine = Machine::new();
+    machine.start();
+    let log = std::fs::read_to_string(machine.path("fleetd.log")).unwrap();
+    let (version, socket) = (env!("CARGO_PKG_VERSION"), machine.path("fleet.sock"));
+    let line = format!("fleetd {version} listens at unix://{}", socket.display());
+    assert!(log.contains(&line), "{log}");
+}
+
+#[test]
 fn stopped_daemon_adopts_running_units() {
     let mut machine = Machine::new();
     let before = machine.start_with_unit();

@@ -42,6 +42,20 @@ async fn unplaced_unit_has_a_reason() {
     insta::assert_snapshot!(format!("{:#}", fetched["reasonDetail"]));
 }
 
+#[tokio::test]
+async fn reason_summary_is_one_clause() {
+    let server = Server::start().await;
+    server.sleepers(&["a.service", "b.service"], "launched").await;
+    server.decide(&[], &[("a.service", no_machine_fits())]).await;
+    let fetched = server.get("/fleet/v1/units/a.service").await.json();
+    let summary = "MachineID refuses 1: the unit requires machine m9; ...";
+    assert_eq!(fetched["reasonSummary"], summary);
+    let listed = server.get("/fleet/v1/units").await.json();
+    assert_eq!(listed["units"][0]["reasonSummary"], summary);
+    let other = server.get("/fleet/v1/units/b.service").await.json();
+    assert_eq!(other.get("reasonSummary"), None);
+}
+
 // Holds: I-15
 #[tokio::test]
 async fn unit_on_absent_machine_has_unknown_for() {
