@@ -25,7 +25,6 @@ mod observer;
 mod planner;
 mod private_file;
 mod rebalance;
-pub mod remote;
 mod service_manager;
 mod shutdown;
 mod stop_deadline;
@@ -43,6 +42,7 @@ pub use agent::{
 pub use atomic_file::write_atomic;
 pub use clock::{Clock, SystemClock, wall_time};
 pub use engine::{Engine, EngineConfig};
+pub use native::rpc as remote;
 pub use native::{
     BadExternal, DesiredTargets, External, InitDryRun, InitDryRunResult, InitSnapshot,
     InitSupervisor, NativeConfig, NativeManager, SupervisorConfig, SupervisorError, Tracking,

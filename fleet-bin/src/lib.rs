@@ -1,10 +1,8 @@
 #![doc = include_str!("../README.md")]
 #![forbid(unsafe_code)]
 
-mod chain;
 mod dev_directory;
-mod findings;
-mod secret;
+mod ui;
 
 pub mod fleet_init;
 pub mod fleetctl;

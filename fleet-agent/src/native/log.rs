@@ -17,6 +17,11 @@
 //! the offsets of the new content continue from the last known offset. So no offset changes its
 //! meaning.
 
+pub(super) mod cursor;
+pub(super) mod journal;
+pub(super) mod rate_limit;
+pub(super) mod time_index;
+
 mod base_offset;
 mod hole;
 mod poll_interval;
@@ -39,8 +44,8 @@ use self::hole::{BLOCK, LARGEST_BLOCK, data_start, next_line, punch_hole, start_
 pub(crate) use self::read_lock::ReadLock;
 use self::read_lock::ReadOffset;
 pub(crate) use self::rotation_task::RotationTask;
-use super::process::append;
-use super::time_index::TimeIndex;
+use super::log::time_index::TimeIndex;
+use super::run::process::append;
 use crate::clock::{as_wall_time, wall_time};
 use crate::private_file::{create_private_dir, private_file};
 

@@ -9,8 +9,8 @@ use fleet_agent::External;
 use fleet_core::graph::Target;
 use fleet_unitfile::{Timespan, UnitName, parse_timespan};
 
-use crate::fleetctl::global_args::Format;
 use crate::fleetd::config::native;
+use crate::ui::global_args::Format;
 
 /// Run exactly the units that a goal needs.
 ///

@@ -7,9 +7,9 @@ use fleet_unitfile::Severity;
 
 use super::args::CheckArgs;
 use super::files::{self, Files};
-use crate::findings::Finding;
-use crate::fleetctl::error::CliError;
-use crate::fleetctl::output::Output;
+use crate::ui::error::CliError;
+use crate::ui::findings::Finding;
+use crate::ui::output::Output;
 
 /// Runs the command.
 pub(super) fn run(args: &CheckArgs) -> Result<(), CliError> {

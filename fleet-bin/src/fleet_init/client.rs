@@ -10,7 +10,7 @@ use serde_json::Value;
 use super::args::SocketArgs;
 use super::paths;
 use super::protocol::{InitRequest, Refusal, Request};
-use crate::fleetctl::error::CliError;
+use crate::ui::error::CliError;
 
 /// Name of the client, shown in the server's log.
 pub(super) const PROGRAM: &str = concat!("fleet-init ", env!("CARGO_PKG_VERSION"));

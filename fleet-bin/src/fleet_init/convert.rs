@@ -16,9 +16,9 @@ use serde::Serialize;
 
 use super::args::{ConvertArgs, From};
 use super::files::{self, read_file};
-use crate::fleetctl::error::{CliError, Exit};
-use crate::fleetctl::global_args::Format;
-use crate::fleetctl::output::{Output, Record};
+use crate::ui::error::{CliError, Exit};
+use crate::ui::global_args::Format;
+use crate::ui::output::{Output, Record};
 
 /// Runs the command.
 pub(super) fn run(args: &ConvertArgs) -> Result<(), CliError> {

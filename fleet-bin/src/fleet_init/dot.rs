@@ -13,7 +13,7 @@ use super::args::{Drawing, GraphArgs};
 use super::files;
 use super::plan_text::needed;
 use super::protocol::Edge;
-use crate::fleetctl::error::CliError;
+use crate::ui::error::CliError;
 
 /// Runs the command.
 pub(super) fn run(args: &GraphArgs) -> Result<(), CliError> {

@@ -12,9 +12,9 @@ use fleet_core::graph::{Graph, Target};
 use fleet_unitfile::{Severity, UnitName};
 use rustix::fs::{Access, Mode, OFlags, access, open};
 
-use crate::findings::Finding;
-use crate::fleetctl::error::CliError;
-use crate::fleetctl::names::nearest;
+use crate::ui::error::CliError;
+use crate::ui::findings::Finding;
+use crate::ui::names::nearest;
 
 /// Maximum number of skipped files named in a message.
 const MAX_NAMES: usize = 4;

@@ -11,10 +11,10 @@ use fleet_agent::{ManagedUnit, ServiceManager as _, SystemClock};
 use super::client::{InitClient, PROGRAM};
 use super::protocol::{StatusHeader, Unit};
 use super::tree::tree_with;
-use crate::fleetctl::error::CliError;
-use crate::fleetctl::global_args::Format;
-use crate::fleetctl::output::{Output, Record};
-use crate::fleetctl::table::{cell, painted};
+use crate::ui::error::CliError;
+use crate::ui::global_args::Format;
+use crate::ui::output::{Output, Record};
+use crate::ui::table::{cell, painted};
 
 /// Opens the fleet-init's service manager, which reports the units as fleetd sees them.
 pub(super) async fn open(init: &InitClient) -> Result<Arc<RemoteManager>, CliError> {

@@ -3,7 +3,7 @@
 use clap::builder::StyledStr;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 
-use crate::fleetctl::names::nearest;
+use crate::ui::names::nearest;
 
 /// Commands of other inits with the commands that serve their purpose here.
 const HINTS: [(&[&str], &str); 6] = [

@@ -11,9 +11,9 @@ use super::args::LogsArgs;
 use super::client::{InitClient, NoResponse, no_response, read, request};
 use super::fleet;
 use super::protocol::{LogLine, Request};
-use crate::fleetctl::error::CliError;
-use crate::fleetctl::global_args::Format;
-use crate::fleetctl::output::{Output, Record};
+use crate::ui::error::CliError;
+use crate::ui::global_args::Format;
+use crate::ui::output::{Output, Record};
 
 /// Runs the command.
 pub(super) fn run(args: &LogsArgs) -> Result<(), CliError> {

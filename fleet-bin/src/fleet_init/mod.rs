@@ -48,8 +48,8 @@ use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser};
 
-use crate::fleetctl::colour::Colour;
-use crate::fleetctl::error::{CliError, Exit};
+use crate::ui::colour::Colour;
+use crate::ui::error::{CliError, Exit};
 use args::{Cli, Command};
 
 /// Runs `fleet-init` with these arguments, of which the first is the program name. Returns the exit

@@ -7,7 +7,7 @@ use fleet_agent::{Clock as _, SystemClock};
 use super::client::{InitClient, NoResponse};
 use super::protocol::{StatusHeader, Unit};
 use super::status;
-use crate::fleetctl::error::CliError;
+use crate::ui::error::CliError;
 
 /// Delay before the second query; it doubles up to [`MAX_POLL`].
 const MIN_POLL: Duration = Duration::from_millis(20);

@@ -10,7 +10,7 @@ use fleet_agent::{Clock as _, SystemClock};
 use fleet_http::{ListenError, SocketFile, listen_unix};
 use tokio::net::{UnixListener, UnixStream};
 
-use crate::fleetctl::error::CliError;
+use crate::ui::error::CliError;
 
 /// Environment variable with the socket; ignored if empty.
 const SOCKET: &str = "FLEET_INIT_SOCKET";

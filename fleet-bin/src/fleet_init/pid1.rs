@@ -20,7 +20,7 @@ use rustix::process::{Pid, Signal, WaitOptions, WaitStatus, kill_process};
 use tokio::signal::unix::{self, SignalKind, signal};
 
 use super::orphans;
-use crate::fleetctl::error::CliError;
+use crate::ui::error::CliError;
 
 /// Environment variable that marks the supervisor process.
 const CHILD_MARKER: &str = "FLEET_INIT_WATCHED";

@@ -10,9 +10,9 @@ use super::client::{InitClient, NoResponse, read, request_if_running};
 use super::files::{self, Files};
 use super::protocol::{PlanFiles, PlannedUnit, Request, SourceFile, Targets};
 use super::{paths, plan_text};
-use crate::fleetctl::error::CliError;
-use crate::fleetctl::output::Output;
-use crate::fleetctl::table::{cell, layout};
+use crate::ui::error::CliError;
+use crate::ui::output::Output;
+use crate::ui::table::{cell, layout};
 
 /// Maximum number of units named in a cell.
 const MAX_NAMES: usize = 4;

@@ -3,7 +3,7 @@
 use fleet_core::graph::text::{FileRole, InitFile};
 use serde::{Deserialize, Serialize};
 
-use crate::fleetctl::output::Record;
+use crate::ui::output::Record;
 
 /// Envelope that distinguishes these requests from others on the same socket.
 #[derive(Debug, Serialize, Deserialize)]

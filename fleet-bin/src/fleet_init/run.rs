@@ -18,8 +18,8 @@ use super::server::{FilesServer, FleetServer};
 use super::shutdown::{StopSignals, UnitOwner, end, listen};
 use super::sources::{Sources, log_error};
 use super::{exit_with, panic_hook, paths, pid1};
-use crate::fleetctl::error::CliError;
 use crate::fleetd::config::{NativeSettings, default_runtime_dir};
+use crate::ui::error::CliError;
 
 /// Time to wait at the end for threads that still read files.
 const GRACE: Duration = Duration::from_secs(1);
@@ -32,7 +32,7 @@ pub(super) fn run(args: &RunArgs) -> ExitCode {
     if let Err(error) = check(args).and_then(|()| check_proc_namespace()) {
         return exit_with(Err(error));
     }
-    crate::fleetd::logging::start("info");
+    crate::ui::logging::start("info");
     if pid1::is_needed(args.reap) {
         let words: Vec<OsString> = std::env::args_os().skip(1).collect();
         let ended = pid1::run(&words, &directory(args));

@@ -18,9 +18,9 @@ use super::protocol::{
 };
 use super::sources::{Definitions, Sources};
 use super::{files, plan_text, status_text};
-use crate::chain;
-use crate::fleetctl::error::CliError;
-use crate::fleetctl::names::nearest;
+use crate::ui::chain;
+use crate::ui::error::CliError;
+use crate::ui::names::nearest;
 
 /// Maximum number of units per item of a response.
 const MAX_UNITS_PER_ITEM: usize = 64;

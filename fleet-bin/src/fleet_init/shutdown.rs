@@ -11,7 +11,7 @@ use fleet_agent::{Clock, InitSupervisor, NativeManager, UnitSnapshot};
 use fleet_core::graph::DerivedState;
 use tokio::signal::unix::{self, SignalKind, signal};
 
-use crate::fleetctl::error::CliError;
+use crate::ui::error::CliError;
 
 /// Time after which the log names the units that are awaited.
 const LOG_DELAY: Duration = Duration::from_secs(1);

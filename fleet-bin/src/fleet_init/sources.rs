@@ -15,7 +15,7 @@ use tokio::task::JoinError;
 
 use super::files::{self, Files};
 use super::protocol::SourceFile;
-use crate::fleetctl::error::CliError;
+use crate::ui::error::CliError;
 
 /// File with the accepted definitions.
 const FILE_NAME: &str = "accepted.json";

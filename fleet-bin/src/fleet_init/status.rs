@@ -6,9 +6,9 @@ use super::args::StatusArgs;
 use super::client::{InitClient, NoResponse, read, request};
 use super::protocol::{Request, StatusHeader, Unit};
 use super::{fleet, tree};
-use crate::fleetctl::error::CliError;
-use crate::fleetctl::global_args::Format;
-use crate::fleetctl::output::Output;
+use crate::ui::error::CliError;
+use crate::ui::global_args::Format;
+use crate::ui::output::Output;
 
 /// Runs the command.
 pub(super) fn run(args: &StatusArgs) -> Result<(), CliError> {

@@ -10,9 +10,9 @@ use super::args::{ReloadArgs, RestartArgs, SetTargetArgs, UnitArgs};
 use super::client::{NoResponse, read, request};
 use super::protocol::{Request, Targets};
 use super::{outcome, status};
-use crate::fleetctl::error::CliError;
-use crate::fleetctl::global_args::Format;
-use crate::fleetctl::output::{Output, Record};
+use crate::ui::error::CliError;
+use crate::ui::global_args::Format;
+use crate::ui::output::{Output, Record};
 
 /// Runs `set-target`.
 pub(super) fn set_target(args: &SetTargetArgs) -> Result<(), CliError> {

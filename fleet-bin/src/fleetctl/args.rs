@@ -1,7 +1,17 @@
 //! Definition of the command line: commands, options and their help.
 //!
-//! [`spelling`](super::spelling) rewrites the spellings of fleet v1 before parsing,
-//! [`help`](super::help) lays out the help, and [`settings`](super::settings) checks the values.
+//! [`spelling`](super::args::spelling) rewrites the spellings of fleet v1 before parsing,
+//! [`help`](super::help) lays out the help, and
+//! [`settings`](super::session::settings) checks the values.
+
+pub(super) mod change_args;
+pub(super) mod flags;
+pub(super) mod inspect_args;
+pub(super) mod machine_args;
+pub(super) mod numbers;
+pub(super) mod ranges;
+pub(super) mod rebalance_args;
+pub(super) mod spelling;
 
 use std::path::PathBuf;
 
@@ -9,12 +19,12 @@ use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 use fleet_unitfile::SystemdVersion;
 
-use super::change_args::{ApplyArgs, DiffArgs, PlanArgs, ScaleArgs};
-use super::global_args::GlobalArgs;
-use super::inspect_args::{EventsArgs, JournalArgs, ListArgs, LogsArgs, SshArgs, StatusArgs};
-use super::machine_args::MachineArgs;
-use super::rebalance_args::RebalanceArgs;
-use crate::fleetctl::numbers::number;
+use super::args::change_args::{ApplyArgs, DiffArgs, PlanArgs, ScaleArgs};
+use super::args::inspect_args::{EventsArgs, JournalArgs, ListArgs, LogsArgs, SshArgs, StatusArgs};
+use super::args::machine_args::MachineArgs;
+use super::args::numbers::number;
+use super::args::rebalance_args::RebalanceArgs;
+use crate::ui::global_args::GlobalArgs;
 
 /// Control a fleet cluster: submit unit files, start and stop units, inspect them.
 #[derive(Debug, Parser)]

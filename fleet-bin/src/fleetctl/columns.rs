@@ -1,10 +1,10 @@
 //! Pure: selection of list columns with `--fields`.
 
-use super::colour::Colour;
-use super::error::CliError;
-use super::inspect_args::ListArgs;
-use super::names::nearest;
-use super::table::painted;
+use super::args::inspect_args::ListArgs;
+use crate::ui::colour::Colour;
+use crate::ui::error::CliError;
+use crate::ui::names::nearest;
+use crate::ui::table::painted;
 
 /// Name of a column, and the function that returns the column's cell for a row. Its `bool` argument
 /// requests IDs and hashes in full length.
@@ -58,7 +58,7 @@ impl<R> Columns<R> {
 
     fn default_columns(&self, rows: &[R], extra: Option<&'static str>) -> Vec<&Column<R>> {
         let has_value = |(_, show): &&Column<R>| {
-            rows.iter().any(|row| show(row, false) != super::table::NOTHING)
+            rows.iter().any(|row| show(row, false) != crate::ui::table::NOTHING)
         };
         let extra = extra.and_then(|name| self.find(name)).filter(has_value);
         self.default.iter().filter_map(|name| self.find(name)).chain(extra).collect()

@@ -8,7 +8,7 @@ use std::future::ready;
 
 use futures_util::{StreamExt as _, stream};
 
-use super::error::CliError;
+use crate::ui::error::CliError;
 
 /// Maximum number of requests in flight. It is large enough for the daemon to commit many writes
 /// together, and far below the number of requests that a daemon accepts.

@@ -2,8 +2,8 @@
 
 use std::io::{self, IsTerminal as _, Write as _};
 
-use super::error::CliError;
-use super::sanitize::sanitize_for_terminal;
+use crate::ui::error::CliError;
+use crate::ui::sanitize::sanitize_for_terminal;
 
 /// Asks a question on standard error, and reads the answer from standard input.
 ///

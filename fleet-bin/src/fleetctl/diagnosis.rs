@@ -7,9 +7,9 @@ use fleet_core::TargetState;
 use fleet_http::wire;
 use serde::Serialize;
 
-use super::colour::{BAD, Colour, HELP, ODD};
 use super::format::{MachineLabels, short_hash, short_machine, unknown_for, without_name};
-use super::output::Record;
+use crate::ui::colour::{BAD, Colour, HELP, ODD};
+use crate::ui::output::Record;
 
 /// Number of restarts from which a unit gets a warning.
 const MANY_RESTARTS: u32 = 5;

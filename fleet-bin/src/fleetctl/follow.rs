@@ -6,17 +6,17 @@ use fleet_agent::Clock as _;
 use fleet_core::Timestamp;
 use fleet_unitfile::UnitName;
 
-use super::context::Context;
-use super::error::CliError;
 use super::format::MachineLabels;
-use super::global_args::Format;
-use super::machine_cache::MachineCache;
 use super::poll::Poller;
 use super::report::{UnitOutcome, UnitReport};
+use super::session::context::Context;
 use super::session::eligible;
-use super::settings::WaitTimeout;
+use super::session::machine_cache::MachineCache;
+use super::session::settings::WaitTimeout;
 use super::wait::Observation;
 use super::wait_state::{WaitResult, WaitState, WaitTarget};
+use crate::ui::error::CliError;
+use crate::ui::global_args::Format;
 
 /// First pause between two polls. Later pauses grow up to [`LONGEST_PAUSE`].
 const FIRST_PAUSE: Duration = Duration::from_millis(20);

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use fleet_core::Resource;
 use fleet_http::wire;
 
-use super::table::NOTHING;
+use crate::ui::table::NOTHING;
 
 /// Length of a shortened machine ID.
 const SHORT_ID: usize = 8;

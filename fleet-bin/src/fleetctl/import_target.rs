@@ -7,8 +7,8 @@ use fleet_core::{Fault, Requirements, Snapshot, Strictness, Unit};
 use fleet_store::{Export, ExportItem, ExportReader, ExportedUnit};
 use fleet_unitfile::UnitFile;
 
-use super::error::CliError;
 use super::session::Session;
+use crate::ui::error::CliError;
 
 /// Content of a cluster, and the strictness of its daemon.
 pub(crate) struct ImportTarget {

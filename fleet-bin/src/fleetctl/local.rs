@@ -6,10 +6,10 @@ use std::path::{Path, PathBuf};
 
 use fleet_unitfile::{Severity, UnitFile, UnitName};
 
-use super::error::CliError;
-use super::names::UnitArg;
 use super::progress::Progress;
-use crate::findings::{Finding, check};
+use crate::ui::error::CliError;
+use crate::ui::findings::{Finding, check};
+use crate::ui::names::UnitArg;
 
 /// Largest accepted unit file, in bytes: the limit of the API.
 const MAX_BYTES: u64 = 8 << 20;
@@ -144,7 +144,7 @@ fn read(path: &Path) -> Result<Option<Vec<u8>>, CliError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fleetctl::names::unit_arg;
+    use crate::ui::names::unit_arg;
 
     fn local(folder: &Path, args: &[&str]) -> Result<LocalUnits, CliError> {
         let arg = |arg: &&str| unit_arg(folder.join(arg).to_str().unwrap()).unwrap();

@@ -7,12 +7,12 @@ use fleet_http::{UnitUpload, wire};
 use fleet_unitfile::UnitName;
 use similar::TextDiff;
 
+use super::args::ranges::expand_all;
 use super::concurrent::buffered;
-use super::error::CliError;
 use super::local::{LocalFile, LocalUnits, read_units};
-use super::names::unit_args;
-use super::ranges::expand_all;
 use super::session::{Session, source};
+use crate::ui::error::CliError;
+use crate::ui::names::unit_args;
 
 /// A unit of a file, with the cluster's unit of this name.
 #[derive(Debug)]

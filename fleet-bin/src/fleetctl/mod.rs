@@ -21,49 +21,28 @@
 
 pub(crate) mod args;
 mod atomic_file;
-mod change_args;
-pub(crate) mod colour;
 mod columns;
 mod commands;
 mod concurrent;
 mod confirm;
-mod context;
-mod credentials;
 mod diagnosis;
-pub(crate) mod error;
-mod flags;
 mod follow;
 mod format;
-pub(crate) mod global_args;
 mod help;
 mod import_target;
-mod inspect_args;
 mod local;
-mod machine_args;
-mod machine_cache;
 mod manifest_diff;
-pub(crate) mod names;
-mod numbers;
 mod offline;
-pub(crate) mod output;
 mod partial_failure;
 mod poll;
 mod preview;
 mod progress;
-mod ranges;
-mod rebalance_args;
 mod rebalance_status;
 mod reference;
 mod report;
 mod resolve;
-pub(crate) mod sanitize;
 mod select;
 mod session;
-mod settings;
-mod spelling;
-mod ssh;
-pub(crate) mod table;
-mod tunnel;
 mod wait;
 mod wait_state;
 
@@ -75,16 +54,16 @@ use std::process::ExitCode;
 use clap::FromArgMatches;
 use fleet_agent::SystemClock;
 
-use args::{Cli, Command};
-use colour::Colour;
-use context::Context;
-use error::{CliError, Exit};
-use flags::Flags;
-use output::Output;
+use crate::ui::colour::Colour;
+use crate::ui::error::{CliError, Exit};
+use crate::ui::output::Output;
+use args::flags::Flags;
+use args::{Cli, Command, flags, spelling};
 use progress::Progress;
-use session::Session;
-use settings::Settings;
-use tunnel::Tunnel;
+use session::context::Context;
+use session::settings::Settings;
+use session::tunnel::Tunnel;
+use session::{Session, settings, tunnel};
 
 /// Runs `fleetctl` and returns its exit code. `args` starts with the name of the program, and
 /// `environment` looks up environment variables.

@@ -2,9 +2,9 @@
 
 use std::path::Path;
 
-use super::context::Context;
-use super::error::{CliError, Exit};
+use super::session::context::Context;
 use crate::fleetd::offline::{self, MissingStore, OfflineCluster};
+use crate::ui::error::{CliError, Exit};
 
 /// Opens the store, and prints warnings about the configuration.
 pub(crate) async fn open(

@@ -2,7 +2,7 @@
 //!
 //! The changes are not undone, so the error lists the units that were changed.
 
-use super::error::CliError;
+use crate::ui::error::CliError;
 
 /// Largest number of units to list.
 const MAX_NAMES: usize = 8;

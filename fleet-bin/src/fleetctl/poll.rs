@@ -6,9 +6,9 @@ use fleet_http::wire;
 use fleet_unitfile::UnitName;
 
 use super::concurrent::buffered;
-use super::error::CliError;
 use super::session::Session;
 use super::wait::Observation;
+use crate::ui::error::CliError;
 
 /// Minimum number of units for which the poller requests the lists of the whole cluster. For fewer
 /// units, two requests per unit cost less.

@@ -5,7 +5,7 @@ use serde::Serialize;
 
 use super::format::MachineLabels;
 use super::manifest_diff::{UnitChange, UnitDiff};
-use super::output::Record;
+use crate::ui::output::Record;
 
 /// Planned change of one unit, by a file or by the engine.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]

@@ -2,8 +2,8 @@
 
 use std::io::{self, IsTerminal, Write};
 
-use super::sanitize::sanitize_for_terminal;
-use super::table::clean;
+use crate::ui::sanitize::sanitize_for_terminal;
+use crate::ui::table::clean;
 
 /// Carriage return, then "erase to the end of the line".
 const ERASE: &str = "\r\x1b[K";

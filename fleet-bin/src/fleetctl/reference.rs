@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use clap::{Arg, ArgAction, Command};
 
-use super::error::Exit;
+use crate::ui::error::Exit;
 
 /// Widest line of text, in columns.
 const MAX_COLUMNS: usize = 100;

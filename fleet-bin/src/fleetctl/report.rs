@@ -5,8 +5,8 @@ use fleet_http::wire;
 use serde::Serialize;
 
 use super::format::MachineLabels;
-use super::output::Record;
 use super::wait::{Goal, Observation};
+use crate::ui::output::Record;
 
 /// Command that acts on units.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

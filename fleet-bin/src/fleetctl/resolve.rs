@@ -8,9 +8,9 @@ use fleet_core::{TargetState, Verb};
 use fleet_http::wire;
 use fleet_unitfile::{UnitHash, UnitName};
 
-use super::error::CliError;
 use super::format::short_hash;
 use super::local::{LocalFile, LocalUnit};
+use crate::ui::error::CliError;
 
 /// Change to a unit's file that precedes the change of its desired state.
 #[derive(Debug, Clone)]

@@ -5,10 +5,10 @@ use fleet_core::{Pattern, TargetState};
 use fleet_http::wire;
 use fleet_unitfile::UnitName;
 
-use super::error::CliError;
-use super::names::{UnitArg, unit_arg, unit_args};
-use super::ranges::expand_all;
+use super::args::ranges::expand_all;
 use super::session::Session;
+use crate::ui::error::CliError;
+use crate::ui::names::{UnitArg, unit_arg, unit_args};
 
 /// Filter for the units of a pattern, by desired state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -1,5 +1,12 @@
 //! Requests to the cluster, with errors that name the failed action.
 
+pub(super) mod context;
+pub(super) mod credentials;
+pub(super) mod machine_cache;
+pub(super) mod settings;
+pub(super) mod ssh;
+pub(super) mod tunnel;
+
 mod machines;
 mod rebalance;
 
@@ -23,10 +30,10 @@ use fleet_store::MetadataChange;
 use fleet_unitfile::{UnitFile, UnitName};
 use tokio::sync::OnceCell;
 
-use super::credentials::CredentialFiles;
-use super::error::CliError;
-use super::names::nearest;
+use super::session::credentials::CredentialFiles;
 use super::wait::Observation;
+use crate::ui::error::CliError;
+use crate::ui::names::nearest;
 
 /// Message of the daemon about a desired state for an unknown unit.
 const NO_UNIT: &str = "unit does not exist";

@@ -9,7 +9,7 @@ use fleet_http::{
 use super::config::{AuthSettings, Config, FileSetting};
 use super::error::StartError;
 use super::machine;
-use crate::{chain, secret};
+use crate::ui::{chain, secret};
 
 /// Contents of the authentication files.
 #[derive(Debug)]

@@ -19,7 +19,8 @@ use super::error::{Context as _, StartError};
 use super::run::{self, ShutdownSignals};
 use super::wire_up::{DaemonParts, MachineSetup, RunningDaemon};
 use super::{directories, identity, machine, say, summary};
-use crate::{dev_directory, findings};
+use crate::dev_directory;
+use crate::ui::findings;
 
 /// Lease duration of machines and of the engine in a development cluster. A machine or engine that
 /// has not renewed its lease for this time counts as gone.

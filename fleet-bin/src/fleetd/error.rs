@@ -4,7 +4,7 @@ use std::error::Error;
 use std::fmt;
 use std::process::ExitCode;
 
-use crate::chain;
+use crate::ui::chain;
 
 /// A failed action, its cause and the exit status.
 #[derive(Debug)]

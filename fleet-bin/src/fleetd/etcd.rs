@@ -7,7 +7,7 @@ use fleet_store::{EtcdConfig, EtcdIdentity, EtcdTls, EtcdUser};
 use super::auth_reload::{secret_of, secret_text};
 use super::config::{EtcdSettings, Password};
 use super::error::{Context as _, StartError};
-use crate::secret;
+use crate::ui::secret;
 
 /// Returns the configuration of the etcd store.
 pub(crate) fn config(settings: &EtcdSettings) -> Result<EtcdConfig, StartError> {

@@ -13,7 +13,6 @@ mod etcd;
 mod host_info;
 mod identity;
 mod journals;
-pub(crate) mod logging;
 mod loop_metrics;
 mod machine;
 mod notify;
@@ -32,6 +31,7 @@ pub(crate) use self::auth_reload::certificate_warning;
 use self::cli::Invocation;
 use self::error::StartError;
 use self::reload::ConfigSource;
+use crate::ui::logging;
 
 /// Runs the daemon, and returns its exit status.
 ///

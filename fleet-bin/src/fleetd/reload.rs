@@ -9,10 +9,10 @@ use rustix::process::geteuid;
 use super::auth_reload::AuthReloader;
 use super::config::{self, Config, RELOADABLE, RawConfig};
 use super::error::StartError;
-use super::logging::Level;
 use super::machine;
 use super::run::config_error;
 use super::wire_up::RunningDaemon;
+use crate::ui::logging::Level;
 
 /// Sources of the configuration, and the values last read.
 pub(crate) struct ConfigSource {

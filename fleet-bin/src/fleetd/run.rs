@@ -13,11 +13,11 @@ use super::accept_store::StorePolicy;
 use super::auth_reload::{AuthReloader, certificate_warning};
 use super::config::{Config, ConfigError};
 use super::error::{Context as _, StartError};
-use super::logging::Level;
 use super::reload::ConfigSource;
 use super::socket_activation::adopt_all;
 use super::wire_up::{DaemonParts, MachineSetup, RunningDaemon};
 use super::{directories, identity, machine, notify};
+use crate::ui::logging::Level;
 
 /// Time to wait for a listen address in use. A daemon that was just killed may still hold it.
 const BIND_TIMEOUT: Duration = Duration::from_secs(1);

@@ -7,14 +7,14 @@ use axum::Router;
 use fleet_core::{Revision, Snapshot, Strictness};
 use fleet_store::{Mirror, Registry, StoreIdentity};
 
-use super::extract::Params;
 use super::failure::Failure;
-use super::hub::Hub;
-use super::journals::Journals;
-use super::listings::Listings;
+use super::handlers::extract::Params;
+use super::handlers::listings::Listings;
+use super::handlers::page::PageToken;
 use super::metrics::Metrics;
-use super::page::PageToken;
-use super::peers::Peers;
+use super::stream::hub::Hub;
+use super::stream::journals::Journals;
+use super::stream::peers::Peers;
 use crate::wire::OTHER_STORE;
 
 /// Maximum time that a write waits until reads on this server show it.

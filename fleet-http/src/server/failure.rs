@@ -13,7 +13,7 @@ const RETRY_AFTER_SECONDS: u64 = 1;
 
 /// An error response with status 4xx or 5xx. The message is never empty.
 #[derive(Debug)]
-pub(super) struct Failure {
+pub(crate) struct Failure {
     status: StatusCode,
     message: String,
     details: Vec<ErrorDetail>,
@@ -22,42 +22,42 @@ pub(super) struct Failure {
 }
 
 impl Failure {
-    pub(super) fn new(status: StatusCode, message: impl Into<String>) -> Self {
+    pub(crate) fn new(status: StatusCode, message: impl Into<String>) -> Self {
         Self { status, message: message.into(), details: Vec::new(), current: None }
     }
 
     /// 400: the request is invalid.
-    pub(super) fn bad_request(message: impl ToString) -> Self {
+    pub(crate) fn bad_request(message: impl ToString) -> Self {
         Self::new(StatusCode::BAD_REQUEST, message.to_string())
     }
 
     /// 400 with a list of errors.
-    pub(super) fn invalid(message: impl ToString, details: Vec<ErrorDetail>) -> Self {
+    pub(crate) fn invalid(message: impl ToString, details: Vec<ErrorDetail>) -> Self {
         Self { details, ..Self::bad_request(message) }
     }
 
     /// Prefixes the message with the item that it is about.
-    pub(super) fn with_context(self, what: &str) -> Self {
+    pub(crate) fn with_context(self, what: &str) -> Self {
         Self { message: format!("{what}: {}", self.message), ..self }
     }
 
     /// 404: the resource does not exist.
-    pub(super) fn not_found(message: impl Into<String>) -> Self {
+    pub(crate) fn not_found(message: impl Into<String>) -> Self {
         Self::new(StatusCode::NOT_FOUND, message)
     }
 
     /// 404 for a unit.
-    pub(super) fn no_unit() -> Self {
+    pub(crate) fn no_unit() -> Self {
         Self::not_found("unit does not exist")
     }
 
     /// 409: the request conflicts with the current state.
-    pub(super) fn conflict(message: impl Into<String>) -> Self {
+    pub(crate) fn conflict(message: impl Into<String>) -> Self {
         Self::new(StatusCode::CONFLICT, message)
     }
 
     /// 503: temporarily unavailable.
-    pub(super) fn unavailable(message: impl Into<String>) -> Self {
+    pub(crate) fn unavailable(message: impl Into<String>) -> Self {
         Self::new(StatusCode::SERVICE_UNAVAILABLE, message)
     }
 
@@ -71,7 +71,7 @@ impl Failure {
 
     /// 412: the unit does not match `If-Match`. The response contains the unit's current state and
     /// tag.
-    pub(super) fn precondition_failed(current: Option<(UnitEntity, HeaderValue)>) -> Self {
+    pub(crate) fn precondition_failed(current: Option<(UnitEntity, HeaderValue)>) -> Self {
         let message = match current {
             Some(_) => "the unit was modified in the meantime: read it again and retry",
             None => "unit does not exist, but If-Match requires it",
@@ -81,7 +81,7 @@ impl Failure {
     }
 
     /// 412: the unit already exists and the request is create-only.
-    pub(super) fn already_exists() -> Self {
+    pub(crate) fn already_exists() -> Self {
         Self::new(
             StatusCode::PRECONDITION_FAILED,
             "unit already exists, and If-None-Match: * forbids replacing it",
@@ -108,7 +108,7 @@ impl From<RegistryError> for Failure {
 }
 
 /// Formats an error with its causes on one line.
-pub(super) fn error_chain(error: &dyn std::error::Error) -> String {
+pub(crate) fn error_chain(error: &dyn std::error::Error) -> String {
     let causes = std::iter::successors(error.source(), |cause| cause.source());
     causes.fold(error.to_string(), |text, cause| format!("{text}: {cause}"))
 }
@@ -116,7 +116,7 @@ pub(super) fn error_chain(error: &dyn std::error::Error) -> String {
 /// Message of a response with a 5xx status, as an extension of the response. The middleware logs it
 /// together with the request.
 #[derive(Clone)]
-pub(super) struct ServerError(pub(super) String);
+pub(crate) struct ServerError(pub(crate) String);
 
 impl IntoResponse for Failure {
     fn into_response(self) -> Response {

@@ -1,71 +1,34 @@
 //! The API server.
+//!
+//! | folder or file | contents |
+//! |---|---|
+//! | `api` | the dependencies of the server, and the state that all handlers share |
+//! | `router` | the routes, and the checks before each handler |
+//! | `handlers` | responses to requests |
+//! | `stream` | endless responses: events and journals |
+//! | `auth` | tokens, client certificates, read-only callers |
+//! | `net` | sockets, TLS, connections and their limits |
+//! | `failure`, `metrics`, `metered_store` | error responses; figures for Prometheus |
 
 mod api;
-mod auth_policy;
-mod compression;
-mod connection;
-mod connection_slots;
-mod discovery;
-mod drain_report;
-mod dry_run;
-mod etag;
-mod event_stream;
-mod events;
-mod explain;
-mod export;
-mod extract;
+mod auth;
 mod failure;
-mod filters;
-mod follow_reconnect;
-mod handshake;
-mod head;
-mod health;
-mod host;
-mod hub;
-mod import;
-mod intents;
-mod journal;
-mod journal_source;
-mod journals;
-mod limits;
-mod listen;
-mod listener;
-mod listings;
-mod machines;
-mod merge;
+mod handlers;
 mod metered_store;
 mod metrics;
-mod openapi;
-mod page;
-mod peers;
-mod plan;
-mod planning;
-mod preview;
-mod put;
-mod read_share;
-mod rebalance;
-mod rebalance_report;
+mod net;
 mod router;
-mod shutdown;
-mod sleep;
-mod snapshot_metrics;
-mod states;
-mod status;
-mod tokens;
-mod units;
-mod unix;
-mod validate;
-mod write_timeout;
+mod stream;
 
 pub use api::Api;
-pub use auth_policy::AuthPolicy;
-pub use connection::{serve, serve_with_limits};
-pub(crate) use journals::LinePrefix;
-pub use journals::{JournalEntry, JournalError, JournalRequest, JournalStream, Journals};
-pub use limits::ServerLimits;
-pub use listen::{ListenAddress, ListenParseError};
-pub use listener::{ListenError, Listener};
+pub use auth::auth_policy::AuthPolicy;
+pub use auth::tokens::{Tokens, TokensError};
 pub use metrics::Metrics;
-pub use peers::Peers;
-pub use tokens::{Tokens, TokensError};
-pub use unix::{SocketFile, listen_unix};
+pub use net::connection::{serve, serve_with_limits};
+pub use net::limits::ServerLimits;
+pub use net::listen::{ListenAddress, ListenParseError};
+pub use net::listener::{ListenError, Listener};
+pub use net::unix::{SocketFile, listen_unix};
+pub(crate) use stream::journals::LinePrefix;
+pub use stream::journals::{JournalEntry, JournalError, JournalRequest, JournalStream, Journals};
+pub use stream::peers::Peers;

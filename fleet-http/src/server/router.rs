@@ -15,16 +15,17 @@ use utoipa_axum::router::{OpenApiRouter, UtoipaMethodRouterExt as _};
 use utoipa_axum::routes;
 
 use super::api::SharedApi;
-
+use super::auth::preview::is_preview;
+use super::auth::read_share::ReadPermit;
+use super::auth::tokens::Rights;
 use super::failure::{Failure, ServerError};
-use super::limits::ConnectionOrigin;
-use super::preview::is_preview;
-use super::read_share::ReadPermit;
-use super::tokens::Rights;
-use super::{
-    discovery, events, explain, export, head, health, host, import, intents, journal, machines,
-    openapi, plan, put, rebalance, snapshot_metrics, states, status, units,
+use super::handlers::{
+    discovery, explain, export, health, import, intents, machines, openapi, plan, put, rebalance,
+    snapshot_metrics, states, status, units,
 };
+use super::net::limits::ConnectionOrigin;
+use super::net::{head, host};
+use super::stream::{events, journal};
 use crate::BEHIND;
 use crate::clock::Stopwatch;
 
@@ -41,7 +42,7 @@ pub(super) fn router(api: SharedApi) -> Router {
         .fold(root, |router, prefix| router.merge(version_1(prefix, &api)))
         .fallback(not_found_or_redirect)
         .layer(from_fn_with_state((server, api.clone()), middleware))
-        .layer(super::compression::layer())
+        .layer(super::net::compression::layer())
         .with_state(api)
 }
 

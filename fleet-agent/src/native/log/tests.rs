@@ -4,6 +4,7 @@ use std::os::fd::AsRawFd as _;
 
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, memfd_create};
 
+use super::cursor::LogCursor;
 use super::*;
 
 fn log(limit: u64, text: &[u8]) -> (tempfile::TempDir, Log) {
@@ -263,7 +264,7 @@ fn recreated_log_is_a_new_file() {
 fn truncated_or_replaced_log_continues_offsets() {
     let text = b"tick tick tick!\n".repeat(20);
     let (directory, log) = log(1 << 20, &text);
-    let position = super::super::cursor::LogCursor::new(160, &text[..160]);
+    let position = LogCursor::new(160, &text[..160]);
     let find = |log: &Log| {
         let (kept, end) = log.tail(None, None).expect("it can be read");
         position.find(&kept, end - kept.len() as u64)

@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use super::error::io_error;
 use crate::lock::acquire;
-use crate::native::cgroup::{Groups, leave_units};
-use crate::native::manager_context::{ManagerContext, forget_old_boot};
-use crate::native::runtime_directory::Directories;
+use crate::native::linux::cgroup::{Groups, leave_units};
+use crate::native::state::manager_context::{ManagerContext, forget_old_boot};
+use crate::native::state::runtime_directory::Directories;
 use crate::{Clock, ServiceError, SystemClock};
 
 /// Environment variable for the language of programs.

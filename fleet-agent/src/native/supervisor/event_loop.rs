@@ -14,20 +14,20 @@ use fleet_core::graph::{
 use tokio::sync::{mpsc, oneshot, watch};
 
 use super::desired_targets::TargetSelection;
+use super::host_capabilities::HostCapabilities;
 use super::managed_units::ManagedUnits;
 use super::run_channel::{QueueFull, run_channel};
 use super::run_task::{RunReport, RunTask};
 use super::supervised_unit::{RunHandle, SupervisedUnit};
+use super::support::check_supported;
 use crate::clock::Sleep;
-use crate::native::identity::HostCapabilities;
 use crate::native::log::Log;
-use crate::native::manager_context::ManagerContext;
-use crate::native::outcome::RunOutcome;
-use crate::native::rate_limited_log::unrecorded_cause;
-use crate::native::run_driver::RunDriver;
-use crate::native::run_state::{RunState, ServicePhase};
-use crate::native::support::check_supported;
-use crate::native::unit_directory::RequestedState;
+use crate::native::log::rate_limit::unrecorded_cause;
+use crate::native::run::driver::RunDriver;
+use crate::native::run::machine::outcome::RunOutcome;
+use crate::native::run::machine::state::{RunState, ServicePhase};
+use crate::native::state::manager_context::ManagerContext;
+use crate::native::state::unit_directory::RequestedState;
 
 /// Maximum number of queued reports that the event loop handles before it plans again.
 const MAX_PER_TURN: usize = 256;

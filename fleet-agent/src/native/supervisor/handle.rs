@@ -12,12 +12,12 @@ use super::config::{LANGUAGE, SupervisorConfig};
 use super::desired_targets::TargetSelection;
 use super::error::{SupervisorError, io_error};
 use super::event_loop::{Logs, Request, Supervisor, lock};
+use super::host_capabilities::host_capabilities;
 use super::recovery::Recovery;
 use super::snapshot::InitSnapshot;
-use crate::native::identity::host_capabilities;
-use crate::native::journal;
-use crate::native::manager_context::{ManagerContext, TARGETS};
-use crate::native::tracking::Tracking;
+use crate::native::linux::tracking::Tracking;
+use crate::native::log::journal;
+use crate::native::state::manager_context::{ManagerContext, TARGETS};
 use crate::{Journal, JournalQuery};
 
 /// Maximum number of queued requests; further callers wait for a free slot.

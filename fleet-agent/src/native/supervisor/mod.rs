@@ -13,12 +13,20 @@
 //!
 //! A run task covers one run of one unit, from its start until no process of the run is left.
 
+pub(super) mod compile;
+pub(super) mod external;
+pub(super) mod specifier_values;
+pub(super) mod support;
+#[cfg(test)]
+pub(super) mod support_tests;
+
 mod config;
 mod desired_targets;
 mod dry_run;
 mod error;
 pub(in crate::native) mod event_loop;
 mod handle;
+pub(super) mod host_capabilities;
 pub(in crate::native) mod managed_units;
 mod masks;
 mod recovery;

@@ -16,12 +16,12 @@ use super::handle::InitSupervisor;
 use super::managed_units::hit_start_limit;
 use super::supervised_unit::{SupervisedUnit, read_definition};
 use super::unrecoverable::{reason, unrecoverable_state};
-use crate::native::adopt::{observe_run, resume};
-use crate::native::descriptors::check_descriptors_left;
-use crate::native::manager_context::{ManagerContext, was_used_this_boot};
-use crate::native::run_driver::RunDriver;
-use crate::native::run_state::RunState;
-use crate::native::unit_directory::UnitDirectory;
+use crate::native::linux::descriptors::check_descriptors_left;
+use crate::native::run::adopt::{observe_run, resume};
+use crate::native::run::driver::RunDriver;
+use crate::native::run::machine::state::RunState;
+use crate::native::state::manager_context::{ManagerContext, was_used_this_boot};
+use crate::native::state::unit_directory::UnitDirectory;
 
 /// Recovered state of all units: the observed unit states for the planner, the supervisor's own
 /// state of each unit, and the runs to continue. Units that cannot be recovered are listed with the

@@ -6,8 +6,8 @@ use fleet_core::graph::{ActionKind, EventKind, Incarnation, Name};
 use tokio::sync::mpsc::{self, error::TrySendError};
 
 use super::run_channel::{RunReceiver, RunUpdate};
-use crate::native::run_driver::RunDriver;
-use crate::native::run_state::RunState;
+use crate::native::run::driver::RunDriver;
+use crate::native::run::machine::state::RunState;
 
 /// State of a run, and the events since the last report.
 #[derive(Debug)]

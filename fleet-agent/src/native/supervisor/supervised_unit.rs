@@ -7,11 +7,11 @@ use fleet_core::graph::{Incarnation, InitUnit, Name, StatusReport, Timeouts, tex
 use tokio::task::AbortHandle;
 
 use super::run_channel::RunSender;
-use crate::native::adopt::StoredUnit;
 use crate::native::log::Log;
-use crate::native::manager_context::ManagerContext;
-use crate::native::run_state::RunState;
-use crate::native::unit_directory::{RequestedState, UnitDirectory};
+use crate::native::run::adopt::StoredUnit;
+use crate::native::run::machine::state::RunState;
+use crate::native::state::manager_context::ManagerContext;
+use crate::native::state::unit_directory::{RequestedState, UnitDirectory};
 
 /// A unit that runs or has run.
 pub(super) struct SupervisedUnit {

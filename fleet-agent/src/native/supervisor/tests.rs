@@ -6,9 +6,9 @@ mod scripted_unit;
 use fleet_core::graph::{InitUnit, Name, Target};
 use scripted_unit::ScriptedUnit;
 
-use crate::native::outcome::ProcessExit;
-use crate::native::run_machine_tests::spec;
-use crate::native::run_state::ServicePhase as Stage;
+use crate::native::linux::process_exit::ProcessExit;
+use crate::native::run::machine::state::ServicePhase as Stage;
+use crate::native::run::machine::tests::spec;
 
 fn check(stanza: &str, rows: &[(&str, &str)]) {
     let stanza = stanza.replace("; ", "\n") + "\nrestart: never\n";

@@ -19,8 +19,8 @@ use fleet_core::graph::{
 use super::event_loop::{Supervisor, lock};
 use super::recovery::Recovery;
 use super::supervised_unit::SupervisedUnit;
-use crate::native::adopt::stop_only_definition;
-use crate::native::unit_directory::RunRecord;
+use crate::native::run::adopt::stop_only_definition;
+use crate::native::state::unit_directory::RunRecord;
 
 /// Returns the observed state of a unit that cannot be recovered.
 pub(super) fn unrecoverable_state(

@@ -10,22 +10,22 @@ use fleet_unitfile::UnitName;
 use super::start::needs_restart;
 use super::upload::{UploadFailure, UploadStep, send_contents};
 use crate::fleetctl::args::WaitUntil;
-use crate::fleetctl::change_args::{ApplyArgs, ManifestArgs, PlanArgs};
+use crate::fleetctl::args::change_args::{ApplyArgs, ManifestArgs, PlanArgs};
 use crate::fleetctl::concurrent::{buffered, try_buffered};
-use crate::fleetctl::context::Context;
-use crate::fleetctl::error::{CliError, Exit};
 use crate::fleetctl::follow::follow;
 use crate::fleetctl::format::MachineLabels;
-use crate::fleetctl::global_args::Format;
-use crate::fleetctl::machine_cache::MachineCache;
 use crate::fleetctl::manifest_diff::{UnitChange, UnitDiff, compare, read};
 use crate::fleetctl::partial_failure::all_or_partial_failure;
 use crate::fleetctl::preview::{PlannedChange, preview_text};
 use crate::fleetctl::report::{Action, UnitOutcome, UnitReport};
 use crate::fleetctl::resolve::{ContentAction, ContentSource};
 use crate::fleetctl::select::{DesiredFilter, select};
+use crate::fleetctl::session::context::Context;
+use crate::fleetctl::session::machine_cache::MachineCache;
 use crate::fleetctl::wait::{Goal, Observation};
 use crate::fleetctl::wait_state::WaitTarget;
+use crate::ui::error::{CliError, Exit};
+use crate::ui::global_args::Format;
 
 /// Runs `apply`.
 pub(super) async fn run(context: &mut Context, args: ApplyArgs) -> Result<Exit, CliError> {

@@ -3,12 +3,12 @@
 use serde::Serialize;
 
 use crate::fleetctl::concurrent::buffered;
-use crate::fleetctl::context::Context;
-use crate::fleetctl::error::CliError;
-use crate::fleetctl::global_args::Format;
-use crate::fleetctl::output::Record;
 use crate::fleetctl::select::{DesiredFilter, select};
+use crate::fleetctl::session::context::Context;
 use crate::fleetctl::session::source;
+use crate::ui::error::CliError;
+use crate::ui::global_args::Format;
+use crate::ui::output::Record;
 
 /// A unit and its file, as JSON. Bytes that are not UTF-8 are replaced, because JSON cannot contain
 /// them; the plain output keeps them.

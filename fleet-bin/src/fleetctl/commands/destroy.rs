@@ -4,17 +4,17 @@ use fleet_unitfile::UnitName;
 
 use crate::fleetctl::concurrent::{buffered, try_buffered};
 use crate::fleetctl::confirm::confirm;
-use crate::fleetctl::context::Context;
-use crate::fleetctl::error::CliError;
 use crate::fleetctl::follow::follow;
 use crate::fleetctl::format::MachineLabels;
-use crate::fleetctl::names::UnitArg;
 use crate::fleetctl::partial_failure::{abbreviated_list, all_or_partial_failure};
 use crate::fleetctl::report::{Action, UnitOutcome, UnitReport};
 use crate::fleetctl::select::{DesiredFilter, select, selected_by_pattern};
-use crate::fleetctl::settings::WaitTimeout;
+use crate::fleetctl::session::context::Context;
+use crate::fleetctl::session::settings::WaitTimeout;
 use crate::fleetctl::wait::Goal;
 use crate::fleetctl::wait_state::WaitTarget;
+use crate::ui::error::CliError;
+use crate::ui::names::UnitArg;
 
 /// Runs the command. Without `yes`, several units that patterns match require confirmation.
 pub(super) async fn run(

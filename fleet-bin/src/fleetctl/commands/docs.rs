@@ -6,10 +6,10 @@ use clap::CommandFactory as _;
 use clap_complete::Shell;
 
 use crate::fleetctl::args::Cli;
-use crate::fleetctl::context::Context;
-use crate::fleetctl::error::CliError;
 use crate::fleetctl::help;
 use crate::fleetctl::reference::reference;
+use crate::fleetctl::session::context::Context;
+use crate::ui::error::CliError;
 
 /// Runs `completions`.
 pub(super) fn completions(context: &mut Context, shell: Shell) -> Result<(), CliError> {

@@ -4,11 +4,11 @@ use std::path::Path;
 
 use fleet_http::wire::OTHER_STORE;
 
-use crate::fleetctl::context::Context;
 use crate::fleetctl::diagnosis::{ClusterView, Diagnosis, Severity};
-use crate::fleetctl::error::{CliError, Exit};
 use crate::fleetctl::rebalance_status::rebalance_problems;
+use crate::fleetctl::session::context::Context;
 use crate::fleetd::{certificate_warning, config};
+use crate::ui::error::{CliError, Exit};
 
 /// Default configuration file of the daemon and of its service.
 const CONFIG: &str = "/etc/fleet/fleet.conf";

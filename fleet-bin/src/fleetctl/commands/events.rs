@@ -9,13 +9,13 @@ use serde::Serialize;
 use tokio::time::timeout;
 
 use super::logs::endless_document;
-use crate::fleetctl::context::Context;
-use crate::fleetctl::error::CliError;
+use crate::fleetctl::args::inspect_args::EventsArgs;
 use crate::fleetctl::format::{MachineLabels, machine_label};
-use crate::fleetctl::global_args::Format;
-use crate::fleetctl::inspect_args::EventsArgs;
-use crate::fleetctl::names::unit_arg;
-use crate::fleetctl::output::Record;
+use crate::fleetctl::session::context::Context;
+use crate::ui::error::CliError;
+use crate::ui::global_args::Format;
+use crate::ui::names::unit_arg;
+use crate::ui::output::Record;
 
 /// Number of attempts to reconnect, and the pause between them.
 const TRIES: u32 = 30;

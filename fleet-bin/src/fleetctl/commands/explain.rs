@@ -6,14 +6,14 @@ use fleet_http::wire::{MachineVerdict, PlacementExplanation};
 use fleet_unitfile::UnitName;
 
 use crate::fleetctl::args::ExplainArgs;
-use crate::fleetctl::context::Context;
-use crate::fleetctl::error::CliError;
 use crate::fleetctl::format::{MachineLabels, without_name};
-use crate::fleetctl::global_args::Format;
-use crate::fleetctl::machine_cache::MachineCache;
-use crate::fleetctl::output::Record;
 use crate::fleetctl::select::{DesiredFilter, select};
-use crate::fleetctl::table::{cell, layout};
+use crate::fleetctl::session::context::Context;
+use crate::fleetctl::session::machine_cache::MachineCache;
+use crate::ui::error::CliError;
+use crate::ui::global_args::Format;
+use crate::ui::output::Record;
+use crate::ui::table::{cell, layout};
 
 impl Record for PlacementExplanation {
     fn name(&self) -> &str {

@@ -11,11 +11,11 @@ use serde::Serialize;
 
 use crate::fleetctl::args::ExportArgs;
 use crate::fleetctl::atomic_file::AtomicFile;
-use crate::fleetctl::context::Context;
-use crate::fleetctl::error::CliError;
 use crate::fleetctl::offline;
-use crate::fleetctl::output::Record;
+use crate::fleetctl::session::context::Context;
 use crate::fleetd::offline::MissingStore;
+use crate::ui::error::CliError;
+use crate::ui::output::Record;
 
 /// Summary of an export.
 #[derive(Debug, Serialize)]

@@ -13,11 +13,11 @@ use fleet_store::{
 use futures_util::{StreamExt as _, TryStreamExt as _, stream};
 
 use crate::fleetctl::args::ImportArgs;
-use crate::fleetctl::context::Context;
-use crate::fleetctl::error::CliError;
 use crate::fleetctl::session::Session;
+use crate::fleetctl::session::context::Context;
 use crate::fleetctl::{import_target, offline};
 use crate::fleetd::offline::MissingStore;
+use crate::ui::error::CliError;
 use summary::ImportSummary;
 
 /// Maximum number of concurrent uploads. Uploads are concurrent because a store commits many writes

@@ -4,13 +4,13 @@ use fleet_http::JournalOptions;
 use serde::Serialize;
 
 use super::logs::endless_document;
-use crate::fleetctl::context::Context;
-use crate::fleetctl::error::CliError;
-use crate::fleetctl::global_args::Format;
-use crate::fleetctl::inspect_args::JournalArgs;
-use crate::fleetctl::names::unit_arg;
-use crate::fleetctl::output::Record;
+use crate::fleetctl::args::inspect_args::JournalArgs;
+use crate::fleetctl::session::context::Context;
 use crate::fleetctl::session::next_line;
+use crate::ui::error::CliError;
+use crate::ui::global_args::Format;
+use crate::ui::names::unit_arg;
+use crate::ui::output::Record;
 
 /// One line of a journal.
 #[derive(Debug, Serialize)]

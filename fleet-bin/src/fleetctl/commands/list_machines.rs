@@ -5,14 +5,14 @@ use std::collections::BTreeMap;
 use fleet_http::wire;
 use serde::Serialize;
 
+use crate::fleetctl::args::inspect_args::ListArgs;
 use crate::fleetctl::columns::Columns;
-use crate::fleetctl::context::Context;
 use crate::fleetctl::diagnosis::is_draining;
-use crate::fleetctl::error::CliError;
 use crate::fleetctl::format::{offers, short_machine, unknown_for};
-use crate::fleetctl::inspect_args::ListArgs;
-use crate::fleetctl::output::Record;
-use crate::fleetctl::table::cell;
+use crate::fleetctl::session::context::Context;
+use crate::ui::error::CliError;
+use crate::ui::output::Record;
+use crate::ui::table::cell;
 
 const COLUMNS: Columns<Row> = Columns {
     all: &[
@@ -92,7 +92,7 @@ fn pairs(metadata: &BTreeMap<String, String>) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fleetctl::colour::Colour;
+    use crate::ui::colour::Colour;
 
     #[test]
     fn machine_table_matches_the_documentation() {

@@ -4,13 +4,13 @@ use fleet_http::wire;
 use fleet_unitfile::{UnitName, expand_fleet_specifiers};
 use serde::Serialize;
 
+use crate::fleetctl::args::inspect_args::ListArgs;
 use crate::fleetctl::columns::Columns;
-use crate::fleetctl::context::Context;
-use crate::fleetctl::error::CliError;
 use crate::fleetctl::format::{MachineLabels, first_clause, machine_label, short_hash};
-use crate::fleetctl::inspect_args::ListArgs;
-use crate::fleetctl::output::Record;
-use crate::fleetctl::table::{NOTHING, cell};
+use crate::fleetctl::session::context::Context;
+use crate::ui::error::CliError;
+use crate::ui::output::Record;
+use crate::ui::table::{NOTHING, cell};
 
 const COLUMNS: Columns<Row> = Columns {
     all: &[
@@ -123,7 +123,7 @@ pub(super) fn description(unit: &wire::UnitEntity) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fleetctl::colour::Colour;
+    use crate::ui::colour::Colour;
 
     #[test]
     fn description_expands_instance_specifiers() {

@@ -7,16 +7,16 @@ use fleet_core::TargetState;
 use fleet_http::wire;
 use serde::Serialize;
 
+use crate::fleetctl::args::inspect_args::ListArgs;
 use crate::fleetctl::columns::Columns;
-use crate::fleetctl::context::Context;
-use crate::fleetctl::error::CliError;
 use crate::fleetctl::format::{
     MachineLabels, first_clause, machine_label, short_hash, unknown_for, without_name,
 };
-use crate::fleetctl::inspect_args::ListArgs;
-use crate::fleetctl::output::Record;
-use crate::fleetctl::table::cell;
+use crate::fleetctl::session::context::Context;
 use crate::fleetctl::wait::outcome;
+use crate::ui::error::CliError;
+use crate::ui::output::Record;
+use crate::ui::table::cell;
 
 const COLUMNS: Columns<Row> = Columns {
     all: &[
@@ -169,7 +169,7 @@ fn is_wanted(unit: &wire::UnitEntity) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fleetctl::colour::Colour;
+    use crate::ui::colour::Colour;
 
     fn state(name: &str, machine: &str, active: &str, problem: &str) -> wire::UnitStateEntity {
         wire::UnitStateEntity {

@@ -9,15 +9,15 @@ use fleet_unitfile::UnitName;
 use futures_util::stream::{self, BoxStream, StreamExt as _};
 use serde::Serialize;
 
+use crate::fleetctl::args::inspect_args::LogsArgs;
 use crate::fleetctl::concurrent::buffered;
-use crate::fleetctl::context::Context;
-use crate::fleetctl::error::CliError;
 use crate::fleetctl::format::short_machine;
-use crate::fleetctl::global_args::Format;
-use crate::fleetctl::inspect_args::LogsArgs;
-use crate::fleetctl::output::Record;
 use crate::fleetctl::select::{DesiredFilter, select};
+use crate::fleetctl::session::context::Context;
 use crate::fleetctl::session::{Session, next_dated};
+use crate::ui::error::CliError;
+use crate::ui::global_args::Format;
+use crate::ui::output::Record;
 
 /// Most journals to read, each over its own connection.
 const MAX_JOURNALS: usize = 256;

@@ -7,12 +7,12 @@ use fleet_http::wire;
 use serde::Serialize;
 
 use super::machine_drain;
-use crate::fleetctl::context::Context;
-use crate::fleetctl::error::{CliError, Exit};
+use crate::fleetctl::args::machine_args::MachineCommand;
 use crate::fleetctl::format::{self, short_machine};
-use crate::fleetctl::machine_args::MachineCommand;
-use crate::fleetctl::output::Record;
+use crate::fleetctl::session::context::Context;
 use crate::fleetctl::session::is_complete_id;
+use crate::ui::error::{CliError, Exit};
+use crate::ui::output::Record;
 
 /// Result of `cordon` and `uncordon`.
 #[derive(Debug, Serialize)]

@@ -6,11 +6,11 @@ use fleet_agent::Clock as _;
 use fleet_core::MachineId;
 use fleet_http::wire::DrainReport;
 
-use crate::fleetctl::context::Context;
-use crate::fleetctl::error::{CliError, Exit};
+use crate::fleetctl::args::machine_args::DrainArgs;
 use crate::fleetctl::format::short_machine;
-use crate::fleetctl::machine_args::DrainArgs;
-use crate::fleetctl::output::Record;
+use crate::fleetctl::session::context::Context;
+use crate::ui::error::{CliError, Exit};
+use crate::ui::output::Record;
 
 /// Pause between two polls of the drain.
 const PAUSE: Duration = Duration::from_millis(500);

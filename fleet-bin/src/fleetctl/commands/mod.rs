@@ -31,8 +31,8 @@ mod watch;
 use fleet_core::Verb;
 
 use super::args::{Command, DestroyArgs, LoadArgs, StartArgs, StopArgs, WaitUntil};
-use super::context::Context;
-use super::error::{CliError, Exit};
+use super::session::context::Context;
+use crate::ui::error::{CliError, Exit};
 
 /// Runs a command and returns the exit status.
 pub(crate) async fn run(context: &mut Context, command: Command) -> Result<Exit, CliError> {

@@ -7,11 +7,11 @@ use fleet_core::RebalanceLimits;
 use fleet_http::wire::RebalanceReport;
 use serde::Serialize;
 
-use crate::fleetctl::context::Context;
-use crate::fleetctl::error::{CliError, Exit};
+use crate::fleetctl::args::rebalance_args::RebalanceArgs;
 use crate::fleetctl::format::short_machine;
-use crate::fleetctl::output::Record;
-use crate::fleetctl::rebalance_args::RebalanceArgs;
+use crate::fleetctl::session::context::Context;
+use crate::ui::error::{CliError, Exit};
+use crate::ui::output::Record;
 
 /// Pause between two polls.
 const PAUSE: Duration = Duration::from_millis(500);

@@ -4,16 +4,16 @@ use fleet_core::TargetState;
 use fleet_unitfile::UnitName;
 
 use crate::fleetctl::concurrent::{buffered, try_buffered};
-use crate::fleetctl::context::Context;
-use crate::fleetctl::error::CliError;
 use crate::fleetctl::follow::follow;
 use crate::fleetctl::partial_failure::all_or_partial_failure;
 use crate::fleetctl::report::Action;
 use crate::fleetctl::select::{DesiredFilter, select};
 use crate::fleetctl::session::Session;
-use crate::fleetctl::settings::WaitTimeout;
+use crate::fleetctl::session::context::Context;
+use crate::fleetctl::session::settings::WaitTimeout;
 use crate::fleetctl::wait::Goal;
 use crate::fleetctl::wait_state::WaitTarget;
+use crate::ui::error::CliError;
 
 /// Runs the command. All units are checked before the first is restarted.
 pub(super) async fn run(

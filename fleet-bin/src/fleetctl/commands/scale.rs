@@ -8,14 +8,14 @@ use fleet_unitfile::UnitName;
 use serde::Serialize;
 
 use super::{destroy, start};
+use crate::fleetctl::args::change_args::ScaleArgs;
 use crate::fleetctl::args::{CreateArgs, WaitArgs, WaitUntil};
-use crate::fleetctl::change_args::ScaleArgs;
-use crate::fleetctl::context::Context;
-use crate::fleetctl::error::{CliError, Exit};
 use crate::fleetctl::local::read_units;
-use crate::fleetctl::names::{UnitArg, unit_arg, unit_args};
-use crate::fleetctl::output::Record;
 use crate::fleetctl::session::Session;
+use crate::fleetctl::session::context::Context;
+use crate::ui::error::{CliError, Exit};
+use crate::ui::names::{UnitArg, unit_arg, unit_args};
+use crate::ui::output::Record;
 
 /// Change of an instance.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]

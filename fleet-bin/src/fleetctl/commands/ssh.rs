@@ -6,12 +6,12 @@ use fleet_http::wire;
 use tokio::io::{AsyncWriteExt as _, copy, stdin, stdout};
 use tokio::net::UnixStream;
 
-use crate::fleetctl::context::Context;
-use crate::fleetctl::error::{CliError, Exit};
-use crate::fleetctl::inspect_args::SshArgs;
-use crate::fleetctl::names::unit_arg;
+use crate::fleetctl::args::inspect_args::SshArgs;
 use crate::fleetctl::session::Session;
-use crate::fleetctl::tunnel::{command, ssh_error};
+use crate::fleetctl::session::context::Context;
+use crate::fleetctl::session::tunnel::{command, ssh_error};
+use crate::ui::error::{CliError, Exit};
+use crate::ui::names::unit_arg;
 
 /// Runs `ssh`. The exit code is that of the remote command.
 pub(super) async fn run(context: &mut Context, args: &SshArgs) -> Result<Exit, CliError> {

@@ -8,12 +8,9 @@ use fleet_http::wire;
 use fleet_unitfile::{UnitFile, UnitName};
 
 use super::upload::{UploadStep, send_contents};
-use crate::findings::check;
 use crate::fleetctl::args::{CreateArgs, WaitUntil};
 use crate::fleetctl::concurrent::{buffered, try_buffered};
-use crate::fleetctl::context::Context;
 use crate::fleetctl::diagnosis::is_stopped_by_hand;
-use crate::fleetctl::error::CliError;
 use crate::fleetctl::follow::follow;
 use crate::fleetctl::format::MachineLabels;
 use crate::fleetctl::local::{LocalUnit, read_units};
@@ -23,10 +20,13 @@ use crate::fleetctl::resolve::{
     ContentAction, ContentSource, change, content, unused_file_warning,
 };
 use crate::fleetctl::select::{DesiredFilter, select};
+use crate::fleetctl::session::context::Context;
+use crate::fleetctl::session::settings::WaitTimeout;
 use crate::fleetctl::session::{Session, source};
-use crate::fleetctl::settings::WaitTimeout;
 use crate::fleetctl::wait::{Goal, Observation};
 use crate::fleetctl::wait_state::WaitTarget;
+use crate::ui::error::CliError;
+use crate::ui::findings::check;
 
 /// Runs `submit`.
 pub(super) async fn submit(context: &mut Context, args: &CreateArgs) -> Result<(), CliError> {

@@ -10,22 +10,22 @@ use serde::Serialize;
 
 use super::list_unit_files::description;
 use crate::fleet_init::format_duration;
-use crate::fleetctl::colour::Colour;
+use crate::fleetctl::args::inspect_args::StatusArgs;
 use crate::fleetctl::concurrent::buffered;
-use crate::fleetctl::context::Context;
-use crate::fleetctl::error::{CliError, Exit};
 use crate::fleetctl::format::{
     MachineLabels, machine_label, short_hash, unknown_for, without_name,
 };
-use crate::fleetctl::global_args::Format;
-use crate::fleetctl::inspect_args::StatusArgs;
-use crate::fleetctl::machine_cache::MachineCache;
-use crate::fleetctl::output::Record;
-use crate::fleetctl::sanitize::sanitize_line;
 use crate::fleetctl::select::{DesiredFilter, select};
 use crate::fleetctl::session::Session;
-use crate::fleetctl::table::clean;
+use crate::fleetctl::session::context::Context;
+use crate::fleetctl::session::machine_cache::MachineCache;
 use crate::fleetctl::wait::Observation;
+use crate::ui::colour::Colour;
+use crate::ui::error::{CliError, Exit};
+use crate::ui::global_args::Format;
+use crate::ui::output::Record;
+use crate::ui::sanitize::sanitize_line;
+use crate::ui::table::clean;
 
 /// Time limit for reading the journal on one machine. After this time, a note appears in place of
 /// the journal.

@@ -5,10 +5,10 @@ use fleet_http::wire;
 use fleet_unitfile::{UnitFile, UnitName};
 
 use crate::fleetctl::concurrent::try_buffered;
-use crate::fleetctl::error::CliError;
 use crate::fleetctl::partial_failure::with_completed;
 use crate::fleetctl::resolve::{ContentAction, resolve_create_race, unstable_unit};
 use crate::fleetctl::session::Session;
+use crate::ui::error::CliError;
 
 /// Maximum number of attempts to create a unit that already exists according to the create request,
 /// but not according to the lookup that follows. Either another client has just destroyed the unit,

@@ -5,13 +5,13 @@ use std::process::Command;
 
 use fleet_unitfile::{Severity, SystemdVersion, UnitName};
 
-use crate::findings::{Finding, check, verify, verify_drop_in};
 use crate::fleetctl::args::VerifyArgs;
-use crate::fleetctl::context::Context;
-use crate::fleetctl::error::CliError;
 use crate::fleetctl::local::read_file;
 use crate::fleetctl::manifest_diff::unit_files_in;
-use crate::fleetctl::output::Record;
+use crate::fleetctl::session::context::Context;
+use crate::ui::error::CliError;
+use crate::ui::findings::{Finding, check, verify, verify_drop_in};
+use crate::ui::output::Record;
 
 impl Record for Finding {
     fn name(&self) -> &str {

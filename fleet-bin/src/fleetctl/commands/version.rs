@@ -2,9 +2,9 @@
 
 use serde::Serialize;
 
-use crate::fleetctl::context::Context;
-use crate::fleetctl::error::CliError;
-use crate::fleetctl::output::Record;
+use crate::fleetctl::session::context::Context;
+use crate::ui::error::CliError;
+use crate::ui::output::Record;
 
 /// A program and its version.
 #[derive(Debug, Serialize)]

@@ -8,9 +8,9 @@ use fleet_http::EventOptions;
 use tokio::time::timeout;
 
 use super::events::reconnect;
-use crate::fleetctl::context::Context;
-use crate::fleetctl::error::CliError;
-use crate::fleetctl::global_args::Format;
+use crate::fleetctl::session::context::Context;
+use crate::ui::error::CliError;
+use crate::ui::global_args::Format;
 
 /// Time without further changes after which the list is printed again. If changes continue, the
 /// list is printed after [`MAX_DELAY`].

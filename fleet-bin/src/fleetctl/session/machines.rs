@@ -4,9 +4,9 @@ use fleet_core::MachineId;
 use fleet_http::{StateFilter, wire};
 
 use super::{Session, cannot};
-use crate::fleetctl::error::CliError;
-use crate::fleetctl::names::nearest;
 use crate::fleetctl::partial_failure::abbreviated_list;
+use crate::ui::error::CliError;
+use crate::ui::names::nearest;
 
 impl Session {
     /// Returns the present machine with this ID, or else the one with an ID that starts with

@@ -4,7 +4,7 @@ use fleet_core::RebalanceLimits;
 use fleet_http::wire::RebalanceReport;
 
 use super::{Session, cannot};
-use crate::fleetctl::error::CliError;
+use crate::ui::error::CliError;
 
 impl Session {
     /// Starts rebalancing, or returns the planned moves if `dry_run`.

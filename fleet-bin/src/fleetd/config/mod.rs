@@ -30,7 +30,7 @@ pub(crate) use resolve::{Config, ServiceManagerKind, StoreKind};
 pub(crate) use systemd::SystemdSettings;
 pub(crate) use value::{RawConfig, RawEntry, RawValue, ValueOrigin};
 
-use crate::secret;
+use crate::ui::secret;
 
 /// Default configuration file, used if it exists.
 const DEFAULT_FILE: &str = "/etc/fleet/fleet.conf";

@@ -7,7 +7,7 @@ use tokio::time::Instant;
 
 use super::*;
 use crate::SystemClock;
-use crate::native::process::append;
+use crate::native::run::process::append;
 
 /// Waits until the log is no longer polled.
 async fn wait_for_rest(task: &RotationTask, log: &Log) {

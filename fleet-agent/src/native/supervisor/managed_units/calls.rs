@@ -10,8 +10,8 @@ use super::super::event_loop::{Supervisor, lock};
 use super::waiters::{answer, is_busy, may_have_processes};
 use super::{AwaitedRun, CallResult, LoadedUnit, Reply};
 use crate::ServiceError;
-use crate::native::shutdown_marker::shutdown_refusal;
-use crate::native::unit_directory::RequestedState;
+use crate::native::state::shutdown_marker::shutdown_refusal;
+use crate::native::state::unit_directory::RequestedState;
 
 impl Supervisor {
     /// Starts a unit. A failed unit is tried again, and an active unit stays as it is.

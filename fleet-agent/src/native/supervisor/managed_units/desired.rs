@@ -138,8 +138,8 @@ mod tests {
     use super::super::status::tests::{call, load, open};
     use super::super::{Definition, SupervisorHandle, name_of};
     use super::*;
-    use crate::native::compile::compile;
-    use crate::native::unit_directory::RequestedState;
+    use crate::native::state::unit_directory::RequestedState;
+    use crate::native::supervisor::compile::compile;
 
     fn started() -> RequestedState {
         RequestedState { generation: 1, launched: true, ..RequestedState::default() }

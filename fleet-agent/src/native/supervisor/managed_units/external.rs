@@ -21,8 +21,8 @@ use super::super::run_task::RunReport;
 use super::super::supervised_unit::{RunHandle, SupervisedUnit};
 use super::calls::name_of;
 use crate::Clock;
-use crate::native::external::{External, stand_in};
-use crate::native::run_state::{RunState, ServicePhase};
+use crate::native::run::machine::state::{RunState, ServicePhase};
+use crate::native::supervisor::external::{External, stand_in};
 
 /// All external units.
 #[derive(Default)]

@@ -35,7 +35,7 @@ use self::external::ExternalRegistry;
 use self::waiters::Waiters;
 use super::event_loop::Supervisor;
 use crate::native::log::Log;
-use crate::native::unit_directory::RequestedState;
+use crate::native::state::unit_directory::RequestedState;
 use crate::{ManagedUnit, ServiceError};
 
 /// Result of a call.

@@ -24,15 +24,16 @@ use super::calls::name_of;
 use super::external::ExternalRegistry;
 use super::{Definition, LoadedUnit, ManagedUnits, StatusMap, timers};
 use crate::ServiceError;
-use crate::native::adopt::{observe_ended, resume};
-use crate::native::compile::compile;
-use crate::native::descriptors::check_descriptors_left;
-use crate::native::external::External;
-use crate::native::identity::{HostCapabilities, host_capabilities};
-use crate::native::manager_context::{ManagerContext, TARGETS};
-use crate::native::run_driver::RunDriver;
-use crate::native::timer::is_timer;
-use crate::native::unit_directory::{PendingRequest, RunRecord};
+use crate::native::frontends::timer::is_timer;
+use crate::native::linux::descriptors::check_descriptors_left;
+use crate::native::run::adopt::{observe_ended, resume};
+use crate::native::run::driver::RunDriver;
+use crate::native::state::manager_context::{ManagerContext, TARGETS};
+use crate::native::state::unit_directory::{PendingRequest, RunRecord};
+use crate::native::supervisor::compile::compile;
+use crate::native::supervisor::external::External;
+use crate::native::supervisor::host_capabilities::HostCapabilities;
+use crate::native::supervisor::host_capabilities::host_capabilities;
 
 /// Configuration of managed units, in addition to that of any supervisor.
 pub(in crate::native) struct ManagedUnitsConfig {

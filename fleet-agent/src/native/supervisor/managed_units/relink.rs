@@ -15,7 +15,7 @@ use super::super::event_loop::{Supervisor, lock};
 use super::super::supervised_unit::SupervisedUnit;
 use super::{CallResult, Definition, LoadedUnit, ManagedUnits, name_of};
 use crate::ServiceError;
-use crate::native::adopt::{resume, stop_only_definition};
+use crate::native::run::adopt::{resume, stop_only_definition};
 
 /// Delay between a change of a unit file and the rebuilding of the graph. Changes made during this
 /// delay share one rebuild, because rebuilding costs the same for one file as for all.

@@ -10,9 +10,9 @@ use super::super::supervised_unit::SupervisedUnit;
 use super::waiters::hit_start_limit;
 use super::{ManagedUnits, PublishedStatus};
 use crate::ManagedUnit;
-use crate::native::outcome::RunOutcome;
-use crate::native::run_state::{RunState, ServicePhase};
-use crate::native::systemd_states::to_systemd_state;
+use crate::native::run::machine::outcome::RunOutcome;
+use crate::native::run::machine::state::{RunState, ServicePhase};
+use crate::native::run::machine::systemd_states::to_systemd_state;
 
 impl Supervisor {
     /// Publishes the status of a unit, and reports a change to subscribers.
@@ -160,9 +160,9 @@ pub(super) mod tests {
     use super::*;
     use crate::SupervisorConfig;
     use crate::clock::pause;
-    use crate::native::compile::compile;
+    use crate::native::state::unit_directory::RequestedState;
+    use crate::native::supervisor::compile::compile;
     use crate::native::supervisor::event_loop::Request;
-    use crate::native::unit_directory::RequestedState;
 
     /// Runs a function in the event loop and returns its result. Reports of runs that arrive
     /// meanwhile are handled only after the function has returned.

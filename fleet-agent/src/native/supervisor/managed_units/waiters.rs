@@ -11,9 +11,9 @@ use super::super::event_loop::Supervisor;
 use super::super::supervised_unit::SupervisedUnit;
 use super::Reply;
 use crate::ServiceError;
-use crate::native::outcome::RunOutcome;
-use crate::native::run_state::{RunState, ServicePhase};
-use crate::native::systemd_states::{reload_failure_reason, start_failure_reason};
+use crate::native::run::machine::outcome::RunOutcome;
+use crate::native::run::machine::state::{RunState, ServicePhase};
+use crate::native::run::machine::systemd_states::{reload_failure_reason, start_failure_reason};
 
 /// Waiting callers, by unit.
 #[derive(Default)]

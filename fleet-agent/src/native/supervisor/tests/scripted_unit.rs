@@ -11,10 +11,11 @@ use fleet_core::graph::{
     StopOutcome, Target, Timeouts, UnitEvent,
 };
 
-use crate::native::outcome::ProcessExit;
-use crate::native::run_machine::ServiceRun;
-use crate::native::run_state::{ProcessId, RunAction};
-use crate::native::sd_notify_message::NotifyMessage;
+use crate::native::linux::process_exit::ProcessExit;
+use crate::native::linux::process_id::ProcessId;
+use crate::native::run::machine::ServiceRun;
+use crate::native::run::machine::sd_notify_message::NotifyMessage;
+use crate::native::run::machine::state::RunAction;
 
 /// The unit `a`, with scripted processes.
 pub(super) struct ScriptedUnit {

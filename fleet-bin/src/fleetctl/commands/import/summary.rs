@@ -4,8 +4,8 @@ use fleet_store::{Import, ImportOrigin, ImportReport};
 use serde::Serialize;
 
 use crate::fleetctl::args::ImportArgs;
-use crate::fleetctl::error::CliError;
-use crate::fleetctl::output::Record;
+use crate::ui::error::CliError;
+use crate::ui::output::Record;
 
 /// Result of an import or of a dry run.
 #[derive(Debug, Default, Serialize)]

@@ -1,0 +1,311 @@
+//! The service manager that runs units itself.
+
+mod config;
+mod contract;
+
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+
+pub use config::NativeConfig;
+
+use fleet_unitfile::UnitName;
+use futures_util::future::join;
+use tokio::task::AbortHandle;
+
+use super::client::SupervisorClient;
+use super::timer::Timers;
+use super::timer_targets::SupervisedTargets;
+use crate::ServiceError;
+use crate::native::linux::tracking::Tracking;
+use crate::native::state::manager_context::ManagerContext;
+use crate::native::state::running_units::running_units;
+use crate::native::supervisor::host_capabilities::HostCapabilities;
+use crate::native::supervisor::managed_units::{
+    ManagedUnitsConfig, SupervisorHandle, open_managed_units,
+};
+use crate::native::supervisor::{InitSnapshot, SupervisorConfig};
+
+/// Service manager that runs `.service`, `.target` and `.timer` units without systemd. It starts
+/// the processes of `.service` units itself.
+///
+/// Dropping the manager leaves the units running, as a crash of the daemon does. The next manager
+/// of the same directory adopts the processes of the units, and knows the requested states. If a
+/// process ended between the two managers, its exit status is unknown. This counts as a failure, so
+/// the restart policy of the unit applies. After a reboot no unit is known, and the logs are
+/// removed.
+///
+/// # Options
+///
+/// Unit files are read by [`fleet_core::graph::systemd`]. Each option either has systemd's meaning
+/// or is refused. A refusal states the line, the reason and an alternative. A process never gets
+/// more rights than the file requests, and a refused unit does not run at all. Some options depend
+/// on this host, and are refused in the same way where the host does not support them:
+///
+/// - `MemoryMax=`, `TasksMax=` and the other limits for all processes of a unit need control
+///   groups. Their controllers have to be delegated to this daemon alone.
+/// - `User=` and `Group=` can name any account if the daemon runs as root, and otherwise only the
+///   daemon's own account. Options that raise the rights of a process need root. The prefixes `+`,
+///   `!` and `!!` are accepted if they change nothing.
+///
+/// Units do not inherit the daemon's own environment variables. A requested start resets the
+/// counter for `StartLimitBurst=`, but a start by a timer does not.
+///
+/// # Units that depend on each other
+///
+/// The loaded units form one graph. A start of a unit also starts the units that it requires, in
+/// the order that the files prescribe. A stop of a unit also stops the units that require it or are
+/// bound to it.
+///
+/// Units are loaded in any order, so a unit may require a unit that is not loaded yet. It cannot
+/// start until the required unit is loaded. [External](NativeConfig::external) units of the machine
+/// satisfy requirements like loaded units.
+///
+/// # Processes
+///
+/// Each run of a unit has its own control group if the host allows it. No process of the run can
+/// leave this group, so a stop reaches all of them. [`tracking`](Self::tracking) reports whether
+/// control groups are used.
+///
+/// Without control groups, each command runs in its own process group and carries the random
+/// `INVOCATION_ID` of its run. A stop then reaches the process group, every process with this ID,
+/// and the descendants of both. It misses a process that leaves its group, its parent and its
+/// environment.
+///
+/// A unit only becomes `inactive` once no process of it is left, or once `TimeoutStopSec=` (at
+/// least ten seconds) has passed since SIGKILL.
+///
+/// # Output
+///
+/// Units write directly to their own log file, so their output survives the daemon. Once a log
+/// exceeds its limit, its older half is released to the file system by punching a hole. No other
+/// output is lost. On file systems without holes the file is truncated, and output written at that
+/// instant may be lost.
+///
+/// A log is checked after its first write, and within a tenth of a second for as long as more is
+/// written. Unloading a unit removes its log.
+///
+/// The time of each line is not recorded, but the size of the file at each check is. A journal
+/// [`since`](crate::JournalQuery::since) a timestamp begins at the last recorded size that was
+/// certainly reached before that timestamp:
+///
+/// - For a unit that writes continuously, the journal begins at most a tenth of a second too early.
+///   For older timestamps it may begin earlier, because some recorded sizes are dropped.
+/// - For a unit that paused at the timestamp, the beginning is exact.
+/// - Output from before this manager was opened counts as written at the time of its last line.
+pub struct NativeManager {
+    context: Arc<ManagerContext>,
+    client: Arc<SupervisorClient>,
+    host: HostCapabilities,
+    timers: Arc<Timers>,
+    event_loop: AbortHandle,
+    log_task: AbortHandle,
+}
+
+impl NativeManager {
+    /// Opens the service manager of a directory, and adopts the units that an earlier manager left
+    /// running.
+    ///
+    /// # Errors
+    ///
+    /// [`ServiceError::Unavailable`] when another manager uses the directory, and
+    /// [`ServiceError::Io`] when the directory cannot be used.
+    pub async fn open(config: NativeConfig) -> Result<Arc<Self>, ServiceError> {
+        let NativeConfig { directory, environment, log_limit, control_groups, clock, .. } = config;
+        let NativeConfig { runtime_directory, accept, external, max_starting, .. } = config;
+        let supervisor = SupervisorConfig {
+            directory,
+            runtime_directory,
+            environment,
+            log_limit,
+            control_groups,
+            clock,
+        };
+        let directory = supervisor.directory.clone();
+        let services = ManagedUnitsConfig { accept, external, max_starting };
+        let SupervisorHandle { context, requests, statuses, host, event_loop } =
+            open_managed_units(supervisor, services).await?;
+        let client = Arc::new(SupervisorClient::new(&context, requests, statuses));
+        let triggered = Arc::new(SupervisedTargets::new(&context, &client));
+        let timers = Timers::open(&context, triggered, &host, &directory);
+        let timers = timers.map_err(|source| {
+            event_loop.abort();
+            ServiceError::Io { action: "read the stored timers".to_owned(), source }
+        })?;
+        // Otherwise the next daemon would ignore requests from now on.
+        context.shutdown.remove().map_err(|source| {
+            event_loop.abort();
+            ServiceError::Io { action: "complete an earlier shutdown".to_owned(), source }
+        })?;
+        Ok(Arc::new(Self {
+            log_task: tokio::spawn(Arc::clone(&context).limit_logs()).abort_handle(),
+            context,
+            client,
+            host,
+            timers: Arc::new(timers),
+            event_loop,
+        }))
+    }
+
+    /// Returns the units that a manager of this directory has started since boot, and that still
+    /// run. Does not change the directory, so a program that uses another service manager can check
+    /// that it starts no unit a second time.
+    ///
+    /// # Errors
+    ///
+    /// [`ServiceError::Io`] if the records cannot be read.
+    pub fn running_units(directory: &Path) -> Result<Vec<UnitName>, ServiceError> {
+        running_units(directory).map_err(|source| ServiceError::Io {
+            action: format!("read the records of units of {}", directory.display()),
+            source,
+        })
+    }
+
+    /// Returns the status of all units in the graph. The status includes the dependencies of each
+    /// unit, the reasons for its state, and the time of its next retry. The units that fleet has
+    /// launched are listed as extra targets, and there is no goal. Timers are not included.
+    ///
+    /// # Errors
+    ///
+    /// Only [`ServiceError::Unavailable`].
+    pub async fn snapshot(&self) -> Result<InitSnapshot, ServiceError> {
+        self.client.snapshot().await
+    }
+
+    /// Returns the method by which processes are tracked.
+    #[must_use]
+    pub fn tracking(&self) -> Tracking {
+        self.context.tracking()
+    }
+
+    /// Returns the latest `STATUS=` message that the unit has sent with `sd_notify` in its current
+    /// run, if there is one.
+    #[must_use]
+    pub fn status_text(&self, unit: &UnitName) -> Option<String> {
+        self.client.status(unit).and_then(|status| status.status.clone())
+    }
+
+    /// Stops all units, dependents before their dependencies, and waits until they have stopped.
+    /// The units stay loaded. From then on this manager refuses every start, and the next manager
+    /// does not catch up on the refused starts.
+    ///
+    /// Before the first unit is stopped, a marker for the whole shutdown is stored. If the manager
+    /// is killed during the shutdown, the next manager finds the marker and records every unit as
+    /// stopped.
+    ///
+    /// # Errors
+    ///
+    /// The first error that stopping a unit has caused. The other units are stopped nevertheless.
+    pub async fn shutdown(&self) -> Result<(), ServiceError> {
+        self.context.shutdown.begin();
+        let context = Arc::clone(&self.context);
+        let noted = tokio::task::spawn_blocking(move || context.shutdown.write()).await;
+        // A failing disk must not keep units running.
+        if let Err(error) = noted.map_err(io::Error::other).flatten() {
+            let file = self.context.shutdown.file().display();
+            tracing::error!(
+                %error,
+                %file,
+                "cannot save that a shutdown has begun: if the shutdown is interrupted, units \
+                 start again when this program starts again"
+            );
+        }
+        let (stopped, timers) = join(self.client.stop_all(), self.stop_timers()).await;
+        let (mut stopped, is_written) = stopped?;
+        stopped.extend(timers);
+        let gone = |result: &Result<(), _>| matches!(result, Err(ServiceError::NotLoaded { .. }));
+        stopped.into_iter().filter(|result| !gone(result)).collect::<Result<(), _>>()?;
+        if is_written && let Err(error) = self.context.shutdown.remove() {
+            let file = self.context.shutdown.file().display();
+            tracing::warn!(%error, %file, "cannot remove the marker file of a complete shutdown");
+        }
+        Ok(())
+    }
+
+    async fn stop_timers(&self) -> Vec<Result<(), ServiceError>> {
+        let mut stopped = Vec::new();
+        for timer in self.timers.list() {
+            stopped.push(self.timers.stop(&timer.unit).await);
+        }
+        stopped
+    }
+
+    /// Kills all processes of all units that can be found, regardless of the stop settings of the
+    /// units. Does not wait for the processes to exit. The exits are handled like any others.
+    ///
+    /// # Errors
+    ///
+    /// Only [`ServiceError::Unavailable`].
+    pub async fn kill_all(&self) -> Result<(), ServiceError> {
+        self.client.kill_all().await
+    }
+}
+
+impl Drop for NativeManager {
+    fn drop(&mut self) {
+        self.log_task.abort();
+        self.event_loop.abort();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use fleet_core::{Epoch, Generation};
+    use fleet_unitfile::UnitFile;
+
+    use super::*;
+    use crate::ServiceManager as _;
+
+    #[tokio::test]
+    async fn calls_fail_once_the_supervisor_task_is_gone() {
+        let directory = tempfile::tempdir().expect("a directory can be made");
+        let opened = NativeManager::open(NativeConfig::new(directory.path())).await;
+        let manager = opened.expect("it opens");
+        let unit = UnitName::parse("a.service").expect("it is a name");
+        let file = UnitFile::parse("[Service]\nExecStart=/bin/true\n").expect("it is well formed");
+        manager.load(&unit, &file, Epoch(1)).await.expect("it loads");
+        manager.event_loop.abort();
+        while !manager.event_loop.is_finished() {
+            tokio::task::yield_now().await;
+        }
+        let refused = manager.load(&unit, &file, Epoch(2)).await;
+        assert!(matches!(refused, Err(ServiceError::Unavailable(_))), "{refused:?}");
+        let unknown = manager.list().await;
+        assert!(matches!(unknown, Err(ServiceError::Unavailable(_))), "unknown is not absent");
+    }
+
+    /// Simulates a start that passes the check for a shutdown, but reaches the supervisor only
+    /// after the shutdown.
+    #[tokio::test]
+    async fn a_start_overtaken_by_a_shutdown_has_no_later_effect() {
+        for is_killed in [true, false] {
+            let directory = tempfile::tempdir().expect("a directory can be made");
+            let open = || NativeManager::open(NativeConfig::new(directory.path()));
+            let manager = open().await.expect("it opens");
+            let unit = UnitName::parse("a.target").expect("it is a name");
+            let file = UnitFile::parse("[Unit]\n").expect("it is well formed");
+            manager.load(&unit, &file, Epoch(1)).await.expect("it loads");
+            manager.context.shutdown.write().expect("it can be written");
+            manager
+                .client
+                .call(|supervisor| drop(supervisor.stop_all(|requested| requested)))
+                .await
+                .expect("it leads");
+            let refused = manager.start(&unit, Generation(1)).await;
+            assert!(matches!(refused, Err(ServiceError::StartFailed { .. })), "{refused:?}");
+            if !is_killed {
+                manager.shutdown().await.expect("nothing runs");
+                assert!(!manager.context.shutdown.exists().expect("it can be seen"));
+            }
+            manager.event_loop.abort();
+            while !manager.event_loop.is_finished() {
+                tokio::task::yield_now().await;
+            }
+            drop(manager);
+            let next = open().await.expect("it opens").get(&unit).await.expect("the call succeeds");
+            let next = next.expect("it is loaded");
+            assert_eq!(next.known.requested, fleet_core::TargetState::Loaded, "{is_killed}");
+            assert_eq!(next.state.active, fleet_core::ActiveState::Inactive, "{is_killed}");
+        }
+    }
+}

@@ -1,0 +1,120 @@
+//! Exit status of a process that is not a child of this daemon.
+//!
+//! The kernel returns the exit status of a child to the daemon that waits for it. For other
+//! processes the kernel only reports that they have ended. Since version 6.15 a pidfd also provides
+//! the exit status, once the parent has reaped the process.
+//!
+//! This daemon is a subreaper, so it may become the parent of such a process later. It then waits
+//! for the process like for any other child.
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::process::ExitStatusExt;
+use std::process::ExitStatus;
+
+use rustix::ioctl::{Opcode, Updater, ioctl, opcode};
+use rustix::process::{WaitId, WaitIdOptions, WaitIdStatus, waitid};
+
+use super::process_exit::ProcessExit;
+use super::process_exit::exit_from_status;
+
+/// Knowledge about the exit of a process.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum PidfdExit {
+    Exited(ProcessExit),
+    /// The process runs, or its parent has not reaped it yet.
+    Pending,
+    /// This kernel does not report the exit.
+    Unsupported,
+}
+
+/// Queries the exit of a process.
+pub(crate) fn exit_of(process: impl AsFd) -> PidfdExit {
+    let process = process.as_fd();
+    let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG;
+    match waitid(WaitId::PidFd(process), options) {
+        Ok(Some(status)) => return PidfdExit::Exited(exit_from_wait(&status)),
+        // Our child: it runs, or its tracer has not released it.
+        Ok(None) => return PidfdExit::Pending,
+        Err(_) => {}
+    }
+    match pidfd_info(process) {
+        Ok(pidfd_info) if pidfd_info.mask & EXIT != 0 => {
+            PidfdExit::Exited(exit_from_status(ExitStatus::from_raw(pidfd_info.exit_code)))
+        }
+        Ok(_) => PidfdExit::Pending,
+        Err(_) => PidfdExit::Unsupported,
+    }
+}
+
+/// Returns the exit of a process. Fails with `WouldBlock` while the process runs, and until its
+/// parent has reaped it.
+pub(crate) fn read_exit(process: &OwnedFd) -> io::Result<ProcessExit> {
+    match exit_of(process) {
+        PidfdExit::Exited(end) => Ok(end),
+        // Or another reaper of orphans has reaped it.
+        PidfdExit::Unsupported => Ok(ProcessExit::Unobserved),
+        PidfdExit::Pending => Err(io::ErrorKind::WouldBlock.into()),
+    }
+}
+
+fn exit_from_wait(status: &WaitIdStatus) -> ProcessExit {
+    match (status.exit_status(), status.terminating_signal()) {
+        (Some(code), _) => ProcessExit::Code(code),
+        (None, Some(signal)) if status.dumped() => ProcessExit::Dumped(signal),
+        (None, Some(signal)) => ProcessExit::Signal(signal),
+        (None, None) => ProcessExit::Unobserved,
+    }
+}
+
+/// The kernel's `struct pidfd_info`, in its first version.
+#[derive(Debug, Clone, Copy, Default)]
+#[repr(C)]
+struct PidfdInfo {
+    /// The requested fields before the call, and the available ones after it.
+    mask: u64,
+    control_group: u64,
+    numbers: [u32; 11],
+    exit_code: i32,
+}
+
+const EXIT: u64 = 1 << 3;
+const GET_INFO: Opcode = opcode::read_write::<PidfdInfo>(0xff, 11);
+
+fn pidfd_info(process: BorrowedFd<'_>) -> rustix::io::Result<PidfdInfo> {
+    let mut pidfd_info = PidfdInfo { mask: EXIT, ..PidfdInfo::default() };
+    // SAFETY: the request reads and writes a structure of the size in its number, which is that of
+    // `PidfdInfo` and has no invalid values. Kernels without this request, and descriptors of other
+    // kinds, refuse it.
+    #[expect(unsafe_code, reason = "no library that we use knows this request")]
+    unsafe {
+        ioctl(process, Updater::<GET_INFO, PidfdInfo>::new(&mut pidfd_info))?;
+    }
+    Ok(pidfd_info)
+}
+
+#[cfg(test)]
+mod tests {
+    use rustix::process::{Pid, PidfdFlags, pidfd_open};
+
+    use super::*;
+
+    #[test]
+    fn exit_of_reaped_child_is_known_or_unsupported() {
+        let mut child = std::process::Command::new("/bin/sh")
+            .args(["-c", "read line; exit 7"])
+            .stdin(std::process::Stdio::piped())
+            .spawn()
+            .expect("it can be run");
+        let pid = Pid::from_child(&child);
+        let held = pidfd_open(pid, PidfdFlags::empty()).expect("it runs");
+        assert_ne!(exit_of(&held), PidfdExit::Exited(ProcessExit::Code(7)), "it runs");
+        drop(child.stdin.take());
+        child.wait().expect("it is our child");
+        let known = exit_of(&held);
+        assert!(
+            [PidfdExit::Exited(ProcessExit::Code(7)), PidfdExit::Unsupported].contains(&known),
+            "{known:?}"
+        );
+    }
+}

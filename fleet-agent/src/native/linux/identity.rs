@@ -1,0 +1,188 @@
+//! Users and groups of the supervisor and of a unit's processes.
+
+use std::collections::BTreeSet;
+use std::ffi::CString;
+use std::path::{Path, PathBuf};
+
+use fleet_core::graph::ExecEnvironment;
+use nix::unistd::{Gid, Group, Uid, User as Account};
+
+/// The user of a process.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct User {
+    pub(crate) name: String,
+    pub(crate) home: String,
+    pub(crate) shell: String,
+}
+
+/// Numeric user and groups of a process; `None` keeps fleet's own.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Identity {
+    pub(crate) uid: Option<u32>,
+    pub(crate) gid: Option<u32>,
+    /// All supplementary groups.
+    pub(crate) groups: Option<Vec<u32>>,
+    pub(crate) user: Option<User>,
+}
+
+/// Shells that refuse logins, which count as no shell.
+const NO_SHELLS: [&str; 8] = [
+    "/bin/nologin",
+    "/sbin/nologin",
+    "/usr/bin/nologin",
+    "/usr/sbin/nologin",
+    "/bin/false",
+    "/usr/bin/false",
+    "/bin/true",
+    "/usr/bin/true",
+];
+
+/// The user that systemd treats as having no home and no shell.
+const NOBODY_USER: &str = "nobody";
+
+impl User {
+    /// Returns the environment variables about the user. Leaves out `HOME` or `SHELL` if systemd
+    /// treats this value of the account as missing (for example the shell `/sbin/nologin`).
+    pub(crate) fn variables(&self) -> impl Iterator<Item = (String, String)> + use<> {
+        let is_user = self.name != NOBODY_USER;
+        let (home, shell) = (Path::new(&self.home), Path::new(&self.shell));
+        let has_home = is_user && home.is_absolute() && home != Path::new("/");
+        let lets_in = !NO_SHELLS.iter().any(|none| Path::new(none) == shell);
+        let has_shell = is_user && shell.is_absolute() && lets_in;
+        // Without redundant components.
+        let home: PathBuf = home.components().collect();
+        let variables = [
+            ("HOME", has_home.then(|| home.display().to_string())),
+            ("USER", Some(self.name.clone())),
+            ("LOGNAME", Some(self.name.clone())),
+            ("SHELL", has_shell.then(|| self.shell.clone())),
+        ];
+        variables.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?)))
+    }
+}
+
+/// Reason why a user or group is unknown, for people.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum UnknownAccount {
+    User(String),
+    Group(String),
+}
+
+/// Looks up the user and groups of a unit in the current accounts of the machine.
+pub(crate) fn look_up(exec_env: &ExecEnvironment) -> Result<Identity, UnknownAccount> {
+    let mut identity = Identity::default();
+    if let Some(name) = &exec_env.user {
+        let unknown = || UnknownAccount::User(format!("there is no user {name:?} on this machine"));
+        let account = account(name).ok_or_else(unknown)?;
+        identity.uid = Some(account.uid.as_raw());
+        identity.gid = Some(account.gid.as_raw());
+        identity.user = Some(User {
+            name: account.name,
+            home: account.dir.to_string_lossy().into_owned(),
+            shell: account.shell.to_string_lossy().into_owned(),
+        });
+    }
+    if let Some(name) = &exec_env.group {
+        identity.gid = Some(group(name)?);
+    }
+    identity.groups = groups(exec_env, &identity)?;
+    // Setting the identity that one already has would need root.
+    identity.uid = identity.uid.filter(|&uid| uid != Uid::effective().as_raw());
+    identity.gid = identity.gid.filter(|&gid| gid != Gid::effective().as_raw());
+    Ok(identity)
+}
+
+/// Returns the supplementary groups of a process: those of its user and those that the unit names.
+/// Returns `None` if the process keeps the daemon's groups. This is the case if the unit changes
+/// neither user nor groups, or if the daemon does not run as root. (Only root can set supplementary
+/// groups.)
+fn groups(
+    exec_env: &ExecEnvironment,
+    identity: &Identity,
+) -> Result<Option<Vec<u32>>, UnknownAccount> {
+    let more = &exec_env.supplementary_groups;
+    let is_asked = identity.uid.is_some() || identity.gid.is_some() || !more.is_empty();
+    if !is_asked || !Uid::effective().is_root() {
+        return Ok(None);
+    }
+    let own = identity.gid.map_or_else(Gid::effective, Gid::from_raw);
+    let user = identity.user.as_ref().and_then(|user| CString::new(user.name.as_str()).ok());
+    let of_user = user.map(|user| nix::unistd::getgrouplist(&user, own)).transpose();
+    let failed =
+        |error| UnknownAccount::Group(format!("cannot look up the groups of its user: {error}"));
+    let of_user = of_user.map_err(failed)?;
+    let mut all: BTreeSet<u32> =
+        of_user.unwrap_or_default().iter().map(|gid| gid.as_raw()).collect();
+    for name in more {
+        all.insert(group(name)?);
+    }
+    Ok(Some(all.into_iter().collect()))
+}
+
+/// Returns the home directory of fleet's own user.
+pub(crate) fn own_home() -> Option<String> {
+    let account = Account::from_uid(Uid::effective()).ok().flatten()?;
+    Some(account.dir.to_string_lossy().into_owned())
+}
+
+/// Returns whether this machine has a user of this name or number.
+#[must_use]
+pub fn user_exists(name: &str) -> bool {
+    account(name).is_some()
+}
+
+/// Returns whether this machine has a group of this name or number.
+#[must_use]
+pub fn group_exists(name: &str) -> bool {
+    group(name).is_ok()
+}
+
+fn account(name: &str) -> Option<Account> {
+    let by_name = Account::from_name(name).ok().flatten();
+    by_name.or_else(|| Account::from_uid(Uid::from_raw(name.parse().ok()?)).ok().flatten())
+}
+
+/// Looks up a group by name or number. Even a group given by number has to exist.
+fn group(name: &str) -> Result<u32, UnknownAccount> {
+    let by_name = Group::from_name(name).ok().flatten();
+    let found =
+        by_name.or_else(|| Group::from_gid(Gid::from_raw(name.parse().ok()?)).ok().flatten());
+    let unknown = || UnknownAccount::Group(format!("there is no group {name:?} on this machine"));
+    found.map(|group| group.gid.as_raw()).ok_or_else(unknown)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Verified with systemd 252.
+    #[test]
+    fn nologin_shells_and_root_home_are_left_out() {
+        for (account, expected) in [
+            ("u /home/u /bin/sh", "HOME=/home/u USER=u LOGNAME=u SHELL=/bin/sh"),
+            ("u /nonexistent /usr/sbin/nologin", "HOME=/nonexistent USER=u LOGNAME=u"),
+            ("u / /bin/sh", "USER=u LOGNAME=u SHELL=/bin/sh"),
+            ("u /// /sbin/./nologin", "USER=u LOGNAME=u"),
+            ("u relative /bin/true", "USER=u LOGNAME=u"),
+            ("u /home/./u//x/ sh", "HOME=/home/u/x USER=u LOGNAME=u"),
+            ("u /a/../b /usr/bin/false", "HOME=/a/../b USER=u LOGNAME=u"),
+            ("nobody /home/n /bin/sh", "USER=nobody LOGNAME=nobody"),
+            ("root /root /bin/bash", "HOME=/root USER=root LOGNAME=root SHELL=/bin/bash"),
+        ] {
+            let [name, home, shell] =
+                [0, 1, 2].map(|at| account.split(' ').nth(at).expect("it has three").to_owned());
+            let variables = User { name, home, shell }.variables();
+            let formatted: Vec<String> =
+                variables.map(|(name, value)| format!("{name}={value}")).collect();
+            assert_eq!(formatted.join(" "), expected, "{account}");
+        }
+    }
+
+    #[test]
+    fn numeric_group_must_exist() {
+        assert_eq!((group("0"), group("root")), (Ok(0), Ok(0)));
+        let unknown =
+            UnknownAccount::Group("there is no group \"4000000000\" on this machine".to_owned());
+        assert_eq!(group("4000000000"), Err(unknown));
+    }
+}

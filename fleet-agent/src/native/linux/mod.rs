@@ -1,0 +1,31 @@
+//! The kernel's interfaces: processes, control groups, users, limits, signals and file events.
+//!
+//! Nothing in here knows units, graphs or runs.
+
+pub(super) mod best_effort_limits;
+pub(super) mod boot;
+pub(super) mod cgroup;
+pub(super) mod child;
+pub(super) mod close_on_exec;
+pub(super) mod descriptors;
+pub(super) mod environment_file;
+pub(super) mod exec_step;
+pub(super) mod exit;
+pub(super) mod identity;
+pub(super) mod inotify;
+pub(super) mod nonblocking_open;
+pub(super) mod os_release;
+pub(super) mod probe_cache;
+pub(super) mod proc;
+pub(super) mod process_exit;
+pub(super) mod process_id;
+pub(super) mod process_info;
+pub(super) mod process_table;
+pub(super) mod program;
+pub(super) mod resources;
+pub(super) mod signals;
+pub(super) mod spawn;
+#[cfg(test)]
+pub(super) mod spawn_tests;
+pub(super) mod tracking;
+pub(super) mod vfork;

@@ -1,0 +1,154 @@
+//! Pure: no I/O, no clock. Effects of the exit of a process.
+
+use fleet_core::Timestamp;
+use fleet_core::graph::{Command, EventKind, FailureCause};
+
+use super::ServiceRun;
+use super::outcome::{RunOutcome, is_oneshot, main_outcome};
+use super::state::{RunAction, ServicePhase};
+use crate::native::linux::process_exit::ProcessExit;
+use crate::native::linux::process_id::ProcessId;
+
+impl ServiceRun {
+    pub(crate) fn main_ended(&mut self, end: ProcessExit, what: EventKind, now: Timestamp) {
+        self.state.exit = Some(end);
+        let ignored = self.main_command().is_some_and(|command| ignores_failure(command, end));
+        // The exit status is unknown, but a stop was requested.
+        let ignored = ignored
+            || (end == ProcessExit::Unobserved && self.is_ending() && self.state.stop_requested);
+        let outcome = if ignored { RunOutcome::Success } else { main_outcome(&self.spec, end) };
+        // A service with `Type=notify` must run until it is ready, unless other processes may
+        // report that.
+        let must_announce_ready = self.must_announce_ready() && !self.outlives_main();
+        let ends_before_ready = self.state.phase == ServicePhase::Start && must_announce_ready;
+        let good = outcome == RunOutcome::Success;
+        let (outcome, what) = match ends_before_ready && good {
+            true => (RunOutcome::Protocol, EventKind::Failed(FailureCause::Protocol)),
+            false => (outcome, what),
+        };
+        if self.stopping_itself && good {
+            self.emit_exit();
+        }
+        let had_failed = self.has_failed() && self.state.phase.is_stopping();
+        self.record_outcome(outcome, what);
+        if had_failed {
+            self.emit_main_exit();
+        }
+        match self.state.phase {
+            ServicePhase::Start if outcome != RunOutcome::Success => {
+                self.signal(ServicePhase::StopSigterm, now);
+            }
+            ServicePhase::Start if is_oneshot(&self.spec) => {
+                self.state.step += 1;
+                self.run_next(now);
+            }
+            ServicePhase::Start if self.outlives_main() => {
+                self.actions.push_back(RunAction::AwaitGone);
+            }
+            ServicePhase::Start => self.enter_list(ServicePhase::StartPost, now),
+            ServicePhase::Running | ServicePhase::ReloadSignal | ServicePhase::ReloadNotify => {
+                self.enter_running(now);
+            }
+            ServicePhase::StopSigterm if std::mem::take(&mut self.stopping_itself) => {
+                self.signal(ServicePhase::StopSigterm, now);
+            }
+            _ => self.end_if_gone(now),
+        }
+    }
+
+    pub(crate) fn control_ended(&mut self, end: ProcessExit, now: Timestamp) {
+        let outcome = self.outcome_of_control(end);
+        let good = outcome == RunOutcome::Success;
+        if self.state.phase == ServicePhase::Reload && !good {
+            return self.end_reload(outcome, now);
+        }
+        let is_stop_command =
+            matches!(self.state.phase, ServicePhase::Stop | ServicePhase::StopPost);
+        if is_stop_command && !good && !self.has_failed() {
+            self.state.stop_command = Some(end);
+        }
+        let cause = if is_stop_command {
+            FailureCause::StopCommand(end.exit())
+        } else if outcome == RunOutcome::Resources {
+            FailureCause::Resources
+        } else {
+            FailureCause::Script(end.exit())
+        };
+        self.record_outcome(outcome, EventKind::Failed(cause));
+        match self.state.phase {
+            ServicePhase::StopPost | ServicePhase::Stop | ServicePhase::Reload if good => {
+                self.state.step += 1;
+                self.run_next(now);
+            }
+            phase if phase.is_starting() && good => {
+                self.state.step += 1;
+                self.run_next(now);
+            }
+            phase if phase.is_starting() || phase == ServicePhase::Stop => {
+                self.signal(ServicePhase::StopSigterm, now);
+            }
+            ServicePhase::StopPost => self.signal(ServicePhase::FinalSigterm, now),
+            _ => self.end_if_gone(now),
+        }
+    }
+
+    /// Returns whether a control process has exited successfully.
+    pub(crate) fn is_success(&self, end: ProcessExit) -> bool {
+        self.outcome_of_control(end) == RunOutcome::Success
+    }
+
+    fn outcome_of_control(&self, end: ProcessExit) -> RunOutcome {
+        let command = self.commands().get(self.state.step);
+        let ignored = command.is_some_and(|command| ignores_failure(command, end));
+        if ignored { RunOutcome::Success } else { self.outcome_of(end) }
+    }
+
+    /// Returns the command that fails by this exit of a process, with its key in a stanza. Returns
+    /// `None` if the unit has only one such command, or survives the failure.
+    pub(crate) fn failing_command(
+        &self,
+        process: ProcessId,
+        end: ProcessExit,
+    ) -> Option<(&'static str, &Command)> {
+        let command = self.commands().get(self.state.step)?;
+        let is_failure = if self.state.control == Some(process) {
+            !self.is_success(end)
+        } else {
+            self.state.main == Some(process)
+                && self.spec.run.start.len() > 1
+                && !ignores_failure(command, end)
+                && main_outcome(&self.spec, end) != RunOutcome::Success
+        };
+        let key = match self.state.phase {
+            ServicePhase::Condition => "exec-condition",
+            ServicePhase::StartPre => "exec-start-pre",
+            ServicePhase::Start => "exec-start",
+            ServicePhase::StartPost => "exec-start-post",
+            ServicePhase::Stop => "exec-stop",
+            ServicePhase::StopPost => "exec-stop-post",
+            _ => return None,
+        };
+        is_failure.then_some((key, command))
+    }
+
+    fn has_failed(&self) -> bool {
+        !matches!(self.state.outcome, None | Some(RunOutcome::Success))
+    }
+
+    /// Records the outcome of the run. Only the first failure counts, so the outcome of a run that
+    /// has already failed does not change.
+    pub(crate) fn record_outcome(&mut self, outcome: RunOutcome, what: EventKind) {
+        if !self.has_failed() {
+            self.state.outcome = Some(outcome);
+            if !matches!(outcome, RunOutcome::Success | RunOutcome::Condition) {
+                self.record_failure(what);
+            }
+        }
+    }
+}
+
+/// Returns whether a failure of the command is ignored (`ExecStart=-/bin/program`). A failure to
+/// spawn the command is never ignored.
+fn ignores_failure(command: &Command, end: ProcessExit) -> bool {
+    command.ignore_failure && end != ProcessExit::NotSpawned
+}

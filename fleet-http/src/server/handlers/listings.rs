@@ -1,0 +1,210 @@
+//! Snapshots of paginated lists in progress, so that all pages of a list show the same revision.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::Duration;
+
+use fleet_core::{Revision, Snapshot};
+
+use crate::server::net::sleep::sleep;
+
+/// Maximum number of cached snapshots. Lists at the same revision share a snapshot. If the cache is
+/// full, the least recently used snapshot is dropped, and clients that read its lists must start
+/// again.
+const MAX_SNAPSHOTS: usize = 64;
+
+/// Maximum number of cached snapshots whose readers have all reached their last page, according to
+/// the counts of readers.
+///
+/// Some are kept because a count may be too low: a client that requests the last page twice counts
+/// as two finished readers. The limit is small because a snapshot may be as large as the cluster.
+const MAX_FINISHED: usize = 4;
+
+/// Interval of expiry checks. A snapshot expires after one to two intervals without use.
+const EXPIRY_INTERVAL: Duration = Duration::from_secs(60);
+
+/// Cache of the snapshots of paginated lists.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Listings(Arc<Mutex<SnapshotCache>>);
+
+impl Listings {
+    /// Caches the snapshot of a list for the list's next pages. `begins` is `true` for the first
+    /// page, and counts a new reader.
+    pub(crate) fn keep(&self, snapshot: &Arc<Snapshot>, begins: bool) {
+        let mut cache = self.lock();
+        cache.keep(Arc::clone(snapshot), begins);
+        if !cache.ages {
+            cache.ages = true;
+            tokio::spawn(age(Arc::downgrade(&self.0)));
+        }
+    }
+
+    /// Returns the snapshot at that revision, if it is still cached.
+    pub(crate) fn find(&self, revision: Revision) -> Option<Arc<Snapshot>> {
+        self.lock().find(revision)
+    }
+
+    /// Records that a reader has reached the last page of a list with several pages.
+    pub(crate) fn end(&self, revision: Revision) {
+        self.lock().end(revision);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, SnapshotCache> {
+        lock(&self.0)
+    }
+}
+
+/// Ignores poisoning: no panic can leave the map partially modified.
+fn lock(cache: &Mutex<SnapshotCache>) -> MutexGuard<'_, SnapshotCache> {
+    cache.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Drops unused snapshots, until none is left or the server is gone.
+async fn age(cache: Weak<Mutex<SnapshotCache>>) {
+    loop {
+        sleep(EXPIRY_INTERVAL).await;
+        let Some(cache) = cache.upgrade() else { return };
+        if !lock(&cache).age() {
+            return;
+        }
+    }
+}
+
+#[derive(Debug, Default)]
+struct SnapshotCache {
+    snapshots: BTreeMap<Revision, CachedSnapshot>,
+    uses: u64,
+    /// Number of the last use before the current interval.
+    old: u64,
+    /// Whether the expiry task is running.
+    ages: bool,
+}
+
+/// A cached snapshot.
+#[derive(Debug)]
+struct CachedSnapshot {
+    snapshot: Arc<Snapshot>,
+    used: Use,
+    /// Number of readers that have not reached the last page. A reader that gives up is counted
+    /// until the snapshot expires.
+    readers: usize,
+}
+
+/// Sequence number of a use, over all snapshots.
+type Use = u64;
+
+impl SnapshotCache {
+    fn keep(&mut self, snapshot: Arc<Snapshot>, begins: bool) {
+        let used = self.next_use();
+        let new = || CachedSnapshot { snapshot: Arc::clone(&snapshot), used, readers: 0 };
+        let entry = self.snapshots.entry(snapshot.revision).or_insert_with(new);
+        entry.used = used;
+        entry.readers += usize::from(begins);
+        self.forget_beyond(MAX_SNAPSHOTS, |_| true);
+    }
+
+    fn find(&mut self, revision: Revision) -> Option<Arc<Snapshot>> {
+        let used = self.next_use();
+        let entry = self.snapshots.get_mut(&revision)?;
+        entry.used = used;
+        Some(Arc::clone(&entry.snapshot))
+    }
+
+    fn end(&mut self, revision: Revision) {
+        if let Some(entry) = self.snapshots.get_mut(&revision) {
+            entry.readers = entry.readers.saturating_sub(1);
+        }
+        self.forget_beyond(MAX_FINISHED, |entry| entry.readers == 0);
+    }
+
+    fn next_use(&mut self) -> Use {
+        self.uses += 1;
+        self.uses
+    }
+
+    /// Limits the number of snapshots for which `matches` returns `true`. If there are more than
+    /// `most` of them, drops the least recently used one.
+    fn forget_beyond(&mut self, most: usize, matches: impl Fn(&CachedSnapshot) -> bool) {
+        let matching = || self.snapshots.iter().filter(|(_, entry)| matches(entry));
+        if matching().count() > most
+            && let Some((revision, _)) = matching().min_by_key(|(_, entry)| entry.used)
+        {
+            let revision = *revision;
+            self.snapshots.remove(&revision);
+        }
+    }
+
+    /// Drops snapshots that were not used since the last call. Returns whether any snapshot is
+    /// left.
+    fn age(&mut self) -> bool {
+        let old = std::mem::replace(&mut self.old, self.uses);
+        self.snapshots.retain(|_, entry| entry.used > old);
+        self.ages = !self.snapshots.is_empty();
+        self.ages
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(revision: u64) -> Arc<Snapshot> {
+        let mut snapshot = Snapshot::default();
+        snapshot.revision = Revision(revision);
+        Arc::new(snapshot)
+    }
+
+    #[test]
+    fn cache_is_bounded_and_keeps_used_snapshots() {
+        let mut cache = SnapshotCache::default();
+        cache.keep(at(0), true);
+        for revision in 1..=2 * MAX_SNAPSHOTS as u64 {
+            cache.keep(at(revision), true);
+            assert!(cache.find(Revision(0)).is_some(), "{revision}");
+        }
+        assert_eq!(cache.snapshots.len(), MAX_SNAPSHOTS);
+        assert!(cache.find(Revision(1)).is_none());
+        assert!(cache.find(Revision(2 * MAX_SNAPSHOTS as u64)).is_some());
+    }
+
+    #[test]
+    fn few_finished_snapshots_are_kept() {
+        let mut cache = SnapshotCache::default();
+        for revision in 0..10 {
+            cache.keep(at(revision), true);
+            cache.keep(at(revision), false);
+            cache.end(Revision(revision));
+        }
+        let there: Vec<_> = cache.snapshots.keys().map(|revision| revision.0).collect();
+        assert_eq!(there, [6, 7, 8, 9]);
+    }
+
+    #[test]
+    fn snapshots_with_readers_are_kept() {
+        let mut cache = SnapshotCache::default();
+        cache.keep(at(0), true);
+        cache.keep(at(0), true);
+        for revision in 0..10 {
+            cache.keep(at(revision), true);
+            cache.end(Revision(revision));
+        }
+        cache.end(Revision(0));
+        assert!(cache.find(Revision(0)).is_some(), "one of three has not come to its end");
+        cache.end(Revision(0));
+        cache.end(Revision(9));
+        let there: Vec<_> = cache.snapshots.keys().map(|revision| revision.0).collect();
+        assert_eq!(there, [0, 7, 8, 9], "the one that was used before the others goes");
+    }
+
+    #[test]
+    fn unused_snapshots_expire() {
+        let mut cache = SnapshotCache::default();
+        cache.keep(at(1), true);
+        cache.keep(at(2), true);
+        assert!(cache.age(), "both were used since the beginning");
+        assert!(cache.find(Revision(2)).is_some());
+        assert!(cache.age());
+        assert!(cache.find(Revision(1)).is_none(), "it was unused for an interval");
+        assert!(!cache.age(), "nothing is left in the end");
+    }
+}

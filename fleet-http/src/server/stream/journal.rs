@@ -1,0 +1,238 @@
+//! `GET /units/<name>/journal`: the journal of a unit on its machines.
+
+use axum::body::Body;
+use axum::extract::{Extension, State};
+use axum::http::StatusCode;
+use axum::http::header::CONTENT_TYPE;
+use axum::http::request::Parts;
+use axum::response::{IntoResponse, Response};
+use fleet_core::{MachineId, Snapshot, Unit};
+use fleet_unitfile::{parse_bool, parse_timespan};
+use futures_util::{StreamExt as _, stream};
+
+use super::journal_source::JournalSource;
+use super::journals::{JournalEntry, JournalError, JournalRequest, JournalStream, LinePrefix};
+use crate::server::api::SharedApi;
+use crate::server::failure::{Failure, error_chain};
+use crate::server::handlers::extract::{Name, Params};
+use crate::server::handlers::filters::MachineFilter;
+use crate::server::handlers::intents::present_machine;
+use crate::server::handlers::openapi::{self as path, Failures};
+use crate::server::net::shutdown::{Shutdown, closed};
+use crate::{CURSORS, TIMESTAMPS, wire};
+
+/// Maximum number of machines from which one request can read journals.
+pub(crate) const MAX_MACHINES: usize = 256;
+
+/// Read a unit's journal.
+///
+/// By default, returns the last ten lines. With `since` but without `lines`, returns all lines that
+/// are recent enough.
+///
+/// If the unit is on several machines, returns the lines of all of them. Each line is then prefixed
+/// with the machine ID and a colon. Followed lines are returned as they arrive, other lines in
+/// timestamp order.
+///
+/// With `after`, resumes after the line that was returned with this cursor. From the machine of
+/// that line, returns all later lines, regardless of `lines` and `since`. For other machines,
+/// `after` has no effect. If the machine no longer stores the line, an additional line reports the
+/// gap.
+///
+/// If the journal fails after the response has begun, the connection is cut off. With several
+/// machines, a line reports the error instead, and the lines of the other machines continue. If the
+/// journal is followed, the server then reconnects to the failed machine.
+#[utoipa::path(
+    get,
+    path = "/units/{name}/journal",
+    operation_id = "readJournal",
+    tag = "units",
+    params(
+        path::UnitName,
+        ("lines" = Option<u32>, Query, description = "Maximum number of existing lines"),
+        (
+            "since" = Option<String>, Query,
+            description = "Maximum age of the lines, such as 5min",
+        ),
+        ("follow" = Option<bool>, Query, description = "Whether to wait for new lines"),
+        ("machine" = Option<String>, Query, description = "ID of the machine whose lines to read"),
+        (
+            "metadata" = Option<Vec<String>>, Query,
+            description = "Only machines of the unit with this metadata, KEY=VALUE or KEY",
+        ),
+        (
+            "timestamps" = Option<bool>, Query,
+            description = "Whether each line begins with its timestamp and a space. The timestamp \
+                is in milliseconds since 1970 by the machine's clock, or - if unknown",
+        ),
+        (
+            "cursors" = Option<bool>, Query,
+            description = "Whether each line begins with its cursor and a space, before the \
+                timestamp. The cursor is - if unknown",
+        ),
+        (
+            "after" = Option<Vec<String>>, Query,
+            description = "Cursor of a line to resume after; once for each machine",
+        ),
+    ),
+    responses(
+        (
+            status = 200, body = String, content_type = "text/plain",
+            description = "Lines of the journal",
+        ),
+        Failures,
+    ),
+)]
+pub(crate) async fn journal(
+    State(api): State<SharedApi>,
+    Name(name): Name,
+    params: Params,
+    shutdown: Option<Extension<Shutdown>>,
+    request: Parts,
+) -> Result<Response, Failure> {
+    let snapshot = api.view()?;
+    let unit = snapshot.unit(&name).ok_or_else(Failure::no_unit)?;
+    let mut source = JournalSource::new(&api, &unit.name, query(&params)?, &request);
+    source.resume_after(params.all("after"))?;
+    let prefix =
+        LinePrefix { cursors: params.flag("cursors")?, timestamps: params.flag("timestamps")? };
+    let mut machines = requested_machines(&snapshot, unit, &params)?;
+    let lines = match machines.len() {
+        1 => source
+            .open(&machines.remove(0))
+            .await
+            .map_err(|error| open_failure(&snapshot, error))?,
+        _ => source.open_all(machines),
+    };
+    let lines = until_shutdown(lines, shutdown);
+    let body = Body::from_stream(lines.then(move |entry| encode_line(entry, prefix)));
+    let dated = prefix.timestamps.then_some([(TIMESTAMPS, "1")]);
+    let placed = prefix.cursors.then_some([(CURSORS, "1")]);
+    Ok((dated, placed, [(CONTENT_TYPE, "text/plain; charset=utf-8")], body).into_response())
+}
+
+/// Ends the stream at shutdown, because the server does not wait for followers. The last item is an
+/// error, so that clients do not mistake the shutdown for the end of the journal.
+fn until_shutdown(lines: JournalStream, shutdown: Option<Extension<Shutdown>>) -> JournalStream {
+    let closed = Box::pin(closed(shutdown));
+    let next = async |open: Option<(JournalStream, _)>| {
+        let (mut lines, mut closed) = open?;
+        tokio::select! {
+            biased;
+            line = lines.next() => Some((line?, Some((lines, closed)))),
+            () = &mut closed => {
+                let error = JournalError::Failed("the daemon is shutting down".into());
+                Some((Err(error), None))
+            }
+        }
+    };
+    stream::unfold(Some((lines, closed)), next).boxed()
+}
+
+/// Encodes a line. Returning an error cuts off the connection. Therefore, before it returns an
+/// error, this function yields, so that the connection can send the preceding lines.
+async fn encode_line(
+    line: Result<JournalEntry, JournalError>,
+    prefix: LinePrefix,
+) -> Result<String, JournalError> {
+    if let Err(error) = &line {
+        tracing::warn!(
+            error = error_chain(error),
+            "cannot send all of a journal: the client receives only a part"
+        );
+        tokio::task::yield_now().await;
+    }
+    line.map(|line| line.encode(prefix) + "\n")
+}
+
+pub(crate) fn query(params: &Params) -> Result<JournalRequest, Failure> {
+    let mut query = JournalRequest::default();
+    if let Some(text) = params.first("since") {
+        let span = parse_timespan(text).map_err(|error| {
+            Failure::bad_request(format!("query parameter \"since\", {text:?}: {error}"))
+        })?;
+        (query.since, query.lines) = (span.as_duration(), None);
+    }
+    if let Some(text) = params.first("lines") {
+        let lines = text.parse().ok().filter(|lines| *lines <= JournalRequest::MAX_LINES);
+        query.lines = Some(lines.ok_or_else(|| {
+            let most = JournalRequest::MAX_LINES;
+            Failure::bad_request(format!(
+                "query parameter \"lines\": {text:?} is not a number from 0 to {most}"
+            ))
+        })?);
+    }
+    if let Some(text) = params.first("follow") {
+        query.follow = parse_bool(text).ok_or_else(|| {
+            Failure::bad_request(format!("query parameter \"follow\": {text:?} is neither 1 nor 0"))
+        })?;
+    }
+    Ok(query)
+}
+
+/// Returns the machines from which the request reads:
+///
+/// - With the parameter `machine`: this machine, even if the unit is not on it.
+/// - Otherwise: all machines that the unit is on and that match the metadata filter.
+///
+/// Returns an error if the machine ID is invalid, or if there are no machines or more than
+/// [`MAX_MACHINES`].
+fn requested_machines(
+    snapshot: &Snapshot,
+    unit: &Unit,
+    params: &Params,
+) -> Result<Vec<MachineId>, Failure> {
+    if let Some(id) = params.first("machine") {
+        let id = id.parse();
+        let bad = |error| Failure::bad_request(format!("query parameter \"machine\": {error}"));
+        return id.map(|id| vec![id]).map_err(bad);
+    }
+    let name = unit.name.as_str();
+    let mut machines = machines_of(snapshot, unit);
+    let filter = MachineFilter::read(params);
+    let is_wanted =
+        |id: &MachineId| snapshot.machine(id.as_str()).is_some_and(|m| filter.matches(m));
+    if !filter.is_empty() && !machines.is_empty() {
+        machines.retain(is_wanted);
+        if machines.is_empty() {
+            let message = format!("{name} is on no machine with this metadata");
+            return Err(Failure::conflict(message));
+        }
+    }
+    match machines[..] {
+        [] => Err(Failure::conflict(format!(
+            "{name} is on no machine: {}",
+            wire::reason_text(snapshot, unit)
+        ))),
+        [ref first, ..] if machines.len() > MAX_MACHINES => Err(Failure::bad_request(format!(
+            "{name} is on {} machines, but at most {MAX_MACHINES} can be read at once: \
+             choose one machine, for example with machine={first}",
+            machines.len()
+        ))),
+        _ => Ok(machines),
+    }
+}
+
+/// Returns the machine that a unit is placed on. For a unit without a placement, such as a global
+/// unit, returns all machines that report a state of the unit.
+pub(crate) fn machines_of(snapshot: &Snapshot, unit: &Unit) -> Vec<MachineId> {
+    let name = unit.name.as_str();
+    match snapshot.placement(name) {
+        Some(placement) => vec![placement.machine.clone()],
+        None => snapshot.states_of(name).map(|state| state.machine.clone()).collect(),
+    }
+}
+
+fn open_failure(snapshot: &Snapshot, error: JournalError) -> Failure {
+    if let JournalError::NotLocal { machine } = &error
+        && let Err(absent) = present_machine(snapshot, machine.as_str())
+    {
+        return absent;
+    }
+    let status = match &error {
+        JournalError::NotLocal { .. } => StatusCode::NOT_IMPLEMENTED,
+        JournalError::NotLoaded { .. } => StatusCode::NOT_FOUND,
+        JournalError::Unreachable { .. } => StatusCode::BAD_GATEWAY,
+        JournalError::Failed(_) => StatusCode::INTERNAL_SERVER_ERROR,
+    };
+    Failure::new(status, error_chain(&error))
+}

@@ -1,0 +1,11 @@
+//! Endless responses: events and journals.
+
+pub(super) mod event_stream;
+pub(super) mod events;
+pub(super) mod follow_reconnect;
+pub(super) mod hub;
+pub(super) mod journal;
+pub(super) mod journal_source;
+pub(super) mod journals;
+pub(super) mod merge;
+pub(super) mod peers;
