@@ -2,22 +2,23 @@
 //!
 //! | step | modules |
 //! |---|---|
-//! | parse the arguments | `spelling`, `flags`, `args`, `…_args`, `numbers`, `help`, `settings` |
-//! | authenticate to the daemon and verify it | `credentials` |
-//! | resolve unit arguments | `names`, `ranges`, `select` |
+//! | parse the arguments | `args`, `help`, `session::settings` |
+//! | authenticate to the daemon and verify it | `session::credentials` |
+//! | resolve unit arguments | `args::ranges`, `select` |
 //! | ask for confirmation | `confirm` |
-//! | read local unit files | `local`, `findings` |
+//! | read local unit files | `local` |
 //! | query the cluster, or open its store | `session`, `import_target`, `offline` |
-//! | connect through ssh | `ssh`, `tunnel` |
-//! | limit and batch requests | `concurrent`, `poll`, `machine_cache` |
+//! | connect through ssh | `session::{ssh, tunnel}` |
+//! | limit and batch requests | `concurrent`, `poll`, `session::machine_cache` |
 //! | decide what to do (pure) | `resolve`, `manifest_diff`, `wait`, `wait_state` |
 //! | find problems (pure) | `diagnosis`, `rebalance_status` |
 //! | run commands | `commands`, `follow` |
-//! | print results | `output`, `colour`, `report`, `preview`, `columns`, `table`, `format` |
-//! | sanitize foreign text | `sanitize` |
+//! | print results | `report`, `preview`, `columns`, `format` |
 //! | write files | `atomic_file` |
 //! | document the program | `reference` |
-//! | report progress and errors | `progress`, `error`, `partial_failure` |
+//! | report progress and errors | `progress`, `partial_failure` |
+//!
+//! Errors, output formats, tables and colours are those of all programs (`ui`).
 
 pub(crate) mod args;
 mod atomic_file;
