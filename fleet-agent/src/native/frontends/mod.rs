@@ -1,6 +1,7 @@
-//! The service manager of fleetd: compiles unit files, and passes calls to the supervisor in order.
+//! The service manager of fleetd: passes calls for one unit to the supervisor in order, and starts
+//! units by timers.
 //!
-//! A frontend sends commands and reads states. It touches no process and no record.
+//! A frontend sends requests to the supervisor and reads states. It touches no process.
 
 pub(super) mod client;
 pub(super) mod manager;

@@ -6,8 +6,9 @@
 //! the thread first moves these tasks to another thread.
 //!
 //! The move is cheap compared with a remote file access, but it doubles the system time of a
-//! process start. So it is only done for units that use files outside of the system's own directories, such
-//! as `/usr`. If those directories do not respond, the machine is unusable anyway.
+//! process start. So it is only done for units that use files outside of the system's own
+//! directories, such as `/usr`. If those directories do not respond, the machine is unusable
+//! anyway.
 
 use std::path::Path;
 
