@@ -3,9 +3,9 @@
 
 use fleet_core::graph::systemd::{CompiledUnit, RefusalCause, UnitRefusal};
 use fleet_core::graph::{Command, Run};
+use jiff::tz::TimeZone;
 
 use super::host_capabilities::HostCapabilities;
-use crate::native::frontends::timer::is_zone;
 use crate::native::linux::resources::{CgroupSetting, settings};
 
 /// An unsupported option, with the reason.
@@ -140,6 +140,11 @@ fn privileges(run: &Run, host: &HostCapabilities) -> Vec<Unsupported> {
     all
 }
 
+/// Returns whether this machine knows a time zone.
+fn is_zone(name: &str) -> bool {
+    name.eq_ignore_ascii_case("UTC") || TimeZone::get(name).is_ok()
+}
+
 fn command_lists(run: &Run) -> [(&'static str, &[Command]); 7] {
     [
         ("ExecCondition", &run.exec_condition),
@@ -156,4 +161,14 @@ fn refusal(compiled: &CompiledUnit, section: &str, name: &str, problem: String) 
     let position = compiled.position_of(section, name);
     let problem = if position.is_none() { format!("{name}= {problem}") } else { problem };
     UnitRefusal { position, cause: RefusalCause::Setting, problem }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_existing_zones_are_known() {
+        assert!(is_zone("utc") && is_zone("Europe/Berlin") && !is_zone("Europe/Atlantis"));
+    }
 }

@@ -1,7 +1,8 @@
-//! Only `wire_up` picks both a store and a service manager.
+//! Only `wire_up` picks both a store and a service manager. The folders of the native service
+//! manager depend on each other in one direction.
 
 use crate::report::{Finding, fail_on};
-use crate::rust::{Source, mentions};
+use crate::rust::{Source, mentions, names_under};
 use crate::tree::rust_files;
 
 const STORES: [&str; 3] = ["MemoryStore", "EmbeddedStore", "EtcdStore"];
@@ -44,4 +45,55 @@ fn a_second_module_is_found() {
     assert!(picks_both(&both, |_| false));
     assert!(!picks_both(&both, |line| line == 2));
     assert!(!picks_both(&Source::new("use a::{MemoryStore, EmbeddedStore};"), |_| false));
+}
+
+const NATIVE: &str = "fleet-agent/src/native/";
+
+/// The folders of the native service manager, each with the folders that it may import.
+const FOLDERS: [(&str, &[&str]); 7] = [
+    ("linux", &[]),
+    ("log", &["linux"]),
+    ("run", &["linux", "log", "state"]),
+    ("state", &["linux", "log", "run"]),
+    ("supervisor", &["linux", "log", "run", "state"]),
+    ("frontends", &["linux", "log", "run", "state", "supervisor"]),
+    ("rpc", &[]),
+];
+
+#[test]
+fn native_folders_import_only_those_below() {
+    let mut findings = Vec::new();
+    for file in rust_files() {
+        let Some((folder, _)) = file.path.strip_prefix(NATIVE).and_then(|it| it.split_once('/'))
+        else {
+            continue;
+        };
+        let Some((_, allowed)) = FOLDERS.iter().find(|(name, _)| *name == folder) else {
+            findings.push(Finding::whole(&file.path, format!("no rule for the folder {folder}")));
+            continue;
+        };
+        for (line, name) in forbidden_imports(&file.source, folder, allowed) {
+            if !file.in_test(line) {
+                findings.push(Finding::at(&file.path, line, format!("imports {name}")));
+            }
+        }
+    }
+    fail_on(findings, "move the item, or pass it as an argument");
+}
+
+/// Returns the folders that a file of `folder` imports although it may not, with their lines.
+fn forbidden_imports(source: &Source, folder: &str, allowed: &[&str]) -> Vec<(usize, String)> {
+    let mut names = names_under(source.code(), "crate::native");
+    names.retain(|(_, name)| {
+        let is_folder = FOLDERS.iter().any(|(known, _)| known == name);
+        is_folder && name != folder && !allowed.contains(&name.as_str())
+    });
+    names
+}
+
+#[test]
+fn an_import_from_above_is_found() {
+    let source = Source::new("use crate::native::linux::spawn;\nuse crate::native::run::Run;\n");
+    assert_eq!(forbidden_imports(&source, "log", &["linux"]), [(2, "run".to_owned())]);
+    assert_eq!(forbidden_imports(&source, "supervisor", &["linux", "run"]), []);
 }

@@ -30,7 +30,6 @@ use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::AbortHandle;
 
 use self::timer_task::TimerTask;
-pub(crate) use self::zones::is_zone;
 use crate::native::state::manager_context::ManagerContext;
 use crate::native::supervisor::host_capabilities::HostCapabilities;
 use crate::{ChangeReceiver, Journal, ManagedUnit, ServiceError, UnitDetails};

@@ -14,11 +14,6 @@ pub(crate) struct ZoneCache {
     named: BTreeMap<String, TimeZone>,
 }
 
-/// Returns whether this machine knows a time zone.
-pub(crate) fn is_zone(name: &str) -> bool {
-    name.eq_ignore_ascii_case("UTC") || TimeZone::get(name).is_ok()
-}
-
 impl ZoneCache {
     /// Creates a cache of time zones. The local zone is read on first use. If the local zone is
     /// unknown, it counts as UTC.
@@ -43,15 +38,5 @@ impl TimeZones for ZoneCache {
             Some(Some(known)) => known,
             Some(None) => &Utc,
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn only_existing_zones_are_known() {
-        assert!(is_zone("utc") && is_zone("Europe/Berlin") && !is_zone("Europe/Atlantis"));
     }
 }

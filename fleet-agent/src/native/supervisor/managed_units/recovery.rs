@@ -10,7 +10,7 @@ use fleet_core::Timestamp;
 use fleet_core::graph::{
     DerivedState, Graph, Incarnation, InitState, Name, Observation, ObservedUnit, Settings, Target,
 };
-use fleet_unitfile::{UnitFile, UnitName};
+use fleet_unitfile::{UnitFile, UnitName, UnitType};
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::AbortHandle;
 
@@ -24,7 +24,6 @@ use super::calls::name_of;
 use super::external::ExternalRegistry;
 use super::{Definition, LoadedUnit, ManagedUnits, StatusMap, timers};
 use crate::ServiceError;
-use crate::native::frontends::timer::is_timer;
 use crate::native::linux::descriptors::check_descriptors_left;
 use crate::native::run::adopt::{observe_ended, resume};
 use crate::native::run::driver::RunDriver;
@@ -127,7 +126,7 @@ fn recover_units(
     let (mut recovered, mut running) = (Vec::new(), 0);
     for name in context.known_units()? {
         let Ok(unit) = UnitName::parse(&name) else { continue };
-        if is_timer(&unit) {
+        if unit.unit_type() == UnitType::Timer {
             // The timer task recovers timers. The graph only needs to know which units start them.
             index_timer(context, host, &unit, timers);
             continue;
