@@ -25,7 +25,5 @@ pub(super) mod program;
 pub(super) mod resources;
 pub(super) mod signals;
 pub(super) mod spawn;
-#[cfg(test)]
-pub(super) mod spawn_tests;
 pub(super) mod tracking;
 pub(super) mod vfork;

@@ -18,3 +18,5 @@ pub(super) mod readiness_line;
 #[cfg(test)]
 pub(super) mod readiness_tests;
 pub(super) mod sd_notify_socket;
+#[cfg(test)]
+mod spawn_tests;

@@ -8,13 +8,13 @@ use std::time::Duration;
 
 use rustix::process::{Resource, Rlimit};
 
-use super::cgroup::Groups;
-use super::child::{ChildSetup, Credentials, WorkingDirectory};
-use super::process_exit::ProcessExit;
-use super::process_info::SYSTEMD_EXEC_PID;
-use super::program::Program;
-use super::spawn::{Child, SpawnRequest};
-use crate::native::run::exec_context::ExecContext;
+use super::exec_context::ExecContext;
+use crate::native::linux::cgroup::Groups;
+use crate::native::linux::child::{ChildSetup, Credentials, WorkingDirectory};
+use crate::native::linux::process_exit::ProcessExit;
+use crate::native::linux::process_info::SYSTEMD_EXEC_PID;
+use crate::native::linux::program::Program;
+use crate::native::linux::spawn::{Child, SpawnRequest};
 use crate::{Clock as _, SystemClock};
 
 fn text(text: &str) -> CString {
