@@ -34,6 +34,10 @@ pub(crate) enum Role {
     Finishing,
     /// The unit is stopped by hand before this generation.
     StoppedBefore(u64),
+    /// A condition of the unit does not hold before this generation.
+    SkippedBefore(u64),
+    /// The unit waits for others, and has not run.
+    Waiting,
     /// The machine does not support the unit.
     Unsupported,
 }
@@ -175,9 +179,12 @@ impl FakeEngine {
             _ if unit.desired == TargetState::Launched => {
                 state.generation = unit.generation;
                 state.systemd = launched(role, unit.generation);
-                if state.systemd.active == ActiveState::Inactive && role != Some(Role::Finishing) {
-                    state.problem = Some(Drift::Stopped.to_string());
-                }
+                state.problem = match role {
+                    _ if state.systemd.active != ActiveState::Inactive => None,
+                    Some(Role::StoppedBefore(_)) => Some(Drift::Stopped.to_string()),
+                    Some(Role::SkippedBefore(_)) => Some("its condition does not hold".to_owned()),
+                    _ => None,
+                };
             }
             _ => {}
         }
@@ -210,6 +217,11 @@ fn launched(role: Option<Role>, generation: Generation) -> SystemdState {
             result: Some("success".to_owned()),
             ..state(ActiveState::Inactive, "dead")
         },
+        Some(Role::SkippedBefore(started)) if generation.0 < started => SystemdState {
+            result: Some("exec-condition".to_owned()),
+            ..state(ActiveState::Inactive, "dead")
+        },
+        Some(Role::Waiting) => state(ActiveState::Inactive, "dead"),
         Some(Role::Finishing) => SystemdState {
             result: Some("success".to_owned()),
             exit: Some(ExitStatus::Code(0)),

@@ -249,3 +249,30 @@ async fn starting_a_unit_that_was_stopped_by_hand_starts_it() {
          help: \"fleetctl restart job.service\" runs it again\n"
     );
 }
+
+/// Regression: the command did nothing, although its own error named it as the remedy.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn starting_a_skipped_unit_tries_again() {
+    let cluster = Cluster::start(TWO).await;
+    cluster.write_sleepers(&["web.service"]);
+    cluster.roles.set("web.service", crate::fake_engine::Role::SkippedBefore(1));
+    let help = "correct the cause, then \"fleetctl start web.service\" tries again";
+    let run = cluster.run("start web").await;
+    assert!(run.code == 1 && run.stderr.contains(help), "{run}");
+    insta::assert_snapshot!(cluster.run("start web").await, @r"
+    exit 0
+    Unit web.service launched on m1/10.0.0.1
+    ");
+}
+
+/// Regression: the command said that the unit has ended.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn starting_a_waiting_unit_again_says_nothing() {
+    let cluster = Cluster::start(TWO).await;
+    cluster.write_sleepers(&["web.service"]);
+    cluster.roles.set("web.service", crate::fake_engine::Role::Waiting);
+    cluster.run("start --no-block web").await.ok();
+    cluster.wait_until(|snapshot| snapshot.state("web.service", "m1").is_some()).await;
+    let again = cluster.run("start --no-block web").await.ok();
+    assert_eq!((&*again.stdout, &*again.stderr), ("Triggered unit web.service start\n", ""));
+}

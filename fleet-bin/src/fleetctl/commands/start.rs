@@ -177,9 +177,9 @@ enum Activation {
 }
 
 /// Sets the desired state of a unit, if the command changes it. If neither the file nor the desired
-/// state changes, but the unit has failed or was stopped by hand, `start` requests a restart
-/// instead. A unit that has completed its work is left alone, so that repeated starts of a oneshot
-/// run it once.
+/// state changes, but the unit has failed, was stopped by hand, or was not started because of a
+/// condition, `start` requests a restart instead. A unit that has completed its work is left alone,
+/// so that repeated starts of a oneshot run it once.
 async fn activate(
     session: &Session,
     verb: Verb,
@@ -189,18 +189,23 @@ async fn activate(
         session.set_desired(&step.name, goal).await?;
     } else if verb == Verb::Start && step.is_up_to_date() {
         let states = session.states_of(&step.name).await?;
-        if needs_restart(&states) {
+        let was_skipped = |state| is_idle(state) && !state.problem.is_empty();
+        if needs_restart(&states) || (!states.is_empty() && states.iter().all(was_skipped)) {
             let generation = session.restart(verb.as_str(), &step.name).await?;
             return Ok(Activation::Restarted(generation));
         }
-        let has_ended = |state: &wire::UnitStateEntity| {
-            state.requested_state == "launched" && state.systemd_active_state == "inactive"
-        };
+        // A unit without an exit status has not run: it may wait for other units.
+        let has_ended = |state: &wire::UnitStateEntity| is_idle(state) && !state.exit.is_empty();
         if !states.is_empty() && states.iter().all(has_ended) {
             return Ok(Activation::AlreadyEnded);
         }
     }
     Ok(Activation::Requested)
+}
+
+/// Returns whether a machine was requested to start a unit that is inactive.
+fn is_idle(state: &wire::UnitStateEntity) -> bool {
+    state.requested_state == "launched" && state.systemd_active_state == "inactive"
 }
 
 /// Returns whether all machines that report the unit report it as failed, or as stopped by hand.
