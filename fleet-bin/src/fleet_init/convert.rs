@@ -163,11 +163,11 @@ impl PathScan {
             }
             match fs::canonicalize(path) {
                 // An instance has the name of the link.
+                _ if !path.is_file() => self.read_irregular(path)?,
                 Ok(file) if file.file_name() == Some(unit.as_ref()) => {
                     self.read(&file, From::Systemd)?;
                 }
-                _ if path.is_file() => self.read(path, From::Systemd)?,
-                _ => self.read_irregular(path)?,
+                _ => self.read(path, From::Systemd)?,
             }
         }
         self.starts = starts;

@@ -327,6 +327,7 @@ fn enabled_units_include_those_with_links() {
         ("etc/own.service", service),
         ("etc/all.target.wants/README", ""),
         ("etc/all.target.requires/broken", ""),
+        ("etc/all.target.wants/folder.service/file", ""),
     ] {
         let path = folder.path().join(path);
         std::fs::create_dir_all(path.parent().unwrap()).unwrap();
@@ -347,6 +348,7 @@ fn enabled_units_include_those_with_links() {
         "waits-for: getty@tty1.service, web.service\n",
         "unit: web.service\n",
         "etc/all.target.wants/gone.service:1:1: loss: the unit is left out: the link is broken\n",
+        "etc/all.target.wants/folder.service:1:1: loss: the unit is left out: not a regular file\n",
         "etc/all.target.wants/README: skipped",
     ] {
         assert!(printed.contains(shown), "{shown}: {printed}");
