@@ -76,6 +76,19 @@ impl EarlierManager {
         }
     }
 
+    /// Names the files of the machine's directory that show that it may have left units running.
+    fn records(&self, machine: &Path) -> String {
+        match self {
+            Self::Native => {
+                let [boot, runtime] = ["boot", "runtime"].map(|file| machine.join(file));
+                format!("{} and {}", boot.display(), runtime.display())
+            }
+            Self::FleetInit { .. } | Self::Systemd { .. } => {
+                machine.join(FILE).display().to_string()
+            }
+        }
+    }
+
     /// Returns the units that it has left running on the machine with this directory.
     async fn running_units(&self, machine: &Path) -> Result<Vec<UnitName>, ServiceError> {
         let clock = Arc::new(SystemClock::start());
@@ -120,7 +133,13 @@ pub(crate) async fn refuse_running_units(
     next: &EarlierManager,
 ) -> Result<(), StartError> {
     let file = machine.join(FILE);
-    let stored = read(&file).context(|| format!("cannot read {}", file.display()))?;
+    let stored = read(&file).context(|| {
+        format!(
+            "cannot read {}, which names the service manager of the units: if none of them runs, \
+             remove it",
+            file.display()
+        )
+    })?;
     // The records of native units show by themselves that there are some. A fleet-init can adopt
     // these units.
     let native = matches!(next, EarlierManager::Systemd { .. }).then_some(EarlierManager::Native);
@@ -132,7 +151,7 @@ pub(crate) async fn refuse_running_units(
             let what = format!(
                 "cannot change to {next}: whether units still run under {earlier} is unknown; \
                  change the setting back, or, if none of its units runs, remove {}",
-                file.display()
+                earlier.records(machine)
             );
             StartError::because(what, error)
         })?;
@@ -156,8 +175,9 @@ fn refusal(earlier: &EarlierManager, next: &EarlierManager, running: &[UnitName]
 }
 
 /// Stores the service manager that runs the units of the machine with this directory from now on.
-/// Native units need no entry, because their own records show them.
-pub(crate) fn remember(machine: &Path, manager: &EarlierManager) -> Result<(), StartError> {
+/// Native units need no entry, because their own records show them. A full disk keeps no daemon
+/// from starting, so a failure is only logged.
+pub(crate) fn remember(machine: &Path, manager: &EarlierManager) {
     let file = machine.join(FILE);
     let write = || -> io::Result<()> {
         let stored = read(&file)?;
@@ -168,7 +188,14 @@ pub(crate) fn remember(machine: &Path, manager: &EarlierManager) -> Result<(), S
         let stored = StoredManager { boot: boot_id()?, manager: manager.clone() };
         write_atomic(&file, &serde_json::to_vec(&stored)?, true)
     };
-    write().context(|| format!("cannot write {}", file.display()))
+    if let Err(error) = write() {
+        tracing::warn!(
+            %error,
+            file = %file.display(),
+            "cannot store the service manager: if the setting changes, running units may start a \
+             second time"
+        );
+    }
 }
 
 /// Reads the service manager of this boot; `None` if there is none. After a reboot no unit runs.
@@ -209,7 +236,7 @@ mod tests {
         let (home, native) = (home.path(), EarlierManager::Native);
         let (one, other) = (systemd(home, "one"), systemd(home, "other"));
         assert_eq!(refused(home, &one).await, None, "nothing has run here");
-        remember(home, &one).unwrap();
+        remember(home, &one);
         std::fs::create_dir(home.join("one")).unwrap();
         assert_eq!(refused(home, &native).await, None, "it has loaded no unit");
         std::fs::write(home.join("one/boot"), boot_id().unwrap()).unwrap();
@@ -230,9 +257,34 @@ mod tests {
         let stored = StoredManager { boot: "earlier".to_owned(), manager: init.clone() };
         std::fs::write(home.path().join(FILE), serde_json::to_vec(&stored).unwrap()).unwrap();
         assert_eq!(refused(home.path(), &EarlierManager::Native).await, None);
-        remember(home.path(), &init).unwrap();
+        remember(home.path(), &init);
         let error = refused(home.path(), &EarlierManager::Native).await.expect("it is not there");
         assert!(error.contains("native_socket = ") && error.contains(FILE), "{error}");
+    }
+
+    /// Regression: after a reboot with a full disk, a daemon with systemd refused to start.
+    #[tokio::test]
+    async fn file_that_cannot_be_written_is_no_error() {
+        let home = tempfile::tempdir().unwrap();
+        let (home, init) = (home.path(), EarlierManager::FleetInit { socket: "/none".into() });
+        // Makes the write fail, as a full disk does.
+        std::fs::create_dir(home.join(format!("{FILE}.new"))).unwrap();
+        remember(home, &init);
+        assert!(!home.join(FILE).exists());
+        assert_eq!(refused(home, &EarlierManager::Native).await, None);
+    }
+
+    #[tokio::test]
+    async fn unreadable_records_have_their_own_remedies() {
+        let home = tempfile::tempdir().unwrap();
+        let home = home.path();
+        std::fs::write(home.join(FILE), "").unwrap();
+        let error = refused(home, &EarlierManager::Native).await.expect("it is damaged");
+        assert!(error.contains("if none of them runs, remove it"), "{error}");
+        std::fs::remove_file(home.join(FILE)).unwrap();
+        std::fs::create_dir(home.join("boot")).unwrap();
+        let error = refused(home, &systemd(home, "one")).await.expect("nothing can be read");
+        assert!(!error.contains(FILE) && error.contains("runtime"), "{error}");
     }
 
     #[test]

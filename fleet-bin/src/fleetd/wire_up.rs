@@ -134,7 +134,7 @@ impl DaemonParts {
         let selected = EarlierManager::of(&self.service_manager)?;
         refuse_running_units(&setup.directory, &selected).await?;
         let manager = self.open_selected_manager(setup).await?;
-        remember(&setup.directory, &selected)?;
+        remember(&setup.directory, &selected);
         Ok(manager)
     }
 
