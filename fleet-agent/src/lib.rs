@@ -46,8 +46,8 @@ pub use native::rpc as remote;
 pub use native::{
     BadExternal, DesiredTargets, External, InitDryRun, InitDryRunResult, InitSnapshot,
     InitSupervisor, NativeConfig, NativeManager, SupervisorConfig, SupervisorError, Tracking,
-    UnitSnapshot, group_exists, machine_specifiers, raise_file_limit, remove_empty_cgroups,
-    set_cloexec_on_all, user_exists,
+    UnitSnapshot, current_boot, group_exists, is_current_boot, machine_specifiers,
+    raise_file_limit, remove_empty_cgroups, set_cloexec_on_all, user_exists,
 };
 pub use observer::{AgentMetrics, EngineObserver};
 pub use private_file::{create_dir_with_mode, create_private_dir};

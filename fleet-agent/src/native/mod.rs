@@ -29,6 +29,7 @@ mod state;
 mod supervisor;
 
 pub use frontends::manager::{NativeConfig, NativeManager};
+pub use linux::boot::{current_boot, is_current_boot};
 pub use linux::cgroup::remove_empty_cgroups;
 pub use linux::close_on_exec::set_cloexec_on_all;
 pub use linux::descriptors::raise_file_limit;

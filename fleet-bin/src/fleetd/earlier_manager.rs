@@ -11,7 +11,7 @@ use std::sync::Arc;
 use fleet_agent::remote::{RemoteConfig, RemoteManager};
 use fleet_agent::{
     NativeManager, ServiceError, ServiceManager as _, SystemClock, SystemdConfig, SystemdManager,
-    SystemdScope, write_atomic,
+    SystemdScope, current_boot, is_current_boot, write_atomic,
 };
 use fleet_core::ActiveState;
 use fleet_unitfile::UnitName;
@@ -39,7 +39,7 @@ pub(crate) enum EarlierManager {
 /// Content of the file.
 #[derive(Serialize, Deserialize)]
 struct StoredManager {
-    /// Boot ID of the kernel.
+    /// Boot of the machine or container, which the units do not outlive.
     boot: String,
     manager: EarlierManager,
 }
@@ -185,7 +185,7 @@ pub(crate) fn remember(machine: &Path, manager: &EarlierManager) {
         if is_plain || stored.as_ref() == Some(manager) {
             return Ok(());
         }
-        let stored = StoredManager { boot: boot_id()?, manager: manager.clone() };
+        let stored = StoredManager { boot: current_boot()?, manager: manager.clone() };
         write_atomic(&file, &serde_json::to_vec(&stored)?, true)
     };
     if let Err(error) = write() {
@@ -205,11 +205,7 @@ fn read(file: &Path) -> io::Result<Option<EarlierManager>> {
         text => text?,
     };
     let stored: StoredManager = serde_json::from_slice(&text)?;
-    Ok((stored.boot == boot_id()?).then_some(stored.manager))
-}
-
-fn boot_id() -> io::Result<String> {
-    Ok(std::fs::read_to_string("/proc/sys/kernel/random/boot_id")?.trim().to_owned())
+    Ok(is_current_boot(&stored.boot)?.then_some(stored.manager))
 }
 
 #[cfg(test)]
@@ -239,7 +235,8 @@ mod tests {
         remember(home, &one);
         std::fs::create_dir(home.join("one")).unwrap();
         assert_eq!(refused(home, &native).await, None, "it has loaded no unit");
-        std::fs::write(home.join("one/boot"), boot_id().unwrap()).unwrap();
+        let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap();
+        std::fs::write(home.join("one/boot"), boot.trim()).unwrap();
         std::fs::write(home.join("one/a.service"), "[Service]\nExecStart=/bin/true\n").unwrap();
         assert_eq!(refused(home, &one).await, None, "the same service manager");
         for next in [native, other] {
@@ -254,9 +251,13 @@ mod tests {
     async fn service_manager_of_an_earlier_boot_does_not_count() {
         let home = tempfile::tempdir().unwrap();
         let init = EarlierManager::FleetInit { socket: home.path().join("none") };
-        let stored = StoredManager { boot: "earlier".to_owned(), manager: init.clone() };
-        std::fs::write(home.path().join(FILE), serde_json::to_vec(&stored).unwrap()).unwrap();
-        assert_eq!(refused(home.path(), &EarlierManager::Native).await, None);
+        // The container has restarted, so another process is its first.
+        let restarted = current_boot().unwrap() + "0";
+        for boot in ["earlier".to_owned(), restarted] {
+            let stored = StoredManager { boot, manager: init.clone() };
+            std::fs::write(home.path().join(FILE), serde_json::to_vec(&stored).unwrap()).unwrap();
+            assert_eq!(refused(home.path(), &EarlierManager::Native).await, None);
+        }
         remember(home.path(), &init);
         let error = refused(home.path(), &EarlierManager::Native).await.expect("it is not there");
         assert!(error.contains("native_socket = ") && error.contains(FILE), "{error}");

@@ -71,6 +71,25 @@ impl Boot {
     }
 }
 
+/// Returns a text that identifies the current boot of the machine or container, for
+/// [`is_current_boot`].
+///
+/// # Errors
+///
+/// The boot ID of the kernel cannot be read.
+pub fn current_boot() -> io::Result<String> {
+    Ok(Boot::current()?.text())
+}
+
+/// Returns whether a process that ran in the boot of this text may still run.
+///
+/// # Errors
+///
+/// As for [`current_boot`].
+pub fn is_current_boot(text: &str) -> io::Result<bool> {
+    Ok(!Boot::parse(text).differs_from(&Boot::current()?))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -104,5 +123,9 @@ mod tests {
     fn current_boot_has_all_values() {
         let present = Boot::current().expect("it can be read");
         assert!(present.namespace.is_some() && present.first.is_some(), "{present:?}");
+        let is_current = |boot: &Boot| is_current_boot(&boot.text()).expect("it can be read");
+        assert!(is_current(&present));
+        let first = present.first.map(|first| first + 1);
+        assert!(!is_current(&Boot { first, ..present }), "the container has restarted");
     }
 }
