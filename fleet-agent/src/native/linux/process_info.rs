@@ -330,7 +330,7 @@ mod tests {
         use nix::sys::wait::{WaitPidFlag, waitpid};
         let mut itself = std::process::Command::new(std::env::current_exe().expect("it is one"));
         itself
-            .args(["--exact", "native::process_info::tests::helper_process_with_second_thread"])
+            .args(["--exact", "native::linux::process_info::tests::helper_process_with_second_thread"])
             .env("LOOKED_AT", "1");
         let child = itself.stdout(std::process::Stdio::null()).spawn().expect("it can run");
         let (pid, mut child) = (child.id(), Killed(child));
