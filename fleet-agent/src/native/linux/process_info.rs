@@ -329,9 +329,8 @@ mod tests {
     fn process_with_ended_threads_is_transient() {
         use nix::sys::wait::{WaitPidFlag, waitpid};
         let mut itself = std::process::Command::new(std::env::current_exe().expect("it is one"));
-        itself
-            .args(["--exact", "native::linux::process_info::tests::helper_process_with_second_thread"])
-            .env("LOOKED_AT", "1");
+        let helper = "native::linux::process_info::tests::helper_process_with_second_thread";
+        itself.args(["--exact", helper]).env("LOOKED_AT", "1");
         let child = itself.stdout(std::process::Stdio::null()).spawn().expect("it can run");
         let (pid, mut child) = (child.id(), Killed(child));
         let second = i32::try_from(second_thread(&mut child.0)).expect("it is small");
