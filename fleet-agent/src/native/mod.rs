@@ -15,7 +15,7 @@
 //! | `run` | one run of one unit: the state machine (pure) and its driver |
 //! | `log` | the output of one unit: a file within a limit, its lines and their times |
 //! | `state` | records on disk, from which the next process continues |
-//! | `linux` | system calls and `/proc`; knows no units |
+//! | `linux` | system calls and `/proc` |
 //!
 //! An idle manager polls nothing and does not wake up. Processes are reaped as children or watched
 //! through a pidfd. Timers use the clock, and log writes are noticed through inotify.

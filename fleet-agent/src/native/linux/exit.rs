@@ -1,4 +1,4 @@
-//! Exit status of a process that is not a child of this daemon.
+//! Exit of a process, and the exit status of a process that is not a child of this daemon.
 //!
 //! The kernel returns the exit status of a child to the daemon that waits for it. For other
 //! processes the kernel only reports that they have ended. Since version 6.15 a pidfd also provides
@@ -14,9 +14,33 @@ use std::process::ExitStatus;
 
 use rustix::ioctl::{Opcode, Updater, ioctl, opcode};
 use rustix::process::{WaitId, WaitIdOptions, WaitIdStatus, waitid};
+use serde::{Deserialize, Serialize};
 
-use super::process_exit::ProcessExit;
-use super::process_exit::exit_from_status;
+/// Exit of a process.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum ProcessExit {
+    /// Exited with this code.
+    Code(i32),
+    /// Terminated by this signal.
+    Signal(i32),
+    /// Terminated by this signal, with a core dump.
+    Dumped(i32),
+    /// Ended unobserved, with unknown status.
+    Unobserved,
+    /// Not spawned: the machine had no capacity for another process.
+    NotSpawned,
+}
+
+/// Converts the exit status of a child.
+pub(crate) fn exit_from_status(status: ExitStatus) -> ProcessExit {
+    match (status.code(), status.signal()) {
+        (Some(code), _) => ProcessExit::Code(code),
+        (None, Some(signal)) if status.core_dumped() => ProcessExit::Dumped(signal),
+        (None, Some(signal)) => ProcessExit::Signal(signal),
+        (None, None) => ProcessExit::Unobserved,
+    }
+}
 
 /// Knowledge about the exit of a process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -1,6 +1,6 @@
 //! The kernel's interfaces: processes, control groups, users, limits, signals and file events.
 //!
-//! Nothing in here knows units, graphs or runs.
+//! It imports no other folder of the service manager.
 
 pub(super) mod best_effort_limits;
 pub(super) mod boot;
@@ -17,8 +17,6 @@ pub(super) mod nonblocking_open;
 pub(super) mod os_release;
 pub(super) mod probe_cache;
 pub(super) mod proc;
-pub(super) mod process_exit;
-pub(super) mod process_id;
 pub(super) mod process_info;
 pub(super) mod process_table;
 pub(super) mod program;

@@ -119,7 +119,7 @@ fn may_be_before_exec(process: &ProcessInfo) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::native::linux::process_id::ProcessId;
+    use crate::native::linux::process_info::ProcessId;
 
     fn running(parent: u32, invocation: Option<&str>) -> ProbeResult {
         let id = ProcessId { pid: 1, start: 0 };

@@ -9,9 +9,9 @@ use rustix::process::{Pid, PidfdFlags, pidfd_open, pidfd_send_signal};
 use tokio::io::unix::AsyncFd;
 
 use super::cgroup::Group;
+use super::exit::ProcessExit;
 use super::exit::read_exit;
-use super::process_exit::ProcessExit;
-use super::process_id::ProcessId;
+use super::process_info::ProcessId;
 use super::process_info::{ProbeResult, Stat, probe_until_settled, stat};
 use super::signals::Sig;
 use crate::Clock;

@@ -6,8 +6,8 @@ use std::sync::OnceLock;
 use std::time::Duration;
 
 use rustix::io::Errno;
+use serde::{Deserialize, Serialize};
 
-use super::process_id::ProcessId;
 use crate::clock::pause;
 
 /// Environment variable that assigns a process to a run of a unit.
@@ -20,6 +20,14 @@ pub(crate) const SYSTEMD_EXEC_PID: &str = "SYSTEMD_EXEC_PID";
 /// Maximum number of repeated probes, one millisecond apart, of a process that is about to exec or
 /// exit.
 const MAX_PROBES: usize = 20;
+
+/// Identity of a process, unique even if its process ID is reused.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub(crate) struct ProcessId {
+    pub(crate) pid: u32,
+    /// Start time, in clock ticks since boot.
+    pub(crate) start: u64,
+}
 
 /// A running process; a zombie is none.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -10,7 +10,7 @@ use std::time::Duration;
 use tokio::sync::Mutex;
 
 use super::probe_cache::ProbeCache;
-use super::process_id::ProcessId;
+use super::process_info::ProcessId;
 use super::process_info::{ProbeResult, ProcessInfo, probe};
 use crate::clock::pause;
 

@@ -23,9 +23,9 @@ use tokio::io::unix::AsyncFd;
 
 use super::child::ChildSetup;
 use super::exec_step::{ExecStep, SpawnError, StepError};
+use super::exit::ProcessExit;
+use super::exit::exit_from_status;
 use super::exit::read_exit;
-use super::process_exit::ProcessExit;
-use super::process_exit::exit_from_status;
 use super::program::Program;
 use super::vfork;
 use crate::async_fd::{read_next, register_readable, wait_readable};

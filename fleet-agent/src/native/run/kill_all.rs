@@ -9,7 +9,7 @@ use futures_util::future::join_all;
 
 use crate::native::linux::cgroup::Group;
 use crate::native::linux::proc::{ProcessHandle, started};
-use crate::native::linux::process_id::ProcessId;
+use crate::native::linux::process_info::ProcessId;
 use crate::native::linux::process_table::members;
 use crate::native::linux::signals::{CONT, Sig};
 use crate::native::state::manager_context::ManagerContext;

@@ -11,7 +11,7 @@ use rustix::fs::inotify::WatchFlags;
 
 use crate::native::linux::inotify::FileWatch;
 use crate::native::linux::proc::started;
-use crate::native::linux::process_id::ProcessId;
+use crate::native::linux::process_info::ProcessId;
 
 /// Maximum number of bytes read.
 const MAX_LENGTH: u64 = 64;

@@ -14,7 +14,7 @@ use super::machine::state::ServicePhase;
 use super::machine::tests::{ScriptedRun, spec};
 use crate::SystemClock;
 use crate::lock::acquire;
-use crate::native::linux::process_exit::ProcessExit;
+use crate::native::linux::exit::ProcessExit;
 use crate::native::state::manager_context::ManagerContext;
 use crate::native::state::runtime_directory::Directories;
 

@@ -11,7 +11,7 @@ use rustix::process::{Resource, Rlimit};
 use super::exec_context::ExecContext;
 use crate::native::linux::cgroup::Groups;
 use crate::native::linux::child::{ChildSetup, Credentials, WorkingDirectory};
-use crate::native::linux::process_exit::ProcessExit;
+use crate::native::linux::exit::ProcessExit;
 use crate::native::linux::process_info::SYSTEMD_EXEC_PID;
 use crate::native::linux::program::Program;
 use crate::native::linux::spawn::{Child, SpawnRequest};

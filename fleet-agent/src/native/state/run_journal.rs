@@ -284,7 +284,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::native::linux::process_id::ProcessId;
+    use crate::native::linux::process_info::ProcessId;
 
     fn run(pid: u32) -> RunRecord {
         RunRecord { leaders: vec![ProcessId { pid, start: 1 }], ..RunRecord::default() }

@@ -37,7 +37,7 @@ use serde::{Deserialize, Serialize};
 use super::run_journal::RunJournal;
 use crate::atomic_file::write_atomic;
 use crate::native::linux::cgroup::Group;
-use crate::native::linux::process_id::ProcessId;
+use crate::native::linux::process_info::ProcessId;
 use crate::native::log::Log;
 use crate::native::run::machine::state::RunState;
 use crate::native::run::process::append;

@@ -6,7 +6,7 @@ mod scripted_unit;
 use fleet_core::graph::{InitUnit, Name, Target};
 use scripted_unit::ScriptedUnit;
 
-use crate::native::linux::process_exit::ProcessExit;
+use crate::native::linux::exit::ProcessExit;
 use crate::native::run::machine::state::ServicePhase as Stage;
 use crate::native::run::machine::tests::spec;
 

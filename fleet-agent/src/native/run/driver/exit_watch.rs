@@ -9,9 +9,9 @@ use std::time::Duration;
 use futures_util::future::{BoxFuture, FutureExt as _};
 
 use super::RunDriver;
+use crate::native::linux::exit::ProcessExit;
 use crate::native::linux::proc::ProcessHandle;
-use crate::native::linux::process_exit::ProcessExit;
-use crate::native::linux::process_id::ProcessId;
+use crate::native::linux::process_info::ProcessId;
 use crate::native::linux::spawn::Child;
 
 /// Exit of a process that has not happened yet.

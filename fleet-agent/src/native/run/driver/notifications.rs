@@ -9,9 +9,9 @@ use fleet_core::graph::{NotifyAccess, Readiness, ServiceType};
 
 use super::{RunDriver, pid_file_owner};
 use crate::native::linux::cgroup::Group;
+use crate::native::linux::exit::ProcessExit;
 use crate::native::linux::proc::{ProcessHandle, belongs_to_run, child, started};
-use crate::native::linux::process_exit::ProcessExit;
-use crate::native::linux::process_id::ProcessId;
+use crate::native::linux::process_info::ProcessId;
 use crate::native::run::machine::state::ServicePhase;
 use crate::native::run::pidfile::{self, PidFileWatch};
 use crate::native::run::readiness_line::wait_for_line;

@@ -6,7 +6,7 @@ use rustix::process::{Pid, test_kill_process_group};
 
 use super::RunDriver;
 use crate::native::linux::proc::ProcessHandle;
-use crate::native::linux::process_id::ProcessId;
+use crate::native::linux::process_info::ProcessId;
 use crate::native::linux::signals::Sig;
 use crate::native::run::kill_all::{SignalTargets, kill_all};
 use crate::native::run::machine::state::SignalScope;

@@ -6,8 +6,8 @@ use fleet_core::graph::{Command, FailureCause, NotifyAccess, ServiceType};
 
 use super::RunDriver;
 use crate::native::linux::descriptors::descriptor_shortage;
+use crate::native::linux::exit::ProcessExit;
 use crate::native::linux::proc::child;
-use crate::native::linux::process_exit::ProcessExit;
 use crate::native::linux::process_info::{INVOCATION_ID, SYSTEMD_EXEC_PID};
 use crate::native::linux::resources::settings;
 use crate::native::linux::signals::short_name;

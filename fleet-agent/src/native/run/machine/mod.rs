@@ -42,8 +42,8 @@ use fleet_core::graph::{Command, EventKind, FailureCause, InitUnit, ServiceType}
 
 use super::machine::outcome::RunOutcome;
 use super::machine::state::{Role, RunAction, RunState, ServicePhase};
-use crate::native::linux::process_exit::ProcessExit;
-use crate::native::linux::process_id::ProcessId;
+use crate::native::linux::exit::ProcessExit;
+use crate::native::linux::process_info::ProcessId;
 
 /// State machine of one run of a service.
 #[derive(Debug, Clone)]

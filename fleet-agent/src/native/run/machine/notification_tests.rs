@@ -9,8 +9,8 @@ use super::outcome::RunOutcome;
 use super::sd_notify_message::NotifyMessage;
 use super::state::{RunAction, ServicePhase};
 use super::tests::{ScriptedRun, spec};
-use crate::native::linux::process_exit::ProcessExit;
-use crate::native::linux::process_id::ProcessId;
+use crate::native::linux::exit::ProcessExit;
+use crate::native::linux::process_info::ProcessId;
 
 impl ScriptedRun {
     fn says(&mut self, words: &str) -> &mut Self {

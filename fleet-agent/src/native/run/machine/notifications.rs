@@ -9,8 +9,8 @@ use super::ServiceRun;
 use super::outcome::RunOutcome;
 use super::sd_notify_message::{NotifyMessage, WatchdogMessage};
 use super::state::{RunAction, ServicePhase};
-use crate::native::linux::process_exit::ProcessExit;
-use crate::native::linux::process_id::ProcessId;
+use crate::native::linux::exit::ProcessExit;
+use crate::native::linux::process_info::ProcessId;
 
 impl ServiceRun {
     /// Handles a message of the service, except for `MAINPID=`. For the latter, the driver calls

@@ -4,7 +4,7 @@ use fleet_core::ExitStatus;
 use fleet_core::graph::{Exit, InitUnit, ServiceType};
 use serde::{Deserialize, Serialize};
 
-use crate::native::linux::process_exit::ProcessExit;
+use crate::native::linux::exit::ProcessExit;
 use crate::native::linux::signals::Sig;
 
 /// Outcome of a run; systemd's `Result`.

@@ -6,8 +6,8 @@ use fleet_core::graph::{Command, EventKind, FailureCause};
 use super::ServiceRun;
 use super::outcome::{RunOutcome, is_oneshot, main_outcome};
 use super::state::{RunAction, ServicePhase};
-use crate::native::linux::process_exit::ProcessExit;
-use crate::native::linux::process_id::ProcessId;
+use crate::native::linux::exit::ProcessExit;
+use crate::native::linux::process_info::ProcessId;
 
 impl ServiceRun {
     pub(crate) fn main_ended(&mut self, end: ProcessExit, what: EventKind, now: Timestamp) {

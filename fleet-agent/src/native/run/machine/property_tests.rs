@@ -11,8 +11,8 @@ use super::ServiceRun;
 use super::sd_notify_message::NotifyMessage;
 use super::state::{Role, RunAction, ServicePhase};
 use super::tests::spec;
-use crate::native::linux::process_exit::ProcessExit;
-use crate::native::linux::process_id::ProcessId;
+use crate::native::linux::exit::ProcessExit;
+use crate::native::linux::process_info::ProcessId;
 
 /// Event of a service, in any order.
 #[derive(Debug, Clone)]

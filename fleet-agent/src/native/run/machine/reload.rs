@@ -22,8 +22,8 @@ use fleet_core::graph::EventKind;
 use super::ServiceRun;
 use super::outcome::RunOutcome;
 use super::state::{RunAction, ServicePhase};
-use crate::native::linux::process_exit::ProcessExit;
-use crate::native::linux::process_id::ProcessId;
+use crate::native::linux::exit::ProcessExit;
+use crate::native::linux::process_info::ProcessId;
 use crate::native::linux::signals::Sig;
 
 impl ServiceRun {

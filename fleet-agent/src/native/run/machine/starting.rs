@@ -7,7 +7,7 @@ use fleet_core::graph::{EventKind, FailureCause, NotifyAccess, Readiness, Servic
 use super::ServiceRun;
 use super::outcome::{RunOutcome, command_outcome};
 use super::state::{RunAction, ServicePhase};
-use crate::native::linux::process_exit::ProcessExit;
+use crate::native::linux::exit::ProcessExit;
 
 impl ServiceRun {
     /// Handles a condition or assertion that does not hold.

@@ -4,8 +4,8 @@ use fleet_core::graph::Command;
 use serde::{Deserialize, Serialize};
 
 use super::outcome::RunOutcome;
-use crate::native::linux::process_exit::ProcessExit;
-use crate::native::linux::process_id::ProcessId;
+use crate::native::linux::exit::ProcessExit;
+use crate::native::linux::process_info::ProcessId;
 use crate::native::linux::signals::Sig;
 
 /// Phase of a service; the names are systemd's.

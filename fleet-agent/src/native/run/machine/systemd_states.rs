@@ -5,7 +5,7 @@ use fleet_core::{ActiveState, LoadState, SystemdState};
 
 use super::outcome::RunOutcome;
 use super::state::{RunState, ServicePhase};
-use crate::native::linux::process_exit::ProcessExit;
+use crate::native::linux::exit::ProcessExit;
 
 impl ServicePhase {
     /// Returns systemd's active state and sub-state.

@@ -10,8 +10,8 @@ use super::ServiceRun;
 use super::outcome::RunOutcome;
 use super::state::{Role, RunAction, ServicePhase};
 use super::systemd_states::to_systemd_state;
-use crate::native::linux::process_exit::ProcessExit;
-use crate::native::linux::process_id::ProcessId;
+use crate::native::linux::exit::ProcessExit;
+use crate::native::linux::process_info::ProcessId;
 use crate::native::supervisor::compile::compile;
 use crate::native::supervisor::host_capabilities::HostCapabilities;
 

@@ -12,7 +12,7 @@ use fleet_core::graph::{EventKind, Exit, FailureCause, ServiceType};
 use super::ServiceRun;
 use super::outcome::{RunOutcome, is_oneshot};
 use super::state::ServicePhase;
-use crate::native::linux::process_exit::ProcessExit;
+use crate::native::linux::exit::ProcessExit;
 
 /// Span that stands for no time limit.
 const UNLIMITED: Duration = Duration::from_secs(u32::MAX as u64);

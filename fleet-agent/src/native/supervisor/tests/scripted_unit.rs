@@ -11,8 +11,8 @@ use fleet_core::graph::{
     StopOutcome, Target, Timeouts, UnitEvent,
 };
 
-use crate::native::linux::process_exit::ProcessExit;
-use crate::native::linux::process_id::ProcessId;
+use crate::native::linux::exit::ProcessExit;
+use crate::native::linux::process_info::ProcessId;
 use crate::native::run::machine::ServiceRun;
 use crate::native::run::machine::sd_notify_message::NotifyMessage;
 use crate::native::run::machine::state::RunAction;
