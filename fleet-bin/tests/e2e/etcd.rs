@@ -3,6 +3,7 @@
 use std::fs::File;
 use std::io::Write as _;
 use std::net::TcpListener;
+use std::panic::AssertUnwindSafe;
 use std::path::PathBuf;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, SystemTime};
@@ -136,8 +137,9 @@ impl Cluster {
     }
 }
 
-impl Drop for Cluster {
-    fn drop(&mut self) {
+impl Cluster {
+    /// Ends all units and all processes.
+    fn stop(&mut self) {
         if self.etcd.is_none() {
             self.start_etcd();
         }
@@ -155,6 +157,37 @@ impl Drop for Cluster {
         self.end_daemon(0, Signal::TERM);
         self.end_daemon(1, Signal::TERM);
         self.kill_etcd();
+    }
+
+    /// Returns the last lines of all logs, and each daemon's response to a request.
+    fn report(&self) -> String {
+        let logs = ["etcd.log", "0.log", "1.log"].map(|name| {
+            let text = std::fs::read_to_string(self.path(name)).unwrap_or_default();
+            let lines: Vec<_> = text.lines().collect();
+            format!("--- {name}\n{}\n", lines[lines.len().saturating_sub(40)..].join("\n"))
+        });
+        let responses = [0, 1].map(|number| {
+            let output = output_text(&self.fleetctl(number, &["list-machines", "-l"]));
+            format!("--- machines of daemon {number}\n{output}\n")
+        });
+        logs.concat() + &responses.concat()
+    }
+}
+
+impl Drop for Cluster {
+    fn drop(&mut self) {
+        if !std::thread::panicking() {
+            return self.stop();
+        }
+        let _written = std::io::stderr().write_all(self.report().as_bytes());
+        // A second panic would end all tests of this process, and hide the first one.
+        let stopped = std::panic::catch_unwind(AssertUnwindSafe(|| self.stop()));
+        if stopped.is_err() {
+            for process in self.daemons.iter_mut().chain([&mut self.etcd]).flatten() {
+                let _killed = process.kill();
+                let _reaped = process.wait();
+            }
+        }
     }
 }
 
