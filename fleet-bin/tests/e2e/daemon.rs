@@ -173,6 +173,16 @@ pub(crate) fn wait_for<T>(what: &str, condition: impl Fn() -> Option<T>) -> T {
     }
 }
 
+/// Returns a directory for the data of etcd, in memory if possible: etcd flushes each write, which
+/// takes long on a busy disk. It writes at least 128 MiB.
+pub(crate) fn etcd_directory() -> TempDir {
+    let memory = Path::new("/dev/shm");
+    let has_room = rustix::fs::statvfs(memory)
+        .is_ok_and(|info| info.f_bavail.saturating_mul(info.f_frsize) > 1 << 30);
+    let in_memory = has_room.then(|| tempfile::tempdir_in(memory)).and_then(Result::ok);
+    in_memory.unwrap_or_else(|| tempfile::tempdir().expect("a directory can be created"))
+}
+
 /// Returns the main process of a unit.
 pub(crate) fn main_pid(row: &Row) -> Pid {
     let pid = row["mainPID"].as_i64().expect("a main process");

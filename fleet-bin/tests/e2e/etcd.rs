@@ -13,7 +13,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::daemon::{is_alive, main_pid, output_text, wait_for};
+use crate::daemon::{etcd_directory, is_alive, main_pid, output_text, wait_for};
 
 /// One etcd server and two machines, which are stopped, with their units, on drop.
 struct Cluster {
@@ -28,7 +28,7 @@ impl Cluster {
     fn start() -> Self {
         let listeners = [(); 2].map(|()| TcpListener::bind("127.0.0.1:0").unwrap());
         let [port, peer_port] = listeners.map(|listener| listener.local_addr().unwrap().port());
-        let home = tempfile::tempdir().unwrap();
+        let home = etcd_directory();
         let mut cluster = Self { home, port, peer_port, etcd: None, daemons: [None, None] };
         cluster.start_etcd();
         cluster.start_daemon(0);

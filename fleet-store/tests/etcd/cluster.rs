@@ -10,6 +10,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 
 use crate::certificates::Certificates;
+use crate::support::etcd_directory;
 
 /// Timeout for the start of a cluster.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -69,7 +70,7 @@ impl Cluster {
     }
 
     fn prepare(kind: Kind) -> Self {
-        let home = tempfile::tempdir().unwrap();
+        let home = etcd_directory();
         let certificates = kind.secure.then(|| Certificates::make(home.path()));
         let scheme = if kind.secure { "https" } else { "http" };
         let ports = free_ports(2 * kind.members);

@@ -1,9 +1,21 @@
 //! Helpers for several tests.
 
+use std::path::Path;
 use std::time::Duration;
 
 use fleet_core::Revision;
 use fleet_store::{Changes, Commit, EtcdStore, Store as _, Transaction, Watch};
+use tempfile::TempDir;
+
+/// Returns a directory for the data of etcd, in memory if possible: etcd flushes each write, which
+/// takes long on a busy disk. It writes at least 128 MiB.
+pub(crate) fn etcd_directory() -> TempDir {
+    let memory = Path::new("/dev/shm");
+    let has_room = rustix::fs::statvfs(memory)
+        .is_ok_and(|info| info.f_bavail.saturating_mul(info.f_frsize) > 1 << 30);
+    let in_memory = has_room.then(|| tempfile::tempdir_in(memory)).and_then(Result::ok);
+    in_memory.unwrap_or_else(|| tempfile::tempdir().expect("a directory can be created"))
+}
 
 /// Waits for an expected event; fails instead of hanging.
 pub(crate) async fn soon<T>(work: impl Future<Output = T>) -> T {

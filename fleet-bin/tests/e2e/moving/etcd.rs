@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use super::{report, units};
-use crate::daemon::{main_pid, output_text, wait_for};
+use crate::daemon::{etcd_directory, main_pid, output_text, wait_for};
 use crate::run::Machine;
 
 /// An etcd with the v2 API enabled. It is stopped on drop.
@@ -25,7 +25,7 @@ impl Etcd {
     fn start() -> Self {
         let held = [(); 2].map(|()| TcpListener::bind("127.0.0.1:0").unwrap());
         let [port, peer] = held.map(|listener| listener.local_addr().unwrap().port());
-        let home = tempfile::tempdir().unwrap();
+        let home = etcd_directory();
         let server = serve(home.path(), port, peer);
         let etcd = Self { port, server, _home: home };
         wait_for("etcd responds", || etcd.request("GET", "/v2/keys/", "").map(drop));
