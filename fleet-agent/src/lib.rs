@@ -14,8 +14,10 @@ mod backoff;
 mod clock;
 mod drain_progress;
 mod engine;
+#[cfg(any(feature = "native", feature = "systemd"))]
 mod lock;
 mod mirror_changes;
+#[cfg(feature = "native")]
 mod native;
 mod observer;
 #[cfg_attr(
@@ -27,6 +29,8 @@ mod private_file;
 mod rebalance;
 mod service_manager;
 mod shutdown;
+#[cfg(feature = "native")]
+mod sleep;
 mod stop_deadline;
 #[cfg(feature = "systemd")]
 mod systemd;
@@ -42,7 +46,9 @@ pub use agent::{
 pub use atomic_file::write_atomic;
 pub use clock::{Clock, SystemClock, wall_time};
 pub use engine::{Engine, EngineConfig};
+#[cfg(feature = "native")]
 pub use native::rpc as remote;
+#[cfg(feature = "native")]
 pub use native::{
     BadExternal, DesiredTargets, External, InitDryRun, InitDryRunResult, InitSnapshot,
     InitSupervisor, NativeConfig, NativeManager, SupervisorConfig, SupervisorError, Tracking,

@@ -6,6 +6,7 @@
 mod converge;
 mod cycle;
 mod expression;
+#[cfg(feature = "graph")]
 pub mod graph;
 mod intent;
 mod machine;

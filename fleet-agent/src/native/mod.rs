@@ -34,7 +34,6 @@ pub use linux::cgroup::remove_empty_cgroups;
 pub use linux::close_on_exec::set_cloexec_on_all;
 pub use linux::descriptors::raise_file_limit;
 pub use linux::identity::{group_exists, user_exists};
-pub(crate) use linux::proc::boot_id;
 pub use linux::tracking::Tracking;
 pub use supervisor::external::{BadExternal, External};
 pub use supervisor::specifier_values::machine_specifiers;

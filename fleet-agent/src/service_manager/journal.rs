@@ -48,12 +48,6 @@ impl JournalLine {
                 .to_owned(),
         )
     }
-
-    /// Creates a line that reports that earlier lines were removed by another program.
-    #[must_use]
-    pub(crate) fn truncated() -> Self {
-        Self::from("[earlier lines are lost: another program has truncated this log]".to_owned())
-    }
 }
 
 impl From<String> for JournalLine {

@@ -3,7 +3,6 @@
 use std::time::Duration;
 
 use fleet_core::Timestamp;
-use fleet_core::graph::systemd::{DualTimestamp, NextElapse};
 use fleet_unitfile::UnitName;
 use rustix::time::{ClockId, clock_gettime};
 
@@ -19,13 +18,12 @@ pub(crate) async fn timer_details(bus: &Bus, unit: &UnitName) -> Result<UnitDeta
         let micros: u64 = bus.property(&path, TIMER, name).await?;
         Ok::<_, CallError>(timestamp(micros))
     };
-    let next = NextElapse {
-        clock: read("NextElapseUSecMonotonic").await?,
-        wall: read("NextElapseUSecRealtime").await?,
-    };
+    let monotonic = read("NextElapseUSecMonotonic").await?;
+    let wall = read("NextElapseUSecRealtime").await?;
     let last = read("LastTriggerUSec").await?;
-    let now = DualTimestamp { clock: monotonic_time(), wall: wall_time() };
-    Ok(UnitDetails { next_elapse: next.to_wall(now), last_elapse: last, ..UnitDetails::default() })
+    let monotonic = monotonic.map(|at| wall_time().after(at.since(monotonic_time())));
+    let next_elapse = monotonic.into_iter().chain(wall).min();
+    Ok(UnitDetails { next_elapse, last_elapse: last, ..UnitDetails::default() })
 }
 
 /// Converts one of systemd's times, which are in microseconds. Zero and the maximum mean that there

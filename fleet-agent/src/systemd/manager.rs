@@ -15,8 +15,8 @@ use super::context::{ManagerContext, Session, io_error, unavailable};
 use super::files::UnitFiles;
 use super::journal::LineSelection;
 use super::{connection, elapse, journal, load, operations, refresh, reload};
+use crate::clock::boot_id;
 use crate::lock::acquire;
-use crate::native::boot_id;
 use crate::{
     ChangeReceiver, Drift, Journal, JournalQuery, ManagedUnit, ServiceError, ServiceManager,
     UnitDetails,

@@ -9,7 +9,8 @@ use std::io;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 
-use super::proc::{boot_id, child};
+use super::proc::child;
+use crate::clock::boot_id;
 
 /// A boot of a machine, or of a container.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

@@ -34,11 +34,6 @@ pub(crate) fn child(pid: u32) -> io::Result<Option<ProcessId>> {
     Ok(stat(pid)?.ok().map(|it| it.process.id))
 }
 
-/// Returns the boot ID of this machine.
-pub(crate) fn boot_id() -> io::Result<String> {
-    Ok(std::fs::read_to_string("/proc/sys/kernel/random/boot_id")?.trim().to_owned())
-}
-
 /// Returns whether a process belongs to a run. If the run has a control group, the members of the
 /// group belong to the run, and no other process does. Otherwise the environment and the process
 /// group decide, for the process and its ancestors.

@@ -21,9 +21,15 @@ pub(crate) fn read(log: &Arc<Log>, query: JournalQuery) -> io::Result<Journal> {
     begin(log, query.follow, move |log| {
         let (text, end) = log.tail(query.lines, query.since)?;
         let first = end.saturating_sub(text.len() as u64);
-        let notice = log.is_truncated_at(first).then(JournalLine::truncated);
+        let notice = log.is_truncated_at(first).then(truncation_notice);
         Ok(InitialRead { text, end, time_index: log.time_index(), notice })
     })
+}
+
+/// Returns a line that reports that another program removed earlier lines.
+fn truncation_notice() -> JournalLine {
+    let text = "[earlier lines are lost: another program has truncated this log]";
+    JournalLine::from(text.to_owned())
 }
 
 /// As [`read`], but starts after the line with this cursor.

@@ -20,7 +20,6 @@ use super::run_channel::{QueueFull, run_channel};
 use super::run_task::{RunReport, RunTask};
 use super::supervised_unit::{RunHandle, SupervisedUnit};
 use super::support::check_supported;
-use crate::clock::Sleep;
 use crate::native::log::Log;
 use crate::native::log::rate_limit::unrecorded_cause;
 use crate::native::run::driver::RunDriver;
@@ -28,6 +27,7 @@ use crate::native::run::machine::outcome::RunOutcome;
 use crate::native::run::machine::state::{RunState, ServicePhase};
 use crate::native::state::manager_context::ManagerContext;
 use crate::native::state::unit_directory::RequestedState;
+use crate::sleep::Sleep;
 
 /// Maximum number of queued reports that the event loop handles before it plans again.
 const MAX_PER_TURN: usize = 256;

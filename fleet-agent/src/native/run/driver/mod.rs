@@ -26,7 +26,6 @@ use super::machine::ServiceRun;
 use super::machine::state::{RunAction, ServicePhase};
 use super::pidfile::PidFileWatch;
 use super::sd_notify_socket::{NotifySocket, ReceivedMessage};
-use crate::clock::Sleep;
 use crate::native::linux::cgroup::Group;
 use crate::native::linux::exit::ProcessExit;
 use crate::native::linux::proc::ProcessHandle;
@@ -34,6 +33,7 @@ use crate::native::linux::process_info::ProcessId;
 use crate::native::log::{Log, ReadLock};
 use crate::native::state::manager_context::ManagerContext;
 use crate::native::state::unit_directory::{RequestedState, RunRecord, UnitDirectory};
+use crate::sleep::Sleep;
 
 /// Driver of the runs of one unit, with their processes.
 pub(crate) struct RunDriver {
