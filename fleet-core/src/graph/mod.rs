@@ -3,53 +3,38 @@
 //! An [`InitUnit`] provides *targets* and depends on targets of other units. The kind of each
 //! dependency is an [`EdgeKind`]. One target is the *goal*. The goal and the dependencies determine
 //! which units are needed, so no command starts or stops a single unit.
+//!
+//! | folder | contents | imports |
+//! |---|---|---|
+//! | `model` | what a unit is | |
+//! | `build` | units to a [`Graph`], or all their errors | `model` |
+//! | `planner` | [`InitState`]: a graph and events to actions | `model`, `build` |
+//! | [`format`] | stanzas to units, and units to stanzas | `model`, `build` |
+//! | [`systemd`] | unit files of systemd to units; timers | `model`, `build` |
+//! | [`convert`] | files of other inits to stanzas | all but `planner` |
 
-mod adjacency;
-mod assembly;
 mod build;
-mod command;
-mod condition;
 pub mod convert;
-mod cycle;
-mod derived_state;
-mod edge;
-mod error;
-mod event;
-mod exec_environment;
-mod name;
-mod observation;
-mod phase;
-mod restart;
-mod run;
-mod settings;
-mod signal;
-mod state;
-mod status_set;
+pub mod format;
+
+mod model;
+mod planner;
 #[cfg(feature = "proptest")]
 pub mod strategies;
 pub mod systemd;
-pub mod text;
-mod unit;
-mod validity;
 
-pub use build::Graph;
-pub use command::Command;
-pub use condition::{ConditionResult, ConditionTest, UnitCondition};
-pub use derived_state::{BlockedBy, DerivedState, Retry, StatusReport, WaitReason};
-pub use edge::EdgeKind;
-pub use error::{DependencyCycle, GraphError, SettingConflict};
-pub use event::{ActionKind, EventKind, Incarnation, UnitAction, UnitEvent};
-pub use exec_environment::{
-    DirectoryPath, EnvironmentFile, ExecEnvironment, ExecOutput, ResourceLimits, Rlimits,
-    WorkingDirectory,
+pub use format as text;
+
+pub use build::{DependencyCycle, Graph, GraphError, SettingConflict, Settings};
+pub use model::{
+    Command, ConditionResult, ConditionTest, DelayGrowth, DirectoryPath, EdgeKind, EnvironmentFile,
+    ExecEnvironment, ExecOutput, Exit, InitUnit, InvalidName, Kill, KillMode, LinePattern,
+    LinePatternError, Name, NotifyAccess, OnCleanExit, Readiness, ResourceLimits, Restart,
+    RestartLimit, RestartWhen, Rlimits, Run, ServiceType, Signal, StatusSet, Target, Timeouts,
+    UnitCondition, WatchdogAction, WorkingDirectory,
 };
-pub use name::{InvalidName, Name, Target};
-pub use observation::{Observation, ObservedUnit, StartRateLimit};
-pub use phase::{Activity, Exit, FailureCause, Phase, StopOutcome, StopReason};
-pub use restart::{DelayGrowth, Restart, RestartLimit, RestartWhen};
-pub use run::{Kill, KillMode, NotifyAccess, OnCleanExit, Run, WatchdogAction};
-pub use settings::Settings;
-pub use signal::Signal;
-pub use state::{InitState, NotReloadable, PlannedAction, Preview, UnitPreview};
-pub use status_set::StatusSet;
-pub use unit::{InitUnit, LinePattern, LinePatternError, Readiness, ServiceType, Timeouts};
+pub use planner::{
+    ActionKind, Activity, BlockedBy, DerivedState, EventKind, FailureCause, Incarnation, InitState,
+    NotReloadable, Observation, ObservedUnit, Phase, PlannedAction, Preview, Retry, StartRateLimit,
+    StatusReport, StopOutcome, StopReason, UnitAction, UnitEvent, UnitPreview, WaitReason,
+};

@@ -20,7 +20,7 @@ use std::time::Duration;
 use proptest::prelude::*;
 use proptest::sample::{Index, select};
 
-use super::{
+use crate::graph::model::{
     Command, EdgeKind, InitUnit, Name, OnCleanExit, Readiness, Restart, RestartLimit, RestartWhen,
     Run, ServiceType, StatusSet, Target, Timeouts,
 };

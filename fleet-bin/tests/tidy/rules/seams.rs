@@ -1,5 +1,5 @@
-//! Only `wire_up` picks both a store and a service manager. The folders of the native service
-//! manager depend on each other in one direction.
+//! Only `wire_up` picks both a store and a service manager. The folders of an init's model, and
+//! those of the native service manager, depend on each other in one direction.
 
 use crate::report::{Finding, fail_on};
 use crate::rust::{Source, mentions, names_under};
@@ -47,53 +47,89 @@ fn a_second_module_is_found() {
     assert!(!picks_both(&Source::new("use a::{MemoryStore, EmbeddedStore};"), |_| false));
 }
 
-const NATIVE: &str = "fleet-agent/src/native/";
+/// A module with folders that depend on each other in one direction.
+struct Layers {
+    directory: &'static str,
+    module: &'static str,
+    /// Each folder with the folders that it may import.
+    folders: &'static [(&'static str, &'static [&'static str])],
+}
 
-/// The folders of the native service manager, each with the folders that it may import.
-const FOLDERS: [(&str, &[&str]); 7] = [
-    ("linux", &[]),
-    ("log", &["linux"]),
-    ("run", &["linux", "log", "state"]),
-    ("state", &["linux", "log", "run"]),
-    ("supervisor", &["linux", "log", "run", "state"]),
-    ("frontends", &["linux", "log", "run", "state", "supervisor"]),
-    ("rpc", &[]),
-];
+const GRAPH: Layers = Layers {
+    directory: "fleet-core/src/graph/",
+    module: "crate::graph",
+    folders: &[
+        ("model", &[]),
+        ("build", &["model"]),
+        ("planner", &["model", "build"]),
+        ("format", &["model", "build"]),
+        ("systemd", &["model", "build"]),
+        ("convert", &["model", "build", "format", "systemd"]),
+    ],
+};
+
+const NATIVE: Layers = Layers {
+    directory: "fleet-agent/src/native/",
+    module: "crate::native",
+    folders: &[
+        ("linux", &[]),
+        ("log", &["linux"]),
+        ("run", &["linux", "log", "state"]),
+        ("state", &["linux", "log", "run"]),
+        ("supervisor", &["linux", "log", "run", "state"]),
+        ("frontends", &["linux", "log", "run", "state", "supervisor"]),
+        ("rpc", &[]),
+    ],
+};
+
+#[test]
+fn graph_folders_import_only_those_below() {
+    GRAPH.check();
+}
 
 #[test]
 fn native_folders_import_only_those_below() {
-    let mut findings = Vec::new();
-    for file in rust_files() {
-        let Some((folder, _)) = file.path.strip_prefix(NATIVE).and_then(|it| it.split_once('/'))
-        else {
-            continue;
-        };
-        let Some((_, allowed)) = FOLDERS.iter().find(|(name, _)| *name == folder) else {
-            findings.push(Finding::whole(&file.path, format!("no rule for the folder {folder}")));
-            continue;
-        };
-        for (line, name) in forbidden_imports(&file.source, folder, allowed) {
-            if !file.in_test(line) {
-                findings.push(Finding::at(&file.path, line, format!("imports {name}")));
-            }
-        }
-    }
-    fail_on(findings, "move the item, or pass it as an argument");
+    NATIVE.check();
 }
 
-/// Returns the folders that a file of `folder` imports although it may not, with their lines.
-fn forbidden_imports(source: &Source, folder: &str, allowed: &[&str]) -> Vec<(usize, String)> {
-    let mut names = names_under(source.code(), "crate::native");
-    names.retain(|(_, name)| {
-        let is_folder = FOLDERS.iter().any(|(known, _)| known == name);
-        is_folder && name != folder && !allowed.contains(&name.as_str())
-    });
-    names
+impl Layers {
+    fn check(&self) {
+        let mut findings = Vec::new();
+        for file in rust_files() {
+            let inside = file.path.strip_prefix(self.directory);
+            let Some((folder, _)) = inside.and_then(|it| it.split_once('/')) else { continue };
+            let Some(forbidden) = self.forbidden_imports(&file.source, folder) else {
+                let what = format!("no rule for the folder {folder}");
+                findings.push(Finding::whole(&file.path, what));
+                continue;
+            };
+            for (line, name) in forbidden {
+                if !file.in_test(line) {
+                    findings.push(Finding::at(&file.path, line, format!("imports {name}")));
+                }
+            }
+        }
+        fail_on(findings, "move the item, or pass it as an argument");
+    }
+
+    /// Returns the folders that a file of `folder` imports although it may not, with their lines.
+    /// `None` if the folder is unknown.
+    fn forbidden_imports(&self, source: &Source, folder: &str) -> Option<Vec<(usize, String)>> {
+        let (_, allowed) = self.folders.iter().find(|(name, _)| *name == folder)?;
+        let mut names = names_under(source.code(), self.module);
+        names.retain(|(_, name)| {
+            let is_folder = self.folders.iter().any(|(known, _)| known == name);
+            is_folder && name != folder && !allowed.contains(&name.as_str())
+        });
+        Some(names)
+    }
 }
 
 #[test]
 fn an_import_from_above_is_found() {
     let source = Source::new("use crate::native::linux::spawn;\nuse crate::native::run::Run;\n");
-    assert_eq!(forbidden_imports(&source, "log", &["linux"]), [(2, "run".to_owned())]);
-    assert_eq!(forbidden_imports(&source, "supervisor", &["linux", "run"]), []);
+    let forbidden = |folder| NATIVE.forbidden_imports(&source, folder);
+    assert_eq!(forbidden("log"), Some(vec![(2, "run".to_owned())]));
+    assert_eq!(forbidden("supervisor"), Some(vec![]));
+    assert_eq!(forbidden("attic"), None);
 }

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use super::note::Report;
-use crate::graph::text::{OmittedKey, print, read_stanzas};
-use crate::graph::{
+use crate::graph::format::{OmittedKey, print, read_stanzas};
+use crate::graph::model::{
     Command, EdgeKind, InitUnit, Name, Restart, RestartWhen, ServiceType, StatusSet, Target,
     Timeouts,
 };

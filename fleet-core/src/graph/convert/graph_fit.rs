@@ -5,9 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::draft::{Dependency, Draft};
 use super::note::Report;
-use crate::graph::{
-    DependencyCycle, EdgeKind, Graph, GraphError, InitUnit, Name, Settings, Target,
-};
+use crate::graph::build::{DependencyCycle, Graph, GraphError, Settings};
+use crate::graph::model::{EdgeKind, InitUnit, Name, Target};
 
 /// Maximum number of rounds that remove only one edge per cycle. Later rounds remove all edges of
 /// each cycle, so that the conversion ends soon even if there are many cycles.

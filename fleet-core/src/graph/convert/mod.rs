@@ -15,16 +15,16 @@ mod draft;
 mod graph_fit;
 mod note;
 mod openrc;
-mod runtime_directory;
 mod systemd;
 mod sysv;
 
 use fleet_unitfile::SpecifierContext;
 
-use super::text::{MAX_FILE_SIZE, MAX_UNITS};
-use super::{InitUnit, Timeouts, text};
+use crate::graph::format::{self, MAX_FILE_SIZE, MAX_UNITS};
+use crate::graph::model::{InitUnit, Timeouts};
 use draft::Draft;
 use note::Report;
+
 pub use note::{ConversionNote, NoteSeverity};
 
 /// Init system of the source files.
@@ -171,6 +171,6 @@ fn readable<'a>(sources: &'a [SourceFile], report: &mut Report<'_>) -> Vec<(usiz
 }
 
 fn stanza(draft: Draft) -> ConvertedUnit {
-    let text = text::print(&draft.unit, &Timeouts::default()).text;
+    let text = format::print(&draft.unit, &Timeouts::default()).text;
     ConvertedUnit { from: draft.from, unit: draft.unit, text }
 }

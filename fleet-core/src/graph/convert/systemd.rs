@@ -3,17 +3,17 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use fleet_unitfile::{SpecifierContext, UnitFile, UnitName};
+use fleet_unitfile::{SpecifierContext, UnitFile, UnitName, split_words};
 
+use super::ConvertOptions;
 use super::draft::{Draft, as_stanza};
 use super::note::Report;
-use super::{ConvertOptions, runtime_directory};
-use crate::graph;
+use crate::graph::format::OmittedKey;
+use crate::graph::model::{Command, InitUnit};
 use crate::graph::systemd::{
-    CompileOptions, CompiledUnit, ExternalUnits, OptionPosition, Relation, RelationKind, Support,
-    UnitRefusal, compile, link, support,
+    CompileOptions, CompiledUnit, ExternalUnits, LinkedUnits, OptionPosition, Relation,
+    RelationKind, Support, UnitRefusal, compile, link, support,
 };
-use crate::graph::text::OmittedKey;
 
 /// Remedy for settings without an equivalent of their own.
 const MANUAL_REMEDY: &str = "if the unit needs it, add an equivalent to the stanza";
@@ -72,11 +72,7 @@ pub(super) fn drafts(
     }
 }
 
-fn finish(
-    units: &[FileUnit],
-    linked: graph::systemd::LinkedUnits,
-    report: &mut Report<'_>,
-) -> Vec<Draft> {
+fn finish(units: &[FileUnit], linked: LinkedUnits, report: &mut Report<'_>) -> Vec<Draft> {
     for (file, unit) in units {
         let remarks = linked.remarks.get(&unit.unit.name).into_iter().flatten();
         for remark in unit.remarks.iter().chain(remarks) {
@@ -98,12 +94,11 @@ fn finish(
 fn report_lost_links(
     file: usize,
     unit: &CompiledUnit,
-    linked: &[Arc<graph::InitUnit>],
+    linked: &[Arc<InitUnit>],
     report: &mut Report<'_>,
 ) {
     for link in report.aliases(file) {
-        let has_it =
-            |it: &&Arc<graph::InitUnit>| it.provides.iter().any(|own| own.as_str() == link);
+        let has_it = |it: &&Arc<InitUnit>| it.provides.iter().any(|own| own.as_str() == link);
         let Some(owner) = linked.iter().find(has_it) else { continue };
         if owner.name != unit.unit.name {
             let message =
@@ -279,11 +274,11 @@ fn convert_runtime_directory(
 ) {
     let is_directory = |refusal: &UnitRefusal| {
         let position = refusal.position.as_ref();
-        position.is_some_and(|it| runtime_directory::OPTIONS.contains(&it.name()))
+        position.is_some_and(|it| OPTIONS.contains(&it.name()))
     };
     let first = dropped.iter().find(|it| is_directory(it)).and_then(|it| it.position.clone());
     let Some(position) = first else { return };
-    if runtime_directory::convert(compiled, parsed) {
+    if convert(compiled, parsed) {
         let message = format!("{} becomes commands of the stanza", position.option);
         let help = "check its exec-start-pre and exec-stop-post";
         report.remark(at(file, &position), message, help);
@@ -390,4 +385,64 @@ fn drop_relations(units: &mut [FileUnit], enabled: bool, report: &mut Report<'_>
             }
         }
     }
+}
+
+/// Options that these commands replace.
+pub(super) const OPTIONS: [&str; 2] = ["RuntimeDirectory", "RuntimeDirectoryMode"];
+
+/// Adds the commands to a unit. Returns `false` if commands cannot replace the option.
+///
+/// The commands run as the user of the unit, so they can only replace the option for a unit without
+/// another user. Values with specifiers or links, and directories that outlive the unit, are not
+/// converted either.
+pub(super) fn convert(compiled: &mut CompiledUnit, parsed: &UnitFile) -> bool {
+    let values = |name: &str| {
+        let of_service = parsed.options().filter(|it| it.section() == "Service");
+        of_service
+            .filter(|it| it.name() == name)
+            .map(|it| it.value().to_owned())
+            .collect::<Vec<_>>()
+    };
+    let environment = &compiled.unit.run.exec_environment;
+    if environment.user.is_some()
+        || environment.group.is_some()
+        || !values("RuntimeDirectoryPreserve").is_empty()
+    {
+        return false;
+    }
+    let mode = values("RuntimeDirectoryMode").pop().unwrap_or_else(|| "0755".to_owned());
+    let is_octal = mode.len() <= 4 && mode.bytes().all(|byte| (b'0'..=b'7').contains(&byte));
+    let Some(paths) = paths(&values("RuntimeDirectory")).filter(|_| is_octal) else { return false };
+    add(Arc::make_mut(&mut compiled.unit), &mode, &paths);
+    true
+}
+
+/// Returns the directories of these values. Returns `None` if there are none, or some cannot be
+/// converted.
+fn paths(values: &[String]) -> Option<Vec<String>> {
+    let mut paths = Vec::new();
+    for value in values {
+        if value.is_empty() {
+            paths.clear();
+        }
+        for word in split_words(value).ok()? {
+            let is_plain = !word.starts_with('/') && !word.contains(['%', ':', '$']);
+            let is_inside = word.split('/').all(|part| !["", ".", ".."].contains(&part));
+            paths.push((is_plain && is_inside).then(|| format!("/run/{word}"))?);
+        }
+    }
+    Some(paths).filter(|paths| !paths.is_empty())
+}
+
+fn add(unit: &mut InitUnit, mode: &str, paths: &[String]) {
+    let command = |program: &str, options: &[&str], ignore_failure| Command {
+        program: program.to_owned(),
+        arguments: options.iter().map(|it| (*it).to_owned()).chain(paths.iter().cloned()).collect(),
+        ignore_failure,
+        ..Command::default()
+    };
+    let run = &mut unit.run;
+    run.start_pre.insert(0, command("/usr/bin/install", &["-d", "-m", mode], false));
+    run.stop_post.push(command("/bin/rm", &["-rf"], true));
+    run.exec_environment.environment.insert(0, ("RUNTIME_DIRECTORY".to_owned(), paths.join(":")));
 }

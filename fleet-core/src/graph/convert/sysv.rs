@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use super::draft::{Dependency, Draft, as_stanza, call_script, name_of};
 use super::note::Report;
 use super::openrc::script_path;
-use crate::graph::{Command, EdgeKind, InitUnit, Name, Restart, Target};
+use crate::graph::model::{Command, EdgeKind, InitUnit, Name, Restart, Target};
 
 /// First and last line of a header.
 const BEGIN: &str = "### BEGIN INIT INFO";

@@ -2,14 +2,14 @@
 
 use fleet_unitfile::UnitType;
 
-use super::restart::{Restarts, WHEN};
+use super::service::{Restarts, WHEN};
 use super::timer::TimerDraft;
 use super::value::{
     Span, ValueContext, absolute, choice, delay, flag, longest, number, read_resettable, signal,
     span, timeout,
 };
-use super::{command, condition, exec_environment, resource, statuses};
-use crate::graph::{KillMode, NotifyAccess, Run, Signal};
+use super::{exec_environment, value};
+use crate::graph::model::{KillMode, NotifyAccess, Run, Signal};
 
 /// Supported values of `Type=`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -121,7 +121,7 @@ impl Draft {
                 Ok(())
             }
             "DefaultDependencies" => flag(value).map(|flag| self.default_dependencies = Some(flag)),
-            _ => condition::add(&mut self.run.conditions, name, value, unit),
+            _ => value::add_condition(&mut self.run.conditions, name, value, unit),
         }
     }
 
@@ -141,7 +141,7 @@ impl Draft {
             "ExecStop" => &mut run.stop,
             _ => &mut run.stop_post,
         };
-        command::add(list, value, unit)
+        value::add_command(list, value, unit)
     }
 
     fn take_restart(&mut self, name: &str, value: &str) -> Result<(), String> {
@@ -154,8 +154,8 @@ impl Draft {
                 let longest = delay(value, "write the maximum delay between two starts")?;
                 restarts.max_delay = Some(longest);
             }
-            "RestartPreventExitStatus" => statuses::add(&mut restarts.prevent, value)?,
-            _ => statuses::add(&mut restarts.force, value)?,
+            "RestartPreventExitStatus" => value::add_statuses(&mut restarts.prevent, value)?,
+            _ => value::add_statuses(&mut restarts.force, value)?,
         }
         Ok(())
     }
@@ -187,7 +187,7 @@ impl Draft {
             "PIDFile" => self.pid_file = pid_file(value, unit)?,
             "NotifyAccess" => self.notify_access = Some(choice(value, &ACCESS)?),
             "ReloadSignal" => self.reload_signal = Some(signal(value)?),
-            "SuccessExitStatus" => statuses::add(&mut run.success, value)?,
+            "SuccessExitStatus" => value::add_statuses(&mut run.success, value)?,
             "KillMode" => run.kill.mode = kill_mode(value)?,
             "KillSignal" => run.kill.signal = signal(value)?,
             "FinalKillSignal" => run.kill.final_signal = signal(value)?,
@@ -197,7 +197,7 @@ impl Draft {
             "WatchdogSignal" => run.watchdog_action.signal = signal(value)?,
             "RuntimeMaxSec" => run.runtime_max = longest(value)?,
             "CPUQuota" | "CPUWeight" | "IOWeight" | "MemoryHigh" | "MemoryMax" | "TasksMax" => {
-                resource::apply(&mut run.resources, name, value)?;
+                exec_environment::apply_resource(&mut run.resources, name, value)?;
             }
             _ => exec_environment::apply(&mut run.exec_environment, name, value, unit)?,
         }

@@ -1,10 +1,15 @@
 //! Execution environment of a service: variables, directory, user and output.
 
-use fleet_unitfile::{split_words, split_words_relaxed};
+use std::time::Duration;
 
-use super::limit;
+use fleet_unitfile::{
+    Size, parse_permyriad, parse_size, parse_timespan, split_words, split_words_relaxed,
+};
+
 use super::value::{ValueContext, choice, flag, number, read_resettable, unreadable};
-use crate::graph::{DirectoryPath, EnvironmentFile, ExecEnvironment, ExecOutput, WorkingDirectory};
+use crate::graph::model::{
+    DirectoryPath, EnvironmentFile, ExecEnvironment, ExecOutput, ResourceLimits, WorkingDirectory,
+};
 
 /// Applies one option.
 pub(super) fn apply(
@@ -34,8 +39,8 @@ pub(super) fn apply(
         "StandardError" => it.error = output(value, unit)?,
         "StandardInput" => choice(value, &[("null", ())])?,
         _ => {
-            if let Some(limit) = limit::name(name) {
-                it.limits.insert(limit, limit::parse(name, value)?);
+            if let Some(limit) = limit_name(name) {
+                it.limits.insert(limit, parse_limit(name, value)?);
             }
         }
     }
@@ -152,4 +157,153 @@ fn output(value: &str, unit: &ValueContext<'_>) -> Result<Option<ExecOutput>, St
 fn is_variable(name: &str) -> bool {
     let starts = name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_');
     starts && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
+}
+
+/// A limit; `None` means no limit.
+type Bound = Option<u64>;
+
+/// Unit of a limit's value.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Measure {
+    Bytes,
+    Count,
+    Microseconds,
+    Nice,
+    Seconds,
+}
+
+/// Options that set kernel limits, each with the kernel's name of the limit and the unit of measure
+/// of its value.
+const LIMITS: [(&str, &str, Measure); 16] = [
+    ("LimitAS", "as", Measure::Bytes),
+    ("LimitCORE", "core", Measure::Bytes),
+    ("LimitCPU", "cpu", Measure::Seconds),
+    ("LimitDATA", "data", Measure::Bytes),
+    ("LimitFSIZE", "fsize", Measure::Bytes),
+    ("LimitLOCKS", "locks", Measure::Count),
+    ("LimitMEMLOCK", "memlock", Measure::Bytes),
+    ("LimitMSGQUEUE", "msgqueue", Measure::Bytes),
+    ("LimitNICE", "nice", Measure::Nice),
+    ("LimitNOFILE", "nofile", Measure::Count),
+    ("LimitNPROC", "nproc", Measure::Count),
+    ("LimitRSS", "rss", Measure::Bytes),
+    ("LimitRTPRIO", "rtprio", Measure::Count),
+    ("LimitRTTIME", "rttime", Measure::Microseconds),
+    ("LimitSIGPENDING", "sigpending", Measure::Count),
+    ("LimitSTACK", "stack", Measure::Bytes),
+];
+
+/// Returns the kernel's name of the limit that an option sets, or `None` if the option sets no
+/// limit.
+pub(super) fn limit_name(option: &str) -> Option<&'static str> {
+    LIMITS.iter().find(|(known, ..)| *known == option).map(|(_, name, _)| *name)
+}
+
+/// Parses the soft and the hard limit.
+pub(super) fn parse_limit(option: &str, value: &str) -> Result<(Bound, Bound), String> {
+    let known = LIMITS.iter().find(|(known, ..)| *known == option);
+    let measure = known.map_or(Measure::Count, |(.., measure)| *measure);
+    let (soft, hard) = value.split_once(':').unwrap_or((value, value));
+    let (soft, hard) = (bound(soft, measure)?, bound(hard, measure)?);
+    if hard.is_some_and(|hard| soft.is_none_or(|soft| soft > hard)) {
+        return Err(format!(
+            "is {value:?}: write the soft limit first; it must not exceed the hard \
+                            limit"
+        ));
+    }
+    Ok((soft, hard))
+}
+
+fn bound(text: &str, measure: Measure) -> Result<Bound, String> {
+    if text == "infinity" {
+        return Ok(None);
+    }
+    let bound = match measure {
+        Measure::Bytes => match parse_size(text).map_err(unreadable)? {
+            Size::Bytes(bytes) => Some(bytes),
+            _ => None,
+        },
+        Measure::Count => text.parse().ok(),
+        Measure::Nice => nice(text),
+        Measure::Seconds => time(text, Duration::from_secs(1))?,
+        Measure::Microseconds => time(text, Duration::from_micros(1))?,
+    };
+    bound.map(Some).ok_or_else(|| match measure {
+        Measure::Nice => format!("is {text:?}: write +5, -5 or a number from 1 to 40"),
+        _ => format!("is {text:?}: write a number or infinity, or two with a colon"),
+    })
+}
+
+/// Parses a duration in this unit, rounded up.
+fn time(text: &str, unit: Duration) -> Result<Option<u64>, String> {
+    // A plain number is in the unit of the limit.
+    if let Ok(number) = text.parse() {
+        return Ok(Some(number));
+    }
+    let span = parse_timespan(text).map_err(unreadable)?.as_duration();
+    Ok(span.and_then(|span| u64::try_from(span.as_micros().div_ceil(unit.as_micros())).ok()))
+}
+
+/// Parses a `LimitNICE=` value. A number with a sign is a nice level, and a number without a sign
+/// is the kernel's raw value.
+fn nice(text: &str) -> Option<u64> {
+    let number: i64 = text.parse().ok()?;
+    let number = if text.starts_with(['+', '-']) {
+        Some(20 - number).filter(|_| (-20..=19).contains(&number))
+    } else {
+        Some(number).filter(|number| (0..=40).contains(number))
+    };
+    number.and_then(|number| u64::try_from(number).ok())
+}
+
+/// Applies one option; an empty value resets it.
+pub(super) fn apply_resource(
+    resources: &mut ResourceLimits,
+    option: &str,
+    value: &str,
+) -> Result<(), String> {
+    match option {
+        "MemoryMax" => resources.memory_max = memory(value)?,
+        "MemoryHigh" => resources.memory_high = memory(value)?,
+        "TasksMax" => resources.tasks_max = tasks(value)?,
+        "CPUWeight" => resources.cpu_weight = weight(value)?,
+        "IOWeight" => resources.io_weight = weight(value)?,
+        _ => resources.cpu_quota = quota(value)?,
+    }
+    Ok(())
+}
+
+fn memory(value: &str) -> Result<Option<u64>, String> {
+    if value.is_empty() {
+        return Ok(None);
+    }
+    match parse_size(value).map_err(unreadable)? {
+        Size::Bytes(bytes) => Ok(Some(bytes)),
+        Size::Infinity => Ok(None),
+        _ => Err(format!("is {value:?}, a share of the machine: write bytes, such as 512M")),
+    }
+}
+
+fn tasks(value: &str) -> Result<Option<u64>, String> {
+    match value {
+        "infinity" => Ok(None),
+        _ if value.ends_with(['%', '‰', '‱']) => {
+            Err(format!("is {value:?}, a share of the machine: write a number"))
+        }
+        _ => read_resettable(value, |value| number(value, 1, u64::MAX)),
+    }
+}
+
+fn weight(value: &str) -> Result<Option<u64>, String> {
+    read_resettable(value, |value| number(value, 1, 10_000))
+}
+
+fn quota(value: &str) -> Result<Option<u64>, String> {
+    if value.is_empty() {
+        return Ok(None);
+    }
+    match parse_permyriad(value).map_err(unreadable)? {
+        0 => Err(format!("is {value:?}: write a share of one processor, such as 150%")),
+        share => Ok(Some(share.into())),
+    }
 }

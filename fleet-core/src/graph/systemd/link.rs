@@ -5,10 +5,9 @@ use std::sync::Arc;
 
 use fleet_unitfile::{UnitName, UnitType};
 
-use super::compile::CompiledUnit;
+use super::compile::{CompiledUnit, Relation, RelationKind};
 use super::refusal::{OptionPosition, RefusalCause, Remark, UnitRefusal};
-use super::relation::{Relation, RelationKind};
-use crate::graph::{EdgeKind, InitUnit, Name, Target};
+use crate::graph::model::{EdgeKind, InitUnit, Name, Target};
 
 /// Units that are not part of the graph.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

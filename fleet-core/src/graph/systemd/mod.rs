@@ -11,31 +11,20 @@
 //! [`CompileOptions`] lists refused options that an operator accepts. [`link`] gets all units and
 //! turns their relations into edges.
 
-mod command;
 mod compile;
-mod compile_options;
-mod condition;
 mod draft;
 mod exec_environment;
-mod limit;
 mod link;
-mod option_tables;
 mod refusal;
-mod relation;
-mod resource;
-mod restart;
 mod service;
 mod service_options;
-mod statuses;
 mod support;
 mod timer;
 mod value;
 
-pub use compile::{CompiledUnit, compile};
-pub use compile_options::CompileOptions;
+pub use compile::{CompileOptions, CompiledUnit, Relation, RelationKind, compile};
 pub use link::{ExternalUnits, LinkedUnits, link};
 pub use refusal::{OptionPosition, RefusalCause, Remark, UnitRefusal, UnitRefusals};
-pub use relation::{Relation, RelationKind};
 pub use support::{Support, support};
 pub use timer::{
     DualTimestamp, LastTriggers, NextElapse, RandomizedDelay, TimeZones, Timer, TimerBase,

@@ -7,7 +7,7 @@
 
 use fleet_unitfile::parse_bool;
 
-use super::option_tables::{INSTALL, TIMER, UNIT};
+use self::Support::{Honoured, Ignored, Informational, Refused, RefusedUnless};
 use super::service_options::SERVICE;
 
 /// The handling of an option.
@@ -64,6 +64,212 @@ pub(super) fn groups(section: &str) -> &'static [Group] {
         _ => &[],
     }
 }
+
+const NO: &[&str] = &["no"];
+const NONE: &[&str] = &["none"];
+
+const ACTION: &str = "is not supported: the supervisor cannot reboot or power off the machine: \
+                      remove it, or run the unit under systemd";
+const CONDITION: &str = "is not supported: only ConditionPathExists=, …PathIsDirectory=, \
+                         …FileNotEmpty=, …FileIsExecutable=, …Host=, …KernelCommandLine= and \
+                         …User= are checked here, and their Assert…=: make the check in an \
+                         ExecCondition= command";
+const FOLLOW_UP: &str = "is not supported: no unit starts because of another unit's result: run \
+                         its commands in ExecStopPost=";
+const JOBS: &str = "is not supported: there are no jobs here: remove it, and limit the start with \
+                    TimeoutStartSec=";
+const MOUNTS: &str = "is not supported: nothing is mounted here: remove it, and check the mount \
+                      in an ExecCondition= command such as mountpoint -q";
+const NO_COMMANDS: &str = "is not supported: units run because they are needed, not by start and \
+                           stop commands: remove it or set it to no";
+const RELOADS: &str = "is not supported: a reload affects one unit only: reload the other unit in \
+                       an ExecReload= command";
+const REQUISITE: &str = "is not supported: required units are always started: write Requires= and \
+                         After=";
+const STOPS: &str =
+    "is not supported: the unit that stops declares it: write PartOf= in the other unit";
+const UPHOLDS: &str = "is not supported: each unit restarts by its own policy: write Wants= here \
+                       and Restart=always in the other unit";
+const CLOCK_CHANGES: &str = "is not supported: a timer elapses only at its scheduled times, and \
+                             follows clock changes: remove it, or run the unit under systemd";
+const WAKING: &str = "is not supported: machines are not woken: remove it; an elapse missed \
+                      during sleep happens on wake-up";
+const DEFERRING: &str = "is not supported: calendar events count from the last elapse: remove it";
+const OFFSETS: &str = "is not supported: calendar events are not shifted as a whole: write \
+                       RandomizedDelaySec= and FixedRandomDelay=yes";
+
+/// `[Unit]`.
+pub(super) const UNIT: &[Group] = &[
+    (Informational, &["Documentation"]),
+    (
+        Honoured,
+        &[
+            "After",
+            "AssertFileIsExecutable",
+            "AssertFileNotEmpty",
+            "AssertHost",
+            "AssertKernelCommandLine",
+            "AssertPathExists",
+            "AssertPathIsDirectory",
+            "AssertUser",
+            "Before",
+            "BindTo",
+            "BindsTo",
+            "ConditionFileIsExecutable",
+            "ConditionFileNotEmpty",
+            "ConditionHost",
+            "ConditionKernelCommandLine",
+            "ConditionPathExists",
+            "ConditionPathIsDirectory",
+            "ConditionUser",
+            "Conflicts",
+            "DefaultDependencies",
+            "Description",
+            "PartOf",
+            "Requires",
+            "RequiresOverridable",
+            "StartLimitBurst",
+            "StartLimitInterval",
+            "StartLimitIntervalSec",
+            "Wants",
+        ],
+    ),
+    (Ignored("affects only `systemctl isolate`"), &["AllowIsolate", "IgnoreOnIsolate"]),
+    (Ignored("affects only systemd's memory"), &["CollectMode"]),
+    (Ignored("only names the source of the file"), &["SourcePath"]),
+    (Ignored("has no effect, because nothing is mounted here"), &["WantsMountsFor"]),
+    (
+        Ignored("has no effect without an action"),
+        &["FailureActionExitStatus", "SuccessActionExitStatus"],
+    ),
+    (Ignored("has no effect without OnFailure= and OnSuccess="), UNIT_JOB_MODES),
+    (
+        RefusedUnless(NONE, ACTION),
+        &["FailureAction", "JobTimeoutAction", "StartLimitAction", "SuccessAction"],
+    ),
+    (Refused(ACTION), &["JobTimeoutRebootArgument", "RebootArgument"]),
+    (RefusedUnless(&["0", "infinity"], JOBS), &["JobRunningTimeoutSec", "JobTimeoutSec"]),
+    (
+        RefusedUnless(NO, NO_COMMANDS),
+        &["RefuseManualStart", "RefuseManualStop", "StopWhenUnneeded"],
+    ),
+    (
+        RefusedUnless(NO, "is not supported: all units stop with the supervisor: set it to no"),
+        &["SurviveFinalKillSignal"],
+    ),
+    (Refused(FOLLOW_UP), &["OnFailure", "OnSuccess"]),
+    (Refused(RELOADS), UNIT_RELOADS),
+    (Refused(STOPS), &["PropagatesStopTo", "StopPropagatedFrom"]),
+    (Refused(REQUISITE), &["Requisite", "RequisiteOverridable"]),
+    (Refused(UPHOLDS), &["Upholds"]),
+    (Refused(MOUNTS), &["RequiresMountsFor"]),
+    (
+        Refused("is not supported: units have no namespaces to join: remove it"),
+        &["JoinsNamespaceOf"],
+    ),
+    (Refused(CONDITION), UNIT_CONDITIONS),
+];
+
+const UNIT_JOB_MODES: &[&str] = &["OnFailureIsolate", "OnFailureJobMode", "OnSuccessJobMode"];
+
+const UNIT_RELOADS: &[&str] =
+    &["PropagateReloadFrom", "PropagateReloadTo", "PropagatesReloadTo", "ReloadPropagatedFrom"];
+
+const UNIT_CONDITIONS: &[&str] = &[
+    "AssertACPower",
+    "AssertArchitecture",
+    "AssertCPUFeature",
+    "AssertCPUPressure",
+    "AssertCPUs",
+    "AssertCapability",
+    "AssertControlGroupController",
+    "AssertCredential",
+    "AssertDirectoryNotEmpty",
+    "AssertEnvironment",
+    "AssertFirstBoot",
+    "AssertFraction",
+    "AssertGroup",
+    "AssertIOPressure",
+    "AssertKernelModuleLoaded",
+    "AssertKernelVersion",
+    "AssertMachineTag",
+    "AssertMemory",
+    "AssertMemoryPressure",
+    "AssertNeedsUpdate",
+    "AssertOSRelease",
+    "AssertPathExistsGlob",
+    "AssertPathIsEncrypted",
+    "AssertPathIsMountPoint",
+    "AssertPathIsReadWrite",
+    "AssertPathIsSocket",
+    "AssertPathIsSymbolicLink",
+    "AssertSecurity",
+    "AssertVersion",
+    "AssertVirtualization",
+    "ConditionACPower",
+    "ConditionArchitecture",
+    "ConditionCPUFeature",
+    "ConditionCPUPressure",
+    "ConditionCPUs",
+    "ConditionCapability",
+    "ConditionControlGroupController",
+    "ConditionCredential",
+    "ConditionDirectoryNotEmpty",
+    "ConditionEnvironment",
+    "ConditionFirmware",
+    "ConditionFirstBoot",
+    "ConditionFraction",
+    "ConditionGroup",
+    "ConditionIOPressure",
+    "ConditionKernelModuleLoaded",
+    "ConditionKernelVersion",
+    "ConditionMachineTag",
+    "ConditionMemory",
+    "ConditionMemoryPressure",
+    "ConditionNeedsUpdate",
+    "ConditionOSRelease",
+    "ConditionPathExistsGlob",
+    "ConditionPathIsEncrypted",
+    "ConditionPathIsMountPoint",
+    "ConditionPathIsReadWrite",
+    "ConditionPathIsSocket",
+    "ConditionPathIsSymbolicLink",
+    "ConditionSecurity",
+    "ConditionVersion",
+    "ConditionVirtualization",
+];
+
+/// `[Install]`.
+pub(super) const INSTALL: &[Group] = &[
+    (Honoured, &["Alias", "RequiredBy", "UpheldBy", "WantedBy"]),
+    (Ignored("installs nothing here: submit the other unit as well"), &["Also"]),
+    (Ignored("has no effect, because instances are always named"), &["DefaultInstance"]),
+];
+
+/// `[Timer]`.
+pub(super) const TIMER: &[Group] = &[
+    (
+        Honoured,
+        &[
+            "FixedRandomDelay",
+            "OnActiveSec",
+            "OnBootSec",
+            "OnCalendar",
+            "OnStartupSec",
+            "OnUnitActiveSec",
+            "OnUnitInactiveSec",
+            "Persistent",
+            "RandomizedDelaySec",
+            "RemainAfterElapse",
+            "Unit",
+        ],
+    ),
+    (Ignored("has no effect: every timer elapses exactly on time"), &["AccuracySec"]),
+    (RefusedUnless(NO, CLOCK_CHANGES), &["OnClockChange", "OnTimezoneChange"]),
+    (RefusedUnless(NO, WAKING), &["WakeSystem"]),
+    (RefusedUnless(NO, DEFERRING), &["DeferReactivation"]),
+    (RefusedUnless(&["0"], OFFSETS), &["RandomizedOffsetSec"]),
+];
 
 #[cfg(test)]
 mod tests {

@@ -1,14 +1,13 @@
-//! Expands the specifiers of option values and command lines, and parses values. Errors include a
-//! remedy.
+//! Reads values of options.
 
 use std::fmt::Display;
 use std::time::Duration;
 
 use fleet_unitfile::{
-    CommandError, CommandLine, SpecifierContext, UnitName, parse_bool, parse_timespan,
+    CommandError, CommandLine, Privileges, SpecifierContext, UnitName, parse_bool, parse_timespan,
 };
 
-use crate::graph::Signal;
+use crate::graph::model::{Command, ConditionTest, Signal, StatusSet, UnitCondition};
 
 /// Context for parsing the values of one unit.
 pub(super) struct ValueContext<'a> {
@@ -133,4 +132,181 @@ pub(super) fn absolute(path: &str) -> Result<String, String> {
         return Err(format!("has a part \"..\" in the path {path:?}: write the path without it"));
     }
     Ok(path.to_owned())
+}
+
+/// Adds the commands of one `Exec…=` line; an empty value resets the list.
+pub(super) fn add_command(
+    list: &mut Vec<Command>,
+    value: &str,
+    unit: &ValueContext<'_>,
+) -> Result<(), String> {
+    if value.is_empty() {
+        list.clear();
+    }
+    let lines = CommandLine::parse(value).map_err(read)?;
+    let commands = lines.iter().map(|line| command(line, unit)).collect::<Result<Vec<_>, _>>()?;
+    list.extend(commands);
+    Ok(())
+}
+
+fn command(line: &CommandLine, unit: &ValueContext<'_>) -> Result<Command, String> {
+    let line = unit.expand_command(line).map_err(read)?;
+    let program = line.path().to_owned();
+    if program.starts_with('$') {
+        return Err(format!(
+            "has a variable as its program: write the path itself, or \"/bin/sh -c 'exec \
+             {program}'\""
+        ));
+    }
+    let mut words = line.argv().map(str::to_owned);
+    let name = words.next().filter(|name| *name != program);
+    Ok(Command {
+        name,
+        arguments: words.collect(),
+        ignore_failure: line.ignores_failure(),
+        verbatim: !line.expands_variables(),
+        privileged: line.privileges() != Privileges::Unit,
+        program,
+    })
+}
+
+fn read(error: CommandError) -> String {
+    match error {
+        CommandError::Specifier { source, .. } => unreadable(source),
+        other => unreadable(other),
+    }
+}
+
+/// Adds a condition from `Condition…=` or an assertion from `Assert…=`. An empty value removes all
+/// earlier conditions or, if the option is `Assert…=`, all earlier assertions.
+pub(super) fn add_condition(
+    list: &mut Vec<UnitCondition>,
+    option: &str,
+    value: &str,
+    unit: &ValueContext<'_>,
+) -> Result<(), String> {
+    let assert = option.starts_with("Assert");
+    if value.is_empty() {
+        list.retain(|condition| condition.assert != assert);
+        return Ok(());
+    }
+    let (any, value) = marked(value, '|');
+    let (negated, value) = marked(value, '!');
+    let text = unit.expand(value)?;
+    if text.is_empty() {
+        return Err("is empty: write what to check".to_owned());
+    }
+    let test = test(option.trim_start_matches("Assert").trim_start_matches("Condition"), text)?;
+    list.push(UnitCondition { test, negated, any, assert });
+    Ok(())
+}
+
+fn marked(value: &str, mark: char) -> (bool, &str) {
+    value.strip_prefix(mark).map_or((false, value), |rest| (true, rest.trim_start()))
+}
+
+fn test(kind: &str, text: String) -> Result<ConditionTest, String> {
+    Ok(match kind {
+        "PathExists" => ConditionTest::PathExists(absolute(&text)?),
+        "PathIsDirectory" => ConditionTest::PathIsDirectory(absolute(&text)?),
+        "FileNotEmpty" => ConditionTest::FileNotEmpty(absolute(&text)?),
+        "FileIsExecutable" => ConditionTest::FileIsExecutable(absolute(&text)?),
+        "Host" => ConditionTest::Host(text),
+        "KernelCommandLine" => ConditionTest::KernelCommandLine(text),
+        _ => ConditionTest::User(text),
+    })
+}
+
+/// systemd's names of exit statuses.
+const STATUS_NAMES: [(&str, u8); 67] = [
+    ("SUCCESS", 0),
+    ("FAILURE", 1),
+    ("INVALIDARGUMENT", 2),
+    ("NOTIMPLEMENTED", 3),
+    ("NOPERMISSION", 4),
+    ("NOTINSTALLED", 5),
+    ("NOTCONFIGURED", 6),
+    ("NOTRUNNING", 7),
+    ("USAGE", 64),
+    ("DATAERR", 65),
+    ("NOINPUT", 66),
+    ("NOUSER", 67),
+    ("NOHOST", 68),
+    ("UNAVAILABLE", 69),
+    ("SOFTWARE", 70),
+    ("OSERR", 71),
+    ("OSFILE", 72),
+    ("CANTCREAT", 73),
+    ("IOERR", 74),
+    ("TEMPFAIL", 75),
+    ("PROTOCOL", 76),
+    ("NOPERM", 77),
+    ("CONFIG", 78),
+    ("CHDIR", 200),
+    ("NICE", 201),
+    ("FDS", 202),
+    ("EXEC", 203),
+    ("MEMORY", 204),
+    ("LIMITS", 205),
+    ("OOM_ADJUST", 206),
+    ("SIGNAL_MASK", 207),
+    ("STDIN", 208),
+    ("STDOUT", 209),
+    ("CHROOT", 210),
+    ("IOPRIO", 211),
+    ("TIMERSLACK", 212),
+    ("SECUREBITS", 213),
+    ("SETSCHEDULER", 214),
+    ("CPUAFFINITY", 215),
+    ("GROUP", 216),
+    ("USER", 217),
+    ("CAPABILITIES", 218),
+    ("CGROUP", 219),
+    ("SETSID", 220),
+    ("CONFIRM", 221),
+    ("STDERR", 222),
+    ("PAM", 224),
+    ("NETWORK", 225),
+    ("NAMESPACE", 226),
+    ("NO_NEW_PRIVILEGES", 227),
+    ("SECCOMP", 228),
+    ("SELINUX_CONTEXT", 229),
+    ("PERSONALITY", 230),
+    ("APPARMOR", 231),
+    ("ADDRESS_FAMILIES", 232),
+    ("RUNTIME_DIRECTORY", 233),
+    ("CHOWN", 235),
+    ("SMACK_PROCESS_LABEL", 236),
+    ("KEYRING", 237),
+    ("STATE_DIRECTORY", 238),
+    ("CACHE_DIRECTORY", 239),
+    ("LOGS_DIRECTORY", 240),
+    ("CONFIGURATION_DIRECTORY", 241),
+    ("NUMA_POLICY", 242),
+    ("CREDENTIALS", 243),
+    ("BPF", 244),
+    ("EXCEPTION", 255),
+];
+
+/// Adds exit statuses and signal names; an empty value resets the set.
+pub(super) fn add_statuses(set: &mut StatusSet, value: &str) -> Result<(), String> {
+    if value.is_empty() {
+        *set = StatusSet::default();
+    }
+    for word in value.split_whitespace() {
+        // A plain number is an exit status, so signals are accepted by name only.
+        let named = STATUS_NAMES.iter().find(|(name, _)| *name == word).map(|(_, code)| *code);
+        let is_word = !word.starts_with(|c: char| c.is_ascii_digit());
+        if let Some(code) = word.parse().ok().filter(|_| !is_word).or(named) {
+            set.codes.insert(code);
+        } else if let Some(signal) = Signal::parse(word).filter(|_| is_word) {
+            set.signals.insert(signal);
+        } else {
+            return Err(format!(
+                "has {word:?}: write exit statuses from 0 to 255, or names such as TEMPFAIL or \
+                 SIGKILL"
+            ));
+        }
+    }
+    Ok(())
 }

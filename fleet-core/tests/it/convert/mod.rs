@@ -9,7 +9,7 @@ use fleet_core::graph::Graph;
 use fleet_core::graph::convert::{
     Conversion, ConvertOptions, InitSystem, NoteSeverity, SourceFile, convert_with,
 };
-use fleet_core::graph::text::{FileRole, FileSet, InitFile};
+use fleet_core::graph::format::{FileRole, FileSet, InitFile};
 
 fn sources(files: &[(&str, &str)]) -> Vec<SourceFile> {
     let source = |(path, text): &(&str, &str)| SourceFile {

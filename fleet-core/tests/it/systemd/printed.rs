@@ -2,7 +2,7 @@
 //! printed as `$$`, which has the same meaning.
 
 use fleet_core::graph::Timeouts;
-use fleet_core::graph::text::{PrintedStanza, print, read_stanzas};
+use fleet_core::graph::format::{PrintedStanza, print, read_stanzas};
 
 use super::service;
 

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use fleet_core::graph::text::{Code, InitDiagnostic, read_central, read_stanzas};
+use fleet_core::graph::format::{Code, InitDiagnostic, read_central, read_stanzas};
 use fleet_core::graph::{Settings, Timeouts};
 
 use super::broken::{BROKEN, ODD, whole};

@@ -3,8 +3,8 @@
 use std::cell::RefCell;
 use std::collections::BTreeSet;
 
+use fleet_core::graph::format::{FileRole, FileSet, InitFile, print};
 use fleet_core::graph::strategies::{Units, cyclic_units, units};
-use fleet_core::graph::text::{FileRole, FileSet, InitFile, print};
 use fleet_core::graph::{ExecOutput, InitUnit, Timeouts};
 use proptest::collection::vec;
 use proptest::prelude::*;

@@ -1,6 +1,6 @@
 //! A complete example: its files, and their printed form.
 
-use fleet_core::graph::text::{FileRole, FileSet, InitFile, print};
+use fleet_core::graph::format::{FileRole, FileSet, InitFile, print};
 use fleet_core::graph::{Target, Timeouts};
 
 fn home() -> FileSet {

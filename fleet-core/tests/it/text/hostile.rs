@@ -1,7 +1,7 @@
 //! Pathological files: long and full of errors. Each must be read in linear time.
 
 use fleet_core::graph::Timeouts;
-use fleet_core::graph::text::{
+use fleet_core::graph::format::{
     FileRole, FileSet, InitDiagnostic, InitFile, MAX_FILE_SIZE, read_central, read_stanzas,
 };
 

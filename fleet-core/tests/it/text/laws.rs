@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 
 use fleet_core::graph::Timeouts;
-use fleet_core::graph::text::{InitDiagnostic, print, read_central, read_stanzas};
+use fleet_core::graph::format::{InitDiagnostic, print, read_central, read_stanzas};
 use proptest::prelude::*;
 use proptest::sample::{Index, select, subsequence};
 

@@ -9,7 +9,7 @@ mod laws;
 mod system_check;
 mod values;
 
-use fleet_core::graph::text::{InitDiagnostic, read_stanzas};
+use fleet_core::graph::format::{InitDiagnostic, read_stanzas};
 use fleet_core::graph::{InitUnit, Timeouts};
 
 /// Returns the units of a text without errors.

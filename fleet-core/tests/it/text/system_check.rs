@@ -1,6 +1,6 @@
 //! Errors of the units of several files together.
 
-use fleet_core::graph::text::{FileRole, FileSet, HostResource, InitFile};
+use fleet_core::graph::format::{FileRole, FileSet, HostResource, InitFile};
 
 use super::output;
 

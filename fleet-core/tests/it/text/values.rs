@@ -1,6 +1,6 @@
 //! Accepted values of each key and their printed form.
 
-use fleet_core::graph::text::{print, read_stanzas};
+use fleet_core::graph::format::{print, read_stanzas};
 use fleet_core::graph::{Command, EdgeKind, Target, Timeouts};
 
 use super::units;

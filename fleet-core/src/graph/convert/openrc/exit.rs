@@ -2,9 +2,8 @@
 
 use std::time::Duration;
 
-use super::service::{ServiceConverter, UnknownReason};
-use super::values::unknown_value;
-use crate::graph::{DelayGrowth, Restart, RestartLimit, RestartWhen, Signal};
+use super::service::{ServiceConverter, UnknownReason, unknown_value};
+use crate::graph::model::{DelayGrowth, Restart, RestartLimit, RestartWhen, Signal};
 
 /// Default of `respawn_max`.
 const RESPAWN_MAX: u32 = 10;

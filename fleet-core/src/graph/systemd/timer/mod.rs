@@ -9,16 +9,17 @@
 //! All rules are those of systemd, with one exception: here a timer elapses exactly on time. In
 //! systemd, `AccuracySec=` may delay an elapse to save wake-ups.
 
-mod draft;
 mod machine;
 mod next;
 
 use std::time::Duration;
 
-use fleet_unitfile::{Calendar, UnitName, Zone};
+use fleet_unitfile::{Calendar, UnitName, UnitType, Zone};
 
+use super::draft::UnitProblems;
+use super::value::{ValueContext, delay, flag, unreadable};
 use crate::Timestamp;
-pub(super) use draft::TimerDraft;
+
 pub use machine::{TimerMachine, TimerPhase, TimerState, TriggeredUnitState};
 pub use next::{LastTriggers, NextElapse};
 
@@ -105,4 +106,130 @@ impl Timer {
             Trigger::After(..) => None,
         })
     }
+}
+
+/// Settings collected so far.
+#[derive(Debug, Default)]
+pub(in crate::graph::systemd) struct TimerDraft {
+    unit: Option<UnitName>,
+    triggers: Vec<Trigger>,
+    random: Duration,
+    fixed: bool,
+    persistent: bool,
+    remains: Option<bool>,
+}
+
+impl TimerDraft {
+    /// Applies an honoured option of `[Timer]`.
+    pub(in crate::graph::systemd) fn take(
+        &mut self,
+        name: &str,
+        value: &str,
+        unit: &ValueContext<'_>,
+    ) -> Result<(), String> {
+        match name {
+            "FixedRandomDelay" => self.fixed = flag(value)?,
+            "Persistent" => self.persistent = flag(value)?,
+            "RandomizedDelaySec" => {
+                self.random = delay(value, "write the maximum delay of an elapse")?;
+            }
+            "RemainAfterElapse" => self.remains = Some(flag(value)?),
+            "Unit" => self.take_unit(value, unit)?,
+            // An empty value of any trigger option resets all of them.
+            _ if value.is_empty() => self.triggers.clear(),
+            _ => self.triggers.push(trigger(name, value, unit)?),
+        }
+        Ok(())
+    }
+
+    fn take_unit(&mut self, value: &str, unit: &ValueContext<'_>) -> Result<(), String> {
+        if value.is_empty() {
+            return Ok(());
+        }
+        let name: UnitName = unit.expand(value)?.parse().map_err(unreadable)?;
+        if name.is_template() {
+            return Err(format!("names the template {name}: name an instance of it"));
+        }
+        if !matches!(name.unit_type(), UnitType::Service | UnitType::Target) {
+            return Err(format!("names {name}: write the name of a .service unit"));
+        }
+        if let Some(first) = self.unit.as_ref().filter(|first| **first != name) {
+            return Err(format!("names {name}, but {first} is already named: keep one of them"));
+        }
+        self.unit = Some(name);
+        Ok(())
+    }
+
+    /// Returns the problems of the timer as a whole.
+    pub(in crate::graph::systemd) fn problems(&self, has_conditions: bool) -> UnitProblems {
+        let mut problems = UnitProblems::default();
+        if self.triggers.is_empty() {
+            let problem = "it never elapses: write OnCalendar=, OnBootSec= or the like";
+            problems.refused.push((None, problem.to_owned()));
+        }
+        if has_conditions {
+            let problem = "it has conditions, but a timer runs nothing that could be skipped: \
+                           move them to the unit that it starts";
+            problems.refused.push((None, problem.to_owned()));
+        }
+        let has_calendar = self.triggers.iter().any(|it| matches!(it, Trigger::Calendar(_)));
+        if self.persistent && !has_calendar {
+            let text = "has no effect without OnCalendar=";
+            problems.remarked.push((("Timer", "Persistent"), text));
+        }
+        if self.fixed && self.random.is_zero() {
+            let text = "has no effect without RandomizedDelaySec=";
+            problems.remarked.push((("Timer", "FixedRandomDelay"), text));
+        }
+        problems
+    }
+
+    /// Builds the timer, with systemd's defaults for missing settings.
+    pub(in crate::graph::systemd) fn timer(
+        &self,
+        unit: &ValueContext<'_>,
+    ) -> Result<Timer, String> {
+        let usual = || format!("{}.service", unit.name.stem());
+        let started = match &self.unit {
+            Some(named) => named.clone(),
+            None => usual().parse().map_err(unreadable)?,
+        };
+        let fixed = || RandomizedDelay::Fixed(fixed(self.random, unit));
+        Ok(Timer {
+            unit: started,
+            triggers: self.triggers.clone(),
+            delay: if self.fixed { fixed() } else { RandomizedDelay::Random(self.random) },
+            persistent: self.persistent,
+            remain_after_elapse: self.remains.unwrap_or(true),
+        })
+    }
+}
+
+fn trigger(name: &str, value: &str, unit: &ValueContext<'_>) -> Result<Trigger, String> {
+    let text = unit.expand(value)?;
+    let base = match name {
+        "OnCalendar" => {
+            let calendar: Calendar = text.parse().map_err(unreadable)?;
+            return Ok(Trigger::Calendar(calendar));
+        }
+        "OnActiveSec" => TimerBase::Active,
+        "OnBootSec" => TimerBase::Boot,
+        "OnStartupSec" => TimerBase::Startup,
+        "OnUnitActiveSec" => TimerBase::UnitActive,
+        _ => TimerBase::UnitInactive,
+    };
+    let span = delay(&text, "it would never elapse: remove it")?;
+    Ok(Trigger::After(base, span))
+}
+
+/// Returns a delay below `longest` that is always the same for one timer on one machine.
+fn fixed(longest: Duration, unit: &ValueContext<'_>) -> Duration {
+    // Without a machine id the name alone determines the delay.
+    let machine = unit.expand("%m").unwrap_or_default();
+    let longest = u64::try_from(longest.as_micros()).unwrap_or(u64::MAX);
+    let bytes = machine.bytes().chain([0]).chain(unit.name.as_str().bytes());
+    let hash = bytes.fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+    });
+    Duration::from_micros(hash.checked_rem(longest).unwrap_or(0))
 }

@@ -1,0 +1,298 @@
+//! Reads stanzas from the fields of a file.
+
+use fleet_unitfile::Span;
+
+use super::diagnostic::{Code, InitDiagnostic, Problems, short};
+use super::draft::{Draft, KeyPosition};
+use super::keys::{Key, nearest, of_systemd};
+use super::lexer::{Field, Folding};
+use super::{finish, keys, lexer};
+use crate::graph::model::{EdgeKind, ExecOutput, InitUnit, Name, Target, Timeouts};
+
+/// Result of reading a file of stanzas.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Stanzas {
+    /// All stanzas in the order of the file, including those with errors.
+    pub stanzas: Vec<Stanza>,
+    /// All errors and warnings, in the order of the file.
+    pub diagnostics: Vec<InitDiagnostic>,
+}
+
+/// A stanza with the positions of its contents.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Stanza {
+    /// Name of the unit, if it is valid.
+    pub name: Option<Name>,
+    /// Position of the name.
+    pub name_span: Span,
+    /// Line of the name, counted from 1.
+    pub line: usize,
+    /// The unit, or `None` if the stanza has errors.
+    pub unit: Option<InitUnit>,
+    /// Provided targets and their positions.
+    pub provides: Vec<(Target, Span)>,
+    /// Whether further targets may be provided by values that could not be read.
+    pub provides_incomplete: bool,
+    /// Dependencies and their positions.
+    pub edges: Vec<(EdgeKind, Target, Span)>,
+    /// Programs, accounts and paths that the unit needs on its machine, and their positions.
+    pub host_resources: Vec<(HostResource, Span)>,
+}
+
+/// Reads a file of stanzas.
+///
+/// The whole file is read even if it has errors. `defaults` are the timeouts of stanzas that set no
+/// timeouts.
+///
+/// ```
+/// use fleet_core::graph::Timeouts;
+/// use fleet_core::graph::format::read_stanzas;
+///
+/// let source = b"unit: web\ntype: foreground-notifed\nprovides: http\nexec-start: /bin/web\n";
+/// let read = read_stanzas(source, &Timeouts::default());
+/// let found = &read.diagnostics[0];
+/// assert_eq!(found.code.as_str(), "E07");
+/// assert_eq!((found.location.line, found.location.column), (2, 7));
+/// assert_eq!(found.help, "did you mean foreground-notified?");
+/// ```
+#[must_use]
+pub fn read_stanzas(source: &[u8], defaults: &Timeouts) -> Stanzas {
+    read_stanzas_with(source, defaults, None)
+}
+
+/// As [`read_stanzas`], with the output of stanzas that set none.
+pub(super) fn read_stanzas_with(
+    source: &[u8],
+    defaults: &Timeouts,
+    output: Option<&ExecOutput>,
+) -> Stanzas {
+    let mut problems = Problems::default();
+    let fields = lexer::read(source, folding, &mut problems);
+    let mut reader = Reader { defaults, output, stanza: None, stanzas: Vec::new(), problems };
+    fields.iter().for_each(|field| reader.field(field));
+    reader.close();
+    Stanzas { stanzas: reader.stanzas, diagnostics: reader.problems.locate(source) }
+}
+
+fn folding(key: &str) -> Folding {
+    match keys::find(key) {
+        Some(key) if key.folds() => Folding::Allowed,
+        None if !is_start(key) => Folding::Ignored,
+        _ => Folding::Refused,
+    }
+}
+
+/// Returns whether the key begins a stanza.
+fn is_start(key: &str) -> bool {
+    matches!(key, "unit" | "name")
+}
+
+/// Key that lists the provided targets.
+const PROVIDES: &str = "provides";
+
+struct Reader<'a> {
+    defaults: &'a Timeouts,
+    output: Option<&'a ExecOutput>,
+    stanza: Option<OpenStanza>,
+    stanzas: Vec<Stanza>,
+    problems: Problems,
+}
+
+/// The stanza that is being read.
+struct OpenStanza {
+    draft: Draft,
+    name: Option<Name>,
+    name_span: Span,
+    line: usize,
+    /// Whether the stanza has no error so far.
+    valid: bool,
+}
+
+impl Reader<'_> {
+    fn field(&mut self, field: &Field) {
+        if is_start(&field.key) {
+            self.close();
+            self.open(field);
+            return;
+        }
+        let before = self.problems.errors();
+        let known = keys::find(&field.key);
+        match (&mut self.stanza, known) {
+            (None, _) if field.valid => {
+                let message = format!("{} precedes the first unit", short(&field.key));
+                let help = "write `unit: NAME` above it";
+                self.problems.add(Code::OutsideStanza, field.key_span, message, help);
+            }
+            (None, _) => {}
+            (Some(open), Some(key)) => take(key, field, &mut open.draft, &mut self.problems),
+            (Some(open), None) => unknown(field, &mut open.draft, &mut self.problems),
+        }
+        if let Some(open) = &mut self.stanza {
+            open.valid &= field.valid && self.problems.errors() == before;
+        }
+    }
+
+    /// Begins a stanza.
+    fn open(&mut self, field: &Field) {
+        let (span, text) = (field.value.span(), field.value.text());
+        if field.key == "name" {
+            let message = "`name:` is deprecated";
+            self.problems.add(Code::OldUnitKey, field.key_span, message, "write `unit:`");
+        }
+        let name = if !field.valid {
+            None
+        } else if text.is_empty() {
+            let message = "the unit has no name";
+            self.problems.add(Code::Empty, field.key_span, message, "write `unit: NAME`");
+            None
+        } else {
+            keys::name(text, span, &mut self.problems)
+        };
+        // The placeholder is never visible: a stanza without a name does not become a unit.
+        let any = || Name::new("unnamed").expect("letters alone");
+        let draft = Draft::new(name.clone().unwrap_or_else(any), *self.defaults);
+        let name_span = if text.is_empty() { field.key_span } else { span };
+        let line = field.line;
+        self.stanza = Some(OpenStanza { draft, valid: name.is_some(), name, name_span, line });
+    }
+
+    /// Ends the current stanza, if there is one.
+    fn close(&mut self) {
+        let Some(open) = self.stanza.take() else { return };
+        let OpenStanza { mut draft, name, name_span, line, valid } = open;
+        let before = self.problems.errors();
+        finish::check(&mut draft, name_span, &mut self.problems);
+        let valid = valid && self.problems.errors() == before;
+        let provides = draft.unit.provides.iter().cloned().zip(draft.provides.iter().copied());
+        self.stanzas.push(Stanza {
+            name,
+            name_span,
+            line,
+            provides_incomplete: draft.provides_incomplete || draft.unit.provides.is_empty(),
+            provides: provides.collect(),
+            edges: draft.edges.clone(),
+            host_resources: std::mem::take(&mut draft.host_resources),
+            unit: valid.then(|| finish::unit(draft, self.output)).flatten(),
+        });
+    }
+}
+
+/// Reads the value of a known key.
+fn take(key: &'static Key, field: &Field, draft: &mut Draft, problems: &mut Problems) {
+    let given = draft.given.entry(key.name).or_default();
+    let first = given.first().copied();
+    given.push(KeyPosition { line: field.line, key: field.key_span, value: field.value.span() });
+    let is_read = match first {
+        Some(first) if !key.repeats() => {
+            repeated(key.name, first, field.key_span, problems);
+            false
+        }
+        _ if !field.valid => false,
+        _ if field.value.text().is_empty() => {
+            let message = format!("{} has no value", key.name);
+            problems.add(Code::Empty, field.key_span, message, "write one, or remove the line");
+            false
+        }
+        _ => {
+            (key.read)(&field.value, draft, problems);
+            true
+        }
+    };
+    draft.provides_incomplete |= !is_read && key.name == PROVIDES;
+}
+
+/// Reports a key that is given a second time.
+pub(super) fn repeated(name: &str, first: KeyPosition, span: Span, problems: &mut Problems) {
+    let message = format!("{name} is already given in line {}", first.line);
+    problems.add(Code::RepeatedKey, span, message, "remove one of the two lines");
+}
+
+fn unknown(field: &Field, draft: &mut Draft, problems: &mut Problems) {
+    if !field.valid {
+        // The line may have been anything, for example the continuation of a list.
+        draft.provides_incomplete = true;
+        return;
+    }
+    if field.key.starts_with("x-") {
+        let message = format!("{} is ignored", short(&field.key));
+        problems.add(
+            Code::Extension,
+            field.key_span,
+            message,
+            "if that is not intended, remove the line",
+        );
+        return;
+    }
+    let similar = || nearest(&field.key, keys::all().map(|key| key.name));
+    let meant = of_systemd(&field.key).or_else(similar).and_then(keys::find);
+    let help = match meant {
+        Some(key) => format!("did you mean {}?", key.name),
+        None => "remove the line, or prefix a key of your own with x-".to_owned(),
+    };
+    let message = format!("there is no key `{}`", short(&field.key));
+    problems.add(Code::UnknownKey, field.key_span, message, help);
+    if let Some(key) = meant {
+        draft.provides_incomplete |= key.name == PROVIDES;
+        draft.meant.insert(key.name);
+    }
+}
+
+/// A program, an account or a path that a stanza needs on the machine on which its unit runs.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum HostResource {
+    /// Path of a program.
+    Program(String),
+    /// Name or number of a user.
+    User(String),
+    /// Name or number of a group.
+    Group(String),
+    /// Path of a working directory.
+    Directory(String),
+    /// Path of a file of variables.
+    EnvironmentFile(String),
+}
+
+impl HostResource {
+    /// Returns the name, number or path.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        match self {
+            Self::Program(name)
+            | Self::User(name)
+            | Self::Group(name)
+            | Self::Directory(name)
+            | Self::EnvironmentFile(name) => name,
+        }
+    }
+
+    /// Returns the code, the message and the remedy if it is missing. `name` is its short name.
+    pub(super) fn missing(&self, name: &str) -> (Code, String, &'static str) {
+        match self {
+            Self::Program(_) => (
+                Code::NoProgram,
+                format!("`{name}` is not an executable file here"),
+                "install the program, or correct the path",
+            ),
+            Self::User(_) => (
+                Code::NotHere,
+                format!("there is no user `{name}` here"),
+                "create the user before the unit starts, or correct the name",
+            ),
+            Self::Group(_) => (
+                Code::NotHere,
+                format!("there is no group `{name}` here"),
+                "create the group before the unit starts, or correct the name",
+            ),
+            Self::Directory(_) => (
+                Code::NotHere,
+                format!("`{name}` is not a directory here"),
+                "create it before the unit starts, or put - before the path to use / without it",
+            ),
+            Self::EnvironmentFile(_) => (
+                Code::NotHere,
+                format!("`{name}` is not a file here"),
+                "create it before the unit starts, or put - before the path to ignore this",
+            ),
+        }
+    }
+}

@@ -1,0 +1,348 @@
+//! How a unit runs: its commands, exit statuses, and restarts.
+
+use std::collections::BTreeSet;
+use std::fmt;
+use std::time::Duration;
+
+use fleet_unitfile::expand_variables;
+
+use super::condition::UnitCondition;
+use super::exec_environment::{ExecEnvironment, ResourceLimits};
+use super::signal::Signal;
+
+/// Commands of a unit, and the settings for running and stopping them.
+/// [`InitUnit::needs_restart_for`](crate::graph::InitUnit::needs_restart_for) says which of them a
+/// running unit gets only by a restart.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Run {
+    /// Conditions on the machine for the start.
+    pub conditions: Vec<UnitCondition>,
+    /// Commands that must all exit with status 0; otherwise, the unit does not start
+    /// (`ExecCondition=`).
+    pub exec_condition: Vec<Command>,
+    /// Commands that must succeed before the start.
+    pub start_pre: Vec<Command>,
+    /// Start command. A oneshot may have several, run one after the other.
+    pub start: Vec<Command>,
+    /// Commands that must succeed before the unit counts as started.
+    pub start_post: Vec<Command>,
+    /// Commands that reload the configuration. Empty if the unit has none.
+    pub reload: Vec<Command>,
+    /// Signal that makes the main process reload its configuration. The process itself reports the
+    /// start and the end of the reload (`Type=notify-reload`).
+    pub reload_signal: Option<Signal>,
+    /// Commands that stop the unit. Empty if the unit is stopped by a signal.
+    pub stop: Vec<Command>,
+    /// Commands that run after the unit has stopped, successfully or not.
+    pub stop_post: Vec<Command>,
+    /// Exits of the main process that count as success in addition to the usual ones. The usual
+    /// ones are:
+    ///
+    /// - For a oneshot: exit status 0.
+    /// - For other units: exit status 0 and the signals HUP, INT, TERM and PIPE, unless
+    ///   `on_clean_exit` is [`OnCleanExit::Fail`].
+    pub success: StatusSet,
+    /// State of the unit after a clean exit of its main process that was not requested. Applies
+    /// only to foreground units and units with a PID file.
+    pub on_clean_exit: OnCleanExit,
+    /// The way in which the processes are killed.
+    pub kill: Kill,
+    /// The way in which the unit is stopped after a missed watchdog.
+    pub watchdog_action: WatchdogAction,
+    /// Processes from which readiness messages are accepted.
+    pub notify_access: NotifyAccess,
+    /// Interval of the watchdog; `None` disables it.
+    pub watchdog: Option<Duration>,
+    /// Maximum runtime; `None` means no limit.
+    pub runtime_max: Option<Duration>,
+    /// Environment of the processes.
+    pub exec_environment: ExecEnvironment,
+    /// Resource limits of the processes together.
+    pub resources: ResourceLimits,
+}
+
+/// State of a unit after a clean exit of its main process that was not requested.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum OnCleanExit {
+    /// Failed. But if [`Run::success`] contains the exit, the unit stays active (exited).
+    #[default]
+    Fail,
+    /// Completed, as in systemd.
+    Complete,
+    /// Active (exited), without processes (`RemainAfterExit=yes`).
+    Remain,
+}
+
+/// The way in which a unit is stopped after it missed its watchdog.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct WatchdogAction {
+    /// Signal for its processes.
+    pub signal: Signal,
+    /// Timeout of the stop; `None` means no limit.
+    pub timeout: Option<Duration>,
+}
+
+/// The way in which the processes of a unit are killed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Kill {
+    /// Processes that receive the signals.
+    pub mode: KillMode,
+    /// First signal.
+    pub signal: Signal,
+    /// Signal for processes that are left after the stop timeout.
+    pub final_signal: Signal,
+    /// Whether the final signal is sent. Otherwise, the remaining processes keep running.
+    pub send_sigkill: bool,
+    /// Whether `SIGHUP` is sent immediately after the first signal.
+    pub send_sighup: bool,
+}
+
+/// Processes that receive the stop signals. As in systemd, processes that are still left after the
+/// stop keep running beside the unit's next start.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum KillMode {
+    /// All processes of the unit.
+    #[default]
+    ControlGroup,
+    /// First signal to the main process, final signal to all.
+    Mixed,
+    /// The main process only.
+    Process,
+}
+
+/// Processes from which readiness messages are accepted.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum NotifyAccess {
+    /// None.
+    None,
+    /// The main process.
+    #[default]
+    Main,
+    /// Processes that the service manager executed.
+    Exec,
+    /// All processes of the unit.
+    All,
+}
+
+impl Default for WatchdogAction {
+    /// Returns `SIGABRT` and 90 seconds.
+    fn default() -> Self {
+        Self { signal: Signal::ABRT, timeout: Some(Duration::from_secs(90)) }
+    }
+}
+
+impl Default for Kill {
+    fn default() -> Self {
+        Self {
+            mode: KillMode::ControlGroup,
+            signal: Signal::TERM,
+            final_signal: Signal::KILL,
+            send_sigkill: true,
+            send_sighup: false,
+        }
+    }
+}
+
+/// One command line. No shell interprets it.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Command {
+    /// Path of the program. Variables in the path are not expanded. In units from systemd, the
+    /// program may be a name without a path, for which the supervisor searches the usual
+    /// directories.
+    pub program: String,
+    /// Value of `argv[0]` if it differs from the path of the program (prefix `@`). Variables in it
+    /// are expanded.
+    pub name: Option<String>,
+    /// Arguments of the program. At execution `$NAME` as a whole word, `${NAME}` and `$$` are
+    /// expanded as in systemd.
+    pub arguments: Vec<String>,
+    /// Whether a failure counts as success (`-`).
+    pub ignore_failure: bool,
+    /// Whether `$` is an ordinary character in the arguments (`:`).
+    pub verbatim: bool,
+    /// Whether the command keeps the privileges of the supervisor (`+`, `!`, `!!`).
+    pub privileged: bool,
+}
+
+impl Command {
+    /// Creates a command from a program and its arguments.
+    #[must_use]
+    pub fn new(program: impl Into<String>, arguments: impl IntoIterator<Item = String>) -> Self {
+        Self {
+            program: program.into(),
+            arguments: arguments.into_iter().collect(),
+            ..Self::default()
+        }
+    }
+
+    /// Returns the argument vector with variables expanded as systemd expands them. `$NAME` as a
+    /// whole word is replaced by the words of the variable's value, or by nothing if the variable
+    /// is unset. `${NAME}` is replaced by the value, and `$$` by a dollar sign.
+    ///
+    /// ```
+    /// use fleet_core::graph::Command;
+    ///
+    /// let command = Command::new("/bin/run", ["$FLAGS", "${NAME}.log"].map(str::to_owned));
+    /// let value = |name: &str| if name == "FLAGS" { Some("-v -n") } else { Some("web") };
+    /// assert_eq!(command.argv(value), ["/bin/run", "-v", "-n", "web.log"]);
+    /// let command = Command { name: Some("${NAME}".to_owned()), ..command };
+    /// assert_eq!(command.argv(value), ["web", "-v", "-n", "web.log"]);
+    /// ```
+    pub fn argv<V: AsRef<str>>(&self, variable: impl Fn(&str) -> Option<V>) -> Vec<String> {
+        let name = self.name.as_ref().unwrap_or(&self.program);
+        let words = [name].into_iter().chain(&self.arguments);
+        if self.verbatim {
+            return words.cloned().collect();
+        }
+        words.flat_map(|word| expand_variables(word, &variable)).collect()
+    }
+}
+
+/// A set of ways in which a process may exit.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct StatusSet {
+    /// Exit statuses.
+    pub codes: BTreeSet<u8>,
+    /// Signals that killed the process.
+    pub signals: BTreeSet<Signal>,
+}
+
+impl StatusSet {
+    /// Returns whether the set is empty.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.codes.is_empty() && self.signals.is_empty()
+    }
+
+    /// Returns whether the set contains this exit.
+    #[must_use]
+    pub fn contains(&self, exit: Exit) -> bool {
+        match exit {
+            Exit::Status(status) => self.codes.contains(&status),
+            Exit::Signal(number) => {
+                Signal::from_number(number).is_some_and(|signal| self.signals.contains(&signal))
+            }
+            Exit::Unknown => false,
+        }
+    }
+}
+
+/// The way in which a main process exited.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Exit {
+    /// Exited with this status.
+    Status(u8),
+    /// Killed by this signal, as numbered on x86 and ARM.
+    Signal(u8),
+    /// Unknown, because the process was no child of the supervisor or exited while no supervisor
+    /// ran.
+    Unknown,
+}
+
+impl fmt::Display for Exit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match *self {
+            Self::Status(status) => write!(f, "status {status}"),
+            Self::Signal(number) => match Signal::from_number(number) {
+                Some(signal) => signal.fmt(f),
+                None => write!(f, "signal {number}"),
+            },
+            Self::Unknown => f.write_str("an unknown status"),
+        }
+    }
+}
+
+/// Restart policy of a unit. By default, the unit of a stanza is restarted after each failure,
+/// without a limit. The delay is one second at first and doubles up to one minute. A unit file has
+/// systemd's defaults instead.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Restart {
+    /// The exits that lead to a restart.
+    pub when: RestartWhen,
+    /// Exits of the main process that never lead to a restart, regardless of `when` and `force`.
+    pub prevent: StatusSet,
+    /// Exits of the main process that always lead to a restart, regardless of `when`.
+    pub force: StatusSet,
+    /// Delay after the first failure.
+    pub delay: Duration,
+    /// Maximum delay.
+    pub max_delay: Duration,
+    /// Growth of the delay.
+    pub growth: DelayGrowth,
+    /// Limit after which the unit is not restarted again.
+    pub limit: RestartLimit,
+    /// Time for which the unit has to be active until its earlier failures are forgotten. `None`
+    /// stands for ten seconds or twice the restart delay, the longer of the two.
+    pub reset: Option<Duration>,
+}
+
+/// Exits after which a unit is restarted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RestartWhen {
+    /// Never.
+    Never,
+    /// After success only.
+    OnSuccess,
+    /// After any failure.
+    OnFailure,
+    /// After a failure such as a signal, a timeout or a missed watchdog. A failure status, or a
+    /// program that cannot be executed, leads to no restart.
+    OnAbnormal,
+    /// Only after an unrequested signal, or an exit with unknown status.
+    OnAbort,
+    /// Only after a missed watchdog.
+    OnWatchdog,
+    /// After any unrequested exit.
+    Always,
+}
+
+/// Growth of the delay from one failure to the next.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum DelayGrowth {
+    /// Multiplies the delay by this factor; 1 keeps it constant.
+    Factor(u32),
+    /// Multiplies the delay by the same ratio after each failure, so that it reaches the maximum
+    /// after this many failures (`RestartSteps=`).
+    Steps(u32),
+}
+
+/// Limit after which a failing unit is not restarted again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RestartLimit {
+    /// No limit.
+    None,
+    /// The unit is not restarted after more failures than this. A success, or a long active time,
+    /// resets the count.
+    Failures(u32),
+    /// The unit is not restarted if that would be more than `burst` starts within `interval`. In
+    /// systemd, `StartLimitBurst=` and `StartLimitIntervalSec=` set this limit.
+    Starts {
+        /// Maximum number of starts.
+        burst: u32,
+        /// Length of the interval.
+        interval: Duration,
+    },
+}
+
+impl Restart {
+    /// Returns the policy that never restarts.
+    #[must_use]
+    pub fn never() -> Self {
+        Self { when: RestartWhen::Never, ..Self::default() }
+    }
+}
+
+impl Default for Restart {
+    fn default() -> Self {
+        Self {
+            when: RestartWhen::OnFailure,
+            prevent: StatusSet::default(),
+            force: StatusSet::default(),
+            delay: Duration::from_secs(1),
+            max_delay: Duration::from_secs(60),
+            growth: DelayGrowth::Factor(2),
+            limit: RestartLimit::None,
+            reset: None,
+        }
+    }
+}
