@@ -14,7 +14,6 @@ use zbus::wire::{OwnedVariant, Type};
 use zbus::{Connection, DBusError as _, DynamicType, Message, MessageStream, OwnedObjectPath};
 
 use super::config::SystemdConfig;
-use super::private::PrivateSocket;
 use crate::Clock;
 
 const NAME: &str = "org.freedesktop.systemd1";
@@ -69,8 +68,6 @@ impl CallError {
 pub(crate) struct Bus {
     connection: Connection,
     clock: Arc<dyn Clock>,
-    /// Whether this is systemd's private socket, without a bus in between.
-    private: bool,
     calls: Semaphore,
     unit_path: OnceCell<Vec<PathBuf>>,
     /// Set once systemd no longer responds on this connection.
@@ -104,16 +101,12 @@ impl Bus {
             CallError::Lost(format!("cannot connect to {}: {error}", config.socket.display()))
         };
         let socket = socket.map_err(lost)?;
-        let builder = match config.private {
-            true => Builder::socket(PrivateSocket(socket)).p2p(),
-            false => Builder::unix_stream(socket.into_std().map_err(lost)?),
-        };
+        let builder = Builder::unix_stream(socket.into_std().map_err(lost)?);
         let connection = builder.build().await.map_err(failed)?;
         let signals = MessageStream::from(&connection);
         let bus = Self {
             connection,
             clock: Arc::clone(&config.clock),
-            private: config.private,
             calls: Semaphore::new(MAX_CONCURRENT),
             unit_path: OnceCell::new(),
             abandoned: watch::Sender::new(false),
@@ -123,13 +116,10 @@ impl Bus {
     }
 
     async fn subscribe(&self) -> Result<(), CallError> {
-        if !self.private {
-            for rule in SIGNALS {
-                let path = "/org/freedesktop/DBus";
-                let sent =
-                    self.connection.call_method(Some(BUS), path, Some(BUS), "AddMatch", &rule);
-                self.answer(sent).await?;
-            }
+        for rule in SIGNALS {
+            let path = "/org/freedesktop/DBus";
+            let sent = self.connection.call_method(Some(BUS), path, Some(BUS), "AddMatch", &rule);
+            self.answer(sent).await?;
         }
         match self.manager::<_, ()>("Subscribe", &()).await {
             Err(error) if !error.is_named("org.freedesktop.systemd1.AlreadySubscribed") => {
@@ -201,9 +191,8 @@ impl Bus {
     /// Pings systemd, and returns the position of the response among all received messages. The
     /// signals of everything that systemd did before have earlier positions.
     pub(crate) async fn barrier(&self) -> Result<Sequence, CallError> {
-        let destination = (!self.private).then_some(NAME);
         let peer = Some("org.freedesktop.DBus.Peer");
-        let pong = self.connection.call_method(destination, OBJECT, peer, "Ping", &());
+        let pong = self.connection.call_method(Some(NAME), OBJECT, peer, "Ping", &());
         self.answer(pong).await.map(|pong| pong.recv_position())
     }
 
@@ -219,8 +208,7 @@ impl Bus {
         R: DeserializeOwned + Type,
     {
         let _permit = self.calls.acquire().await;
-        let destination = (!self.private).then_some(NAME);
-        let reply = self.connection.call_method(destination, path, Some(interface), method, body);
+        let reply = self.connection.call_method(Some(NAME), path, Some(interface), method, body);
         self.answer(reply).await?.body().deserialize().map_err(failed)
     }
 

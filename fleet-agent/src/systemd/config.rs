@@ -19,10 +19,8 @@ pub enum SystemdScope {
 pub struct SystemdConfig {
     /// The systemd instance that runs the units.
     pub scope: SystemdScope,
-    /// Socket of the bus, or systemd's private one if `private`.
+    /// Socket of the bus.
     pub socket: PathBuf,
-    /// Whether the socket is systemd's private one, which works without a bus.
-    pub private: bool,
     /// Directory of unit files and records, preferably one that a reboot clears. Only one manager
     /// may use the directory at a time.
     pub directory: PathBuf,
@@ -40,7 +38,6 @@ impl SystemdConfig {
         Self {
             scope: SystemdScope::System,
             socket: "/run/dbus/system_bus_socket".into(),
-            private: false,
             directory: "/run/fleet/units".into(),
             links: "/run/systemd/system".into(),
             clock: Arc::new(SystemClock::start()),
@@ -54,20 +51,10 @@ impl SystemdConfig {
         Self {
             scope: SystemdScope::User,
             socket: runtime_directory.join("bus"),
-            private: false,
             directory: runtime_directory.join("fleet/units"),
             links: runtime_directory.join("systemd/user"),
             clock: Arc::new(SystemClock::start()),
         }
-    }
-
-    /// Uses systemd's private socket instead of the bus.
-    #[must_use]
-    pub fn with_private_socket(mut self) -> Self {
-        self.private = true;
-        let beside_links = self.links.parent().unwrap_or(Path::new("/run/systemd"));
-        self.socket = beside_links.join("private");
-        self
     }
 }
 
@@ -78,12 +65,8 @@ mod tests {
     #[test]
     fn each_instance_has_its_socket() {
         let user = SystemdConfig::user(Path::new("/run/user/7"));
-        let sockets = [
-            (SystemdConfig::system(), "/run/dbus/system_bus_socket"),
-            (SystemdConfig::system().with_private_socket(), "/run/systemd/private"),
-            (user.clone(), "/run/user/7/bus"),
-            (user.with_private_socket(), "/run/user/7/systemd/private"),
-        ];
+        let sockets =
+            [(SystemdConfig::system(), "/run/dbus/system_bus_socket"), (user, "/run/user/7/bus")];
         for (config, socket) in sockets {
             assert_eq!(config.socket, Path::new(socket));
         }

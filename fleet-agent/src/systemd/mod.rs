@@ -29,7 +29,6 @@ mod load;
 mod manager;
 mod name_conflict;
 mod operations;
-mod private;
 mod reason;
 mod record;
 mod recovery;

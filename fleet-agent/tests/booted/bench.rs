@@ -26,10 +26,7 @@ pub(crate) struct Bench {
 
 impl Bench {
     pub(crate) async fn new() -> Self {
-        Self::with(SystemdConfig::system()).await
-    }
-
-    pub(crate) async fn with(config: SystemdConfig) -> Self {
+        let config = SystemdConfig::system();
         let manager = SystemdManager::open(config.clone()).await.expect("it opens");
         Self { config, manager }
     }

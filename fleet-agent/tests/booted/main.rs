@@ -44,7 +44,7 @@ macro_rules! cases {
 
 cases! {
     comparison: native_and_systemd_units_behave_alike;
-    conformance: system_bus_conforms, private_socket_conforms, user_instance_conforms;
+    conformance: system_bus_conforms, user_instance_conforms;
     content: new_content_is_used_every_time, bad_file_affects_only_its_unit,
         units_of_the_machine_are_left_alone, unload_leaves_nothing_behind,
         unit_with_failed_condition_reports_it;

@@ -33,7 +33,7 @@ const NAMED: usize = 5;
 pub(crate) enum EarlierManager {
     Native,
     FleetInit { socket: PathBuf },
-    Systemd { user: bool, socket: PathBuf, private: bool, directory: PathBuf, links: PathBuf },
+    Systemd { user: bool, socket: PathBuf, directory: PathBuf, links: PathBuf },
 }
 
 /// Content of the file.
@@ -55,7 +55,6 @@ impl EarlierManager {
                 Self::Systemd {
                     user: config.scope == SystemdScope::User,
                     socket: config.socket,
-                    private: config.private,
                     directory: config.directory,
                     links: config.links,
                 }
@@ -102,9 +101,9 @@ impl EarlierManager {
                 let running = units.into_iter().filter(|it| !ended.contains(&it.state.active));
                 Ok(running.map(|unit| unit.unit).collect())
             }
-            Self::Systemd { user, socket, private, directory, links } => {
+            Self::Systemd { user, socket, directory, links } => {
                 let scope = if user { SystemdScope::User } else { SystemdScope::System };
-                let config = SystemdConfig { scope, socket, private, directory, links, clock };
+                let config = SystemdConfig { scope, socket, directory, links, clock };
                 SystemdManager::running_units(config).await
             }
         }
@@ -216,7 +215,6 @@ mod tests {
         EarlierManager::Systemd {
             user: false,
             socket: home.join("no-bus"),
-            private: false,
             directory: home.join(directory),
             links: home.join("links"),
         }

@@ -35,9 +35,6 @@ fn config(
             ));
         }
     };
-    if settings.private {
-        config = config.with_private_socket();
-    }
     if let Some(directory) = &settings.directory {
         config.directory.clone_from(directory);
     }
@@ -51,27 +48,21 @@ mod tests {
     #[test]
     fn selects_the_configured_systemd() {
         let here = || Some(PathBuf::from("/run/user/7"));
-        let settings = |user, private| SystemdSettings { user, private, directory: None };
+        let settings = |user| SystemdSettings { user, directory: None };
         let rows = [
-            (settings(None, false), true, "/run/dbus/system_bus_socket", "/run/fleet/units"),
-            (settings(None, false), false, "/run/user/7/bus", "/run/user/7/fleet/units"),
-            (settings(Some(false), true), false, "/run/systemd/private", "/run/fleet/units"),
-            (
-                settings(Some(true), true),
-                true,
-                "/run/user/7/systemd/private",
-                "/run/user/7/fleet/units",
-            ),
+            (settings(None), true, "/run/dbus/system_bus_socket", "/run/fleet/units"),
+            (settings(None), false, "/run/user/7/bus", "/run/user/7/fleet/units"),
+            (settings(Some(false)), false, "/run/dbus/system_bus_socket", "/run/fleet/units"),
+            (settings(Some(true)), true, "/run/user/7/bus", "/run/user/7/fleet/units"),
         ];
         for (settings, is_root, socket, directory) in rows {
             let config = config(&settings, is_root, here()).expect("no systemd was selected");
             assert_eq!(config.socket, PathBuf::from(socket), "{settings:?}");
             assert_eq!(config.directory, PathBuf::from(directory), "{settings:?}");
         }
-        let error =
-            config(&settings(None, false), false, None).err().expect("a systemd was selected");
+        let error = config(&settings(None), false, None).err().expect("a systemd was selected");
         assert!(error.to_string().contains("XDG_RUNTIME_DIR is not set"), "{error}");
-        let own = SystemdSettings { directory: here(), ..settings(None, false) };
+        let own = SystemdSettings { directory: here(), ..settings(None) };
         let config = config(&own, true, None).expect("no systemd was selected");
         assert_eq!(Some(config.directory), here());
     }

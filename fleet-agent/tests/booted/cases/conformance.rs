@@ -31,10 +31,6 @@ pub(crate) async fn system_bus_conforms() {
     conforms(SystemdConfig::system()).await;
 }
 
-pub(crate) async fn private_socket_conforms() {
-    conforms(SystemdConfig::system().with_private_socket()).await;
-}
-
 /// Runtime directory of root's user instance in this case.
 const RUNTIME: &str = "/run/user/0";
 
@@ -57,7 +53,6 @@ const USER: &str = r#"
 pub(crate) async fn user_instance_conforms() {
     shell(USER);
     let user = SystemdConfig::user(Path::new(RUNTIME));
-    conforms(user.clone().with_private_socket()).await;
     let opens = async || SystemdManager::open(user.clone()).await.is_ok();
     wait_until("the user's systemd is on the bus", opens).await;
     conforms(user).await;

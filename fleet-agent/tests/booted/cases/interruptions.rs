@@ -157,9 +157,6 @@ async fn survives(bench: Bench, loss: &str) {
 
 pub(crate) async fn systemd_may_reexecute() {
     survives(Bench::new().await, "systemctl daemon-reexec").await;
-    shell("rm /run/gate");
-    let private = fleet_agent::SystemdConfig::system().with_private_socket();
-    survives(Bench::with(private).await, "systemctl daemon-reexec").await;
 }
 
 pub(crate) async fn bus_may_restart() {

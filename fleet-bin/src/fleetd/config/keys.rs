@@ -71,11 +71,6 @@ pub(crate) const KEYS: &[Key] = &[
         "BOOL",
         "Use the user's systemd, not the system's [default: false for root, else true]",
     ),
-    key(
-        "systemd_private",
-        "BOOL",
-        "Use systemd's private socket instead of D-Bus [default: false]",
-    ),
     key("units_directory", "DIR", "Directory for systemd's unit files [default: /run/fleet/units]"),
     key(
         "native_socket",

@@ -14,18 +14,14 @@ pub(crate) struct SystemdSettings {
     /// Whether to use a user's systemd instead of the system's. If this is `None`, root uses the
     /// system's systemd, and any other user uses its own.
     pub(crate) user: Option<bool>,
-    /// Whether to use systemd's private socket instead of D-Bus.
-    pub(crate) private: bool,
     /// Directory for unit files, if not the default.
     pub(crate) directory: Option<PathBuf>,
 }
 
 impl SystemdSettings {
     pub(super) fn resolve(values: &Values<'_>) -> Result<Self, ConfigError> {
-        let truth = "true or false";
         Ok(Self {
-            user: values.parsed("systemd_user", truth, parse_bool)?,
-            private: values.parsed("systemd_private", truth, parse_bool)?.unwrap_or(false),
+            user: values.parsed("systemd_user", "true or false", parse_bool)?,
             directory: directory(values)?,
         })
     }

@@ -116,8 +116,7 @@ fn systemd_uses_the_keys_of_v1() {
     let config = resolve(
         "service_manager = \"systemd\"\nsystemd_user = true\nunits_directory = \"/run/f/\"\n",
     );
-    let settings =
-        SystemdSettings { user: Some(true), private: false, directory: Some("/run/f".into()) };
+    let settings = SystemdSettings { user: Some(true), directory: Some("/run/f".into()) };
     assert_eq!(config.unwrap().service_manager, ServiceManagerKind::Systemd(settings));
     let config = resolve("systemd_user = true\n").unwrap();
     let warning = "fleet.conf:1:1: systemd_user has no effect: service_manager is not \"systemd\"";
