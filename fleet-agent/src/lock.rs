@@ -1,7 +1,8 @@
-//! Locks a directory for one service manager at a time.
+//! Locks: of a directory for one service manager at a time, and of data between threads.
 
 use std::fs::{File, TryLockError};
 use std::path::Path;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use crate::private_file::{create_private_dir, private_file};
@@ -41,4 +42,10 @@ pub(crate) async fn acquire(directory: &Path, clock: &dyn Clock) -> Result<File,
             }
         }
     }
+}
+
+/// Locks a mutex, even if a thread has panicked while it held the lock. The data is still valid in
+/// that case, because no holder leaves it half changed.
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,17 +1,17 @@
 //! A service manager that runs units itself, on machines without systemd.
 //!
 //! ```text
-//! frontends ── requests ──> supervisor ── actions ──> run ──> linux   processes, cgroups, signals
-//!     ^                      │     ^                  │  └──> log     output of the units
-//!     │ calls                │     └──── reports ─────┘
-//! rpc │                      └──> state   everything that outlives this process
+//! frontends ── Command ──> supervisor ── RunUpdate ──> run ──> linux   processes, cgroups, signals
+//!     ^  ^                   │  │  ^                   │ └───> log     output of the units
+//!     │  └──── statuses ─────┘  │  └──── RunReport ────┘
+//! rpc ┘                         └──> state   everything that outlives this process
 //! ```
 //!
 //! | folder | contents |
 //! |---|---|
-//! | `frontends` | the service manager of fleetd: orders its calls, and starts units by timers |
+//! | `frontends` | the units of fleet-init's files, and the service manager of fleetd |
 //! | `rpc` | a service manager in another process, over a unix socket |
-//! | `supervisor` | the task that decides for all units, by the graph; timers; recovery |
+//! | `supervisor` | the one task that decides for all units, by the graph; timers; recovery |
 //! | `run` | one run of one unit: the state machine (pure) and its driver |
 //! | `log` | the output of one unit: a file within a limit, its lines and their times |
 //! | `state` | records on disk, from which the next process continues |
@@ -28,6 +28,7 @@ mod run;
 mod state;
 mod supervisor;
 
+pub use frontends::files::InitSupervisor;
 pub use frontends::manager::{NativeConfig, NativeManager};
 pub use linux::boot::{current_boot, is_current_boot};
 pub use linux::cgroup::remove_empty_cgroups;
@@ -38,6 +39,6 @@ pub use linux::tracking::Tracking;
 pub use supervisor::external::{BadExternal, External};
 pub use supervisor::specifier_values::machine_specifiers;
 pub use supervisor::{
-    DesiredTargets, InitDryRun, InitDryRunResult, InitSnapshot, InitSupervisor, SupervisorConfig,
-    SupervisorError, UnitSnapshot,
+    DesiredTargets, InitDryRun, InitDryRunResult, InitSnapshot, SupervisorConfig, SupervisorError,
+    UnitSnapshot,
 };

@@ -35,6 +35,9 @@ const LOGS: &str = "logs";
 pub(crate) const TARGETS: &str = "targets.json";
 pub(crate) const STARTUP: &str = "timers.json";
 
+/// Directory with the times at which persistent timers last elapsed, which a reboot keeps.
+pub(crate) const STAMPS: &str = "timers";
+
 /// The file that marks a shutdown of all units.
 const SHUTDOWN: &str = "shutdown";
 
@@ -121,6 +124,11 @@ impl ManagerContext {
     /// Returns the path of a file that a reboot makes meaningless.
     pub(crate) fn runtime_file(&self, name: &str) -> PathBuf {
         self.directories.runtime.join(name)
+    }
+
+    /// Returns the path of a file that a reboot keeps.
+    pub(crate) fn state_file(&self, name: &str) -> PathBuf {
+        self.directories.state.join(name)
     }
 
     /// Returns the address of the notification socket of a run.

@@ -6,4 +6,5 @@ pub(super) mod run_journal;
 pub(super) mod running_units;
 pub(super) mod runtime_directory;
 pub(super) mod shutdown_marker;
+pub(super) mod timer_record;
 pub(super) mod unit_directory;

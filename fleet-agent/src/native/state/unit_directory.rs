@@ -10,7 +10,8 @@
 //! | `run.json` | the run: phase, processes, invocation ID, and the applied requested state |
 //! | `stanza` | for a unit without a unit file: the definition from which it was started |
 //! | `log` | output of the unit |
-//! | `timer.json` | state of a timer, which has no `run.json`, `stanza` or `log` |
+//!
+//! A timer has no processes. Its `run.json` holds its state, and its log stays empty.
 //!
 //! The log is on disk. All other files are in the [runtime directory](super::runtime_directory), if
 //! the daemon has one, so that a full disk keeps no unit from starting.
@@ -35,6 +36,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use super::run_journal::RunJournal;
+use super::timer_record::TimerRecord;
 use crate::atomic_file::write_atomic;
 use crate::native::linux::cgroup::Group;
 use crate::native::linux::process_info::ProcessId;
@@ -115,6 +117,9 @@ pub(crate) struct RunRecord {
     /// Control group of the run.
     pub(crate) group: Option<Group>,
     pub(crate) run_state: RunState,
+    /// State of a timer, which has no processes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) timer: Option<Box<TimerRecord>>,
 }
 
 /// Stored unit: its unit file, its requested state, and its run if a run was stored.
@@ -163,11 +168,6 @@ impl UnitDirectory {
     /// Returns the path of the log.
     pub(crate) fn log(&self) -> PathBuf {
         self.shared.as_ref().map_or_else(|| self.paths.log.clone(), |shared| shared.log.clone())
-    }
-
-    /// Returns the path of the state of a timer.
-    pub(crate) fn timer(&self) -> PathBuf {
-        self.paths.directory.join("timer.json")
     }
 
     /// Creates the directory of a unit that is loaded for the first time, and stores an empty run

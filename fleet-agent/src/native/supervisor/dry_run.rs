@@ -6,17 +6,17 @@ use std::collections::BTreeSet;
 use fleet_core::Timestamp;
 use fleet_core::graph::{Graph, InitState, Settings, Target};
 
+use super::Supervisor;
 use super::desired_targets::DesiredTargets;
 use super::error::SupervisorError;
-use super::event_loop::Supervisor;
-use super::handle::InitSupervisor;
 
 /// Change to preview.
 #[derive(Debug, Clone, Default)]
 pub struct InitDryRun {
-    /// Another graph with its settings, as for [`InitSupervisor::reload`].
+    /// Another graph with its settings, as for [`InitSupervisor::reload`](crate::InitSupervisor::reload).
     pub files: Option<(Graph, Settings)>,
-    /// Another goal, as for [`InitSupervisor::set_goal`]. It overrides the goal of the settings.
+    /// Another goal, as for [`InitSupervisor::set_goal`](crate::InitSupervisor::set_goal). It
+    /// overrides the goal of the settings.
     pub goal: Option<Target>,
     /// Extra targets besides the goal. If this set is empty and [`goal`](Self::goal) is `None`, the
     /// current extra targets stay. Otherwise this set replaces them.
@@ -36,21 +36,8 @@ pub struct InitDryRunResult {
     pub after: InitState,
 }
 
-impl InitSupervisor {
-    /// Applies other files or another goal to a copy of the planner, and returns the planner before
-    /// and after the change. The supervised units are not affected.
-    ///
-    /// # Errors
-    ///
-    /// [`SupervisorError::InvalidTargets`] if the change is impossible, for example because no unit
-    /// provides the goal.
-    pub async fn dry_run(&self, request: InitDryRun) -> Result<InitDryRunResult, SupervisorError> {
-        self.call(move |supervisor| supervisor.dry_run(request)).await?
-    }
-}
-
 impl Supervisor {
-    fn dry_run(&self, request: InitDryRun) -> Result<InitDryRunResult, SupervisorError> {
+    pub(super) fn dry_run(&self, request: InitDryRun) -> Result<InitDryRunResult, SupervisorError> {
         let now = self.context.now();
         let (mut after, mut desired) = (self.planner.clone(), self.selection.desired.clone());
         if let Some((graph, settings)) = request.files {

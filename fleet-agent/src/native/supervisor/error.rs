@@ -43,7 +43,25 @@ pub enum SupervisorError {
     Crashed,
 }
 
-pub(super) fn io_error(action: &str) -> impl FnOnce(std::io::Error) -> ServiceError {
+/// The task of the supervisor is gone, because it has panicked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::native) struct Crashed;
+
+impl From<Crashed> for SupervisorError {
+    fn from(_: Crashed) -> Self {
+        Self::Crashed
+    }
+}
+
+impl From<Crashed> for ServiceError {
+    fn from(_: Crashed) -> Self {
+        let problem = "its supervisor task has crashed: restart the daemon";
+        Self::Unavailable(problem.to_owned())
+    }
+}
+
+/// Returns a function that describes an I/O error by the failed action.
+pub(in crate::native) fn io_error(action: &str) -> impl FnOnce(std::io::Error) -> ServiceError {
     let action = action.to_owned();
     move |source| ServiceError::Io { action, source }
 }

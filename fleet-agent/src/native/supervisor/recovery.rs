@@ -4,23 +4,28 @@
 use std::collections::BTreeSet;
 use std::collections::btree_map::{BTreeMap, Entry};
 use std::io;
-use std::path::Path;
 use std::sync::Arc;
 
 use fleet_core::graph::{
-    DerivedState, Graph, Incarnation, InitUnit, Name, Observation, ObservedUnit,
+    DerivedState, Graph, Incarnation, InitUnit, Name, Observation, ObservedUnit, Settings,
 };
 
-use super::event_loop::Supervisor;
-use super::handle::InitSupervisor;
-use super::managed_units::hit_start_limit;
+use super::command::SupervisorHandle;
+use super::config::{LANGUAGE, SupervisorConfig};
+use super::desired_targets::TargetSelection;
+use super::error::{SupervisorError, io_error};
+use super::goal::restore_state;
+use super::host_capabilities::host_capabilities;
+use super::managed_units::{ManagedUnits, hit_start_limit};
 use super::supervised_unit::{SupervisedUnit, read_definition};
 use super::unrecoverable::{reason, unrecoverable_state};
+use super::{Supervisor, UnitSource};
+use crate::lock::lock;
 use crate::native::linux::descriptors::check_descriptors_left;
 use crate::native::run::adopt::{observe_run, resume};
 use crate::native::run::driver::RunDriver;
 use crate::native::run::machine::state::RunState;
-use crate::native::state::manager_context::{ManagerContext, was_used_this_boot};
+use crate::native::state::manager_context::{ManagerContext, TARGETS};
 use crate::native::state::unit_directory::UnitDirectory;
 
 /// Recovered state of all units: the observed unit states for the planner, the supervisor's own
@@ -32,6 +37,41 @@ pub(super) struct Recovery {
     pub(super) units: BTreeMap<Name, SupervisedUnit>,
     pub(super) runs: Vec<(Name, Incarnation, RunDriver)>,
     pub(super) unrecoverable: BTreeMap<Name, String>,
+}
+
+impl SupervisorHandle {
+    /// Opens the directory of units of files, and continues with what an earlier supervisor has
+    /// left in it.
+    pub(in crate::native) async fn open_files(
+        config: SupervisorConfig,
+        graph: Graph,
+        settings: &Settings,
+    ) -> Result<Self, SupervisorError> {
+        let config = config.with_language(std::env::var(LANGUAGE).ok());
+        let context = config.open().await?;
+        let recovery =
+            Recovery::read(&context, &graph).map_err(io_error("read the stored state"))?;
+        let stored = TargetSelection::read(&context.runtime_file(TARGETS))
+            .map_err(io_error("read the desired targets"))?;
+        let Recovery { observation, units, runs, unrecoverable } = recovery;
+        let is_written = stored.is_some();
+        let restored = restore_state(graph, settings, observation, stored)?;
+        let host = host_capabilities(BTreeSet::new(), context.controllers());
+        let managed = ManagedUnits::default();
+        let mut supervisor = Supervisor::new(context, host, UnitSource::Files, restored, managed);
+        let logs = units.iter().map(|(unit, entry)| (unit.clone(), Arc::clone(&entry.log)));
+        lock(&supervisor.logs).extend(logs);
+        (supervisor.units, supervisor.unrecoverable) = (units, unrecoverable);
+        if is_written {
+            // Stores the new configured targets, which later overrides are compared with.
+            supervisor.write_targets()?;
+        }
+        for (unit, incarnation, driver) in runs {
+            supervisor.spawn_run_task(&unit, incarnation, driver);
+        }
+        supervisor.take_over_definitions();
+        Ok(supervisor.spawn())
+    }
 }
 
 impl Recovery {
@@ -152,7 +192,7 @@ impl Supervisor {
                 _ if !is_failed && entry.run_state.has_failed_to_stop() => RunState::default(),
                 _ => continue,
             };
-            if gave_up && self.managed.is_none() {
+            if gave_up {
                 tracing::warn!(%unit, "giving up a unit: it has reached its restart limit");
             }
             if let Err(error) = entry.set_idle_state(run_state) {
@@ -164,16 +204,6 @@ impl Supervisor {
                 );
             }
         }
-    }
-}
-
-impl InitSupervisor {
-    /// Returns whether a supervisor has used a directory since the machine or its container was
-    /// booted. If so, units may still be running, and the next supervisor will adopt them. Returns
-    /// `false` if the check fails.
-    #[must_use]
-    pub fn has_used(directory: &Path) -> bool {
-        was_used_this_boot(directory).unwrap_or_default()
     }
 }
 

@@ -9,7 +9,7 @@ use std::task::{Context, Poll, Waker};
 
 use fleet_core::graph::{ActionKind, InitUnit};
 
-use super::event_loop::lock;
+use crate::lock::lock;
 use crate::native::state::unit_directory::RequestedState;
 
 /// Maximum number of queued actions. In practice at most a stop, a kill and a reload are queued.

@@ -5,7 +5,7 @@ use fleet_core::graph::{DerivedState, InitState, Name, Retry, StatusReport, Targ
 use fleet_unitfile::UnitName;
 
 use super::DesiredTargets;
-use super::event_loop::Supervisor;
+use super::Supervisor;
 use super::managed_units::name_of;
 use crate::{ServiceError, Tracking, UnitDetails};
 
@@ -52,7 +52,7 @@ pub struct UnitSnapshot {
 
 impl Supervisor {
     /// Returns the status of all units.
-    pub(in crate::native) fn snapshot(&self) -> InitSnapshot {
+    pub(super) fn snapshot(&self) -> InitSnapshot {
         let units = self.planner.units().filter_map(|unit| self.status(unit)).collect();
         InitSnapshot {
             now: self.context.now(),
@@ -64,9 +64,12 @@ impl Supervisor {
     }
 
     /// Returns details of a loaded unit.
-    pub(in crate::native) fn details(&self, unit: &UnitName) -> Result<UnitDetails, ServiceError> {
+    pub(super) fn details(&self, unit: &UnitName) -> Result<UnitDetails, ServiceError> {
         let name = name_of(unit);
-        if !self.managed.as_ref().is_some_and(|managed| managed.is_loaded(&name)) {
+        if let Some(details) = self.timers.details(unit) {
+            return Ok(details);
+        }
+        if !self.managed.is_loaded(&name) {
             return Err(ServiceError::NotLoaded { unit: unit.clone() });
         }
         let retry = match self.planner.status(&name).map(|state| state.state) {

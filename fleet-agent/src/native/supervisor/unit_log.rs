@@ -6,7 +6,7 @@ use fleet_core::graph::{
     ActionKind, DerivedState, EventKind, FailureCause, Name, Retry, StopReason, UnitAction,
 };
 
-use super::event_loop::Supervisor;
+use super::{Supervisor, UnitSource};
 
 impl Supervisor {
     /// Logs an action before it is carried out. The result of a failed or completed run is logged
@@ -14,7 +14,7 @@ impl Supervisor {
     pub(super) fn log_action(&self, action: &UnitAction) {
         let unit = &action.unit;
         match &action.kind {
-            _ if self.managed.is_some() => {}
+            _ if self.source == UnitSource::Loads => {}
             ActionKind::Start if self.unrecorded.contains(unit) => {
                 tracing::debug!(%unit, "trying to record the start of a unit again");
             }
@@ -38,7 +38,7 @@ impl Supervisor {
     /// Logs an event after the planner has handled it. A start that cannot be recorded is retried
     /// each second, so only its first failure is logged.
     pub(super) fn log_event(&mut self, unit: &Name, event: EventKind, now: Timestamp) {
-        if self.managed.is_some() {
+        if self.source == UnitSource::Loads {
             return;
         }
         let Some(state) = self.planner.status(unit).map(|status| status.state) else { return };

@@ -16,9 +16,10 @@ use fleet_core::graph::{
     UnitEvent,
 };
 
-use super::event_loop::{Supervisor, lock};
+use super::Supervisor;
 use super::recovery::Recovery;
 use super::supervised_unit::SupervisedUnit;
+use crate::lock::lock;
 use crate::native::run::adopt::stop_only_definition;
 use crate::native::state::unit_directory::RunRecord;
 

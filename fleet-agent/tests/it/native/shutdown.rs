@@ -139,7 +139,7 @@ async fn shutdown_cancels_a_pending_elapse() {
         bench.try_load("a.timer", "[Timer]\nOnActiveSec=1h\n").await.expect("it can be loaded");
         bench.start("a.timer").await.expect("it starts");
         let dead = bench.kill().await;
-        let record = dead.path("native/units/a.timer/timer.json");
+        let record = dead.path("native/units/a.timer/run.json");
         let known = std::fs::read_to_string(&record).expect("it was started");
         let elapsed = known.replace(over, "\"starting\":5");
         assert_ne!(elapsed, known);

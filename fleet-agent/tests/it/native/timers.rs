@@ -62,8 +62,8 @@ async fn timer_stopped_on_full_disk_is_not_launched() {
     // The requested state is written to this file first.
     let aside = bench.path("native/units/a.timer/requested.json.new");
     std::fs::create_dir(&aside).expect("it can be created");
-    let error = bench.manager.stop(&name("a.timer")).await.expect_err("it cannot be stored");
-    assert!(matches!(error, ServiceError::Io { .. }), "{error:?}");
+    // The stop takes effect although it cannot be stored, like that of a service.
+    bench.stop("a.timer").await;
     let timer = bench.get("a.timer").await;
     assert_eq!((timer.known.requested, &*timer.state.sub), (TargetState::Loaded, "dead"));
     std::fs::remove_dir(&aside).expect("it can be removed");

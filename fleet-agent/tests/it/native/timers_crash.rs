@@ -162,12 +162,13 @@ async fn pending_elapse_is_applied_by_the_next_daemon() {
     bench.start("a.timer").await.expect("it starts");
     let dead = bench.kill().await;
     // The stored state between the elapse and the start of the unit.
-    let path = dead.path("native/units/a.timer/timer.json");
-    let mut record = read_json(&path);
-    record["phase"] = "running".into();
-    record["last"] = record["since"].clone();
-    record["starting"] = 7.into();
-    std::fs::write(&path, record.to_string()).expect("it can be written");
+    let path = dead.path("native/units/a.timer/run.json");
+    let mut record = last_record(&path);
+    let timer = &mut record["timer"];
+    timer["phase"] = "running".into();
+    timer["last"] = timer["since"].clone();
+    timer["starting"] = 7.into();
+    std::fs::write(&path, format!("{record}\n")).expect("it can be written");
     let bench = dead.revive().await;
     bench.wait_for_runs(1).await;
     bench.wait_for_sub("a.timer", "waiting").await;
@@ -188,16 +189,24 @@ async fn repeated_elapse_starts_no_stopped_unit() {
     // The stored state before the timer knows the result of its elapse.
     let requested = dead.path("native/units/b.service/requested.json");
     let before = read_json(&requested);
-    let timer = dead.path("native/units/a.timer/timer.json");
-    let mut record = read_json(&timer);
-    (record["phase"], record["starting"]) = ("running".into(), before["trigger"].clone());
-    std::fs::write(&timer, record.to_string()).expect("it can be written");
+    let path = dead.path("native/units/a.timer/run.json");
+    let mut record = last_record(&path);
+    let timer = &mut record["timer"];
+    (timer["phase"], timer["starting"]) = ("running".into(), before["trigger"].clone());
+    std::fs::write(&path, format!("{record}\n")).expect("it can be written");
     let bench = dead.revive().await;
     bench.wait_for_sub("a.timer", "elapsed").await;
     assert_eq!(read_json(&requested), before, "nothing is requested again");
     bench.load("b.service", "ExecStart=/bin/sleep 1001\n").await;
     assert_eq!(bench.state("b.service").await.sub, "dead");
     bench.clean_up().await;
+}
+
+/// Reads the last line of an append-only record.
+fn last_record(path: &Path) -> serde_json::Value {
+    let text = std::fs::read_to_string(path).expect("it can be read");
+    let last = text.lines().rfind(|line| !line.is_empty()).expect("there is a record");
+    serde_json::from_str(last).expect("it is JSON")
 }
 
 fn read_json(path: &Path) -> serde_json::Value {

@@ -1,4 +1,4 @@
-//! The service manager that runs units itself.
+//! The service manager of fleetd, which runs units itself.
 
 mod config;
 mod contract;
@@ -10,20 +10,12 @@ use std::sync::Arc;
 pub use config::NativeConfig;
 
 use fleet_unitfile::UnitName;
-use futures_util::future::join;
-use tokio::task::AbortHandle;
 
-use super::client::SupervisorClient;
-use super::timer::Timers;
-use super::timer_targets::SupervisedTargets;
 use crate::ServiceError;
 use crate::native::linux::tracking::Tracking;
-use crate::native::state::manager_context::ManagerContext;
 use crate::native::state::running_units::running_units;
-use crate::native::supervisor::host_capabilities::HostCapabilities;
-use crate::native::supervisor::managed_units::{
-    ManagedUnitsConfig, SupervisorHandle, open_managed_units,
-};
+use crate::native::supervisor::command::{Command, SupervisorHandle};
+use crate::native::supervisor::managed_units::ManagedUnitsConfig;
 use crate::native::supervisor::{InitSnapshot, SupervisorConfig};
 
 /// Service manager that runs `.service`, `.target` and `.timer` units without systemd. It starts
@@ -93,14 +85,7 @@ use crate::native::supervisor::{InitSnapshot, SupervisorConfig};
 ///   For older timestamps it may begin earlier, because some recorded sizes are dropped.
 /// - For a unit that paused at the timestamp, the beginning is exact.
 /// - Output from before this manager was opened counts as written at the time of its last line.
-pub struct NativeManager {
-    context: Arc<ManagerContext>,
-    client: Arc<SupervisorClient>,
-    host: HostCapabilities,
-    timers: Arc<Timers>,
-    event_loop: AbortHandle,
-    log_task: AbortHandle,
-}
+pub struct NativeManager(SupervisorHandle);
 
 impl NativeManager {
     /// Opens the service manager of a directory, and adopts the units that an earlier manager left
@@ -121,30 +106,9 @@ impl NativeManager {
             control_groups,
             clock,
         };
-        let directory = supervisor.directory.clone();
-        let services = ManagedUnitsConfig { accept, external, max_starting };
-        let SupervisorHandle { context, requests, statuses, host, event_loop } =
-            open_managed_units(supervisor, services).await?;
-        let client = Arc::new(SupervisorClient::new(&context, requests, statuses));
-        let triggered = Arc::new(SupervisedTargets::new(&context, &client));
-        let timers = Timers::open(&context, triggered, &host, &directory);
-        let timers = timers.map_err(|source| {
-            event_loop.abort();
-            ServiceError::Io { action: "read the stored timers".to_owned(), source }
-        })?;
-        // Otherwise the next daemon would ignore requests from now on.
-        context.shutdown.remove().map_err(|source| {
-            event_loop.abort();
-            ServiceError::Io { action: "complete an earlier shutdown".to_owned(), source }
-        })?;
-        Ok(Arc::new(Self {
-            log_task: tokio::spawn(Arc::clone(&context).limit_logs()).abort_handle(),
-            context,
-            client,
-            host,
-            timers: Arc::new(timers),
-            event_loop,
-        }))
+        let managed = ManagedUnitsConfig { accept, external, max_starting };
+        let handle = SupervisorHandle::open_loaded(supervisor, managed).await?;
+        Ok(Arc::new(Self(handle)))
     }
 
     /// Returns the units that a manager of this directory has started since boot, and that still
@@ -169,20 +133,20 @@ impl NativeManager {
     ///
     /// Only [`ServiceError::Unavailable`].
     pub async fn snapshot(&self) -> Result<InitSnapshot, ServiceError> {
-        self.client.snapshot().await
+        Ok(self.0.commands().call(|reply| Command::Snapshot { reply }).await?)
     }
 
     /// Returns the method by which processes are tracked.
     #[must_use]
     pub fn tracking(&self) -> Tracking {
-        self.context.tracking()
+        self.0.context().tracking()
     }
 
     /// Returns the latest `STATUS=` message that the unit has sent with `sd_notify` in its current
     /// run, if there is one.
     #[must_use]
     pub fn status_text(&self, unit: &UnitName) -> Option<String> {
-        self.client.status(unit).and_then(|status| status.status.clone())
+        self.0.requests().status(unit).and_then(|status| status.text.clone())
     }
 
     /// Stops all units, dependents before their dependencies, and waits until they have stopped.
@@ -197,12 +161,13 @@ impl NativeManager {
     ///
     /// The first error that stopping a unit has caused. The other units are stopped nevertheless.
     pub async fn shutdown(&self) -> Result<(), ServiceError> {
-        self.context.shutdown.begin();
-        let context = Arc::clone(&self.context);
-        let noted = tokio::task::spawn_blocking(move || context.shutdown.write()).await;
+        let context = self.0.context();
+        context.shutdown.begin();
+        let marker = Arc::clone(context);
+        let noted = tokio::task::spawn_blocking(move || marker.shutdown.write()).await;
+        let file = context.shutdown.file().display();
         // A failing disk must not keep units running.
         if let Err(error) = noted.map_err(io::Error::other).flatten() {
-            let file = self.context.shutdown.file().display();
             tracing::error!(
                 %error,
                 %file,
@@ -210,24 +175,12 @@ impl NativeManager {
                  start again when this program starts again"
             );
         }
-        let (stopped, timers) = join(self.client.stop_all(), self.stop_timers()).await;
-        let (mut stopped, is_written) = stopped?;
-        stopped.extend(timers);
-        let gone = |result: &Result<(), _>| matches!(result, Err(ServiceError::NotLoaded { .. }));
-        stopped.into_iter().filter(|result| !gone(result)).collect::<Result<(), _>>()?;
-        if is_written && let Err(error) = self.context.shutdown.remove() {
-            let file = self.context.shutdown.file().display();
+        let (errors, is_written) = self.0.requests().shut_down().await?;
+        errors.into_iter().next().map_or(Ok(()), Err)?;
+        if is_written && let Err(error) = context.shutdown.remove() {
             tracing::warn!(%error, %file, "cannot remove the marker file of a complete shutdown");
         }
         Ok(())
-    }
-
-    async fn stop_timers(&self) -> Vec<Result<(), ServiceError>> {
-        let mut stopped = Vec::new();
-        for timer in self.timers.list() {
-            stopped.push(self.timers.stop(&timer.unit).await);
-        }
-        stopped
     }
 
     /// Kills all processes of all units that can be found, regardless of the stop settings of the
@@ -237,14 +190,7 @@ impl NativeManager {
     ///
     /// Only [`ServiceError::Unavailable`].
     pub async fn kill_all(&self) -> Result<(), ServiceError> {
-        self.client.kill_all().await
-    }
-}
-
-impl Drop for NativeManager {
-    fn drop(&mut self) {
-        self.log_task.abort();
-        self.event_loop.abort();
+        Ok(self.0.commands().call(|reply| Command::KillAll { reply }).await?)
     }
 }
 
@@ -264,8 +210,8 @@ mod tests {
         let unit = UnitName::parse("a.service").expect("it is a name");
         let file = UnitFile::parse("[Service]\nExecStart=/bin/true\n").expect("it is well formed");
         manager.load(&unit, &file, Epoch(1)).await.expect("it loads");
-        manager.event_loop.abort();
-        while !manager.event_loop.is_finished() {
+        manager.0.event_loop().abort();
+        while !manager.0.event_loop().is_finished() {
             tokio::task::yield_now().await;
         }
         let refused = manager.load(&unit, &file, Epoch(2)).await;
@@ -285,20 +231,17 @@ mod tests {
             let unit = UnitName::parse("a.target").expect("it is a name");
             let file = UnitFile::parse("[Unit]\n").expect("it is well formed");
             manager.load(&unit, &file, Epoch(1)).await.expect("it loads");
-            manager.context.shutdown.write().expect("it can be written");
-            manager
-                .client
-                .call(|supervisor| drop(supervisor.stop_all(|requested| requested)))
-                .await
-                .expect("it leads");
+            manager.0.context().shutdown.write().expect("it can be written");
+            let stopped = manager.0.commands().call(|reply| Command::Shutdown { reply }).await;
+            stopped.expect("it leads");
             let refused = manager.start(&unit, Generation(1)).await;
             assert!(matches!(refused, Err(ServiceError::StartFailed { .. })), "{refused:?}");
             if !is_killed {
                 manager.shutdown().await.expect("nothing runs");
-                assert!(!manager.context.shutdown.exists().expect("it can be seen"));
+                assert!(!manager.0.context().shutdown.exists().expect("it can be seen"));
             }
-            manager.event_loop.abort();
-            while !manager.event_loop.is_finished() {
+            manager.0.event_loop().abort();
+            while !manager.0.event_loop().is_finished() {
                 tokio::task::yield_now().await;
             }
             drop(manager);

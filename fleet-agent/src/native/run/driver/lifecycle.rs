@@ -57,6 +57,7 @@ impl RunDriver {
             log_from: self.log_from,
             group: self.group.clone(),
             run_state: self.service.run_state().clone(),
+            timer: None,
         };
         if !self.has_run && self.written.is_none() || self.written.as_ref() == Some(&run) {
             return Ok(());

@@ -1,26 +1,53 @@
 //! The calls of fleet, mapped to changes of the graph and its targets.
 
-use std::collections::BTreeSet;
-
 use fleet_core::graph::{DerivedState, Incarnation, Name, NotReloadable, StatusReport, Target};
 use fleet_unitfile::UnitName;
-use tokio::sync::oneshot;
 
-use super::super::event_loop::{Supervisor, lock};
-use super::waiters::{answer, is_busy, may_have_processes};
-use super::{AwaitedRun, CallResult, LoadedUnit, Reply};
+use super::super::Supervisor;
+use super::super::command::{CallResult, Reply, answer};
+use super::super::requests::UnitRequest;
+use super::waiters::{is_busy, may_have_processes};
+use super::{AwaitedRun, LoadedUnit, PulledTimer};
 use crate::ServiceError;
+use crate::lock::lock;
 use crate::native::state::shutdown_marker::shutdown_refusal;
 use crate::native::state::unit_directory::RequestedState;
 
 impl Supervisor {
-    /// Starts a unit. A failed unit is tried again, and an active unit stays as it is.
-    pub(in crate::native) fn start(
+    /// Carries out a request for a loaded unit.
+    pub(in super::super) fn carry_out(
         &mut self,
         unit: &UnitName,
+        request: UnitRequest,
         requested: RequestedState,
-        reply: Reply,
+        reply: Reply<CallResult>,
     ) {
+        if self.timers.is_loaded(unit) {
+            return answer(reply, self.timers.carry_out(unit, request, requested));
+        }
+        match request {
+            // Only timers are pulled.
+            UnitRequest::Start(_) | UnitRequest::Pull => self.start(unit, requested, reply),
+            UnitRequest::Restart(_) => self.restart(unit, requested, reply),
+            UnitRequest::Trigger(_) => self.trigger(unit, requested, reply),
+            UnitRequest::Stop => self.stop(unit, requested, reply),
+            UnitRequest::Unload => self.begin_unload(unit, requested, reply),
+        }
+    }
+
+    /// Returns the timers to start before a unit, or why the unit cannot be started.
+    pub(in super::super) fn prepare_start(
+        &mut self,
+        unit: &UnitName,
+    ) -> Result<Vec<PulledTimer>, ServiceError> {
+        if self.timers.is_loaded(unit) {
+            return self.timers.check_start(unit).map(|()| Vec::new());
+        }
+        Ok(self.timers_of(unit))
+    }
+
+    /// Starts a unit. A failed unit is tried again, and an active unit stays as it is.
+    fn start(&mut self, unit: &UnitName, requested: RequestedState, reply: Reply<CallResult>) {
         self.await_run(&name_of(unit), false);
         let Some((name, reply)) = self.accept_start(unit, requested, reply) else { return };
         self.request_start(&name);
@@ -37,12 +64,7 @@ impl Supervisor {
 
     /// Restarts a unit, or starts it if it does not run. Also restarts all running units that
     /// systemd would stop together with the unit.
-    pub(in crate::native) fn restart(
-        &mut self,
-        unit: &UnitName,
-        requested: RequestedState,
-        reply: Reply,
-    ) {
+    fn restart(&mut self, unit: &UnitName, requested: RequestedState, reply: Reply<CallResult>) {
         self.await_run(&name_of(unit), true);
         let Some((name, reply)) = self.accept_start(unit, requested, reply) else { return };
         self.request_start(&name);
@@ -61,13 +83,8 @@ impl Supervisor {
     /// Starts a unit on behalf of a timer, within its start limit. An active unit stays as it is,
     /// and a unit that waits for a retry keeps waiting. If the same elapse of the timer has been
     /// requested before (`trigger` is unchanged), the call only waits for the start.
-    pub(in crate::native) fn trigger(
-        &mut self,
-        unit: &UnitName,
-        requested: RequestedState,
-        reply: Reply,
-    ) {
-        let before = self.managed.as_ref().and_then(|managed| managed.requested(&name_of(unit)));
+    fn trigger(&mut self, unit: &UnitName, requested: RequestedState, reply: Reply<CallResult>) {
+        let before = self.managed.requested(&name_of(unit));
         let Some((name, reply)) = self.accept_start(unit, requested, reply) else { return };
         if before.is_some_and(|before| before.trigger == requested.trigger) {
             // A unit that was stopped since will not start for this request.
@@ -89,70 +106,42 @@ impl Supervisor {
     }
 
     /// Stops a unit, and all units that systemd would stop with it.
-    pub(in crate::native) fn stop(
-        &mut self,
-        unit: &UnitName,
-        requested: RequestedState,
-        reply: Reply,
-    ) {
+    fn stop(&mut self, unit: &UnitName, requested: RequestedState, reply: Reply<CallResult>) {
         let Some((name, reply)) = self.accept_request(unit, requested, reply) else { return };
         // Recorded only once the units that stop with it are known.
         self.stop_unit(&name, reply);
         self.record_applied(&name, requested);
     }
 
-    /// Stops all units in dependency order, by removing all targets from the planner. `after`
-    /// computes the new requested state of each unit from its current one. Returns one receiver per
-    /// unit, which gets the result of that unit's stop.
-    pub(in crate::native) fn stop_all(
-        &mut self,
-        after: impl Fn(RequestedState) -> RequestedState,
-    ) -> Vec<oneshot::Receiver<CallResult>> {
-        self.apply_pending_loads();
-        let Some(managed) = &mut self.managed else { return Vec::new() };
-        managed.pending_restarts.clear();
-        managed.shutting_down = true;
+    /// Prepares the stop of all loaded units: they are not requested to run any more.
+    pub(in super::super) fn stop_managed_units(&mut self) {
+        self.managed.pending_restarts.clear();
         let mut all = Vec::new();
-        for (name, loaded) in &mut managed.loaded_units {
-            loaded.requested = after(loaded.requested);
+        for (name, loaded) in &mut self.managed.loaded_units {
+            loaded.requested = loaded.requested.stopped();
             loaded.awaited = None;
-            managed.waiters.refuse_starts(name, &loaded.unit);
+            self.managed.waiters.refuse_starts(name, &loaded.unit);
             all.push((name.clone(), loaded.requested));
         }
-        // An empty goal is always valid.
-        drop(self.planner.set_goal(None, BTreeSet::new(), self.context.now()));
-        all.into_iter().map(|(name, requested)| self.await_stop(&name, requested)).collect()
-    }
-
-    fn await_stop(
-        &mut self,
-        name: &Name,
-        requested: RequestedState,
-    ) -> oneshot::Receiver<CallResult> {
-        let (reply, answer) = oneshot::channel();
-        let state = self.planner.status(name).filter(|state| may_have_processes(&state.state));
-        if let Some(managed) = &mut self.managed {
-            let run = state.and_then(|state| state.incarnation);
-            managed.waiters.of(name).stops.push((run, reply));
+        for (name, requested) in all {
+            self.record_applied(&name, requested);
+            self.publish_status(&name);
+            self.touched.insert(name);
         }
-        self.record_applied(name, requested);
-        self.publish_status(name);
-        self.touched.insert(name.clone());
-        answer
     }
 
     /// Stops a unit that is about to be unloaded. `requested` is its requested state after the
     /// stop, which applies if the unit is not unloaded after all.
-    pub(in crate::native) fn begin_unload(
+    fn begin_unload(
         &mut self,
         unit: &UnitName,
         requested: RequestedState,
-        reply: Reply,
+        reply: Reply<CallResult>,
     ) {
         let name = name_of(unit);
         // A unit loaded or unloaded meanwhile must not affect this stop.
         self.apply_pending_files();
-        let loaded = self.managed.as_mut().and_then(|managed| managed.loaded_units.get_mut(&name));
+        let loaded = self.managed.loaded_units.get_mut(&name);
         let Some(loaded) = loaded else { return answer(reply, Ok(())) };
         (loaded.requested, loaded.unloading, loaded.awaited) = (requested, true, None);
         self.publish_status(&name);
@@ -161,12 +150,15 @@ impl Supervisor {
     }
 
     /// Removes a unit after its stored state was removed.
-    pub(in crate::native) fn forget(&mut self, unit: &UnitName) {
+    pub(in super::super) fn forget(&mut self, unit: &UnitName) {
         let name = name_of(unit);
-        let Some(managed) = &mut self.managed else { return };
-        managed.loaded_units.remove(&name);
-        managed.graph_is_stale = true;
-        lock(&managed.statuses).remove(unit);
+        if self.timers.forget(unit) {
+            self.managed.remove_timer(unit);
+        }
+        self.managed.loaded_units.remove(&name);
+        self.managed.graph_is_stale = true;
+        self.managed.statuses.remove(unit);
+        self.timers.on_unit_changed(unit);
         self.units.remove(&name);
         lock(&self.logs).remove(&name);
         // The planner learns of it with the next relink.
@@ -177,15 +169,19 @@ impl Supervisor {
     }
 
     /// Reloads the configuration of a unit.
-    pub(in crate::native) fn reload_managed(&mut self, unit: &UnitName, reply: Reply) {
+    pub(in super::super) fn reload_managed(&mut self, unit: &UnitName, reply: Reply<CallResult>) {
         let name = name_of(unit);
         self.apply_pending_loads();
-        let Some(managed) = &mut self.managed else { return };
-        if !managed.loaded_units.contains_key(&name) {
+        if self.timers.is_loaded(unit) {
+            let problem = "a timer has no configuration of its own: load its file again".to_owned();
+            let unit = unit.clone();
+            return answer(reply, Err(ServiceError::ReloadFailed { unit, problem }));
+        }
+        if !self.managed.is_loaded(&name) {
             return answer(reply, Err(ServiceError::NotLoaded { unit: unit.clone() }));
         }
         match self.planner.request_reload(&Target::from(&name)) {
-            Ok(()) => managed.waiters.of(&name).reloads.push(reply),
+            Ok(()) => self.managed.waiters.of(&name).reloads.push(reply),
             Err(why) => {
                 let problem = match why {
                     NotReloadable::NoCommand => {
@@ -210,11 +206,11 @@ impl Supervisor {
         &mut self,
         unit: &UnitName,
         requested: RequestedState,
-        reply: Reply,
-    ) -> Option<(Name, Reply)> {
+        reply: Reply<CallResult>,
+    ) -> Option<(Name, Reply<CallResult>)> {
         let name = name_of(unit);
         self.apply_pending_loads();
-        let loaded = self.managed.as_mut().and_then(|managed| managed.loaded_units.get_mut(&name));
+        let loaded = self.managed.loaded_units.get_mut(&name);
         let Some(loaded) = loaded else {
             answer(reply, Err(ServiceError::NotLoaded { unit: unit.clone() }));
             return None;
@@ -236,9 +232,9 @@ impl Supervisor {
         &mut self,
         unit: &UnitName,
         requested: RequestedState,
-        reply: Reply,
-    ) -> Option<(Name, Reply)> {
-        if self.managed.as_ref().is_some_and(|managed| managed.shutting_down) {
+        reply: Reply<CallResult>,
+    ) -> Option<(Name, Reply<CallResult>)> {
+        if self.shutting_down {
             answer(reply, Err(shutdown_refusal(unit)));
             return None;
         }
@@ -253,8 +249,10 @@ impl Supervisor {
             |it: &StatusReport| !is_restart && !matches!(it.state, DerivedState::Stopping(_));
         let begins = !busy.as_ref().is_some_and(stays);
         let before = busy.and_then(|state| state.incarnation);
-        let Some(managed) = self.managed.as_mut().filter(|it| !it.shutting_down) else { return };
-        if let Some(loaded) = managed.loaded_units.get_mut(name) {
+        if self.shutting_down {
+            return;
+        }
+        if let Some(loaded) = self.managed.loaded_units.get_mut(name) {
             loaded.awaited = begins.then_some(AwaitedRun { before });
         }
     }
@@ -271,16 +269,13 @@ impl Supervisor {
         &mut self,
         name: &Name,
         before: Option<Incarnation>,
-        reply: Reply,
+        reply: Reply<CallResult>,
     ) {
-        let Some(managed) = &mut self.managed else { return };
-        managed.waiters.of(name).starts.push((before, reply));
+        self.managed.waiters.of(name).starts.push((before, reply));
     }
 
-    fn restart_after(&mut self, name: &Name, run: Incarnation) {
-        if let Some(managed) = &mut self.managed {
-            managed.pending_restarts.insert(name.clone(), run);
-        }
+    pub(super) fn restart_after(&mut self, name: &Name, run: Incarnation) {
+        self.managed.pending_restarts.insert(name.clone(), run);
     }
 
     /// Restarts the running units that stop with a unit which restarts by itself, as systemd does.
@@ -289,7 +284,7 @@ impl Supervisor {
         &mut self,
         now: fleet_core::Timestamp,
     ) {
-        if self.managed.is_none() {
+        if self.managed.loaded_units.is_empty() {
             return;
         }
         for unit in self.planner.due_restarts(now) {
@@ -302,9 +297,8 @@ impl Supervisor {
     /// Restarts a unit and all units that stop with it. For each of those other units that runs,
     /// returns its name and the run that has to end first.
     fn restart_with_dependents(&mut self, name: &Name) -> Vec<(Name, Incarnation)> {
-        let Some(managed) = &self.managed else { return Vec::new() };
         let mut ending = Vec::new();
-        for unit in managed.linked.stopped_with(name) {
+        for unit in self.managed.linked.stopped_with(name) {
             let run = self.planner.status(&unit).and_then(|state| state.incarnation);
             if self.planner.restart(&Target::from(&unit)) {
                 ending.extend(Some(unit).zip(run));
@@ -316,14 +310,12 @@ impl Supervisor {
 
     /// Stops a unit and all units that stop with it. A unit that is still needed is masked, so that
     /// it stays stopped until a unit that requires it is started.
-    fn stop_unit(&mut self, name: &Name, reply: Reply) {
+    fn stop_unit(&mut self, name: &Name, reply: Reply<CallResult>) {
         let state = self.planner.status(name).filter(|state| may_have_processes(&state.state));
         self.stop_with_dependents(name);
-        if let Some(managed) = &mut self.managed {
-            // The unit may have been waiting for a retry.
-            let run = state.and_then(|state| state.incarnation);
-            managed.waiters.of(name).stops.push((run, reply));
-        }
+        // The unit may have been waiting for a retry.
+        let run = state.and_then(|state| state.incarnation);
+        self.managed.waiters.of(name).stops.push((run, reply));
         self.touched.insert(name.clone());
     }
 
@@ -338,16 +330,21 @@ impl Supervisor {
 }
 
 /// Returns the name of a unit in the graph.
-pub(in crate::native) fn name_of(unit: &UnitName) -> Name {
+pub(in super::super) fn name_of(unit: &UnitName) -> Name {
     Name::new(unit.as_str()).expect("each name of a unit of systemd is one of the graph")
 }
 
 impl Supervisor {
     /// Adds a loaded unit, or replaces the file of a unit that is loaded already.
-    pub(in crate::native) fn load(&mut self, mut loaded: LoadedUnit) -> CallResult {
+    pub(in super::super) fn load(&mut self, mut loaded: LoadedUnit) -> CallResult {
         let name = name_of(&loaded.unit);
         loaded.requested = self.stopped_if_shutting_down(loaded.requested);
-        if self.managed.as_ref().is_some_and(|managed| managed.is_loaded(&name)) {
+        if let Some((timer, relations)) = loaded.definition.timer() {
+            self.managed.add_timer(&loaded.unit, relations);
+            let LoadedUnit { unit, hash, requested, .. } = loaded;
+            return self.timers.load(&unit, hash, requested, timer);
+        }
+        if self.managed.is_loaded(&name) {
             self.replace_file(&name, loaded);
         } else {
             self.add_unit(&name, loaded)?;
@@ -358,18 +355,18 @@ impl Supervisor {
     }
 
     /// Sets the requested state of a loaded unit whose unit file has not changed.
-    pub(in crate::native) fn set_requested(&mut self, unit: &UnitName, requested: RequestedState) {
+    pub(in super::super) fn set_requested(&mut self, unit: &UnitName, requested: RequestedState) {
         let (name, requested) = (name_of(unit), self.stopped_if_shutting_down(requested));
-        let loaded = self.managed.as_mut().and_then(|managed| managed.loaded_units.get_mut(&name));
+        let loaded = self.managed.loaded_units.get_mut(&name);
         if let Some(loaded) = loaded {
             loaded.requested = requested;
             self.publish_status(&name);
         }
+        self.timers.set_requested(unit, requested);
     }
 
     /// Corrects a requested state that was read before a shutdown began.
     fn stopped_if_shutting_down(&self, requested: RequestedState) -> RequestedState {
-        let shutting_down = self.managed.as_ref().is_some_and(|managed| managed.shutting_down);
-        if shutting_down { requested.stopped() } else { requested }
+        if self.shutting_down { requested.stopped() } else { requested }
     }
 }

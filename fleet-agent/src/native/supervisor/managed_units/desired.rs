@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use fleet_core::graph::{Graph, Name, Target};
 
-use super::super::event_loop::Supervisor;
+use super::super::Supervisor;
 use super::super::supervised_unit::SupervisedUnit;
 use super::waiters::is_over;
 use super::{LoadedUnit, ManagedUnits};
@@ -29,7 +29,7 @@ impl Supervisor {
 
     pub(super) fn stop_with_dependents(&mut self, name: &Name) {
         self.sync_desired(name);
-        let Some(managed) = &mut self.managed else { return };
+        let managed = &mut self.managed;
         let mut all = managed.linked.stopped_with(name);
         all.insert(name.clone());
         let (mut mask, mut over) = (Vec::new(), Vec::new());
@@ -55,11 +55,8 @@ impl Supervisor {
     /// Adds the target of a unit to the planner's extra targets if the unit should run and the
     /// graph provides the target. Removes the target if the unit should not run.
     pub(super) fn sync_desired(&mut self, name: &Name) {
-        let wants = |managed: &ManagedUnits| {
-            !managed.shutting_down
-                && managed.loaded_units.get(name).is_some_and(LoadedUnit::should_run)
-        };
-        let should_run = self.managed.as_ref().is_some_and(wants);
+        let loaded = self.managed.loaded_units.get(name).filter(|_| !self.shutting_down);
+        let should_run = loaded.is_some_and(LoadedUnit::should_run);
         let (target, now) = (Target::from(name), self.context.now());
         if !should_run {
             self.planner.remove_extra_target(&target, now);
@@ -106,11 +103,9 @@ impl Supervisor {
 }
 
 impl ManagedUnits {
-    /// Returns the targets of all units that should run and are in the graph. Returns no targets
-    /// during a shutdown.
+    /// Returns the targets of all units that should run and are in the graph.
     pub(super) fn desired_targets(&self, graph: &Graph) -> BTreeSet<Target> {
-        let should_run = |loaded: &LoadedUnit| !self.shutting_down && loaded.should_run();
-        let wanted = self.loaded_units.iter().filter(|(_, loaded)| should_run(loaded));
+        let wanted = self.loaded_units.iter().filter(|(_, loaded)| loaded.should_run());
         let targets = wanted.map(|(name, _)| Target::from(name));
         targets.filter(|target| graph.provider(target).is_some()).collect()
     }
@@ -135,21 +130,16 @@ mod tests {
     use fleet_unitfile::{UnitFile, UnitName};
     use tokio::sync::oneshot;
 
-    use super::super::status::tests::{call, load, open};
-    use super::super::{Definition, SupervisorHandle, name_of};
+    use super::super::status::tests::{call, load, open, request, start};
+    use super::super::{Definition, name_of};
     use super::*;
-    use crate::native::state::unit_directory::RequestedState;
     use crate::native::supervisor::compile::compile;
 
-    fn started() -> RequestedState {
-        RequestedState { generation: 1, launched: true, ..RequestedState::default() }
-    }
-
-    fn another_file(handle: &SupervisorHandle, unit: &UnitName) -> LoadedUnit {
+    fn another_file(supervisor: &Supervisor, unit: &UnitName) -> LoadedUnit {
         let text = "[Service]\nExecStart=/bin/sleep 1001\n";
         let file = UnitFile::parse(text).expect("it is well formed");
-        let compiled = compile(unit, &file, &handle.host).expect("it is supported").unit;
-        LoadedUnit::new(unit.clone(), file.hash(), started(), Definition::Valid(Box::new(compiled)))
+        let compiled = compile(unit, &file, &supervisor.host).expect("it is supported").unit;
+        LoadedUnit::new(unit.clone(), file.hash(), start(1), Definition::Valid(Box::new(compiled)))
     }
 
     /// The requested state is read before the shutdown. It is passed to the supervisor only after
@@ -162,36 +152,33 @@ mod tests {
             ["a.service", "b.service"].map(|unit| unit.parse().expect("it is a name")).into();
         for unit in units.clone() {
             load(&handle, &unit, "[Service]\nExecStart=/bin/sleep 1000\n").await;
-            let (reply, answer) = oneshot::channel();
-            call(&handle, move |supervisor| supervisor.start(&unit, started(), reply)).await;
-            answer.await.expect("it is answered").expect("it starts");
+            let started = call(&handle, move |it| request(it, &unit, start(1))).await;
+            started.await.expect("it is answered").expect("it starts");
         }
-        let (loaded, noted) = (another_file(&handle, &units[0]), units[1].clone());
-        let answers = call(&handle, move |supervisor| {
-            let answers = supervisor.stop_all(RequestedState::stopped);
+        let (replaced, noted) = (units[0].clone(), units[1].clone());
+        let (reply, stopped) = oneshot::channel();
+        call(&handle, move |supervisor| {
+            supervisor.shut_down(reply);
+            let loaded = another_file(supervisor, &replaced);
             supervisor.load(loaded).expect("it is loaded");
-            supervisor.set_requested(&noted, started());
-            answers
-        });
-        for answer in answers.await {
-            answer.await.expect("it is answered").expect("it ends");
-        }
+            supervisor.set_requested(&noted, start(1));
+        })
+        .await;
+        assert!(stopped.await.expect("it is answered").is_empty(), "all units stop");
         for unit in units {
             let (busy, requested) = call(&handle, move |supervisor| {
                 let name = name_of(&unit);
                 supervisor.apply_pending_files();
                 supervisor.turn();
-                let requested =
-                    supervisor.managed.as_ref().and_then(|managed| managed.requested(&name));
+                let requested = supervisor.managed.requested(&name);
                 (supervisor.units[&name].handle.is_some(), requested)
             })
             .await;
             assert_eq!(
                 (busy, requested),
-                (false, Some(started().stopped())),
+                (false, Some(start(1).stopped())),
                 "it was started again"
             );
         }
-        handle.event_loop.abort();
     }
 }

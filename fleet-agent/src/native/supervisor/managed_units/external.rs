@@ -15,7 +15,7 @@ use fleet_unitfile::UnitName;
 use futures_util::future::join_all;
 use tokio::sync::mpsc;
 
-use super::super::event_loop::Supervisor;
+use super::super::Supervisor;
 use super::super::run_channel::{RunReceiver, run_channel};
 use super::super::run_task::RunReport;
 use super::super::supervised_unit::{RunHandle, SupervisedUnit};
@@ -86,11 +86,10 @@ impl Supervisor {
         &mut self,
         action: &UnitAction,
     ) -> std::io::Result<bool> {
-        let Some(managed) = &self.managed else { return Ok(false) };
-        if managed.is_loaded(&action.unit) {
+        if self.managed.is_loaded(&action.unit) {
             return Ok(false);
         }
-        let Some((external, _)) = managed.externals.probed.get(&action.unit) else {
+        let Some((external, _)) = self.managed.externals.probed.get(&action.unit) else {
             return Ok(false);
         };
         let (sender, receiver) = run_channel();
@@ -113,7 +112,7 @@ impl Supervisor {
 impl Supervisor {
     /// Forgets the external unit of this name, because a loaded unit has taken its place.
     pub(super) fn replace_external(&mut self, name: &Name) {
-        let Some(managed) = &mut self.managed else { return };
+        let managed = &mut self.managed;
         if managed.externals.probed.contains_key(name) {
             managed.taken_over.insert(name.clone());
             // The stand-in must not be started as a service.

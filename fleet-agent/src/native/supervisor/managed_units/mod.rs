@@ -13,40 +13,29 @@ mod status;
 mod timers;
 mod waiters;
 
-pub(in crate::native) use self::calls::name_of;
-pub(in crate::native) use self::recovery::{
-    ManagedUnitsConfig, SupervisorHandle, open_managed_units,
-};
-pub(in crate::native) use self::timers::PulledTimer;
+pub(super) use self::calls::name_of;
+pub(in crate::native) use self::recovery::ManagedUnitsConfig;
+pub(in crate::native) use self::status::{PublishedStatus, Statuses};
+pub(super) use self::timers::PulledTimer;
 pub(super) use self::waiters::hit_start_limit;
 
+use fleet_core::graph::systemd::{CompiledUnit, LinkedUnits, Relation, Timer};
+use fleet_core::graph::{Incarnation, InitState, Name, Target};
+use fleet_core::{Epoch, Generation, KnownUnit, TargetState, Timestamp};
+use fleet_unitfile::{UnitHash, UnitName};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::num::NonZeroU32;
-use std::sync::{Arc, Mutex};
-
-use fleet_core::graph::systemd::{CompiledUnit, LinkedUnits};
-use fleet_core::graph::{Incarnation, Name, Target};
-use fleet_core::{Epoch, Generation, KnownUnit, TargetState, Timestamp};
-use fleet_unitfile::{UnitHash, UnitName};
-use tokio::sync::oneshot;
 
 use self::external::ExternalRegistry;
 use self::waiters::Waiters;
-use super::event_loop::Supervisor;
-use crate::native::log::Log;
+use super::Supervisor;
+use crate::ServiceError;
 use crate::native::state::unit_directory::RequestedState;
-use crate::{ManagedUnit, ServiceError};
-
-/// Result of a call.
-pub(in crate::native) type CallResult = Result<(), ServiceError>;
-
-/// Channel for the result of a call.
-pub(in crate::native) type Reply = oneshot::Sender<CallResult>;
 
 /// All units that fleet has loaded.
 #[derive(Default)]
-pub(in crate::native) struct ManagedUnits {
+pub(super) struct ManagedUnits {
     loaded_units: BTreeMap<Name, LoadedUnit>,
     waiters: Waiters,
     /// Units to restart, each with its current run. The unit is restarted as soon as this run is
@@ -65,37 +54,22 @@ pub(in crate::native) struct ManagedUnits {
     /// Number of loads so far, from which each unit gets its `load_number`. Of two units that
     /// exclude each other, the one with the higher number is left out of the graph.
     load_count: u64,
-    /// Whether all units are shutting down, so that no unit may start.
-    shutting_down: bool,
     max_starting: Option<NonZeroU32>,
-    statuses: StatusMap,
-}
-
-/// Published status of all units.
-pub(in crate::native) type StatusMap = Arc<Mutex<BTreeMap<UnitName, Arc<PublishedStatus>>>>;
-
-/// Published status of a unit.
-#[derive(Debug)]
-pub(in crate::native) struct PublishedStatus {
-    pub(in crate::native) unit: ManagedUnit,
-    pub(in crate::native) requested: RequestedState,
-    pub(in crate::native) log: Arc<Log>,
-    /// Latest `STATUS=` message.
-    pub(in crate::native) status: Option<String>,
+    statuses: Statuses,
 }
 
 /// A loaded unit.
 pub(in crate::native) struct LoadedUnit {
-    pub(in crate::native) unit: UnitName,
-    pub(in crate::native) hash: UnitHash,
-    pub(in crate::native) requested: RequestedState,
-    pub(in crate::native) definition: Definition,
+    unit: UnitName,
+    hash: UnitHash,
+    requested: RequestedState,
+    definition: Definition,
     /// Sequence number of the unit's load.
-    pub(in crate::native) load_number: u64,
+    load_number: u64,
     /// Reason why the unit is not in the graph.
-    pub(in crate::native) refused: Option<String>,
+    refused: Option<String>,
     /// Whether the unit is being unloaded.
-    pub(in crate::native) unloading: bool,
+    unloading: bool,
     /// Set from a requested start or restart until its result is known, unless the unit was up. An
     /// earlier run that ended is not shown meanwhile, because it does not answer the request.
     awaited: Option<AwaitedRun>,
@@ -108,7 +82,7 @@ struct AwaitedRun {
 }
 
 /// Definition of a loaded unit.
-pub(in crate::native) enum Definition {
+pub(super) enum Definition {
     /// The compiled unit file.
     Valid(Box<CompiledUnit>),
     /// The unit file can no longer be run, for the given reason. A run that was started from an
@@ -118,7 +92,7 @@ pub(in crate::native) enum Definition {
 
 impl LoadedUnit {
     /// Creates the entry of a unit that is being loaded.
-    pub(in crate::native) fn new(
+    pub(super) fn new(
         unit: UnitName,
         hash: UnitHash,
         requested: RequestedState,
@@ -133,22 +107,48 @@ impl LoadedUnit {
     fn should_run(&self) -> bool {
         self.requested.should_run() && !self.unloading
     }
+}
 
-    fn known(&self) -> KnownUnit {
-        let launched = self.requested.launched;
-        KnownUnit {
-            hash: self.hash,
-            requested: if launched { TargetState::Launched } else { TargetState::Loaded },
-            epoch: Epoch(self.requested.epoch),
-            generation: Generation(self.requested.generation),
+impl Definition {
+    /// Returns the timer and its relations, if the unit is a timer.
+    fn timer(&self) -> Option<(&Timer, &[Relation])> {
+        match self {
+            Self::Valid(compiled) => Some((compiled.timer.as_ref()?, &compiled.relations)),
+            Self::Invalid(_) => None,
         }
+    }
+}
+
+/// Returns what fleet knows of a loaded unit.
+pub(super) fn known(hash: UnitHash, requested: RequestedState) -> KnownUnit {
+    let launched = requested.launched;
+    KnownUnit {
+        hash,
+        requested: if launched { TargetState::Launched } else { TargetState::Loaded },
+        epoch: Epoch(requested.epoch),
+        generation: Generation(requested.generation),
     }
 }
 
 impl ManagedUnits {
     /// Returns the published status of all units.
-    pub(in crate::native) fn statuses(&self) -> StatusMap {
-        Arc::clone(&self.statuses)
+    pub(super) fn statuses(&self) -> &Statuses {
+        &self.statuses
+    }
+
+    /// Returns the deadline for rebuilding the graph after files have changed.
+    pub(super) fn relink_due(&self) -> Option<Timestamp> {
+        self.relink_by
+    }
+
+    /// Returns an error for each loaded unit that cannot be stopped.
+    pub(super) fn stop_errors(&self, planner: &InitState) -> Vec<ServiceError> {
+        let stuck = |(name, loaded): (&Name, &LoadedUnit)| {
+            let state = planner.status(name)?;
+            let problem = waiters::stop_result(Some(&state), state.incarnation)?.err()?;
+            Some(ServiceError::StopFailed { unit: loaded.unit.clone(), problem })
+        };
+        self.loaded_units.iter().filter_map(stuck).collect()
     }
 
     /// Returns whether a unit is loaded, even if it is not in the graph. As long as a unit is
@@ -183,7 +183,7 @@ impl Supervisor {
     /// Clears the result of each unit in `changed` that has a pending restart and whose run is
     /// over, so that the unit starts again. Returns whether there was such a unit.
     pub(super) fn restart_pending(&mut self, changed: &[Name]) -> bool {
-        let Some(managed) = &mut self.managed else { return false };
+        let managed = &mut self.managed;
         if managed.pending_restarts.is_empty() {
             return false;
         }

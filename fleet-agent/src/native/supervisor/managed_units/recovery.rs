@@ -1,7 +1,7 @@
 //! Opens the units that an earlier daemon left in its directory: loaded units, requested states,
 //! and running processes. For the units of a `fleet-init`, see `supervisor/recovery.rs`.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::num::NonZeroU32;
 use std::sync::Arc;
@@ -11,24 +11,24 @@ use fleet_core::graph::{
     DerivedState, Graph, Incarnation, InitState, Name, Observation, ObservedUnit, Settings, Target,
 };
 use fleet_unitfile::{UnitFile, UnitName, UnitType};
-use tokio::sync::{mpsc, oneshot, watch};
-use tokio::task::AbortHandle;
+use tokio::sync::oneshot;
 
+use super::super::command::SupervisorHandle;
 use super::super::config::SupervisorConfig;
 use super::super::desired_targets::TargetSelection;
 use super::super::error::io_error;
-use super::super::event_loop::{Logs, Request, Supervisor, lock};
-use super::super::handle::{REPORT_CAPACITY, REQUEST_CAPACITY};
 use super::super::supervised_unit::SupervisedUnit;
+use super::super::{Logs, Supervisor, UnitSource};
 use super::calls::name_of;
 use super::external::ExternalRegistry;
-use super::{Definition, LoadedUnit, ManagedUnits, StatusMap, timers};
+use super::{Definition, LoadedUnit, ManagedUnits};
 use crate::ServiceError;
+use crate::lock::lock;
 use crate::native::linux::descriptors::check_descriptors_left;
 use crate::native::run::adopt::{observe_ended, resume};
 use crate::native::run::driver::RunDriver;
 use crate::native::state::manager_context::{ManagerContext, TARGETS};
-use crate::native::state::unit_directory::{PendingRequest, RunRecord};
+use crate::native::state::unit_directory::{PendingRequest, RunRecord, StoredUnit};
 use crate::native::supervisor::compile::compile;
 use crate::native::supervisor::external::External;
 use crate::native::supervisor::host_capabilities::HostCapabilities;
@@ -39,15 +39,6 @@ pub(in crate::native) struct ManagedUnitsConfig {
     pub(in crate::native) accept: BTreeSet<String>,
     pub(in crate::native) external: BTreeMap<UnitName, External>,
     pub(in crate::native) max_starting: Option<NonZeroU32>,
-}
-
-/// Handle to the event loop of managed units.
-pub(in crate::native) struct SupervisorHandle {
-    pub(in crate::native) context: Arc<ManagerContext>,
-    pub(in crate::native) requests: mpsc::Sender<Request>,
-    pub(in crate::native) statuses: StatusMap,
-    pub(in crate::native) host: HostCapabilities,
-    pub(in crate::native) event_loop: AbortHandle,
 }
 
 /// Recovered state of one unit.
@@ -61,74 +52,112 @@ struct RecoveredUnit {
     pending: PendingRequest,
 }
 
-/// Opens a directory and continues with the units in it.
-pub(in crate::native) async fn open_managed_units(
-    config: SupervisorConfig,
-    managed: ManagedUnitsConfig,
-) -> Result<SupervisorHandle, ServiceError> {
-    let ManagedUnitsConfig { accept, external, max_starting } = managed;
-    let context = config.open().await?;
-    let host = host_capabilities(accept, context.controllers());
-    let targets_file = context.runtime_file(TARGETS);
-    let selection = TargetSelection::read(&targets_file).unwrap_or_else(|error| {
-        tracing::error!(
-            %error,
-            file = %targets_file.display(),
-            "cannot read which units were stopped by request: those that other units require might \
-             start again"
-        );
-        None
-    });
-    let mut timers = timers::TimerIndex::default();
-    // Before the requested states are read.
-    let applied = context.directories().and_then(|all| context.shutdown.apply_to(all.into_iter()));
-    applied.map_err(io_error("complete an earlier shutdown"))?;
-    let logs = Logs::default();
-    let recovered = recover_units(&context, &host, &mut timers, &logs)
-        .map_err(io_error("read the stored units"))?;
-    let externals = ExternalRegistry::new(external);
-    let find_up = externals.find_up(&*context.clock).await;
-    let (report_sender, reports) = mpsc::channel(REPORT_CAPACITY);
-    let none = Settings::default();
-    let planner = InitState::restore(Graph::default(), &none, Observation::default());
-    let mut supervisor = Supervisor {
-        host: host.clone(),
-        context: Arc::clone(&context),
-        planner: planner.expect("nothing is wrong with no goal"),
-        selection: selection.unwrap_or_else(|| TargetSelection::from_settings(&none)),
-        units: BTreeMap::new(),
-        logs,
-        targets_file,
-        changes: watch::channel(0).0,
-        shutting_down: false,
-        idle_waiters: Vec::new(),
-        reports,
-        report_sender,
-        failed_spawns: VecDeque::new(),
-        unrecoverable: BTreeMap::new(),
-        managed: Some(ManagedUnits { max_starting, externals, timers, ..ManagedUnits::default() }),
-        touched: BTreeSet::new(),
-        unrecorded: BTreeSet::new(),
-    };
-    supervisor.resume_all(recovered, find_up);
-    let statuses = supervisor.managed.as_ref().map(ManagedUnits::statuses).unwrap_or_default();
-    let (requests, inbox) = mpsc::channel(REQUEST_CAPACITY);
-    let event_loop = tokio::spawn(supervisor.run(inbox)).abort_handle();
-    Ok(SupervisorHandle { context, requests, statuses, host, event_loop })
+impl SupervisorHandle {
+    /// Opens the directory of loaded units, and continues with the units that an earlier daemon has
+    /// left in it.
+    pub(in crate::native) async fn open_loaded(
+        config: SupervisorConfig,
+        managed: ManagedUnitsConfig,
+    ) -> Result<Self, ServiceError> {
+        let ManagedUnitsConfig { accept, external, max_starting } = managed;
+        let context = config.open().await?;
+        let host = host_capabilities(accept, context.controllers());
+        let targets_file = context.runtime_file(TARGETS);
+        let selection = TargetSelection::read(&targets_file).unwrap_or_else(|error| {
+            tracing::error!(
+                %error,
+                file = %targets_file.display(),
+                "cannot read which units were stopped by request: those that other units require \
+                 might start again"
+            );
+            None
+        });
+        let settings = Settings::default();
+        let selection = selection.unwrap_or_else(|| TargetSelection::from_settings(&settings));
+        let none = InitState::restore(Graph::default(), &settings, Observation::default());
+        let planner = none.expect("nothing is wrong with no goal");
+        let externals = ExternalRegistry::new(external);
+        let managed = ManagedUnits { max_starting, externals, ..ManagedUnits::default() };
+        let mut supervisor =
+            Supervisor::new(context, host, UnitSource::Loads, (planner, selection), managed);
+        supervisor.recover_loaded().await?;
+        // Otherwise the next daemon would ignore requests from now on.
+        let removed = supervisor.context.shutdown.remove();
+        removed.map_err(io_error("complete an earlier shutdown"))?;
+        Ok(supervisor.spawn())
+    }
+}
+
+impl Supervisor {
+    async fn recover_loaded(&mut self) -> Result<(), ServiceError> {
+        let context = Arc::clone(&self.context);
+        let was_shutting_down = context.shutdown.exists();
+        let was_shutting_down =
+            was_shutting_down.map_err(io_error("complete an earlier shutdown"))?;
+        // Before the requested states are read.
+        let applied =
+            context.directories().and_then(|all| context.shutdown.apply_to(all.into_iter()));
+        applied.map_err(io_error("complete an earlier shutdown"))?;
+        self.timers.prepare().map_err(io_error("read the stored timers"))?;
+        let mut timers = Vec::new();
+        let recovered = recover_units(&context, &self.host, &mut timers, &self.logs)
+            .map_err(io_error("read the stored units"))?;
+        for (timer, stored) in &timers {
+            self.recover_timer(timer, stored);
+        }
+        let up = self.managed.externals.find_up(&*context.clock).await;
+        self.resume_all(recovered, up);
+        self.timers.resume(was_shutting_down);
+        Ok(())
+    }
+
+    /// Adds a timer that an earlier daemon has stored. A timer that cannot be read must not keep
+    /// others from being recovered.
+    fn recover_timer(&mut self, timer: &UnitName, stored: &StoredUnit) {
+        let file = UnitFile::parse_collecting(&stored.0).0;
+        let compiled = compile(timer, &file, &self.host);
+        let definition = match &compiled {
+            Ok(compiled) => compiled.unit.timer.as_ref(),
+            Err(bad) => {
+                let (line, problem) = (bad.line, &bad.problem);
+                let text = "cannot start a timer: the saved unit file is invalid";
+                tracing::warn!(unit = %timer, line, problem, "{text}");
+                None
+            }
+        };
+        if let Ok(compiled) = &compiled {
+            self.managed.timers.insert(timer, &compiled.unit.relations);
+        }
+        if let Err(error) = self.timers.recover(timer, file.hash(), definition, stored) {
+            tracing::error!(
+                unit = %timer,
+                %error,
+                "cannot read the saved state of a timer: the timer does not elapse"
+            );
+        }
+    }
 }
 
 fn recover_units(
     context: &Arc<ManagerContext>,
     host: &HostCapabilities,
-    timers: &mut timers::TimerIndex,
+    timers: &mut Vec<(UnitName, StoredUnit)>,
     logs: &Logs,
 ) -> io::Result<Vec<RecoveredUnit>> {
     let (mut recovered, mut running) = (Vec::new(), 0);
     for name in context.known_units()? {
         let Ok(unit) = UnitName::parse(&name) else { continue };
         if unit.unit_type() == UnitType::Timer {
-            // The timer task recovers timers. The graph only needs to know which units start them.
-            index_timer(context, host, &unit, timers);
+            let directory = context.directory(unit.as_str());
+            match directory.read() {
+                Ok(Some(stored)) => timers.push((unit, stored)),
+                Ok(None) => directory.remove()?,
+                Err(error) => tracing::error!(
+                    %unit,
+                    %error,
+                    "cannot read the saved state of a timer: the timer does not elapse"
+                ),
+            }
             continue;
         }
         let incarnation = Incarnation(recovered.len() as u64 + 1);
@@ -170,19 +199,6 @@ fn limit_log(context: &ManagerContext, unit: &UnitName, logs: &Logs) {
             let text = "cannot open the log of a unit: the log grows without limit";
             tracing::error!(%unit, %error, "{text}");
         }
-    }
-}
-
-fn index_timer(
-    context: &ManagerContext,
-    host: &HostCapabilities,
-    unit: &UnitName,
-    timers: &mut timers::TimerIndex,
-) {
-    // The timer task reports timers that cannot be read.
-    let Ok(Some((source, ..))) = context.directory(unit.as_str()).read() else { return };
-    if let Ok(compiled) = compile(unit, &UnitFile::parse_collecting(&source).0, host) {
-        timers.insert(unit, &compiled.unit.relations);
     }
 }
 
@@ -263,7 +279,7 @@ impl Supervisor {
     fn resume_all(&mut self, recovered: Vec<RecoveredUnit>, up: Vec<Name>) {
         let first = recovered.len() as u64 + 1;
         let (mut found, mut drivers, mut pending) = (Vec::new(), Vec::new(), Vec::new());
-        let Some(managed) = &mut self.managed else { return };
+        let managed = &mut self.managed;
         for RecoveredUnit { name, mut loaded, entry, observed, driver, pending: is_pending } in
             recovered
         {
@@ -303,7 +319,7 @@ impl Supervisor {
     /// If this run has to end before the request can be fulfilled, the request is not passed to it.
     /// The run would store the request as applied.
     fn apply_pending(&mut self, name: &Name, pending: PendingRequest, run: Option<Incarnation>) {
-        let requested = self.managed.as_ref().and_then(|it| it.requested(name)).unwrap_or_default();
+        let requested = self.managed.requested(name).unwrap_or_default();
         match pending {
             PendingRequest::Nothing => return,
             PendingRequest::Stop => {
@@ -326,8 +342,6 @@ impl Supervisor {
             return self.record_applied(name, requested);
         }
         self.planner.restart(&Target::from(name));
-        if let Some(managed) = &mut self.managed {
-            managed.pending_restarts.insert(name.clone(), run);
-        }
+        self.restart_after(name, run);
     }
 }

@@ -4,17 +4,18 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use fleet_core::Timestamp;
 use fleet_core::graph::systemd::{ExternalUnits, LinkedUnits, Remark, UnitRefusal, link};
 use fleet_core::graph::{
     DependencyCycle, Graph, GraphError, Incarnation, InitState, InitUnit, Name, ObservedUnit,
     Settings,
 };
 
-use super::super::event_loop::{Supervisor, lock};
+use super::super::Supervisor;
+use super::super::command::CallResult;
 use super::super::supervised_unit::SupervisedUnit;
-use super::{CallResult, Definition, LoadedUnit, ManagedUnits, name_of};
+use super::{Definition, LoadedUnit, ManagedUnits, name_of};
 use crate::ServiceError;
+use crate::lock::lock;
 use crate::native::run::adopt::{resume, stop_only_definition};
 
 /// Delay between a change of a unit file and the rebuilding of the graph. Changes made during this
@@ -27,8 +28,8 @@ pub(super) type NamedObservation = (Name, ObservedUnit);
 impl Supervisor {
     /// Rebuilds the graph if units were loaded or unloaded. Units are often loaded in batches, so
     /// the graph is only rebuilt when an operation depends on it.
-    pub(super) fn apply_pending_loads(&mut self) {
-        if self.managed.as_ref().is_some_and(|managed| managed.graph_is_stale) {
+    pub(in super::super) fn apply_pending_loads(&mut self) {
+        if self.managed.graph_is_stale {
             self.relink(Vec::new());
         }
     }
@@ -36,14 +37,9 @@ impl Supervisor {
     /// Rebuilds the graph if unit files have changed. Called before the planner acts, so that no
     /// action is based on the old content of a file.
     pub(in super::super) fn apply_pending_files(&mut self) {
-        if self.managed.as_ref().is_some_and(|managed| managed.relink_by.is_some()) {
+        if self.managed.relink_by.is_some() {
             self.relink(Vec::new());
         }
-    }
-
-    /// Returns the deadline for rebuilding the graph after files have changed.
-    pub(in super::super) fn relink_due(&self) -> Option<Timestamp> {
-        self.managed.as_ref().and_then(|managed| managed.relink_by)
     }
 
     /// Rebuilds the graph from the loaded units. Adds the observed unit states in `found` to those
@@ -53,7 +49,7 @@ impl Supervisor {
         let mut observed = self.planner.observation();
         let highest = found.iter().filter_map(|(_, observed)| observed.incarnation).max();
         observed.last = observed.last.max(highest.unwrap_or_default());
-        let Some(managed) = &mut self.managed else { return };
+        let managed = &mut self.managed;
         for name in std::mem::take(&mut managed.taken_over) {
             observed.units.remove(&name);
         }
@@ -73,7 +69,9 @@ impl Supervisor {
         // A unit without processes has no stored run; `found` holds the state of those that must be
         // kept.
         observed.add_virtual(&graph, self.context.now(), |name| is_found.contains(name));
-        observed.extra_targets = managed.desired_targets(&graph);
+        // During a shutdown no unit is to run.
+        observed.extra_targets =
+            if self.shutting_down { BTreeSet::new() } else { managed.desired_targets(&graph) };
         self.touched.extend(managed.loaded_units.keys().cloned());
         let (mask, max_starting) = (self.selection.desired.mask.clone(), managed.max_starting);
         // Waiting for an external unit takes no start slot.
@@ -109,7 +107,7 @@ impl Supervisor {
         }
         lock(&self.logs).insert(name.clone(), Arc::clone(&entry.log));
         self.units.insert(name.clone(), entry);
-        let Some(managed) = &mut self.managed else { return Ok(()) };
+        let managed = &mut self.managed;
         managed.load_count += 1;
         loaded.load_number = managed.load_count;
         managed.loaded_units.insert(name.clone(), loaded);
@@ -125,7 +123,7 @@ impl Supervisor {
     /// according to the new definition. The graph is rebuilt after a short delay, or before the
     /// next start if that comes first.
     pub(super) fn replace_file(&mut self, name: &Name, new: LoadedUnit) {
-        let Some(managed) = &mut self.managed else { return };
+        let managed = &mut self.managed;
         let Some(loaded) = managed.loaded_units.get_mut(name) else { return };
         (loaded.hash, loaded.requested, loaded.definition) =
             (new.hash, new.requested, new.definition);
@@ -276,6 +274,5 @@ mod tests {
         load(&handle, &"c.service".parse().expect("it is a name"), text).await;
         let after = call(&handle, |supervisor| linked(supervisor, "b.service")).await;
         assert!(Arc::ptr_eq(&before, &after));
-        handle.event_loop.abort();
     }
 }

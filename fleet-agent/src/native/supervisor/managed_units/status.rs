@@ -1,40 +1,84 @@
 //! The published status of units, in systemd's terms.
 
-use std::sync::Arc;
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
 
 use fleet_core::graph::{DerivedState, Name, Retry, StatusReport, WaitReason};
 use fleet_core::{ActiveState, LoadState, SystemdState};
+use fleet_unitfile::UnitName;
 
-use super::super::event_loop::{Supervisor, lock};
+use super::super::Supervisor;
 use super::super::supervised_unit::SupervisedUnit;
+use super::known;
 use super::waiters::hit_start_limit;
-use super::{ManagedUnits, PublishedStatus};
 use crate::ManagedUnit;
+use crate::lock::lock;
+use crate::native::log::Log;
 use crate::native::run::machine::outcome::RunOutcome;
 use crate::native::run::machine::state::{RunState, ServicePhase};
 use crate::native::run::machine::systemd_states::to_systemd_state;
+use crate::native::state::unit_directory::RequestedState;
+
+/// Published status of all loaded units, shared with frontends. Only the supervisor changes it.
+#[derive(Debug, Clone, Default)]
+pub(in crate::native) struct Statuses(Arc<Mutex<BTreeMap<UnitName, Arc<PublishedStatus>>>>);
+
+/// Published status of a unit.
+#[derive(Debug)]
+pub(in crate::native) struct PublishedStatus {
+    pub(in crate::native) unit: ManagedUnit,
+    pub(in crate::native) requested: RequestedState,
+    pub(in crate::native) log: Arc<Log>,
+    /// Latest `STATUS=` message.
+    pub(in crate::native) text: Option<String>,
+}
+
+impl Statuses {
+    /// Returns the status of a unit; `None` if it is not loaded.
+    pub(in crate::native) fn get(&self, unit: &UnitName) -> Option<Arc<PublishedStatus>> {
+        lock(&self.0).get(unit).cloned()
+    }
+
+    /// Returns the status of all units, ordered by name.
+    pub(in crate::native) fn all(&self) -> Vec<Arc<PublishedStatus>> {
+        lock(&self.0).values().cloned().collect()
+    }
+
+    /// Publishes the status of a unit. Returns whether callers can see a change.
+    pub(in super::super) fn publish(&self, status: PublishedStatus) -> bool {
+        let (unit, status) = (status.unit.unit.clone(), Arc::new(status));
+        let before = lock(&self.0).insert(unit, Arc::clone(&status));
+        before.is_none_or(|before| before.unit != status.unit)
+    }
+
+    pub(in super::super) fn remove(&self, unit: &UnitName) {
+        lock(&self.0).remove(unit);
+    }
+}
 
 impl Supervisor {
     /// Publishes the status of a unit, and reports a change to subscribers.
-    pub(in super::super) fn publish_status(&self, name: &Name) {
-        let Some(ManagedUnits { loaded_units, statuses, .. }) = &self.managed else { return };
-        let (Some(loaded), Some(entry)) = (loaded_units.get(name), self.units.get(name)) else {
-            return;
-        };
+    pub(in super::super) fn publish_status(&mut self, name: &Name) {
+        let (loaded, entry) = (self.managed.loaded_units.get(name), self.units.get(name));
+        let Some((loaded, entry)) = loaded.zip(entry) else { return };
         let state = self.planner.status(name);
         let mut shown = systemd_state_of(state.as_ref(), entry);
         if loaded.awaited.is_some() {
             shown = without_earlier_run(shown);
         }
-        let observed = Arc::new(PublishedStatus {
-            unit: ManagedUnit { unit: loaded.unit.clone(), known: loaded.known(), state: shown },
+        let is_changed = self.managed.statuses.publish(PublishedStatus {
+            unit: ManagedUnit {
+                unit: loaded.unit.clone(),
+                known: known(loaded.hash, loaded.requested),
+                state: shown,
+            },
             requested: loaded.requested,
             log: Arc::clone(&entry.log),
-            status: entry.run_state.status.clone(),
+            text: entry.run_state.status.clone(),
         });
-        let before = lock(statuses).insert(loaded.unit.clone(), Arc::clone(&observed));
-        if before.is_none_or(|before| before.unit != observed.unit) {
+        if is_changed {
             self.context.feed.report(&loaded.unit);
+            self.timers.on_unit_changed(&loaded.unit);
         }
     }
 }
@@ -146,23 +190,21 @@ impl SupervisedUnit {
 
 #[cfg(test)]
 pub(super) mod tests {
-    use std::collections::{BTreeMap, BTreeSet};
+    use std::collections::BTreeSet;
     use std::path::Path;
     use std::time::Duration;
 
-    use fleet_unitfile::{UnitFile, UnitName};
+    use fleet_core::{Epoch, Generation};
+    use fleet_unitfile::UnitFile;
     use rustix::process::{Pid, Signal, kill_process};
     use tokio::sync::oneshot;
 
-    use super::super::{
-        Definition, LoadedUnit, ManagedUnitsConfig, SupervisorHandle, name_of, open_managed_units,
-    };
+    use super::super::{ManagedUnitsConfig, name_of};
     use super::*;
     use crate::SupervisorConfig;
     use crate::clock::pause;
-    use crate::native::state::unit_directory::RequestedState;
-    use crate::native::supervisor::compile::compile;
-    use crate::native::supervisor::event_loop::Request;
+    use crate::native::supervisor::command::{Command, PendingResult, SupervisorHandle};
+    use crate::native::supervisor::requests::UnitRequest;
 
     /// Runs a function in the event loop and returns its result. Reports of runs that arrive
     /// meanwhile are handled only after the function has returned.
@@ -170,25 +212,33 @@ pub(super) mod tests {
         handle: &SupervisorHandle,
         what: impl FnOnce(&mut Supervisor) -> T + Send + 'static,
     ) -> T {
-        let (reply, answer) = oneshot::channel();
-        let request: Request = Box::new(move |supervisor| drop(reply.send(what(supervisor))));
-        assert!(handle.requests.send(request).await.is_ok(), "the supervisor runs");
-        answer.await.expect("the supervisor runs")
+        let inspect = |reply: oneshot::Sender<T>| {
+            Command::Inspect(Box::new(move |supervisor| drop(reply.send(what(supervisor)))))
+        };
+        handle.commands().call(inspect).await.expect("the supervisor runs")
     }
 
     pub(in super::super) async fn load(handle: &SupervisorHandle, unit: &UnitName, text: &str) {
         let file = UnitFile::parse(text).expect("it is well formed");
-        let compiled = compile(unit, &file, &handle.host).expect("it is supported").unit;
-        let directory = handle.context.directory(unit.as_str());
-        directory.create().expect("it can be written");
-        directory.write_unit(file.source(), RequestedState::default()).expect("it can be written");
-        let definition = Definition::Valid(Box::new(compiled));
-        let loaded =
-            LoadedUnit::new(unit.clone(), file.hash(), RequestedState::default(), definition);
-        call(handle, |supervisor| supervisor.load(loaded)).await.expect("it is loaded");
+        handle.requests().load(unit, &file, Epoch(0)).await.expect("it is loaded");
     }
 
-    fn start(generation: u64) -> RequestedState {
+    /// Requests a state, without storing it.
+    pub(in super::super) fn request(
+        supervisor: &mut Supervisor,
+        unit: &UnitName,
+        requested: RequestedState,
+    ) -> PendingResult {
+        let (reply, answer) = oneshot::channel();
+        let request = match requested.should_run() {
+            true => UnitRequest::Start(Generation(requested.generation)),
+            false => UnitRequest::Stop,
+        };
+        supervisor.carry_out(unit, request, requested, reply);
+        answer
+    }
+
+    pub(in super::super) fn start(generation: u64) -> RequestedState {
         RequestedState { generation, launched: true, ..RequestedState::default() }
     }
 
@@ -199,7 +249,7 @@ pub(super) mod tests {
             max_starting: None,
         };
         let config = SupervisorConfig { control_groups: false, ..SupervisorConfig::new(home) };
-        open_managed_units(config, managed).await.expect("it opens")
+        SupervisorHandle::open_loaded(config, managed).await.expect("it opens")
     }
 
     /// Kills the main process of a unit, and waits until the current run of the unit is over.
@@ -222,22 +272,18 @@ pub(super) mod tests {
         let handle = open(home.path()).await;
         let unit: UnitName = "a.service".parse().expect("it is a name");
         load(&handle, &unit, "[Service]\nExecStart=/bin/sleep 1000\n").await;
-        let (reply, answer) = oneshot::channel();
         let name = unit.clone();
-        call(&handle, move |supervisor| supervisor.start(&name, start(1), reply)).await;
-        answer.await.expect("it is answered").expect("it starts");
-        let (reply, answer) = oneshot::channel();
+        let started = call(&handle, move |it| request(it, &name, start(1))).await;
+        started.await.expect("it is answered").expect("it starts");
         let name = unit.clone();
-        let ended = move |supervisor: &mut Supervisor| {
+        let ended = call(&handle, move |supervisor| {
             kill_and_wait(supervisor, &name_of(&name));
             // The event loop has not received the report yet.
-            supervisor.start(&name, start(2), reply);
-        };
-        call(&handle, ended).await;
-        answer.await.expect("it is answered").expect_err("it has failed");
-        let run = handle.context.directory(unit.as_str()).read_run().expect("it can be read");
+            request(supervisor, &name, start(2))
+        });
+        ended.await.await.expect("it is answered").expect_err("it has failed");
+        let run = handle.context().directory(unit.as_str()).read_run().expect("it can be read");
         assert_eq!(run.map(|run| run.requested), Some(start(2)), "the next daemon would start it");
-        handle.event_loop.abort();
     }
 
     #[tokio::test]
@@ -246,27 +292,25 @@ pub(super) mod tests {
         let handle = open(home.path()).await;
         let unit: UnitName = "a.service".parse().expect("it is a name");
         load(&handle, &unit, "[Service]\nType=oneshot\nExecStart=/bin/false\n").await;
-        let (reply, answer) = oneshot::channel();
         let name = unit.clone();
-        call(&handle, move |supervisor| supervisor.start(&name, start(1), reply)).await;
-        answer.await.expect("it is answered").expect_err("it fails");
+        let started = call(&handle, move |it| request(it, &name, start(1))).await;
+        started.await.expect("it is answered").expect_err("it fails");
         let state = |observed: &PublishedStatus| {
             let state = &observed.unit.state;
             (state.active, state.sub.clone(), state.result.clone().unwrap_or_default())
         };
-        let failed = state(&lock(&handle.statuses)[&unit]);
+        let failed = state(&handle.requests().status(&unit).expect("it is loaded"));
         assert_eq!(failed, (ActiveState::Failed, "failed".to_owned(), "exit-code".to_owned()));
-        let (reply, answer) = oneshot::channel();
-        let (name, statuses) = (unit.clone(), handle.statuses.clone());
+        let name = unit.clone();
         let starting = call(&handle, move |supervisor| {
-            supervisor.start(&name, start(2), reply);
+            let started = request(supervisor, &name, start(2));
             supervisor.turn();
-            state(&lock(&statuses)[&name])
+            let shown = supervisor.managed.statuses.get(&name).expect("it is loaded");
+            (state(&shown), started)
         });
-        let starting = starting.await;
+        let (starting, started) = starting.await;
         assert_eq!(starting, (ActiveState::Activating, "start".to_owned(), "success".to_owned()));
-        answer.await.expect("it is answered").expect_err("it fails again");
-        handle.event_loop.abort();
+        started.await.expect("it is answered").expect_err("it fails again");
     }
 
     /// The status is read within the event loop: right after the request, and after the turn that
@@ -284,30 +328,29 @@ pub(super) mod tests {
         ] {
             let unit: UnitName = name.parse().expect("it is a name");
             load(&handle, &unit, &format!("[Service]\n{service}\n")).await;
-            let (name, (reply, answer)) = (unit.clone(), oneshot::channel());
-            call(&handle, move |supervisor| supervisor.start(&name, start(1), reply)).await;
-            drop(answer.await.expect("it is answered"));
+            let name = unit.clone();
+            let started = call(&handle, move |it| request(it, &name, start(1))).await;
+            drop(started.await.expect("it is answered"));
             if stops {
-                let (name, (reply, answer)) = (unit.clone(), oneshot::channel());
-                let stopped = start(1).stopped();
-                call(&handle, move |supervisor| supervisor.stop(&name, stopped, reply)).await;
-                answer.await.expect("it is answered").expect("it stops");
+                let name = unit.clone();
+                let stopped = call(&handle, move |it| request(it, &name, start(1).stopped())).await;
+                stopped.await.expect("it is answered").expect("it stops");
             }
-            let (name, (reply, answer)) = (unit.clone(), oneshot::channel());
-            let statuses = handle.statuses.clone();
+            let name = unit.clone();
             let shown = call(&handle, move |supervisor| {
-                let shown = || {
-                    let state = &lock(&statuses)[&name].unit.state;
+                let shown = |supervisor: &Supervisor| {
+                    let status = supervisor.managed.statuses.get(&name).expect("it is loaded");
+                    let state = &status.unit.state;
                     (state.active, state.sub.clone(), state.result.clone())
                 };
-                supervisor.start(&name, start(2), reply);
-                let requested = shown();
+                let started = request(supervisor, &name, start(2));
+                let requested = shown(supervisor);
                 supervisor.turn();
-                [requested, shown()]
+                ([requested, shown(supervisor)], started)
             });
-            assert_eq!(shown.await, [unset.clone(), expected.clone()], "{unit}");
-            drop(answer.await.expect("it is answered"));
+            let (shown, started) = shown.await;
+            assert_eq!(shown, [unset.clone(), expected.clone()], "{unit}");
+            drop(started.await.expect("it is answered"));
         }
-        handle.event_loop.abort();
     }
 }

@@ -9,13 +9,13 @@ use fleet_core::graph::systemd::{Relation, RelationKind};
 use fleet_core::graph::{Name, Target};
 use fleet_unitfile::UnitName;
 
-use super::super::event_loop::Supervisor;
+use super::super::Supervisor;
 use super::calls::name_of;
 use super::desired::requirements;
 use super::{Definition, ManagedUnits};
 
 /// A timer that a unit starts, and whether the unit requires it.
-pub(in crate::native) type PulledTimer = (UnitName, bool);
+pub(in super::super) type PulledTimer = (UnitName, bool);
 
 /// Index of the loaded timers.
 #[derive(Default)]
@@ -61,38 +61,32 @@ impl TimerIndex {
 }
 
 impl Supervisor {
-    /// Adds a loaded timer, with the relations that its file declares.
-    pub(in crate::native) fn add_timer(&mut self, timer: &UnitName, relations: &[Relation]) {
-        if let Some(managed) = &mut self.managed {
-            managed.timers.insert(timer, relations);
-            managed.graph_is_stale = true;
-        }
-    }
-
-    /// Removes a timer that is unloaded.
-    pub(in crate::native) fn remove_timer(&mut self, timer: &UnitName) {
-        if let Some(managed) = &mut self.managed {
-            managed.timers.remove(timer);
-            managed.graph_is_stale = true;
-        }
-    }
-
     /// Returns the timers to start together with a unit. These are the timers that are pulled in by
     /// the unit itself or by a unit that it requires.
-    pub(in crate::native) fn timers_of(&mut self, unit: &UnitName) -> Vec<PulledTimer> {
+    pub(super) fn timers_of(&mut self, unit: &UnitName) -> Vec<PulledTimer> {
         let name = name_of(unit);
-        let is_any = |managed: &ManagedUnits| !managed.timers.timers.is_empty();
-        if !self.managed.as_ref().is_some_and(|it| is_any(it) && it.is_loaded(&name)) {
+        if self.managed.timers.timers.is_empty() || !self.managed.is_loaded(&name) {
             return Vec::new();
         }
         self.apply_pending_loads();
         let needed = requirements(self.planner.graph(), &name);
-        let Some(managed) = &self.managed else { return Vec::new() };
-        managed.timers_pulled_by(&needed)
+        self.managed.timers_pulled_by(&needed)
     }
 }
 
 impl ManagedUnits {
+    /// Adds a loaded timer, with the relations that its file declares.
+    pub(super) fn add_timer(&mut self, timer: &UnitName, relations: &[Relation]) {
+        self.timers.insert(timer, relations);
+        self.graph_is_stale = true;
+    }
+
+    /// Removes a timer that is unloaded.
+    pub(super) fn remove_timer(&mut self, timer: &UnitName) {
+        self.timers.remove(timer);
+        self.graph_is_stale = true;
+    }
+
     fn timers_pulled_by(&self, units: &BTreeSet<Target>) -> Vec<PulledTimer> {
         // A timer that any unit requires is required, even if others merely want it.
         let mut wanted: BTreeMap<&UnitName, bool> = BTreeMap::new();

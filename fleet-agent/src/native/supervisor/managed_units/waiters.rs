@@ -7,9 +7,9 @@ use fleet_core::graph::{
 };
 use fleet_unitfile::UnitName;
 
-use super::super::event_loop::Supervisor;
+use super::super::Supervisor;
+use super::super::command::{CallResult, Reply, answer};
 use super::super::supervised_unit::SupervisedUnit;
-use super::Reply;
 use crate::ServiceError;
 use crate::native::run::machine::outcome::RunOutcome;
 use crate::native::run::machine::state::{RunState, ServicePhase};
@@ -24,10 +24,10 @@ pub(super) struct Waiters {
 #[derive(Default)]
 pub(super) struct UnitWaiters {
     /// Callers waiting for a start, each with the run that must end first.
-    pub(super) starts: Vec<(Option<Incarnation>, Reply)>,
+    pub(super) starts: Vec<(Option<Incarnation>, Reply<CallResult>)>,
     /// Callers waiting for a stop, each with the run that must end.
-    pub(super) stops: Vec<(Option<Incarnation>, Reply)>,
-    pub(super) reloads: Vec<Reply>,
+    pub(super) stops: Vec<(Option<Incarnation>, Reply<CallResult>)>,
+    pub(super) reloads: Vec<Reply<CallResult>>,
 }
 
 impl Waiters {
@@ -59,7 +59,7 @@ impl Waiters {
 impl Supervisor {
     /// Shows a unit's state as it is again if the result of its requested start is known.
     pub(in super::super) fn settle_awaited_run(&mut self, name: &Name) {
-        let Some(managed) = &mut self.managed else { return };
+        let managed = &mut self.managed;
         let Some(loaded) = managed.loaded_units.get_mut(name) else { return };
         let Some(awaited) = &loaded.awaited else { return };
         let (state, entry) = (self.planner.status(name), self.units.get(name));
@@ -71,7 +71,7 @@ impl Supervisor {
 
     /// Answers the callers for which the current state of a unit is decisive.
     pub(in super::super) fn answer_waiters(&mut self, name: &Name) {
-        let Some(managed) = &mut self.managed else { return };
+        let managed = &mut self.managed;
         let Some(mut waiting) = managed.waiters.take(name) else { return };
         let Some(loaded) = managed.loaded_units.get(name) else { return };
         let (requested, mut is_answered) = (loaded.requested, false);
@@ -117,7 +117,7 @@ impl Supervisor {
     /// Reports success to callers that wait for a start. Called as soon as a run reports that its
     /// unit is up, because the unit may be up only briefly.
     pub(in super::super) fn answer_up(&mut self, name: &Name, run: Incarnation) {
-        let Some(managed) = &mut self.managed else { return };
+        let managed = &mut self.managed;
         let Some(waiting) = managed.waiters.all.get_mut(name) else { return };
         for (_, reply) in waiting.starts.extract_if(.., |(before, _)| *before != Some(run)) {
             answer(reply, Ok(()));
@@ -172,7 +172,8 @@ fn describe_blocker((target, why): &(fleet_core::graph::Target, BlockedBy)) -> S
     format!("it needs {target}, which {why}")
 }
 
-fn stop_result(
+/// Returns the result of a stop; `None` while it is undecided.
+pub(super) fn stop_result(
     state: Option<&StatusReport>,
     run: Option<Incarnation>,
 ) -> Option<Result<(), String>> {
@@ -216,11 +217,6 @@ pub(super) fn is_busy(what: &DerivedState) -> bool {
 /// Returns whether a unit may have processes.
 pub(super) fn may_have_processes(what: &DerivedState) -> bool {
     is_busy(what) || matches!(what, DerivedState::Failed { stuck: true, .. })
-}
-
-/// Answers a call; the caller may be gone.
-pub(super) fn answer(reply: Reply, result: super::CallResult) {
-    drop(reply.send(result));
 }
 
 trait Reloading {

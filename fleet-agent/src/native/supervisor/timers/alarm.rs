@@ -21,7 +21,7 @@ const POLL_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Event of an alarm.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum AlarmEvent {
+pub(in super::super) enum AlarmEvent {
     /// The time has come.
     Elapsed,
     /// The wall clock was set, so the time may be nearer or farther.
@@ -30,14 +30,14 @@ pub(crate) enum AlarmEvent {
 
 /// Kernel timer (timerfd) on the wall clock.
 #[derive(Debug)]
-pub(crate) struct Alarm {
+pub(super) struct Alarm {
     descriptor: AsyncFd<OwnedFd>,
     at: Timestamp,
 }
 
 impl Alarm {
     /// Creates an alarm for a time in milliseconds since the Unix epoch.
-    pub(crate) fn set(at: Timestamp) -> io::Result<Self> {
+    pub(super) fn set(at: Timestamp) -> io::Result<Self> {
         let flags = TimerfdFlags::CLOEXEC | TimerfdFlags::NONBLOCK;
         let timer = timerfd_create(TimerfdClockId::Realtime, flags)?;
         let millis = at.as_millis();
@@ -53,19 +53,19 @@ impl Alarm {
     }
 
     /// Returns the time of the alarm.
-    pub(crate) fn at(&self) -> Timestamp {
+    pub(super) fn at(&self) -> Timestamp {
         self.at
     }
 
     /// Waits for the alarm. Cancel-safe.
-    pub(crate) async fn wait(&self) -> io::Result<AlarmEvent> {
+    pub(super) async fn wait(&self) -> io::Result<AlarmEvent> {
         read_next(&self.descriptor, read_expiration).await
     }
 }
 
 /// Waits for one wall-clock time after another.
 #[derive(Debug, Default)]
-pub(crate) struct CalendarAlarm {
+pub(super) struct CalendarAlarm {
     alarm: Option<Alarm>,
     /// Whether no alarm could be created for the current time.
     is_polling: bool,
@@ -73,7 +73,7 @@ pub(crate) struct CalendarAlarm {
 
 impl CalendarAlarm {
     /// Sets the time to wait for; `None` waits forever.
-    pub(crate) fn set(&mut self, at: Option<Timestamp>) {
+    pub(super) fn set(&mut self, at: Option<Timestamp>) {
         let was_polling = std::mem::take(&mut self.is_polling);
         if self.alarm.as_ref().map(Alarm::at) == at {
             return;
@@ -93,7 +93,7 @@ impl CalendarAlarm {
     /// Waits until the time passed to [`set`](Self::set) has come, or until the wall clock is
     /// changed. If no alarm could be created, returns after one second. After each return, the
     /// caller has to call `set` again. Cancel-safe.
-    pub(crate) async fn wait(&mut self, clock: &dyn Clock) -> io::Result<AlarmEvent> {
+    pub(super) async fn wait(&mut self, clock: &dyn Clock) -> io::Result<AlarmEvent> {
         let event = match &self.alarm {
             Some(alarm) => alarm.wait().await,
             None if self.is_polling => {

@@ -2,7 +2,7 @@
 //!
 //! | file | holds | removed |
 //! |---|---|---|
-//! | `units/NAME/timer.json` | state of the timer, and its last triggers | at boot |
+//! | `units/NAME/run.json` | state of the timer, and its last triggers | at boot |
 //! | `timers/NAME` | wall-clock time of the last elapse, for a persistent timer | never |
 //! | `timers.json` | start time of the first daemon of this boot | at boot |
 
@@ -16,22 +16,15 @@ use fleet_core::graph::systemd::{DualTimestamp, LastTriggers, TimerPhase, TimerS
 use serde::{Deserialize, Serialize};
 
 use crate::atomic_file::write_atomic;
-use crate::native::state::unit_directory::RequestedState;
-use crate::native::supervisor::event_loop::lock;
+use crate::lock::lock;
 use crate::private_file::create_private_dir;
 
 /// Maximum number of stamps of persistent timers that are kept.
 const MAX_STAMPS: usize = 4096;
 
-/// Stored timer; all times are in milliseconds.
+/// Stored state of a timer, part of its run record; all times are in milliseconds.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct StoredTimer {
-    /// Generation of the requested state that is applied.
-    pub(crate) generation: u64,
-    /// Whether fleet has launched the timer in that requested state.
-    pub(crate) launched: bool,
-    /// Whether another unit has started the timer in that requested state.
-    pub(crate) triggered: bool,
+pub(crate) struct TimerRecord {
     phase: StoredPhase,
     startup: u64,
     since: u64,
@@ -56,18 +49,11 @@ enum StoredPhase {
     Failed,
 }
 
-impl StoredTimer {
-    pub(crate) fn new(
-        state: &TimerState,
-        requested: RequestedState,
-        starting: Option<u64>,
-    ) -> Self {
+impl TimerRecord {
+    pub(crate) fn new(state: &TimerState, starting: Option<u64>) -> Self {
         let triggers = &state.last;
         let millis = |at: Option<Timestamp>| at.map(Timestamp::as_millis);
         Self {
-            generation: requested.generation,
-            launched: requested.launched,
-            triggered: requested.triggered,
             phase: match state.phase {
                 TimerPhase::Dead => StoredPhase::Dead,
                 TimerPhase::Waiting => StoredPhase::Waiting,
@@ -122,19 +108,22 @@ pub(crate) struct PersistentStamps {
 }
 
 impl PersistentStamps {
-    /// Opens the directory with one file per persistent timer, its stamp. If there are more than
-    /// [`MAX_STAMPS`] files, removes the oldest.
-    pub(crate) fn open(directory: PathBuf) -> io::Result<Self> {
-        create_private_dir(&directory)?;
+    /// Returns the stamps in a directory, with one file per persistent timer.
+    pub(crate) fn new(directory: PathBuf) -> Self {
+        Self { directory, unwritten: Arc::default(), writing: Arc::default() }
+    }
+
+    /// Creates the directory. If there are more than [`MAX_STAMPS`] files, removes the oldest.
+    pub(crate) fn prepare(&self) -> io::Result<()> {
+        create_private_dir(&self.directory)?;
         let mut all = Vec::new();
-        for entry in std::fs::read_dir(&directory)? {
+        for entry in std::fs::read_dir(&self.directory)? {
             let entry = entry?;
             all.push((entry.metadata()?.modified()?, entry.path()));
         }
         all.sort();
         let surplus = all.len().saturating_sub(MAX_STAMPS);
-        all.iter().take(surplus).try_for_each(|(_, path)| std::fs::remove_file(path))?;
-        Ok(Self { directory, unwritten: Arc::default(), writing: Arc::default() })
+        all.iter().take(surplus).try_for_each(|(_, path)| std::fs::remove_file(path))
     }
 
     /// Returns the wall-clock time at which a timer last elapsed.
@@ -208,12 +197,10 @@ mod tests {
             TimerPhase::Elapsed,
             TimerPhase::Failed,
         ] {
-            let requested = RequestedState { generation: 9, ..RequestedState::default() };
-            let stored =
-                StoredTimer::new(&TimerState { phase, last: triggers }, requested, Some(u64::MAX));
+            let stored = TimerRecord::new(&TimerState { phase, last: triggers }, Some(u64::MAX));
             let text = serde_json::to_vec(&stored).expect("it has a form");
-            let read: StoredTimer = serde_json::from_slice(&text).expect("it reads back");
-            assert_eq!((read.state(), read.generation), (TimerState { phase, last: triggers }, 9));
+            let read: TimerRecord = serde_json::from_slice(&text).expect("it reads back");
+            assert_eq!(read.state(), TimerState { phase, last: triggers });
             assert_eq!(read.starting, Some(u64::MAX));
         }
     }
@@ -221,7 +208,8 @@ mod tests {
     #[test]
     fn stamps_are_durable_and_bounded() {
         let temporary = tempfile::tempdir().expect("a directory can be made");
-        let stamps = PersistentStamps::open(temporary.path().join("timers")).expect("it opens");
+        let stamps = PersistentStamps::new(temporary.path().join("timers"));
+        stamps.prepare().expect("it can be created");
         assert_eq!(stamps.read("a.timer").expect("it can be read"), None);
         let at = Timestamp::from_millis(1_795_374_000_123);
         stamps.set("a.timer", at);
@@ -233,7 +221,7 @@ mod tests {
             let path = temporary.path().join(format!("timers/{number}.timer"));
             std::fs::write(path, "1").expect("it can be written");
         }
-        PersistentStamps::open(temporary.path().join("timers")).expect("it opens");
+        stamps.prepare().expect("it is there");
         let left = std::fs::read_dir(temporary.path().join("timers")).expect("it is there");
         assert_eq!(left.count(), MAX_STAMPS);
     }

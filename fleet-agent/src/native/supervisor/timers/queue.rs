@@ -8,14 +8,14 @@ use fleet_unitfile::UnitName;
 
 /// Next elapse of all timers, by both clocks.
 #[derive(Debug, Default)]
-pub(crate) struct TimerQueue {
+pub(super) struct TimerQueue {
     clock: BTreeSet<(Timestamp, UnitName)>,
     wall: BTreeSet<(Timestamp, UnitName)>,
 }
 
 impl TimerQueue {
     /// Moves a timer in the queue.
-    pub(crate) fn change(&mut self, timer: &UnitName, before: NextElapse, after: NextElapse) {
+    pub(super) fn change(&mut self, timer: &UnitName, before: NextElapse, after: NextElapse) {
         let change = |set: &mut BTreeSet<_>, before: Option<_>, after: Option<_>| {
             before.map(|at| set.remove(&(at, timer.clone())));
             after.map(|at| set.insert((at, timer.clone())));
@@ -25,20 +25,20 @@ impl TimerQueue {
     }
 
     /// Returns the first elapse by each clock.
-    pub(crate) fn first(&self) -> NextElapse {
+    pub(super) fn first(&self) -> NextElapse {
         let first = |set: &BTreeSet<(Timestamp, UnitName)>| set.first().map(|(at, _)| *at);
         NextElapse { clock: first(&self.clock), wall: first(&self.wall) }
     }
 
     /// Returns a timer that is due.
-    pub(crate) fn due(&self, now: DualTimestamp) -> Option<UnitName> {
+    pub(super) fn due(&self, now: DualTimestamp) -> Option<UnitName> {
         let by_clock = self.clock.first().filter(|(at, _)| *at <= now.clock);
         let by_wall = self.wall.first().filter(|(at, _)| *at <= now.wall);
         by_clock.or(by_wall).map(|(_, timer)| timer.clone())
     }
 
     /// Returns all timers with a wall-clock time.
-    pub(crate) fn by_wall(&self) -> Vec<UnitName> {
+    pub(super) fn by_wall(&self) -> Vec<UnitName> {
         self.wall.iter().map(|(_, timer)| timer.clone()).collect()
     }
 }

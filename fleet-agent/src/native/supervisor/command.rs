@@ -1,0 +1,278 @@
+//! The commands of a supervisor, and the handle by which a frontend sends them.
+//!
+//! A frontend sends commands, and reads what the supervisor publishes: the [`Statuses`] of loaded
+//! units, the logs, and a counter of changes. It touches nothing else of the supervisor.
+//!
+//! [`Statuses`]: super::managed_units::Statuses
+
+use std::collections::BTreeSet;
+use std::num::NonZeroU32;
+use std::sync::Arc;
+
+use fleet_core::graph::{Graph, Name, NotReloadable, Settings, Target};
+use fleet_unitfile::UnitName;
+use tokio::sync::{mpsc, oneshot, watch};
+use tokio::task::AbortHandle;
+
+use super::dry_run::{InitDryRun, InitDryRunResult};
+use super::error::{Crashed, SupervisorError};
+use super::managed_units::{LoadedUnit, PulledTimer};
+use super::requests::{Requests, UnitRequest};
+use super::snapshot::InitSnapshot;
+use super::{Logs, Supervisor};
+use crate::lock::lock;
+use crate::native::log::Log;
+use crate::native::state::manager_context::ManagerContext;
+use crate::native::state::unit_directory::RequestedState;
+use crate::{ServiceError, UnitDetails};
+
+/// Maximum number of queued commands; further callers wait for a free slot.
+pub(super) const COMMAND_CAPACITY: usize = 64;
+
+/// Channel for the answer to a command.
+pub(in crate::native) type Reply<T> = oneshot::Sender<T>;
+
+/// Result of a call for a loaded unit.
+pub(in crate::native) type CallResult = Result<(), ServiceError>;
+
+/// The result of a request, which is sent once the unit is as requested, or cannot be.
+pub(in crate::native) type PendingResult = oneshot::Receiver<CallResult>;
+
+/// Command of a frontend. The event loop carries out one after the other.
+pub(in crate::native) enum Command {
+    /// Sets the goal and the extra targets.
+    SetGoal {
+        goal: Option<Target>,
+        extra_targets: BTreeSet<Target>,
+        reply: Reply<Result<(), SupervisorError>>,
+    },
+    /// Limits the number of units that may be starting at the same time.
+    SetMaxStarting { most: Option<NonZeroU32>, reply: Reply<()> },
+    /// Replaces the units of files and their settings.
+    ReplaceGraph { graph: Graph, settings: Settings, reply: Reply<Result<(), SupervisorError>> },
+    /// Loads a unit, or another file for it.
+    Load { unit: Box<LoadedUnit>, reply: Reply<CallResult> },
+    /// For the unit that provides a target.
+    Target { target: Target, command: TargetCommand },
+    /// For a loaded unit.
+    Unit { unit: UnitName, command: UnitCommand },
+    /// Stops all units. From then on no unit starts. The answer comes once all have stopped except
+    /// stuck ones, of which each loaded one has an error.
+    Shutdown { reply: Reply<Vec<ServiceError>> },
+    /// Kills all processes of all runs.
+    KillAll { reply: Reply<()> },
+    /// Reads the status of all units.
+    Snapshot { reply: Reply<InitSnapshot> },
+    /// Applies a change to a copy of the planner.
+    DryRun { request: InitDryRun, reply: Reply<Result<InitDryRunResult, SupervisorError>> },
+    /// Runs a function in the event loop, for the supervisor's own tests.
+    #[cfg(test)]
+    Inspect(Box<dyn FnOnce(&mut Supervisor) + Send>),
+}
+
+/// Command for the unit that provides a target.
+pub(in crate::native) enum TargetCommand {
+    Mask(Reply<Result<bool, SupervisorError>>),
+    Unmask(Reply<Result<bool, SupervisorError>>),
+    ResetFailed(Reply<bool>),
+    Restart(Reply<bool>),
+    Reload(Reply<Result<(), NotReloadable>>),
+}
+
+/// Command for a loaded unit.
+pub(in crate::native) enum UnitCommand {
+    /// Returns the timers to start before the unit, or why the unit cannot be started.
+    PrepareStart(Reply<Result<Vec<PulledTimer>, ServiceError>>),
+    /// Carries out a request. `requested` is the requested state after it, which is stored already.
+    /// The answer comes once the published status includes it.
+    Request { request: UnitRequest, requested: RequestedState, reply: Reply<PendingResult> },
+    /// Sets the requested state of a unit whose file has not changed.
+    SetRequested { requested: RequestedState, reply: Reply<()> },
+    /// Reloads the configuration of the unit.
+    Reload(Reply<PendingResult>),
+    /// Removes the unit, whose stored state was removed.
+    Forget(Reply<()>),
+    /// Reads the details of the unit.
+    Details(Reply<Result<UnitDetails, ServiceError>>),
+}
+
+/// Sends commands to a supervisor.
+#[derive(Clone)]
+pub(in crate::native) struct CommandSender(mpsc::Sender<Command>);
+
+impl CommandSender {
+    /// Creates a channel of commands.
+    pub(super) fn channel() -> (Self, mpsc::Receiver<Command>) {
+        let (sender, inbox) = mpsc::channel(COMMAND_CAPACITY);
+        (Self(sender), inbox)
+    }
+
+    /// Sends a command, and returns the answer to it.
+    pub(in crate::native) async fn call<T>(
+        &self,
+        command: impl FnOnce(Reply<T>) -> Command,
+    ) -> Result<T, Crashed> {
+        let (reply, answer) = oneshot::channel();
+        self.0.send(command(reply)).await.map_err(|_| Crashed)?;
+        answer.await.map_err(|_| Crashed)
+    }
+
+    /// Sends a command for the unit that provides a target.
+    pub(in crate::native) async fn target<T>(
+        &self,
+        target: &Target,
+        command: impl FnOnce(Reply<T>) -> TargetCommand,
+    ) -> Result<T, Crashed> {
+        let target = target.clone();
+        self.call(|reply| Command::Target { target, command: command(reply) }).await
+    }
+
+    /// Sends a command for a loaded unit.
+    pub(in crate::native) async fn unit<T>(
+        &self,
+        unit: &UnitName,
+        command: impl FnOnce(Reply<T>) -> UnitCommand,
+    ) -> Result<T, Crashed> {
+        let unit = unit.clone();
+        self.call(|reply| Command::Unit { unit, command: command(reply) }).await
+    }
+
+    /// Returns an error once the event loop is gone.
+    pub(in crate::native) fn check_alive(&self) -> Result<(), Crashed> {
+        if self.0.is_closed() { Err(Crashed) } else { Ok(()) }
+    }
+}
+
+/// Handle of a frontend to its supervisor. Dropping it ends the supervisor, and leaves the units
+/// running.
+pub(in crate::native) struct SupervisorHandle {
+    context: Arc<ManagerContext>,
+    requests: Arc<Requests>,
+    logs: Logs,
+    changes: watch::Receiver<u64>,
+    event_loop: AbortHandle,
+    log_task: AbortHandle,
+}
+
+impl SupervisorHandle {
+    /// Returns the state that is independent of single units.
+    pub(in crate::native) fn context(&self) -> &Arc<ManagerContext> {
+        &self.context
+    }
+
+    /// Returns the sender of commands.
+    pub(in crate::native) fn commands(&self) -> &CommandSender {
+        self.requests.commands()
+    }
+
+    /// Returns the requests for loaded units.
+    pub(in crate::native) fn requests(&self) -> &Arc<Requests> {
+        &self.requests
+    }
+
+    /// Returns the log of a unit; `None` if the unit has never run.
+    pub(in crate::native) fn log(&self, unit: &Name) -> Option<Arc<Log>> {
+        lock(&self.logs).get(unit).cloned()
+    }
+
+    /// Returns a counter that increases whenever a snapshot may have changed.
+    pub(in crate::native) fn changes(&self) -> watch::Receiver<u64> {
+        self.changes.clone()
+    }
+
+    /// Returns the task of the event loop.
+    #[cfg(test)]
+    pub(in crate::native) fn event_loop(&self) -> &AbortHandle {
+        &self.event_loop
+    }
+}
+
+impl Drop for SupervisorHandle {
+    fn drop(&mut self) {
+        self.log_task.abort();
+        self.event_loop.abort();
+    }
+}
+
+impl Supervisor {
+    /// Starts the event loop.
+    pub(super) fn spawn(self) -> SupervisorHandle {
+        let context = Arc::clone(&self.context);
+        SupervisorHandle {
+            log_task: tokio::spawn(Arc::clone(&context).limit_logs()).abort_handle(),
+            context,
+            requests: Arc::clone(&self.requests),
+            logs: Arc::clone(&self.logs),
+            changes: self.changes.subscribe(),
+            event_loop: tokio::spawn(self.run()).abort_handle(),
+        }
+    }
+
+    /// Carries out a command.
+    pub(super) fn on_command(&mut self, command: Command) {
+        match command {
+            Command::SetGoal { goal, extra_targets, reply } => {
+                answer(reply, self.set_goal(goal, extra_targets));
+            }
+            Command::SetMaxStarting { most, reply } => {
+                self.planner.set_max_starting(most);
+                answer(reply, ());
+            }
+            Command::ReplaceGraph { graph, settings, reply } => {
+                answer(reply, self.replace_graph(graph, &settings));
+            }
+            Command::Load { unit, reply } => answer(reply, self.load(*unit)),
+            Command::Target { target, command } => self.on_target_command(&target, command),
+            Command::Unit { unit, command } => self.on_unit_command(&unit, command),
+            Command::Shutdown { reply } => self.shut_down(reply),
+            Command::KillAll { reply } => {
+                self.kill_all();
+                answer(reply, ());
+            }
+            Command::Snapshot { reply } => answer(reply, self.snapshot()),
+            Command::DryRun { request, reply } => answer(reply, self.dry_run(request)),
+            #[cfg(test)]
+            Command::Inspect(inspect) => inspect(self),
+        }
+    }
+
+    fn on_target_command(&mut self, target: &Target, command: TargetCommand) {
+        match command {
+            TargetCommand::Mask(reply) => answer(reply, self.mask_target(target)),
+            TargetCommand::Unmask(reply) => answer(reply, self.unmask_target(target)),
+            TargetCommand::ResetFailed(reply) => answer(reply, self.reset_failed(target)),
+            TargetCommand::Restart(reply) => answer(reply, self.planner.restart(target)),
+            TargetCommand::Reload(reply) => answer(reply, self.planner.request_reload(target)),
+        }
+    }
+
+    fn on_unit_command(&mut self, unit: &UnitName, command: UnitCommand) {
+        match command {
+            UnitCommand::PrepareStart(reply) => answer(reply, self.prepare_start(unit)),
+            UnitCommand::Request { request, requested, reply } => {
+                let (result, pending) = oneshot::channel();
+                self.carry_out(unit, request, requested, result);
+                answer(reply, pending);
+            }
+            UnitCommand::SetRequested { requested, reply } => {
+                self.set_requested(unit, requested);
+                answer(reply, ());
+            }
+            UnitCommand::Reload(reply) => {
+                let (result, pending) = oneshot::channel();
+                self.reload_managed(unit, result);
+                answer(reply, pending);
+            }
+            UnitCommand::Forget(reply) => {
+                self.forget(unit);
+                answer(reply, ());
+            }
+            UnitCommand::Details(reply) => answer(reply, self.details(unit)),
+        }
+    }
+}
+
+/// Answers a command. The caller may be gone.
+pub(super) fn answer<T>(reply: Reply<T>, value: T) {
+    drop(reply.send(value));
+}
