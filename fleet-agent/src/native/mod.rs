@@ -32,12 +32,11 @@ pub use frontends::files::InitSupervisor;
 pub use frontends::manager::{NativeConfig, NativeManager};
 pub use linux::boot::{current_boot, is_current_boot};
 pub use linux::cgroup::remove_empty_cgroups;
-pub use linux::close_on_exec::set_cloexec_on_all;
-pub use linux::descriptors::raise_file_limit;
+pub use linux::descriptors::{raise_file_limit, set_cloexec_on_all};
 pub use linux::identity::{group_exists, user_exists};
-pub use linux::tracking::Tracking;
-pub use supervisor::external::{BadExternal, External};
-pub use supervisor::specifier_values::machine_specifiers;
+pub use linux::process_table::Tracking;
+pub use linux::specifiers::machine_specifiers;
+pub use supervisor::managed_units::external::{BadExternal, External};
 pub use supervisor::{
     DesiredTargets, InitDryRun, InitDryRunResult, InitSnapshot, SupervisorConfig, SupervisorError,
     UnitSnapshot,

@@ -7,7 +7,7 @@ use std::path::Path;
 use fleet_core::graph::{Graph, Name, Settings, Target};
 use tokio::sync::watch;
 
-use crate::native::linux::tracking::Tracking;
+use crate::native::linux::process_table::Tracking;
 use crate::native::log::journal;
 use crate::native::state::manager_context::was_used_this_boot;
 use crate::native::supervisor::command::{Command, SupervisorHandle, TargetCommand};

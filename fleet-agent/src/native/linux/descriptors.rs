@@ -1,9 +1,11 @@
-//! The limit on the files that this process may have open. Each running unit needs some open files.
+//! Open files of this process: their limit, and those inherited from its parent. Each running unit
+//! needs some open files.
 
 use std::io;
 use std::os::fd::AsRawFd as _;
 use std::sync::OnceLock;
 
+use nix::libc;
 use rustix::io::{Errno, fcntl_dupfd_cloexec};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
@@ -76,4 +78,21 @@ fn shortage(part: u64) -> Option<String> {
 /// Whether this process, or the machine, cannot open more files.
 pub(crate) fn is_out_of_descriptors(error: Errno) -> bool {
     matches!(error, Errno::MFILE | Errno::NFILE)
+}
+
+/// Marks every descriptor except stdin, stdout and stderr as close-on-exec, including descriptors
+/// inherited from the parent process. Otherwise all units would inherit these descriptors, even
+/// units that run as another user. This function is for programs, not for libraries.
+///
+/// # Errors
+///
+/// The kernel is older than version 5.11, so `close_range` cannot set this flag.
+pub fn set_cloexec_on_all() -> io::Result<()> {
+    let (first, last): (libc::c_uint, libc::c_uint) = (3, libc::c_uint::MAX);
+    // SAFETY: the arguments are plain numbers. It changes a flag of descriptors that only matters
+    // on exec, and closes none.
+    #[expect(unsafe_code, reason = "no library that we use marks all descriptors at once")]
+    let answer =
+        unsafe { libc::syscall(libc::SYS_close_range, first, last, libc::CLOSE_RANGE_CLOEXEC) };
+    if answer == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }

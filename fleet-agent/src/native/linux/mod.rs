@@ -2,19 +2,15 @@
 //!
 //! It imports no other folder of the service manager.
 
-pub(super) mod best_effort_limits;
 pub(super) mod boot;
 pub(super) mod cgroup;
 pub(super) mod child;
-pub(super) mod close_on_exec;
 pub(super) mod descriptors;
 pub(super) mod environment_file;
-pub(super) mod exec_step;
 pub(super) mod exit;
 pub(super) mod identity;
 pub(super) mod inotify;
 pub(super) mod nonblocking_open;
-pub(super) mod os_release;
 pub(super) mod probe_cache;
 pub(super) mod proc;
 pub(super) mod process_info;
@@ -23,5 +19,5 @@ pub(super) mod program;
 pub(super) mod resources;
 pub(super) mod signals;
 pub(super) mod spawn;
-pub(super) mod tracking;
+pub(super) mod specifiers;
 pub(super) mod vfork;

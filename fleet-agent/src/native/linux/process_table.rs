@@ -1,7 +1,8 @@
-//! All processes of the machine, and the ones that belong to a run.
+//! All processes of the machine, the ones that belong to a run, and the methods of tracking them.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
 use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError};
@@ -10,8 +11,7 @@ use std::time::Duration;
 use tokio::sync::Mutex;
 
 use super::probe_cache::ProbeCache;
-use super::process_info::ProcessId;
-use super::process_info::{ProbeResult, ProcessInfo, probe};
+use super::process_info::{ProbeResult, ProcessId, ProcessInfo, probe};
 use crate::clock::pause;
 
 /// Maximum number of times that one read of all processes lists `/proc`. It is listed again if a
@@ -201,6 +201,33 @@ fn own_groups(all: &[ProcessInfo], leaders: &[ProcessId]) -> BTreeSet<u32> {
         all.iter().any(|process| process.id.pid == leader.pid && process.id != *leader)
     };
     leaders.iter().filter(|leader| !is_reused(leader)).map(|leader| leader.pid).collect()
+}
+
+/// Method by which a native service manager finds all processes of a unit in order to stop them.
+/// `Display` describes the method in a sentence.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Tracking {
+    /// By a control group per run, which its processes cannot leave.
+    ControlGroups,
+    /// By process group, parent process and environment variables. A process that has changed all
+    /// three is not found.
+    Environment {
+        /// Reason why control groups are not used.
+        why: String,
+    },
+}
+
+impl fmt::Display for Tracking {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::ControlGroups => f.write_str("by control groups"),
+            Self::Environment { why } => write!(
+                f,
+                "by process group, parent and environment, not by control groups: {why}; a \
+                 process that leaves all three is not found"
+            ),
+        }
+    }
 }
 
 #[cfg(test)]

@@ -22,7 +22,6 @@ pub(super) mod journal;
 pub(super) mod rate_limit;
 pub(super) mod time_index;
 
-mod base_offset;
 mod hole;
 mod poll_interval;
 mod read_lock;
@@ -39,8 +38,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError, Weak};
 use fleet_core::Timestamp;
 use tokio::sync::watch;
 
-use self::base_offset::{BaseOffset, is_missing, offset_file};
 use self::hole::{BLOCK, LARGEST_BLOCK, data_start, next_line, punch_hole, start_of_line};
+use self::hole::{BaseOffset, is_missing, offset_file};
 pub(crate) use self::read_lock::ReadLock;
 use self::read_lock::ReadOffset;
 pub(crate) use self::rotation_task::RotationTask;

@@ -6,7 +6,6 @@ pub(super) mod adopt;
 pub(super) mod blocking_fs;
 pub(super) mod conditions;
 pub(super) mod driver;
-pub(super) mod environment;
 pub(super) mod exec_context;
 pub(super) mod kill_all;
 #[cfg(test)]

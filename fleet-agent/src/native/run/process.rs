@@ -10,15 +10,15 @@ use fleet_core::graph::{Command, DirectoryPath, ExecEnvironment, ExecOutput};
 use rustix::io::Errno;
 use rustix::process::{Gid, Uid};
 
-use super::environment::{SEARCH_PATH, collect};
 use super::exec_context::ExecContext;
+use super::exec_context::{SEARCH_PATH, collect};
 use crate::native::linux::cgroup::Group;
 use crate::native::linux::child::{ChildSetup, Credentials, WorkingDirectory, limits};
 use crate::native::linux::descriptors::{is_out_of_descriptors, unit_nofile_limit};
-use crate::native::linux::exec_step::{ExecStep, SpawnError};
 use crate::native::linux::exit::ProcessExit;
 use crate::native::linux::identity::{Identity, UnknownAccount, look_up, own_home};
 use crate::native::linux::nonblocking_open::{open_nonblocking, open_or_create};
+use crate::native::linux::program::{ExecStep, SpawnError};
 use crate::native::linux::resources::CgroupSetting;
 use crate::native::linux::spawn::Child;
 use crate::private_file::private_file;

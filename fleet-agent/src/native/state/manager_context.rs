@@ -7,18 +7,20 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use fleet_core::Timestamp;
+use fleet_unitfile::UnitName;
 
 use super::run_journal::RunJournal;
 use super::runtime_directory::Directories;
 use super::shutdown_marker::ShutdownMarker;
-use super::unit_directory::{SharedStorage, UnitDirectory};
+use super::unit_directory::{RunRecord, SharedStorage, UnitDirectory};
 use crate::atomic_file::write_atomic;
 use crate::native::linux::boot::Boot;
 use crate::native::linux::cgroup::{Group, Groups};
-use crate::native::linux::process_table::ProcessTable;
-use crate::native::linux::tracking::Tracking;
+use crate::native::linux::proc::started;
+use crate::native::linux::process_table::{ProcessTable, Tracking};
 use crate::native::log::rate_limit::{RateLimitedLog, RecordingHealth};
 use crate::native::log::{Log, RotationTask};
+use crate::native::run::machine::state::ServicePhase;
 use crate::native::run::sd_notify_socket::address;
 use crate::private_file::create_private_dir;
 use crate::{ChangeSender, Clock};
@@ -278,6 +280,53 @@ impl Drop for ManagerContext {
             groups.remove_empty();
         }
     }
+}
+
+/// Returns the units that a [`NativeManager`](crate::NativeManager) of this directory has started
+/// since boot and that still run. Does not change the directory.
+///
+/// A unit whose run cannot be read counts as running.
+pub(crate) fn running_units(directory: &Path) -> io::Result<Vec<UnitName>> {
+    let Some(runtime) = Directories::of_this_boot(directory)? else { return Ok(Vec::new()) };
+    let entries = match std::fs::read_dir(runtime.join(UNITS)) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        entries => entries?,
+    };
+    let mut running = Vec::new();
+    for entry in entries {
+        let path = entry?.path();
+        let file = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+        let Ok(unit) = UnitName::parse(unit_name_of(file)) else { continue };
+        let is_running = match UnitDirectory::new(path.clone(), &path).read_run() {
+            Ok(Some(run)) => is_running(&run)?,
+            Ok(None) => false,
+            Err(_) => true,
+        };
+        if is_running {
+            running.push(unit);
+        }
+    }
+    running.sort();
+    Ok(running)
+}
+
+/// Returns whether a run has a process, or is active without one.
+fn is_running(run: &RunRecord) -> io::Result<bool> {
+    if run.run_state.phase == ServicePhase::Exited {
+        return Ok(true);
+    }
+    if let Some(group) = &run.group
+        && !group.is_empty()?
+    {
+        return Ok(true);
+    }
+    let known = run.run_state.main.iter().chain(&run.run_state.control).chain(&run.leaders);
+    for process in known {
+        if started(process.pid)? == Some(*process) {
+            return Ok(true);
+        }
+    }
+    Ok(false)
 }
 
 #[cfg(test)]

@@ -3,7 +3,6 @@
 
 pub(super) mod manager_context;
 pub(super) mod run_journal;
-pub(super) mod running_units;
 pub(super) mod runtime_directory;
 pub(super) mod shutdown_marker;
 pub(super) mod timer_record;

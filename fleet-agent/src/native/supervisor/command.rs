@@ -14,11 +14,11 @@ use fleet_unitfile::UnitName;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::AbortHandle;
 
-use super::dry_run::{InitDryRun, InitDryRunResult};
 use super::error::{Crashed, SupervisorError};
 use super::managed_units::{LoadedUnit, PulledTimer};
 use super::requests::{Requests, UnitRequest};
 use super::snapshot::InitSnapshot;
+use super::snapshot::{InitDryRun, InitDryRunResult};
 use super::{Logs, Supervisor};
 use crate::lock::lock;
 use crate::native::log::Log;

@@ -22,32 +22,25 @@
 //! | module | topic |
 //! |---|---|
 //! | `command`, `requests` | commands of frontends; requests for loaded units, stored on disk first |
-//! | `goal`, `desired_targets`, `dry_run` | goal, masks, replacement of the graph, previews |
+//! | `goal` | goal, extra targets and masks; replacement of the graph of files |
 //! | `managed_units` | loaded units: the graph of them, their requests, waiting callers |
 //! | `timers` | timer units: next elapse, start of their units |
-//! | `recovery`, `unrecoverable` | state that an earlier supervisor has left |
-//! | `run_task`, `run_channel`, `supervised_unit` | runs, and the state kept per unit |
-//! | `snapshot`, `unit_log` | the status of all units; log lines about them |
-//! | `compile`, `support`, `host_capabilities`, `external`, `specifier_values` | what can run here |
+//! | `recovery` | state of units of files that an earlier supervisor has left |
+//! | `run_task`, `supervised_unit` | the task of a run and its channel; the state kept per unit |
+//! | `snapshot`, `unit_log` | the status of all units, and previews; log lines about units |
+//! | `compile` | which unit files can run here |
 
 pub(super) mod command;
 pub(super) mod compile;
-pub(super) mod external;
 pub(super) mod managed_units;
 pub(super) mod requests;
-pub(super) mod specifier_values;
-pub(super) mod support;
 #[cfg(test)]
 pub(super) mod support_tests;
 
 mod config;
-mod desired_targets;
-mod dry_run;
 mod error;
 mod goal;
-pub(super) mod host_capabilities;
 mod recovery;
-mod run_channel;
 mod run_task;
 mod snapshot;
 mod supervised_unit;
@@ -55,14 +48,12 @@ mod supervised_unit;
 mod tests;
 mod timers;
 mod unit_log;
-mod unrecoverable;
 
 pub use config::SupervisorConfig;
-pub use desired_targets::DesiredTargets;
-pub use dry_run::{InitDryRun, InitDryRunResult};
 pub use error::SupervisorError;
 pub(super) use error::io_error;
-pub use snapshot::{InitSnapshot, UnitSnapshot};
+pub use goal::DesiredTargets;
+pub use snapshot::{InitDryRun, InitDryRunResult, InitSnapshot, UnitSnapshot};
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io;
@@ -78,14 +69,14 @@ use fleet_core::graph::{
 use tokio::sync::{mpsc, watch};
 
 use self::command::{Command, CommandSender, Reply, answer};
-use self::desired_targets::TargetSelection;
-use self::host_capabilities::HostCapabilities;
+use self::compile::HostCapabilities;
+use self::compile::check_supported;
+use self::goal::TargetSelection;
 use self::managed_units::ManagedUnits;
 use self::requests::Requests;
-use self::run_channel::{QueueFull, run_channel};
+use self::run_task::{QueueFull, run_channel};
 use self::run_task::{RunReport, RunTask};
 use self::supervised_unit::{RunHandle, SupervisedUnit};
-use self::support::check_supported;
 use self::timers::Timers;
 use crate::ServiceError;
 use crate::lock::lock;

@@ -1,32 +1,40 @@
 //! Reads which units an earlier `fleet-init` left in its directory. For the units of `fleetd`, see
 //! `managed_units/recovery.rs`; for the state and the processes of one unit, see `adopt.rs`.
+//!
+//! # Units that cannot be recovered
+//!
+//! The processes of such a unit may still run, so the supervisor starts no new run beside them. It
+//! reports the unit as failed with processes left, together with the reason, until the unit can be
+//! recovered or an operator resets it. Other units are unaffected. The log of the unit is still
+//! kept within its size limit, and can be read.
 
-use std::collections::BTreeSet;
-use std::collections::btree_map::{BTreeMap, Entry};
+use std::collections::btree_map::Entry;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
+use std::num::NonZeroU32;
 use std::sync::Arc;
 
+use fleet_core::Timestamp;
 use fleet_core::graph::{
-    DerivedState, Graph, Incarnation, InitUnit, Name, Observation, ObservedUnit, Settings,
+    DerivedState, EventKind, FailureCause, Graph, Incarnation, InitState, InitUnit, Name,
+    Observation, ObservedUnit, Phase, Settings, UnitEvent,
 };
 
 use super::command::SupervisorHandle;
+use super::compile::host_capabilities;
 use super::config::{LANGUAGE, SupervisorConfig};
-use super::desired_targets::TargetSelection;
 use super::error::{SupervisorError, io_error};
-use super::goal::restore_state;
-use super::host_capabilities::host_capabilities;
+use super::goal::{TargetSelection, restore_state};
 use super::managed_units::{ManagedUnits, hit_start_limit};
 use super::supervised_unit::{SupervisedUnit, read_definition};
-use super::unrecoverable::{reason, unrecoverable_state};
 use super::{Supervisor, UnitSource};
 use crate::lock::lock;
 use crate::native::linux::descriptors::check_descriptors_left;
-use crate::native::run::adopt::{observe_run, resume};
+use crate::native::run::adopt::{observe_run, resume, stop_only_definition};
 use crate::native::run::driver::RunDriver;
 use crate::native::run::machine::state::RunState;
 use crate::native::state::manager_context::{ManagerContext, TARGETS};
-use crate::native::state::unit_directory::UnitDirectory;
+use crate::native::state::unit_directory::{RunRecord, UnitDirectory};
 
 /// Recovered state of all units: the observed unit states for the planner, the supervisor's own
 /// state of each unit, and the runs to continue. Units that cannot be recovered are listed with the
@@ -219,4 +227,91 @@ fn definition(directory: &UnitDirectory, graph: &Graph, name: &Name) -> io::Resu
     };
     let unknown = || directory.invalid_definition(format!("no stanza of {name}"));
     known.ok_or_else(unknown)
+}
+
+/// Returns the observed state of a unit that cannot be recovered.
+pub(super) fn unrecoverable_state(
+    graph: &Graph,
+    name: &Name,
+    incarnation: Incarnation,
+    now: Timestamp,
+) -> ObservedUnit {
+    let present = graph.unit(name).cloned();
+    ObservedUnit {
+        phase: Phase::Failed,
+        since: now,
+        incarnation: Some(incarnation),
+        definition: Some(present.unwrap_or_else(|| Arc::new(stop_only_definition(name.clone())))),
+        processes: true,
+        cause: Some(FailureCause::Lost),
+        ..ObservedUnit::default()
+    }
+}
+
+/// Describes why a unit cannot be recovered and what to do about it.
+pub(super) fn reason(unit: &Name, error: &io::Error) -> String {
+    format!(
+        "{error}; to try again, use \"fleet-init reload\"; if no process of the unit is left, use \
+         \"fleet-init reset-failed {unit}\""
+    )
+}
+
+impl Supervisor {
+    /// Tries again to recover the units that could not be recovered.
+    pub(super) fn retry_unrecoverable(&mut self, max_starting: Option<NonZeroU32>) {
+        if self.unrecoverable.is_empty() || self.shutting_down {
+            return;
+        }
+        let graph = self.planner.graph().clone();
+        let mut recovery =
+            Recovery { observation: self.planner.observation(), ..Recovery::default() };
+        for name in self.unrecoverable.keys() {
+            recovery.observation.units.remove(name);
+            recovery.units.extend(self.units.remove_entry(name));
+            recovery.recover_unit(&self.context, &graph, name);
+        }
+        let Recovery { observation, units, runs, unrecoverable } = recovery;
+        self.replace_logs(&units);
+        self.units.extend(units);
+        let settings = Settings { max_starting, ..Settings::default() };
+        match InitState::restore(graph, &self.selection.desired.apply_to(&settings), observation) {
+            Ok(planner) => self.planner = planner,
+            Err(error) => {
+                tracing::error!(%error, "cannot supervise the recovered units: all stay failed");
+                return;
+            }
+        }
+        self.unrecoverable = unrecoverable;
+        for (unit, incarnation, driver) in runs {
+            self.spawn_run_task(&unit, incarnation, driver);
+        }
+    }
+
+    /// Replaces the logs of unrecoverable units by those of `units`.
+    fn replace_logs(&self, units: &BTreeMap<Name, SupervisedUnit>) {
+        let mut logs = lock(&self.logs);
+        logs.retain(|unit, _| !self.unrecoverable.contains_key(unit));
+        logs.extend(units.iter().map(|(unit, entry)| (unit.clone(), Arc::clone(&entry.log))));
+    }
+
+    /// Treats an unrecoverable unit as gone; does nothing for any other unit.
+    pub(super) fn forget_unrecoverable(&mut self, unit: &Name) {
+        if self.unrecoverable.remove(unit).is_none() {
+            return;
+        }
+        let written = self.context.storage(unit.as_str()).write_run(&RunRecord::default());
+        if let Err(error) = written {
+            tracing::warn!(
+                %unit,
+                %error,
+                "cannot save the reset of a unit that could not be recovered: after fleet-init \
+                 restarts, the unit is shown as failed again"
+            );
+        }
+        let incarnation = self.planner.status(unit).and_then(|state| state.incarnation);
+        if let Some(incarnation) = incarnation {
+            let (unit, what) = (unit.clone(), EventKind::AllGone);
+            self.planner.on_event(&UnitEvent { unit, incarnation, kind: what }, self.context.now());
+        }
+    }
 }

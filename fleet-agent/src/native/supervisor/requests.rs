@@ -15,9 +15,9 @@ use futures_util::future::{BoxFuture, FutureExt as _, join, join_all};
 use tokio::sync::{OwnedMutexGuard, Semaphore};
 
 use super::command::{CallResult, Command, CommandSender, PendingResult, UnitCommand};
+use super::compile::HostCapabilities;
 use super::compile::compile;
 use super::error::Crashed;
-use super::host_capabilities::HostCapabilities;
 use super::managed_units::{Definition, LoadedUnit, PublishedStatus, Statuses};
 use crate::lock::lock;
 use crate::native::state::manager_context::ManagerContext;

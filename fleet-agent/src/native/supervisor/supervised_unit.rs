@@ -6,7 +6,7 @@ use std::sync::Arc;
 use fleet_core::graph::{Incarnation, InitUnit, Name, StatusReport, Timeouts, text};
 use tokio::task::AbortHandle;
 
-use super::run_channel::RunSender;
+use super::run_task::RunSender;
 use crate::native::log::Log;
 use crate::native::run::adopt::StoredUnit;
 use crate::native::run::machine::state::RunState;

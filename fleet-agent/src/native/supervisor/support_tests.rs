@@ -8,9 +8,9 @@ use fleet_core::graph::systemd::CompileOptions;
 use fleet_core::graph::text::read_stanzas;
 use fleet_unitfile::{SpecifierContext, UnitFile};
 
+use super::compile::HostCapabilities;
+use super::compile::check_supported;
 use super::compile::{BadSetting, RunnableUnit, compile};
-use super::host_capabilities::HostCapabilities;
-use super::support::check_supported;
 
 impl HostCapabilities {
     /// Returns the capabilities of root, or of an unprivileged user.

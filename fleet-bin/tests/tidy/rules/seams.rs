@@ -77,7 +77,7 @@ const NATIVE: Layers = Layers {
         ("run", &["linux", "log", "state"]),
         ("state", &["linux", "log", "run"]),
         ("supervisor", &["linux", "log", "run", "state"]),
-        ("frontends", &["linux", "log", "run", "state", "supervisor"]),
+        ("frontends", &["linux", "log", "state", "supervisor"]),
         ("rpc", &[]),
     ],
 };

@@ -1,12 +1,10 @@
 //! Drives the state machine of one run: carries out its actions, and passes events to it.
 
-mod exit_watch;
 #[cfg(test)]
 mod last_message_tests;
 mod lifecycle;
 mod notifications;
-mod signals;
-mod spawning;
+mod processes;
 
 use std::future::poll_fn;
 use std::io;
@@ -19,8 +17,8 @@ use futures_util::future::{BoxFuture, FutureExt};
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use tokio::task::{AbortHandle, coop::unconstrained};
 
-use self::exit_watch::PendingExit;
 pub(crate) use self::lifecycle::pid_file_owner;
+use self::processes::PendingExit;
 use super::blocking_fs::{block_in_place_if, run_may_block, spawn_may_block};
 use super::machine::ServiceRun;
 use super::machine::state::{RunAction, ServicePhase};

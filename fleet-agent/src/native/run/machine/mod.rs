@@ -22,15 +22,11 @@ pub(crate) mod outcome;
 pub(crate) mod property_tests;
 pub(crate) mod sd_notify_message;
 pub(crate) mod state;
-pub(crate) mod systemd_states;
 #[cfg(test)]
 pub(crate) mod tests;
 
-mod notifications;
-mod process_exits;
-mod reload;
-mod starting;
-mod stopping;
+mod phases;
+mod process_events;
 mod to_graph_events;
 
 use std::collections::VecDeque;

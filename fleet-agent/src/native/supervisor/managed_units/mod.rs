@@ -6,7 +6,7 @@
 
 mod calls;
 mod desired;
-mod external;
+pub(in crate::native) mod external;
 mod recovery;
 mod relink;
 mod status;

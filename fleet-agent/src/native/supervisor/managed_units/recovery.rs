@@ -15,8 +15,8 @@ use tokio::sync::oneshot;
 
 use super::super::command::SupervisorHandle;
 use super::super::config::SupervisorConfig;
-use super::super::desired_targets::TargetSelection;
 use super::super::error::io_error;
+use super::super::goal::TargetSelection;
 use super::super::supervised_unit::SupervisedUnit;
 use super::super::{Logs, Supervisor, UnitSource};
 use super::calls::name_of;
@@ -29,10 +29,10 @@ use crate::native::run::adopt::{observe_ended, resume};
 use crate::native::run::driver::RunDriver;
 use crate::native::state::manager_context::{ManagerContext, TARGETS};
 use crate::native::state::unit_directory::{PendingRequest, RunRecord, StoredUnit};
+use crate::native::supervisor::compile::HostCapabilities;
 use crate::native::supervisor::compile::compile;
-use crate::native::supervisor::external::External;
-use crate::native::supervisor::host_capabilities::HostCapabilities;
-use crate::native::supervisor::host_capabilities::host_capabilities;
+use crate::native::supervisor::compile::host_capabilities;
+use crate::native::supervisor::managed_units::external::External;
 
 /// Configuration of managed units, in addition to that of any supervisor.
 pub(in crate::native) struct ManagedUnitsConfig {

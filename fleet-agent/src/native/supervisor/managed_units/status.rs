@@ -15,8 +15,8 @@ use crate::ManagedUnit;
 use crate::lock::lock;
 use crate::native::log::Log;
 use crate::native::run::machine::outcome::RunOutcome;
+use crate::native::run::machine::outcome::to_systemd_state;
 use crate::native::run::machine::state::{RunState, ServicePhase};
-use crate::native::run::machine::systemd_states::to_systemd_state;
 use crate::native::state::unit_directory::RequestedState;
 
 /// Published status of all loaded units, shared with frontends. Only the supervisor changes it.

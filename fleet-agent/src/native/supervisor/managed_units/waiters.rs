@@ -12,8 +12,8 @@ use super::super::command::{CallResult, Reply, answer};
 use super::super::supervised_unit::SupervisedUnit;
 use crate::ServiceError;
 use crate::native::run::machine::outcome::RunOutcome;
+use crate::native::run::machine::outcome::{reload_failure_reason, start_failure_reason};
 use crate::native::run::machine::state::{RunState, ServicePhase};
-use crate::native::run::machine::systemd_states::{reload_failure_reason, start_failure_reason};
 
 /// Waiting callers, by unit.
 #[derive(Default)]

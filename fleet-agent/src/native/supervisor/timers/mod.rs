@@ -9,10 +9,9 @@
 //! A timer starts its unit by a request, as a frontend does, so that the start is stored and runs
 //! after earlier requests for the unit. The event loop polls these requests beside its commands.
 
-mod alarm;
 mod entry;
 mod queue;
-mod zones;
+mod wall_clock;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -26,10 +25,10 @@ use fleet_unitfile::{UnitHash, UnitName};
 use futures_util::future::{BoxFuture, FutureExt as _};
 use futures_util::stream::{FuturesUnordered, StreamExt as _};
 
-use self::alarm::{AlarmEvent, CalendarAlarm};
 use self::entry::{TimerEntry, stop_only_definition};
 use self::queue::TimerQueue;
-use self::zones::ZoneCache;
+use self::wall_clock::ZoneCache;
+use self::wall_clock::{AlarmEvent, CalendarAlarm};
 use super::command::CallResult;
 use super::managed_units::Statuses;
 use super::requests::{Requests, UnitRequest};

@@ -1,22 +1,27 @@
 //! The service manager of fleetd, which runs units itself.
 
-mod config;
-mod contract;
-
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
-use std::path::Path;
+use std::num::NonZeroU32;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-pub use config::NativeConfig;
+use async_trait::async_trait;
+use fleet_core::{Epoch, Generation};
+use fleet_unitfile::{UnitFile, UnitName, UnitType};
 
-use fleet_unitfile::UnitName;
-
-use crate::ServiceError;
-use crate::native::linux::tracking::Tracking;
-use crate::native::state::running_units::running_units;
+use crate::native::linux::process_table::Tracking;
+use crate::native::log::{Log, journal};
+use crate::native::state::manager_context::running_units;
 use crate::native::supervisor::command::{Command, SupervisorHandle};
 use crate::native::supervisor::managed_units::ManagedUnitsConfig;
+use crate::native::supervisor::managed_units::external::External;
+use crate::native::supervisor::requests::UnitRequest;
 use crate::native::supervisor::{InitSnapshot, SupervisorConfig};
+use crate::{
+    ChangeReceiver, Clock, Journal, JournalQuery, ManagedUnit, ServiceError, ServiceManager,
+    SystemClock, UnitDetails,
+};
 
 /// Service manager that runs `.service`, `.target` and `.timer` units without systemd. It starts
 /// the processes of `.service` units itself.
@@ -194,13 +199,150 @@ impl NativeManager {
     }
 }
 
+#[async_trait]
+impl ServiceManager for NativeManager {
+    async fn load(
+        &self,
+        unit: &UnitName,
+        file: &UnitFile,
+        epoch: Epoch,
+    ) -> Result<(), ServiceError> {
+        self.0.requests().load(unit, file, epoch).await
+    }
+
+    async fn reload(&self) -> Result<(), ServiceError> {
+        // Each load has read its file already.
+        Ok(())
+    }
+
+    async fn unload(&self, unit: &UnitName) -> Result<(), ServiceError> {
+        self.0.requests().unload(unit).await
+    }
+
+    async fn start(&self, unit: &UnitName, generation: Generation) -> Result<(), ServiceError> {
+        self.0.requests().request(unit, UnitRequest::Start(generation)).await
+    }
+
+    async fn restart(&self, unit: &UnitName, generation: Generation) -> Result<(), ServiceError> {
+        self.0.requests().request(unit, UnitRequest::Restart(generation)).await
+    }
+
+    async fn stop(&self, unit: &UnitName) -> Result<(), ServiceError> {
+        self.0.requests().request(unit, UnitRequest::Stop).await
+    }
+
+    async fn reload_unit(&self, unit: &UnitName) -> Result<(), ServiceError> {
+        self.0.requests().reload_unit(unit).await
+    }
+
+    async fn get(&self, unit: &UnitName) -> Result<Option<ManagedUnit>, ServiceError> {
+        self.0.requests().get(unit)
+    }
+
+    async fn list(&self) -> Result<Vec<ManagedUnit>, ServiceError> {
+        self.0.requests().list()
+    }
+
+    async fn details(&self, unit: &UnitName) -> Result<UnitDetails, ServiceError> {
+        self.0.requests().details(unit).await
+    }
+
+    fn changes(&self) -> ChangeReceiver {
+        self.0.context().feed.subscribe()
+    }
+
+    async fn journal(&self, unit: &UnitName, query: JournalQuery) -> Result<Journal, ServiceError> {
+        self.read_log(unit, |log| journal::read(log, query))
+    }
+
+    async fn journal_from(
+        &self,
+        unit: &UnitName,
+        position: &str,
+        follow: bool,
+    ) -> Result<Journal, ServiceError> {
+        if unit.unit_type() == UnitType::Timer {
+            // A timer writes nothing, so no line of it can be missing.
+            return self.journal(unit, JournalQuery { follow, ..JournalQuery::default() }).await;
+        }
+        self.read_log(unit, |log| journal::read_after(log, position, follow))
+    }
+}
+
+impl NativeManager {
+    fn read_log(
+        &self,
+        unit: &UnitName,
+        read: impl FnOnce(&Arc<Log>) -> io::Result<Journal>,
+    ) -> Result<Journal, ServiceError> {
+        let status = self.0.requests().status(unit);
+        let status = status.ok_or_else(|| ServiceError::NotLoaded { unit: unit.clone() })?;
+        let action = || format!("read the log of {unit}");
+        read(&status.log).map_err(|source| ServiceError::Io { action: action(), source })
+    }
+}
+
+/// Configuration of a [`NativeManager`](crate::NativeManager).
+#[derive(Clone)]
+pub struct NativeConfig {
+    /// Directory for unit files, state and logs. Only one manager at a time may use it.
+    pub directory: PathBuf,
+    /// Directory in memory for records of runs and notification sockets; see
+    /// [`SupervisorConfig::runtime_directory`](crate::SupervisorConfig::runtime_directory).
+    pub runtime_directory: Option<PathBuf>,
+    /// Environment variables for every process of every unit, besides `PATH`.
+    pub environment: Vec<(String, String)>,
+    /// Bytes of output kept per unit; see [`DEFAULT_LOG_LIMIT`].
+    ///
+    /// [`DEFAULT_LOG_LIMIT`]: Self::DEFAULT_LOG_LIMIT
+    pub log_limit: u64,
+    /// Whether each run of a unit gets its own control group where possible. Root can create
+    /// control groups. Other users can do so if the daemon's control group is delegated to them.
+    pub control_groups: bool,
+    /// Names of unit file options, such as `PrivateTmp`, that are ignored instead of refused. A
+    /// unit with such an option runs as if the option were absent, and the log reports that.
+    pub accept: BTreeSet<String>,
+    /// External units of this machine, which loaded units may depend on. A loaded unit takes
+    /// precedence over an external unit of the same name.
+    pub external: BTreeMap<UnitName, External>,
+    /// Maximum number of units that may be starting at once. `None` sets no limit. A oneshot counts
+    /// as starting for as long as it runs. See [`DEFAULT_MAX_STARTING`].
+    ///
+    /// [`DEFAULT_MAX_STARTING`]: Self::DEFAULT_MAX_STARTING
+    pub max_starting: Option<NonZeroU32>,
+    /// Clock for timeouts and restarts.
+    pub clock: Arc<dyn Clock>,
+}
+
+impl NativeConfig {
+    /// Four mebibytes.
+    pub const DEFAULT_LOG_LIMIT: u64 = 4 * 1024 * 1024;
+    /// 512: hardly ever reached, and low enough not to overwhelm a machine.
+    pub const DEFAULT_MAX_STARTING: NonZeroU32 = NonZeroU32::MIN.saturating_add(511);
+
+    /// Returns the default configuration, with everything in this directory and the real clock.
+    #[must_use]
+    pub fn new(directory: impl Into<PathBuf>) -> Self {
+        Self {
+            directory: directory.into(),
+            runtime_directory: None,
+            environment: Vec::new(),
+            log_limit: Self::DEFAULT_LOG_LIMIT,
+            accept: BTreeSet::new(),
+            external: BTreeMap::new(),
+            max_starting: Some(Self::DEFAULT_MAX_STARTING),
+            control_groups: true,
+            clock: Arc::new(SystemClock::start()),
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use fleet_core::{Epoch, Generation};
     use fleet_unitfile::UnitFile;
 
     use super::*;
-    use crate::ServiceManager as _;
 
     #[tokio::test]
     async fn calls_fail_once_the_supervisor_task_is_gone() {

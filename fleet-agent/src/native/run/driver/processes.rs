@@ -1,0 +1,366 @@
+//! The processes of a run: spawns them, sends signals to them, and waits for their exits.
+
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use fleet_core::graph::{Command, FailureCause, NotifyAccess, ServiceType};
+use futures_util::future::{BoxFuture, FutureExt as _};
+use rustix::process::{Pid, test_kill_process_group};
+
+use super::RunDriver;
+use crate::native::linux::descriptors::descriptor_shortage;
+use crate::native::linux::exit::ProcessExit;
+use crate::native::linux::proc::{ProcessHandle, child};
+use crate::native::linux::process_info::{INVOCATION_ID, ProcessId, SYSTEMD_EXEC_PID};
+use crate::native::linux::resources::settings;
+use crate::native::linux::signals::{Sig, short_name};
+use crate::native::linux::spawn::Child;
+use crate::native::log::rate_limit::unrecorded_cause;
+use crate::native::run::kill_all::{SignalTargets, kill_all};
+use crate::native::run::machine::state::{Role, ServicePhase, SignalScope};
+use crate::native::run::process::{SpawnFailure, spawn};
+use crate::native::run::sd_notify_socket::NOTIFY_SOCKET;
+
+fn not_stored(error: &io::Error) -> String {
+    format!("cannot store the unit's state: {error}")
+}
+
+impl RunDriver {
+    /// Runs a command. The run is stored first, so that a later daemon finds the process if this
+    /// daemon ends during the spawn.
+    pub(crate) fn spawn(&mut self, command: &Command, role: Role) {
+        if let Err(error) = self.log.check() {
+            self.warn(&error, "cannot check the size of a unit's log");
+        }
+        let run_state = self.service.run_state();
+        if run_state.main.is_none() && run_state.control.is_none() {
+            self.end_log_line();
+        }
+        if role == Role::Main {
+            self.hold_output();
+        }
+        let not_spawned = |words| SpawnFailure { message: words, end: ProcessExit::NotSpawned };
+        // Later processes of a run may use the last file descriptors.
+        let is_first = self.service.run_state().phase.is_starting() && self.leaders.is_empty();
+        let shortage = if is_first { descriptor_shortage() } else { None };
+        // A run that cannot start must not hold a descriptor: stopping it may need the last one.
+        if is_first && shortage.is_none() && self.notify.is_none() {
+            self.listen();
+        }
+        if let Some(why) = shortage {
+            return self.on_spawn_failed(not_spawned(why));
+        }
+        match self.save() {
+            Ok(()) => self.context.recording.on_success(),
+            Err(error) if unrecorded_cause(&error) == FailureCause::Unrecorded => {
+                return self.on_unrecorded(&error);
+            }
+            Err(error) => return self.on_spawn_failed(not_spawned(not_stored(&error))),
+        }
+        let extra = self.variables(role);
+        let (environment, log) = (&self.spec.run.exec_environment, self.log.path());
+        let limits = settings(&self.spec.run.resources);
+        let group = self.group.as_ref().map(|group| (group, &limits[..]));
+        match spawn(command, environment, log, group, &self.context.environment, &extra) {
+            Ok(started) => self.on_spawned(started),
+            Err(problem) => self.on_spawn_failed(problem),
+        }
+    }
+
+    fn on_spawned(&mut self, started: Child) {
+        let now = self.context.now();
+        // The process ID of a child stays valid until it is reaped.
+        let process = match started.id().map_or(Ok(None), child) {
+            Ok(Some(process)) => process,
+            Ok(None) => return self.service.on_spawn_failed(ProcessExit::Unobserved, now),
+            Err(error) => return self.kill_unwatchable(started, &error),
+        };
+        self.leaders.push(process);
+        self.await_child(process, started);
+        self.service.on_spawned(process, now);
+    }
+
+    /// Kills a child that cannot be watched, because otherwise its process ID could be reused
+    /// unnoticed.
+    fn kill_unwatchable(&mut self, mut started: Child, error: &io::Error) {
+        if let Err(error) = started.start_kill() {
+            tracing::error!(
+                %error,
+                unit = %self.unit,
+                "cannot kill a process that cannot be watched: the process might keep running"
+            );
+        }
+        let words = format!("cannot watch the started process: {error}");
+        self.on_spawn_failed(SpawnFailure { message: words, end: ProcessExit::NotSpawned });
+    }
+
+    fn on_spawn_failed(&mut self, problem: SpawnFailure) {
+        if let Err(error) = self.log.note(&problem.message) {
+            self.warn(&error, "cannot write a message to a unit's log");
+        }
+        self.problem = Some(problem.message);
+        self.service.on_spawn_failed(problem.end, self.context.now());
+    }
+
+    /// Handles a run that cannot be stored on a full or failing file system. The unit's log gets no
+    /// message, because the planner tries again every second.
+    fn on_unrecorded(&mut self, error: &io::Error) {
+        self.context.recording.on_failure(error, self.context.now());
+        self.problem = Some(not_stored(error));
+        self.service.on_unrecorded(self.context.now());
+    }
+
+    /// Returns the environment variables that describe the run to a command.
+    fn variables(&self, role: Role) -> Vec<(&'static str, String)> {
+        // The spawned process fills in its own process ID.
+        let mut variables =
+            vec![(INVOCATION_ID, self.invocation.clone()), (SYSTEMD_EXEC_PID, String::new())];
+        let main_alone = self.spec.run.notify_access == NotifyAccess::Main;
+        let phase = self.service.run_state().phase;
+        // The command of a forking service has the role of a control process.
+        if self.notify.is_some()
+            && (role == Role::Main || phase == ServicePhase::Start || !main_alone)
+        {
+            variables.push((NOTIFY_SOCKET, self.context.notify_address(&self.invocation)));
+        }
+        if let (Role::Main, Some(span)) = (role, self.spec.run.watchdog) {
+            variables.push(("WATCHDOG_USEC", span.as_micros().to_string()));
+        }
+        if let ServiceType::BackgroundPidfile { path } = &self.spec.kind {
+            variables.push(("PIDFILE", path.clone()));
+        }
+        let run_state = self.service.run_state();
+        if let (Role::Control, Some(main)) = (role, run_state.main) {
+            variables.push(("MAINPID", main.pid.to_string()));
+        }
+        if !matches!(run_state.phase, ServicePhase::Stop | ServicePhase::StopPost) {
+            return variables;
+        }
+        if let Some(outcome) = run_state.outcome {
+            variables.push(("SERVICE_RESULT", outcome.as_str().to_owned()));
+        }
+        let (code, status) = match run_state.exit {
+            Some(ProcessExit::Code(code)) => ("exited", code.to_string()),
+            Some(ProcessExit::Signal(signal)) => ("killed", short_name(signal)),
+            Some(ProcessExit::Dumped(signal)) => ("dumped", short_name(signal)),
+            _ => return variables,
+        };
+        variables.extend([("EXIT_CODE", code.to_owned()), ("EXIT_STATUS", status)]);
+        variables
+    }
+}
+
+impl RunDriver {
+    pub(crate) fn signal(&mut self, signal: Sig, hangs_up: bool, reach: SignalScope) {
+        let run_state = self.service.run_state();
+        let targets = match reach {
+            SignalScope::Leaders => SignalTargets::Leaders(
+                run_state.main.into_iter().chain(run_state.control).collect(),
+            ),
+            SignalScope::All => self.all_processes(),
+        };
+        let signals = if hangs_up { vec![signal, Sig::HUP] } else { vec![signal] };
+        self.sweep = Some(Box::pin(kill_all(Arc::clone(&self.context), targets, signals)));
+    }
+
+    /// Waits until no process of the run is left.
+    pub(crate) fn await_gone(&mut self) {
+        let (context, all_processes) = (Arc::clone(&self.context), self.all_processes());
+        self.sweep = Some(Box::pin(kill_all(context, all_processes, Vec::new())));
+    }
+
+    /// Sends a signal to one process.
+    pub(crate) fn signal_process(&self, process: ProcessId, signal: Sig) {
+        let signalled = ProcessHandle::open(process)
+            .and_then(|held| held.map_or(Ok(()), |it| it.signal(signal)));
+        if let Err(error) = signalled {
+            let (unit, pid) = (&self.unit, process.pid);
+            tracing::warn!(%error, %unit, pid, ?signal, "cannot signal a process of a unit");
+        }
+    }
+
+    /// Kills all processes of the run, including those that `KillMode=` spares. Their exits are
+    /// then handled like any other exits.
+    pub(crate) fn kill_all(&mut self) {
+        if self.killing.as_ref().is_some_and(|it| !it.is_finished()) {
+            return;
+        }
+        let killing = kill_all(Arc::clone(&self.context), self.all_processes(), vec![Sig::KILL]);
+        self.killing = Some(tokio::spawn(killing).abort_handle());
+    }
+
+    /// Returns all processes of the run that can be found.
+    fn all_processes(&self) -> SignalTargets {
+        match &self.group {
+            Some(group) => SignalTargets::Group(group.clone()),
+            None => {
+                let (invocation, leaders) = (self.invocation.clone(), self.leaders.clone());
+                SignalTargets::Run { invocation, leaders }
+            }
+        }
+    }
+
+    /// Removes process groups without members from `leaders`, because the kernel may reuse their
+    /// IDs. A group may have members long after its leader has exited.
+    pub(crate) fn forget_empty_groups(&mut self) {
+        self.leaders.retain(has_members);
+    }
+}
+
+fn has_members(leader: &ProcessId) -> bool {
+    let pid = i32::try_from(leader.pid).ok().and_then(Pid::from_raw);
+    pid.is_some_and(|pid| test_kill_process_group(pid) != Err(rustix::io::Errno::SRCH))
+}
+
+/// Exit of a process that has not happened yet.
+pub(crate) struct PendingExit {
+    process: ProcessId,
+    is_child: bool,
+    end: BoxFuture<'static, ProcessExit>,
+}
+
+impl Future for PendingExit {
+    type Output = (ProcessId, ProcessExit);
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let process = self.process;
+        self.end.poll_unpin(cx).map(|end| (process, end))
+    }
+}
+
+impl RunDriver {
+    /// Waits for a child to exit.
+    pub(crate) fn await_child(&mut self, process: ProcessId, mut child: Child) {
+        let end = Box::pin(async move { child.wait().await.unwrap_or(ProcessExit::Unobserved) });
+        self.processes.push(PendingExit { process, is_child: true, end });
+    }
+
+    /// Waits for a process to exit that is not our child.
+    pub(crate) fn watch(&mut self, process: ProcessId, watched: ProcessHandle) {
+        let clock = Arc::clone(&self.context.clock);
+        let end = Box::pin(async move {
+            watched.end(&*clock).await.unwrap_or_else(|error| {
+                let pid = process.pid;
+                tracing::warn!(%error, pid, "cannot watch a unit's process: treating it as exited");
+                ProcessExit::Unobserved
+            })
+        });
+        self.processes.push(PendingExit { process, is_child: false, end });
+    }
+
+    /// Reports an exit again after a pause.
+    pub(crate) fn report_exit_later(
+        &mut self,
+        process: ProcessId,
+        end: ProcessExit,
+        pause: Duration,
+    ) {
+        let clock = Arc::clone(&self.context.clock);
+        let end = Box::pin(async move {
+            clock.sleep(pause).await;
+            end
+        });
+        // Reported even if the unit has another main process by then.
+        self.processes.push(PendingExit { process, is_child: true, end });
+    }
+
+    /// Makes a process that is not our child the main process, if the state machine accepts it.
+    /// Otherwise the main process stays the same. Returns an error with the reason if the process
+    /// cannot be watched.
+    pub(crate) fn take_as_main(
+        &mut self,
+        process: ProcessId,
+        open: impl FnOnce(ProcessId) -> io::Result<Option<ProcessHandle>>,
+    ) -> Result<(), String> {
+        let mut opened = None;
+        if !self.processes.iter().any(|it| it.process == process) {
+            let held = open(process).map_err(|error| format!("cannot be watched: {error}"))?;
+            opened = Some(held.ok_or("does not run")?);
+        }
+        self.service.on_main(process, self.context.now());
+        if self.service.run_state().main == Some(process) {
+            if let Some(watched) = opened {
+                self.watch(process, watched);
+            }
+            self.stop_watching_others();
+        }
+        Ok(())
+    }
+
+    /// Stops watching processes whose exit no longer matters. A unit may name one main process
+    /// after another, and each watched process takes a file descriptor.
+    fn stop_watching_others(&mut self) {
+        let run_state = self.service.run_state();
+        let own = [run_state.main, run_state.control];
+        let counts = |it: &PendingExit| {
+            it.is_child || own.contains(&Some(it.process)) || self.leaders.contains(&it.process)
+        };
+        self.processes = std::mem::take(&mut self.processes).into_iter().filter(counts).collect();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::native::run::machine::state::ServicePhase;
+    use crate::native::run::readiness_tests::{DriverHarness, line, unit};
+
+    /// Starts a unit with a main process and one child of it.
+    async fn two() -> (DriverHarness, ProcessId, u32) {
+        let script = "sleep 1000 & echo $$!; wait";
+        let service = format!("ExecStart=/bin/sh -c '{script}'\nNotifyAccess=all\n");
+        let mut stage = DriverHarness::with(unit(&service, line("^[0-9]+$"))).await;
+        stage.start();
+        stage.wait_for(ServicePhase::Running).await;
+        let (text, _) = stage.driver.log().tail(Some(1), None).expect("it can be read");
+        let text = String::from_utf8(text).expect("it is a number");
+        let main = stage.driver.service.run_state().main.expect("it runs");
+        (stage, main, text.trim().parse().expect("it is a number"))
+    }
+
+    #[tokio::test]
+    async fn alternating_main_processes_are_watched_once() {
+        let (mut stage, main, other) = two().await;
+        let mut watched = Vec::new();
+        for _ in 0..10 {
+            for pid in [other, main.pid] {
+                stage.driver.on_main_named(pid);
+                let now = stage.driver.service.run_state().main.map(|main| main.pid);
+                watched.push((now == Some(pid), stage.driver.processes.len()));
+            }
+        }
+        stage.stop();
+        stage.wait_for(ServicePhase::Dead).await;
+        assert_eq!(watched, [(true, 2), (true, 1)].repeat(10));
+    }
+
+    #[tokio::test]
+    async fn unwatchable_process_is_not_adopted_as_main() {
+        let (mut stage, main, other) = two().await;
+        let process = ProcessId { pid: other, start: 0 };
+        let full = stage.driver.take_as_main(process, |_| Err(io::Error::other("all are open")));
+        let gone = stage.driver.take_as_main(process, |_| Ok(None));
+        let run_state = stage.driver.service.run_state().clone();
+        stage.stop();
+        stage.wait_for(ServicePhase::Dead).await;
+        assert_eq!(full, Err("cannot be watched: all are open".to_owned()));
+        assert_eq!(gone, Err("does not run".to_owned()));
+        assert_eq!((run_state.main, run_state.phase), (Some(main), ServicePhase::Running));
+    }
+
+    #[tokio::test]
+    async fn main_process_named_while_stopping_is_not_watched() {
+        let (mut stage, _, other) = two().await;
+        stage.stop();
+        stage.driver.act();
+        for _ in 0..10 {
+            stage.driver.on_main_named(other);
+        }
+        let watched = stage.driver.processes.len();
+        stage.wait_for(ServicePhase::Dead).await;
+        assert_eq!(watched, 1);
+    }
+}
