@@ -20,8 +20,8 @@
 use std::sync::Arc;
 
 use fleet_core::{Machine, Rule};
-use fleet_scheduler::naive::{self, RuleQuery, RuleSet};
-use fleet_scheduler::strategies::{Cluster, Features, clusters};
+use fleet_scheduler::testing::naive::{self, RuleQuery, RuleSet};
+use fleet_scheduler::testing::strategies::{Cluster, Features, clusters};
 use fleet_scheduler::{Candidate, HardRule, Index, Policy, RetryOn, View, apply, check_with, plan};
 use proptest::prelude::*;
 use proptest::test_runner::{Config, RngAlgorithm, TestError, TestRng, TestRunner};

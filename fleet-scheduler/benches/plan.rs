@@ -15,7 +15,8 @@ mod clusters;
 
 use divan::Bencher;
 use fleet_core::{Epoch, Requirements};
-use fleet_scheduler::{Index, Policy, naive, plan};
+use fleet_scheduler::testing::naive;
+use fleet_scheduler::{Index, Policy, plan};
 
 const SHAPES: [&str; 7] =
     ["plain", "metadata", "reserve", "conflicts", "templates", "groups", "spread"];

@@ -7,8 +7,6 @@ mod check;
 mod drain;
 mod explain;
 mod index;
-#[cfg(feature = "check")]
-pub mod naive;
 mod plan;
 mod planner;
 mod policy;
@@ -16,8 +14,8 @@ mod rebalance;
 mod rules;
 mod share;
 mod step;
-#[cfg(feature = "proptest")]
-pub mod strategies;
+#[cfg(feature = "testing")]
+pub mod testing;
 mod view;
 
 pub use apply::apply;

@@ -2,10 +2,10 @@
 //! machines.
 
 use fleet_core::{Epoch, Machine, Resources, Rule, Snapshot};
-use fleet_scheduler::strategies::{clusters, policies, wide_clusters};
+use fleet_scheduler::testing::naive;
+use fleet_scheduler::testing::strategies::{clusters, policies, wide_clusters};
 use fleet_scheduler::{
     Candidate, HardRule, Index, Plan, Policy, RetryOn, View, Violation, apply, check, check_with,
-    naive,
 };
 use proptest::prelude::*;
 

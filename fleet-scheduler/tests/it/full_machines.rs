@@ -4,7 +4,8 @@
 use fleet_core::{
     Epoch, Machine, Peer, Preference, Requirements, Resources, Snapshot, Spread, TargetState, Unit,
 };
-use fleet_scheduler::{Index, Policy, Ranking, apply, naive};
+use fleet_scheduler::testing::naive;
+use fleet_scheduler::{Index, Policy, Ranking, apply};
 use fleet_unitfile::{UnitFile, UnitName};
 use proptest::collection::vec;
 use proptest::prelude::*;

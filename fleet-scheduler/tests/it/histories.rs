@@ -1,7 +1,7 @@
 //! A long-lived index answers like one that is freshly loaded after each change.
 
 use fleet_core::{Epoch, Snapshot};
-use fleet_scheduler::strategies::{
+use fleet_scheduler::testing::strategies::{
     History, HistoryEvent, HistoryStep, PlanOutcome, clusters, events, histories, histories_from,
     policies, wide_clusters,
 };

@@ -30,7 +30,8 @@ use fleet_core::{
     Epoch, Fault, Machine, Requirements, Resource, Revision, Snapshot, Strictness, TargetState,
     Unit,
 };
-use fleet_scheduler::{Drain, Index, Policy, Rebalance, apply, check, explain, naive, plan, share};
+use fleet_scheduler::testing::naive;
+use fleet_scheduler::{Drain, Index, Policy, Rebalance, apply, check, explain, plan, share};
 use fleet_unitfile::{UnitFile, UnitName};
 
 use crate::naive_planner::placements;

@@ -5,8 +5,8 @@
 use std::collections::BTreeSet;
 
 use fleet_core::{Epoch, Machine, Rule, Snapshot};
-use fleet_scheduler::naive::{self, PlacementState, RuleQuery, RuleSet};
-use fleet_scheduler::strategies::{Cluster, Features, clusters};
+use fleet_scheduler::testing::naive::{self, PlacementState, RuleQuery, RuleSet};
+use fleet_scheduler::testing::strategies::{Cluster, Features, clusters};
 use fleet_scheduler::{Policy, Violation, check};
 use fleet_unitfile::UnitName;
 use proptest::prelude::*;

@@ -3,8 +3,9 @@
 use std::collections::BTreeMap;
 
 use fleet_core::{MachineId, Reason, Snapshot};
-use fleet_scheduler::strategies::{Features, clusters};
-use fleet_scheduler::{Plan, Policy, Step, StepAction, StepCause, apply, check, naive};
+use fleet_scheduler::testing::naive;
+use fleet_scheduler::testing::strategies::{Features, clusters};
+use fleet_scheduler::{Plan, Policy, Step, StepAction, StepCause, apply, check};
 use fleet_unitfile::UnitName;
 use proptest::prelude::*;
 

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use fleet_core::{Epoch, Machine, Reason, Rule, Snapshot, Tally};
-use fleet_scheduler::naive::{self, StayReason};
-use fleet_scheduler::strategies::{Features, clusters, policies, wide_clusters};
+use fleet_scheduler::testing::naive::{self, StayReason};
+use fleet_scheduler::testing::strategies::{Features, clusters, policies, wide_clusters};
 use fleet_scheduler::{
     Drain, DrainPlan, HoldReason, Index, Policy, Ranking, Rebalance, apply, plan,
 };

@@ -3,10 +3,11 @@
 use std::collections::BTreeSet;
 
 use fleet_core::{Machine, MachineId, Rule, Snapshot, Unit};
-use fleet_scheduler::strategies::{Features, clusters, clusters_with_unit};
+use fleet_scheduler::testing::naive;
+use fleet_scheduler::testing::strategies::{Features, clusters, clusters_with_unit};
 use fleet_scheduler::{
     Index, Plan, Policy, Ranking, RemovalReason, Step, StepAction, StepCause, Violation, apply,
-    check, naive, plan, share,
+    check, plan, share,
 };
 use fleet_unitfile::UnitName;
 use proptest::prelude::*;

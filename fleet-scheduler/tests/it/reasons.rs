@@ -4,8 +4,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use fleet_core::{Epoch, Machine, Reason, Snapshot};
-use fleet_scheduler::strategies::clusters;
-use fleet_scheduler::{PlacementVerdict, Policy, apply, explain, naive, plan};
+use fleet_scheduler::testing::naive;
+use fleet_scheduler::testing::strategies::clusters;
+use fleet_scheduler::{PlacementVerdict, Policy, apply, explain, plan};
 use proptest::prelude::*;
 
 use crate::config::cases;

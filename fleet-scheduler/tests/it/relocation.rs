@@ -6,10 +6,11 @@ use fleet_core::{
     ActiveState, Epoch, Generation, Intent, Machine, MachineId, Requirements, Reschedule, Snapshot,
     SystemdState, TargetState, Unit, UnitState,
 };
-use fleet_scheduler::strategies::{Features, clusters};
+use fleet_scheduler::testing::naive;
+use fleet_scheduler::testing::strategies::{Features, clusters};
 use fleet_scheduler::{
     Drain, DrainPlan, HoldReason, Index, Plan, Policy, Ranking, Rebalance, Step, StepAction,
-    StepCause, UnitSpec, apply, check, naive, plan,
+    StepCause, UnitSpec, apply, check, plan,
 };
 use fleet_unitfile::UnitName;
 use proptest::prelude::*;

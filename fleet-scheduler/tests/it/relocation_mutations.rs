@@ -5,8 +5,8 @@
 use std::collections::BTreeSet;
 
 use fleet_core::{Epoch, Machine, Snapshot};
-use fleet_scheduler::naive::{self, RuleSet};
-use fleet_scheduler::strategies::{Cluster, Features, clusters};
+use fleet_scheduler::testing::naive::{self, RuleSet};
+use fleet_scheduler::testing::strategies::{Cluster, Features, clusters};
 use fleet_scheduler::{Drain, Policy, Ranking, Rebalance, apply, plan};
 use fleet_unitfile::UnitName;
 use proptest::prelude::*;

@@ -45,7 +45,8 @@ pub use state::PlacementState;
 ///
 /// ```
 /// use fleet_core::{Machine, Requirements, Snapshot, TargetState, Unit};
-/// use fleet_scheduler::{Policy, naive};
+/// use fleet_scheduler::testing::naive;
+/// use fleet_scheduler::Policy;
 /// use fleet_unitfile::UnitFile;
 ///
 /// let mut cluster = Snapshot::default();

@@ -36,7 +36,8 @@ pub type DrainClause = fn(&EvictionGroup<'_, '_>) -> Option<HoldReason>;
 ///
 /// ```
 /// use fleet_core::{Machine, Snapshot};
-/// use fleet_scheduler::{Drain, Policy, naive};
+/// use fleet_scheduler::testing::naive;
+/// use fleet_scheduler::{Drain, Policy};
 ///
 /// let mut cluster = Snapshot::default();
 /// cluster.put_machine(Machine::new("m1".parse()?));

@@ -9,7 +9,7 @@
 //! scenario commands:
 //!
 //! ```
-//! use fleet_scheduler::strategies::{Features, clusters};
+//! use fleet_scheduler::testing::strategies::{Features, clusters};
 //! use fleet_scheduler::{check, plan};
 //! use proptest::prelude::*;
 //!

@@ -4,7 +4,7 @@
 /// no cluster. Each of the other features occurs in some of the clusters.
 ///
 /// ```
-/// use fleet_scheduler::strategies::Features;
+/// use fleet_scheduler::testing::strategies::Features;
 ///
 /// let without_groups = Features { groups: false, ..Features::ALL };
 /// assert!(without_groups.conflicts);

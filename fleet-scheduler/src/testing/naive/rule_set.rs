@@ -19,7 +19,8 @@ use crate::HoldReason;
 ///
 /// ```
 /// use fleet_core::{Machine, Rule, Snapshot};
-/// use fleet_scheduler::{Policy, naive};
+/// use fleet_scheduler::testing::naive;
+/// use fleet_scheduler::Policy;
 ///
 /// let mut rule_set = naive::RuleSet::default();
 /// rule_set.rules.retain(|(rule, _)| *rule != Rule::Cordon);

@@ -15,8 +15,9 @@ use crate::{Candidate, HardRule, Policy, Ranking, RetryOn, Score, View};
 /// on the machine, or the units elsewhere.
 ///
 /// ```
-/// use fleet_scheduler::strategies::{Features, clusters, policies};
-/// use fleet_scheduler::{Index, apply, naive};
+/// use fleet_scheduler::testing::strategies::{Features, clusters, policies};
+/// use fleet_scheduler::testing::naive;
+/// use fleet_scheduler::{Index, apply};
 /// use proptest::prelude::*;
 ///
 /// proptest!(|(cluster in clusters(Features::ALL), policy in policies())| {
