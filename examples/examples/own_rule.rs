@@ -17,12 +17,12 @@
 //! the defect, in the program's output.
 #![expect(clippy::print_stdout, reason = "the program demonstrates its results on standard output")]
 
-use std::sync::Arc;
 
 use fleet_core::{Machine, Rule};
+use fleet_scheduler::policy::{Candidate, HardRule, Policy, RetryOn, View};
 use fleet_scheduler::testing::naive::{self, RuleQuery, RuleSet};
-use fleet_scheduler::testing::strategies::{Cluster, Features, clusters};
-use fleet_scheduler::{Candidate, HardRule, Index, Policy, RetryOn, View, apply, check_with, plan};
+use fleet_scheduler::testing::strategies::{Features, GeneratedCluster, clusters};
+use fleet_scheduler::{Cluster, apply, check_with, plan};
 use proptest::prelude::*;
 use proptest::test_runner::{Config, RngAlgorithm, TestError, TestRng, TestRunner};
 
@@ -77,7 +77,7 @@ fn main() {
 
 /// Looks for a cluster in which a plan that was made without the rule violates it. Returns the
 /// smallest one, with the checker's report.
-fn forgotten() -> Option<(String, Cluster)> {
+fn forgotten() -> Option<(String, GeneratedCluster)> {
     let judged = runner().run(&clusters(Features::NONE), |cluster| {
         let found = check_with(&policy(false), &cluster, &plan(&cluster));
         let violation = found.first().map(ToString::to_string);
@@ -88,19 +88,19 @@ fn forgotten() -> Option<(String, Cluster)> {
 }
 
 fn policy(careless: bool) -> Policy {
-    Policy { rules: vec![Arc::new(AtMost { careless })], ..Policy::default() }
+    Policy::new().with_rule(AtMost { careless })
 }
 
 /// Compares the placements of the planner with those of the rule set, for 300 clusters. Returns the
 /// smallest cluster on which they differ, and the difference. `careless` selects the rule with the
 /// defect.
-fn refuted(careless: bool) -> Option<(String, Cluster)> {
+fn refuted(careless: bool) -> Option<(String, GeneratedCluster)> {
     let mut rule_set = RuleSet::default();
     rule_set.rules.push((Rule::Custom, at_most));
     let judged = runner().run(&clusters(Features::ALL), |cluster| {
         // The rule set has the rule as a clause, so its policy has none.
         let expected = naive::plan_with(&rule_set, &cluster, &Policy::default());
-        let plan = Index::load(policy(careless), &cluster).plan();
+        let plan = Cluster::load(policy(careless), &cluster).plan();
         let after = apply(&cluster, &plan);
         let found = after.placements().map(|(unit, at)| (unit.clone(), at.machine.clone()));
         prop_assert!(found.eq(expected), "the rule set disagrees with\n{plan}");
@@ -110,7 +110,9 @@ fn refuted(careless: bool) -> Option<(String, Cluster)> {
 }
 
 /// Returns the smallest refused cluster and the reason.
-fn refutation(judged: Result<(), TestError<Cluster>>) -> Option<(String, Cluster)> {
+fn refutation(
+    judged: Result<(), TestError<GeneratedCluster>>,
+) -> Option<(String, GeneratedCluster)> {
     match judged {
         Ok(()) => None,
         Err(TestError::Fail(why, cluster)) => Some((why.to_string(), cluster)),

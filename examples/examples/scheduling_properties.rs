@@ -145,7 +145,7 @@ fn with_unit_on(cluster: &Snapshot, plan: &Plan, unit: &UnitName, machine: &Mach
         Some(from) => StepAction::Move { from, to },
         None => StepAction::Place { machine: to },
     };
-    plan.steps.push(Step { unit: unit.clone(), action, cause: StepCause::Wanted });
+    plan.steps.push(Step::new(unit.clone(), action, StepCause::Wanted));
     plan
 }
 

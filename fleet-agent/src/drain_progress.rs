@@ -3,13 +3,13 @@
 use std::collections::BTreeSet;
 
 use fleet_core::{MachineId, Snapshot};
-use fleet_scheduler::{Drain, DrainPlan, HoldReason, Index};
+use fleet_scheduler::{Cluster, Drain, DrainPlan, HoldReason};
 
 /// Machines that are being drained, with the last plan for emptying them.
 #[derive(Debug, Default)]
 pub(crate) struct DrainProgress {
     machines: BTreeSet<MachineId>,
-    /// Last plan; valid while both the index and the drain are unchanged.
+    /// Last plan; valid while both the cluster and the drain are unchanged.
     last: Option<(Drain, DrainPlan)>,
 }
 
@@ -23,7 +23,7 @@ impl DrainProgress {
     }
 
     /// Reads the machines that may have changed, and drops the last plan. Must be called on every
-    /// change of the index, even if no machine has changed.
+    /// change of the cluster, even if no machine has changed.
     pub(crate) fn change(&mut self, snapshot: &Snapshot, machines: &BTreeSet<MachineId>) {
         self.last = None;
         for id in machines {
@@ -40,12 +40,16 @@ impl DrainProgress {
     ///
     /// The cost depends on the number of units on these machines. If a drain requires a minimum
     /// number of running instances, the cost depends on the number of all placed units.
-    pub(crate) fn plan(&mut self, snapshot: &Snapshot, index: &mut Index) -> Option<&DrainPlan> {
+    pub(crate) fn plan(
+        &mut self,
+        snapshot: &Snapshot,
+        cluster: &mut Cluster,
+    ) -> Option<&DrainPlan> {
         let machines = self.machines.iter().filter_map(|id| snapshot.machine(id.as_str()));
         let drain = Drain::from_intents(snapshot, machines.map(AsRef::as_ref))?;
         let cached = self.last.take().filter(|(before, _)| *before == drain);
         let cached = cached.unwrap_or_else(|| {
-            let plan = index.drain(&drain);
+            let plan = cluster.drain(&drain);
             (drain, plan)
         });
         Some(&self.last.insert(cached).1)

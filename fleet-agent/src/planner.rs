@@ -1,24 +1,22 @@
 //! Pure: the plan of a leading engine, updated from delta to delta.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use fleet_core::{Reason, Revision, Snapshot};
-use fleet_scheduler::{DrainPlan, Index, Plan, Policy};
+use fleet_core::{Revision, Snapshot};
+use fleet_scheduler::{Cluster, DrainPlan, Plan, Policy};
 use fleet_store::{ChangeSet, Delta};
-use fleet_unitfile::UnitName;
 
 use crate::drain_progress::DrainProgress;
 use crate::rebalance::{NextStep, RebalanceProgress};
 
-/// Index of the cluster and the plan made from it, both as of the last snapshot.
+/// The scheduler's cluster and the plan made from it, both as of the last snapshot.
 ///
-/// The engine's own writes reach the index through the deltas, like all other writes. If the index
-/// applied them at once, it would be ahead of the mirror. A mirror that loses the store may never
-/// see such a write, but the write would stay in the index.
+/// The engine's own writes reach the cluster through the deltas, like all other writes. If the
+/// cluster applied them at once, it would be ahead of the mirror. A mirror that loses the store may
+/// never see such a write, but the write would stay in the cluster.
 #[derive(Debug)]
 pub struct Planner {
-    index: Index,
+    cluster: Cluster,
     plan: Plan,
     drain: DrainProgress,
     rebalance: RebalanceProgress,
@@ -34,9 +32,9 @@ impl Planner {
     /// Creates a planner that has seen no snapshot.
     #[must_use]
     pub fn new() -> Self {
-        let (index, plan) = (Index::new(Policy::default()), Plan::default());
+        let (cluster, plan) = (Cluster::new(), Plan::default());
         let (drain, rebalance) = (DrainProgress::default(), RebalanceProgress::default());
-        Self { index, plan, drain, rebalance }
+        Self { cluster, plan, drain, rebalance }
     }
 
     /// Returns the revision of the last snapshot, for
@@ -46,9 +44,9 @@ impl Planner {
         self.plan.based_on
     }
 
-    /// Applies a delta to the index. Returns the same plan as [`plan`](fleet_scheduler::plan()) for
-    /// the delta's snapshot, including the reasons of all units without a machine. The cost depends
-    /// on the size of the delta and on the number of units without a machine.
+    /// Applies a delta to the cluster. Returns the same plan as [`plan`](fleet_scheduler::plan())
+    /// for the delta's snapshot. The cost depends on the size of the delta and on the number of
+    /// units without a machine.
     ///
     /// The delta must begin at the revision that [`revision`](Self::revision) returns.
     pub fn follow(&mut self, delta: &Delta) -> &Plan {
@@ -58,7 +56,7 @@ impl Planner {
             Some(changes) if self.revision() > Revision::ZERO => self.change(snapshot, changes),
             _ => self.load(snapshot),
         }
-        self.index.set_revision(snapshot.revision);
+        self.cluster.set_revision(snapshot.revision);
         self.plan.based_on = snapshot.revision;
         debug_assert_eq!(self.plan, fleet_scheduler::plan(snapshot));
         &self.plan
@@ -68,20 +66,20 @@ impl Planner {
     /// [plan](Self::follow). Returns `None` if these machines are empty. `snapshot` must be the one
     /// of the last delta.
     pub fn drain(&mut self, snapshot: &Snapshot) -> Option<&DrainPlan> {
-        self.drain.plan(snapshot, &mut self.index)
+        self.drain.plan(snapshot, &mut self.cluster)
     }
 
     /// Returns the next step of the requested rebalance; `None` if no rebalance is requested. Must
     /// be called only if neither the [plan](Self::follow) nor a drain has steps left. `snapshot`
     /// must be the one of the last delta.
     pub(crate) fn rebalance(&mut self, snapshot: &Snapshot) -> Option<NextStep> {
-        self.rebalance.plan(snapshot, &mut self.index)
+        self.rebalance.plan(snapshot, &mut self.cluster)
     }
 
     /// Reads the whole snapshot.
     fn load(&mut self, snapshot: &Snapshot) {
-        self.index = Index::load(Policy::default(), snapshot);
-        self.plan = self.index.plan();
+        self.cluster = Cluster::load(Policy::default(), snapshot);
+        self.plan = self.cluster.plan();
         self.drain.load(snapshot);
         self.rebalance.invalidate();
     }
@@ -91,48 +89,32 @@ impl Planner {
         self.read(snapshot, changes);
         self.drain.change(snapshot, &changes.machines);
         self.rebalance.invalidate();
-        let plan = self.index.plan();
-        let unplaced = self.unplaced(plan.unplaced);
-        self.plan = Plan { unplaced, ..plan };
+        self.plan = self.cluster.plan();
     }
 
     fn read(&mut self, snapshot: &Snapshot, changes: &ChangeSet) {
-        let index = &mut self.index;
+        let cluster = &mut self.cluster;
         for machine in &changes.machines {
             match snapshot.machine(machine.as_str()) {
-                Some(machine) => index.put_machine(machine.as_ref().clone()),
-                None => index.remove_machine(machine.as_str()),
+                Some(machine) => cluster.add_machine(Arc::clone(machine)),
+                None => cluster.remove_machine(machine.as_str()),
             }
         }
         for name in &changes.units {
             match snapshot.unit(name.as_str()) {
-                Some(unit) => index.put_unit(unit),
+                Some(unit) => cluster.add(unit),
                 None if snapshot.fault(name.as_str()).is_some() => {
-                    index.put_unreadable(name.clone());
+                    cluster.mark_unreadable(name.clone());
                 }
-                None => index.remove_unit(name.as_str()),
+                None => cluster.remove(name.as_str()),
             }
         }
         for unit in &changes.placements {
             match snapshot.placement(unit.as_str()) {
-                Some(at) => index.place(unit.clone(), at.machine.clone(), at.epoch),
-                None => index.unplace(unit.as_str()),
+                Some(at) => cluster.place(unit.clone(), at.machine.clone(), at.epoch),
+                None => cluster.unplace(unit.as_str()),
             }
         }
-    }
-
-    /// Returns the reasons of all unplaced units. `tried` holds the reasons of those units that the
-    /// planner has just tried to place.
-    ///
-    /// A reason contains counts of machines and names of the units on them, so an earlier reason
-    /// may be outdated. Therefore, if a unit that was unplaced before is missing from `tried`, all
-    /// reasons are computed again.
-    fn unplaced(
-        &mut self,
-        tried: BTreeMap<UnitName, Arc<Reason>>,
-    ) -> BTreeMap<UnitName, Arc<Reason>> {
-        let is_all = self.plan.unplaced.keys().all(|unit| tried.contains_key(unit));
-        if is_all { tried } else { self.index.reasons() }
     }
 }
 
@@ -142,7 +124,7 @@ mod tests {
         Epoch, Fault, Machine, MachineId, Requirements, Strictness, TargetState, Unit,
     };
     use fleet_scheduler::{apply, plan};
-    use fleet_unitfile::UnitFile;
+    use fleet_unitfile::{UnitFile, UnitName};
 
     use super::*;
 

@@ -4,15 +4,15 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use fleet_core::{ActiveState, Rebalancing, RecentMove, Snapshot};
-use fleet_scheduler::{Index, Rebalance, Step, StepAction, StepCause};
+use fleet_scheduler::{Cluster, Rebalance, Step, StepAction, StepCause};
 
 /// Plans for the requested rebalance, cached.
 #[derive(Debug, Default)]
 pub(crate) struct RebalanceProgress {
-    /// Last plan; valid until the index changes.
+    /// Last plan; valid until the cluster changes.
     last: Option<(Rebalance, Vec<Step>)>,
     /// Last result of `may_move_later`, with the request for which it was computed. Valid until the
-    /// index changes, like `last`.
+    /// cluster changes, like `last`.
     later: Option<(Rebalance, bool)>,
 }
 
@@ -28,21 +28,21 @@ pub(crate) enum NextStep {
 }
 
 impl RebalanceProgress {
-    /// Drops the cached plans. Must be called on every change of the index.
+    /// Drops the cached plans. Must be called on every change of the cluster.
     pub(crate) fn invalidate(&mut self) {
         (self.last, self.later) = (None, None);
     }
 
     /// Returns the next step of the requested rebalance; `None` if no rebalance is requested. Must
-    /// be called only if there is nothing else to plan for `index`: no placement and no drain step.
-    pub(crate) fn plan(&mut self, snapshot: &Snapshot, index: &mut Index) -> Option<NextStep> {
+    /// be called only if there is nothing else to plan for `cluster`: no placement and no drain step.
+    pub(crate) fn plan(&mut self, snapshot: &Snapshot, cluster: &mut Cluster) -> Option<NextStep> {
         let seen = snapshot.rebalancing.clone()?;
         let request = Rebalance::from_order(snapshot)?;
-        let steps = if request.budget > 0 { self.steps(&request, index) } else { Vec::new() };
+        let steps = if request.budget > 0 { self.steps(&request, cluster) } else { Vec::new() };
         Some(match steps.is_empty() {
             false => NextStep::Moves { updated: with_moves(&seen, &steps, snapshot), steps, seen },
             true if seen.in_flight(snapshot).next().is_some() => NextStep::Wait,
-            true if self.may_move_later(&request, snapshot, index) => NextStep::Wait,
+            true if self.may_move_later(&request, snapshot, cluster) => NextStep::Wait,
             true => NextStep::Over(seen),
         })
     }
@@ -54,28 +54,28 @@ impl RebalanceProgress {
         &mut self,
         request: &Rebalance,
         snapshot: &Snapshot,
-        index: &mut Index,
+        cluster: &mut Cluster,
     ) -> bool {
         let Some(hope) = request.assuming_recovery(snapshot).filter(|hope| hope.budget > 0) else {
             return false;
         };
         let cached = self.later.take().filter(|(before, _)| *before == hope);
         let cached = cached.unwrap_or_else(|| {
-            let moves = !moves(&hope, index).is_empty();
+            let moves = !moves(&hope, cluster).is_empty();
             (hope, moves)
         });
         self.later.insert(cached).1
     }
 
-    fn steps(&mut self, request: &Rebalance, index: &mut Index) -> Vec<Step> {
+    fn steps(&mut self, request: &Rebalance, cluster: &mut Cluster) -> Vec<Step> {
         let cached = self.last.take().filter(|(before, _)| before == request);
-        let cached = cached.unwrap_or_else(|| (request.clone(), moves(request, index)));
+        let cached = cached.unwrap_or_else(|| (request.clone(), moves(request, cluster)));
         self.last.insert(cached).1.clone()
     }
 }
 
-fn moves(request: &Rebalance, index: &mut Index) -> Vec<Step> {
-    let steps = index.rebalance(request).steps.into_iter();
+fn moves(request: &Rebalance, cluster: &mut Cluster) -> Vec<Step> {
+    let steps = cluster.rebalance(request).steps.into_iter();
     steps.filter(|step| step.cause == StepCause::Rebalanced).collect()
 }
 

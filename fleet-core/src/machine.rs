@@ -128,6 +128,36 @@ impl Machine {
         }
     }
 
+    /// Creates a machine from the text of its ID, as [`new`](Self::new) does.
+    ///
+    /// ```
+    /// use fleet_core::{Machine, Resources};
+    ///
+    /// let offers = Resources { cpu: 4000, memory: 16 << 30, disk: 0 };
+    /// let machine = Machine::named("m1")?.with_metadata("disk", "ssd").with_offers(offers);
+    /// assert_eq!(machine.id.as_str(), "m1");
+    /// # Ok::<(), fleet_core::MachineIdError>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the text is not a machine ID.
+    pub fn named(id: &str) -> Result<Self, MachineIdError> {
+        Ok(Self::new(id.parse()?))
+    }
+
+    /// Sets the resources that units may reserve on the machine.
+    #[must_use]
+    pub fn with_offers(self, offers: Resources) -> Self {
+        Self { offers, ..self }
+    }
+
+    /// Cordons the machine: it keeps its units, but accepts no others.
+    #[must_use]
+    pub fn with_cordon(self) -> Self {
+        Self { cordoned: true, ..self }
+    }
+
     /// Sets an operator's intent.
     #[must_use]
     pub fn with_intent(self, intent: Intent) -> Self {

@@ -1,7 +1,7 @@
 //! Resources that machines offer and units reserve: processor time, memory and disk.
 
 use std::fmt;
-use std::ops::{Index, IndexMut};
+use std::ops::{Add, Index, IndexMut};
 
 use fleet_unitfile::{Size, parse_permyriad, parse_size};
 
@@ -83,6 +83,15 @@ impl Resources {
             memory: combine(self.memory, other.memory),
             disk: combine(self.disk, other.disk),
         }
+    }
+}
+
+/// Adds like [`saturating_add`](Resources::saturating_add).
+impl Add for Resources {
+    type Output = Self;
+
+    fn add(self, other: Self) -> Self {
+        self.saturating_add(other)
     }
 }
 

@@ -14,9 +14,9 @@
 mod clusters;
 
 use divan::Bencher;
-use fleet_core::{Epoch, Requirements};
+use fleet_core::Requirements;
 use fleet_scheduler::testing::naive;
-use fleet_scheduler::{Index, Policy, plan};
+use fleet_scheduler::{Cluster, Policy, plan};
 
 const SHAPES: [&str; 7] =
     ["plain", "metadata", "reserve", "conflicts", "templates", "groups", "spread"];
@@ -45,9 +45,9 @@ fn change(bencher: Bencher, shape: &str) {
     let mut index = settled(shape);
     let unit = clusters::unit("new.service", Requirements::default());
     bencher.bench_local(|| {
-        index.put_unit(&unit);
+        index.add(&unit);
         carry_out(&mut index);
-        index.remove_unit("new.service");
+        index.remove("new.service");
         carry_out(&mut index);
     });
 }
@@ -65,13 +65,13 @@ fn small_naive(bencher: Bencher, shape: &str) {
 }
 
 /// Returns an index of a cluster after its plan was applied.
-fn settled(shape: &str) -> Index {
-    let mut index = Index::load(Policy::default(), &clusters::cluster(shape, UNITS, MACHINES));
+fn settled(shape: &str) -> Cluster {
+    let mut index = Cluster::load(Policy::default(), &clusters::cluster(shape, UNITS, MACHINES));
     carry_out(&mut index);
     index
 }
 
-fn carry_out(index: &mut Index) {
+fn carry_out(index: &mut Cluster) {
     let plan = index.plan();
-    index.apply(&plan, Epoch(2));
+    index.apply(&plan);
 }

@@ -14,11 +14,12 @@ use crate::plan::Plan;
 /// ```
 /// use fleet_scheduler::Drain;
 ///
-/// let gently = Drain { min_available: 2, ..Drain::new(["m1".parse()?]) };
+/// let gently = Drain::new(["m1".parse()?]).keep_available(2);
 /// assert_eq!(gently.max_moves, u32::MAX);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Drain {
     /// The machines to empty. Machines that are not present are skipped.
     pub machines: BTreeSet<MachineId>,
@@ -38,6 +39,7 @@ pub struct Drain {
 /// If there are neither steps nor held units, no single (non-global) units are left on the
 /// machines.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct DrainPlan {
     /// The plan to carry out. It contains the steps of an ordinary plan for which the drained
     /// machines count as cordoned, followed by the moves away from these machines. The reasons for
@@ -80,6 +82,24 @@ impl Drain {
     pub fn new(machines: impl IntoIterator<Item = MachineId>) -> Self {
         let machines = machines.into_iter().collect();
         Self { machines, min_available: 0, max_moves: u32::MAX, down: BTreeSet::new() }
+    }
+
+    /// Keeps that many instances of each template up.
+    #[must_use]
+    pub fn keep_available(self, min_available: u32) -> Self {
+        Self { min_available, ..self }
+    }
+
+    /// Moves at most that many units away in one plan.
+    #[must_use]
+    pub fn move_at_most(self, max_moves: u32) -> Self {
+        Self { max_moves, ..self }
+    }
+
+    /// Sets the placed units that are not up.
+    #[must_use]
+    pub fn with_down(self, down: impl IntoIterator<Item = UnitName>) -> Self {
+        Self { down: down.into_iter().collect(), ..self }
     }
 
     /// Creates the drain of those `machines` that have a drain intent and at least one placed unit.

@@ -7,17 +7,18 @@ use std::sync::Arc;
 use fleet_core::{MachineId, Reason, Refusal, Snapshot};
 use fleet_unitfile::UnitName;
 
+use crate::demand::full_name;
 use crate::index::{
-    Index, LeaveReason, MachineNo, PeerRef, PeerState, PendingPlan, RefusalSummary, UnitKind,
+    Cluster, LeaveReason, MachineNo, PeerRef, PeerState, PendingPlan, RefusalSummary, UnitKind,
     UnitNo,
 };
-use crate::policy::Policy;
 use crate::rules::{Denial, PlacementQuery, Rank, RefusalExplainer, replaces};
 
 type Verdicts = Vec<(MachineNo, PlacementVerdict)>;
 
 /// The verdict of every machine on one unit.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Explanation {
     /// The unit.
     pub unit: UnitName,
@@ -58,16 +59,16 @@ enum QuickVerdict {
 /// unit that is not wanted is explained as if it were wanted. Returns `None` if the unit is unknown
 /// or its record cannot be read, because its requirements are then unknown.
 #[must_use]
-pub fn explain(snapshot: &Snapshot, unit: &UnitName) -> Option<Explanation> {
-    Index::load(Policy::default(), snapshot).explain(unit)
+pub fn explain(snapshot: &Snapshot, unit: &str) -> Option<Explanation> {
+    Cluster::from(snapshot).explain(unit)
 }
 
-impl Index {
-    /// Explains the placement of a unit in the current state of the index, as
+impl Cluster {
+    /// Explains the placement of a unit in the current state of the cluster, as
     /// [`explain`](crate::explain()) does for a snapshot.
-    pub fn explain(&mut self, unit: &UnitName) -> Option<Explanation> {
+    pub fn explain(&mut self, unit: &str) -> Option<Explanation> {
         self.rewind();
-        let number = self.units.find(unit.as_str())?;
+        let number = self.units.find(&full_name(unit))?;
         let slot = &self.units.slots[number];
         match slot.kind {
             UnitKind::Unknown | UnitKind::Unreadable => None,

@@ -1,32 +1,29 @@
 #![doc = include_str!("../README.md")]
 #![forbid(unsafe_code)]
 
-mod apply;
-mod change;
+pub mod amounts;
 mod check;
+mod demand;
 mod drain;
 mod explain;
 mod index;
 mod plan;
 mod planner;
-mod policy;
+pub mod policy;
+pub mod prelude;
 mod rebalance;
 mod rules;
 mod share;
-mod step;
 #[cfg(feature = "testing")]
 pub mod testing;
-mod view;
 
-pub use apply::apply;
-pub use change::{ClusterChange, UnitSpec};
 pub use check::{Violation, check, check_with};
+pub use demand::{Change, Demand, DemandError};
 pub use drain::{Drain, DrainPlan, HoldReason};
 pub use explain::{Explanation, PlacementVerdict, explain};
-pub use index::Index;
-pub use plan::{Plan, plan};
-pub use policy::{Candidate, HardRule, Policy, Ranking, RetryOn, Score};
+pub use index::Cluster;
+pub use plan::{Plan, RemovalReason, Step, StepAction, StepCause, apply};
+pub use planner::plan;
+pub use policy::Policy;
 pub use rebalance::Rebalance;
 pub use share::{Share, share};
-pub use step::{RemovalReason, Step, StepAction, StepCause};
-pub use view::View;

@@ -2,18 +2,14 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-
 use std::sync::Arc;
 
-use fleet_core::{Reason, Revision, Snapshot};
+use fleet_core::{Epoch, MachineId, Reason, Refusal, Revision, Snapshot};
 use fleet_unitfile::UnitName;
-
-use crate::index::Index;
-use crate::policy::Policy;
-use crate::step::Step;
 
 /// The placement changes to carry out, and the units that cannot be placed.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Plan {
     /// The revision of the snapshot from which the plan was made. The plan is valid only for the
     /// state at that revision.
@@ -21,13 +17,18 @@ pub struct Plan {
     /// The changes, in the order in which they must be applied. The state after the last step
     /// satisfies the rules, but a state between two steps may break a rule.
     pub steps: Vec<Step>,
-    /// The wanted units that have no machine after the last step, each with its reason. The plan of
-    /// a long-lived [`Index`] lists only the units that it had to try, such as those affected by a
-    /// change.
+    /// The wanted units that have no machine after the last step, each with its reason. A plan made
+    /// by [`Cluster::plan_affected`] lists only some of them.
     pub unplaced: BTreeMap<UnitName, Arc<Reason>>,
 }
 
 impl Plan {
+    /// Creates a plan without steps, for the state at a revision.
+    #[must_use]
+    pub fn new(based_on: Revision) -> Self {
+        Self { based_on, ..Self::default() }
+    }
+
     /// Returns whether the plan has no steps.
     #[must_use]
     pub fn is_empty(&self) -> bool {
@@ -35,30 +36,134 @@ impl Plan {
     }
 }
 
-/// Decides which machine runs which unit.
+/// A change of one unit's placement.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Step {
+    /// The unit.
+    pub unit: UnitName,
+    /// The change.
+    pub action: StepAction,
+    /// The cause of the change.
+    pub cause: StepCause,
+}
+
+impl Step {
+    /// Creates a step, for a plan of your own.
+    #[must_use]
+    pub fn new(unit: UnitName, action: StepAction, cause: StepCause) -> Self {
+        Self { unit, action, cause }
+    }
+
+    /// Returns the machine that the unit leaves, if there is one.
+    #[must_use]
+    pub fn from(&self) -> Option<&MachineId> {
+        match &self.action {
+            StepAction::Place { .. } => None,
+            StepAction::Move { from, .. } | StepAction::Remove { from } => Some(from),
+        }
+    }
+
+    /// Returns the machine that the unit comes to, if there is one.
+    #[must_use]
+    pub fn to(&self) -> Option<&MachineId> {
+        match &self.action {
+            StepAction::Place { machine } | StepAction::Move { to: machine, .. } => Some(machine),
+            StepAction::Remove { .. } => None,
+        }
+    }
+}
+
+/// A change of a unit's placement. An executor must know all of them, so there will be no others.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum StepAction {
+    /// Places a unit that has no placement.
+    Place {
+        /// The chosen machine.
+        machine: MachineId,
+    },
+    /// Moves a unit to another machine.
+    Move {
+        /// The machine that the unit leaves, present or not.
+        from: MachineId,
+        /// The chosen machine.
+        to: MachineId,
+    },
+    /// Removes the placement of a unit.
+    Remove {
+        /// The machine that the unit leaves, present or not.
+        from: MachineId,
+    },
+}
+
+/// The cause of a step. If the unit had a machine, this is the event that made the unit leave it.
 ///
-/// A unit is wanted if its desired state is loaded or launched and it is not a template. The
-/// decision has four stages:
+/// The cause is true at the time when the unit leaves, but may no longer be true after the plan.
+/// For example, a unit leaves because a peer of its [`MachineOf`] is missing. The peer may then
+/// return to the machine, while the unit finds no room there.
 ///
-/// 1. Removes placements of units that are no longer wanted or are global.
-/// 2. Keeps a placement if its machine is present and still passes every rule. To move units for
-///    other reasons, use [`Index::rebalance`] or [`Index::drain`].
-/// 3. Places wanted units without a machine, in the order of their names. Units that `MachineOf=`
-///    ties together go to one machine. Of the machines that pass every [`Rule`](fleet_core::Rule),
-///    the one with the fewest wanted units is chosen, global units included. Among equal machines,
-///    it is the one with the lowest ID. If the new unit replaces units there, they move to another
-///    machine that passes every rule. If one of them cannot move, the machine refuses the new unit.
-/// 4. Separates units that were placed on the same machine before one of them began to replace the
-///    other. The replaced unit moves if another machine accepts it.
+/// [`MachineOf`]: fleet_core::Rule::MachineOf
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum StepCause {
+    /// The unit is wanted and had no machine.
+    Wanted,
+    /// The unit must not have a placement.
+    NotWanted(RemovalReason),
+    /// The unit's machine is not present.
+    MachineGone,
+    /// The unit's machine no longer passes a rule.
+    Refused(Arc<Refusal>),
+    /// The unit moves together with the given unit, which its `MachineOf=` requires.
+    FollowsPeer(UnitName),
+    /// The given unit replaces the moved unit on the machine that the moved unit leaves.
+    ReplacedBy(UnitName),
+    /// The unit's machine is drained; see [`Cluster::drain`](crate::Cluster::drain).
+    Drained,
+    /// The unit's machine has more units than others; see
+    /// [`Cluster::rebalance`](crate::Cluster::rebalance).
+    Rebalanced,
+}
+
+/// Reason for which a unit must not have a placement.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum RemovalReason {
+    /// The unit's desired state is inactive.
+    Inactive,
+    /// The cluster no longer has the unit.
+    Destroyed,
+    /// The unit is a template, which never runs itself.
+    Template,
+    /// The unit is global and runs without a placement.
+    Global,
+}
+
+/// Returns the snapshot that results from carrying out a plan on the given snapshot.
 ///
-/// The plan depends only on the snapshot, so equal snapshots give equal plans. If a plan was
-/// [applied](crate::apply), the plan of the resulting state has no steps.
+/// The function changes the placements, replaces the reasons, and sets the next revision. Each new
+/// placement gets the plan's revision as its epoch.
 ///
-/// A placed unit with an unreadable record stays, because it is unknown whether the unit is wanted.
-/// Other units are placed as if the unreadable unit were running.
+/// The function does not verify that the steps fit the snapshot; [`check`](crate::check()) does.
 #[must_use]
-pub fn plan(snapshot: &Snapshot) -> Plan {
-    Index::load(Policy::default(), snapshot).plan()
+pub fn apply(snapshot: &Snapshot, plan: &Plan) -> Snapshot {
+    let mut after = snapshot.clone();
+    let epoch = Epoch(plan.based_on.0);
+    for step in &plan.steps {
+        match step.to() {
+            Some(machine) => after.place(step.unit.clone(), machine.clone(), epoch),
+            None => after.unplace(step.unit.as_str()),
+        }
+    }
+    let explained: Vec<UnitName> = after.reasons().map(|(unit, _)| unit.clone()).collect();
+    for unit in explained.iter().filter(|unit| !plan.unplaced.contains_key(*unit)) {
+        after.remove_reason(unit.as_str());
+    }
+    for (unit, reason) in &plan.unplaced {
+        after.put_reason(unit.clone(), reason.as_ref().clone());
+    }
+    after.revision = plan.based_on.next();
+    after
 }
 
 /// Formats a line for each step and for each unit without a machine.
@@ -75,5 +180,42 @@ impl fmt::Display for Plan {
             write!(f, "\n  no machine for {unit}: {reason}")?;
         }
         Ok(())
+    }
+}
+
+impl fmt::Display for Step {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { unit, action, cause } = self;
+        match action {
+            StepAction::Place { machine } => write!(f, "place {unit} on {machine}: {cause}"),
+            StepAction::Move { from, to } => write!(f, "move {unit} from {from} to {to}: {cause}"),
+            StepAction::Remove { from } => write!(f, "remove {unit} from {from}: {cause}"),
+        }
+    }
+}
+
+impl fmt::Display for StepCause {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Wanted => f.write_str("it is wanted"),
+            Self::NotWanted(reason) => reason.fmt(f),
+            Self::MachineGone => f.write_str("the machine is gone"),
+            Self::Refused(refusal) => write!(f, "{} refuses it: {refusal}", refusal.rule_name()),
+            Self::FollowsPeer(peer) => write!(f, "it follows {peer}"),
+            Self::ReplacedBy(unit) => write!(f, "{unit} replaces it"),
+            Self::Drained => f.write_str("the machine is drained"),
+            Self::Rebalanced => f.write_str("the other machine has fewer units"),
+        }
+    }
+}
+
+impl fmt::Display for RemovalReason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Inactive => "it is inactive",
+            Self::Destroyed => "it was destroyed",
+            Self::Template => "it is a template",
+            Self::Global => "it is global",
+        })
     }
 }

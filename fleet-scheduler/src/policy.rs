@@ -1,15 +1,15 @@
-//! Placement policy of an embedder: the ranking, and custom rules and scores.
+//! Placement policy of an embedder: the ranking, custom rules and scores, and the view of the
+//! cluster that these get.
 
 use std::fmt;
 use std::sync::Arc;
 
-use fleet_core::{Machine, Requirements};
+use fleet_core::{Machine, MachineId, Requirements, Resources};
 use fleet_unitfile::UnitName;
-
-use crate::view::View;
 
 /// Order of preference among machines of equal score.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
 pub enum Ranking {
     /// Prefers the machine with the fewest units, global units counted.
     #[default]
@@ -24,12 +24,13 @@ pub enum Ranking {
 /// The configurable part of placement decisions.
 ///
 /// ```
-/// use fleet_scheduler::{Policy, Ranking};
+/// use fleet_scheduler::policy::{Policy, Ranking};
 ///
-/// let packed = Policy { ranking: Ranking::BinPacking, ..Policy::default() };
+/// let packed = Policy::new().with_ranking(Ranking::BinPacking);
 /// assert!(packed.rules.is_empty());
 /// ```
 #[derive(Debug, Clone, Default)]
+#[non_exhaustive]
 pub struct Policy {
     /// Order of preference among machines of equal score.
     pub ranking: Ranking,
@@ -43,6 +44,32 @@ pub struct Policy {
 }
 
 impl Policy {
+    /// Creates the default policy: `LeastLoaded`, without custom rules and scores.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Sets the order of preference among machines of equal score.
+    #[must_use]
+    pub fn with_ranking(self, ranking: Ranking) -> Self {
+        Self { ranking, ..self }
+    }
+
+    /// Adds a custom rule, which is checked after the others.
+    #[must_use]
+    pub fn with_rule(mut self, rule: impl HardRule + 'static) -> Self {
+        self.rules.push(Arc::new(rule));
+        self
+    }
+
+    /// Adds a custom score.
+    #[must_use]
+    pub fn with_score(mut self, score: impl Score + 'static) -> Self {
+        self.scores.push(Arc::new(score));
+        self
+    }
+
     /// Returns whether custom rules or scores may distinguish units with equal requirements.
     pub(crate) fn is_custom(&self) -> bool {
         !(self.rules.is_empty() && self.scores.is_empty())
@@ -56,6 +83,7 @@ impl Policy {
 
 /// A unit as custom rules and scores see it.
 #[derive(Debug, Clone, Copy)]
+#[non_exhaustive]
 pub struct Candidate<'a> {
     /// The unit's name.
     pub name: &'a UnitName,
@@ -66,6 +94,7 @@ pub struct Candidate<'a> {
 /// The changes after which a custom rule may let a machine accept a unit that the rule refused
 /// there before.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum RetryOn {
     /// No change, as long as the unit's requirements stay the same.
     Nothing,
@@ -84,8 +113,7 @@ pub enum RetryOn {
 /// would refuse them.
 ///
 /// ```
-/// use fleet_core::{Machine, Snapshot};
-/// use fleet_scheduler::{Candidate, HardRule, Index, RetryOn, Policy, View};
+/// use fleet_scheduler::prelude::*;
 ///
 /// /// At most so many units on one machine.
 /// #[derive(Debug)]
@@ -106,9 +134,12 @@ pub enum RetryOn {
 ///     }
 /// }
 ///
-/// let policy = Policy { rules: vec![std::sync::Arc::new(AtMost(2))], ..Policy::default() };
-/// let mut index = Index::load(policy, &Snapshot::default());
-/// assert!(index.plan().is_empty());
+/// let mut cluster = Cluster::with_policy(Policy::new().with_rule(AtMost(1)));
+/// cluster.add_machine(Machine::named("m1")?);
+/// cluster.add(Demand::new("a")?);
+/// cluster.add(Demand::new("b")?);
+/// assert_eq!(cluster.plan().steps.len(), 1);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub trait HardRule: fmt::Debug + Send + Sync {
     /// Returns the name that refusals show.
@@ -130,4 +161,61 @@ pub trait Score: fmt::Debug + Send + Sync {
 
     /// Returns the score of the machine for the unit; higher is better.
     fn score(&self, view: &View<'_>, unit: Candidate<'_>, machine: &Machine) -> i64;
+}
+
+/// The cluster as a custom rule or score sees it when a unit is about to come to a machine.
+///
+/// A rule sees the machine without the units that the new unit replaces, and without those that
+/// must move with them. A score sees all of these units, because it is computed before any of them
+/// leaves.
+#[derive(Debug, Clone, Copy)]
+pub struct View<'a> {
+    source: &'a dyn ViewSource,
+}
+
+/// A source of placements for a [`View`].
+pub(crate) trait ViewSource: fmt::Debug + Sync {
+    /// Returns the units on a machine, including global units, in the order of their names.
+    fn units_on(&self, machine: &MachineId) -> Vec<Candidate<'_>>;
+
+    /// Returns the present machines, in the order of their IDs.
+    fn machines(&self) -> Box<dyn Iterator<Item = &Machine> + '_>;
+
+    /// Returns the machine of a single or unreadable unit.
+    fn machine_of(&self, unit: &UnitName) -> Option<&Machine>;
+
+    /// Returns the sum of the reservations on a machine.
+    fn used(&self, machine: &MachineId) -> Resources {
+        let units = self.units_on(machine).into_iter();
+        units.fold(Resources::ZERO, |sum, unit| sum.saturating_add(unit.requirements.reserve))
+    }
+}
+
+impl<'a> View<'a> {
+    pub(crate) fn new(source: &'a dyn ViewSource) -> Self {
+        Self { source }
+    }
+
+    /// Returns the units on a machine, including global units, in the order of their names. An
+    /// unreadable unit has no requirements. A machine that is not present has no units.
+    pub fn units_on(&self, machine: &MachineId) -> impl Iterator<Item = Candidate<'_>> {
+        self.source.units_on(machine).into_iter()
+    }
+
+    /// Returns the sum of the reservations on a machine.
+    #[must_use]
+    pub fn used(&self, machine: &MachineId) -> Resources {
+        self.source.used(machine)
+    }
+
+    /// Returns the present machines, in the order of their IDs.
+    pub fn machines(&self) -> impl Iterator<Item = &Machine> {
+        self.source.machines()
+    }
+
+    /// Returns the machine of a placed unit at this point of the plan.
+    #[must_use]
+    pub fn machine_of(&self, unit: &UnitName) -> Option<&Machine> {
+        self.source.machine_of(unit)
+    }
 }

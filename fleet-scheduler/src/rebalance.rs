@@ -12,10 +12,11 @@ use crate::drain::down;
 /// ```
 /// use fleet_scheduler::Rebalance;
 ///
-/// let timid = Rebalance { gain: 3, ..Rebalance::with_budget(10) };
+/// let timid = Rebalance::with_budget(10).with_gain(3);
 /// assert_eq!((timid.budget, timid.min_available), (10, 0));
 /// ```
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Rebalance {
     /// Maximum number of units that one plan moves.
     pub budget: u32,
@@ -43,6 +44,30 @@ impl Rebalance {
     #[must_use]
     pub fn with_budget(budget: u32) -> Self {
         Self { budget, ..Self::default() }
+    }
+
+    /// Sets the gain that a move must exceed.
+    #[must_use]
+    pub fn with_gain(self, gain: u32) -> Self {
+        Self { gain, ..self }
+    }
+
+    /// Limits the size of a group that moves together.
+    #[must_use]
+    pub fn with_max_group_size(self, most: u32) -> Self {
+        Self { max_group_size: Some(most), ..self }
+    }
+
+    /// Keeps that many instances of each template up.
+    #[must_use]
+    pub fn keep_available(self, min_available: u32) -> Self {
+        Self { min_available, ..self }
+    }
+
+    /// Sets the placed units that are not up.
+    #[must_use]
+    pub fn with_down(self, down: impl IntoIterator<Item = UnitName>) -> Self {
+        Self { down: down.into_iter().collect(), ..self }
     }
 
     /// Returns the request for the moves that the cluster's rebalance order allows now. Returns

@@ -10,6 +10,7 @@ use crate::rules::{NOTHING, RuleSubject, conflicts, metadata, metadata_expr};
 
 /// The units that the agent of one machine must run.
 #[derive(Debug, Clone, Default)]
+#[non_exhaustive]
 pub struct Share {
     /// The wanted units that belong on the machine, each with its epoch. A unit placed there has
     /// the epoch of its placement. A global unit that fits has epoch zero.

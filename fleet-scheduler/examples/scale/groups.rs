@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use fleet_core::Snapshot;
-use fleet_scheduler::{Drain, Index, Policy, Rebalance};
+use fleet_scheduler::{Cluster, Drain, Rebalance};
 
 use crate::clusters::{machine_id, plain_name};
 use crate::operations::carry_out;
@@ -13,9 +13,9 @@ use crate::{Measurement, planned, timed};
 pub(crate) fn lost(cluster: &Snapshot) -> Measurement {
     let (mut index, measured) = planned(cluster);
     let (mut fresh, one_by_one) = timed(|| {
-        let mut fresh = Index::new(Policy::default());
-        cluster.machines().for_each(|machine| fresh.put_machine((**machine).clone()));
-        cluster.units().for_each(|unit| fresh.put_unit(unit));
+        let mut fresh = Cluster::new();
+        cluster.machines().for_each(|machine| fresh.add_machine((**machine).clone()));
+        cluster.units().for_each(|unit| fresh.add(unit));
         fresh
     });
     let (_, first) = timed(|| carry_out(&mut fresh));
@@ -24,11 +24,11 @@ pub(crate) fn lost(cluster: &Snapshot) -> Measurement {
         carry_out(&mut index)
     });
     let (_, head) = timed(|| {
-        index.remove_unit(&plain_name(0));
-        index.plan()
+        index.remove(&plain_name(0));
+        index.plan_affected()
     });
     let names: Vec<_> = cluster.units().map(|unit| unit.name.clone()).collect();
-    let (_, removed) = timed(|| names.iter().for_each(|name| fresh.remove_unit(name.as_str())));
+    let (_, removed) = timed(|| names.iter().for_each(|name| fresh.remove(name.as_str())));
     let more = format!(
         ",\"moves\":{},\"put_seconds\":{:.6},\"head_seconds\":{:.6},\"removed_seconds\":{:.6}",
         decided.steps.len(),

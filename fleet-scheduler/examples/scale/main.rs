@@ -51,8 +51,9 @@ mod operations;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use fleet_core::{Epoch, Snapshot};
-use fleet_scheduler::{Index, Plan, Policy, Ranking};
+use fleet_core::Snapshot;
+use fleet_scheduler::policy::{Policy, Ranking};
+use fleet_scheduler::{Cluster, Plan};
 
 const SHAPES: [&str; 30] = [
     "plain",
@@ -143,7 +144,7 @@ fn measure(shape: &str, units: usize, machines: usize) -> String {
 /// Loads and plans three times, and returns the best times.
 fn from_nothing(cluster: &Snapshot, shape: &str) -> Measurement {
     let ranking = if shape == "packed" { Ranking::BinPacking } else { Ranking::default() };
-    let policy = Policy { ranking, ..Policy::default() };
+    let policy = Policy::new().with_ranking(ranking);
     let mut best = planned_by(policy.clone(), cluster).1;
     for _ in 0..2 {
         let (_, again) = planned_by(policy.clone(), cluster);
@@ -154,16 +155,16 @@ fn from_nothing(cluster: &Snapshot, shape: &str) -> Measurement {
 }
 
 /// Returns an index with its first plan applied, and the measurements.
-fn planned(cluster: &Snapshot) -> (Index, Measurement) {
+fn planned(cluster: &Snapshot) -> (Cluster, Measurement) {
     planned_by(Policy::default(), cluster)
 }
 
-fn planned_by(policy: Policy, cluster: &Snapshot) -> (Index, Measurement) {
+fn planned_by(policy: Policy, cluster: &Snapshot) -> (Cluster, Measurement) {
     let before = memory::allocated();
-    let (mut index, load) = timed(|| Index::load(policy, cluster));
-    let (decided, plan): (Plan, _) = timed(|| index.plan());
+    let (mut index, load) = timed(|| Cluster::load(policy, cluster));
+    let (decided, plan): (Plan, _) = timed(|| index.plan_affected());
     let placed = decided.steps.len();
-    index.apply(&decided, Epoch(1));
+    index.apply(&decided);
     drop(decided);
     let bytes = memory::allocated().saturating_sub(before);
     (index, Measurement { load, plan, placed, bytes, more: String::new() })

@@ -27,7 +27,7 @@ pub(crate) fn rebalance(cluster: &Snapshot) -> Measurement {
     let (mut index, measured) = planned(cluster);
     let machines = cluster.machines().len();
     for at in machines..machines + 5 {
-        index.put_machine(machine(at, 0));
+        index.add_machine(machine(at, 0));
     }
     carry_out(&mut index);
     let (result, plan) = timed(|| index.rebalance(&Rebalance::with_budget(100)));
@@ -41,12 +41,12 @@ pub(crate) fn arrivals(cluster: &Snapshot) -> Measurement {
     let elapsed = (0..ARRIVALS).map(|turn| {
         let new = unit(&format!("zz-{turn:04}.service"), Requirements::default());
         let come = || {
-            index.put_unit(&new);
+            index.add(&new);
             carry_out(&mut index)
         };
         let (_, elapsed) = timed(come);
         // A departure may make room for units that should move.
-        index.remove_unit(new.name.as_str());
+        index.remove(new.name.as_str());
         elapsed
     });
     let mut elapsed: Vec<Duration> = elapsed.collect();

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use fleet_core::{Epoch, Requirements, Snapshot};
-use fleet_scheduler::{Index, Plan, StepAction};
+use fleet_core::{Requirements, Snapshot};
+use fleet_scheduler::{Cluster, Plan, StepAction};
 
 use crate::clusters::{conflicting, machine, machine_id, plain_name, unit};
 use crate::{Measurement, planned, timed};
@@ -34,19 +34,19 @@ pub(crate) fn change(cluster: &Snapshot, units: usize) -> Measurement {
     Measurement { plan: percent(50), more, ..measured }
 }
 
-fn one_change(index: &mut Index, turn: usize, at: usize, machine_at: usize) {
+fn one_change(index: &mut Cluster, turn: usize, at: usize, machine_at: usize) {
     match turn % 5 {
-        0 => index.remove_unit(&plain_name(at)),
-        1 => index.put_unit(&unit(&plain_name(at), conflicting("green-*"))),
-        2 => index.put_unit(&unit(&format!("new-{turn:06}.service"), Requirements::default())),
+        0 => index.remove(&plain_name(at)),
+        1 => index.add(&unit(&plain_name(at), conflicting("green-*"))),
+        2 => index.add(&unit(&format!("new-{turn:06}.service"), Requirements::default())),
         3 => index.unplace(&plain_name(at)),
-        _ => index.put_machine(machine(machine_at, turn as u64)),
+        _ => index.add_machine(machine(machine_at, turn as u64)),
     }
 }
 
-pub(crate) fn carry_out(index: &mut Index) -> Plan {
-    let plan = index.plan();
-    index.apply(&plan, Epoch(2));
+pub(crate) fn carry_out(index: &mut Cluster) -> Plan {
+    let plan = index.plan_affected();
+    index.apply(&plan);
     plan
 }
 
@@ -56,7 +56,7 @@ pub(crate) fn lost(cluster: &Snapshot) -> Measurement {
     for at in (0..cluster.machines().len()).step_by(10) {
         index.remove_machine(&machine_id(at));
     }
-    let (decided, plan) = timed(|| index.plan());
+    let (decided, plan) = timed(|| index.plan_affected());
     let is_move = |action: &StepAction| matches!(action, StepAction::Move { .. });
     let moves = decided.steps.iter().filter(|step| is_move(&step.action)).count();
     let more = format!(",\"moves\":{moves},\"steps\":{}", decided.steps.len());
@@ -71,11 +71,11 @@ pub(crate) fn unplaceable(cluster: &Snapshot, units: usize) -> Measurement {
     let mut pairs = |prefix: &str, first: &Requirements| {
         let mut elapsed: Vec<Duration> = Vec::with_capacity(count);
         for at in 0..count {
-            index.put_unit(&unit(&format!("{prefix}-{at}-a.service"), first.clone()));
+            index.add(&unit(&format!("{prefix}-{at}-a.service"), first.clone()));
             carry_out(&mut index);
             let second = unit(&format!("{prefix}-{at}-b.service"), Requirements::default());
             let (_, one) = timed(|| {
-                index.put_unit(&second);
+                index.add(&second);
                 carry_out(&mut index)
             });
             elapsed.push(one);
@@ -94,14 +94,14 @@ pub(crate) fn unplaceable(cluster: &Snapshot, units: usize) -> Measurement {
 /// conflicts.
 pub(crate) fn explain(cluster: &Snapshot) -> Measurement {
     let (mut index, measured) = planned(cluster);
-    index.put_unit(&unit("filtered.service", nowhere()));
-    index.put_unit(&unit("blocked.service", conflicting("unit-*")));
+    index.add(&unit("filtered.service", nowhere()));
+    index.add(&unit("blocked.service", conflicting("unit-*")));
     carry_out(&mut index);
     let plan = explained(&mut index, "filtered.service");
     let conflicting = explained(&mut index, "blocked.service").as_secs_f64();
     let machine_of = vec!["blocked.service".parse().expect("a peer")];
     let follower = Requirements { machine_of, ..Requirements::default() };
-    index.put_unit(&unit("blocked-follower.service", follower));
+    index.add(&unit("blocked-follower.service", follower));
     carry_out(&mut index);
     let grouped = explained(&mut index, "blocked-follower.service").as_secs_f64();
     let more =
@@ -112,16 +112,15 @@ pub(crate) fn explain(cluster: &Snapshot) -> Measurement {
 /// Explains a unit without requirements that all others keep away.
 pub(crate) fn blocked(cluster: &Snapshot) -> Measurement {
     let (mut index, measured) = planned(cluster);
-    index.put_unit(&unit("blocked.service", Requirements::default()));
+    index.add(&unit("blocked.service", Requirements::default()));
     carry_out(&mut index);
     let plan = explained(&mut index, "blocked.service");
     Measurement { plan, ..measured }
 }
 
 /// Returns the best time of five explanations.
-fn explained(index: &mut Index, name: &str) -> Duration {
-    let name = name.parse().expect("a unit name");
-    let elapsed = (0..5).map(|_| timed(|| index.explain(&name)).1);
+fn explained(index: &mut Cluster, name: &str) -> Duration {
+    let elapsed = (0..5).map(|_| timed(|| index.explain(name)).1);
     elapsed.min().unwrap_or_default()
 }
 

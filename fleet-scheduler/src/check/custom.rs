@@ -5,8 +5,8 @@ use fleet_unitfile::UnitName;
 
 use super::rules::{PlannedMachine, was_on};
 use crate::policy::{Candidate, Policy};
+use crate::policy::{View, ViewSource};
 use crate::rules::NOTHING;
-use crate::view::{View, ViewSource};
 
 /// The cluster after a plan, without one unit.
 #[derive(Debug)]

@@ -14,10 +14,10 @@ use fleet_core::{MachineId, Refusal, Reschedule, Revision, Snapshot, Unit};
 use fleet_unitfile::UnitName;
 
 use self::rules::PlannedMachine;
-use crate::apply::apply;
 use crate::plan::Plan;
+use crate::plan::apply;
+use crate::plan::{Step, StepAction};
 use crate::policy::Policy;
-use crate::step::{Step, StepAction};
 
 /// A defect of a plan.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -66,9 +66,8 @@ pub enum Violation {
 
 /// Returns all violations of a plan for a snapshot. The result is empty if the plan is correct.
 ///
-/// The plan of a long-lived [`Index`](crate::Index) lists only the reasons of units that it had to
-/// try. Before the check, add all [`reasons`](crate::Index::reasons) of the index to the plan.
-/// Otherwise the result contains a violation for every waiting unit without a reason.
+/// A plan made by [`Cluster::plan_affected`](crate::Cluster::plan_affected) lists only some of the
+/// reasons, so the result contains a violation for every other waiting unit.
 #[must_use]
 pub fn check(snapshot: &Snapshot, plan: &Plan) -> Vec<Violation> {
     check_with(&Policy::default(), snapshot, plan)

@@ -6,7 +6,7 @@ use std::collections::BinaryHeap;
 
 use super::lookup::Lookup;
 use super::units::{PeerRef, UnitKind};
-use super::{Index, PatternNo, UnitNo};
+use super::{Cluster, PatternNo, UnitNo};
 
 /// The state of a peer that the `MachineOf=` of a waiting unit names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -29,7 +29,7 @@ pub(crate) struct Component {
     pub(crate) unsatisfiable: Vec<UnitNo>,
 }
 
-impl Index {
+impl Cluster {
     /// Returns whether `MachineOf=` ties the unit to others.
     pub(crate) fn is_tied(&self, unit: UnitNo) -> bool {
         let slot = &self.units.slots[unit];

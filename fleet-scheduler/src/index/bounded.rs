@@ -4,8 +4,8 @@
 use fleet_core::{Epoch, Machine, Requirements};
 use fleet_unitfile::UnitName;
 
-use super::Index;
-use crate::change::{ClusterChange, UnitSpec};
+use super::Cluster;
+use crate::demand::{Change, Demand};
 use crate::policy::{Policy, Ranking};
 
 /// More than any of the bounds below.
@@ -15,19 +15,19 @@ fn name(number: u32) -> UnitName {
     format!("u{number}.service").parse().unwrap()
 }
 
-fn demand(number: u32, max_per_machine: Option<u32>) -> UnitSpec {
+fn demand(number: u32, max_per_machine: Option<u32>) -> Demand {
     let requirements = Requirements { max_per_machine, ..Requirements::default() };
-    UnitSpec { name: name(number), requirements: requirements.into(), wanted: true }
+    Demand::with_requirements(name(number), requirements)
 }
 
-fn index(ranking: Ranking) -> Index {
-    let mut index = Index::new(Policy { ranking, ..Policy::default() });
-    index.put_machine(Machine::new("m1".parse().unwrap()));
-    index.put_machine(Machine::new("m2".parse().unwrap()));
+fn index(ranking: Ranking) -> Cluster {
+    let mut index = Cluster::with_policy(Policy::new().with_ranking(ranking));
+    index.add_machine(Machine::new("m1".parse().unwrap()));
+    index.add_machine(Machine::new("m2".parse().unwrap()));
     index
 }
 
-fn assert_bounded(index: &mut Index) {
+fn assert_bounded(index: &mut Cluster) {
     let bound = 2 * index.machines.slots.len() + 1024;
     assert!(
         index.orders.loosened_machines.len() <= bound + 1,
@@ -43,12 +43,12 @@ fn assert_bounded(index: &mut Index) {
 fn changes_without_plans_do_not_accumulate() {
     let mut index = index(Ranking::BinPacking);
     for turn in 0..MANY {
-        index.put(demand(turn % 3, Some(turn)));
+        index.add(demand(turn % 3, Some(turn)));
         let machine = ["m1", "m2"][turn as usize % 2].parse().unwrap();
         index.place(name(3), machine, Epoch(u64::from(turn)));
-        index.put(demand(3, Some(turn)));
-        index.put(demand(4, None));
-        index.remove_unit(name(4).as_str());
+        index.add(demand(3, Some(turn)));
+        index.add(demand(4, None));
+        index.remove(name(4).as_str());
     }
     assert_bounded(&mut index);
 }
@@ -56,10 +56,10 @@ fn changes_without_plans_do_not_accumulate() {
 #[test]
 fn queries_without_plans_do_not_accumulate() {
     let mut index = index(Ranking::LeastLoaded);
-    (0..9).for_each(|number| index.put(demand(number, None)));
+    (0..9).for_each(|number| index.add(demand(number, None)));
     for turn in 0..MANY {
-        index.what_if(&[ClusterChange::RemoveMachine("m1".parse().unwrap())]);
-        index.explain(&name(turn % 9));
+        index.what_if(&[Change::RemoveMachine("m1".parse().unwrap())]);
+        index.explain(name(turn % 9).as_str());
     }
     assert_bounded(&mut index);
 }
@@ -67,6 +67,6 @@ fn queries_without_plans_do_not_accumulate() {
 #[test]
 fn waiting_units_are_placed_after_many_changes() {
     let mut index = index(Ranking::LeastLoaded);
-    (0..MANY).for_each(|turn| index.put(demand(turn % 7, Some(turn))));
+    (0..MANY).for_each(|turn| index.add(demand(turn % 7, Some(turn))));
     assert_eq!(index.plan().steps.len(), 7);
 }

@@ -7,9 +7,9 @@ use fleet_core::{Peer, Snapshot};
 use fleet_unitfile::UnitName;
 
 use super::units::UnitKind;
-use super::{Index, PatternNo, UnitNo};
+use super::{Cluster, PatternNo, UnitNo};
 
-impl Index {
+impl Cluster {
     /// Reads a snapshot. The index must be empty.
     pub(super) fn fill(&mut self, snapshot: &Snapshot) {
         self.touched = true;

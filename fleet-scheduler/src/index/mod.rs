@@ -32,11 +32,12 @@ mod upsert;
 mod view;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
-use fleet_core::{Epoch, Machine, MachineId, Revision, Snapshot, Unit};
+use fleet_core::{Epoch, Machine, MachineId, Revision, Snapshot};
 use fleet_unitfile::UnitName;
 
-use crate::change::{ClusterChange, UnitSpec};
+use crate::demand::{Change, Demand, full_name};
 use crate::plan::Plan;
 use crate::policy::Policy;
 pub(crate) use affinity_groups::PeerState;
@@ -57,36 +58,34 @@ pub(crate) use slots::{ClassNo, MachineNo, OrderNo, PatternNo, UnitNo};
 pub(crate) use undo_log::{LeaveReason, LogPosition, UndoEntry};
 use units::Units;
 pub(crate) use units::{PeerRef, UnitKind, WaitState};
-pub(crate) use view::IndexView;
+pub(crate) use view::ClusterView;
 
-/// A cluster, indexed so that the cost of a plan depends mainly on the changes since the last one.
+/// A cluster that is reported change by change, and planned incrementally.
 ///
-/// Report changes to the index, and request plans from it. Its plans depend only on the state of
-/// the cluster, not on the changes that led to that state. They equal the plans that
-/// [`plan`](crate::plan()) makes for a snapshot of that state.
+/// The cost of a plan depends mainly on the changes since the last one. A plan depends only on the
+/// state of the cluster, not on the changes that led to that state: it equals the plan that
+/// [`plan`](crate::plan()) makes for a [`Snapshot`] of the same state.
 ///
 /// ```
-/// use fleet_core::{Epoch, Machine, Requirements};
-/// use fleet_scheduler::{UnitSpec, Index, Policy};
+/// use fleet_scheduler::prelude::*;
 ///
-/// let mut index = Index::new(Policy::default());
-/// index.put_machine(Machine::new("m1".parse()?));
-/// let name = "web.service".parse()?;
-/// index.put(UnitSpec { name, requirements: Default::default(), wanted: true });
+/// let mut cluster = Cluster::new();
+/// cluster.add_machine(Machine::named("m1")?);
+/// cluster.add(Demand::new("web")?);
 ///
-/// let plan = index.plan();
+/// let plan = cluster.plan();
 /// assert_eq!(plan.steps[0].to_string(), "place web.service on m1: it is wanted");
-/// index.apply(&plan, Epoch(1));
-/// assert!(index.plan().is_empty());
+/// cluster.apply(&plan);
+/// assert!(cluster.plan().is_empty());
 ///
-/// index.remove_machine("m1");
-/// index.put_machine(Machine::new("m2".parse()?));
-/// let plan = index.plan();
+/// cluster.remove_machine("m1");
+/// cluster.add_machine(Machine::named("m2")?);
+/// let plan = cluster.plan();
 /// assert_eq!(plan.steps[0].to_string(), "move web.service from m1 to m2: the machine is gone");
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Debug)]
-pub struct Index {
+pub struct Cluster {
     pub(crate) policy: Policy,
     revision: Revision,
     pub(crate) units: Units,
@@ -134,10 +133,16 @@ pub struct Index {
     pub(crate) pending: Option<PendingPlan>,
 }
 
-impl Index {
-    /// Creates an index of an empty cluster.
+impl Cluster {
+    /// Creates an empty cluster with the default policy.
     #[must_use]
-    pub fn new(policy: Policy) -> Self {
+    pub fn new() -> Self {
+        Self::with_policy(Policy::default())
+    }
+
+    /// Creates an empty cluster.
+    #[must_use]
+    pub fn with_policy(policy: Policy) -> Self {
         let filters = Filters::new();
         Self {
             policy,
@@ -167,13 +172,13 @@ impl Index {
         }
     }
 
-    /// Creates an index of the cluster in a snapshot.
+    /// Creates the cluster of a snapshot.
     #[must_use]
     pub fn load(policy: Policy, snapshot: &Snapshot) -> Self {
-        let mut index = Self::new(policy);
-        index.fill(snapshot);
-        index.set_revision(snapshot.revision);
-        index
+        let mut cluster = Self::with_policy(policy);
+        cluster.fill(snapshot);
+        cluster.set_revision(snapshot.revision);
+        cluster
     }
 
     /// Returns the revision that plans are based on.
@@ -182,48 +187,43 @@ impl Index {
         self.revision
     }
 
-    /// Sets the revision of the cluster's state that the index reflects.
+    /// Sets the revision of the state that has been reported. A cluster that follows no store needs
+    /// no call: [`apply`](Self::apply) sets the next revision.
     pub fn set_revision(&mut self, revision: Revision) {
         self.revision = revision;
     }
 
     /// Adds or replaces a unit.
-    pub fn put_unit(&mut self, unit: &Unit) {
-        self.put(UnitSpec::from(unit));
-    }
-
-    /// Adds or replaces a unit of which only the requirements are known. The requirements are not
-    /// [validated](fleet_core::Requirements::validate).
-    pub fn put(&mut self, demand: UnitSpec) {
+    pub fn add(&mut self, unit: impl Into<Demand>) {
         self.rewind();
-        let UnitSpec { name, requirements, wanted } = demand;
-        let kind = match (wanted && !name.is_template(), requirements.global) {
+        let demand = unit.into();
+        let kind = match (demand.is_wanted(), demand.requirements.global) {
             (false, _) => UnitKind::Inactive,
             (true, false) => UnitKind::Single,
             (true, true) => UnitKind::Global,
         };
-        let unit = self.units.intern(&name);
-        self.upsert(unit, kind, Some(requirements), wanted);
+        let unit = self.units.intern(&demand.name);
+        self.upsert(unit, kind, Some(demand.requirements), demand.wanted);
     }
 
     /// Removes a unit, whether its record is readable or not. The unit's placement stays until it
     /// is removed separately.
-    pub fn remove_unit(&mut self, unit: &str) {
+    pub fn remove(&mut self, unit: &str) {
         self.rewind();
-        if let Some(unit) = self.units.find(unit) {
+        if let Some(unit) = self.units.find(&full_name(unit)) {
             self.upsert(unit, UnitKind::Unknown, None, false);
         }
     }
 
     /// Marks a unit's stored record as unreadable. If the unit is placed, it stays on its machine.
-    pub fn put_unreadable(&mut self, unit: UnitName) {
+    pub fn mark_unreadable(&mut self, unit: UnitName) {
         self.rewind();
         let unit = self.units.intern(&unit);
         self.upsert(unit, UnitKind::Unreadable, None, false);
     }
 
     /// Adds or replaces a machine.
-    pub fn put_machine(&mut self, machine: Machine) {
+    pub fn add_machine(&mut self, machine: impl Into<Arc<Machine>>) {
         self.rewind();
         self.update_machine(machine.into());
     }
@@ -234,7 +234,8 @@ impl Index {
         self.drop_machine(machine);
     }
 
-    /// Records the placement of a unit.
+    /// Records the observed placement of a unit. Of two units that cannot stay together on their
+    /// machine, the one with the lower epoch stays.
     pub fn place(&mut self, unit: UnitName, machine: MachineId, epoch: Epoch) {
         self.rewind();
         let unit = self.units.intern(&unit);
@@ -244,7 +245,7 @@ impl Index {
     /// Removes the placement of a unit.
     pub fn unplace(&mut self, unit: &str) {
         self.rewind();
-        if let Some(unit) = self.units.find(unit) {
+        if let Some(unit) = self.units.find(&full_name(unit)) {
             self.erase_placement(unit);
         }
     }
@@ -252,41 +253,39 @@ impl Index {
     /// Applies a change of the cluster's state.
     ///
     /// ```
-    /// use fleet_core::Machine;
-    /// use fleet_scheduler::{ClusterChange, Index, Policy};
+    /// use fleet_scheduler::prelude::*;
     ///
-    /// let mut index = Index::new(Policy::default());
-    /// index.change(&ClusterChange::PutMachine(Machine::new("m1".parse()?)));
-    /// assert!(index.plan().is_empty());
+    /// let mut cluster = Cluster::new();
+    /// cluster.change(&Change::AddMachine(Machine::named("m1")?));
+    /// assert!(cluster.plan().is_empty());
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn change(&mut self, change: &ClusterChange) {
+    pub fn change(&mut self, change: &Change) {
         match change {
-            ClusterChange::PutUnit(demand) => self.put(demand.clone()),
-            ClusterChange::RemoveUnit(unit) => self.remove_unit(unit.as_str()),
-            ClusterChange::PutUnreadable(unit) => self.put_unreadable(unit.clone()),
-            ClusterChange::PutMachine(machine) => self.put_machine(machine.clone()),
-            ClusterChange::RemoveMachine(machine) => self.remove_machine(machine.as_str()),
-            ClusterChange::Place { unit, machine, epoch } => {
+            Change::Add(demand) => self.add(demand.clone()),
+            Change::Remove(unit) => self.remove(unit.as_str()),
+            Change::MarkUnreadable(unit) => self.mark_unreadable(unit.clone()),
+            Change::AddMachine(machine) => self.add_machine(machine.clone()),
+            Change::RemoveMachine(machine) => self.remove_machine(machine.as_str()),
+            Change::Place { unit, machine, epoch } => {
                 self.place(unit.clone(), machine.clone(), *epoch);
             }
-            ClusterChange::Unplace(unit) => self.unplace(unit.as_str()),
+            Change::Unplace(unit) => self.unplace(unit.as_str()),
         }
     }
 
-    /// Returns the plan that would follow some changes. The changes are not kept in the index.
+    /// Returns the plan that would follow some changes. The changes are not kept.
     ///
     /// ```
-    /// use fleet_core::Machine;
-    /// use fleet_scheduler::{ClusterChange, Index, Policy};
+    /// use fleet_scheduler::prelude::*;
     ///
-    /// let mut index = Index::new(Policy::default());
-    /// index.put_machine(Machine::new("m1".parse()?));
-    /// let lost = ClusterChange::RemoveMachine("m1".parse()?);
-    /// assert!(index.what_if(&[lost]).is_empty());
+    /// let mut cluster = Cluster::new();
+    /// cluster.add_machine(Machine::named("m1")?);
+    /// let lost = Change::RemoveMachine("m1".parse()?);
+    /// assert!(cluster.what_if(&[lost]).is_empty());
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn what_if(&mut self, changes: &[ClusterChange]) -> Plan {
+    pub fn what_if(&mut self, changes: &[Change]) -> Plan {
         self.rewind();
         let mut inverses = Vec::with_capacity(changes.len());
         for change in changes {
@@ -298,5 +297,18 @@ impl Index {
             self.change(change);
         }
         plan
+    }
+}
+
+impl Default for Cluster {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// Loads the cluster with the default policy.
+impl From<&Snapshot> for Cluster {
+    fn from(snapshot: &Snapshot) -> Self {
+        Self::load(Policy::default(), snapshot)
     }
 }

@@ -3,9 +3,9 @@
 use fleet_core::Epoch;
 
 use super::units::{UnitKind, WaitState};
-use super::{Index, LogPosition, MachineNo, UnitNo};
+use super::{Cluster, LogPosition, MachineNo, UnitNo};
 use crate::plan::Plan;
-use crate::step::{Step, StepAction};
+use crate::plan::{Step, StepAction};
 
 /// A plan that has not been applied.
 #[derive(Debug, Default)]
@@ -18,12 +18,14 @@ pub(crate) struct PendingPlan {
     pub(crate) changed_machines: Vec<MachineNo>,
 }
 
-impl Index {
-    /// Applies a plan: records its steps as if each of them had been observed. New placements get
-    /// the given epoch.
+impl Cluster {
+    /// Applies a plan: records its steps as if each of them had been observed, and sets the revision
+    /// that follows that of the plan. New placements get the plan's revision as their epoch.
     ///
-    /// The call costs almost nothing if this index has just made the plan.
-    pub fn apply(&mut self, plan: &Plan, epoch: Epoch) {
+    /// The call costs almost nothing if this cluster has just made the plan.
+    pub fn apply(&mut self, plan: &Plan) {
+        let epoch = Epoch(plan.based_on.0);
+        self.revision = plan.based_on.next();
         let pending = self.pending.take();
         if let Some(pending) = pending {
             if self.matches_steps(&pending.units, &plan.steps) {
@@ -33,11 +35,9 @@ impl Index {
         }
         self.rewind();
         for step in &plan.steps {
-            match &step.action {
-                StepAction::Place { machine } | StepAction::Move { to: machine, .. } => {
-                    self.place(step.unit.clone(), machine.clone(), epoch);
-                }
-                StepAction::Remove { .. } => self.unplace(step.unit.as_str()),
+            match step.to() {
+                Some(machine) => self.place(step.unit.clone(), machine.clone(), epoch),
+                None => self.unplace(step.unit.as_str()),
             }
         }
     }
@@ -46,14 +46,8 @@ impl Index {
     fn matches_steps(&self, units: &[UnitNo], steps: &[Step]) -> bool {
         let is_taken = |(unit, step): (&UnitNo, &Step)| {
             let slot = &self.units.slots[*unit];
-            let at = |machine| slot.machine.some().is_some_and(|s| self.machines.id(s) == machine);
-            *slot.name() == step.unit
-                && match &step.action {
-                    StepAction::Place { machine } | StepAction::Move { to: machine, .. } => {
-                        at(machine)
-                    }
-                    StepAction::Remove { .. } => slot.machine.some().is_none(),
-                }
+            let now = slot.machine.some().map(|machine| self.machines.id(machine));
+            *slot.name() == step.unit && now == step.to()
         };
         units.len() == steps.len() && units.iter().zip(steps).all(is_taken)
     }

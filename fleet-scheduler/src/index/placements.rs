@@ -5,9 +5,9 @@ use std::sync::Arc;
 use fleet_core::{Epoch, Machine, MachineId, Reschedule};
 
 use super::units::{UnitKind, WaitState};
-use super::{Index, MachineNo, UnitNo};
+use super::{Cluster, MachineNo, UnitNo};
 
-impl Index {
+impl Cluster {
     /// Records the placement of a unit.
     pub(super) fn record_placement(&mut self, unit: UnitNo, id: &MachineId, epoch: Epoch) {
         let machine = self.intern_machine(id);

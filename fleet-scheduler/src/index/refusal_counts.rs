@@ -11,7 +11,7 @@ use fleet_core::Rule;
 use super::change_log::ChangeLog;
 use super::heap::{Heap, HeapPositions, machine_of};
 use super::slots::{ClassNo, MachineNo, UnitNo};
-use super::{Index, Machines};
+use super::{Cluster, Machines};
 use crate::rules::{Denial, PlacementQuery};
 
 /// Counted in place of the rule by which a filter excludes a machine that is not cordoned. The
@@ -190,7 +190,7 @@ impl RefusalCounts {
     }
 }
 
-impl Index {
+impl Cluster {
     /// Returns the refusals of a waiting, untied unit from the cached counts of its class. Returns
     /// `None` in these cases:
     ///

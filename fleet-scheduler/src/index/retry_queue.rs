@@ -5,7 +5,7 @@
 
 use super::lookup::Lookup;
 use super::units::{UnitKind, WaitState};
-use super::{Index, UnitNo};
+use super::{Cluster, UnitNo};
 
 /// A group that no machine accepts: tied units, or units that replace others.
 #[derive(Debug)]
@@ -70,7 +70,7 @@ impl RetryQueue {
     }
 }
 
-impl Index {
+impl Cluster {
     /// Queues a waiting unit for an attempt.
     pub(crate) fn enqueue(&mut self, unit: UnitNo) {
         self.units.slots[unit].wait = WaitState::Untried;

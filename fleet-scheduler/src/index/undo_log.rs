@@ -7,7 +7,7 @@ use fleet_core::Refusal;
 
 use super::ranking::RankContext;
 use super::units::UnitKind;
-use super::{Index, MachineNo, UnitNo, limit};
+use super::{Cluster, MachineNo, UnitNo, limit};
 use crate::policy::Ranking;
 
 /// An assignment or its opposite during planning.
@@ -57,7 +57,7 @@ pub(crate) struct Savepoint {
     refreshes: u64,
 }
 
-impl Index {
+impl Cluster {
     /// Assigns a unit to a machine.
     pub(crate) fn assign(&mut self, unit: UnitNo, machine: MachineNo) {
         self.attach(unit, machine);

@@ -8,10 +8,10 @@ use fleet_unitfile::UnitName;
 
 use super::classes::{ClassKey, Classes, EquivalenceClass, NOTHING};
 use super::units::{PeerRef, UnitKind, WaitState};
-use super::{ClassNo, Index, MachineNo, OrderNo, PatternNo, UnitNo};
+use super::{ClassNo, Cluster, MachineNo, OrderNo, PatternNo, UnitNo};
 use crate::policy::Ranking;
 
-impl Index {
+impl Cluster {
     /// Changes the kind or the requirements of a name.
     pub(super) fn upsert(
         &mut self,

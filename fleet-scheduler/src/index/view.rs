@@ -4,19 +4,19 @@ use fleet_core::{Machine, MachineId, Resources};
 use fleet_unitfile::UnitName;
 
 use super::units::UnitKind;
-use super::{Index, NOTHING, UnitNo};
-use crate::change::{ClusterChange, UnitSpec};
+use super::{Cluster, NOTHING, UnitNo};
+use crate::demand::{Change, Demand};
 use crate::policy::Candidate;
-use crate::view::ViewSource;
+use crate::policy::ViewSource;
 
 /// An index as custom rules and scores see it, without the units in `leaving`.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct IndexView<'a> {
-    pub(crate) index: &'a Index,
+pub(crate) struct ClusterView<'a> {
+    pub(crate) index: &'a Cluster,
     pub(crate) leaving: &'a [UnitNo],
 }
 
-impl ViewSource for IndexView<'_> {
+impl ViewSource for ClusterView<'_> {
     fn units_on(&self, machine: &MachineId) -> Vec<Candidate<'_>> {
         let stays = |unit: &UnitNo| !self.leaving.contains(unit);
         self.index.units_on(machine.as_str(), stays)
@@ -44,7 +44,7 @@ impl ViewSource for IndexView<'_> {
     }
 }
 
-impl Index {
+impl Cluster {
     /// Returns the units on a machine that satisfy a predicate, sorted by name.
     fn units_on(&self, machine: &str, which: impl Fn(&UnitNo) -> bool) -> Vec<Candidate<'_>> {
         let Some(machine) = self.machines.find(machine) else { return Vec::new() };
@@ -62,26 +62,24 @@ impl Index {
     }
 
     /// Returns the change that undoes another one.
-    pub(super) fn inverse(&self, change: &ClusterChange) -> ClusterChange {
+    pub(super) fn inverse(&self, change: &Change) -> Change {
         match change {
-            ClusterChange::PutUnit(UnitSpec { name: unit, .. })
-            | ClusterChange::RemoveUnit(unit)
-            | ClusterChange::PutUnreadable(unit) => self.current_unit(unit),
-            ClusterChange::PutMachine(Machine { id, .. }) | ClusterChange::RemoveMachine(id) => {
+            Change::Add(Demand { name: unit, .. })
+            | Change::Remove(unit)
+            | Change::MarkUnreadable(unit) => self.current_unit(unit),
+            Change::AddMachine(Machine { id, .. }) | Change::RemoveMachine(id) => {
                 let slot = self.machines.find(id.as_str()).map(|m| &self.machines.slots[m]);
                 match slot.and_then(|slot| slot.facts.as_ref()) {
-                    Some(facts) => ClusterChange::PutMachine(Machine::clone(facts)),
-                    None => ClusterChange::RemoveMachine(id.clone()),
+                    Some(facts) => Change::AddMachine(Machine::clone(facts)),
+                    None => Change::RemoveMachine(id.clone()),
                 }
             }
-            ClusterChange::Place { unit, .. } | ClusterChange::Unplace(unit) => {
-                self.current_placement(unit)
-            }
+            Change::Place { unit, .. } | Change::Unplace(unit) => self.current_placement(unit),
         }
     }
 
     /// Makes an inactive unit wanted and unplaced. Returns the changes that undo it.
-    pub(crate) fn assume_wanted(&mut self, unit: UnitNo) -> [ClusterChange; 2] {
+    pub(crate) fn assume_wanted(&mut self, unit: UnitNo) -> [Change; 2] {
         let name = self.units.name(unit).clone();
         let back = [self.current_unit(&name), self.current_placement(&name)];
         self.erase_placement(unit);
@@ -92,26 +90,26 @@ impl Index {
         back
     }
 
-    fn current_unit(&self, unit: &UnitName) -> ClusterChange {
+    fn current_unit(&self, unit: &UnitName) -> Change {
         let slot = self.units.find(unit.as_str()).map(|unit| &self.units.slots[unit]);
         match slot.map(|slot| (slot.kind, slot.wanted, &slot.requirements)) {
-            Some((UnitKind::Unreadable, ..)) => ClusterChange::PutUnreadable(unit.clone()),
+            Some((UnitKind::Unreadable, ..)) => Change::MarkUnreadable(unit.clone()),
             Some((_, wanted, Some(requirements))) => {
                 let (name, requirements) = (unit.clone(), requirements.clone());
-                ClusterChange::PutUnit(UnitSpec { name, requirements, wanted })
+                Change::Add(Demand { name, requirements, wanted })
             }
-            _ => ClusterChange::RemoveUnit(unit.clone()),
+            _ => Change::Remove(unit.clone()),
         }
     }
 
-    fn current_placement(&self, unit: &UnitName) -> ClusterChange {
+    fn current_placement(&self, unit: &UnitName) -> Change {
         let slot = self.units.find(unit.as_str()).map(|unit| &self.units.slots[unit]);
         match slot.and_then(|slot| Some((slot.placed.some()?, slot.epoch))) {
             Some((machine, epoch)) => {
                 let machine = self.machines.id(machine).clone();
-                ClusterChange::Place { unit: unit.clone(), machine, epoch }
+                Change::Place { unit: unit.clone(), machine, epoch }
             }
-            None => ClusterChange::Unplace(unit.clone()),
+            None => Change::Unplace(unit.clone()),
         }
     }
 }

@@ -2,13 +2,13 @@
 
 use super::attempt_limit::PlanSize;
 use super::queue::AttemptQueue;
-use crate::index::{Index, LogPosition, MachineNo, UnitKind, UnitNo, WaitState};
+use crate::index::{Cluster, LogPosition, MachineNo, UnitKind, UnitNo, WaitState};
 use crate::rules::{Denial, PlacementQuery, machine_of};
 
 /// Number of machines that are tried one by one before all machines are ranked at once.
 pub(super) const MAX_PROBES: usize = 32;
 
-impl Index {
+impl Cluster {
     /// Places every unit that fits, then separates replaced units from their replacers. Repeats
     /// both until nothing changes.
     pub(super) fn place_and_separate(&mut self, queue: &mut AttemptQueue) {

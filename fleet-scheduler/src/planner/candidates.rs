@@ -7,7 +7,7 @@ use std::cmp::Reverse;
 use fleet_core::Rule;
 
 use crate::index::{
-    ClassNo, Index, MachineNo, PLACEHOLDER_RULE, PatternNo, RefusalSummary, UnitNo,
+    ClassNo, Cluster, MachineNo, PLACEHOLDER_RULE, PatternNo, RefusalSummary, UnitNo,
     preference_score,
 };
 use crate::policy::Ranking;
@@ -24,7 +24,7 @@ struct RefusalGroup {
     nearest: MachineNo,
 }
 
-impl Index {
+impl Cluster {
     /// Finds the best machine for a unit with a filter that only few machines can pass. The unit
     /// must not be tied to others and must not replace others. The search needs no machine order,
     /// because it checks all of these machines.

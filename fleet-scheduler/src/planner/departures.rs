@@ -4,11 +4,11 @@
 //! with a pattern that matches nearly nothing else there. Only these are checked, so a large group
 //! costs time in proportion to its size.
 
-use crate::index::{Index, Lookup, MachineNo, Occupancy, PatternNo, PeerRef, UnitNo};
+use crate::index::{Cluster, Lookup, MachineNo, Occupancy, PatternNo, PeerRef, UnitNo};
 
 /// The units that have left one machine.
 pub(super) struct Departures<'a> {
-    index: &'a Index,
+    index: &'a Cluster,
     machine: MachineNo,
     /// The units on the machine before the departures.
     occupancy: &'a Occupancy,
@@ -18,7 +18,7 @@ pub(super) struct Departures<'a> {
 }
 
 impl<'a> Departures<'a> {
-    pub(super) fn new(index: &'a Index, machine: MachineNo) -> Self {
+    pub(super) fn new(index: &'a Cluster, machine: MachineNo) -> Self {
         let occupancy = &index.machines.slots[machine].occupancy;
         let (gone, gone_matching) = (Lookup::default(), Lookup::default());
         Self { index, machine, occupancy, gone, gone_matching }
@@ -26,7 +26,7 @@ impl<'a> Departures<'a> {
 
     /// Starts with some units of the machine, as if the others had never been there. `occupancy`
     /// describes these units. It must contain all global units.
-    pub(super) fn among(index: &'a Index, machine: MachineNo, occupancy: &'a Occupancy) -> Self {
+    pub(super) fn among(index: &'a Cluster, machine: MachineNo, occupancy: &'a Occupancy) -> Self {
         let kept: Lookup<UnitNo, ()> = occupancy.units.iter().map(|unit| (*unit, ())).collect();
         let mut departures = Self { occupancy, ..Self::new(index, machine) };
         for unit in &index.machines.slots[machine].occupancy.units {

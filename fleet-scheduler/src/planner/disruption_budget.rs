@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use fleet_unitfile::UnitName;
 
 use crate::drain::HoldReason;
-use crate::index::{Index, LogPosition, UnitKind, UnitNo};
+use crate::index::{Cluster, LogPosition, UnitKind, UnitNo};
 
 /// Number of running instances per template, counted on demand.
 #[derive(Debug)]
@@ -32,7 +32,7 @@ impl<'a> DisruptionBudget<'a> {
     }
 }
 
-impl Index {
+impl Cluster {
     /// Counts, per template, the running instances among some units that are about to leave their
     /// machines. The result is empty if the budget sets no minimum.
     pub(super) fn disrupted(

@@ -9,9 +9,9 @@ use fleet_unitfile::UnitName;
 use super::disruption_budget::DisruptionBudget;
 use super::eviction_group::MoveReason;
 use super::reasons::ReasonCache;
-use crate::change::ClusterChange;
+use crate::demand::Change;
 use crate::drain::{Drain, DrainPlan, HoldReason};
-use crate::index::{ClassNo, Index, LogPosition, Lookup, MachineNo, UnitKind, UnitNo};
+use crate::index::{ClassNo, Cluster, LogPosition, Lookup, MachineNo, UnitKind, UnitNo};
 
 /// The state of a drain during planning.
 struct DrainWork<'a> {
@@ -28,7 +28,7 @@ struct DrainWork<'a> {
 /// The reason for which a group stays; `None` if no machine accepts it.
 type Obstruction = Option<HoldReason>;
 
-impl Index {
+impl Cluster {
     /// Plans the next moves that empty the machines of a drain.
     ///
     /// The plan treats these machines as cordoned. Also cordon them in the cluster; otherwise the
@@ -38,26 +38,24 @@ impl Index {
     /// deliberate.
     ///
     /// The limits of the drain may hold units back. Repeat the call after the moved units are up,
-    /// until no units are left on the machines. The planned moves do not change the index;
+    /// until no units are left on the machines. The planned moves are not kept;
     /// [`apply`](Self::apply) records them.
     ///
     /// ```
-    /// use fleet_core::{Epoch, Machine};
-    /// use fleet_scheduler::{UnitSpec, Drain, Index, Policy};
+    /// use fleet_scheduler::prelude::*;
     ///
-    /// let mut index = Index::new(Policy::default());
+    /// let mut cluster = Cluster::new();
     /// for id in ["m1", "m2"] {
-    ///     index.put_machine(Machine::new(id.parse()?));
+    ///     cluster.add_machine(Machine::named(id)?);
     /// }
-    /// for name in ["web@1.service", "web@2.service", "web@3.service"] {
-    ///     let name = name.parse()?;
-    ///     index.put(UnitSpec { name, requirements: Default::default(), wanted: true });
+    /// for name in ["web@1", "web@2", "web@3"] {
+    ///     cluster.add(Demand::new(name)?);
     /// }
-    /// let plan = index.plan(); // 1 and 3 on m1, 2 on m2
-    /// index.apply(&plan, Epoch(1));
+    /// let plan = cluster.plan(); // 1 and 3 on m1, 2 on m2
+    /// cluster.apply(&plan);
     ///
-    /// let preview = index.drain(&Drain { min_available: 2, ..Drain::new(["m1".parse()?]) });
-    /// let expected = "plan for revision 0
+    /// let preview = cluster.drain(&Drain::new(["m1".parse()?]).keep_available(2));
+    /// let expected = "plan for revision 1
     ///   move web@1.service from m1 to m2: the machine is drained
     ///   web@3.service stays for now: 2 instances of web@.service are up and 2 must stay up";
     /// assert_eq!(preview.to_string(), expected);
@@ -72,13 +70,13 @@ impl Index {
     }
 
     /// Cordons the machines of a drain. Returns the changes that undo it.
-    fn cordon_all(&mut self, drain: &Drain) -> Vec<ClusterChange> {
+    fn cordon_all(&mut self, drain: &Drain) -> Vec<Change> {
         let mut back = Vec::new();
         for machine in self.drained(drain) {
             let facts = Machine::clone(self.machines.slots[machine].machine());
             if !facts.cordoned {
-                self.put_machine(Machine { cordoned: true, ..facts.clone() });
-                back.push(ClusterChange::PutMachine(facts));
+                self.add_machine(Machine { cordoned: true, ..facts.clone() });
+                back.push(Change::AddMachine(facts));
             }
         }
         back

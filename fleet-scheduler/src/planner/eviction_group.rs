@@ -5,7 +5,7 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 use super::departures::Departures;
-use crate::index::{ClassNo, Index, LeaveReason, Lookup, MachineNo, PeerRef, UnitNo};
+use crate::index::{ClassNo, Cluster, LeaveReason, Lookup, MachineNo, PeerRef, UnitNo};
 use crate::rules::{Denial, machine_of, replaces};
 
 /// The purpose of a voluntary move.
@@ -24,7 +24,7 @@ impl MoveReason {
     }
 }
 
-impl Index {
+impl Cluster {
     /// Returns the single and unreadable units on a machine, sorted by name.
     pub(super) fn units_by_name(&self, machine: MachineNo) -> Vec<UnitNo> {
         let mut units = self.machines.slots[machine].occupancy.units.clone();

@@ -3,10 +3,10 @@
 //! They are added after the placed units, in the order of their names. A global unit fits if the
 //! machine has matching metadata and the unit conflicts with no unit that is already there.
 
-use crate::index::{Index, LeaveReason, MachineNo, Occupancy, UnitNo};
+use crate::index::{Cluster, LeaveReason, MachineNo, Occupancy, UnitNo};
 use crate::rules::PlacementQuery;
 
-impl Index {
+impl Cluster {
     /// Adds the global units that fit on a machine to an occupancy that contains only the placed
     /// units. Returns the added units.
     pub(super) fn fit_in(&self, occupancy: &mut Occupancy, machine: MachineNo) -> Vec<UnitNo> {

@@ -4,21 +4,18 @@ use std::fmt::Write as _;
 
 use fleet_core::{Epoch, Machine, Pattern, Reason, Requirements, Resources};
 
-use crate::change::UnitSpec;
-use crate::index::Index;
+use crate::demand::Demand;
+use crate::index::Cluster;
 use crate::plan::Plan;
-use crate::policy::Policy;
 
 use super::attempt_limit::AttemptCounter;
 use super::queue::AttemptQueue;
 
-fn put(index: &mut Index, name: &str, requirements: Requirements) {
-    let demand =
-        UnitSpec { name: name.parse().unwrap(), requirements: requirements.into(), wanted: true };
-    index.put(demand);
+fn put(index: &mut Cluster, name: &str, requirements: Requirements) {
+    index.add(Demand::with_requirements(name.parse().unwrap(), requirements));
 }
 
-fn place(index: &mut Index, unit: &str, machine: &str) {
+fn place(index: &mut Cluster, unit: &str, machine: &str) {
     index.place(unit.parse().unwrap(), machine.parse().unwrap(), Epoch(1));
 }
 
@@ -26,9 +23,9 @@ fn machine(id: &str) -> Machine {
     Machine::new(id.parse().unwrap())
 }
 
-fn carry_out(index: &mut Index) -> Plan {
-    let plan = index.plan();
-    index.apply(&plan, Epoch(2));
+fn carry_out(index: &mut Cluster) -> Plan {
+    let plan = index.plan_affected();
+    index.apply(&plan);
     plan
 }
 
@@ -56,9 +53,9 @@ fn printed(plan: &Plan) -> String {
 
 #[test]
 fn duplicate_replaces_pattern_counts_once() {
-    let mut index = Index::new(Policy::default());
-    index.put_machine(machine("m3"));
-    index.put_machine(machine("m5"));
+    let mut index = Cluster::new();
+    index.add_machine(machine("m3"));
+    index.add_machine(machine("m5"));
     put(&mut index, "d@1.service", Requirements::default());
     put(&mut index, "d@2.service", replacing(&["d@*.service", "d@*.service"]));
     place(&mut index, "d@1.service", "m3");
@@ -68,18 +65,18 @@ fn duplicate_replaces_pattern_counts_once() {
 
 #[test]
 fn immovable_replaced_unit_moves_once_a_machine_fits() {
-    let mut index = Index::new(Policy::default());
-    index.put_machine(machine("m1"));
+    let mut index = Cluster::new();
+    index.add_machine(machine("m1"));
     put(&mut index, "new.service", replacing(&["old.service"]));
     put(&mut index, "old.service", on_host("b"));
-    index.put_machine(machine("m1").with_metadata("host", "b"));
+    index.add_machine(machine("m1").with_metadata("host", "b"));
     place(&mut index, "new.service", "m1");
     place(&mut index, "old.service", "m1");
     assert!(carry_out(&mut index).is_empty());
     // Neither of the two has changed since.
     put(&mut index, "other.service", Requirements::default());
     assert_eq!(carry_out(&mut index).steps.len(), 1);
-    index.put_machine(machine("m2").with_metadata("host", "b"));
+    index.add_machine(machine("m2").with_metadata("host", "b"));
     assert_eq!(
         printed(&carry_out(&mut index)),
         "move old.service from m1 to m2: new.service replaces it\n"
@@ -88,15 +85,15 @@ fn immovable_replaced_unit_moves_once_a_machine_fits() {
 
 #[test]
 fn pinned_unit_is_placed_when_its_machine_changes() {
-    let mut index = Index::new(Policy::default());
+    let mut index = Cluster::new();
     for at in 0..40 {
-        index.put_machine(machine(&format!("m{at}")).with_metadata("host", &format!("h{at}")));
+        index.add_machine(machine(&format!("m{at}")).with_metadata("host", &format!("h{at}")));
     }
     put(&mut index, "a.service", on_host("h40"));
     put(&mut index, "b.service", on_host("h7"));
     let first = carry_out(&mut index);
-    index.put_machine(machine("m5").with_metadata("host", "h40"));
-    index.put_machine(Machine { cordoned: true, ..machine("m6") });
+    index.add_machine(machine("m5").with_metadata("host", "h40"));
+    index.add_machine(Machine { cordoned: true, ..machine("m6") });
     put(&mut index, "c.service", on_host("h5"));
     let second = carry_out(&mut index);
     let first = printed(&first);
@@ -117,9 +114,9 @@ fn pinned_unit_is_placed_when_its_machine_changes() {
 
 #[test]
 fn later_pattern_matches_existing_units() {
-    let mut index = Index::new(Policy::default());
-    index.put_machine(machine("m1"));
-    index.put_machine(machine("m2"));
+    let mut index = Cluster::new();
+    index.add_machine(machine("m1"));
+    index.add_machine(machine("m2"));
     for name in ["db-1.service", "db-2.service"] {
         put(&mut index, name, Requirements::default());
     }
@@ -127,19 +124,19 @@ fn later_pattern_matches_existing_units() {
     let machine_of = vec!["*b-2.service".parse().unwrap()];
     put(&mut index, "side.service", Requirements { machine_of, ..Requirements::default() });
     assert_eq!(printed(&carry_out(&mut index)), "place side.service on m2: it is wanted\n");
-    index.remove_unit("db-2.service");
+    index.remove("db-2.service");
     let text = printed(&carry_out(&mut index));
     assert!(text.contains("remove side.service from m2: MachineOf refuses it"), "{text}");
 }
 
 /// Creates an index in which `old.service` fills the machine `m1`, and `new.service` waits to
 /// replace `old.service`. `metadata` is the host that `new.service` requires.
-fn waiting_replacer(metadata: &str) -> Index {
+fn waiting_replacer(metadata: &str) -> Cluster {
     let full = Resources { cpu: 10, ..Resources::default() };
-    let mut index = Index::new(Policy::default());
+    let mut index = Cluster::new();
     let m1 = machine("m1").with_metadata("host", "a");
-    index.put_machine(Machine { offers: full, ..m1 });
-    index.put_machine(machine("m2").with_metadata("host", "b"));
+    index.add_machine(Machine { offers: full, ..m1 });
+    index.add_machine(machine("m2").with_metadata("host", "b"));
     put(&mut index, "old.service", Requirements { reserve: full, ..Requirements::default() });
     assert_eq!(carry_out(&mut index).steps.len(), 1);
     let new = Requirements { reserve: full, ..replacing(&["old.service"]) };
@@ -155,7 +152,7 @@ fn waiting_replacer(metadata: &str) -> Index {
 fn waiting_replacer_is_placed_on_a_grown_machine() {
     let mut index = waiting_replacer("b");
     let full = Resources { cpu: 10, ..Resources::default() };
-    index.put_machine(Machine { offers: full, ..machine("m2").with_metadata("host", "b") });
+    index.add_machine(Machine { offers: full, ..machine("m2").with_metadata("host", "b") });
     assert_eq!(printed(&carry_out(&mut index)), "place new.service on m2: it is wanted\n");
 }
 
@@ -164,7 +161,7 @@ fn waiting_replacer_is_placed_on_a_grown_machine() {
 fn waiting_replacer_comes_once_the_other_can_move() {
     let mut index = waiting_replacer("a");
     let full = Resources { cpu: 10, ..Resources::default() };
-    index.put_machine(Machine { offers: full, ..machine("m2").with_metadata("host", "b") });
+    index.add_machine(Machine { offers: full, ..machine("m2").with_metadata("host", "b") });
     let expected = "move old.service from m1 to m2: new.service replaces it\n\
         place new.service on m1: it is wanted\n";
     assert_eq!(printed(&carry_out(&mut index)), expected);
@@ -172,9 +169,9 @@ fn waiting_replacer_comes_once_the_other_can_move() {
 
 #[test]
 fn waiting_replacer_comes_once_a_peer_is_elsewhere() {
-    let mut index = Index::new(Policy::default());
-    index.put_machine(machine("m1").with_metadata("host", "a"));
-    index.put_machine(machine("m2").with_metadata("host", "b"));
+    let mut index = Cluster::new();
+    index.add_machine(machine("m1").with_metadata("host", "a"));
+    index.add_machine(machine("m2").with_metadata("host", "b"));
     let machine_of = vec!["peer-*.service".parse().unwrap()];
     put(&mut index, "old.service", Requirements { machine_of, ..Requirements::default() });
     put(&mut index, "peer-1.service", on_host("a"));
@@ -192,9 +189,9 @@ fn waiting_replacer_comes_once_a_peer_is_elsewhere() {
 
 #[test]
 fn new_class_does_not_inherit_cached_refusals() {
-    let mut index = Index::new(Policy::default());
-    index.put_machine(machine("m1").with_metadata("disk", "ssd"));
-    index.put_machine(machine("m2"));
+    let mut index = Cluster::new();
+    index.add_machine(machine("m1").with_metadata("disk", "ssd"));
+    index.add_machine(machine("m2"));
     let full = Resources { cpu: 10, ..Resources::default() };
     let wants = |expression: Option<&str>| Requirements {
         metadata_expr: expression.map(|text| text.parse().unwrap()),
@@ -207,7 +204,7 @@ fn new_class_does_not_inherit_cached_refusals() {
         carry_out(&mut index);
     }
     for name in ["a.service", "b.service"] {
-        index.remove_unit(name);
+        index.remove(name);
     }
     put(&mut index, "c.service", wants(Some("exists disk")));
     let first = printed(&carry_out(&mut index));
@@ -218,8 +215,8 @@ fn new_class_does_not_inherit_cached_refusals() {
 
 #[test]
 fn exhausted_plan_ends_with_a_reason() {
-    let mut index = Index::new(Policy::default());
-    index.put_machine(machine("m1"));
+    let mut index = Cluster::new();
+    index.add_machine(machine("m1"));
     put(&mut index, "a.service", Requirements::default());
     put(&mut index, "b.service", replacing(&["a.service"]));
     let machine_of = vec!["a.service".parse().unwrap()];

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use fleet_core::{Epoch, Refusal};
 
 use super::departures::Departures;
-use crate::index::{Index, LeaveReason, Lookup, MachineNo, Occupancy, UnitKind, UnitNo};
+use crate::index::{Cluster, LeaveReason, Lookup, MachineNo, Occupancy, UnitKind, UnitNo};
 use crate::rules::{Denial, PlacementQuery, machine_of};
 
 /// The units that a machine loses, and its global units.
@@ -17,7 +17,7 @@ struct RecheckOutcome {
     globals: Vec<UnitNo>,
 }
 
-impl Index {
+impl Cluster {
     /// Rechecks all machines that have changed. Returns the machines that a unit left or came to.
     pub(crate) fn recheck_machines(&mut self) -> Vec<MachineNo> {
         let mut changed_machines = Vec::new();

@@ -41,10 +41,10 @@ mod steps;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use fleet_core::Reason;
+use fleet_core::{Reason, Snapshot};
 use fleet_unitfile::UnitName;
 
-use crate::index::{Index, MachineNo, PendingPlan, UnitKind, UnitNo};
+use crate::index::{Cluster, MachineNo, PendingPlan, UnitKind, UnitNo};
 use crate::plan::Plan;
 use queue::AttemptQueue;
 
@@ -59,18 +59,21 @@ struct Decision {
     unplaced: BTreeMap<UnitName, Arc<Reason>>,
 }
 
-impl Index {
-    /// Decides which placements have to change.
+impl Cluster {
+    /// Decides which placements have to change. The plan equals the one that
+    /// [`plan`](crate::plan()) makes from a snapshot of the same state.
     ///
-    /// The plan equals the one that [`plan`](crate::plan()) makes from a snapshot of the same
-    /// state. The only exception is [`Plan::unplaced`], which lists only the units that this call
-    /// had to try. The first plan after a load tries all units without a machine; later plans try
-    /// only those affected by a change. [`reasons`](Self::reasons) returns the reasons of all
-    /// waiting units.
-    ///
-    /// The call does not record the planned placements in the index. To do so once the plan is
-    /// carried out, call [`apply`](Self::apply), or record the placements as they are observed.
+    /// The call does not record the planned placements. To do so once the plan is carried out, call
+    /// [`apply`](Self::apply), or record the placements as they are observed.
     pub fn plan(&mut self) -> Plan {
+        let mut plan = self.plan_affected();
+        self.explain_the_others(&mut plan.unplaced);
+        plan
+    }
+
+    /// Makes the same steps as [`plan`](Self::plan), but gives reasons only for the units that the
+    /// changes since the last plan affect. It is faster if many units wait for a machine.
+    pub fn plan_affected(&mut self) -> Plan {
         self.rewind();
         let based_on = self.revision();
         if !self.touched && self.unwanted.is_empty() {
@@ -98,7 +101,8 @@ impl Index {
     fn plan_then<T>(&mut self, more: impl FnOnce(&mut Self) -> T) -> (Plan, T) {
         let quiet = !self.touched && self.unwanted.is_empty();
         let decided = if quiet { Decision::default() } else { self.decide() };
-        let Decision { tried, changed_machines, unplaced } = decided;
+        let Decision { tried, changed_machines, mut unplaced } = decided;
+        self.explain_the_others(&mut unplaced);
         let result = more(self);
         let (_, steps) = self.steps(&tried);
         self.pending = Some(PendingPlan { tried, changed_machines, ..PendingPlan::default() });
@@ -112,7 +116,7 @@ impl Index {
         let is_global = |unit: UnitNo| self.units.slots[unit].kind == UnitKind::Global;
         if pending.units.is_empty() && self.log.iter().all(|entry| is_global(entry.unit)) {
             self.log.clear();
-            self.touched = false;
+            self.touched = !self.retry_queue.is_empty();
         } else {
             self.pending = Some(pending);
         }
@@ -138,25 +142,44 @@ impl Index {
         }
     }
 
-    /// Returns the reason of each waiting unit that would still have no machine after a plan made
-    /// now.
-    pub fn reasons(&mut self) -> BTreeMap<UnitName, Arc<Reason>> {
-        self.rewind();
-        let mut queue = AttemptQueue::default();
-        let changed_machines = self.recheck_machines();
-        self.place_and_separate(&mut queue);
-        let tried = self.still_waiting(queue.tried);
+    /// Adds the reasons of the units that wait for a machine and have none yet.
+    fn explain_the_others(&mut self, reasons: &mut BTreeMap<UnitName, Arc<Reason>>) {
         let mut all: Vec<UnitNo> =
             self.stranded.iter().chain(&self.unsatisfiable).copied().collect();
         for class in &self.classes.parked {
             all.extend(self.classes.slots[*class].parked.values());
         }
         all.extend(self.groups.values().flat_map(|group| &group.members));
-        let all = self.still_waiting(all);
-        let mut reasons = self.reasons_of(&all);
-        self.explain_given_up(&queue.given_up, &mut reasons);
-        // Keep the plan pending in any case, so that the next plan reports the same reasons again.
-        self.pending = Some(PendingPlan { tried, changed_machines, ..PendingPlan::default() });
-        reasons
+        all.retain(|unit| !reasons.contains_key(self.units.name(*unit)));
+        let others = self.still_waiting(all);
+        reasons.append(&mut self.reasons_of(&others));
+        // An attempt on a machine may have queued units that its rollback does not take back.
+        self.touched |= !self.retry_queue.is_empty();
     }
+}
+
+/// Decides which machine runs which unit.
+///
+/// A unit is wanted if its desired state is loaded or launched and it is not a template. The
+/// decision has four stages:
+///
+/// 1. Removes placements of units that are no longer wanted or are global.
+/// 2. Keeps a placement if its machine is present and still passes every rule. To move units for
+///    other reasons, use [`Cluster::rebalance`] or [`Cluster::drain`].
+/// 3. Places wanted units without a machine, in the order of their names. Units that `MachineOf=`
+///    ties together go to one machine. Of the machines that pass every [`Rule`](fleet_core::Rule),
+///    the one with the fewest wanted units is chosen, global units included. Among equal machines,
+///    it is the one with the lowest ID. If the new unit replaces units there, they move to another
+///    machine that passes every rule. If one of them cannot move, the machine refuses the new unit.
+/// 4. Separates units that were placed on the same machine before one of them began to replace the
+///    other. The replaced unit moves if another machine accepts it.
+///
+/// The plan depends only on the snapshot, so equal snapshots give equal plans. If a plan was
+/// [applied](crate::apply), the plan of the resulting state has no steps.
+///
+/// A placed unit with an unreadable record stays, because it is unknown whether the unit is wanted.
+/// Other units are placed as if the unreadable unit were running.
+#[must_use]
+pub fn plan(snapshot: &Snapshot) -> Plan {
+    Cluster::from(snapshot).plan()
 }

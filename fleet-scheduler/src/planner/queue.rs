@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use fleet_unitfile::UnitName;
 
 use super::attempt_limit::AttemptCounter;
-use crate::index::{Index, MachineNo, RankContext, UnitNo, WaitState, WaitingGroup};
+use crate::index::{Cluster, MachineNo, RankContext, UnitNo, WaitState, WaitingGroup};
 use crate::rules::PlacementQuery;
 
 /// The units to try in a plan.
@@ -25,7 +25,7 @@ pub(super) struct AttemptQueue {
     pub(super) counter: AttemptCounter,
 }
 
-impl Index {
+impl Cluster {
     /// Returns the next unit to try.
     pub(super) fn next_attempt(&mut self, queue: &mut AttemptQueue) -> Option<UnitNo> {
         loop {

@@ -8,7 +8,7 @@ use fleet_core::{MachineId, NearestMachine, Reason, Refusal, Tally};
 use fleet_unitfile::UnitName;
 
 use crate::index::{
-    ClassNo, Index, Lookup, MachineNo, PatternNo, PeerRef, PeerState, RefusalSummary, UnitKind,
+    ClassNo, Cluster, Lookup, MachineNo, PatternNo, PeerRef, PeerState, RefusalSummary, UnitKind,
     UnitNo, WaitState,
 };
 use crate::rules::{Denial, PlacementQuery, Rank, replaces};
@@ -30,7 +30,7 @@ pub(super) struct ReasonCache {
 /// The first unit of a group that a machine refuses, and the denial.
 type GroupDenial = (UnitNo, Denial);
 
-impl Index {
+impl Cluster {
     /// Returns the reasons of units without a machine.
     pub(super) fn reasons_of(&mut self, units: &[UnitNo]) -> BTreeMap<UnitName, Arc<Reason>> {
         let mut cache = ReasonCache::default();

@@ -8,7 +8,7 @@ use fleet_core::Reschedule;
 
 use super::disruption_budget::DisruptionBudget;
 use super::eviction_group::MoveReason;
-use crate::index::{ClassNo, Index, Lookup, MachineNo, OrderNo, PatternNo, UnitKind, UnitNo};
+use crate::index::{ClassNo, Cluster, Lookup, MachineNo, OrderNo, PatternNo, UnitKind, UnitNo};
 use crate::plan::Plan;
 use crate::policy::Ranking;
 use crate::rebalance::Rebalance;
@@ -42,7 +42,7 @@ struct Baseline {
     instances: u32,
 }
 
-impl Index {
+impl Cluster {
     /// Plans the next moves that spread units more evenly.
     ///
     /// The result contains the steps of an ordinary [`plan`](Self::plan), followed by the moves for
@@ -53,24 +53,22 @@ impl Index {
     /// Each of these moves makes the loads (numbers of units) of two machines more equal. If the
     /// plans are applied one after the other, a plan without such moves is therefore reached. The
     /// ranking [`BinPacking`](Ranking::BinPacking) wants unequal loads, so it allows no moves for
-    /// balance. The planned moves do not change the index; [`apply`](Self::apply) records them.
+    /// balance. The planned moves are not kept; [`apply`](Self::apply) records them.
     ///
     /// ```
-    /// use fleet_core::{Epoch, Machine};
-    /// use fleet_scheduler::{UnitSpec, Index, Policy, Rebalance};
+    /// use fleet_scheduler::prelude::*;
     ///
-    /// let mut index = Index::new(Policy::default());
-    /// index.put_machine(Machine::new("m1".parse()?));
-    /// for name in ["a.service", "b.service", "c.service", "d.service"] {
-    ///     let name = name.parse()?;
-    ///     index.put(UnitSpec { name, requirements: Default::default(), wanted: true });
+    /// let mut cluster = Cluster::new();
+    /// cluster.add_machine(Machine::named("m1")?);
+    /// for name in ["a", "b", "c", "d"] {
+    ///     cluster.add(Demand::new(name)?);
     /// }
-    /// let plan = index.plan();
-    /// index.apply(&plan, Epoch(1));
+    /// let plan = cluster.plan();
+    /// cluster.apply(&plan);
     ///
-    /// index.put_machine(Machine::new("m2".parse()?));
-    /// assert!(index.plan().is_empty()); // Nothing moves by itself.
-    /// let plan = index.rebalance(&Rebalance::with_budget(10));
+    /// cluster.add_machine(Machine::named("m2")?);
+    /// assert!(cluster.plan().is_empty()); // Nothing moves by itself.
+    /// let plan = cluster.rebalance(&Rebalance::with_budget(10));
     /// let steps: Vec<String> = plan.steps.iter().map(ToString::to_string).collect();
     /// assert_eq!(steps, [
     ///     "move a.service from m1 to m2: the other machine has fewer units",

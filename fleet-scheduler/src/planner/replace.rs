@@ -2,10 +2,10 @@
 //! machines accept these units.
 
 use super::departures::Departures;
-use crate::index::{Index, LeaveReason, MachineNo, UnitNo};
+use crate::index::{Cluster, LeaveReason, MachineNo, UnitNo};
 use crate::rules::{Denial, PlacementQuery, machine_of, replaces};
 
-impl Index {
+impl Cluster {
     /// Assigns a unit to a machine, after moving the units that it replaces there to other
     /// machines. On error, assigns and moves no unit.
     ///

@@ -8,14 +8,14 @@
 //! - A group is always retried if several units have to leave or to arrive together.
 //! - Every group is retried if a tied unit has changed or if the cluster has global units.
 
-use crate::index::{Index, MachineNo, UnitNo, WaitingGroup};
+use crate::index::{Cluster, MachineNo, UnitNo, WaitingGroup};
 use crate::rules::{PlacementQuery, replaces};
 
 /// Maximum number of replaced units to check. If a unit replaces more units than this, trying to
 /// place the unit is cheaper than the check.
 const MAX_REPLACED: usize = 256;
 
-impl Index {
+impl Cluster {
     /// Queues again the groups that may find a machine although each machine still refuses every
     /// unit that it refused before.
     pub(super) fn requeue_sensitive_groups(&mut self) {

@@ -4,11 +4,11 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 use super::assign::MAX_PROBES;
-use crate::index::{Index, IndexView, MachineNo, OrderNo, PatternNo, RankContext, UnitNo};
+use crate::index::{Cluster, ClusterView, MachineNo, OrderNo, PatternNo, RankContext, UnitNo};
+use crate::policy::View;
 use crate::policy::{Candidate, Ranking};
-use crate::view::View;
 
-impl Index {
+impl Cluster {
     /// Returns the first machine that accepts a unit. The unit must not be tied to others and must
     /// not replace others.
     pub(super) fn find_machine(&mut self, unit: UnitNo) -> Option<MachineNo> {
@@ -245,7 +245,7 @@ impl Index {
         let requirements = &self.class(unit).requirements;
         let candidate = Candidate { name: self.units.name(unit), requirements };
         let machine = self.machines.slots[machine].machine();
-        let source = IndexView { index: self, leaving: &[] };
+        let source = ClusterView { index: self, leaving: &[] };
         let view = View::new(&source);
         let scores = self.policy.scores.iter();
         scores.map(|score| score.score(&view, candidate, machine)).fold(0, i64::saturating_add)

@@ -5,15 +5,15 @@ use std::collections::BTreeMap;
 use fleet_core::{MachineId, Peer, Refusal};
 use fleet_unitfile::UnitName;
 
-use crate::index::{Index, LeaveReason, Lookup, MachineNo, PeerRef, UndoEntry, UnitKind, UnitNo};
-use crate::step::{RemovalReason, Step, StepAction, StepCause};
+use crate::index::{Cluster, LeaveReason, Lookup, MachineNo, PeerRef, UndoEntry, UnitKind, UnitNo};
+use crate::plan::{RemovalReason, Step, StepAction, StepCause};
 
 /// For each unit, the log entry that records its first departure from a machine.
 type FirstLeft = Lookup<UnitNo, usize>;
 
 type Removals<'a> = BTreeMap<&'a UnitName, (UnitNo, &'a MachineId, StepCause)>;
 
-impl Index {
+impl Cluster {
     /// Returns the steps that lead from the recorded placements to the current assignments, and the
     /// units of these steps. `tried` lists the units that were tried and have no machine.
     ///

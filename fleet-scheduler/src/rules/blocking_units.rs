@@ -9,12 +9,12 @@ use std::sync::Arc;
 use fleet_core::Refusal;
 
 use super::{Denial, conflicts, replaces};
-use crate::index::{Index, MachineNo, UnitKind, UnitNo};
+use crate::index::{Cluster, MachineNo, UnitKind, UnitNo};
 
 /// A search for the units that keep one unit away from machines.
 #[derive(Debug)]
 struct BlockerSearch<'a> {
-    index: &'a Index,
+    index: &'a Cluster,
     unit: UnitNo,
     refusals: Vec<Option<Arc<Refusal>>>,
 }
@@ -23,7 +23,7 @@ struct BlockerSearch<'a> {
 /// another unit there. The entry is `None` for all other machines, and for those where the search
 /// ended before it found the blocker.
 pub(super) fn refusals(
-    index: &Index,
+    index: &Cluster,
     unit: UnitNo,
     denials: &[(MachineNo, Option<Denial>)],
 ) -> Vec<Option<Arc<Refusal>>> {

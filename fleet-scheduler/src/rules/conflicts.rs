@@ -4,7 +4,7 @@
 use fleet_core::{Pattern, Refusal};
 
 use super::{Denial, PlacementQuery, RuleSubject};
-use crate::index::{Index, PatternNo, UnitNo};
+use crate::index::{Cluster, PatternNo, UnitNo};
 
 /// Returns a denial if a unit on the machine conflicts with this one.
 pub(super) fn denial(query: &PlacementQuery<'_>) -> Option<Denial> {
@@ -42,14 +42,14 @@ pub(super) fn refusal_for(query: &PlacementQuery<'_>) -> Refusal {
 
 /// Returns the first pattern in the `Conflicts=` of another unit, in the order written, that
 /// matches this unit.
-pub(super) fn keeps_away(index: &Index, other: UnitNo, unit: UnitNo) -> Option<PatternNo> {
+pub(super) fn keeps_away(index: &Cluster, other: UnitNo, unit: UnitNo) -> Option<PatternNo> {
     let mut patterns = index.class(other).conflicts.iter().copied();
     patterns.find(|pattern| pattern_matches(index, *pattern, unit))
 }
 
 /// Returns the refusal of a machine because of a conflict with the unit `with` there.
 pub(super) fn refusal_with(
-    index: &Index,
+    index: &Cluster,
     with: UnitNo,
     pattern: PatternNo,
     theirs: bool,
@@ -58,7 +58,7 @@ pub(super) fn refusal_with(
     Refusal::Conflicts { with: with.clone(), pattern: pattern.clone(), by_other: theirs }
 }
 
-fn pattern_matches(index: &Index, pattern: PatternNo, unit: UnitNo) -> bool {
+fn pattern_matches(index: &Cluster, pattern: PatternNo, unit: UnitNo) -> bool {
     index.class(unit).matched.binary_search(&pattern).is_ok()
 }
 

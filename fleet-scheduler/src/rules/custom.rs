@@ -3,9 +3,9 @@
 use fleet_core::Refusal;
 
 use super::{Denial, PlacementQuery};
-use crate::index::IndexView;
+use crate::index::ClusterView;
 use crate::policy::Candidate;
-use crate::view::View;
+use crate::policy::View;
 
 pub(super) fn denial(query: &PlacementQuery<'_>) -> Option<Denial> {
     let rules = &query.index.policy.rules;
@@ -22,6 +22,6 @@ fn ask(query: &PlacementQuery<'_>, at: usize) -> Option<String> {
     let index = query.index;
     let requirements = &query.class.requirements;
     let unit = Candidate { name: query.name(), requirements };
-    let source = IndexView { index, leaving: query.leaving };
+    let source = ClusterView { index, leaving: query.leaving };
     index.policy.rules[at].refuse(&View::new(&source), unit, query.facts())
 }

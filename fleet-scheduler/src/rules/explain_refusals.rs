@@ -5,7 +5,7 @@ use std::sync::Arc;
 use fleet_core::Refusal;
 
 use super::{Denial, PlacementQuery, blocking_units, max_per_machine, metadata};
-use crate::index::{Index, Lookup, MachineNo, UnitNo};
+use crate::index::{Cluster, Lookup, MachineNo, UnitNo};
 
 /// The parts that distinguish one refusal of a unit from another.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -23,7 +23,7 @@ enum RefusalKey<'a> {
 /// Builds the refusals of one unit.
 #[derive(Debug)]
 pub(crate) struct RefusalExplainer<'a> {
-    index: &'a Index,
+    index: &'a Cluster,
     unit: UnitNo,
     explained: Lookup<RefusalKey<'a>, Arc<Refusal>>,
     blockers: Vec<Option<Arc<Refusal>>>,
@@ -33,7 +33,7 @@ impl<'a> RefusalExplainer<'a> {
     /// Creates an explainer for a unit that is on no machine. `denials` contains the denial of each
     /// machine, or `None` if the machine accepts the unit.
     pub(crate) fn new(
-        index: &'a Index,
+        index: &'a Cluster,
         unit: UnitNo,
         denials: &[(MachineNo, Option<Denial>)],
     ) -> Self {

@@ -3,7 +3,7 @@
 use fleet_core::{Peer, Refusal};
 
 use super::{Denial, PlacementQuery};
-use crate::index::{Index, MachineNo, Occupancy, PeerRef, UnitKind, UnitNo};
+use crate::index::{Cluster, MachineNo, Occupancy, PeerRef, UnitKind, UnitNo};
 
 /// Returns a denial if a peer is not on the machine. The denial holds the first such peer.
 pub(super) fn denial(query: &PlacementQuery<'_>) -> Option<Denial> {
@@ -20,7 +20,7 @@ pub(super) fn refusal_for(query: &PlacementQuery<'_>, at: usize) -> Refusal {
 
 /// Returns the index of a unit's first peer for which `is_there` returns false.
 pub(crate) fn missing(
-    index: &Index,
+    index: &Cluster,
     unit: UnitNo,
     is_there: impl Fn(PeerRef) -> bool,
 ) -> Option<usize> {
@@ -36,7 +36,7 @@ fn is_there(query: &PlacementQuery<'_>, peer: PeerRef) -> bool {
 /// Returns whether a peer that a unit requires is on a machine. `occupancy` describes the units on
 /// that machine, and `is_on` returns whether a given unit is there.
 pub(crate) fn is_at(
-    index: &Index,
+    index: &Cluster,
     unit: UnitNo,
     peer: PeerRef,
     occupancy: &Occupancy,
@@ -55,7 +55,7 @@ pub(crate) fn is_at(
 
 /// Returns the units on a machine that lack a peer there, each with the index of its first missing
 /// peer.
-pub(crate) fn left_behind(index: &Index, machine: MachineNo) -> Vec<(UnitNo, usize)> {
+pub(crate) fn left_behind(index: &Cluster, machine: MachineNo) -> Vec<(UnitNo, usize)> {
     let occupancy = &index.machines.slots[machine].occupancy;
     if occupancy.tied == 0 {
         return Vec::new();
@@ -71,7 +71,7 @@ pub(crate) fn left_behind(index: &Index, machine: MachineNo) -> Vec<(UnitNo, usi
 
 /// Returns the machine that a unit must join: that of the first non-global unit that its
 /// `MachineOf=` names and that has a machine. Returns `None` if there is no such unit.
-pub(crate) fn machine_of_peer(index: &Index, unit: UnitNo) -> Option<MachineNo> {
+pub(crate) fn machine_of_peer(index: &Cluster, unit: UnitNo) -> Option<MachineNo> {
     index.units.slots[unit].peers().iter().find_map(|peer| match peer {
         PeerRef::Named(other) if index.units.slots[*other].kind != UnitKind::Global => {
             index.units.slots[*other].machine.some()

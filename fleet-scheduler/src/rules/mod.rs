@@ -22,7 +22,7 @@ use std::sync::LazyLock;
 use fleet_core::{Machine, Refusal, Requirements, Rule};
 use fleet_unitfile::UnitName;
 
-use crate::index::{EquivalenceClass, Index, MachineNo, Occupancy, UnitNo};
+use crate::index::{Cluster, EquivalenceClass, MachineNo, Occupancy, UnitNo};
 pub(crate) use explain_refusals::RefusalExplainer;
 
 /// The part of a unit that the rules between two units look at.
@@ -38,7 +38,7 @@ pub(crate) static NOTHING: LazyLock<Requirements> = LazyLock::new(Requirements::
 /// A placement to check: a unit, a machine and the occupancy to assume.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct PlacementQuery<'a> {
-    pub(crate) index: &'a Index,
+    pub(crate) index: &'a Cluster,
     pub(crate) unit: UnitNo,
     pub(crate) class: &'a EquivalenceClass,
     pub(crate) machine: MachineNo,
@@ -99,7 +99,7 @@ impl Denial {
 
 impl<'a> PlacementQuery<'a> {
     /// Creates a query about the current occupancy.
-    pub(crate) fn new(index: &'a Index, unit: UnitNo, machine: MachineNo) -> Self {
+    pub(crate) fn new(index: &'a Cluster, unit: UnitNo, machine: MachineNo) -> Self {
         let occupancy = &index.machines.slots[machine].occupancy;
         Self { index, unit, class: index.class(unit), machine, occupancy, leaving: &[] }
     }

@@ -4,7 +4,7 @@
 use fleet_core::Refusal;
 
 use super::{Denial, PlacementQuery};
-use crate::index::{Index, MachineNo, UnitKind, UnitNo};
+use crate::index::{Cluster, MachineNo, UnitKind, UnitNo};
 
 /// Returns a denial if a unit on the machine replaces this one.
 pub(super) fn denial(query: &PlacementQuery<'_>) -> Option<Denial> {
@@ -23,7 +23,7 @@ pub(super) fn refusal_for(query: &PlacementQuery<'_>) -> Refusal {
 }
 
 /// Returns the refusal of a machine that runs `with`, if `with` replaces the unit.
-pub(super) fn refusal_with(index: &Index, with: UnitNo, unit: UnitNo) -> Option<Refusal> {
+pub(super) fn refusal_with(index: &Cluster, with: UnitNo, unit: UnitNo) -> Option<Refusal> {
     let replaces = replaces_by_number(index, with, unit);
     replaces.then(|| Refusal::Replaces { with: index.units.name(with).clone(), by_other: true })
 }
@@ -42,7 +42,7 @@ fn replacer(query: &PlacementQuery<'_>) -> Option<UnitNo> {
 }
 
 /// Returns the units on the machine that would have to leave for the given unit, sorted by name.
-pub(crate) fn replaced(index: &Index, unit: UnitNo, machine: MachineNo) -> Vec<UnitNo> {
+pub(crate) fn replaced(index: &Cluster, unit: UnitNo, machine: MachineNo) -> Vec<UnitNo> {
     let patterns = &index.class(unit).replaces;
     let occupancy = &index.machines.slots[machine].occupancy;
     if patterns.iter().all(|pattern| occupancy.counts_of(*pattern).matching == 0) {
@@ -56,12 +56,12 @@ pub(crate) fn replaced(index: &Index, unit: UnitNo, machine: MachineNo) -> Vec<U
 }
 
 /// Returns whether a unit should leave a machine because a unit that replaces it is there too.
-pub(crate) fn is_to_leave(index: &Index, unit: UnitNo, machine: MachineNo) -> bool {
+pub(crate) fn is_to_leave(index: &Cluster, unit: UnitNo, machine: MachineNo) -> bool {
     denial(&PlacementQuery::new(index, unit, machine)).is_some()
 }
 
 /// Returns whether one unit replaces the other, and the reverse does not hold.
-pub(crate) fn replaces_by_number(index: &Index, one: UnitNo, other: UnitNo) -> bool {
+pub(crate) fn replaces_by_number(index: &Cluster, one: UnitNo, other: UnitNo) -> bool {
     let (a, b) = (index.class(one), index.class(other));
     one != other && b.matches_any(&a.replaces) && !a.matches_any(&b.replaces)
 }

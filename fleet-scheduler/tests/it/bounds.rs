@@ -5,7 +5,7 @@ use std::sync::Arc;
 use fleet_core::{
     Epoch, Machine, Reason, Requirements, Revision, Rule, Snapshot, TargetState, Unit,
 };
-use fleet_scheduler::{Drain, Index, Plan, Policy, Rebalance, UnitSpec, check, plan};
+use fleet_scheduler::{Cluster, Demand, Drain, Plan, Policy, Rebalance, check, plan};
 use fleet_unitfile::{UnitFile, UnitName};
 
 /// Returns a cluster of one machine and the units `u0` to `u{count - 1}`. Each unit follows the
@@ -81,22 +81,22 @@ fn long_chain_waits_with_its_unplaceable_head() {
 const MANY: usize = 20_000;
 
 /// Returns an index of two machines, and of units that all follow the first.
-fn star() -> Index {
+fn star() -> Cluster {
     let mut cluster = cluster(0, |_| None);
     cluster.put_machine(Machine::new("m2".parse().unwrap()).with_metadata("disk", "ssd"));
-    let mut index = Index::load(Policy::default(), &cluster);
+    let mut index = Cluster::load(Policy::default(), &cluster);
     let machine_of = vec![name(0).into()];
     let follower = Arc::new(Requirements { machine_of, ..Requirements::default() });
     for at in 0..MANY {
         let requirements = if at == 0 { Arc::default() } else { follower.clone() };
-        index.put(UnitSpec { name: name(at), requirements, wanted: true });
+        index.add(Demand::with_requirements(name(at), requirements));
     }
     index
 }
 
-fn carry_out(index: &mut Index) -> Plan {
+fn carry_out(index: &mut Cluster) -> Plan {
     let plan = index.plan();
-    index.apply(&plan, Epoch(1));
+    index.apply(&plan);
     plan
 }
 
@@ -106,15 +106,15 @@ fn large_group_costs_each_of_its_changes_little() {
     assert_eq!(carry_out(&mut index).steps.len(), MANY);
     index.remove_machine("m1");
     assert_eq!(carry_out(&mut index).steps.len(), MANY);
-    index.remove_unit(name(0).as_str());
+    index.remove(name(0).as_str());
     assert_eq!(index.plan().steps.len(), MANY);
 }
 
 #[test]
 fn long_chain_loses_its_head_in_one_plan() {
-    let mut index = Index::load(Policy::default(), &cluster(MANY, |at| at.checked_sub(1)));
+    let mut index = Cluster::load(Policy::default(), &cluster(MANY, |at| at.checked_sub(1)));
     assert_eq!(carry_out(&mut index).steps.len(), MANY);
-    index.remove_unit(name(0).as_str());
+    index.remove(name(0).as_str());
     let plan = index.plan();
     assert_eq!((plan.steps.len(), plan.unplaced.len()), (MANY, MANY - 1));
 }
@@ -127,7 +127,7 @@ fn large_immovable_group_is_decided_once_per_pass() {
         metadata: [("disk".to_owned(), ["ssd".to_owned()].into())].into(),
         ..Requirements::default()
     };
-    index.put(UnitSpec { name: name(MANY), requirements: wants.into(), wanted: true });
+    index.add(Demand::with_requirements(name(MANY), wants));
     assert_eq!(carry_out(&mut index).steps.len(), MANY + 1);
     let drained = index.drain(&Drain::new(["m2".parse().unwrap()]));
     assert_eq!((drained.plan.steps.len(), drained.held.len()), (0, MANY + 1));
@@ -148,13 +148,13 @@ fn unmatched_pattern_is_compared_with_all_names_once() {
 
 #[test]
 fn pattern_with_many_followers_is_placed_in_one_plan() {
-    let mut index = Index::load(Policy::default(), &cluster(0, |_| None));
+    let mut index = Cluster::load(Policy::default(), &cluster(0, |_| None));
     let machine_of = vec!["lead@*.service".parse().unwrap()];
     let follower = Arc::new(Requirements { machine_of, ..Requirements::default() });
     for at in 0..MANY {
-        index.put(UnitSpec { name: name(at), requirements: follower.clone(), wanted: true });
+        index.add(Demand::with_requirements(name(at), follower.clone()));
         let name = format!("lead@{at}.service").parse().unwrap();
-        index.put(UnitSpec { name, requirements: Arc::default(), wanted: true });
+        index.add(Demand::with_requirements(name, Arc::default()));
     }
     assert_eq!(index.plan().steps.len(), 2 * MANY);
 }

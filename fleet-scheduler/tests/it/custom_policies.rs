@@ -2,11 +2,10 @@
 //! machines.
 
 use fleet_core::{Epoch, Machine, Resources, Rule, Snapshot};
+use fleet_scheduler::policy::{Candidate, HardRule, Policy, RetryOn, View};
 use fleet_scheduler::testing::naive;
 use fleet_scheduler::testing::strategies::{clusters, policies, wide_clusters};
-use fleet_scheduler::{
-    Candidate, HardRule, Index, Plan, Policy, RetryOn, View, Violation, apply, check, check_with,
-};
+use fleet_scheduler::{Cluster, Plan, Violation, apply, check, check_with};
 use proptest::prelude::*;
 
 use crate::config::{cases, few_cases};
@@ -16,7 +15,7 @@ use crate::naive_planner::placements;
 
 /// Returns the plan after comparing it with the specification.
 fn planned(policy: &Policy, cluster: &Snapshot) -> Result<Plan, TestCaseError> {
-    let plan = Index::load(policy.clone(), cluster).plan();
+    let plan = Cluster::load(policy.clone(), cluster).plan();
     let expected = naive::plan(cluster, policy);
     prop_assert_eq!(placements(&apply(cluster, &plan)), expected, "{}", plan);
     Ok(plan)
@@ -26,7 +25,7 @@ fn planned(policy: &Policy, cluster: &Snapshot) -> Result<Plan, TestCaseError> {
 /// steps.
 fn is_settled(policy: &Policy, cluster: &Snapshot, plan: &Plan) -> Result<(), TestCaseError> {
     let after = apply(cluster, plan);
-    let next = Index::load(policy.clone(), &after).plan();
+    let next = Cluster::load(policy.clone(), &after).plan();
     prop_assert!(next.is_empty(), "{plan}\nthen {next}");
     prop_assert_eq!(&next.unplaced, &plan.unplaced);
     for (name, reason) in &plan.unplaced {
@@ -53,7 +52,7 @@ proptest! {
         // A rule that looks at other machines may hold only at the time of the decision.
         let lasts = |rule: &dyn HardRule| rule.retry_on() != RetryOn::AnyChange;
         prop_assume!(policy.rules.iter().all(|rule| lasts(&**rule)));
-        let plan = Index::load(policy.clone(), &cluster).plan();
+        let plan = Cluster::load(policy.clone(), &cluster).plan();
         prop_assert_eq!(check_with(&policy, &cluster, &plan), [], "{}", plan);
     }
 }
@@ -97,7 +96,7 @@ impl HardRule for Alone {
 }
 
 fn alone() -> Policy {
-    Policy { rules: vec![std::sync::Arc::new(Alone)], ..Policy::default() }
+    Policy::new().with_rule(Alone)
 }
 
 /// Returns machines `m1` and so on, and launched units with an option each.
@@ -116,7 +115,7 @@ fn cluster(machines: u8, units: &[(&str, &str)]) -> Snapshot {
 fn plan_breaking_a_custom_rule_is_reported() {
     let mut cluster = cluster(2, &[("a.service", ""), ("b.service", ""), ("c.service", "")]);
     cluster.place("a.service".parse().unwrap(), "m1".parse().unwrap(), Epoch(1));
-    let careless = Index::load(Policy::default(), &cluster).plan();
+    let careless = Cluster::load(Policy::default(), &cluster).plan();
     let found = check_with(&alone(), &cluster, &careless);
     let result: Vec<String> = found.iter().map(ToString::to_string).collect();
     // Of the units that share a machine, the earlier one is not checked.
@@ -124,7 +123,7 @@ fn plan_breaking_a_custom_rule_is_reported() {
     assert!(
         matches!(&found[0], Violation::Broken { refusal, .. } if refusal.rule() == Rule::Custom)
     );
-    let right = Index::load(alone(), &cluster).plan();
+    let right = Cluster::load(alone(), &cluster).plan();
     assert_eq!(check_with(&alone(), &cluster, &right), []);
 }
 
@@ -132,8 +131,8 @@ fn plan_breaking_a_custom_rule_is_reported() {
 #[test]
 fn explanation_names_the_custom_rule() {
     let mut cluster = cluster(2, &[("a.service", ""), ("b.service", ""), ("c.service", "")]);
-    cluster = apply(&cluster, &Index::load(alone(), &cluster).plan());
-    let result = Index::load(alone(), &cluster).explain(&"c.service".parse().unwrap());
+    cluster = apply(&cluster, &Cluster::load(alone(), &cluster).plan());
+    let result = Cluster::load(alone(), &cluster).explain("c.service");
     let result = result.unwrap().to_string();
     assert!(result.ends_with("m2  refused by Alone: b.service is there"), "{result}");
 }
@@ -154,12 +153,12 @@ fn custom_rule_does_not_see_units_to_be_replaced() {
         cluster.place(name.parse().unwrap(), "m1".parse().unwrap(), Epoch(1));
     }
     // The two units leave together, and no machine could hold each alone.
-    let plan = Index::load(alone(), &cluster).plan();
+    let plan = Cluster::load(alone(), &cluster).plan();
     let reason = plan.unplaced["new.service"].to_string();
     assert!(plan.is_empty() && reason.contains("no other machine accepts that unit"), "{plan}");
     cluster.remove_unit("with.service");
     cluster.unplace("with.service");
-    let plan = Index::load(alone(), &cluster).plan();
+    let plan = Cluster::load(alone(), &cluster).plan();
     let steps: Vec<String> = plan.steps.iter().map(ToString::to_string).collect();
     let expected = [
         "move old.service from m1 to m2: new.service replaces it",
@@ -208,9 +207,8 @@ fn no_view_query_shows_units_to_be_replaced() {
         |view, machine| view.used(&machine.id) != Resources::ZERO,
     ];
     for (way, look) in looks.into_iter().enumerate() {
-        let rule = std::sync::Arc::new(Refuses("new.service", look));
-        let policy = Policy { rules: vec![rule], ..Policy::default() };
-        let plan = Index::load(policy, &cluster).plan();
+        let policy = Policy::new().with_rule(Refuses("new.service", look));
+        let plan = Cluster::load(policy, &cluster).plan();
         assert_eq!(plan.steps.len(), 2, "way {way}: {plan}");
     }
 }

@@ -2,10 +2,11 @@
 //! search for room then uses another structure than a short one.
 
 use fleet_core::{
-    Epoch, Machine, Peer, Preference, Requirements, Resources, Snapshot, Spread, TargetState, Unit,
+    Machine, Peer, Preference, Requirements, Resources, Snapshot, Spread, TargetState, Unit,
 };
+use fleet_scheduler::policy::{Policy, Ranking};
 use fleet_scheduler::testing::naive;
-use fleet_scheduler::{Index, Policy, Ranking, apply};
+use fleet_scheduler::{Cluster, apply};
 use fleet_unitfile::{UnitFile, UnitName};
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -70,20 +71,20 @@ fn machine(number: usize, offers: Resources, cordoned: bool) -> Machine {
     Machine { offers, cordoned, ..machine }
 }
 
-fn observe(cluster: &mut Snapshot, index: &mut Index, change: &Change) {
+fn observe(cluster: &mut Snapshot, index: &mut Cluster, change: &Change) {
     match *change {
         Change::Put(number, reserve, traits) => {
             let unit = unit(number, reserve, traits);
-            index.put_unit(&unit);
+            index.add(&unit);
             cluster.put_unit(unit);
         }
         Change::Remove(number) => {
-            index.remove_unit(unit_name(number).as_str());
+            index.remove(unit_name(number).as_str());
             cluster.remove_unit(unit_name(number).as_str());
         }
         Change::Offer(number, offers, cordoned) => {
             let machine = machine(number, offers, cordoned);
-            index.put_machine(machine.clone());
+            index.add_machine(machine.clone());
             cluster.put_machine(machine);
         }
         Change::Lose(number) => {
@@ -105,12 +106,12 @@ proptest! {
             Ranking::BinPacking, Ranking::BinPacking, Ranking::LeastLoaded, Ranking::Spread,
         ]),
     ) {
-        let policy = Policy { ranking, ..Policy::default() };
+        let policy = Policy::new().with_ranking(ranking);
         let mut cluster = Snapshot::default();
         for (number, offers) in offers.into_iter().enumerate() {
             cluster.put_machine(machine(number, offers, false));
         }
-        let mut index = Index::load(policy.clone(), &cluster);
+        let mut index = Cluster::load(policy.clone(), &cluster);
         for batch in &batches {
             for change in batch {
                 observe(&mut cluster, &mut index, change);
@@ -119,7 +120,7 @@ proptest! {
             let plan = index.plan();
             cluster = apply(&cluster, &plan);
             prop_assert_eq!(placements(&cluster), expected);
-            index.apply(&plan, Epoch(plan.based_on.0));
+            index.apply(&plan);
             index.set_revision(cluster.revision);
         }
     }

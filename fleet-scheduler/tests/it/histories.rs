@@ -5,7 +5,7 @@ use fleet_scheduler::testing::strategies::{
     History, HistoryEvent, HistoryStep, PlanOutcome, clusters, events, histories, histories_from,
     policies, wide_clusters,
 };
-use fleet_scheduler::{ClusterChange, Index, Plan, Policy, Step, StepAction, apply, check};
+use fleet_scheduler::{Change, Cluster, Plan, Policy, Step, apply, check};
 use proptest::prelude::*;
 
 use crate::config::cases;
@@ -35,7 +35,7 @@ proptest! {
         events in events(FEATURES, 4),
         policy in policies(),
     ) {
-        let changes: Vec<ClusterChange> = events.iter().map(ClusterChange::from).collect();
+        let changes: Vec<Change> = events.iter().map(Change::from).collect();
         let mut replay = Replay::new(cluster.0.clone(), policy);
         // Before the first plan, after it, and after it was applied.
         replay.predicts_correctly(&events, &changes)?;
@@ -76,49 +76,43 @@ fn replay_all(history: &History, policy: Policy) -> Outcome {
 /// A cluster in two forms: a long-lived index and a snapshot.
 struct Replay {
     policy: Policy,
-    index: Index,
+    index: Cluster,
     cluster: Snapshot,
 }
 
 impl Replay {
     fn new(cluster: Snapshot, policy: Policy) -> Self {
-        Self { index: Index::load(policy.clone(), &cluster), policy, cluster }
+        Self { index: Cluster::load(policy.clone(), &cluster), policy, cluster }
     }
 
     /// Applies a change, after predicting the plan that follows it.
     fn observe_event(&mut self, event: &HistoryEvent) -> Outcome {
         let before = self.index.plan();
-        let predicted = self.index.what_if(&[ClusterChange::from(event)]);
+        let predicted = self.index.what_if(&[Change::from(event)]);
         prop_assert_eq!(&before.steps, &self.index.plan().steps, "after a prediction");
         event.apply_to(&mut self.cluster);
-        self.index.change(&ClusterChange::from(event));
+        self.index.change(&Change::from(event));
         self.index.set_revision(self.cluster.revision);
         prop_assert_eq!(&predicted.steps, &self.index.plan().steps, "predicted for {}", event);
         Ok(())
     }
 
-    fn predicts_correctly(
-        &mut self,
-        events: &[HistoryEvent],
-        changes: &[ClusterChange],
-    ) -> Outcome {
+    fn predicts_correctly(&mut self, events: &[HistoryEvent], changes: &[Change]) -> Outcome {
         let mut after = self.cluster.clone();
         events.iter().for_each(|event| event.apply_to(&mut after));
-        let expected = Index::load(self.policy.clone(), &after).plan();
+        let expected = Cluster::load(self.policy.clone(), &after).plan();
         same(&self.index.what_if(changes), &expected)
     }
 
     /// Compares every query with that of a freshly loaded index.
     fn compare(&mut self) -> Result<Plan, TestCaseError> {
         let plan = self.plans_like_a_fresh_index()?;
-        let mut fresh = Index::load(self.policy.clone(), &self.cluster);
-        let unplaced = self.index.reasons();
-        prop_assert_eq!(&unplaced, &fresh.plan().unplaced);
-        let whole = Plan { unplaced, ..plan.clone() };
-        prop_assert_eq!(check(&self.cluster, &whole), []);
+        let mut fresh = Cluster::load(self.policy.clone(), &self.cluster);
+        prop_assert_eq!(&plan, &fresh.plan());
+        prop_assert_eq!(check(&self.cluster, &plan), []);
         for unit in self.cluster.units() {
-            let result = self.index.explain(&unit.name);
-            prop_assert_eq!(result, fresh.explain(&unit.name), "{}", unit.name);
+            let result = self.index.explain(unit.name.as_str());
+            prop_assert_eq!(result, fresh.explain(unit.name.as_str()), "{}", unit.name);
         }
         prop_assert_eq!(&self.index.plan().steps, &plan.steps, "repeated");
         Ok(plan)
@@ -128,7 +122,7 @@ impl Replay {
     /// the same plan.
     fn plans_like_a_fresh_index(&mut self) -> Result<Plan, TestCaseError> {
         let found = self.index.plan();
-        same(&found, &Index::load(self.policy.clone(), &self.cluster).plan())?;
+        same(&found, &Cluster::load(self.policy.clone(), &self.cluster).plan())?;
         Ok(found)
     }
 
@@ -137,7 +131,7 @@ impl Replay {
         match outcome {
             PlanOutcome::Applied => {
                 self.index.plan();
-                self.index.apply(plan, epoch);
+                self.index.apply(plan);
                 self.cluster = apply(&self.cluster, plan);
                 prop_assert!(self.index.plan().is_empty());
             }
@@ -153,12 +147,12 @@ impl Replay {
     }
 
     fn observe(&mut self, step: &Step, epoch: Epoch) {
-        match &step.action {
-            StepAction::Place { machine } | StepAction::Move { to: machine, .. } => {
+        match step.to() {
+            Some(machine) => {
                 self.cluster.place(step.unit.clone(), machine.clone(), epoch);
                 self.index.place(step.unit.clone(), machine.clone(), epoch);
             }
-            StepAction::Remove { .. } => {
+            None => {
                 self.cluster.unplace(step.unit.as_str());
                 self.index.unplace(step.unit.as_str());
             }

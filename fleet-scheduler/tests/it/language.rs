@@ -31,7 +31,7 @@ use fleet_core::{
     Unit,
 };
 use fleet_scheduler::testing::naive;
-use fleet_scheduler::{Drain, Index, Policy, Rebalance, apply, check, explain, plan, share};
+use fleet_scheduler::{Cluster, Drain, Policy, Rebalance, apply, check, explain, plan, share};
 use fleet_unitfile::{UnitFile, UnitName};
 
 use crate::naive_planner::placements;
@@ -83,13 +83,13 @@ fn command(cluster: &mut Snapshot, line: &str, section: &str) -> String {
         ["drain", ref words @ ..] => return drain_and_apply(cluster, words),
         ["rebalance", budget, ref words @ ..] => {
             let request = words.iter().fold(Rebalance::with_budget(number(budget)), rebalance_word);
-            let decided = Index::load(Policy::default(), cluster).rebalance(&request);
+            let decided = Cluster::load(Policy::default(), cluster).rebalance(&request);
             assert_eq!(check(cluster, &decided), []);
             *cluster = apply(cluster, &decided);
             return decided.to_string();
         }
         ["explain", name] => {
-            let explanation = explain(cluster, &self::name(name));
+            let explanation = explain(cluster, self::name(name).as_str());
             return explanation.map_or(String::from("no such unit"), |result| result.to_string());
         }
         ["share", id] => return print_share(cluster, id),
@@ -164,7 +164,7 @@ fn drain_and_apply(cluster: &mut Snapshot, words: &[&str]) -> String {
         let machine = Machine::clone(cluster.machine(id.as_str()).expect("it is present"));
         cluster.put_machine(Machine { cordoned: true, ..machine });
     }
-    let result = Index::load(Policy::default(), cluster).drain(&request);
+    let result = Cluster::load(Policy::default(), cluster).drain(&request);
     assert_eq!(check(cluster, &result.plan), []);
     *cluster = apply(cluster, &result.plan);
     result.to_string()

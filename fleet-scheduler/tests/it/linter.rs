@@ -42,7 +42,7 @@ fn send(plan: &mut Plan, unit: &str, to: &str) {
 }
 
 fn step(unit: &str, action: StepAction) -> Step {
-    Step { unit: unit.parse().unwrap(), action, cause: StepCause::Wanted }
+    Step::new(unit.parse().unwrap(), action, StepCause::Wanted)
 }
 
 #[test]

@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 
 use fleet_core::{Epoch, Machine, Rule, Snapshot};
 use fleet_scheduler::testing::naive::{self, PlacementState, RuleQuery, RuleSet};
-use fleet_scheduler::testing::strategies::{Cluster, Features, clusters};
+use fleet_scheduler::testing::strategies::{Features, GeneratedCluster, clusters};
 use fleet_scheduler::{Policy, Violation, check};
 use fleet_unitfile::UnitName;
 use proptest::prelude::*;
@@ -15,7 +15,7 @@ use proptest::test_runner::{Config, RngAlgorithm, TestError, TestRng, TestRunner
 use crate::naive_planner::plan_to;
 
 /// Runs a planner on generated clusters until the defect is detected.
-fn is_detected(rule_set: &RuleSet, detects: impl Fn(&RuleSet, &Cluster) -> bool) -> bool {
+fn is_detected(rule_set: &RuleSet, detects: impl Fn(&RuleSet, &GeneratedCluster) -> bool) -> bool {
     let config = Config { cases: 10_000, failure_persistence: None, ..Config::default() };
     let rng = TestRng::deterministic_rng(RngAlgorithm::ChaCha);
     let mut runner = TestRunner::new_with_rng(Config { max_shrink_iters: 0, ..config }, rng);
@@ -31,7 +31,7 @@ fn is_detected(rule_set: &RuleSet, detects: impl Fn(&RuleSet, &Cluster) -> bool)
 }
 
 /// Detects violations of a rule with the linter.
-fn lint(rule: Rule) -> impl Fn(&RuleSet, &Cluster) -> bool {
+fn lint(rule: Rule) -> impl Fn(&RuleSet, &GeneratedCluster) -> bool {
     move |rule_set, cluster| {
         let broken = |violation: &Violation| match violation {
             Violation::Broken { refusal, .. } => refusal.rule() == rule,
@@ -47,7 +47,7 @@ fn violations(rule_set: &RuleSet, cluster: &Snapshot) -> Vec<Violation> {
 }
 
 /// Detects placements that differ from the specification.
-fn compare(rule_set: &RuleSet, cluster: &Cluster) -> bool {
+fn compare(rule_set: &RuleSet, cluster: &GeneratedCluster) -> bool {
     let policy = Policy::default();
     naive::plan_with(rule_set, cluster, &policy) != naive::plan(cluster, &policy)
 }
@@ -153,7 +153,7 @@ fn linter_detects_a_unit_as_its_own_peer() {
 #[test]
 fn linter_detects_forbidden_rescheduling() {
     let rule_set = RuleSet { keeps_lost_placement: |_| false, ..RuleSet::default() };
-    let moved = |rule_set: &RuleSet, cluster: &Cluster| {
+    let moved = |rule_set: &RuleSet, cluster: &GeneratedCluster| {
         let is_that = |violation: &Violation| matches!(violation, Violation::MustNotMove(_));
         violations(rule_set, cluster).iter().any(is_that)
     };

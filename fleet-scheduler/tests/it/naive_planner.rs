@@ -23,7 +23,7 @@ pub(crate) fn placements(cluster: &Snapshot) -> Placements {
 /// Returns a plan that leads to these placements. The order of its steps, the causes and the
 /// reasons are arbitrary.
 pub(crate) fn plan_to(cluster: &Snapshot, placements: &Placements) -> Plan {
-    let mut plan = Plan { based_on: cluster.revision, ..Plan::default() };
+    let mut plan = Plan::new(cluster.revision);
     let before = self::placements(cluster);
     for (unit, from) in before.iter().filter(|(unit, _)| !placements.contains_key(*unit)) {
         plan.steps.push(step(unit, StepAction::Remove { from: from.clone() }));
@@ -47,7 +47,7 @@ pub(crate) fn plan_to(cluster: &Snapshot, placements: &Placements) -> Plan {
 }
 
 fn step(unit: &UnitName, action: StepAction) -> Step {
-    Step { unit: unit.clone(), action, cause: StepCause::Wanted }
+    Step::new(unit.clone(), action, StepCause::Wanted)
 }
 
 proptest! {

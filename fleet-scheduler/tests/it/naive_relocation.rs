@@ -3,11 +3,10 @@
 use std::collections::BTreeMap;
 
 use fleet_core::{Epoch, Machine, Reason, Rule, Snapshot, Tally};
+use fleet_scheduler::policy::{Policy, Ranking};
 use fleet_scheduler::testing::naive::{self, StayReason};
 use fleet_scheduler::testing::strategies::{Features, clusters, policies, wide_clusters};
-use fleet_scheduler::{
-    Drain, DrainPlan, HoldReason, Index, Policy, Ranking, Rebalance, apply, plan,
-};
+use fleet_scheduler::{Cluster, Drain, DrainPlan, HoldReason, Rebalance, apply, plan};
 use proptest::prelude::*;
 
 use crate::config::{cases, few_cases};
@@ -20,7 +19,7 @@ type Outcome = Result<(), TestCaseError>;
 /// Checks that a drain moves and holds back the same units as the specification, for the same
 /// reasons.
 fn drains_like_the_specification(cluster: &Snapshot, policy: &Policy, request: &Drain) -> Outcome {
-    let result = Index::load(policy.clone(), cluster).drain(request);
+    let result = Cluster::load(policy.clone(), cluster).drain(request);
     let expected = naive::drain(cluster, policy, request);
     prop_assert_eq!(placements(&apply(cluster, &result.plan)), expected.placements, "{}", result);
     prop_assert!(result.held.keys().eq(expected.held.keys()), "{}\n{:?}", result, expected.held);
@@ -63,7 +62,7 @@ fn rebalances_like_the_specification(
     policy: &Policy,
     request: &Rebalance,
 ) -> Outcome {
-    let plan = Index::load(policy.clone(), cluster).rebalance(request);
+    let plan = Cluster::load(policy.clone(), cluster).rebalance(request);
     let expected = naive::rebalance(cluster, policy, request);
     prop_assert_eq!(placements(&apply(cluster, &plan)), expected, "{}", plan);
     Ok(())
@@ -113,7 +112,7 @@ proptest! {
         policy in any_policy(),
         empty in 1..3_u8,
     ) {
-        let mut cluster = apply(&cluster, &Index::load(policy.clone(), &cluster).plan());
+        let mut cluster = apply(&cluster, &Cluster::load(policy.clone(), &cluster).plan());
         for at in 0..empty {
             cluster.put_machine(Machine::new(format!("new{at}").parse().unwrap()));
         }
@@ -153,10 +152,10 @@ fn no_balance_move_if_a_global_unit_takes_the_place() {
     for name in ["free.service", "kept.service"] {
         cluster.place(name.parse().unwrap(), "m1".parse().unwrap(), Epoch(1));
     }
-    let mut index = Index::load(Policy::default(), &cluster);
+    let mut index = Cluster::load(Policy::default(), &cluster);
     assert!(index.rebalance(&Rebalance::with_budget(5)).is_empty());
     // Without the global unit it moves.
-    index.remove_unit("agent.service");
+    index.remove("agent.service");
     let steps = index.rebalance(&Rebalance::with_budget(5)).steps;
     let result: Vec<String> = steps.iter().map(ToString::to_string).collect();
     assert_eq!(result, ["move free.service from m1 to m2: the other machine has fewer units"]);
@@ -173,7 +172,7 @@ fn naive_rebalancing_does_not_unpack_either() {
         cluster.put_unit(unit(name, "launched", ""));
         cluster.place(name.parse().unwrap(), "m1".parse().unwrap(), Epoch(1));
     }
-    let policy = Policy { ranking: Ranking::BinPacking, ..Policy::default() };
+    let policy = Policy::new().with_ranking(Ranking::BinPacking);
     let request = Rebalance::with_budget(5);
     assert_eq!(naive::rebalance(&cluster, &policy, &request), placements(&cluster));
     assert_ne!(naive::rebalance(&cluster, &Policy::default(), &request), placements(&cluster));

@@ -3,11 +3,11 @@
 use std::collections::BTreeSet;
 
 use fleet_core::{Machine, MachineId, Rule, Snapshot, Unit};
+use fleet_scheduler::policy::{Policy, Ranking};
 use fleet_scheduler::testing::naive;
 use fleet_scheduler::testing::strategies::{Features, clusters, clusters_with_unit};
 use fleet_scheduler::{
-    Index, Plan, Policy, Ranking, RemovalReason, Step, StepAction, StepCause, Violation, apply,
-    check, plan, share,
+    Cluster, Plan, RemovalReason, Step, StepAction, StepCause, Violation, apply, check, plan, share,
 };
 use fleet_unitfile::UnitName;
 use proptest::prelude::*;
@@ -32,9 +32,9 @@ proptest! {
         cluster in clusters(FEATURES),
         ranking in prop_oneof![Just(Ranking::BinPacking), Just(Ranking::Spread)],
     ) {
-        let policy = Policy { ranking, ..Policy::default() };
+        let policy = Policy::new().with_ranking(ranking);
         let expected = naive::plan(&cluster, &policy);
-        let plan = Index::load(policy, &cluster).plan();
+        let plan = Cluster::load(policy, &cluster).plan();
         prop_assert_eq!(placements(&apply(&cluster, &plan)), expected, "{}", plan);
     }
 
@@ -170,7 +170,7 @@ fn is_unwanted(before: &Snapshot, name: &UnitName, reason: RemovalReason) -> boo
 
 /// Whether a unit on the machine broke the rule before the plan.
 fn was_broken(before: &Snapshot, on: &MachineId, rule: Rule) -> bool {
-    let nothing = Plan { based_on: before.revision, ..Plan::default() };
+    let nothing = Plan::new(before.revision);
     check(before, &nothing).iter().any(|violation| match violation {
         Violation::Broken { machine, refusal, .. } => machine == on && refusal.rule() == rule,
         _ => false,

@@ -57,7 +57,7 @@ proptest! {
         let plan = plan(&cluster);
         let after = apply(&cluster, &plan);
         for unit in after.units().filter(|unit| unit.is_wanted() && !unit.is_global()) {
-            let result = explain(&after, &unit.name).unwrap();
+            let result = explain(&after, unit.name.as_str()).unwrap();
             let reason = plan.unplaced.get(&unit.name).map(AsRef::as_ref);
             prop_assert_eq!(result.reason.as_ref(), reason);
             let is_here = |verdict: &PlacementVerdict| *verdict == PlacementVerdict::Here;
@@ -77,7 +77,7 @@ proptest! {
             unit.is_wanted() && !unit.is_global() && nowhere
         });
         for unit in waiting {
-            for (machine, verdict) in explain(&after, &unit.name).unwrap().machines {
+            for (machine, verdict) in explain(&after, unit.name.as_str()).unwrap().machines {
                 let machine = after.machine(machine.as_str()).unwrap();
                 let policy = Policy::default();
                 let expected = naive::first_refusal(&after, &policy, &unit.name, machine);
@@ -101,7 +101,7 @@ proptest! {
             else {
                 continue;
             };
-            let machines = explain(&after, name).unwrap().machines;
+            let machines = explain(&after, name.as_str()).unwrap().machines;
             let result: BTreeMap<_, _> = machines.into_iter().collect();
             let examples = tallies.iter().map(|tally| (&tally.example, &tally.refusal));
             let nearest = nearest.iter().map(|nearest| (&nearest.machine, &nearest.refusal));
@@ -138,7 +138,7 @@ fn first_blocker_by_name_is_reported() {
             cluster.put_machine(Machine::new(machine.parse().unwrap()));
             cluster.place(name.parse().unwrap(), machine.parse().unwrap(), Epoch(1));
         }
-        let result = explain(&cluster, &"shy.service".parse().unwrap()).unwrap();
+        let result = explain(&cluster, "shy.service").unwrap();
         for ((machine, verdict), expected) in result.machines.iter().zip(expected) {
             let result = verdict.to_string();
             assert!(result.contains(&format!(": {expected} is on it")), "{machine}: {result}");

@@ -7,7 +7,7 @@ use fleet_core::{
     ActiveState, Epoch, Generation, LoadState, Machine, RebalanceLimits, Rebalancing, RecentMove,
     Snapshot, SystemdState, TargetState, UnitState,
 };
-use fleet_scheduler::{Index, Policy, Rebalance};
+use fleet_scheduler::{Cluster, Policy, Rebalance};
 use fleet_unitfile::UnitName;
 
 use crate::language::unit;
@@ -38,7 +38,7 @@ fn order(max_in_flight: u32, most: Option<u32>) -> Rebalancing {
 }
 
 fn moved(cluster: &Snapshot, request: &Rebalance) -> Vec<String> {
-    let plan = Index::load(Policy::default(), cluster).rebalance(request);
+    let plan = Cluster::load(Policy::default(), cluster).rebalance(request);
     plan.steps.iter().map(|step| step.unit.to_string()).collect()
 }
 

@@ -1,11 +1,8 @@
 //! Regressions of long-lived indexes.
 
-use fleet_core::{Epoch, Machine, Requirements, Snapshot};
-use fleet_scheduler::{
-    Candidate, ClusterChange, HardRule, Index, Policy, RetryOn, StepAction, UnitSpec, View, apply,
-    plan,
-};
-use fleet_unitfile::UnitName;
+use fleet_core::{Epoch, Machine, Snapshot};
+use fleet_scheduler::policy::{Candidate, HardRule, Policy, RetryOn, View};
+use fleet_scheduler::{Change, Cluster, Demand, StepAction, apply, plan};
 
 use crate::language::unit;
 
@@ -14,7 +11,7 @@ use crate::language::unit;
 #[test]
 fn new_global_unit_requeues_units_with_a_matching_pattern() {
     let mut cluster = Snapshot::default();
-    let mut index = Index::load(Policy::default(), &cluster);
+    let mut index = Cluster::load(Policy::default(), &cluster);
     let units = [
         ("a1.service", "Global=true"),
         ("a2.service", "MachineOf=a*"),
@@ -22,12 +19,12 @@ fn new_global_unit_requeues_units_with_a_matching_pattern() {
     ];
     for (name, option) in units {
         let unit = unit(name, "launched", &format!("[X-Fleet]\n{option}\n"));
-        index.put_unit(&unit);
+        index.add(&unit);
         cluster.put_unit(unit);
     }
     assert!(index.plan().is_empty());
     cluster.put_machine(Machine::new("m1".parse().unwrap()));
-    index.put_machine(Machine::new("m1".parse().unwrap()));
+    index.add_machine(Machine::new("m1".parse().unwrap()));
     assert_eq!(index.plan().steps, plan(&cluster).steps);
 }
 
@@ -45,39 +42,35 @@ fn units_tied_by_a_known_pattern_are_all_retried() {
         cluster.put_unit(unit(name, "launched", &format!("[X-Fleet]\n{option}\n")));
     }
     cluster.put_machine(Machine::new("m1".parse().unwrap()));
-    let mut index = Index::load(Policy::default(), &cluster);
+    let mut index = Cluster::load(Policy::default(), &cluster);
     let decided = index.plan();
-    index.apply(&decided, Epoch(1));
+    index.apply(&decided);
     cluster = apply(&cluster, &decided);
     let namer = unit("b.service", "launched", "[X-Fleet]\nMachineOf=a@*\n");
-    index.put_unit(&namer);
+    index.add(&namer);
     cluster.put_unit(namer);
     cluster.put_machine(Machine::new("m2".parse().unwrap()));
-    index.put_machine(Machine::new("m2".parse().unwrap()));
+    index.add_machine(Machine::new("m2".parse().unwrap()));
     assert_eq!(index.plan().steps, plan(&cluster).steps);
 }
 
 /// Units that every machine filters out are retried when a machine changes.
 #[test]
 fn filtered_out_unit_is_retried_when_a_machine_changes() {
-    let mut index = Index::new(Policy::default());
+    let mut index = Cluster::new();
     let zone = |zone: &str| Machine::new("m1".parse().unwrap()).with_metadata("zone", zone);
-    index.put_machine(zone("a"));
+    index.add_machine(zone("a"));
     for (name, zone) in [("one.service", "b"), ("two.service", "c")] {
-        index.put_unit(&unit(
-            name,
-            "launched",
-            &format!("[X-Fleet]\nMachineMetadata=zone={zone}\n"),
-        ));
+        index.add(&unit(name, "launched", &format!("[X-Fleet]\nMachineMetadata=zone={zone}\n")));
     }
     for (now, placed) in [("a", None), ("d", None), ("b", Some("one")), ("c", Some("two"))] {
-        index.put_machine(zone(now));
+        index.add_machine(zone(now));
         let decided = index.plan();
         let came =
             decided.steps.iter().find(|step| matches!(step.action, StepAction::Place { .. }));
         let came = came.map(|step| step.unit.prefix());
         assert_eq!(came, placed, "in zone {now}: {decided}");
-        index.apply(&decided, Epoch(1));
+        index.apply(&decided);
     }
 }
 
@@ -85,8 +78,8 @@ fn filtered_out_unit_is_retried_when_a_machine_changes() {
 /// machine.
 #[test]
 fn repeated_plan_reports_unrescheduled_units_again() {
-    let mut index = Index::new(Policy::default());
-    index.put_unit(&unit("a.service", "launched", "[X-Fleet]\nReschedule=never\n"));
+    let mut index = Cluster::new();
+    index.add(&unit("a.service", "launched", "[X-Fleet]\nReschedule=never\n"));
     index.place("a.service".parse().unwrap(), "m1".parse().unwrap(), Epoch(1));
     index.place("b.service".parse().unwrap(), "m1".parse().unwrap(), Epoch(1));
     let (one, other) = (index.plan(), index.plan());
@@ -103,31 +96,27 @@ fn returning_machine_counts_for_spread() {
     cluster.put_unit(spread);
     cluster.put_unit(unit("d@3.service", "launched", ""));
     cluster.place("d@3.service".parse().unwrap(), "m1".parse().unwrap(), Epoch(1));
-    let mut index = Index::load(Policy::default(), &cluster);
+    let mut index = Cluster::load(Policy::default(), &cluster);
     assert_eq!(index.plan().steps, plan(&cluster).steps);
     cluster.put_machine(Machine::new("m1".parse().unwrap()));
-    index.put_machine(Machine::new("m1".parse().unwrap()));
+    index.add_machine(Machine::new("m1".parse().unwrap()));
     assert_eq!(index.plan().steps, plan(&cluster).steps);
 }
 
-fn put(index: &mut Index, name: &str, text: &str) {
-    let name = name.parse().unwrap();
-    let file = fleet_unitfile::UnitFile::parse(text).unwrap();
-    let strict = fleet_core::Strictness::Refuse;
-    let parsed = Requirements::parse(&name, &file, strict).unwrap();
-    index.put(UnitSpec { name, requirements: parsed.requirements.into(), wanted: true });
+fn put(index: &mut Cluster, name: &str, text: &str) {
+    index.add(Demand::from_unit(name, text).unwrap());
 }
 
 /// A unit waited because its pattern matched only a unit that could not be placed. It was once not
 /// retried when a matching global unit came to a machine.
 #[test]
 fn new_global_unit_requeues_followers_of_its_pattern() {
-    let mut index = Index::new(Policy::default());
+    let mut index = Cluster::new();
     put(&mut index, "d@2.service", "[X-Fleet]\nMachineOf=a.service\n");
     put(&mut index, "d@3.service", "[X-Fleet]\nGlobal=true\n");
     put(&mut index, "e.service", "[X-Fleet]\nMachineOf=d@*\n");
     assert!(index.plan().is_empty());
-    index.put_machine(Machine::new("m1".parse().unwrap()));
+    index.add_machine(Machine::new("m1".parse().unwrap()));
     assert_eq!(index.plan().steps[0].to_string(), "place e.service on m1: it is wanted");
 }
 
@@ -135,35 +124,33 @@ fn new_global_unit_requeues_followers_of_its_pattern() {
 /// Its instances were once counted nevertheless.
 #[test]
 fn instances_on_a_returning_machine_are_counted() {
-    let mut index = Index::new(Policy::default());
+    let mut index = Cluster::new();
     let spread = "[X-Fleet]\nSpread=zone\n";
     put(&mut index, "a@1.service", spread);
     put(&mut index, "a@2.service", spread);
     index.place("a@1.service".parse().unwrap(), "m1".parse().unwrap(), Epoch(1));
     assert_eq!(index.plan().steps.len(), 1, "a@1 is removed");
     let machine = |id: &str, zone| Machine::new(id.parse().unwrap()).with_metadata("zone", zone);
-    index.put_machine(machine("m1", "one"));
-    index.put_machine(machine("m2", "two"));
+    index.add_machine(machine("m1", "one"));
+    index.add_machine(machine("m2", "two"));
     let plan = index.plan();
     let steps: Vec<String> = plan.steps.iter().map(ToString::to_string).collect();
     assert_eq!(steps, ["place a@2.service on m2: it is wanted"]);
 }
 
 /// Adds a unit that fits nowhere, and returns its reason.
-fn unplaceable(index: &mut Index, turn: usize) -> String {
-    let name: UnitName = format!("unplaceable-{turn}.service").parse().unwrap();
-    let metadata = [("disk".into(), ["ssd".into()].into())].into();
-    let requirements = Requirements { metadata, ..Requirements::default() }.into();
-    index.put(UnitSpec { name: name.clone(), requirements, wanted: true });
-    index.plan().unplaced[&name].to_string()
+fn unplaceable(index: &mut Cluster, turn: usize) -> String {
+    let demand = Demand::new(&format!("unplaceable-{turn}")).unwrap().requires("disk", "ssd");
+    index.add(demand.clone());
+    index.plan().unplaced[demand.name()].to_string()
 }
 
 #[test]
 fn machines_readded_in_another_order_keep_their_ids() {
     let machine = |id: &str| Machine::new(id.parse().unwrap());
-    let mut index = Index::new(Policy::default());
+    let mut index = Cluster::new();
     for id in ["m1", "m2"] {
-        index.put_machine(machine(id));
+        index.add_machine(machine(id));
     }
     let result = unplaceable(&mut index, 0);
     assert_eq!(unplaceable(&mut index, 1), result);
@@ -171,7 +158,7 @@ fn machines_readded_in_another_order_keep_their_ids() {
         index.remove_machine(id);
     }
     for id in ["m1", "m2"] {
-        index.put_machine(machine(id));
+        index.add_machine(machine(id));
     }
     assert_eq!(unplaceable(&mut index, 2), result);
 }
@@ -200,12 +187,11 @@ impl HardRule for Modern {
 fn custom_rule_is_rechecked_after_any_machine_change() {
     let machine =
         |version: &str| Machine { version: version.into(), ..Machine::new("m1".parse().unwrap()) };
-    let rules: Vec<std::sync::Arc<dyn HardRule>> = vec![std::sync::Arc::new(Modern)];
-    let mut index = Index::new(Policy { rules, ..Policy::default() });
-    index.put_machine(machine("1"));
+    let mut index = Cluster::with_policy(Policy::new().with_rule(Modern));
+    index.add_machine(machine("1"));
     put(&mut index, "a.service", "");
     assert!(index.plan().is_empty());
-    index.put_machine(machine("2"));
+    index.add_machine(machine("2"));
     assert_eq!(index.plan().steps[0].to_string(), "place a.service on m1: it is wanted");
 }
 
@@ -213,7 +199,7 @@ fn custom_rule_is_rechecked_after_any_machine_change() {
 const LARGE_GROUP: usize = 1500;
 
 /// Adds units of which all but the first follow the first one.
-fn put_large_group(index: &mut Index, last: &str) {
+fn put_large_group(index: &mut Cluster, last: &str) {
     for at in 0..LARGE_GROUP {
         let follows = if at > 0 { "MachineOf=u0000.service\n" } else { "" };
         let extra = if at + 1 == LARGE_GROUP { last } else { "" };
@@ -221,10 +207,10 @@ fn put_large_group(index: &mut Index, last: &str) {
     }
 }
 
-fn three_machines() -> Index {
-    let mut index = Index::new(Policy::default());
+fn three_machines() -> Cluster {
+    let mut index = Cluster::new();
     for id in ["m1", "m2", "m3"] {
-        index.put_machine(Machine::new(id.parse().unwrap()));
+        index.add_machine(Machine::new(id.parse().unwrap()));
     }
     index
 }
@@ -239,7 +225,7 @@ fn large_group_that_fits_nowhere_gets_a_reason() {
     let plan = index.plan();
     assert_eq!(plan.steps.len(), 1, "only other.service fits: {plan}");
     assert_eq!(plan.unplaced.len(), LARGE_GROUP);
-    index.apply(&plan, Epoch(1));
+    index.apply(&plan);
     assert!(index.plan().is_empty());
 }
 
@@ -247,12 +233,12 @@ fn large_group_that_fits_nowhere_gets_a_reason() {
 fn large_group_whose_machine_is_lost_gets_a_reason() {
     let mut index = three_machines();
     let gpu = Machine::new("m4".parse().unwrap()).with_metadata("gpu", "yes");
-    index.put_machine(gpu);
+    index.add_machine(gpu);
     put_large_group(&mut index, "MachineMetadata=gpu=yes\n");
     let plan = index.plan();
     assert_eq!(plan.steps.len(), LARGE_GROUP);
-    index.apply(&plan, Epoch(1));
-    let lost = ClusterChange::RemoveMachine("m4".parse().unwrap());
+    index.apply(&plan);
+    let lost = Change::RemoveMachine("m4".parse().unwrap());
     assert_eq!(index.what_if(std::slice::from_ref(&lost)).unplaced.len(), LARGE_GROUP);
     index.change(&lost);
     assert_eq!(index.plan().unplaced.len(), LARGE_GROUP);
@@ -260,13 +246,13 @@ fn large_group_whose_machine_is_lost_gets_a_reason() {
 
 #[test]
 fn replacer_of_a_large_group_that_cannot_move_gets_a_reason() {
-    let mut index = Index::new(Policy::default());
+    let mut index = Cluster::new();
     let host = |id: &str| Machine::new(id.parse().unwrap()).with_metadata("host", id);
-    index.put_machine(host("m1"));
+    index.add_machine(host("m1"));
     put_large_group(&mut index, "MachineMetadata=host=m1\n");
     let plan = index.plan();
-    index.apply(&plan, Epoch(1));
-    index.put_machine(host("m2"));
+    index.apply(&plan);
+    index.add_machine(host("m2"));
     put(&mut index, "new.service", "[X-Fleet]\nReplaces=u0000.service\nMachineMetadata=host=m1\n");
     let plan = index.plan();
     assert!(plan.steps.is_empty(), "{plan}");

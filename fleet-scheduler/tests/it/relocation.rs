@@ -6,11 +6,12 @@ use fleet_core::{
     ActiveState, Epoch, Generation, Intent, Machine, MachineId, Requirements, Reschedule, Snapshot,
     SystemdState, TargetState, Unit, UnitState,
 };
+use fleet_scheduler::policy::{Policy, Ranking};
 use fleet_scheduler::testing::naive;
 use fleet_scheduler::testing::strategies::{Features, clusters};
 use fleet_scheduler::{
-    Drain, DrainPlan, HoldReason, Index, Plan, Policy, Ranking, Rebalance, Step, StepAction,
-    StepCause, UnitSpec, apply, check, plan,
+    Cluster, Demand, Drain, DrainPlan, HoldReason, Plan, Rebalance, Step, StepAction, StepCause,
+    apply, check, plan,
 };
 use fleet_unitfile::UnitName;
 use proptest::prelude::*;
@@ -35,11 +36,11 @@ fn cordoned(cluster: &Snapshot, machines: &BTreeSet<MachineId>) -> Snapshot {
 }
 
 fn drain(cluster: &Snapshot, drain: &Drain) -> DrainPlan {
-    Index::load(Policy::default(), cluster).drain(drain)
+    Cluster::load(Policy::default(), cluster).drain(drain)
 }
 
 fn rebalance(cluster: &Snapshot, request: &Rebalance) -> Plan {
-    Index::load(Policy::default(), cluster).rebalance(request)
+    Cluster::load(Policy::default(), cluster).rebalance(request)
 }
 
 fn moved<'a>(plan: &'a Plan, cause: &StepCause) -> Vec<&'a Step> {
@@ -95,12 +96,9 @@ pub(crate) fn drains() -> impl Strategy<Value = Drain> {
     let down = prop::collection::btree_set(1..=3_u8, 0..=1);
     let max_moves = prop_oneof![3 => Just(u32::MAX), 1 => 0..=3_u32];
     (machines, 0..=2_u32, max_moves, down).prop_map(|(machines, min_available, max_moves, down)| {
-        Drain {
-            machines: machines.into_iter().map(|at| format!("m{at}").parse().unwrap()).collect(),
-            min_available,
-            max_moves,
-            down: down.into_iter().map(|at| format!("d@{at}.service").parse().unwrap()).collect(),
-        }
+        let machines = machines.into_iter().map(|at| format!("m{at}").parse().unwrap());
+        let down = down.into_iter().map(|at| format!("d@{at}.service").parse().unwrap());
+        Drain::new(machines).keep_available(min_available).move_at_most(max_moves).with_down(down)
     })
 }
 
@@ -109,12 +107,11 @@ pub(crate) fn rebalances() -> impl Strategy<Value = Rebalance> {
     let down = prop::collection::btree_set(1..=3_u8, 0..=1);
     let group_size = prop_oneof![3 => Just(None), 1 => (0..3_u32).prop_map(Some)];
     let parts = (0..8_u32, group_size, prop_oneof![3 => Just(0), 1 => 1..3_u32], 0..=2_u32, down);
-    parts.prop_map(|(budget, max_group_size, gain, min_available, down)| Rebalance {
-        budget,
-        max_group_size,
-        gain,
-        min_available,
-        down: down.into_iter().map(|at| format!("d@{at}.service").parse().unwrap()).collect(),
+    parts.prop_map(|(budget, max_group_size, gain, min_available, down)| {
+        let down = down.into_iter().map(|at| format!("d@{at}.service").parse().unwrap());
+        let request = Rebalance::with_budget(budget).with_gain(gain).with_down(down);
+        let request = request.keep_available(min_available);
+        max_group_size.into_iter().fold(request, Rebalance::with_max_group_size)
     })
 }
 
@@ -194,7 +191,7 @@ proptest! {
 
     #[test]
     fn preview_leaves_the_index_unchanged(cluster in clusters(Features::ALL), request in drains()) {
-        let mut index = Index::load(Policy::default(), &cluster);
+        let mut index = Cluster::load(Policy::default(), &cluster);
         let before = index.plan();
         let result = index.drain(&request);
         prop_assert_eq!(&index.plan().steps, &before.steps);
@@ -211,7 +208,7 @@ proptest! {
         cluster in clusters(Features { faults: false, ..Features::ALL }),
         request in drains(),
     ) {
-        let request = Drain { min_available: 0, max_moves: u32::MAX, ..request };
+        let request = Drain::new(request.machines).with_down(request.down);
         let mut cluster = settled(&cordoned(&cluster, &request.machines));
         for _ in 0..20 {
             let result = drain(&cluster, &request);
@@ -241,7 +238,7 @@ proptest! {
         budget in 0..6_u32,
         gain in 0..3_u32,
     ) {
-        let plan = rebalance(&cluster, &Rebalance { gain, ..Rebalance::with_budget(budget) });
+        let plan = rebalance(&cluster, &Rebalance::with_budget(budget).with_gain(gain));
         prop_assert_eq!(check(&cluster, &plan), [], "{}", plan);
     }
 
@@ -253,7 +250,7 @@ proptest! {
         min_available in 0..3_u32,
     ) {
         let cluster = settled(&cluster);
-        let request = Rebalance { min_available, ..Rebalance::with_budget(budget) };
+        let request = Rebalance::with_budget(budget).keep_available(min_available);
         let plan = rebalance(&cluster, &request);
         prop_assert!(plan.steps.len() <= usize::try_from(budget).unwrap(), "{}", plan);
         let below = below_minimum(&cluster, &plan, min_available, &request.down);
@@ -291,7 +288,7 @@ proptest! {
         gain in 0..3_u32,
     ) {
         let mut cluster = settled(&cluster);
-        let plan = rebalance(&cluster, &Rebalance { gain, ..Rebalance::with_budget(5) });
+        let plan = rebalance(&cluster, &Rebalance::with_budget(5).with_gain(gain));
         for step in &plan.steps {
             let StepAction::Move { from, to } = &step.action else { panic!("{plan}") };
             let unit = Unit::clone(cluster.unit(step.unit.as_str()).unwrap());
@@ -317,7 +314,7 @@ proptest! {
         }
         let mut rounds = 0;
         loop {
-            let plan = rebalance(&cluster, &Rebalance { gain, ..Rebalance::with_budget(2) });
+            let plan = rebalance(&cluster, &Rebalance::with_budget(2).with_gain(gain));
             if plan.is_empty() {
                 break;
             }
@@ -335,29 +332,24 @@ proptest! {
 
     #[test]
     fn bin_packing_is_not_rebalanced(cluster in clusters(Features::NONE)) {
-        let policy = Policy { ranking: Ranking::BinPacking, ..Policy::default() };
-        let mut index = Index::load(policy, &cluster);
+        let policy = Policy::new().with_ranking(Ranking::BinPacking);
+        let mut index = Cluster::load(policy, &cluster);
         let plan = index.plan();
         prop_assert_eq!(index.rebalance(&Rebalance::with_budget(9)).steps, plan.steps);
     }
 }
 
-fn index(machines: &[&str]) -> Index {
-    let mut index = Index::new(Policy::default());
+fn index(machines: &[&str]) -> Cluster {
+    let mut index = Cluster::new();
     for id in machines {
-        index.put_machine(Machine::new(id.parse().unwrap()));
+        index.add_machine(Machine::new(id.parse().unwrap()));
     }
     index
 }
 
-fn put(index: &mut Index, name: &str, at: &str, text: &str) {
-    let name: UnitName = name.parse().unwrap();
-    let file = fleet_unitfile::UnitFile::parse(format!("[X-Fleet]\n{text}")).unwrap();
-    let strict = fleet_core::Strictness::Refuse;
-    let parsed = Requirements::parse(&name, &file, strict).unwrap();
-    let requirements = parsed.requirements.into();
-    index.put(UnitSpec { name: name.clone(), requirements, wanted: true });
-    index.place(name, at.parse().unwrap(), Epoch(1));
+fn put(index: &mut Cluster, name: &str, at: &str, text: &str) {
+    index.add(Demand::from_unit(name, &format!("[X-Fleet]\n{text}")).unwrap());
+    index.place(name.parse().unwrap(), at.parse().unwrap(), Epoch(1));
 }
 
 // Holds: I-18
@@ -368,7 +360,7 @@ fn units_making_room_for_a_drain_count_for_the_minimum() {
     put(&mut index, "web@1.service", "m2", "");
     put(&mut index, "full.service", "m3", "");
     put(&mut index, "fuller.service", "m3", "");
-    let result = index.drain(&Drain { min_available: 1, ..Drain::new(["m1".parse().unwrap()]) });
+    let result = index.drain(&Drain::new(["m1".parse().unwrap()]).keep_available(1));
     let web = "web@.service".parse().unwrap();
     let held = HoldReason::MinAvailable { template: web, up: 1, min_available: 1 };
     assert_eq!(result.held.into_values().collect::<Vec<_>>(), [held]);
@@ -410,7 +402,7 @@ fn drain_is_derived_from_the_intents_of_a_snapshot() {
         ["a@1.service", "a@2.service"].map(|name| name.parse().unwrap());
     cluster.place(one.clone(), "m1".parse().unwrap(), Epoch(1));
     cluster.place(two.clone(), "m3".parse().unwrap(), Epoch(1));
-    let mut drain = Drain { min_available: 1, ..Drain::new(["m1".parse().unwrap()]) };
+    let mut drain = Drain::new(["m1".parse().unwrap()]).keep_available(1);
     drain.down = [one.clone(), two.clone()].into();
     assert_eq!(wanted(&cluster), Some(drain.clone()), "no unit state is reported");
     for active in [ActiveState::Failed, ActiveState::Active] {

@@ -5,9 +5,10 @@
 use std::collections::BTreeSet;
 
 use fleet_core::{Epoch, Machine, Snapshot};
+use fleet_scheduler::policy::{Policy, Ranking};
 use fleet_scheduler::testing::naive::{self, RuleSet};
-use fleet_scheduler::testing::strategies::{Cluster, Features, clusters};
-use fleet_scheduler::{Drain, Policy, Ranking, Rebalance, apply, plan};
+use fleet_scheduler::testing::strategies::{Features, GeneratedCluster, clusters};
+use fleet_scheduler::{Drain, Rebalance, apply, plan};
 use fleet_unitfile::UnitName;
 use proptest::prelude::*;
 use proptest::test_runner::{Config, RngAlgorithm, TestError, TestRng, TestRunner};
@@ -18,7 +19,7 @@ use crate::relocation::{drains, rebalances};
 /// Runs generated requests until a difference is detected.
 fn is_detected<T: std::fmt::Debug>(
     request: impl Strategy<Value = T>,
-    differs: impl Fn(&Cluster, &T) -> bool,
+    differs: impl Fn(&GeneratedCluster, &T) -> bool,
 ) -> bool {
     let config = Config { cases: 10_000, failure_persistence: None, ..Config::default() };
     let rng = TestRng::deterministic_rng(RngAlgorithm::ChaCha);
@@ -55,7 +56,7 @@ fn drain_mutation_is_detected(change: impl Fn(&mut RuleSet)) -> bool {
 fn rebalance_mutation_is_detected(ranking: Ranking, change: impl Fn(&mut RuleSet)) -> bool {
     let rule_set = changed(change);
     is_detected(rebalances(), |cluster, request: &Rebalance| {
-        let (cluster, policy) = (widened(cluster), Policy { ranking, ..Policy::default() });
+        let (cluster, policy) = (widened(cluster), Policy::new().with_ranking(ranking));
         naive::rebalance_with(&rule_set, &cluster, &policy, request)
             != naive::rebalance(&cluster, &policy, request)
     })
@@ -92,7 +93,7 @@ fn missing_displacement_clause_is_detected() {
         ("fuller.service", "m3", ""),
     ]);
     let rule_set = changed(|rule_set| rule_set.displacement_clause = |_, _| None);
-    let request = Drain { min_available: 1, ..Drain::new(["m1".parse().unwrap()]) };
+    let request = Drain::new(["m1".parse().unwrap()]).keep_available(1);
     let policy = Policy::default();
     let right = naive::drain(&cluster, &policy, &request);
     assert_ne!(naive::drain_with(&rule_set, &cluster, &policy, &request), right);
@@ -184,11 +185,11 @@ fn cluster(units: &[(&str, &str, &str)]) -> Snapshot {
 }
 
 fn is_detected_in(cluster: &Snapshot, ranking: Ranking, change: impl Fn(&mut RuleSet)) {
-    let (rule_set, policy) = (changed(change), Policy { ranking, ..Policy::default() });
+    let (rule_set, policy) = (changed(change), Policy::new().with_ranking(ranking));
     let request = Rebalance::with_budget(5);
     let right = naive::rebalance(cluster, &policy, &request);
     assert_ne!(naive::rebalance_with(&rule_set, cluster, &policy, &request), right);
-    let plan = fleet_scheduler::Index::load(policy, cluster).rebalance(&request);
+    let plan = fleet_scheduler::Cluster::load(policy, cluster).rebalance(&request);
     assert_eq!(crate::naive_planner::placements(&apply(cluster, &plan)), right);
 }
 

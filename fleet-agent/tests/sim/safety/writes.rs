@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use fleet_core::{Epoch, MachineId, Placement, Requirements, Reschedule, Revision, Snapshot, Unit};
 use fleet_scheduler::{
-    Drain, HoldReason, Index, Plan, Policy, Rebalance, Step, StepAction, StepCause, check, plan,
+    Cluster, Drain, HoldReason, Plan, Policy, Rebalance, Step, StepAction, StepCause, check, plan,
 };
 use fleet_store::Key;
 use fleet_unitfile::UnitName;
@@ -213,14 +213,15 @@ fn against_plan(
 /// Returns the next steps for emptying the machines being drained.
 pub(crate) fn drained(cluster: &Snapshot) -> Vec<Step> {
     let drain = Drain::from_intents(cluster, cluster.machines().map(AsRef::as_ref));
-    let steps = drain.map(|drain| Index::load(Policy::default(), cluster).drain(&drain).plan.steps);
+    let steps =
+        drain.map(|drain| Cluster::load(Policy::default(), cluster).drain(&drain).plan.steps);
     steps.unwrap_or_default()
 }
 
 /// Whether a drain continues once more units are up.
 pub(crate) fn waits_for_ups(cluster: &Snapshot) -> bool {
     let drain = Drain::from_intents(cluster, cluster.machines().map(AsRef::as_ref));
-    let plan = drain.map(|drain| Index::load(Policy::default(), cluster).drain(&drain));
+    let plan = drain.map(|drain| Cluster::load(Policy::default(), cluster).drain(&drain));
     let is_short = |held: &HoldReason| matches!(held, HoldReason::MinAvailable { .. });
     plan.is_some_and(|plan| plan.held.values().any(is_short))
 }
@@ -228,7 +229,7 @@ pub(crate) fn waits_for_ups(cluster: &Snapshot) -> bool {
 /// Returns the next steps of the requested rebalance.
 pub(crate) fn balanced(cluster: &Snapshot) -> Vec<Step> {
     let asked = Rebalance::from_order(cluster);
-    let plan = asked.map(|asked| Index::load(Policy::default(), cluster).rebalance(&asked));
+    let plan = asked.map(|asked| Cluster::load(Policy::default(), cluster).rebalance(&asked));
     let steps = plan.into_iter().flat_map(|plan| plan.steps);
     steps.filter(|step| step.cause == StepCause::Rebalanced).collect()
 }
@@ -236,7 +237,7 @@ pub(crate) fn balanced(cluster: &Snapshot) -> Vec<Step> {
 /// Whether the requested rebalance continues once more units are up.
 pub(crate) fn waits_for_balance(cluster: &Snapshot) -> bool {
     let hope = Rebalance::from_order(cluster).and_then(|asked| asked.assuming_recovery(cluster));
-    let plan = hope.map(|hope| Index::load(Policy::default(), cluster).rebalance(&hope));
+    let plan = hope.map(|hope| Cluster::load(Policy::default(), cluster).rebalance(&hope));
     plan.is_some_and(|plan| plan.steps.iter().any(|step| step.cause == StepCause::Rebalanced))
 }
 

@@ -45,7 +45,7 @@ const CRATES: [CrateRule; 8] = [
     CrateRule {
         name: "fleet-scheduler",
         internal: &["fleet-core", "fleet-unitfile"],
-        external: External::Only(&["hashbrown", "proptest?", "rustc-hash"]),
+        external: External::Only(&["hashbrown", "proptest?", "rustc-hash", "thiserror"]),
     },
     CrateRule {
         name: "fleet-store",

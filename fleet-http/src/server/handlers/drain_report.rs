@@ -1,7 +1,7 @@
 //! Reports the remaining work of a drain. Pure.
 
 use fleet_core::{ActiveState, MachineId, Snapshot};
-use fleet_scheduler::{Drain, DrainPlan, Index, Policy, Step, StepAction, share};
+use fleet_scheduler::{Cluster, Drain, DrainPlan, Policy, Step, StepAction, share};
 
 use crate::wire::{DrainReport, HeldUnit, UnitMove};
 
@@ -9,7 +9,7 @@ use crate::wire::{DrainReport, HeldUnit, UnitMove};
 /// covers all machines being drained.
 pub(crate) fn drain_report(snapshot: &Snapshot, id: &MachineId, min_available: u32) -> DrainReport {
     let drain = Drain::from_intents(snapshot, snapshot.machines().map(AsRef::as_ref));
-    let plan = drain.map(|drain| Index::load(Policy::default(), snapshot).drain(&drain));
+    let plan = drain.map(|drain| Cluster::load(Policy::default(), snapshot).drain(&drain));
     let (moves, held) = plan.map(|plan| of_machine(&plan, snapshot, id)).unwrap_or_default();
     let global = share(snapshot, id).units.into_values().filter(|(unit, _)| unit.is_global());
     DrainReport {

@@ -38,6 +38,6 @@ pub(crate) async fn explain(
             fault.message
         )));
     }
-    let explained = run_planner(move || fleet_scheduler::explain(&snapshot, &name)).await?;
+    let explained = run_planner(move || fleet_scheduler::explain(&snapshot, name.as_str())).await?;
     explained.map(|explanation| Json(wire::explanation(&explanation))).ok_or_else(Failure::no_unit)
 }

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use fleet_core::{ActiveState, Machine, MachineId, Rebalancing, RecentMove, Snapshot};
 use fleet_scheduler::{
-    Drain, HoldReason, Index, Policy, Rebalance, Step, StepAction, StepCause, share,
+    Cluster, Drain, HoldReason, Policy, Rebalance, Step, StepAction, StepCause, share,
 };
 use fleet_unitfile::UnitName;
 
@@ -17,11 +17,11 @@ const MAX_NAMED: usize = 3;
 /// engine carries them out a few at a time.
 pub(crate) fn rebalance_report(snapshot: &Snapshot, order: &Rebalancing) -> RebalanceReport {
     let rebalance = Rebalance::remaining(snapshot).unwrap_or_default();
-    let mut index = Index::load(Policy::default(), snapshot);
-    let mut moves = balance_moves(&mut index, &rebalance);
+    let mut cluster = Cluster::load(Policy::default(), snapshot);
+    let mut moves = balance_moves(&mut cluster, &rebalance);
     let once_up = rebalance.assuming_recovery(snapshot).filter(|_| moves.is_empty());
     if let Some(once_up) = &once_up {
-        moves = balance_moves(&mut index, once_up);
+        moves = balance_moves(&mut cluster, once_up);
     }
     let machines = loads(snapshot, &moves);
     let under_way =
@@ -41,7 +41,7 @@ pub(crate) fn rebalance_report(snapshot: &Snapshot, order: &Rebalancing) -> Reba
     let awaited =
         once_up.map(|once_up| rebalance.down.difference(&once_up.down).cloned().collect());
     let ups = || awaited.map(|awaited| wait_for_instances(snapshot, &report.moves, &awaited));
-    let wait = wait_for_drain(snapshot, &mut index).or_else(ups);
+    let wait = wait_for_drain(snapshot, &mut cluster).or_else(ups);
     let waits_alone = order.moves_allowed(snapshot) == 0 || report.moves.is_empty();
     let all_failed = order.in_flight(snapshot).all(|(unit, _)| has_failed(snapshot, unit));
     report.stuck = all_failed && wait.as_ref().map_or(waits_alone, |wait| wait.stuck);
@@ -63,9 +63,9 @@ struct Wait {
 ///   instances of that template that are not up have failed.
 ///
 /// Otherwise returns `None`, for example if no other machine accepts the remaining units.
-fn wait_for_drain(snapshot: &Snapshot, index: &mut Index) -> Option<Wait> {
+fn wait_for_drain(snapshot: &Snapshot, cluster: &mut Cluster) -> Option<Wait> {
     let drain = Drain::from_intents(snapshot, snapshot.machines().map(AsRef::as_ref))?;
-    let plan = index.drain(&drain);
+    let plan = cluster.drain(&drain);
     let machines: Vec<&str> = drain.machines.iter().map(MachineId::short).collect();
     let first = format!("{} must be drained first", machines.join(", "));
     let steps = plan.plan.steps.len();
@@ -115,8 +115,8 @@ fn has_failed(snapshot: &Snapshot, unit: &UnitName) -> bool {
     })
 }
 
-fn balance_moves(index: &mut Index, rebalance: &Rebalance) -> Vec<RebalanceMove> {
-    let steps = index.rebalance(rebalance).steps;
+fn balance_moves(cluster: &mut Cluster, rebalance: &Rebalance) -> Vec<RebalanceMove> {
+    let steps = cluster.rebalance(rebalance).steps;
     let moves = steps.iter().filter(|step| step.cause == StepCause::Rebalanced);
     moves.filter_map(balance_move).collect()
 }

@@ -7,7 +7,7 @@ use fleet_unitfile::UnitName;
 
 use super::state::{PlacementState, requirements};
 use crate::policy::Candidate;
-use crate::view::{View, ViewSource};
+use crate::policy::{View, ViewSource};
 
 /// A state without some units that are about to leave.
 #[derive(Debug)]

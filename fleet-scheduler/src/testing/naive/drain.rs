@@ -32,7 +32,7 @@ pub enum StayReason {
 /// A clause that may hold a group back.
 pub type DrainClause = fn(&EvictionGroup<'_, '_>) -> Option<HoldReason>;
 
-/// Returns the outcome that [`Index::drain`](crate::Index::drain) must have.
+/// Returns the outcome that [`Cluster::drain`](crate::Cluster::drain) must have.
 ///
 /// ```
 /// use fleet_core::{Machine, Snapshot};

@@ -6,7 +6,7 @@ use fleet_core::{Machine, Spread, Unit};
 
 use super::custom;
 use super::state::PlacementState;
-use crate::Ranking;
+use crate::policy::Ranking;
 
 /// Returns all machines in the order in which they are tried.
 pub(super) fn order<'a>(state: &PlacementState<'a>, unit: &Unit) -> Vec<&'a Machine> {

@@ -12,7 +12,8 @@ use super::order::{instances, score};
 use super::replace::replaced;
 use super::state::{PlacementState, single};
 use super::{RuleSet, out_of_reach, start};
-use crate::{Policy, Ranking, Rebalance};
+use crate::Rebalance;
+use crate::policy::{Policy, Ranking};
 
 /// A clause that a group must pass to leave its machine.
 pub type LeaveClause = fn(&EvictionGroup<'_, '_>) -> bool;
@@ -21,7 +22,7 @@ pub type LeaveClause = fn(&EvictionGroup<'_, '_>) -> bool;
 /// the group has moved to that machine.
 pub type TargetClause = fn(&EvictionGroup<'_, '_>, &Machine, &PlacementState<'_>) -> bool;
 
-/// Returns the placements that [`Index::rebalance`](crate::Index::rebalance) must lead to.
+/// Returns the placements that [`Cluster::rebalance`](crate::Cluster::rebalance) must lead to.
 #[must_use]
 pub fn rebalance(
     cluster: &Snapshot,

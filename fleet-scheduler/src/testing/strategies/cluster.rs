@@ -17,9 +17,9 @@ use super::vocabulary::{MACHINES, UNITS};
 
 /// A generated cluster. Its debug output consists of scenario commands.
 #[derive(Clone, Default)]
-pub struct Cluster(pub Snapshot);
+pub struct GeneratedCluster(pub Snapshot);
 
-impl Deref for Cluster {
+impl Deref for GeneratedCluster {
     type Target = Snapshot;
 
     fn deref(&self) -> &Snapshot {
@@ -27,7 +27,7 @@ impl Deref for Cluster {
     }
 }
 
-impl fmt::Debug for Cluster {
+impl fmt::Debug for GeneratedCluster {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "\n{}", text::cluster(&self.0))
     }
@@ -38,7 +38,7 @@ type Place = (UnitDraft, Option<(usize, u64)>, bool);
 
 /// Generates clusters of up to five machines and thirteen units. Clusters with the feature `faults`
 /// also have a placement of an unknown unit.
-pub fn clusters(features: Features) -> impl Strategy<Value = Cluster> {
+pub fn clusters(features: Features) -> impl Strategy<Value = GeneratedCluster> {
     let machines = vec(option::weighted(0.7, machine_draft()), MACHINES.len());
     let placed = option::weighted(0.5, (0..MACHINES.len(), 0..5_u64));
     let unit = (unit_draft(), placed, proptest::bool::weighted(0.1));
@@ -49,7 +49,9 @@ pub fn clusters(features: Features) -> impl Strategy<Value = Cluster> {
 }
 
 /// Generates a cluster and the name of one of its wanted units that are not global.
-pub fn clusters_with_unit(features: Features) -> impl Strategy<Value = (Cluster, UnitName)> {
+pub fn clusters_with_unit(
+    features: Features,
+) -> impl Strategy<Value = (GeneratedCluster, UnitName)> {
     (clusters(features), any::<Index>()).prop_filter_map("no unit is wanted", |(cluster, index)| {
         let wanted = cluster.units().filter(|unit| unit.is_wanted() && !unit.is_global());
         let names: Vec<UnitName> = wanted.map(|unit| unit.name.clone()).collect();
@@ -62,7 +64,7 @@ fn build(
     features: Features,
     machines: &[Option<MachineDraft>],
     units: &[Option<Place>],
-) -> Cluster {
+) -> GeneratedCluster {
     let mut cluster = Snapshot::default();
     cluster.revision = Revision(10);
     for (id, draft) in MACHINES.iter().zip(machines) {
@@ -84,5 +86,5 @@ fn build(
     if features.faults {
         cluster.place(name("gone.service"), machine_id("m1"), Epoch(1));
     }
-    Cluster(cluster)
+    GeneratedCluster(cluster)
 }

@@ -7,12 +7,12 @@ use fleet_unitfile::UnitName;
 use proptest::collection::vec;
 use proptest::prelude::*;
 
-use super::cluster::{Cluster, clusters};
+use super::cluster::{GeneratedCluster, clusters};
 use super::draft::{MachineDraft, UnitDraft, machine_draft, machine_id, name, unit_draft};
 use super::features::Features;
 use super::text;
 use super::vocabulary::{MACHINES, UNITS};
-use crate::{ClusterChange, UnitSpec};
+use crate::{Change, Demand};
 
 /// A change of a cluster that is not made by the scheduler.
 #[derive(Clone)]
@@ -58,7 +58,7 @@ pub enum PlanOutcome {
 #[derive(Clone)]
 pub struct History {
     /// The cluster at the start.
-    pub start: Cluster,
+    pub start: GeneratedCluster,
     /// The steps, in order.
     pub steps: Vec<HistoryStep>,
 }
@@ -83,15 +83,15 @@ impl HistoryEvent {
     }
 }
 
-/// Converts the event for an [`Index`](crate::Index).
-impl From<&HistoryEvent> for ClusterChange {
+/// Converts the event for an [`Cluster`](crate::Cluster).
+impl From<&HistoryEvent> for Change {
     fn from(event: &HistoryEvent) -> Self {
         match event.clone() {
-            HistoryEvent::MachineChanged(machine) => Self::PutMachine(machine),
+            HistoryEvent::MachineChanged(machine) => Self::AddMachine(machine),
             HistoryEvent::MachineRemoved(machine) => Self::RemoveMachine(machine),
-            HistoryEvent::UnitChanged(unit) => Self::PutUnit(UnitSpec::from(&unit)),
-            HistoryEvent::UnitDestroyed(unit) => Self::RemoveUnit(unit),
-            HistoryEvent::UnitUnreadable(unit) => Self::PutUnreadable(unit),
+            HistoryEvent::UnitChanged(unit) => Self::Add(Demand::from(&unit)),
+            HistoryEvent::UnitDestroyed(unit) => Self::Remove(unit),
+            HistoryEvent::UnitUnreadable(unit) => Self::MarkUnreadable(unit),
             HistoryEvent::Placed(unit, Placement { machine, epoch }) => {
                 Self::Place { unit, machine, epoch }
             }
@@ -108,7 +108,7 @@ pub fn histories(features: Features, most: usize) -> impl Strategy<Value = Histo
 /// Generates histories that start from the clusters in `start`. The changes affect the units and
 /// machines of [`clusters`], even if these do not exist in the cluster.
 pub fn histories_from(
-    start: impl Strategy<Value = Cluster>,
+    start: impl Strategy<Value = GeneratedCluster>,
     features: Features,
     most: usize,
 ) -> impl Strategy<Value = History> {

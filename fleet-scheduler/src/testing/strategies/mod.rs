@@ -27,7 +27,7 @@ mod text;
 mod vocabulary;
 mod wide;
 
-pub use cluster::{Cluster, clusters, clusters_with_unit};
+pub use cluster::{GeneratedCluster, clusters, clusters_with_unit};
 pub use features::Features;
 pub use history::{
     History, HistoryEvent, HistoryStep, PlanOutcome, events, histories, histories_from,

@@ -8,7 +8,7 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::select;
 
-use crate::{Candidate, HardRule, Policy, Ranking, RetryOn, Score, View};
+use crate::policy::{Candidate, HardRule, Policy, Ranking, RetryOn, Score, View};
 
 /// Generates policies of any ranking. Half of them have one or two custom rules, and half have one
 /// or two custom scores. These rules and scores depend on names, metadata, reservations, the units
@@ -17,11 +17,11 @@ use crate::{Candidate, HardRule, Policy, Ranking, RetryOn, Score, View};
 /// ```
 /// use fleet_scheduler::testing::strategies::{Features, clusters, policies};
 /// use fleet_scheduler::testing::naive;
-/// use fleet_scheduler::{Index, apply};
+/// use fleet_scheduler::{Cluster, apply};
 /// use proptest::prelude::*;
 ///
 /// proptest!(|(cluster in clusters(Features::ALL), policy in policies())| {
-///     let plan = Index::load(policy.clone(), &cluster).plan();
+///     let plan = Cluster::load(policy.clone(), &cluster).plan();
 ///     for (unit, machine) in naive::plan(&cluster, &policy) {
 ///         let after = apply(&cluster, &plan);
 ///         prop_assert_eq!(&after.placement(unit.as_str()).unwrap().machine, &machine);

@@ -6,7 +6,7 @@ use proptest::collection::vec;
 use proptest::option;
 use proptest::prelude::*;
 
-use super::cluster::Cluster;
+use super::cluster::GeneratedCluster;
 use super::draft::{MachineDraft, UnitDraft, machine_draft, machine_id, name, unit_draft};
 use super::features::Features;
 use super::vocabulary::UNITS;
@@ -26,7 +26,7 @@ type Parts = (Vec<MachineDraft>, Vec<usize>, Vec<Option<Place>>, Vec<Place>);
 ///
 /// The planner tries a number of machines one by one before it ranks all of them at once. Only
 /// clusters of many machines test both.
-pub fn wide_clusters(features: Features) -> impl Strategy<Value = Cluster> {
+pub fn wide_clusters(features: Features) -> impl Strategy<Value = GeneratedCluster> {
     let kinds = vec(machine_draft(), 1..=3);
     let machines = prop_oneof![
         9 => vec(0..3_usize, 34..=44),
@@ -40,7 +40,7 @@ pub fn wide_clusters(features: Features) -> impl Strategy<Value = Cluster> {
         .prop_map(move |(chosen, parts)| build(features.and(Features::from_bits(chosen)), &parts))
 }
 
-fn build(features: Features, (kinds, machines, units, alike): &Parts) -> Cluster {
+fn build(features: Features, (kinds, machines, units, alike): &Parts) -> GeneratedCluster {
     let mut cluster = Snapshot::default();
     cluster.revision = Revision(10);
     for (at, kind) in machines.iter().enumerate() {
@@ -56,7 +56,7 @@ fn build(features: Features, (kinds, machines, units, alike): &Parts) -> Cluster
         let unit = name(&format!("f@{at}.service"));
         put(&mut cluster, unit, &alike[0].0, *placed, features);
     }
-    Cluster(cluster)
+    GeneratedCluster(cluster)
 }
 
 fn put(

@@ -1,0 +1,288 @@
+//! The demands of units, and the changes of a cluster's state.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use fleet_core::{
+    Epoch, ExpressionError, InvalidRequirements, Machine, MachineId, MachineIdError, PatternError,
+    PeerError, Preference, RequirementErrors, Requirements, Reschedule, Resources, Spread,
+    Strictness, Unit,
+};
+use fleet_unitfile::{NameError, ParseError, UnitFile, UnitName};
+
+/// A unit as the scheduler sees it: its name, its requirements on a machine, and whether it is
+/// wanted.
+///
+/// A demand is the part of a [`Unit`] that decides about its machine, so `Demand::from(&unit)`
+/// converts one. Demands can also be made without any unit file:
+///
+/// ```
+/// use fleet_scheduler::prelude::*;
+///
+/// let demand = Demand::new("db@1")?
+///     .requires("disk", "ssd")
+///     .conflicts("db@*")?
+///     .reserves(cpu(2) + memory(gib(4)));
+/// assert_eq!(demand.name().as_str(), "db@1.service");
+///
+/// // The same from the text of a unit file.
+/// let text = "[X-Fleet]\n\
+///     MachineMetadata=disk=ssd\nConflicts=db@*\nReserveCPU=2\nReserveMemory=4G\n";
+/// assert_eq!(Demand::from_unit("db@1", text)?, demand);
+/// # Ok::<(), fleet_scheduler::DemandError>(())
+/// ```
+///
+/// A name without a type is that of a service, as for `systemctl`. Methods that take the name of
+/// another unit or a pattern treat it in the same way.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Demand {
+    pub(crate) name: UnitName,
+    pub(crate) requirements: Arc<Requirements>,
+    pub(crate) wanted: bool,
+}
+
+/// Error in a part of a [`Demand`].
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error(transparent)]
+#[non_exhaustive]
+pub enum DemandError {
+    /// The name of the unit is invalid.
+    Name(#[from] NameError),
+    /// The ID of a machine is invalid.
+    Machine(#[from] MachineIdError),
+    /// A pattern is invalid.
+    Pattern(#[from] PatternError),
+    /// The name or pattern of a peer is invalid.
+    Peer(#[from] PeerError),
+    /// An expression is invalid.
+    Expression(#[from] ExpressionError),
+    /// The text is not a unit file.
+    File(#[from] ParseError),
+    /// The `[X-Fleet]` section is invalid.
+    Requirements(#[from] RequirementErrors),
+    /// The requirements contradict each other.
+    Contradiction(#[from] InvalidRequirements),
+}
+
+impl Demand {
+    /// Creates the demand of a wanted unit that runs on any machine.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if this is not the name of a unit.
+    pub fn new(name: &str) -> Result<Self, DemandError> {
+        Ok(Self::with_requirements(full_name(name).parse()?, Requirements::default()))
+    }
+
+    /// Creates the demand of a wanted unit from the text of its unit file. The scheduler reads only
+    /// the section `[X-Fleet]`.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the name, the file or its section is invalid.
+    pub fn from_unit(name: &str, text: &str) -> Result<Self, DemandError> {
+        let name: UnitName = full_name(name).parse()?;
+        let file = UnitFile::parse(text)?;
+        let parsed = Requirements::parse(&name, &file, Strictness::Refuse)?;
+        Ok(Self::with_requirements(name, parsed.requirements))
+    }
+
+    /// Creates the demand of a wanted unit with these requirements.
+    pub fn with_requirements(name: UnitName, requirements: impl Into<Arc<Requirements>>) -> Self {
+        Self { name, requirements: requirements.into(), wanted: true }
+    }
+
+    /// Requires a machine with this metadata. Several values of one key are alternatives.
+    #[must_use]
+    pub fn requires(mut self, key: &str, value: &str) -> Self {
+        let values = self.edit().metadata.entry(key.to_owned()).or_default();
+        values.insert(value.to_owned());
+        self
+    }
+
+    /// Requires a machine with metadata for which an expression is true, such as
+    /// `cores >= 8 and not exists retired`.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the expression is invalid.
+    pub fn requires_that(mut self, expression: &str) -> Result<Self, DemandError> {
+        self.edit().metadata_expr = Some(expression.parse()?);
+        Ok(self)
+    }
+
+    /// Requires the machine with this ID.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if this is not a machine ID.
+    pub fn only_on(mut self, machine: &str) -> Result<Self, DemandError> {
+        self.edit().machine_id = Some(machine.parse()?);
+        Ok(self)
+    }
+
+    /// Requires the machine of another unit, or of a unit that the pattern matches.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if this is neither a unit name nor a pattern.
+    pub fn same_machine_as(mut self, peer: &str) -> Result<Self, DemandError> {
+        self.edit().machine_of.push(full_name(peer).parse()?);
+        Ok(self)
+    }
+
+    /// Keeps the unit apart from all other units that the pattern matches.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the pattern is invalid.
+    pub fn conflicts(mut self, pattern: &str) -> Result<Self, DemandError> {
+        self.edit().conflicts.push(full_name(pattern).parse()?);
+        Ok(self)
+    }
+
+    /// Moves the units that the pattern matches away from the machine to which this unit comes.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the pattern is invalid.
+    pub fn replaces(mut self, pattern: &str) -> Result<Self, DemandError> {
+        self.edit().replaces.push(full_name(pattern).parse()?);
+        Ok(self)
+    }
+
+    /// Reserves resources of the machine.
+    #[must_use]
+    pub fn reserves(mut self, amounts: Resources) -> Self {
+        self.edit().reserve = amounts;
+        self
+    }
+
+    /// Limits the instances of the unit's template on one machine.
+    #[must_use]
+    pub fn max_per_machine(mut self, most: u32) -> Self {
+        self.edit().max_per_machine = Some(most);
+        self
+    }
+
+    /// Prefers machines with metadata for which an expression is true. Of the machines that accept
+    /// the unit, those with the highest sum of weights come first.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the expression is invalid.
+    pub fn prefers(mut self, expression: &str, weight: i32) -> Result<Self, DemandError> {
+        let expression = expression.parse()?;
+        self.edit().prefer.push(Preference { expression, weight });
+        Ok(self)
+    }
+
+    /// Spreads the instances of the unit's template over the values of a metadata key. Each
+    /// instance with the same value lowers the score of a machine by the weight.
+    #[must_use]
+    pub fn spreads_over(mut self, key: &str, weight: i32) -> Self {
+        self.edit().spread.push(Spread { key: key.to_owned(), weight });
+        self
+    }
+
+    /// Runs the unit on every machine that meets its metadata requirements and conflicts.
+    #[must_use]
+    pub fn everywhere(mut self) -> Self {
+        self.edit().global = true;
+        self
+    }
+
+    /// Leaves the unit without a machine while its machine is gone.
+    #[must_use]
+    pub fn never_rescheduled(mut self) -> Self {
+        self.edit().reschedule = Reschedule::Never;
+        self
+    }
+
+    /// Marks the unit as known but not wanted: it gets no machine.
+    #[must_use]
+    pub fn unwanted(self) -> Self {
+        Self { wanted: false, ..self }
+    }
+
+    /// Checks that the requirements do not contradict each other, which [`from_unit`] has done
+    /// already. The planner accepts any requirements.
+    ///
+    /// [`from_unit`]: Self::from_unit
+    ///
+    /// # Errors
+    ///
+    /// Returns an error for requirements that a unit file could not have.
+    pub fn validated(self) -> Result<Self, DemandError> {
+        self.requirements.validate(&self.name)?;
+        Ok(self)
+    }
+
+    /// Returns the full name of the unit.
+    #[must_use]
+    pub fn name(&self) -> &UnitName {
+        &self.name
+    }
+
+    /// Returns the requirements on a machine.
+    #[must_use]
+    pub fn requirements(&self) -> &Requirements {
+        &self.requirements
+    }
+
+    /// Returns whether the unit is to run. A template never runs.
+    #[must_use]
+    pub fn is_wanted(&self) -> bool {
+        self.wanted && !self.name.is_template()
+    }
+
+    fn edit(&mut self) -> &mut Requirements {
+        Arc::make_mut(&mut self.requirements)
+    }
+}
+
+impl From<&Unit> for Demand {
+    fn from(unit: &Unit) -> Self {
+        let (name, requirements) = (unit.name.clone(), unit.requirements.clone());
+        Self { name, requirements, wanted: unit.is_wanted() }
+    }
+}
+
+impl From<&Arc<Unit>> for Demand {
+    fn from(unit: &Arc<Unit>) -> Self {
+        Self::from(&**unit)
+    }
+}
+
+/// Adds the type to the name of a service without one. Patterns stay as they are.
+pub(crate) fn full_name(name: &str) -> Cow<'_, str> {
+    if name.contains(['.', '*', '?', '[']) { name.into() } else { format!("{name}.service").into() }
+}
+
+/// A change of a cluster's state. Each variant is named after the method of
+/// [`Cluster`](crate::Cluster) with the same effect.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Change {
+    /// Adds or replaces a unit.
+    Add(Demand),
+    /// Removes a unit. Its placement stays until it is removed separately.
+    Remove(UnitName),
+    /// Marks a unit's stored record as unreadable.
+    MarkUnreadable(UnitName),
+    /// Adds or replaces a machine.
+    AddMachine(Machine),
+    /// Removes a machine.
+    RemoveMachine(MachineId),
+    /// Records the placement of a unit.
+    Place {
+        /// The unit.
+        unit: UnitName,
+        /// The machine.
+        machine: MachineId,
+        /// The epoch of the placement.
+        epoch: Epoch,
+    },
+    /// Removes the placement of a unit.
+    Unplace(UnitName),
+}

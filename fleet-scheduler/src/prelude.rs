@@ -1,0 +1,18 @@
+//! Everything that most embedders need, types of `fleet_core` and `fleet_unitfile` included.
+//!
+//! ```
+//! use fleet_scheduler::prelude::*;
+//! ```
+
+pub use fleet_core::{
+    Epoch, Machine, MachineId, Reason, Refusal, Requirements, Resources, Revision, Rule, Snapshot,
+    TargetState, Unit,
+};
+pub use fleet_unitfile::{UnitFile, UnitName};
+
+pub use crate::amounts::{cpu, disk, gib, memory, mib, millicpu};
+pub use crate::policy::{Candidate, HardRule, Policy, Ranking, RetryOn, Score, View};
+pub use crate::{
+    Change, Cluster, Demand, Drain, DrainPlan, Explanation, PlacementVerdict, Plan, Rebalance,
+    Step, StepAction, StepCause, apply, check, check_with, explain, plan, share,
+};
