@@ -18,7 +18,7 @@ pub struct Plan {
     /// satisfies the rules, but a state between two steps may break a rule.
     pub steps: Vec<Step>,
     /// The wanted units that have no machine after the last step, each with its reason. A plan made
-    /// by [`Cluster::plan_affected`] lists only some of them.
+    /// by [`plan_affected`](crate::Cluster::plan_affected) lists only some of them.
     pub unplaced: BTreeMap<UnitName, Arc<Reason>>,
 }
 

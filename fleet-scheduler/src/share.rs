@@ -6,7 +6,8 @@ use std::sync::Arc;
 use fleet_core::{Epoch, Machine, MachineId, Refusal, Snapshot, Unit};
 use fleet_unitfile::UnitName;
 
-use crate::rules::{NOTHING, RuleSubject, conflicts, metadata, metadata_expr};
+use crate::rules::{RuleSubject, conflicts, metadata, metadata_expr};
+use crate::state::NOTHING;
 
 /// The units that the agent of one machine must run.
 #[derive(Debug, Clone, Default)]

@@ -4,7 +4,6 @@
 //! module [`rules`] implements every rule a second time, on the snapshots alone. The linter is
 //! slower than the planner, and meant for tests, simulations and debug builds.
 
-mod custom;
 mod rules;
 
 use std::collections::BTreeSet;
@@ -177,7 +176,7 @@ fn check_rules(policy: &Policy, before: &Snapshot, after: &Snapshot, found: &mut
     for machine in after.machines() {
         let planned = PlannedMachine::new(before, after, machine);
         for unit in planned.units() {
-            let own = custom::refusals(policy, (before, after), unit, machine);
+            let own = rules::custom_refusals(policy, (before, after), unit, machine);
             let refusals = planned.refusals(unit).into_iter().chain(own);
             found.extend(refusals.map(|refusal| Violation::Broken {
                 unit: unit.name.clone(),

@@ -1,4 +1,4 @@
-//! Tests that an index keeps only a bounded state for its next plan, no matter how many changes
+//! Tests that a cluster keeps only a bounded state for its next plan, no matter how many changes
 //! come before that plan.
 
 use fleet_core::{Epoch, Machine, Requirements};
@@ -28,14 +28,14 @@ fn index(ranking: Ranking) -> Cluster {
 }
 
 fn assert_bounded(index: &mut Cluster) {
-    let bound = 2 * index.machines.slots.len() + 1024;
+    let bound = 2 * index.state.machines.slots.len() + 1024;
     assert!(
         index.orders.loosened_machines.len() <= bound + 1,
         "{}",
         index.orders.loosened_machines.len()
     );
     assert!(index.orders.ranks.len() <= bound + 1, "{}", index.orders.ranks.len());
-    let (untried, units) = (index.retry_queue.take().len(), index.units.slots.len());
+    let (untried, units) = (index.retry_queue.take().len(), index.state.units.slots.len());
     assert!(untried <= units, "{untried} of {units}");
 }
 

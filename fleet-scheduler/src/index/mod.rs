@@ -1,35 +1,21 @@
-//! The index: the planner's view of a cluster, updated change by change.
+//! The incremental index: the state of a cluster, with what has to be known of it before the next
+//! plan.
 //!
-//! Units, machines, patterns and classes have numbers; see [`slots`]. Between two plans, every unit
-//! placed on a present machine is part of that machine's occupancy, even if it may not stay there.
-//! A plan moves units tentatively and records each move in an undo log. The next operation rolls
-//! these moves back, unless it applies the plan.
+//! Between two plans, every unit placed on a present machine is part of that machine's occupancy,
+//! even if it may not stay there. A plan moves units tentatively and records each move in an undo
+//! log. The next operation rolls these moves back, unless it applies the plan.
+//!
+//! This layer decides nothing: it records changes, and queues the units that a change may help.
 
-mod affinity_groups;
 #[cfg(test)]
 mod bounded;
-mod change_log;
-mod classes;
-mod filters;
-mod heap;
+pub(crate) mod definitions;
 mod load;
-mod lookup;
-mod machines;
-mod metadata_index;
-mod names;
-mod occupancy;
-mod pattern_index;
-mod patterns;
-mod pending;
-mod placements;
-mod ranking;
-mod refusal_counts;
-mod retry_queue;
-mod slots;
-mod undo_log;
-mod units;
-mod upsert;
-mod view;
+pub(crate) mod pending;
+pub(crate) mod placements;
+pub(crate) mod refusal_counts;
+pub(crate) mod retry_queue;
+pub(crate) mod undo_log;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -38,27 +24,13 @@ use fleet_core::{Epoch, Machine, MachineId, Revision, Snapshot};
 use fleet_unitfile::UnitName;
 
 use crate::demand::{Change, Demand, full_name};
-use crate::plan::Plan;
 use crate::policy::Policy;
-pub(crate) use affinity_groups::PeerState;
-pub(crate) use classes::{EquivalenceClass, NOTHING};
-use filters::Filters;
-pub(crate) use lookup::Lookup;
-use machines::Machines;
-pub(crate) use occupancy::{NO_LIMIT, Occupancy, limit};
-use patterns::Patterns;
-pub(crate) use pending::PendingPlan;
-pub(crate) use ranking::RankContext;
-pub(crate) use ranking::{MachineOrders, preference_score};
+use crate::ranking::MachineOrders;
+use crate::state::{MachineNo, State, UnitKind, UnitNo};
+use pending::PendingPlan;
 use refusal_counts::RefusalCountsCache;
-pub(crate) use refusal_counts::{PLACEHOLDER_RULE, RefusalSummary};
-use retry_queue::RetryQueue;
-pub(crate) use retry_queue::WaitingGroup;
-pub(crate) use slots::{ClassNo, MachineNo, OrderNo, PatternNo, UnitNo};
-pub(crate) use undo_log::{LeaveReason, LogPosition, UndoEntry};
-use units::Units;
-pub(crate) use units::{PeerRef, UnitKind, WaitState};
-pub(crate) use view::ClusterView;
+use retry_queue::{RetryQueue, WaitingGroup};
+use undo_log::UndoEntry;
 
 /// A cluster that is reported change by change, and planned incrementally.
 ///
@@ -86,13 +58,8 @@ pub(crate) use view::ClusterView;
 /// ```
 #[derive(Debug)]
 pub struct Cluster {
-    pub(crate) policy: Policy,
-    revision: Revision,
-    pub(crate) units: Units,
-    pub(crate) machines: Machines,
-    pub(crate) patterns: Patterns,
-    pub(crate) classes: classes::Classes,
-    pub(crate) filters: Filters,
+    pub(crate) state: State,
+    pub(crate) revision: Revision,
     pub(crate) orders: MachineOrders,
     pub(crate) refusal_cache: RefusalCountsCache,
     /// The global units that are wanted.
@@ -143,15 +110,9 @@ impl Cluster {
     /// Creates an empty cluster.
     #[must_use]
     pub fn with_policy(policy: Policy) -> Self {
-        let filters = Filters::new();
         Self {
-            policy,
+            state: State::new(policy),
             revision: Revision::ZERO,
-            units: Units::default(),
-            machines: Machines::default(),
-            patterns: Patterns::default(),
-            classes: classes::Classes::new(Filters::ALL),
-            filters,
             orders: MachineOrders::default(),
             refusal_cache: RefusalCountsCache::default(),
             globals: BTreeMap::new(),
@@ -176,7 +137,7 @@ impl Cluster {
     #[must_use]
     pub fn load(policy: Policy, snapshot: &Snapshot) -> Self {
         let mut cluster = Self::with_policy(policy);
-        cluster.fill(snapshot);
+        load::fill(&mut cluster, snapshot);
         cluster.set_revision(snapshot.revision);
         cluster
     }
@@ -195,58 +156,58 @@ impl Cluster {
 
     /// Adds or replaces a unit.
     pub fn add(&mut self, unit: impl Into<Demand>) {
-        self.rewind();
+        pending::rewind(self);
         let demand = unit.into();
         let kind = match (demand.is_wanted(), demand.requirements.global) {
             (false, _) => UnitKind::Inactive,
             (true, false) => UnitKind::Single,
             (true, true) => UnitKind::Global,
         };
-        let unit = self.units.intern(&demand.name);
-        self.upsert(unit, kind, Some(demand.requirements), demand.wanted);
+        let unit = self.state.units.intern(&demand.name);
+        definitions::upsert(self, unit, kind, Some(demand.requirements), demand.wanted);
     }
 
     /// Removes a unit, whether its record is readable or not. The unit's placement stays until it
     /// is removed separately.
     pub fn remove(&mut self, unit: &str) {
-        self.rewind();
-        if let Some(unit) = self.units.find(&full_name(unit)) {
-            self.upsert(unit, UnitKind::Unknown, None, false);
+        pending::rewind(self);
+        if let Some(unit) = self.state.units.find(&full_name(unit)) {
+            definitions::upsert(self, unit, UnitKind::Unknown, None, false);
         }
     }
 
     /// Marks a unit's stored record as unreadable. If the unit is placed, it stays on its machine.
     pub fn mark_unreadable(&mut self, unit: UnitName) {
-        self.rewind();
-        let unit = self.units.intern(&unit);
-        self.upsert(unit, UnitKind::Unreadable, None, false);
+        pending::rewind(self);
+        let unit = self.state.units.intern(&unit);
+        definitions::upsert(self, unit, UnitKind::Unreadable, None, false);
     }
 
     /// Adds or replaces a machine.
     pub fn add_machine(&mut self, machine: impl Into<Arc<Machine>>) {
-        self.rewind();
-        self.update_machine(machine.into());
+        pending::rewind(self);
+        placements::update_machine(self, machine.into());
     }
 
     /// Removes a machine. The units placed there need another one.
     pub fn remove_machine(&mut self, machine: &str) {
-        self.rewind();
-        self.drop_machine(machine);
+        pending::rewind(self);
+        placements::drop_machine(self, machine);
     }
 
     /// Records the observed placement of a unit. Of two units that cannot stay together on their
     /// machine, the one with the lower epoch stays.
     pub fn place(&mut self, unit: UnitName, machine: MachineId, epoch: Epoch) {
-        self.rewind();
-        let unit = self.units.intern(&unit);
-        self.record_placement(unit, &machine, epoch);
+        pending::rewind(self);
+        let unit = self.state.units.intern(&unit);
+        placements::record_placement(self, unit, &machine, epoch);
     }
 
     /// Removes the placement of a unit.
     pub fn unplace(&mut self, unit: &str) {
-        self.rewind();
-        if let Some(unit) = self.units.find(&full_name(unit)) {
-            self.erase_placement(unit);
+        pending::rewind(self);
+        if let Some(unit) = self.state.units.find(&full_name(unit)) {
+            placements::erase_placement(self, unit);
         }
     }
 
@@ -272,31 +233,6 @@ impl Cluster {
             }
             Change::Unplace(unit) => self.unplace(unit.as_str()),
         }
-    }
-
-    /// Returns the plan that would follow some changes. The changes are not kept.
-    ///
-    /// ```
-    /// use fleet_scheduler::prelude::*;
-    ///
-    /// let mut cluster = Cluster::new();
-    /// cluster.add_machine(Machine::named("m1")?);
-    /// let lost = Change::RemoveMachine("m1".parse()?);
-    /// assert!(cluster.what_if(&[lost]).is_empty());
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    pub fn what_if(&mut self, changes: &[Change]) -> Plan {
-        self.rewind();
-        let mut inverses = Vec::with_capacity(changes.len());
-        for change in changes {
-            inverses.push(self.inverse(change));
-            self.change(change);
-        }
-        let plan = self.plan();
-        for change in inverses.iter().rev() {
-            self.change(change);
-        }
-        plan
     }
 }
 

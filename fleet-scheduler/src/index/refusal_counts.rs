@@ -8,11 +8,10 @@ use std::collections::BTreeMap;
 
 use fleet_core::Rule;
 
-use super::change_log::ChangeLog;
-use super::heap::{Heap, HeapPositions, machine_of};
-use super::slots::{ClassNo, MachineNo, UnitNo};
-use super::{Cluster, Machines};
+use super::Cluster;
+use crate::ranking::{ChangeLog, Heap, HeapPositions, machine_of};
 use crate::rules::{Denial, PlacementQuery};
+use crate::state::{ClassNo, MachineNo, Machines, UnitNo};
 
 /// Counted in place of the rule by which a filter excludes a machine that is not cordoned. The
 /// actual rule depends on the filter, so the reader of the counts sets it.
@@ -190,63 +189,61 @@ impl RefusalCounts {
     }
 }
 
-impl Cluster {
-    /// Returns the refusals of a waiting, untied unit from the cached counts of its class. Returns
-    /// `None` in these cases:
-    ///
-    /// - The function is called for the class for the first time. Most classes are counted only
-    ///   once, so a count without a cache is cheaper then.
-    /// - The class replaces other units.
-    /// - The policy has custom rules or scores.
-    pub(crate) fn cached_refusals(&mut self, unit: UnitNo) -> Option<RefusalSummary<Rule>> {
-        let number = self.units.slots[unit].class;
-        let class = &mut self.classes.slots[number];
-        let asked_before = std::mem::replace(&mut class.was_counted, true);
-        if !asked_before || !class.replaces.is_empty() || self.policy.is_custom() {
-            return None;
-        }
-        let counts = self.refusal_cache.take(number);
-        let answer = |machine| PlacementQuery::new(self, unit, machine).denial().map(Denial::rule);
-        let counts = self.refreshed(counts, answer);
-        let summary = counts.summary();
-        self.refusal_cache.put(number, counts);
-        Some(summary)
+/// Returns the refusals of a waiting, untied unit from the cached counts of its class. Returns
+/// `None` in these cases:
+///
+/// - The function is called for the class for the first time. Most classes are counted only
+///   once, so a count without a cache is cheaper then.
+/// - The class replaces other units.
+/// - The policy has custom rules or scores.
+pub(crate) fn cached_refusals(cluster: &mut Cluster, unit: UnitNo) -> Option<RefusalSummary<Rule>> {
+    let number = cluster.state.units.slots[unit].class;
+    let class = &mut cluster.state.classes.slots[number];
+    let asked_before = std::mem::replace(&mut class.was_counted, true);
+    if !asked_before || !class.replaces.is_empty() || cluster.state.policy.is_custom() {
+        return None;
     }
+    let counts = cluster.refusal_cache.take(number);
+    let answer =
+        |machine| PlacementQuery::new(&cluster.state, unit, machine).denial().map(Denial::rule);
+    let counts = refreshed(cluster, counts, answer);
+    let summary = counts.summary();
+    cluster.refusal_cache.put(number, counts);
+    Some(summary)
+}
 
-    /// Returns the refusal counts for units with a filter that no machine passes. Cordoned machines
-    /// are counted under `Rule::Cordon`. All others are counted under [`PLACEHOLDER_RULE`], which
-    /// the caller replaces with the actual rule.
-    pub(crate) fn filter_refusal_counts(&mut self) -> &RefusalCounts {
-        let counts = self.refusal_cache.by_filter.take();
-        let is_cordoned = |machine| self.machines.slots[machine].machine().cordoned;
-        let answer =
-            |machine| Some(if is_cordoned(machine) { Rule::Cordon } else { PLACEHOLDER_RULE });
-        let counts = self.refreshed(counts, answer);
-        self.refusal_cache.by_filter.insert(counts)
-    }
+/// Returns the refusal counts for units with a filter that no machine passes. Cordoned machines
+/// are counted under `Rule::Cordon`. All others are counted under [`PLACEHOLDER_RULE`], which
+/// the caller replaces with the actual rule.
+pub(crate) fn filter_refusal_counts(cluster: &mut Cluster) -> &RefusalCounts {
+    let counts = cluster.refusal_cache.by_filter.take();
+    let is_cordoned = |machine| cluster.state.machines.slots[machine].machine().cordoned;
+    let answer = |machine| Some(if is_cordoned(machine) { Rule::Cordon } else { PLACEHOLDER_RULE });
+    let counts = refreshed(cluster, counts, answer);
+    cluster.refusal_cache.by_filter.insert(counts)
+}
 
-    /// Brings counts up to date by checking all machines that have changed.
-    fn refreshed(
-        &self,
-        counts: Option<RefusalCounts>,
-        answer: impl Fn(MachineNo) -> Option<Rule>,
-    ) -> RefusalCounts {
-        let mut counts = counts.unwrap_or_default();
-        let ask = |counts: &mut RefusalCounts, machine: MachineNo| {
-            let present = self.machines.slots[machine].is_present();
-            counts.set(machine, present.then(|| answer(machine)).flatten(), &self.machines);
-        };
-        let changes = self.refusal_cache.changes.since(counts.position);
-        match changes.filter(|_| !counts.rules.is_empty()) {
-            Some(changes) => changes.iter().for_each(|machine| ask(&mut counts, *machine)),
-            None => {
-                counts = RefusalCounts::default();
-                self.machines.present().for_each(|machine| ask(&mut counts, machine));
-            }
+/// Brings counts up to date by checking all machines that have changed.
+fn refreshed(
+    cluster: &Cluster,
+    counts: Option<RefusalCounts>,
+    answer: impl Fn(MachineNo) -> Option<Rule>,
+) -> RefusalCounts {
+    let mut counts = counts.unwrap_or_default();
+    let ask = |counts: &mut RefusalCounts, machine: MachineNo| {
+        let present = cluster.state.machines.slots[machine].is_present();
+        counts.set(machine, present.then(|| answer(machine)).flatten(), &cluster.state.machines);
+    };
+    let changes = cluster.refusal_cache.changes.since(counts.position);
+    match changes.filter(|_| !counts.rules.is_empty()) {
+        Some(changes) => changes.iter().for_each(|machine| ask(&mut counts, *machine)),
+        None => {
+            counts = RefusalCounts::default();
+            cluster.state.machines.present().for_each(|machine| ask(&mut counts, machine));
         }
-        counts.position = self.refusal_cache.end();
-        counts
     }
+    counts.position = cluster.refusal_cache.end();
+    counts
 }
 
 /// Returns the heap key of a machine.

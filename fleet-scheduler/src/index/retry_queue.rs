@@ -3,9 +3,8 @@
 //! A unit that every machine refuses is parked. It is tried again only after a change that may make
 //! a machine accept it. A superfluous attempt costs time; a missed attempt would be a bug.
 
-use super::lookup::Lookup;
-use super::units::{UnitKind, WaitState};
-use super::{Cluster, UnitNo};
+use super::Cluster;
+use crate::state::{Lookup, UnitKind, UnitNo, WaitState};
 
 /// A group that no machine accepts: tied units, or units that replace others.
 #[derive(Debug)]
@@ -70,159 +69,159 @@ impl RetryQueue {
     }
 }
 
-impl Cluster {
-    /// Queues a waiting unit for an attempt.
-    pub(crate) fn enqueue(&mut self, unit: UnitNo) {
-        self.units.slots[unit].wait = WaitState::Untried;
-        self.retry_queue.push(unit);
-    }
+/// Queues a waiting unit for an attempt.
+pub(crate) fn enqueue(cluster: &mut Cluster, unit: UnitNo) {
+    cluster.state.units.slots[unit].wait = WaitState::Untried;
+    cluster.retry_queue.push(unit);
+}
 
-    /// Queues a parked unit again, together with its group.
-    pub(crate) fn requeue(&mut self, unit: UnitNo) {
-        match self.units.slots[unit].wait {
-            WaitState::No | WaitState::Untried | WaitState::Stranded => {}
-            WaitState::Queued => {
-                if self.is_tied(unit) {
-                    self.requeue_group(unit);
-                }
-            }
-            WaitState::Parked => {
-                self.unpark(unit);
-                self.enqueue(unit);
-            }
-            WaitState::Unsatisfiable => {
-                self.unsatisfiable.remove(&unit);
-                self.enqueue(unit);
-            }
-            WaitState::Tied => self.requeue_group(unit),
-        }
-    }
-
-    /// Queues the whole group with which a unit was queued or parked.
-    fn requeue_group(&mut self, unit: UnitNo) {
-        let first = self.units.affinity_mut(unit).group;
-        self.sensitive_groups.remove(&first);
-        let members = self.groups.remove(&first).map_or_else(Vec::new, |group| group.members);
-        for member in members.into_iter().chain([unit]) {
-            if matches!(self.units.slots[member].wait, WaitState::Tied | WaitState::Queued) {
-                self.enqueue(member);
+/// Queues a parked unit again, together with its group.
+pub(crate) fn requeue(cluster: &mut Cluster, unit: UnitNo) {
+    match cluster.state.units.slots[unit].wait {
+        WaitState::No | WaitState::Untried | WaitState::Stranded => {}
+        WaitState::Queued => {
+            if cluster.state.is_tied(unit) {
+                requeue_group(cluster, unit);
             }
         }
+        WaitState::Parked => {
+            unpark(cluster, unit);
+            enqueue(cluster, unit);
+        }
+        WaitState::Unsatisfiable => {
+            cluster.unsatisfiable.remove(&unit);
+            enqueue(cluster, unit);
+        }
+        WaitState::Tied => requeue_group(cluster, unit),
     }
+}
 
-    fn unpark(&mut self, unit: UnitNo) {
-        let slot = &self.units.slots[unit];
-        let class = &mut self.classes.slots[slot.class];
-        class.parked.remove(slot.name());
-        if class.parked.is_empty() {
-            self.classes.unpark(slot.class);
+/// Queues the whole group with which a unit was queued or parked.
+fn requeue_group(cluster: &mut Cluster, unit: UnitNo) {
+    let first = cluster.state.units.affinity_mut(unit).group;
+    cluster.sensitive_groups.remove(&first);
+    let members = cluster.groups.remove(&first).map_or_else(Vec::new, |group| group.members);
+    for member in members.into_iter().chain([unit]) {
+        if matches!(cluster.state.units.slots[member].wait, WaitState::Tied | WaitState::Queued) {
+            enqueue(cluster, member);
         }
     }
+}
 
-    /// Records that a unit no longer waits. Queues the units of its group again.
-    pub(crate) fn forget_waiting(&mut self, unit: UnitNo) {
-        self.requeue(unit);
-        if self.units.slots[unit].wait == WaitState::Stranded {
-            self.stranded.remove(&unit);
-        }
-        self.units.slots[unit].wait = WaitState::No;
+fn unpark(cluster: &mut Cluster, unit: UnitNo) {
+    let slot = &cluster.state.units.slots[unit];
+    let class = &mut cluster.state.classes.slots[slot.class];
+    class.parked.remove(slot.name());
+    if class.parked.is_empty() {
+        cluster.state.classes.unpark(slot.class);
     }
+}
 
-    /// Queues the waiting units that are tied to a changed unit, directly or through other units.
-    ///
-    /// The search ends at untried units. Before the next attempt, each of them is grouped again
-    /// with all units that are tied to it then. A tie that ends before that is a change of one of
-    /// its two units, and the other one is queued for it.
-    pub(crate) fn requeue_tied(&mut self, unit: UnitNo) {
-        if !self.is_tied(unit) {
-            return;
-        }
-        self.ties_changed = true;
-        let mut visited: Lookup<UnitNo, ()> = Lookup::default();
-        visited.insert(unit, ());
-        let mut all = vec![unit];
-        let mut next = 0;
-        while let Some(at) = all.get(next).copied() {
-            next += 1;
-            if at != unit && self.units.slots[at].wait == WaitState::Untried {
-                continue;
-            }
-            let named =
-                self.waiting_peers(at).filter(|_| self.units.slots[at].kind == UnitKind::Single);
-            let mut others: Vec<UnitNo> = named.collect();
-            others.extend(self.units.slots[at].followers());
-            self.take_pattern_followers(at, &mut others);
-            for other in others {
-                if self.units.slots[other].is_waiting() && visited.insert(other, ()) {
-                    all.push(other);
-                }
-            }
-        }
-        all.into_iter().for_each(|unit| self.requeue(unit));
+/// Records that a unit no longer waits. Queues the units of its group again.
+pub(crate) fn forget_waiting(cluster: &mut Cluster, unit: UnitNo) {
+    requeue(cluster, unit);
+    if cluster.state.units.slots[unit].wait == WaitState::Stranded {
+        cluster.stranded.remove(&unit);
     }
+    cluster.state.units.slots[unit].wait = WaitState::No;
+}
 
-    /// Adds the units without a machine that have a pattern in their `MachineOf=` that matches this
-    /// unit. Leaves out the patterns with followers that are all untried.
-    ///
-    /// The caller must queue all of them.
-    fn take_pattern_followers(&mut self, unit: UnitNo, followers: &mut Vec<UnitNo>) {
-        let Some(class) = self.units.slots[unit].class.some() else { return };
-        let round = self.retry_queue.rounds;
-        for pattern in &self.classes.slots[class].matched {
-            let slot = &mut self.patterns.slots[*pattern];
-            if !slot.unplaced_followers.is_empty()
-                && std::mem::replace(&mut slot.requeued_in, round) != round
-            {
-                followers.extend(&slot.unplaced_followers);
+/// Queues the waiting units that are tied to a changed unit, directly or through other units.
+///
+/// The search ends at untried units. Before the next attempt, each of them is grouped again
+/// with all units that are tied to it then. A tie that ends before that is a change of one of
+/// its two units, and the other one is queued for it.
+pub(crate) fn requeue_tied(cluster: &mut Cluster, unit: UnitNo) {
+    if !cluster.state.is_tied(unit) {
+        return;
+    }
+    cluster.ties_changed = true;
+    let mut visited: Lookup<UnitNo, ()> = Lookup::default();
+    visited.insert(unit, ());
+    let mut all = vec![unit];
+    let mut next = 0;
+    while let Some(at) = all.get(next).copied() {
+        next += 1;
+        if at != unit && cluster.state.units.slots[at].wait == WaitState::Untried {
+            continue;
+        }
+        let named = cluster
+            .state
+            .waiting_peers(at)
+            .filter(|_| cluster.state.units.slots[at].kind == UnitKind::Single);
+        let mut others: Vec<UnitNo> = named.collect();
+        others.extend(cluster.state.units.slots[at].followers());
+        take_pattern_followers(cluster, at, &mut others);
+        for other in others {
+            if cluster.state.units.slots[other].is_waiting() && visited.insert(other, ()) {
+                all.push(other);
             }
         }
     }
+    all.into_iter().for_each(|unit| requeue(cluster, unit));
+}
 
-    /// Parks a unit that every machine refuses.
-    pub(crate) fn park(&mut self, unit: UnitNo) {
-        let slot = &mut self.units.slots[unit];
-        slot.wait = WaitState::Parked;
-        let class = &mut self.classes.slots[slot.class];
-        class.parked.insert(slot.name().clone(), unit);
-        self.classes.park(slot.class, self.orders.facts_version);
-    }
-
-    /// Parks a group that no machine accepts.
-    pub(crate) fn park_group(
-        &mut self,
-        members: Vec<UnitNo>,
-        sensitive: bool,
-        helped_by_any_arrival: bool,
-    ) {
-        let first = self.put_group(members, WaitState::Tied, helped_by_any_arrival);
-        if sensitive {
-            self.sensitive_groups.extend(first);
+/// Adds the units without a machine that have a pattern in their `MachineOf=` that matches this
+/// unit. Leaves out the patterns with followers that are all untried.
+///
+/// The caller must queue all of them.
+fn take_pattern_followers(cluster: &mut Cluster, unit: UnitNo, followers: &mut Vec<UnitNo>) {
+    let Some(class) = cluster.state.units.slots[unit].class.some() else { return };
+    let round = cluster.retry_queue.rounds;
+    for pattern in &cluster.state.classes.slots[class].matched {
+        let slot = &mut cluster.state.patterns.slots[*pattern];
+        if !slot.unplaced_followers.is_empty()
+            && std::mem::replace(&mut slot.requeued_in, round) != round
+        {
+            followers.extend(&slot.unplaced_followers);
         }
     }
+}
 
-    /// Records a group that is to be tried.
-    pub(crate) fn queue_group(&mut self, members: Vec<UnitNo>) {
-        self.put_group(members, WaitState::Queued, false);
-    }
+/// Parks a unit that every machine refuses.
+pub(crate) fn park(cluster: &mut Cluster, unit: UnitNo) {
+    let slot = &mut cluster.state.units.slots[unit];
+    slot.wait = WaitState::Parked;
+    let class = &mut cluster.state.classes.slots[slot.class];
+    class.parked.insert(slot.name().clone(), unit);
+    cluster.state.classes.park(slot.class, cluster.orders.facts_version);
+}
 
-    fn put_group(
-        &mut self,
-        members: Vec<UnitNo>,
-        wait: WaitState,
-        helped_by_any_arrival: bool,
-    ) -> Option<UnitNo> {
-        let first = members.iter().copied().min()?;
-        for member in &members {
-            self.units.slots[*member].wait = wait;
-            self.units.affinity_mut(*member).group = first;
-        }
-        self.groups.insert(first, WaitingGroup { members, helped_by_any_arrival });
-        Some(first)
+/// Parks a group that no machine accepts.
+pub(crate) fn park_group(
+    cluster: &mut Cluster,
+    members: Vec<UnitNo>,
+    sensitive: bool,
+    helped_by_any_arrival: bool,
+) {
+    let first = put_group(cluster, members, WaitState::Tied, helped_by_any_arrival);
+    if sensitive {
+        cluster.sensitive_groups.extend(first);
     }
+}
 
-    /// Parks a unit with an unsatisfiable `MachineOf=`.
-    pub(crate) fn park_unsatisfiable(&mut self, unit: UnitNo) {
-        self.units.slots[unit].wait = WaitState::Unsatisfiable;
-        self.unsatisfiable.insert(unit);
+/// Records a group that is to be tried.
+pub(crate) fn queue_group(cluster: &mut Cluster, members: Vec<UnitNo>) {
+    put_group(cluster, members, WaitState::Queued, false);
+}
+
+fn put_group(
+    cluster: &mut Cluster,
+    members: Vec<UnitNo>,
+    wait: WaitState,
+    helped_by_any_arrival: bool,
+) -> Option<UnitNo> {
+    let first = members.iter().copied().min()?;
+    for member in &members {
+        cluster.state.units.slots[*member].wait = wait;
+        cluster.state.units.affinity_mut(*member).group = first;
     }
+    cluster.groups.insert(first, WaitingGroup { members, helped_by_any_arrival });
+    Some(first)
+}
+
+/// Parks a unit with an unsatisfiable `MachineOf=`.
+pub(crate) fn park_unsatisfiable(cluster: &mut Cluster, unit: UnitNo) {
+    cluster.state.units.slots[unit].wait = WaitState::Unsatisfiable;
+    cluster.unsatisfiable.insert(unit);
 }

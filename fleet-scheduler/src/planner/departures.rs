@@ -4,11 +4,11 @@
 //! with a pattern that matches nearly nothing else there. Only these are checked, so a large group
 //! costs time in proportion to its size.
 
-use crate::index::{Cluster, Lookup, MachineNo, Occupancy, PatternNo, PeerRef, UnitNo};
+use crate::state::{Lookup, MachineNo, Occupancy, PatternNo, PeerRef, State, UnitNo};
 
 /// The units that have left one machine.
 pub(super) struct Departures<'a> {
-    index: &'a Cluster,
+    state: &'a State,
     machine: MachineNo,
     /// The units on the machine before the departures.
     occupancy: &'a Occupancy,
@@ -18,18 +18,18 @@ pub(super) struct Departures<'a> {
 }
 
 impl<'a> Departures<'a> {
-    pub(super) fn new(index: &'a Cluster, machine: MachineNo) -> Self {
-        let occupancy = &index.machines.slots[machine].occupancy;
+    pub(super) fn new(state: &'a State, machine: MachineNo) -> Self {
+        let occupancy = &state.machines.slots[machine].occupancy;
         let (gone, gone_matching) = (Lookup::default(), Lookup::default());
-        Self { index, machine, occupancy, gone, gone_matching }
+        Self { state, machine, occupancy, gone, gone_matching }
     }
 
     /// Starts with some units of the machine, as if the others had never been there. `occupancy`
     /// describes these units. It must contain all global units.
-    pub(super) fn among(index: &'a Cluster, machine: MachineNo, occupancy: &'a Occupancy) -> Self {
+    pub(super) fn among(state: &'a State, machine: MachineNo, occupancy: &'a Occupancy) -> Self {
         let kept: Lookup<UnitNo, ()> = occupancy.units.iter().map(|unit| (*unit, ())).collect();
-        let mut departures = Self { occupancy, ..Self::new(index, machine) };
-        for unit in &index.machines.slots[machine].occupancy.units {
+        let mut departures = Self { occupancy, ..Self::new(state, machine) };
+        for unit in &state.machines.slots[machine].occupancy.units {
             if !kept.contains(unit) {
                 departures.gone.insert(*unit, ());
             }
@@ -46,9 +46,9 @@ impl<'a> Departures<'a> {
         if !self.gone.insert(unit, ()) {
             return Vec::new();
         }
-        let mut affected = self.index.units.slots[unit].followers().to_vec();
-        for pattern in &self.index.class(unit).matched {
-            let followers = &self.index.patterns.slots[*pattern].followers;
+        let mut affected = self.state.units.slots[unit].followers().to_vec();
+        for pattern in &self.state.class(unit).matched {
+            let followers = &self.state.patterns.slots[*pattern].followers;
             if followers.is_empty() {
                 continue;
             }
@@ -61,7 +61,7 @@ impl<'a> Departures<'a> {
             }
         }
         affected.retain(|other| {
-            self.index.units.slots[*other].machine == self.machine
+            self.state.units.slots[*other].machine == self.machine
                 && !self.is_gone(*other)
                 && self.first_missing(*other).is_some()
         });
@@ -72,19 +72,19 @@ impl<'a> Departures<'a> {
     pub(super) fn leave_all(&mut self, units: &[UnitNo]) -> Vec<UnitNo> {
         let mut affected: Vec<UnitNo> = units.iter().flat_map(|unit| self.leave(*unit)).collect();
         affected.retain(|unit| !self.is_gone(*unit));
-        self.index.units.sort(&mut affected);
+        self.state.units.sort(&mut affected);
         affected.dedup();
         affected
     }
 
     /// Returns the index of the first peer that a unit on the machine lacks.
     pub(super) fn first_missing(&self, unit: UnitNo) -> Option<usize> {
-        let peers = self.index.units.slots[unit].peers();
+        let peers = self.state.units.slots[unit].peers();
         peers.iter().position(|peer| match *peer {
-            PeerRef::Named(other) => self.is_gone(other) || !self.index.is_on(other, self.machine),
+            PeerRef::Named(other) => self.is_gone(other) || !self.state.is_on(other, self.machine),
             PeerRef::Matching(pattern) => {
                 let gone = self.gone_matching.get(&pattern).copied().unwrap_or(0);
-                let own = self.index.class(unit).matched.binary_search(&pattern).is_ok();
+                let own = self.state.class(unit).matched.binary_search(&pattern).is_ok();
                 self.occupancy.counts_of(pattern).matching <= gone + u32::from(own)
             }
         })

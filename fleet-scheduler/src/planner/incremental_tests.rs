@@ -8,8 +8,8 @@ use crate::demand::Demand;
 use crate::index::Cluster;
 use crate::plan::Plan;
 
-use super::attempt_limit::AttemptCounter;
-use super::queue::AttemptQueue;
+use super::assign;
+use super::queue::{AttemptCounter, AttemptQueue};
 
 fn put(index: &mut Cluster, name: &str, requirements: Requirements) {
     index.add(Demand::with_requirements(name.parse().unwrap(), requirements));
@@ -129,7 +129,7 @@ fn later_pattern_matches_existing_units() {
     assert!(text.contains("remove side.service from m2: MachineOf refuses it"), "{text}");
 }
 
-/// Creates an index in which `old.service` fills the machine `m1`, and `new.service` waits to
+/// Creates a cluster in which `old.service` fills the machine `m1`, and `new.service` waits to
 /// replace `old.service`. `metadata` is the host that `new.service` requires.
 fn waiting_replacer(metadata: &str) -> Cluster {
     let full = Resources { cpu: 10, ..Resources::default() };
@@ -223,7 +223,7 @@ fn exhausted_plan_ends_with_a_reason() {
     put(&mut index, "c.service", Requirements { machine_of, ..Requirements::default() });
     let mut queue = AttemptQueue::default();
     queue.counter = AttemptCounter::exhausted();
-    index.place_and_separate(&mut queue);
+    assign::place_and_separate(&mut index, &mut queue);
     assert_eq!(queue.given_up.len(), 3);
     // The next plan tries all of them again.
     put(&mut index, "d.service", Requirements::default());

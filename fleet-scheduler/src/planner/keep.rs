@@ -1,14 +1,19 @@
-//! Kept placements: takes units off their machines if they no longer pass every rule there.
+//! Kept placements: takes units off their machines if they no longer pass every rule there, and
+//! determines which global units fit on a machine.
 //!
 //! Only machines that have changed are rechecked, and each of them independently of the others.
+//! Global units are added after the placed units, in the order of their names. A global unit fits
+//! if the machine has matching metadata and the unit conflicts with no unit that is already there.
 
 use std::sync::Arc;
 
 use fleet_core::{Epoch, Refusal};
 
 use super::departures::Departures;
-use crate::index::{Cluster, LeaveReason, Lookup, MachineNo, Occupancy, UnitKind, UnitNo};
+use crate::index::undo_log::LeaveReason;
+use crate::index::{Cluster, retry_queue, undo_log};
 use crate::rules::{Denial, PlacementQuery, machine_of};
+use crate::state::{Lookup, MachineNo, Occupancy, UnitKind, UnitNo};
 
 /// The units that a machine loses, and its global units.
 #[derive(Debug, Default)]
@@ -17,155 +22,219 @@ struct RecheckOutcome {
     globals: Vec<UnitNo>,
 }
 
-impl Cluster {
-    /// Rechecks all machines that have changed. Returns the machines that a unit left or came to.
-    pub(crate) fn recheck_machines(&mut self) -> Vec<MachineNo> {
-        let mut changed_machines = Vec::new();
-        for machine in std::mem::take(&mut self.dirty) {
-            let slot = &mut self.machines.slots[machine];
-            slot.dirty = false;
-            if !slot.is_present() {
-                continue;
-            }
-            let before = self.log.len();
-            self.recheck_machine(machine);
-            if self.log.len() > before {
-                changed_machines.push(machine);
-            }
+/// Rechecks all machines that have changed. Returns the machines that a unit left or came to.
+pub(crate) fn recheck_machines(cluster: &mut Cluster) -> Vec<MachineNo> {
+    let mut changed_machines = Vec::new();
+    for machine in std::mem::take(&mut cluster.dirty) {
+        let slot = &mut cluster.state.machines.slots[machine];
+        slot.dirty = false;
+        if !slot.is_present() {
+            continue;
         }
-        changed_machines
-    }
-
-    fn recheck_machine(&mut self, machine: MachineNo) {
-        if self.all_pass(machine) {
-            return self.refit_globals(machine);
-        }
-        let outcome = self.kept_units(machine);
-        for (unit, refusal) in outcome.refused {
-            self.unassign(unit, machine, LeaveReason::Refused(Arc::new(refusal)));
-            self.enqueue(unit);
-            self.requeue_tied(unit);
-        }
-        self.set_globals(machine, &outcome.globals);
-    }
-
-    /// Returns whether a cheap check shows that every unit on the machine may stay. `false` means
-    /// that a full check is necessary.
-    fn all_pass(&self, machine: MachineNo) -> bool {
-        let slot = &self.machines.slots[machine];
-        let occupancy = &slot.occupancy;
-        let passes =
-            |unit: &UnitNo| PlacementQuery::new(self, *unit, machine).denial_of_placed().is_none();
-        occupancy.tied == 0
-            && occupancy.has_no_patterns()
-            && occupancy.used().first_over(&slot.machine().offers).is_none()
-            && occupancy.units.iter().all(passes)
-    }
-
-    fn kept_units(&self, machine: MachineNo) -> RecheckOutcome {
-        let mut refused = Vec::new();
-        let mut candidates = Vec::new();
-        for unit in self.by_seniority(machine) {
-            let query = PlacementQuery::new(self, unit, machine);
-            match query.denial_of_placed() {
-                Some(denial) => refused.push((unit, query.refusal(denial))),
-                None => candidates.push(unit),
-            }
-        }
-        loop {
-            let mut occupancy = Occupancy::default();
-            let rejected = self.keep_each(&mut occupancy, machine, &candidates);
-            let globals = self.fit_in(&mut occupancy, machine);
-            let lost = self.lost(&occupancy, machine);
-            if lost.is_empty() {
-                refused.extend(rejected);
-                return RecheckOutcome { refused, globals };
-            }
-            if rejected.is_empty() && self.globals.is_empty() {
-                // The others accept each other. The next rounds only lose more units like these.
-                refused.extend(self.lost_with(lost, &occupancy, machine));
-                return RecheckOutcome { refused, globals };
-            }
-            let is_lost: Lookup<UnitNo, ()> = lost.iter().map(|(unit, _)| (*unit, ())).collect();
-            candidates.retain(|unit| !is_lost.contains(unit));
-            refused.extend(lost);
+        let before = cluster.log.len();
+        recheck_machine(cluster, machine);
+        if cluster.log.len() > before {
+            changed_machines.push(machine);
         }
     }
+    changed_machines
+}
 
-    /// Returns the units placed on a machine: unreadable units first, then by epoch, then by name.
-    fn by_seniority(&self, machine: MachineNo) -> Vec<UnitNo> {
-        let mut units = self.machines.slots[machine].occupancy.units.clone();
-        units.sort_by(|a, b| {
-            let key = |unit: &UnitNo| -> (bool, Epoch) {
-                let slot = &self.units.slots[*unit];
-                (slot.kind != UnitKind::Unreadable, slot.epoch)
-            };
-            let by_name = || self.units.name(*a).cmp(self.units.name(*b));
-            key(a).cmp(&key(b)).then_with(by_name)
-        });
-        units
+fn recheck_machine(cluster: &mut Cluster, machine: MachineNo) {
+    if all_pass(cluster, machine) {
+        return refit_globals(cluster, machine);
     }
-
-    /// Adds each candidate to an empty occupancy if it is compatible with the candidates added
-    /// before it. Returns the other candidates, each with its refusal.
-    fn keep_each(
-        &self,
-        occupancy: &mut Occupancy,
-        machine: MachineNo,
-        candidates: &[UnitNo],
-    ) -> Vec<(UnitNo, Refusal)> {
-        let mut rejected = Vec::new();
-        for unit in candidates {
-            let slot = &self.units.slots[*unit];
-            let query = PlacementQuery { occupancy, ..PlacementQuery::new(self, *unit, machine) };
-            let denial = query.denial_by_others().filter(|_| slot.kind != UnitKind::Unreadable);
-            if let Some(denial) = denial {
-                rejected.push((*unit, query.refusal(denial)));
-                continue;
-            }
-            occupancy.add(self.class(*unit), !slot.peers().is_empty());
-            occupancy.units.push(*unit);
-        }
-        rejected
+    let outcome = kept_units(cluster, machine);
+    for (unit, refusal) in outcome.refused {
+        undo_log::unassign(cluster, unit, machine, LeaveReason::Refused(Arc::new(refusal)));
+        retry_queue::enqueue(cluster, unit);
+        retry_queue::requeue_tied(cluster, unit);
     }
+    set_globals(cluster, machine, &outcome.globals);
+}
 
-    /// Returns the units of an occupancy that lack a peer of their `MachineOf=` on that machine,
-    /// each with its refusal.
-    fn lost(&self, occupancy: &Occupancy, machine: MachineNo) -> Vec<(UnitNo, Refusal)> {
-        if occupancy.tied == 0 {
-            return Vec::new();
+/// Returns whether a cheap check shows that every unit on the machine may stay. `false` means
+/// that a full check is necessary.
+fn all_pass(cluster: &Cluster, machine: MachineNo) -> bool {
+    let slot = &cluster.state.machines.slots[machine];
+    let occupancy = &slot.occupancy;
+    let passes = |unit: &UnitNo| {
+        PlacementQuery::new(&cluster.state, *unit, machine).denial_of_placed().is_none()
+    };
+    occupancy.tied == 0
+        && occupancy.has_no_patterns()
+        && occupancy.used().first_over(&slot.machine().offers).is_none()
+        && occupancy.units.iter().all(passes)
+}
+
+fn kept_units(cluster: &Cluster, machine: MachineNo) -> RecheckOutcome {
+    let mut refused = Vec::new();
+    let mut candidates = Vec::new();
+    for unit in by_seniority(cluster, machine) {
+        let query = PlacementQuery::new(&cluster.state, unit, machine);
+        match query.denial_of_placed() {
+            Some(denial) => refused.push((unit, query.refusal(denial))),
+            None => candidates.push(unit),
         }
-        let mut there: Vec<UnitNo> =
-            occupancy.units.iter().chain(&occupancy.globals).copied().collect();
-        there.sort_unstable();
-        let is_on = |unit: UnitNo| there.binary_search(&unit).is_ok();
-        let lacks = |unit: &UnitNo| {
-            let at = machine_of::missing(self, *unit, |peer| {
-                machine_of::is_at(self, *unit, peer, occupancy, is_on)
-            })?;
-            let query = PlacementQuery { occupancy, ..PlacementQuery::new(self, *unit, machine) };
-            Some((*unit, query.refusal(Denial::MachineOf(at))))
+    }
+    loop {
+        let mut occupancy = Occupancy::default();
+        let rejected = keep_each(cluster, &mut occupancy, machine, &candidates);
+        let globals = fit_in(cluster, &mut occupancy, machine);
+        let lost = lost(cluster, &occupancy, machine);
+        if lost.is_empty() {
+            refused.extend(rejected);
+            return RecheckOutcome { refused, globals };
+        }
+        if rejected.is_empty() && cluster.globals.is_empty() {
+            // The others accept each other. The next rounds only lose more units like these.
+            refused.extend(lost_with(cluster, lost, &occupancy, machine));
+            return RecheckOutcome { refused, globals };
+        }
+        let is_lost: Lookup<UnitNo, ()> = lost.iter().map(|(unit, _)| (*unit, ())).collect();
+        candidates.retain(|unit| !is_lost.contains(unit));
+        refused.extend(lost);
+    }
+}
+
+/// Returns the units placed on a machine: unreadable units first, then by epoch, then by name.
+fn by_seniority(cluster: &Cluster, machine: MachineNo) -> Vec<UnitNo> {
+    let mut units = cluster.state.machines.slots[machine].occupancy.units.clone();
+    units.sort_by(|a, b| {
+        let key = |unit: &UnitNo| -> (bool, Epoch) {
+            let slot = &cluster.state.units.slots[*unit];
+            (slot.kind != UnitKind::Unreadable, slot.epoch)
         };
-        occupancy.units.iter().filter_map(lacks).collect()
-    }
+        let by_name = || cluster.state.units.name(*a).cmp(cluster.state.units.name(*b));
+        key(a).cmp(&key(b)).then_with(by_name)
+    });
+    units
+}
 
-    /// Returns the units of an occupancy that are lost, and those that lack a peer without them,
-    /// each with its refusal.
-    fn lost_with(
-        &self,
-        mut lost: Vec<(UnitNo, Refusal)>,
-        occupancy: &Occupancy,
-        machine: MachineNo,
-    ) -> Vec<(UnitNo, Refusal)> {
-        let mut departures = Departures::among(self, machine, occupancy);
-        let mut more: Vec<UnitNo> = lost.iter().map(|(unit, _)| *unit).collect();
-        while !more.is_empty() {
-            more = departures.leave_all(&more);
-            lost.extend(more.iter().filter_map(|unit| {
-                let missing = Denial::MachineOf(departures.first_missing(*unit)?);
-                Some((*unit, PlacementQuery::new(self, *unit, machine).refusal(missing)))
-            }));
+/// Adds each candidate to an empty occupancy if it is compatible with the candidates added
+/// before it. Returns the other candidates, each with its refusal.
+fn keep_each(
+    cluster: &Cluster,
+    occupancy: &mut Occupancy,
+    machine: MachineNo,
+    candidates: &[UnitNo],
+) -> Vec<(UnitNo, Refusal)> {
+    let mut rejected = Vec::new();
+    for unit in candidates {
+        let slot = &cluster.state.units.slots[*unit];
+        let query =
+            PlacementQuery { occupancy, ..PlacementQuery::new(&cluster.state, *unit, machine) };
+        let denial = query.denial_by_others().filter(|_| slot.kind != UnitKind::Unreadable);
+        if let Some(denial) = denial {
+            rejected.push((*unit, query.refusal(denial)));
+            continue;
         }
-        lost
+        occupancy.add(cluster.state.class(*unit), !slot.peers().is_empty());
+        occupancy.units.push(*unit);
+    }
+    rejected
+}
+
+/// Returns the units of an occupancy that lack a peer of their `MachineOf=` on that machine,
+/// each with its refusal.
+fn lost(cluster: &Cluster, occupancy: &Occupancy, machine: MachineNo) -> Vec<(UnitNo, Refusal)> {
+    if occupancy.tied == 0 {
+        return Vec::new();
+    }
+    let mut there: Vec<UnitNo> =
+        occupancy.units.iter().chain(&occupancy.globals).copied().collect();
+    there.sort_unstable();
+    let is_on = |unit: UnitNo| there.binary_search(&unit).is_ok();
+    let lacks = |unit: &UnitNo| {
+        let at = machine_of::missing(&cluster.state, *unit, |peer| {
+            machine_of::is_at(&cluster.state, *unit, peer, occupancy, is_on)
+        })?;
+        let query =
+            PlacementQuery { occupancy, ..PlacementQuery::new(&cluster.state, *unit, machine) };
+        Some((*unit, query.refusal(Denial::MachineOf(at))))
+    };
+    occupancy.units.iter().filter_map(lacks).collect()
+}
+
+/// Returns the units of an occupancy that are lost, and those that lack a peer without them,
+/// each with its refusal.
+fn lost_with(
+    cluster: &Cluster,
+    mut lost: Vec<(UnitNo, Refusal)>,
+    occupancy: &Occupancy,
+    machine: MachineNo,
+) -> Vec<(UnitNo, Refusal)> {
+    let mut departures = Departures::among(&cluster.state, machine, occupancy);
+    let mut more: Vec<UnitNo> = lost.iter().map(|(unit, _)| *unit).collect();
+    while !more.is_empty() {
+        more = departures.leave_all(&more);
+        lost.extend(more.iter().filter_map(|unit| {
+            let missing = Denial::MachineOf(departures.first_missing(*unit)?);
+            Some((*unit, PlacementQuery::new(&cluster.state, *unit, machine).refusal(missing)))
+        }));
+    }
+    lost
+}
+
+/// Adds the global units that fit on a machine to an occupancy that contains only the placed
+/// units. Returns the added units.
+pub(super) fn fit_in(
+    cluster: &Cluster,
+    occupancy: &mut Occupancy,
+    machine: MachineNo,
+) -> Vec<UnitNo> {
+    for unit in cluster.globals.values() {
+        let query =
+            PlacementQuery { occupancy, ..PlacementQuery::new(&cluster.state, *unit, machine) };
+        if query.denial_of_global().is_none() {
+            occupancy.add(cluster.state.class(*unit), false);
+            occupancy.globals.push(*unit);
+        }
+    }
+    occupancy.globals.clone()
+}
+
+/// Recomputes the global units of a machine.
+///
+/// The call is required after a unit has left the machine, because other global units may then
+/// fit. It is not required after a unit has come. The machine accepted the new unit only
+/// because it conflicts with no global unit there, so all of these stay. The global units that
+/// were refused before stay refused.
+pub(super) fn refit_globals(cluster: &mut Cluster, machine: MachineNo) {
+    if cluster.globals.is_empty() {
+        return;
+    }
+    let mut occupancy = Occupancy::default();
+    for unit in &cluster.state.machines.slots[machine].occupancy.units {
+        occupancy.add(cluster.state.class(*unit), false);
+    }
+    let fitted = fit_in(cluster, &mut occupancy, machine);
+    set_globals(cluster, machine, &fitted);
+}
+
+/// Replaces the global units of a machine.
+pub(super) fn set_globals(cluster: &mut Cluster, machine: MachineNo, fitted: &[UnitNo]) {
+    let present = cluster.state.machines.slots[machine].occupancy.globals.clone();
+    for unit in present.iter().filter(|unit| !fitted.contains(unit)) {
+        undo_log::unassign(cluster, *unit, machine, LeaveReason::Refitted);
+        requeue_followers(cluster, *unit);
+    }
+    for unit in fitted.iter().filter(|unit| !present.contains(unit)) {
+        undo_log::assign(cluster, *unit, machine);
+        requeue_followers(cluster, *unit);
+    }
+}
+
+/// Queues again the units that have a `MachineOf=` pattern that matches this global unit, which
+/// has just come or left.
+///
+/// A pattern ties units to a waiting unit only while no matching unit is on any machine. The
+/// call therefore has an effect only if this unit is the first match on any machine, or was the
+/// last.
+fn requeue_followers(cluster: &mut Cluster, unit: UnitNo) {
+    let mut matched =
+        cluster.state.class(unit).matched.iter().map(|it| &cluster.state.patterns.slots[*it]);
+    if matched.any(|pattern| !pattern.followers.is_empty() && pattern.assigned <= 1) {
+        retry_queue::requeue_tied(cluster, unit);
     }
 }

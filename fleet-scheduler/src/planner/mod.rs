@@ -20,13 +20,13 @@
 //!   peers. It leaves its machine as a whole, for a drain or a rebalancing.
 
 mod assign;
-mod attempt_limit;
 mod candidates;
+mod decide;
 mod departures;
 mod disruption_budget;
 mod drain;
 mod eviction_group;
-mod globals;
+mod explain;
 #[cfg(test)]
 mod incremental_tests;
 mod keep;
@@ -34,30 +34,17 @@ mod queue;
 mod reasons;
 mod rebalance;
 mod replace;
-mod retry_hint;
 mod search;
 mod steps;
 
-use std::collections::BTreeMap;
-use std::sync::Arc;
+use fleet_core::Snapshot;
 
-use fleet_core::{Reason, Snapshot};
-use fleet_unitfile::UnitName;
-
-use crate::index::{Cluster, MachineNo, PendingPlan, UnitKind, UnitNo};
+use crate::demand::Change;
+use crate::drain::{Drain, DrainPlan};
+use crate::index::{Cluster, pending};
 use crate::plan::Plan;
-use queue::AttemptQueue;
-
-/// The result of a decision, once every unit that fits has been placed.
-#[derive(Debug, Default)]
-struct Decision {
-    /// The units that were tried and have no machine.
-    tried: Vec<UnitNo>,
-    /// The machines that the recheck changed.
-    changed_machines: Vec<MachineNo>,
-    /// The reasons of the units that were tried and have no machine.
-    unplaced: BTreeMap<UnitName, Arc<Reason>>,
-}
+use crate::rebalance::Rebalance;
+pub use explain::{Explanation, PlacementVerdict};
 
 impl Cluster {
     /// Decides which placements have to change. The plan equals the one that
@@ -66,95 +53,116 @@ impl Cluster {
     /// The call does not record the planned placements. To do so once the plan is carried out, call
     /// [`apply`](Self::apply), or record the placements as they are observed.
     pub fn plan(&mut self) -> Plan {
-        let mut plan = self.plan_affected();
-        self.explain_the_others(&mut plan.unplaced);
-        plan
+        decide::plan(self)
     }
 
     /// Makes the same steps as [`plan`](Self::plan), but gives reasons only for the units that the
     /// changes since the last plan affect. It is faster if many units wait for a machine.
     pub fn plan_affected(&mut self) -> Plan {
-        self.rewind();
-        let based_on = self.revision();
-        if !self.touched && self.unwanted.is_empty() {
-            return Plan { based_on, ..Plan::default() };
-        }
-        let Decision { tried, changed_machines, unplaced } = self.decide();
-        let (units, steps) = self.steps(&tried);
-        self.keep_pending(PendingPlan { units, tried, changed_machines });
-        Plan { based_on, steps, unplaced }
+        decide::plan_affected(self)
     }
 
-    /// Rechecks all dirty machines and places every unit that fits.
-    fn decide(&mut self) -> Decision {
-        let mut queue = AttemptQueue::default();
-        let changed_machines = self.recheck_machines();
-        self.place_and_separate(&mut queue);
-        let tried = self.still_waiting(queue.tried);
-        let mut unplaced = self.reasons_of(&tried);
-        self.explain_given_up(&queue.given_up, &mut unplaced);
-        Decision { tried, changed_machines, unplaced }
+    /// Applies a plan: records its steps as if each of them had been observed, and sets the
+    /// revision that follows that of the plan. New placements get the plan's revision as their
+    /// epoch.
+    ///
+    /// The call costs almost nothing if this cluster has just made the plan.
+    pub fn apply(&mut self, plan: &Plan) {
+        pending::apply(self, plan);
     }
 
-    /// Plans the changes that are needed anyway, followed by the moves that `more` makes. Rolls all
-    /// of them back, and returns the plan together with the result of `more`.
-    fn plan_then<T>(&mut self, more: impl FnOnce(&mut Self) -> T) -> (Plan, T) {
-        let quiet = !self.touched && self.unwanted.is_empty();
-        let decided = if quiet { Decision::default() } else { self.decide() };
-        let Decision { tried, changed_machines, mut unplaced } = decided;
-        self.explain_the_others(&mut unplaced);
-        let result = more(self);
-        let (_, steps) = self.steps(&tried);
-        self.pending = Some(PendingPlan { tried, changed_machines, ..PendingPlan::default() });
-        self.rewind();
-        (Plan { based_on: self.revision(), steps, unplaced }, result)
+    /// Returns the plan that would follow some changes. The changes are not kept.
+    ///
+    /// ```
+    /// use fleet_scheduler::prelude::*;
+    ///
+    /// let mut cluster = Cluster::new();
+    /// cluster.add_machine(Machine::named("m1")?);
+    /// let lost = Change::RemoveMachine("m1".parse()?);
+    /// assert!(cluster.what_if(&[lost]).is_empty());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn what_if(&mut self, changes: &[Change]) -> Plan {
+        decide::plan_after(self, changes)
     }
 
-    /// Stores a plan until it is applied or rolled back. A plan without steps or moves needs no
-    /// rollback, so it is not stored.
-    fn keep_pending(&mut self, pending: PendingPlan) {
-        let is_global = |unit: UnitNo| self.units.slots[unit].kind == UnitKind::Global;
-        if pending.units.is_empty() && self.log.iter().all(|entry| is_global(entry.unit)) {
-            self.log.clear();
-            self.touched = !self.retry_queue.is_empty();
-        } else {
-            self.pending = Some(pending);
-        }
+    /// Explains the placement of a unit in the current state, as [`explain`](crate::explain()) does
+    /// for a snapshot.
+    pub fn explain(&mut self, unit: &str) -> Option<Explanation> {
+        explain::explain(self, unit)
     }
 
-    /// Returns the units that have no machine, without duplicates, sorted by name.
-    fn still_waiting(&self, mut units: Vec<UnitNo>) -> Vec<UnitNo> {
-        units.retain(|unit| {
-            let slot = &self.units.slots[*unit];
-            slot.is_waiting() || self.stranded.contains(unit)
-        });
-        self.units.sort(&mut units);
-        units.dedup();
-        units
+    /// Plans the next moves that empty the machines of a drain.
+    ///
+    /// The plan treats these machines as cordoned. Also cordon them in the cluster; otherwise the
+    /// next plan may bring units back. The result contains the steps of an ordinary
+    /// [`plan`](Self::plan), followed by the moves. Each moved unit goes to the machine that it
+    /// would get if it were waiting. `Reschedule=never` does not prevent a move, because a drain is
+    /// deliberate.
+    ///
+    /// The limits of the drain may hold units back. Repeat the call after the moved units are up,
+    /// until no units are left on the machines. The planned moves are not kept;
+    /// [`apply`](Self::apply) records them.
+    ///
+    /// ```
+    /// use fleet_scheduler::prelude::*;
+    ///
+    /// let mut cluster = Cluster::new();
+    /// for id in ["m1", "m2"] {
+    ///     cluster.add_machine(Machine::named(id)?);
+    /// }
+    /// for name in ["web@1", "web@2", "web@3"] {
+    ///     cluster.add(Demand::new(name)?);
+    /// }
+    /// let plan = cluster.plan(); // 1 and 3 on m1, 2 on m2
+    /// cluster.apply(&plan);
+    ///
+    /// let preview = cluster.drain(&Drain::new(["m1".parse()?]).keep_available(2));
+    /// let expected = "plan for revision 1
+    ///   move web@1.service from m1 to m2: the machine is drained
+    ///   web@3.service stays for now: 2 instances of web@.service are up and 2 must stay up";
+    /// assert_eq!(preview.to_string(), expected);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn drain(&mut self, drain: &Drain) -> DrainPlan {
+        drain::drain(self, drain)
     }
 
-    /// Sets the reason of the units that were parked without an attempt.
-    fn explain_given_up(&self, given_up: &[UnitNo], reasons: &mut BTreeMap<UnitName, Arc<Reason>>) {
-        for unit in given_up {
-            if let Some(reason) = reasons.get_mut(self.units.name(*unit)) {
-                *reason = Arc::new(Reason::AttemptLimit);
-            }
-        }
-    }
-
-    /// Adds the reasons of the units that wait for a machine and have none yet.
-    fn explain_the_others(&mut self, reasons: &mut BTreeMap<UnitName, Arc<Reason>>) {
-        let mut all: Vec<UnitNo> =
-            self.stranded.iter().chain(&self.unsatisfiable).copied().collect();
-        for class in &self.classes.parked {
-            all.extend(self.classes.slots[*class].parked.values());
-        }
-        all.extend(self.groups.values().flat_map(|group| &group.members));
-        all.retain(|unit| !reasons.contains_key(self.units.name(*unit)));
-        let others = self.still_waiting(all);
-        reasons.append(&mut self.reasons_of(&others));
-        // An attempt on a machine may have queued units that its rollback does not take back.
-        self.touched |= !self.retry_queue.is_empty();
+    /// Plans the next moves that spread units more evenly.
+    ///
+    /// The result contains the steps of an ordinary [`plan`](Self::plan), followed by the moves for
+    /// balance. These have the cause [`Rebalanced`](crate::StepCause::Rebalanced). Each move for
+    /// balance follows the placement rules, lowers no score, replaces no unit, and brings the
+    /// requested [`gain`](Rebalance::gain).
+    ///
+    /// Each of these moves makes the loads (numbers of units) of two machines more equal. If the
+    /// plans are applied one after the other, a plan without such moves is therefore reached. The
+    /// ranking [`BinPacking`](crate::policy::Ranking::BinPacking) wants unequal loads, so it allows
+    /// no moves for balance. The planned moves are not kept; [`apply`](Self::apply) records them.
+    ///
+    /// ```
+    /// use fleet_scheduler::prelude::*;
+    ///
+    /// let mut cluster = Cluster::new();
+    /// cluster.add_machine(Machine::named("m1")?);
+    /// for name in ["a", "b", "c", "d"] {
+    ///     cluster.add(Demand::new(name)?);
+    /// }
+    /// let plan = cluster.plan();
+    /// cluster.apply(&plan);
+    ///
+    /// cluster.add_machine(Machine::named("m2")?);
+    /// assert!(cluster.plan().is_empty()); // Nothing moves by itself.
+    /// let plan = cluster.rebalance(&Rebalance::with_budget(10));
+    /// let steps: Vec<String> = plan.steps.iter().map(ToString::to_string).collect();
+    /// assert_eq!(steps, [
+    ///     "move a.service from m1 to m2: the other machine has fewer units",
+    ///     "move b.service from m1 to m2: the other machine has fewer units",
+    /// ]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn rebalance(&mut self, request: &Rebalance) -> Plan {
+        rebalance::rebalance(self, request)
     }
 }
 
@@ -182,4 +190,15 @@ impl Cluster {
 #[must_use]
 pub fn plan(snapshot: &Snapshot) -> Plan {
     Cluster::from(snapshot).plan()
+}
+
+/// Explains the placement of a unit: returns its machine, the other machines that would accept it,
+/// and the refusals of all remaining machines.
+///
+/// All other units are assumed to stay on their machines, unless a rule no longer lets them stay. A
+/// unit that is not wanted is explained as if it were wanted. Returns `None` if the unit is unknown
+/// or its record cannot be read, because its requirements are then unknown.
+#[must_use]
+pub fn explain(snapshot: &Snapshot, unit: &str) -> Option<Explanation> {
+    Cluster::from(snapshot).explain(unit)
 }

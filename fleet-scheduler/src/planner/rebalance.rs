@@ -8,10 +8,12 @@ use fleet_core::Reschedule;
 
 use super::disruption_budget::DisruptionBudget;
 use super::eviction_group::MoveReason;
-use crate::index::{ClassNo, Cluster, Lookup, MachineNo, OrderNo, PatternNo, UnitKind, UnitNo};
+use super::{decide, disruption_budget, eviction_group, search};
+use crate::index::{Cluster, pending, undo_log};
 use crate::plan::Plan;
 use crate::policy::Ranking;
 use crate::rebalance::Rebalance;
+use crate::state::{ClassNo, Lookup, MachineNo, OrderNo, PatternNo, UnitKind, UnitNo};
 
 /// The machines from which units may move, the fullest first, then by ID.
 type Sources = BTreeSet<(Reverse<u32>, u32, MachineNo)>;
@@ -42,229 +44,200 @@ struct Baseline {
     instances: u32,
 }
 
-impl Cluster {
-    /// Plans the next moves that spread units more evenly.
-    ///
-    /// The result contains the steps of an ordinary [`plan`](Self::plan), followed by the moves for
-    /// balance. These have the cause [`Rebalanced`](crate::StepCause::Rebalanced). Each move for
-    /// balance follows the placement rules, lowers no score, replaces no unit, and brings the
-    /// requested [`gain`](Rebalance::gain).
-    ///
-    /// Each of these moves makes the loads (numbers of units) of two machines more equal. If the
-    /// plans are applied one after the other, a plan without such moves is therefore reached. The
-    /// ranking [`BinPacking`](Ranking::BinPacking) wants unequal loads, so it allows no moves for
-    /// balance. The planned moves are not kept; [`apply`](Self::apply) records them.
-    ///
-    /// ```
-    /// use fleet_scheduler::prelude::*;
-    ///
-    /// let mut cluster = Cluster::new();
-    /// cluster.add_machine(Machine::named("m1")?);
-    /// for name in ["a", "b", "c", "d"] {
-    ///     cluster.add(Demand::new(name)?);
-    /// }
-    /// let plan = cluster.plan();
-    /// cluster.apply(&plan);
-    ///
-    /// cluster.add_machine(Machine::named("m2")?);
-    /// assert!(cluster.plan().is_empty()); // Nothing moves by itself.
-    /// let plan = cluster.rebalance(&Rebalance::with_budget(10));
-    /// let steps: Vec<String> = plan.steps.iter().map(ToString::to_string).collect();
-    /// assert_eq!(steps, [
-    ///     "move a.service from m1 to m2: the other machine has fewer units",
-    ///     "move b.service from m1 to m2: the other machine has fewer units",
-    /// ]);
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    pub fn rebalance(&mut self, request: &Rebalance) -> Plan {
-        self.rewind();
-        self.plan_then(|index| index.even_out(request)).0
-    }
+/// Plans the next moves that spread units more evenly.
+pub(super) fn rebalance(cluster: &mut Cluster, request: &Rebalance) -> Plan {
+    pending::rewind(cluster);
+    decide::plan_then(cluster, |cluster| even_out(cluster, request)).0
+}
 
-    fn even_out(&mut self, request: &Rebalance) {
-        if self.policy.ranking == Ranking::BinPacking {
+fn even_out(cluster: &mut Cluster, request: &Rebalance) {
+    if cluster.state.policy.ranking == Ranking::BinPacking {
+        return;
+    }
+    let mut work = RebalanceWork {
+        disruption: DisruptionBudget::new(request.min_available, &request.down),
+        moves_left: request.budget,
+        max_group_size: request.max_group_size.unwrap_or(u32::MAX),
+        gain: request.gain,
+        immovable: Lookup::default(),
+        untried: BTreeMap::new(),
+        refused: BTreeMap::new(),
+    };
+    let machines = cluster.state.machines.present();
+    let mut sources: Sources = machines.map(|machine| source_key(cluster, machine)).collect();
+    while let Some(source) = sources.pop_first() {
+        let least = sources.last().map_or(u32::MAX, |(Reverse(load), ..)| *load);
+        if work.moves_left == 0 || source.0.0 < least.saturating_add(work.gain).saturating_add(2) {
             return;
         }
-        let mut work = RebalanceWork {
-            disruption: DisruptionBudget::new(request.min_available, &request.down),
-            moves_left: request.budget,
-            max_group_size: request.max_group_size.unwrap_or(u32::MAX),
-            gain: request.gain,
-            immovable: Lookup::default(),
-            untried: BTreeMap::new(),
-            refused: BTreeMap::new(),
-        };
-        let machines = self.machines.present();
-        let mut sources: Sources = machines.map(|machine| self.source(machine)).collect();
-        while let Some(source) = sources.pop_first() {
-            let least = sources.last().map_or(u32::MAX, |(Reverse(load), ..)| *load);
-            if work.moves_left == 0
-                || source.0.0 < least.saturating_add(work.gain).saturating_add(2)
-            {
-                return;
-            }
-            if let Some((target, before)) = self.move_one_from(source.2, &mut work) {
-                sources.insert(self.source(source.2));
-                let (_, label, _) = self.source(target);
-                if sources.remove(&(Reverse(before), label, target)) {
-                    sources.insert(self.source(target));
-                }
+        if let Some((target, before)) = move_one_from(cluster, source.2, &mut work) {
+            sources.insert(source_key(cluster, source.2));
+            let (_, label, _) = source_key(cluster, target);
+            if sources.remove(&(Reverse(before), label, target)) {
+                sources.insert(source_key(cluster, target));
             }
         }
     }
+}
 
-    fn source(&self, machine: MachineNo) -> (Reverse<u32>, u32, MachineNo) {
-        let slot = &self.machines.slots[machine];
-        (Reverse(slot.occupancy.load()), slot.label, machine)
+fn source_key(cluster: &Cluster, machine: MachineNo) -> (Reverse<u32>, u32, MachineNo) {
+    let slot = &cluster.state.machines.slots[machine];
+    (Reverse(slot.occupancy.load()), slot.label, machine)
+}
+
+/// Moves the first unit by name that can leave a machine, together with its eviction group.
+/// Returns the target machine and its load before the move, or `None` if no unit can leave.
+fn move_one_from(
+    cluster: &mut Cluster,
+    source: MachineNo,
+    work: &mut RebalanceWork<'_>,
+) -> Option<(MachineNo, u32)> {
+    let mut untried = work
+        .untried
+        .remove(&source)
+        .unwrap_or_else(|| eviction_group::units_by_name(cluster, source).into_iter());
+    let found = untried.find_map(|unit| move_unit_from(cluster, unit, source, work));
+    work.untried.insert(source, untried);
+    found
+}
+
+/// Moves a unit away from a machine, together with its eviction group. Returns the target
+/// machine and its load before the move, or `None` if the unit cannot leave or has left.
+fn move_unit_from(
+    cluster: &mut Cluster,
+    unit: UnitNo,
+    source: MachineNo,
+    work: &mut RebalanceWork<'_>,
+) -> Option<(MachineNo, u32)> {
+    if work.immovable.contains(&unit) || cluster.state.units.slots[unit].machine != source {
+        return None;
     }
-
-    /// Moves the first unit by name that can leave a machine, together with its eviction group.
-    /// Returns the target machine and its load before the move, or `None` if no unit can leave.
-    fn move_one_from(
-        &mut self,
-        source: MachineNo,
-        work: &mut RebalanceWork<'_>,
-    ) -> Option<(MachineNo, u32)> {
-        let mut untried =
-            work.untried.remove(&source).unwrap_or_else(|| self.units_by_name(source).into_iter());
-        let found = untried.find_map(|unit| self.move_unit_from(unit, source, work));
-        work.untried.insert(source, untried);
-        found
-    }
-
-    /// Moves a unit away from a machine, together with its eviction group. Returns the target
-    /// machine and its load before the move, or `None` if the unit cannot leave or has left.
-    fn move_unit_from(
-        &mut self,
-        unit: UnitNo,
-        source: MachineNo,
-        work: &mut RebalanceWork<'_>,
-    ) -> Option<(MachineNo, u32)> {
-        if work.immovable.contains(&unit) || self.units.slots[unit].machine != source {
-            return None;
+    let savepoint = undo_log::savepoint(cluster);
+    let before = cluster.state.machines.slots[source].occupancy.load();
+    let group = eviction_group::detach_group(
+        cluster,
+        eviction_group::eviction_group(cluster, unit, source),
+        source,
+        MoveReason::Rebalance,
+    );
+    let found = move_for_balance(cluster, &group, (source, before), work);
+    if found.is_none() {
+        undo_log::roll_back(cluster, &savepoint);
+        for other in eviction_group::tied_by_name(cluster, unit, source) {
+            work.immovable.insert(other, ());
         }
-        let savepoint = self.savepoint();
-        let before = self.machines.slots[source].occupancy.load();
-        let group =
-            self.detach_group(self.eviction_group(unit, source), source, MoveReason::Rebalance);
-        let found = self.move_for_balance(&group, (source, before), work);
-        if found.is_none() {
-            self.roll_back(&savepoint);
-            for other in self.tied_by_name(unit, source) {
-                work.immovable.insert(other, ());
-            }
-        }
-        found
     }
+    found
+}
 
-    /// Assigns a group that has left `source` to the first machine for which the move is allowed
-    /// and brings the requested gain. Returns that machine and its load before the move, or `None`
-    /// if there is no such machine.
-    ///
-    /// `before` is the load of the source before the group left. If the result is `None`, the
-    /// caller must roll back the group's departure.
-    fn move_for_balance(
-        &mut self,
-        group: &[UnitNo],
-        (source, before): (MachineNo, u32),
-        work: &mut RebalanceWork<'_>,
-    ) -> Option<(MachineNo, u32)> {
-        let size = u32::try_from(group.len()).unwrap_or(u32::MAX);
-        if size > work.moves_left.min(work.max_group_size) {
-            return None;
-        }
-        if !group.iter().all(|unit| self.may_be_moved(*unit, source)) {
-            return None;
-        }
-        // A global unit that takes the free place would undo the gain.
-        if self.machines.slots[source].occupancy.load() != before.saturating_sub(size) {
-            return None;
-        }
-        let lost = self.disrupted(&work.disruption, group.iter().copied());
-        if self.check_min_available(&mut work.disruption, &lost).is_some() {
-            return None;
-        }
-        let most = before.checked_sub(size)?.checked_sub(1)?.checked_sub(work.gain)?;
-        let class = self.plain_class(group);
-        if class.is_some_and(|class| work.refused.get(&class).is_some_and(|known| most <= *known)) {
-            return None;
-        }
-        let baselines: Vec<Baseline> =
-            group.iter().map(|unit| self.baseline(*unit, source)).collect();
-        let mut found = None;
-        self.find_machine_for(group, source, |index, to| {
-            let load = index.machines.slots[to].occupancy.load();
-            let takes = load <= most
-                && baselines.iter().all(|baseline| index.is_no_worse(baseline, to))
-                && !index.would_replace(group, to)
-                && index.assign_group(group, to);
-            if takes {
-                found = Some((to, load));
-            }
-            takes
-        });
-        if found.is_some() {
-            work.disruption.spend(&lost);
-            work.moves_left -= size;
-            if size > 1 {
-                // The source may have become a target, since its load dropped by more than one.
-                work.refused.clear();
-            }
-        } else if let Some(class) = class {
-            work.refused.insert(class, most);
-        }
-        found
+/// Assigns a group that has left `source` to the first machine for which the move is allowed
+/// and brings the requested gain. Returns that machine and its load before the move, or `None`
+/// if there is no such machine.
+///
+/// `before` is the load of the source before the group left. If the result is `None`, the
+/// caller must roll back the group's departure.
+fn move_for_balance(
+    cluster: &mut Cluster,
+    group: &[UnitNo],
+    (source, before): (MachineNo, u32),
+    work: &mut RebalanceWork<'_>,
+) -> Option<(MachineNo, u32)> {
+    let size = u32::try_from(group.len()).unwrap_or(u32::MAX);
+    if size > work.moves_left.min(work.max_group_size) {
+        return None;
     }
+    if !group.iter().all(|unit| may_be_moved(cluster, *unit, source)) {
+        return None;
+    }
+    // A global unit that takes the free place would undo the gain.
+    if cluster.state.machines.slots[source].occupancy.load() != before.saturating_sub(size) {
+        return None;
+    }
+    let lost = disruption_budget::disrupted(cluster, &work.disruption, group.iter().copied());
+    if disruption_budget::check_min_available(cluster, &mut work.disruption, &lost).is_some() {
+        return None;
+    }
+    let most = before.checked_sub(size)?.checked_sub(1)?.checked_sub(work.gain)?;
+    let class = plain_class(cluster, group);
+    if class.is_some_and(|class| work.refused.get(&class).is_some_and(|known| most <= *known)) {
+        return None;
+    }
+    let baselines: Vec<Baseline> =
+        group.iter().map(|unit| baseline(cluster, *unit, source)).collect();
+    let mut found = None;
+    eviction_group::find_machine_for(cluster, group, source, |cluster, to| {
+        let load = cluster.state.machines.slots[to].occupancy.load();
+        let takes = load <= most
+            && baselines.iter().all(|baseline| is_no_worse(cluster, baseline, to))
+            && !eviction_group::would_replace(cluster, group, to)
+            && eviction_group::assign_group(cluster, group, to);
+        if takes {
+            found = Some((to, load));
+        }
+        takes
+    });
+    if found.is_some() {
+        work.disruption.spend(&lost);
+        work.moves_left -= size;
+        if size > 1 {
+            // The source may have become a target, since its load dropped by more than one.
+            work.refused.clear();
+        }
+    } else if let Some(class) = class {
+        work.refused.insert(class, most);
+    }
+    found
+}
 
-    /// Returns whether a unit that has just left `source` may move for balance. It may not if it is
-    /// unreadable, has `Reschedule=never`, or came to `source` only in the same plan.
-    fn may_be_moved(&self, unit: UnitNo, source: MachineNo) -> bool {
-        let slot = &self.units.slots[unit];
-        let wants = slot.requirements.as_ref();
-        slot.kind == UnitKind::Single
-            && slot.placed == source
-            && wants.is_some_and(|wants| wants.reschedule != Reschedule::Never)
-    }
+/// Returns whether a unit that has just left `source` may move for balance. It may not if it is
+/// unreadable, has `Reschedule=never`, or came to `source` only in the same plan.
+fn may_be_moved(cluster: &Cluster, unit: UnitNo, source: MachineNo) -> bool {
+    let slot = &cluster.state.units.slots[unit];
+    let wants = slot.requirements.as_ref();
+    slot.kind == UnitKind::Single
+        && slot.placed == source
+        && wants.is_some_and(|wants| wants.reschedule != Reschedule::Never)
+}
 
-    /// Returns the class of the only unit of a group. The unit must not be tied to others, and must
-    /// prefer machines by load alone. Returns `None` for all other groups.
-    ///
-    /// If no machine is found for such a unit, none will be found for other units of the class.
-    fn plain_class(&self, group: &[UnitNo]) -> Option<ClassNo> {
-        let class = self.group_class(group)?;
-        let wants = &self.classes.slots[class].requirements;
-        let plain = wants.prefer.is_empty()
-            && wants.spread.is_empty()
-            && self.policy.scores.is_empty()
-            && self.policy.ranking == Ranking::LeastLoaded;
-        plain.then_some(class)
-    }
+/// Returns the class of the only unit of a group. The unit must not be tied to others, and must
+/// prefer machines by load alone. Returns `None` for all other groups.
+///
+/// If no machine is found for such a unit, none will be found for other units of the class.
+fn plain_class(cluster: &Cluster, group: &[UnitNo]) -> Option<ClassNo> {
+    let class = cluster.state.group_class(group)?;
+    let wants = &cluster.state.classes.slots[class].requirements;
+    let plain = wants.prefer.is_empty()
+        && wants.spread.is_empty()
+        && cluster.state.policy.scores.is_empty()
+        && cluster.state.policy.ranking == Ranking::LeastLoaded;
+    plain.then_some(class)
+}
 
-    /// Returns the score of the machine that a unit has left, and the number of instances of its
-    /// template there.
-    fn baseline(&mut self, unit: UnitNo, source: MachineNo) -> Baseline {
-        let (order, template) = self.refreshed_order(unit);
-        let baseline = Baseline { unit, order, template, score: 0, instances: 0 };
-        let (score, instances) = self.evaluate(&baseline, source);
-        Baseline { score, instances, ..baseline }
-    }
+/// Returns the score of the machine that a unit has left, and the number of instances of its
+/// template there.
+fn baseline(cluster: &mut Cluster, unit: UnitNo, source: MachineNo) -> Baseline {
+    let (order, template) = search::refreshed_order(cluster, unit);
+    let baseline = Baseline { unit, order, template, score: 0, instances: 0 };
+    let (score, instances) = evaluate(cluster, &baseline, source);
+    Baseline { score, instances, ..baseline }
+}
 
-    /// Returns whether a machine is at least as good for a unit as the machine that the unit has
-    /// left. Its score must not be lower, and its number of instances of the unit's template not
-    /// higher.
-    fn is_no_worse(&self, baseline: &Baseline, machine: MachineNo) -> bool {
-        let (score, instances) = self.evaluate(baseline, machine);
-        score >= baseline.score && instances <= baseline.instances
-    }
+/// Returns whether a machine is at least as good for a unit as the machine that the unit has
+/// left. Its score must not be lower, and its number of instances of the unit's template not
+/// higher.
+fn is_no_worse(cluster: &Cluster, baseline: &Baseline, machine: MachineNo) -> bool {
+    let (score, instances) = evaluate(cluster, baseline, machine);
+    score >= baseline.score && instances <= baseline.instances
+}
 
-    /// Returns the score of a machine for a unit, and the number of instances of the unit's
-    /// template there. That number is 0 if the ranking does not use it.
-    fn evaluate(&self, baseline: &Baseline, machine: MachineNo) -> (i64, u32) {
-        let order = &self.orders.slots[baseline.order];
-        let (against, _) = order.sort_key(machine, baseline.template, self.rank_context());
-        let score = self.custom_score(baseline.unit, machine).saturating_sub(against);
-        let occupancy = &self.machines.slots[machine].occupancy;
-        let counted = baseline.template.some().filter(|_| self.policy.ranking == Ranking::Spread);
-        (score, counted.map_or(0, |template| occupancy.counts_of(template).matching))
-    }
+/// Returns the score of a machine for a unit, and the number of instances of the unit's
+/// template there. That number is 0 if the ranking does not use it.
+fn evaluate(cluster: &Cluster, baseline: &Baseline, machine: MachineNo) -> (i64, u32) {
+    let order = &cluster.orders.slots[baseline.order];
+    let (against, _) = order.sort_key(machine, baseline.template, &cluster.state);
+    let score = search::custom_score(cluster, baseline.unit, machine).saturating_sub(against);
+    let occupancy = &cluster.state.machines.slots[machine].occupancy;
+    let counted =
+        baseline.template.some().filter(|_| cluster.state.policy.ranking == Ranking::Spread);
+    (score, counted.map_or(0, |template| occupancy.counts_of(template).matching))
 }

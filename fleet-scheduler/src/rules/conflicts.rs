@@ -4,7 +4,7 @@
 use fleet_core::{Pattern, Refusal};
 
 use super::{Denial, PlacementQuery, RuleSubject};
-use crate::index::{Cluster, PatternNo, UnitNo};
+use crate::state::{PatternNo, State, UnitNo};
 
 /// Returns a denial if a unit on the machine conflicts with this one.
 pub(super) fn denial(query: &PlacementQuery<'_>) -> Option<Denial> {
@@ -25,41 +25,41 @@ pub(super) fn denial(query: &PlacementQuery<'_>) -> Option<Denial> {
 /// - Otherwise: the first unit there, by name, that has a pattern matching this unit, and that
 ///   pattern.
 pub(super) fn refusal_for(query: &PlacementQuery<'_>) -> Refusal {
-    let (index, occupancy, unit) = (query.index, query.occupancy, query.unit);
+    let (state, occupancy, unit) = (query.state, query.occupancy, query.unit);
     let mut ours = query.class.conflicts.iter().filter(|p| occupancy.counts_of(**p).matching > 0);
     let ours = ours.find_map(|pattern| {
-        Some((query.first_other(|other| pattern_matches(index, *pattern, other))?, *pattern, false))
+        Some((query.first_other(|other| pattern_matches(state, *pattern, other))?, *pattern, false))
     });
     let theirs = || {
-        let with = query.first_other(|other| keeps_away(index, other, unit).is_some())?;
-        Some((with, keeps_away(index, with, unit)?, true))
+        let with = query.first_other(|other| keeps_away(state, other, unit).is_some())?;
+        Some((with, keeps_away(state, with, unit)?, true))
     };
     match ours.or_else(theirs) {
-        Some((with, pattern, theirs)) => refusal_with(index, with, pattern, theirs),
+        Some((with, pattern, theirs)) => refusal_with(state, with, pattern, theirs),
         None => Refusal::Cordon {},
     }
 }
 
 /// Returns the first pattern in the `Conflicts=` of another unit, in the order written, that
 /// matches this unit.
-pub(super) fn keeps_away(index: &Cluster, other: UnitNo, unit: UnitNo) -> Option<PatternNo> {
-    let mut patterns = index.class(other).conflicts.iter().copied();
-    patterns.find(|pattern| pattern_matches(index, *pattern, unit))
+pub(super) fn keeps_away(state: &State, other: UnitNo, unit: UnitNo) -> Option<PatternNo> {
+    let mut patterns = state.class(other).conflicts.iter().copied();
+    patterns.find(|pattern| pattern_matches(state, *pattern, unit))
 }
 
 /// Returns the refusal of a machine because of a conflict with the unit `with` there.
 pub(super) fn refusal_with(
-    index: &Cluster,
+    state: &State,
     with: UnitNo,
     pattern: PatternNo,
     theirs: bool,
 ) -> Refusal {
-    let (with, pattern) = (index.units.name(with), index.patterns.slots[pattern].pattern());
+    let (with, pattern) = (state.units.name(with), state.patterns.slots[pattern].pattern());
     Refusal::Conflicts { with: with.clone(), pattern: pattern.clone(), by_other: theirs }
 }
 
-fn pattern_matches(index: &Cluster, pattern: PatternNo, unit: UnitNo) -> bool {
-    index.class(unit).matched.binary_search(&pattern).is_ok()
+fn pattern_matches(state: &State, pattern: PatternNo, unit: UnitNo) -> bool {
+    state.class(unit).matched.binary_search(&pattern).is_ok()
 }
 
 /// Returns the conflict of `unit` with the `others`, which are sorted by name.

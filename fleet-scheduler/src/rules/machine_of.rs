@@ -3,16 +3,16 @@
 use fleet_core::{Peer, Refusal};
 
 use super::{Denial, PlacementQuery};
-use crate::index::{Cluster, MachineNo, Occupancy, PeerRef, UnitKind, UnitNo};
+use crate::state::{MachineNo, Occupancy, PeerRef, State, UnitKind, UnitNo};
 
 /// Returns a denial if a peer is not on the machine. The denial holds the first such peer.
 pub(super) fn denial(query: &PlacementQuery<'_>) -> Option<Denial> {
-    let index = query.index;
-    missing(index, query.unit, |peer| is_there(query, peer)).map(Denial::MachineOf)
+    let state = query.state;
+    missing(state, query.unit, |peer| is_there(query, peer)).map(Denial::MachineOf)
 }
 
 pub(super) fn refusal_for(query: &PlacementQuery<'_>, at: usize) -> Refusal {
-    let slot = &query.index.units.slots[query.unit];
+    let slot = &query.state.units.slots[query.unit];
     let wants = slot.requirements.as_ref();
     let peer = wants.and_then(|wants| wants.machine_of.get(at)).cloned();
     Refusal::MachineOf { peer: peer.unwrap_or_else(|| Peer::Named(slot.name().clone())) }
@@ -20,23 +20,23 @@ pub(super) fn refusal_for(query: &PlacementQuery<'_>, at: usize) -> Refusal {
 
 /// Returns the index of a unit's first peer for which `is_there` returns false.
 pub(crate) fn missing(
-    index: &Cluster,
+    state: &State,
     unit: UnitNo,
     is_there: impl Fn(PeerRef) -> bool,
 ) -> Option<usize> {
-    index.units.slots[unit].peers().iter().position(|peer| !is_there(*peer))
+    state.units.slots[unit].peers().iter().position(|peer| !is_there(*peer))
 }
 
 fn is_there(query: &PlacementQuery<'_>, peer: PeerRef) -> bool {
-    is_at(query.index, query.unit, peer, query.occupancy, |other| {
-        query.index.is_on(other, query.machine)
+    is_at(query.state, query.unit, peer, query.occupancy, |other| {
+        query.state.is_on(other, query.machine)
     })
 }
 
 /// Returns whether a peer that a unit requires is on a machine. `occupancy` describes the units on
 /// that machine, and `is_on` returns whether a given unit is there.
 pub(crate) fn is_at(
-    index: &Cluster,
+    state: &State,
     unit: UnitNo,
     peer: PeerRef,
     occupancy: &Occupancy,
@@ -47,7 +47,7 @@ pub(crate) fn is_at(
         PeerRef::Matching(pattern) => {
             let there = occupancy.counts_of(pattern).matching;
             // A unit is not its own peer, even if the pattern matches it.
-            let own = is_on(unit) && index.class(unit).matched.binary_search(&pattern).is_ok();
+            let own = is_on(unit) && state.class(unit).matched.binary_search(&pattern).is_ok();
             there > u32::from(own)
         }
     }
@@ -55,14 +55,14 @@ pub(crate) fn is_at(
 
 /// Returns the units on a machine that lack a peer there, each with the index of its first missing
 /// peer.
-pub(crate) fn left_behind(index: &Cluster, machine: MachineNo) -> Vec<(UnitNo, usize)> {
-    let occupancy = &index.machines.slots[machine].occupancy;
+pub(crate) fn left_behind(state: &State, machine: MachineNo) -> Vec<(UnitNo, usize)> {
+    let occupancy = &state.machines.slots[machine].occupancy;
     if occupancy.tied == 0 {
         return Vec::new();
     }
     let lost = |unit: &UnitNo| {
-        let at = missing(index, *unit, |peer| {
-            is_at(index, *unit, peer, occupancy, |other| index.is_on(other, machine))
+        let at = missing(state, *unit, |peer| {
+            is_at(state, *unit, peer, occupancy, |other| state.is_on(other, machine))
         });
         at.map(|at| (*unit, at))
     };
@@ -71,10 +71,10 @@ pub(crate) fn left_behind(index: &Cluster, machine: MachineNo) -> Vec<(UnitNo, u
 
 /// Returns the machine that a unit must join: that of the first non-global unit that its
 /// `MachineOf=` names and that has a machine. Returns `None` if there is no such unit.
-pub(crate) fn machine_of_peer(index: &Cluster, unit: UnitNo) -> Option<MachineNo> {
-    index.units.slots[unit].peers().iter().find_map(|peer| match peer {
-        PeerRef::Named(other) if index.units.slots[*other].kind != UnitKind::Global => {
-            index.units.slots[*other].machine.some()
+pub(crate) fn machine_of_peer(state: &State, unit: UnitNo) -> Option<MachineNo> {
+    state.units.slots[unit].peers().iter().find_map(|peer| match peer {
+        PeerRef::Named(other) if state.units.slots[*other].kind != UnitKind::Global => {
+            state.units.slots[*other].machine.some()
         }
         _ => None,
     })

@@ -4,7 +4,7 @@
 use fleet_core::Refusal;
 
 use super::{Denial, PlacementQuery};
-use crate::index::{NO_LIMIT, UnitNo, limit};
+use crate::state::{NO_LIMIT, UnitNo, limit};
 
 pub(super) fn denial(query: &PlacementQuery<'_>) -> Option<Denial> {
     let (there, limit) = count(query)?;
@@ -19,8 +19,8 @@ pub(super) fn refusal_for(query: &PlacementQuery<'_>) -> Refusal {
 }
 
 /// Returns the number of instances that stay on the machine, and the smallest limit set by these
-/// instances and the unit. Returns `None` if the unit is no instance, or if the index does not
-/// count its template's instances because nothing needs the count.
+/// instances and the unit. Returns `None` if the unit is no instance, or if nothing needs the count
+/// of its template's instances.
 pub(super) fn count(query: &PlacementQuery<'_>) -> Option<(u32, u32)> {
     let template = query.class.template.some()?;
     let own = limit(&query.class.requirements);
@@ -28,12 +28,12 @@ pub(super) fn count(query: &PlacementQuery<'_>) -> Option<(u32, u32)> {
     if query.leaving.is_empty() {
         return Some((counts.matching, counts.limit.min(own)));
     }
-    let index = query.index;
+    let state = query.state;
     let leaves = |unit: &UnitNo| query.leaving.contains(unit);
     let staying = query.occupancy.units.iter().copied().filter(|unit| !leaves(unit));
     let staying: Vec<UnitNo> = staying.collect();
-    let is_instance = |unit: &&UnitNo| index.class(**unit).template == template;
+    let is_instance = |unit: &&UnitNo| state.class(**unit).template == template;
     let gone = query.leaving.iter().filter(is_instance).count();
     let there = counts.matching - u32::try_from(gone).unwrap_or(0);
-    Some((there, index.smallest_limit(&staying, template).min(own)))
+    Some((there, state.smallest_limit(&staying, template).min(own)))
 }

@@ -1,27 +1,18 @@
 //! `MachineMetadata=`: for each named key, the machine has one of the named values.
 
-use std::collections::{BTreeMap, BTreeSet};
-
-use fleet_core::{Machine, Metadata, Refusal, Requirements, Rule};
+use fleet_core::{Machine, Refusal, Requirements, Rule};
 
 use super::{Denial, PlacementQuery};
-
-/// Required metadata: keys, each with its accepted values.
-type RequiredMetadata = BTreeMap<String, BTreeSet<String>>;
+use crate::state::first_missing;
 
 /// Returns a denial if the machine lacks required metadata or fails the expression.
 pub(super) fn denial(query: &PlacementQuery<'_>) -> Option<Denial> {
-    let filters = &query.index.filters;
+    let filters = &query.state.filters;
     let metadata = &query.facts().metadata;
     match filters.refusal(query.class.filter, query.machine, metadata)? {
         Rule::MachineMetadata => Some(Denial::Metadata),
         _ => Some(Denial::Expression),
     }
-}
-
-/// Returns whether the metadata fails the requirements.
-pub(crate) fn lacks(wanted: &RequiredMetadata, metadata: &Metadata) -> bool {
-    first_missing(wanted, metadata).is_some()
 }
 
 pub(super) fn refusal_for(query: &PlacementQuery<'_>) -> Refusal {
@@ -45,15 +36,5 @@ pub(crate) fn refusal(requirements: &Requirements, machine: &Machine) -> Option<
         key: key.clone(),
         wanted: values.iter().cloned().collect(),
         found: machine.metadata.get(key).cloned(),
-    })
-}
-
-fn first_missing<'a>(
-    wanted: &'a RequiredMetadata,
-    metadata: &Metadata,
-) -> Option<(&'a String, &'a BTreeSet<String>)> {
-    wanted.iter().find(|(key, values)| {
-        let found = metadata.get(*key);
-        !found.is_some_and(|value| values.contains(value))
     })
 }

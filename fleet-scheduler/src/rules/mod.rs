@@ -4,7 +4,6 @@
 //! returns a compact result. `refusal` adds names and texts, and is called only for results that
 //! are reported.
 
-mod blocking_units;
 pub(crate) mod conflicts;
 mod cordon;
 mod custom;
@@ -17,12 +16,10 @@ pub(crate) mod metadata_expr;
 pub(crate) mod replaces;
 mod reserve;
 
-use std::sync::LazyLock;
-
 use fleet_core::{Machine, Refusal, Requirements, Rule};
 use fleet_unitfile::UnitName;
 
-use crate::index::{Cluster, EquivalenceClass, MachineNo, Occupancy, UnitNo};
+use crate::state::{EquivalenceClass, MachineNo, Occupancy, State, UnitNo};
 pub(crate) use explain_refusals::RefusalExplainer;
 
 /// The part of a unit that the rules between two units look at.
@@ -32,19 +29,22 @@ pub(crate) struct RuleSubject<'a> {
     pub(crate) requirements: &'a Requirements,
 }
 
-/// The requirements of an unreadable unit.
-pub(crate) static NOTHING: LazyLock<Requirements> = LazyLock::new(Requirements::default);
-
 /// A placement to check: a unit, a machine and the occupancy to assume.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct PlacementQuery<'a> {
-    pub(crate) index: &'a Cluster,
+    pub(crate) state: &'a State,
     pub(crate) unit: UnitNo,
     pub(crate) class: &'a EquivalenceClass,
     pub(crate) machine: MachineNo,
     pub(crate) occupancy: &'a Occupancy,
     /// Units of the occupancy that leave if the unit comes.
     pub(crate) leaving: &'a [UnitNo],
+}
+
+/// Returns the first rule by which a machine refuses a unit. The unit must not replace other units,
+/// because the function does not assume that any unit leaves.
+pub(crate) fn denial(state: &State, unit: UnitNo, machine: MachineNo) -> Option<Denial> {
+    PlacementQuery::new(state, unit, machine).denial()
 }
 
 /// The first rule by which a machine refuses a unit.
@@ -99,17 +99,17 @@ impl Denial {
 
 impl<'a> PlacementQuery<'a> {
     /// Creates a query about the current occupancy.
-    pub(crate) fn new(index: &'a Cluster, unit: UnitNo, machine: MachineNo) -> Self {
-        let occupancy = &index.machines.slots[machine].occupancy;
-        Self { index, unit, class: index.class(unit), machine, occupancy, leaving: &[] }
+    pub(crate) fn new(state: &'a State, unit: UnitNo, machine: MachineNo) -> Self {
+        let occupancy = &state.machines.slots[machine].occupancy;
+        Self { state, unit, class: state.class(unit), machine, occupancy, leaving: &[] }
     }
 
     pub(crate) fn name(&self) -> &'a UnitName {
-        self.index.units.name(self.unit)
+        self.state.units.name(self.unit)
     }
 
     pub(crate) fn facts(&self) -> &'a Machine {
-        self.index.machines.slots[self.machine].machine()
+        self.state.machines.slots[self.machine].machine()
     }
 
     /// Returns the first unit by name that is on the machine and satisfies a predicate. The queried
@@ -117,7 +117,7 @@ impl<'a> PlacementQuery<'a> {
     pub(crate) fn first_other(&self, is_it: impl Fn(UnitNo) -> bool) -> Option<UnitNo> {
         let all = self.occupancy.units.iter().chain(&self.occupancy.globals).copied();
         let others = all.filter(|other| *other != self.unit && is_it(*other));
-        others.min_by(|a, b| self.index.units.name(*a).cmp(self.index.units.name(*b)))
+        others.min_by(|a, b| self.state.units.name(*a).cmp(self.state.units.name(*b)))
     }
 
     /// Returns the first rule that refuses a unit that would come.
@@ -175,7 +175,7 @@ impl<'a> PlacementQuery<'a> {
             Denial::Reserve => reserve::refusal_for(self),
             Denial::Replaced => replaces::refusal_for(self),
             Denial::CannotMove(with) => {
-                let with = self.index.units.name(with).clone();
+                let with = self.state.units.name(with).clone();
                 Refusal::Replaces { with, by_other: false }
             }
             Denial::Custom(at) => custom::refusal_for(self, at),

@@ -29,7 +29,7 @@ fn shortage(query: &PlacementQuery<'_>) -> Option<(Resource, u128)> {
     let mut sum = query.occupancy.used();
     sum.add(own);
     for unit in query.leaving {
-        sum.sub(&query.index.class(*unit).requirements.reserve);
+        sum.sub(&query.state.class(*unit).requirements.reserve);
     }
     sum.first_over(&query.facts().offers)
 }

@@ -1,5 +1,5 @@
-//! Only `wire_up` picks both a store and a service manager. The folders of an init's model, and
-//! those of the native service manager, depend on each other in one direction.
+//! Only `wire_up` picks both a store and a service manager. The folders of the scheduler, of an
+//! init's model and of the native service manager depend on each other in one direction.
 
 use crate::report::{Finding, fail_on};
 use crate::rust::{Source, mentions, names_under};
@@ -55,6 +55,20 @@ struct Layers {
     folders: &'static [(&'static str, &'static [&'static str])],
 }
 
+const SCHEDULER: Layers = Layers {
+    directory: "fleet-scheduler/src/",
+    module: "crate",
+    folders: &[
+        ("state", &[]),
+        ("rules", &["state"]),
+        ("ranking", &["state"]),
+        ("index", &["state", "rules", "ranking"]),
+        ("planner", &["state", "rules", "ranking", "index"]),
+        ("check", &["state"]),
+        ("testing", &[]),
+    ],
+};
+
 const GRAPH: Layers = Layers {
     directory: "fleet-core/src/graph/",
     module: "crate::graph",
@@ -81,6 +95,11 @@ const NATIVE: Layers = Layers {
         ("rpc", &[]),
     ],
 };
+
+#[test]
+fn scheduler_folders_import_only_those_below() {
+    SCHEDULER.check();
+}
 
 #[test]
 fn graph_folders_import_only_those_below() {
@@ -132,4 +151,6 @@ fn an_import_from_above_is_found() {
     assert_eq!(forbidden("log"), Some(vec![(2, "run".to_owned())]));
     assert_eq!(forbidden("supervisor"), Some(vec![]));
     assert_eq!(forbidden("attic"), None);
+    let source = Source::new("use crate::index::Cluster;\n");
+    assert_eq!(SCHEDULER.forbidden_imports(&source, "rules"), Some(vec![(1, "index".to_owned())]));
 }

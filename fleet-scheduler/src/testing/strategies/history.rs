@@ -83,7 +83,7 @@ impl HistoryEvent {
     }
 }
 
-/// Converts the event for an [`Cluster`](crate::Cluster).
+/// Converts the event for a [`Cluster`](crate::Cluster).
 impl From<&HistoryEvent> for Change {
     fn from(event: &HistoryEvent) -> Self {
         match event.clone() {

@@ -3,9 +3,9 @@
 
 use fleet_core::{Resource, Resources};
 
-use super::RankContext;
-use crate::index::heap::machine_of;
-use crate::index::slots::{MachineNo, PatternNo};
+use super::heap::machine_of;
+use super::{rank, room};
+use crate::state::{MachineNo, PatternNo, State};
 
 /// Number of machines at which a block is split in two.
 const MAX_BLOCK: usize = 128;
@@ -71,7 +71,7 @@ impl RoomIndex {
         bucket: usize,
         limit: u128,
         reserve: Resources,
-        (context, ranked): (RankContext<'_>, PatternNo),
+        (state, ranked): (&State, PatternNo),
         mut takes: impl FnMut(MachineNo) -> bool,
     ) -> Option<u128> {
         let mut at = 0;
@@ -83,18 +83,18 @@ impl RoomIndex {
                 at += 1;
                 continue;
             }
-            let stale = |key: &&u128| context.key(ranked, machine_of(**key)) != **key;
+            let stale = |key: &&u128| rank(state, ranked, machine_of(**key)) != **key;
             if let Some(key) = block.keys.iter().find(stale) {
                 let machine = machine_of(*key);
-                let room = context.room(machine);
-                self.put(machine, bucket, context.key(ranked, machine), room);
+                let room = room(state, machine);
+                self.put(machine, bucket, rank(state, ranked, machine), room);
                 continue;
             }
             let found = block.keys.iter().copied().find(|key| takes(machine_of(*key)));
             if let Some(key) = found {
                 return Some(key).filter(|key| *key < limit);
             }
-            let rooms = block.keys.iter().map(|key| context.room(machine_of(*key)));
+            let rooms = block.keys.iter().map(|key| room(state, machine_of(*key)));
             let room = rooms.fold(Resources::ZERO, larger);
             self.buckets[bucket][at].room = room;
             at += 1;

@@ -16,9 +16,10 @@
 //! Several templates can share a machine order. The order then counts the instances of each
 //! template separately, per spread value.
 
+mod change_log;
+mod heap;
 mod machine_order;
 mod room_index;
-mod spread_key;
 
 use std::collections::BTreeMap;
 use std::hash::BuildHasher;
@@ -27,13 +28,11 @@ use fleet_core::{Preference, Resources, Spread};
 use rustc_hash::FxBuildHasher;
 
 use self::machine_order::MachineOrder;
-pub(crate) use self::machine_order::preference_score;
-use super::change_log::ChangeLog;
-use super::filters::Filters;
-use super::machines::Machines;
-use super::patterns::Patterns;
-use super::slots::{FilterNo, MachineNo, OrderNo, PatternNo, Slots};
 use crate::policy::Ranking;
+use crate::state::{FilterNo, MachineNo, OrderNo, PatternNo, Slots, State};
+pub(crate) use change_log::ChangeLog;
+pub(crate) use heap::{Heap, HeapPositions, machine_of};
+pub(crate) use machine_order::preference_score;
 
 /// All machine orders, and the logs that they follow.
 #[derive(Debug, Default)]
@@ -52,15 +51,6 @@ pub(crate) struct MachineOrders {
     shared: BTreeMap<(FilterNo, PatternNo, u64), Vec<OrderNo>>,
     /// Number of orders that belong to a single class.
     private: usize,
-}
-
-/// The inputs of the machine order.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct RankContext<'a> {
-    pub(crate) machines: &'a Machines,
-    pub(crate) filters: &'a Filters,
-    pub(crate) patterns: &'a Patterns,
-    pub(crate) ranking: Ranking,
 }
 
 impl MachineOrders {
@@ -116,49 +106,33 @@ impl MachineOrders {
     }
 
     /// Brings an order up to date for the instances of a template.
-    pub(crate) fn refresh(
-        &mut self,
-        order: OrderNo,
-        template: PatternNo,
-        context: RankContext<'_>,
-    ) {
+    pub(crate) fn refresh(&mut self, order: OrderNo, template: PatternNo, state: &State) {
         self.refreshes += 1;
         let logs = (&self.ranks, &self.loosened_machines, self.facts_version);
         let order = &mut self.slots[order];
-        order.refresh(logs, context);
-        order.count_instances(template, context);
+        order.refresh(logs, state);
+        order.count_instances(template, state);
     }
 }
 
-impl RankContext<'_> {
-    /// Returns whether a machine is present, not cordoned, and passes a filter.
-    pub(crate) fn takes(&self, filter: FilterNo, machine: MachineNo) -> bool {
-        let facts = &self.machines.slots[machine].facts;
-        facts.as_ref().is_some_and(|facts| {
-            let refusal = || self.filters.refusal(filter, machine, &facts.metadata);
-            !facts.cordoned && refusal().is_none()
-        })
-    }
+/// Returns the resources that a machine offers and that no unit there reserves.
+fn room(state: &State, machine: MachineNo) -> Resources {
+    let slot = &state.machines.slots[machine];
+    slot.machine().offers.saturating_sub(slot.occupancy.used().saturating())
+}
 
-    /// Returns the resources that a machine offers and that no unit there reserves.
-    pub(crate) fn room(&self, machine: MachineNo) -> Resources {
-        let slot = &self.machines.slots[machine];
-        slot.machine().offers.saturating_sub(slot.occupancy.used().saturating())
-    }
-
-    /// Returns the rank of a machine as a number; the lowest number comes first. `template` is the
-    /// template of the new unit, if the number of its instances affects the rank.
-    pub(crate) fn key(&self, template: PatternNo, machine: MachineNo) -> u128 {
-        let slot = &self.machines.slots[machine];
-        let load = slot.occupancy.load();
-        let (first, second) = match self.ranking {
-            Ranking::LeastLoaded => (0, load),
-            Ranking::BinPacking => (0, u32::MAX - load),
-            Ranking::Spread => {
-                (template.some().map_or(0, |t| slot.occupancy.counts_of(t).matching), load)
-            }
-        };
-        let words = [first, second, slot.label, machine.0];
-        words.into_iter().fold(0, |key, word| key << 32 | u128::from(word))
-    }
+/// Returns the rank of a machine as a number; the lowest number comes first. `template` is the
+/// template of the new unit, if the number of its instances affects the rank.
+pub(crate) fn rank(state: &State, template: PatternNo, machine: MachineNo) -> u128 {
+    let slot = &state.machines.slots[machine];
+    let load = slot.occupancy.load();
+    let (first, second) = match state.policy.ranking {
+        Ranking::LeastLoaded => (0, load),
+        Ranking::BinPacking => (0, u32::MAX - load),
+        Ranking::Spread => {
+            (template.some().map_or(0, |t| slot.occupancy.counts_of(t).matching), load)
+        }
+    };
+    let words = [first, second, slot.label, machine.0];
+    words.into_iter().fold(0, |key, word| key << 32 | u128::from(word))
 }

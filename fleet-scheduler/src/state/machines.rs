@@ -1,4 +1,4 @@
-//! The machines of an index: every known machine ID.
+//! The machines: every known machine ID.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

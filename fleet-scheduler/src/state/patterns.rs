@@ -9,8 +9,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use fleet_core::Pattern;
 use fleet_unitfile::UnitName;
 
-use super::lookup::Lookup;
 use super::pattern_index::{LiteralKey, PatternIndex};
+use super::slots::Lookup;
 use super::slots::{OrderNo, PatternNo, Slots, UnitNo};
 use super::units::PeerRef;
 
@@ -152,7 +152,7 @@ impl Patterns {
     }
 
     /// Records that a unit with these peers has come to a machine or left it.
-    pub(super) fn set_follower_placed(&mut self, unit: UnitNo, peers: &[PeerRef], placed: bool) {
+    pub(crate) fn set_follower_placed(&mut self, unit: UnitNo, peers: &[PeerRef], placed: bool) {
         for peer in peers {
             let PeerRef::Matching(pattern) = peer else { continue };
             let unplaced = &mut self.slots[*pattern].unplaced_followers;

@@ -1,4 +1,4 @@
-//! The units of an index: every known name.
+//! The units: every known name.
 
 use std::sync::Arc;
 

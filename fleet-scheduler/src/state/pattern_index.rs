@@ -7,7 +7,7 @@
 
 use std::collections::BTreeMap;
 
-use super::lookup::Lookup;
+use super::slots::Lookup;
 use super::slots::PatternNo;
 
 /// The position of a literal piece in a name.

@@ -1,7 +1,7 @@
 //! Change logs: lists of the machines that have changed. A reader keeps its last position in a log,
 //! and reads the later entries when it needs to.
 
-use super::slots::MachineNo;
+use crate::state::MachineNo;
 
 /// Machines that have changed, with the oldest change first. If the log gets too long, its older
 /// half is discarded.

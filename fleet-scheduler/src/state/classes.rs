@@ -59,8 +59,8 @@ pub(crate) struct EquivalenceClass {
     /// that unit was then refused. Only one unit is queued at a time: if it is refused, all others
     /// would be refused too.
     pub(crate) requeued_in: u64,
-    /// The value of [`MachineOrders::facts_version`](super::MachineOrders::facts_version) at the
-    /// last search, if the class filter or a cordon excluded every machine then. Otherwise `None`.
+    /// The value of `MachineOrders::facts_version` at the last search, if the class filter or a
+    /// cordon excluded every machine then. Otherwise `None`.
     pub(crate) filtered_out: Option<u64>,
 }
 

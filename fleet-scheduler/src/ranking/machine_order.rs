@@ -5,14 +5,11 @@ use std::collections::BTreeMap;
 
 use fleet_core::{Machine, Preference, Resources, Spread};
 
-use super::RankContext;
+use super::change_log::ChangeLog;
+use super::heap::{Heap, HeapPositions, machine_of};
 use super::room_index::RoomIndex;
-use super::spread_key::SpreadKey;
-use crate::index::change_log::ChangeLog;
-use crate::index::heap::{Heap, HeapPositions, machine_of};
-use crate::index::lookup::Lookup;
-use crate::index::machines::Machines;
-use crate::index::slots::{FilterNo, MachineNo, PatternNo};
+use super::{rank, room};
+use crate::state::{FilterNo, Lookup, MachineNo, Machines, PatternNo, State};
 
 /// One order of machines.
 #[derive(Debug, Default)]
@@ -125,14 +122,14 @@ impl MachineOrder {
     }
 
     /// Counts the instances of a template, unless they are counted already.
-    pub(super) fn count_instances(&mut self, template: PatternNo, context: RankContext<'_>) {
+    pub(super) fn count_instances(&mut self, template: PatternNo, state: &State) {
         if self.spread.is_empty() || self.instance_counts.contains(&template) {
             return;
         }
         let mut tally: Vec<Vec<i64>> = self.spread.iter().map(|s| vec![0; s.values]).collect();
-        if context.patterns.slots[template].assigned > 0 {
-            for machine in context.machines.present() {
-                let there = context.machines.slots[machine].occupancy.counts_of(template).matching;
+        if state.patterns.slots[template].assigned > 0 {
+            for machine in state.machines.present() {
+                let there = state.machines.slots[machine].occupancy.counts_of(template).matching;
                 for (spread, counts) in self.spread.iter().zip(&mut tally) {
                     counts[spread.value_of[machine.at()] as usize] += i64::from(there);
                 }
@@ -143,11 +140,7 @@ impl MachineOrder {
 
     /// Brings the order up to date with the changes in the logs, mainly machines that rank better
     /// than before.
-    pub(super) fn refresh(
-        &mut self,
-        logs: (&ChangeLog, &ChangeLog, u64),
-        context: RankContext<'_>,
-    ) {
+    pub(super) fn refresh(&mut self, logs: (&ChangeLog, &ChangeLog, u64), state: &State) {
         let (ranks, loosened_machines, facts) = logs;
         let has_taste = !(self.prefer.is_empty() && self.spread.is_empty());
         let ranked = ranks.since(self.ranks_seen);
@@ -156,12 +149,12 @@ impl MachineOrder {
         let cheap = |log: &Option<&[MachineNo]>| log.is_some_and(|all| all.len() <= room);
         let stale = has_taste && facts != self.facts_seen;
         if !self.is_built || stale || !cheap(&ranked) || self.is_private && !cheap(&loosened) {
-            self.build(context);
+            self.build(state);
         } else {
-            ranked.into_iter().flatten().for_each(|machine| self.update(*machine, context));
+            ranked.into_iter().flatten().for_each(|machine| self.update(*machine, state));
             if self.is_private {
                 let loosened = loosened.into_iter().flatten();
-                loosened.for_each(|machine| self.insert(*machine, context));
+                loosened.for_each(|machine| self.insert(*machine, state));
             }
         }
         self.ranks_seen = ranks.end();
@@ -172,7 +165,7 @@ impl MachineOrder {
     }
 
     /// Builds the order from scratch.
-    fn build(&mut self, context: RankContext<'_>) {
+    fn build(&mut self, state: &State) {
         self.is_built = true;
         self.buckets.clear();
         self.by_score.clear();
@@ -180,16 +173,16 @@ impl MachineOrder {
         self.instance_counts.clear();
         self.rooms = self.rooms.take().map(|_| RoomIndex::default());
         for spread in &mut self.spread {
-            spread.build(context.machines);
+            spread.build(&state.machines);
         }
-        if let Some(few) = context.filters.few_candidates(self.filter, context.machines) {
+        if let Some(few) = state.filters.few_candidates(self.filter, &state.machines) {
             self.positions = HeapPositions::sparse();
-            few.into_iter().for_each(|machine| self.insert(machine, context));
+            few.into_iter().for_each(|machine| self.insert(machine, state));
             return;
         }
-        self.positions = HeapPositions::new(context.machines.slots.len());
-        for machine in context.machines.present() {
-            self.insert(machine, context);
+        self.positions = HeapPositions::new(state.machines.slots.len());
+        for machine in state.machines.present() {
+            self.insert(machine, state);
         }
     }
 
@@ -199,57 +192,51 @@ impl MachineOrder {
     }
 
     /// Updates a machine that may have changed.
-    fn update(&mut self, machine: MachineNo, context: RankContext<'_>) {
+    fn update(&mut self, machine: MachineNo, state: &State) {
         if !self.positions.contains(machine) {
             if !self.is_private {
-                self.insert(machine, context);
+                self.insert(machine, state);
             }
-        } else if context.takes(self.filter, machine) {
-            let key = context.key(self.ranked, machine);
+        } else if state.takes(self.filter, machine) {
+            let key = rank(state, self.ranked, machine);
             let bucket = self.bucket_of(machine);
             self.buckets[bucket].heap.update(key, &mut self.positions);
-            self.record_room(machine, bucket, key, context);
+            self.record_room(machine, bucket, key, state);
         } else {
             self.remove(machine);
         }
     }
 
     /// Adds a machine if it passes the filter and is not included.
-    pub(crate) fn insert(&mut self, machine: MachineNo, context: RankContext<'_>) {
-        if self.positions.contains(machine) || !context.takes(self.filter, machine) {
+    pub(crate) fn insert(&mut self, machine: MachineNo, state: &State) {
+        if self.positions.contains(machine) || !state.takes(self.filter, machine) {
             return;
         }
-        let bucket = self.bucket_for(machine, context.machines);
+        let bucket = self.bucket_for(machine, &state.machines);
         if self.bucket_of.len() <= machine.at() && bucket > 0 {
             self.bucket_of.resize(machine.at() + 1, 0);
         }
         if let Some(of) = self.bucket_of.get_mut(machine.at()) {
             *of = bucket;
         }
-        let key = context.key(self.ranked, machine);
+        let key = rank(state, self.ranked, machine);
         self.buckets[bucket as usize].heap.insert(key, &mut self.positions);
-        self.record_room(machine, bucket as usize, key, context);
+        self.record_room(machine, bucket as usize, key, state);
     }
 
-    fn record_room(
-        &mut self,
-        machine: MachineNo,
-        bucket: usize,
-        key: u128,
-        context: RankContext<'_>,
-    ) {
+    fn record_room(&mut self, machine: MachineNo, bucket: usize, key: u128, state: &State) {
         if let Some(rooms) = &mut self.rooms {
-            rooms.put(machine, bucket, key, context.room(machine));
+            rooms.put(machine, bucket, key, room(state, machine));
         }
     }
 
     /// Indexes the machines by their room, from now on.
-    pub(crate) fn index_rooms(&mut self, context: RankContext<'_>) {
+    pub(crate) fn index_rooms(&mut self, state: &State) {
         let rooms = self.rooms.insert(RoomIndex::default());
         for (at, bucket) in self.buckets.iter().enumerate() {
             for key in bucket.heap.keys() {
                 let machine = machine_of(*key);
-                rooms.put(machine, at, context.key(self.ranked, machine), context.room(machine));
+                rooms.put(machine, at, rank(state, self.ranked, machine), room(state, machine));
             }
         }
     }
@@ -265,7 +252,7 @@ impl MachineOrder {
         &self,
         rooms: &mut RoomIndex,
         (template, reserve): (PatternNo, Resources),
-        context: RankContext<'_>,
+        state: &State,
         mut takes: impl FnMut(MachineNo) -> bool,
     ) -> Option<MachineNo> {
         let scores = (0..self.buckets.len()).map(|at| (Reverse(self.score(at, template)), at));
@@ -277,7 +264,7 @@ impl MachineOrder {
                 break;
             }
             let limit = best.map_or(u128::MAX, |(_, key)| key);
-            let found = rooms.first(bucket, limit, reserve, (context, self.ranked), &mut takes);
+            let found = rooms.first(bucket, limit, reserve, (state, self.ranked), &mut takes);
             best = found.map(|key| (score, key)).or(best);
         }
         best.map(|(_, key)| machine_of(key))
@@ -316,18 +303,14 @@ impl MachineOrder {
     }
 
     /// Returns the first machine for instances of a template.
-    pub(crate) fn first(
-        &mut self,
-        template: PatternNo,
-        context: RankContext<'_>,
-    ) -> Option<MachineNo> {
+    pub(crate) fn first(&mut self, template: PatternNo, state: &State) -> Option<MachineNo> {
         let mut best: Option<(i64, u128)> = None;
         for at in 0..self.buckets.len() {
             let score = self.score(at, template);
             if best.is_some_and(|(most, _)| score < most) {
                 continue;
             }
-            let Some(key) = self.current_top(at, context) else { continue };
+            let Some(key) = self.current_top(at, state) else { continue };
             if best.is_none_or(|(most, lowest)| score > most || key < lowest) {
                 best = Some((score, key));
             }
@@ -336,12 +319,12 @@ impl MachineOrder {
     }
 
     /// Returns all machines in the order for instances of a template.
-    pub(crate) fn all(&self, template: PatternNo, context: RankContext<'_>) -> Vec<MachineNo> {
+    pub(crate) fn all(&self, template: PatternNo, state: &State) -> Vec<MachineNo> {
         let mut keys = Vec::with_capacity(self.len());
         for (at, bucket) in self.buckets.iter().enumerate() {
             let score = Reverse(self.score(at, template));
             let machines = bucket.heap.keys().iter().map(|key| machine_of(*key));
-            keys.extend(machines.map(|m| (score, context.key(self.ranked, m))));
+            keys.extend(machines.map(|m| (score, rank(state, self.ranked, m))));
         }
         keys.sort_unstable();
         keys.into_iter().map(|(_, key)| machine_of(key)).collect()
@@ -353,11 +336,11 @@ impl MachineOrder {
         &self,
         machine: MachineNo,
         template: PatternNo,
-        context: RankContext<'_>,
+        state: &State,
     ) -> (i64, u128) {
-        let preference = preference_score(&self.prefer, context.machines.slots[machine].machine());
+        let preference = preference_score(&self.prefer, state.machines.slots[machine].machine());
         let values = self.spread.iter().map(|spread| spread.value_of[machine.at()]);
-        (self.spread_penalty(template, values) - preference, context.key(self.ranked, machine))
+        (self.spread_penalty(template, values) - preference, rank(state, self.ranked, machine))
     }
 
     fn score(&self, bucket: usize, template: PatternNo) -> i64 {
@@ -378,16 +361,46 @@ impl MachineOrder {
     /// Returns the key of the first machine of a bucket by current rank, or `None` if the bucket is
     /// empty. While the top machine's recorded rank is better than its current rank, records the
     /// current rank and moves the machine down.
-    fn current_top(&mut self, bucket: usize, context: RankContext<'_>) -> Option<u128> {
+    fn current_top(&mut self, bucket: usize, state: &State) -> Option<u128> {
         let heap = &mut self.buckets[bucket].heap;
         loop {
             let top = heap.top()?;
-            let key = context.key(self.ranked, machine_of(top));
+            let key = rank(state, self.ranked, machine_of(top));
             if key == top {
                 return Some(key);
             }
             heap.update(key, &mut self.positions);
         }
+    }
+}
+
+/// A metadata key; instances are spread over its values.
+#[derive(Debug)]
+struct SpreadKey {
+    key: String,
+    weight: i64,
+    /// The value of each machine, as a number.
+    value_of: Vec<u32>,
+    /// Number of distinct values.
+    values: usize,
+}
+
+impl SpreadKey {
+    /// Creates a key without machines.
+    fn over(key: &str, weight: i64) -> Self {
+        Self { key: key.to_owned(), weight, value_of: Vec::new(), values: 0 }
+    }
+
+    /// Numbers the values that the machines have.
+    fn build(&mut self, machines: &Machines) {
+        let mut values: BTreeMap<Option<&String>, u32> = BTreeMap::new();
+        self.value_of = vec![0; machines.slots.len()];
+        for (machine, facts) in machines.facts() {
+            let next = u32::try_from(values.len()).unwrap_or(u32::MAX);
+            let value = values.entry(facts.metadata.get(&self.key)).or_insert(next);
+            self.value_of[machine.at()] = *value;
+        }
+        self.values = values.len();
     }
 }
 

@@ -4,9 +4,9 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-use super::lookup::Lookup;
+use super::slots::Lookup;
 use super::units::{PeerRef, UnitKind};
-use super::{Cluster, PatternNo, UnitNo};
+use super::{PatternNo, State, UnitNo};
 
 /// The state of a peer that the `MachineOf=` of a waiting unit names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -29,7 +29,7 @@ pub(crate) struct Component {
     pub(crate) unsatisfiable: Vec<UnitNo>,
 }
 
-impl Cluster {
+impl State {
     /// Returns whether `MachineOf=` ties the unit to others.
     pub(crate) fn is_tied(&self, unit: UnitNo) -> bool {
         let slot = &self.units.slots[unit];
@@ -73,20 +73,6 @@ impl Cluster {
             }
         }
         state
-    }
-
-    /// Returns the names that a pattern matches, in order.
-    pub(crate) fn matching(&self, pattern: PatternNo) -> impl Iterator<Item = UnitNo> {
-        let slot = &self.patterns.slots[pattern];
-        let alike = self.units.with_prefix(slot.literal());
-        alike.filter(|(name, _)| slot.matches(name)).map(|(_, unit)| unit)
-    }
-
-    /// Returns the units that a pattern of some `MachineOf=` matches. Inactive and unknown units
-    /// have no class and are left out.
-    pub(crate) fn members(&self, pattern: PatternNo) -> impl Iterator<Item = UnitNo> {
-        let members = self.patterns.slots[pattern].members.iter();
-        members.flat_map(|members| members.values().copied())
     }
 
     /// Returns the waiting units that a waiting unit names.

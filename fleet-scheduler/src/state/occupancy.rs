@@ -4,7 +4,7 @@ use fleet_core::Requirements;
 use fleet_core::{Resource, Resources};
 
 use super::classes::EquivalenceClass;
-use super::lookup::Lookup;
+use super::slots::Lookup;
 use super::slots::{PatternNo, UnitNo};
 
 /// The units on one machine. The type does not refer to the machine, because planning also builds

@@ -5,19 +5,18 @@
 //! outside the heap because several heaps share them: each machine is in at most one of these
 //! heaps.
 
-use super::lookup::Lookup;
-use super::slots::MachineNo;
+use crate::state::{Lookup, MachineNo};
 
 /// The position of a machine that is in no heap.
 const ABSENT: u32 = u32::MAX;
 
 /// Keys of machines, the lowest on top.
 #[derive(Debug, Default)]
-pub(super) struct Heap(Vec<u128>);
+pub(crate) struct Heap(Vec<u128>);
 
 /// The position of each machine in its heap.
 #[derive(Debug)]
-pub(super) enum HeapPositions {
+pub(crate) enum HeapPositions {
     /// By the machine's number, for heaps with many machines.
     Dense(Vec<u32>),
     /// Only for machines that are in a heap.
@@ -26,7 +25,7 @@ pub(super) enum HeapPositions {
 
 /// Returns the machine of a key.
 #[expect(clippy::cast_possible_truncation, reason = "the lowest 32 bits are the machine")]
-pub(super) fn machine_of(key: u128) -> MachineNo {
+pub(crate) fn machine_of(key: u128) -> MachineNo {
     MachineNo(key as u32)
 }
 
@@ -38,16 +37,16 @@ impl Default for HeapPositions {
 
 impl HeapPositions {
     /// Creates positions for that many machines, all absent.
-    pub(super) fn new(count: usize) -> Self {
+    pub(crate) fn new(count: usize) -> Self {
         Self::Dense(vec![ABSENT; count])
     }
 
     /// Creates positions that use memory only for machines in a heap.
-    pub(super) fn sparse() -> Self {
+    pub(crate) fn sparse() -> Self {
         Self::Sparse(Lookup::default())
     }
 
-    pub(super) fn contains(&self, machine: MachineNo) -> bool {
+    pub(crate) fn contains(&self, machine: MachineNo) -> bool {
         self.get(machine).is_some()
     }
 
@@ -84,17 +83,17 @@ impl HeapPositions {
 }
 
 impl Heap {
-    pub(super) fn top(&self) -> Option<u128> {
+    pub(crate) fn top(&self) -> Option<u128> {
         self.0.first().copied()
     }
 
-    pub(super) fn keys(&self) -> &[u128] {
+    pub(crate) fn keys(&self) -> &[u128] {
         &self.0
     }
 
     /// Returns the lowest key that `is_left_out` does not exclude. The search is efficient if few
     /// keys are excluded.
-    pub(super) fn first_except(&self, is_left_out: impl Fn(u128) -> bool) -> Option<u128> {
+    pub(crate) fn first_except(&self, is_left_out: impl Fn(u128) -> bool) -> Option<u128> {
         let mut open = vec![0];
         let mut first = None;
         while let Some(at) = open.pop() {
@@ -112,13 +111,13 @@ impl Heap {
         first
     }
 
-    pub(super) fn insert(&mut self, key: u128, positions: &mut HeapPositions) {
+    pub(crate) fn insert(&mut self, key: u128, positions: &mut HeapPositions) {
         self.0.push(key);
         self.sift_up(self.0.len() - 1, positions);
     }
 
     /// Changes the key of a machine in this heap.
-    pub(super) fn update(&mut self, key: u128, positions: &mut HeapPositions) {
+    pub(crate) fn update(&mut self, key: u128, positions: &mut HeapPositions) {
         let Some(at) = positions.get(machine_of(key)) else { return };
         let old = std::mem::replace(&mut self.0[at], key);
         if key < old {
@@ -129,7 +128,7 @@ impl Heap {
     }
 
     /// Removes a machine from this heap.
-    pub(super) fn remove(&mut self, machine: MachineNo, positions: &mut HeapPositions) {
+    pub(crate) fn remove(&mut self, machine: MachineNo, positions: &mut HeapPositions) {
         let Some(at) = positions.get(machine) else { return };
         let gone = self.0.swap_remove(at);
         positions.clear(gone);
