@@ -5,9 +5,7 @@
 //! cargo run -p fleet-examples --example parse_unit -- FILE...   what is in your unit files
 //! ```
 //!
-//! Each function below shows one feature of `fleet-unitfile`. You can read them in any order. The
-//! last function, `explain`, is worth copying: it formats a diagnostic with a mark below the
-//! affected text, as compilers do.
+//! Each function below shows one feature of `fleet-unitfile`. You can read them in any order.
 //!
 //! With file names as arguments, the program prints the options and errors of these files. It exits
 //! with status 1 if a file has an error.
@@ -17,8 +15,7 @@ use std::error::Error;
 use std::process::ExitCode;
 
 use fleet_unitfile::{
-    CommandLine, Diagnostic, OptionErrorKind, OptionView, Severity, SpecifierContext, UnitFile,
-    UnitName, UnitOption,
+    CommandLine, Finding, OptionErrorKind, Severity, SpecifierContext, UnitFile, UnitName,
 };
 
 const WORKER: &str = r#"# One worker for each queue.
@@ -54,8 +51,7 @@ fn main() -> Result<ExitCode, Box<dyn Error>> {
     what_counts_as_the_same(&unit)?;
     the_parts_of_a_name(&name)?;
     a_command_line(&unit, &name)?;
-    an_edit(&unit)?;
-    a_value_cannot_smuggle();
+    an_edit(unit, &name)?;
     a_broken_file();
     Ok(ExitCode::SUCCESS)
 }
@@ -67,9 +63,9 @@ fn the_options(unit: &UnitFile) {
     print_options(unit);
     // All values of a list option are kept; for other options the last one counts.
     let environment: Vec<&str> =
-        unit.values("Service", "Environment").map(OptionView::value).collect();
+        unit.values("Service", "Environment").map(|option| option.value()).collect();
     assert_eq!(environment, ["LEVEL=2", "MODE=fast"]);
-    assert_eq!(unit.last("Service", "Restart"), Some("on-failure"));
+    assert_eq!(unit.get("Service", "Restart"), Some("on-failure"));
 }
 
 /// Shows that two files with the same options have the same hash, even if their layout differs. The
@@ -100,7 +96,7 @@ fn the_parts_of_a_name(name: &UnitName) -> Result<(), Box<dyn Error>> {
 /// Splits a command line into words, and expands the specifiers of each word by the unit's name, as
 /// systemd does.
 fn a_command_line(unit: &UnitFile, name: &UnitName) -> Result<(), Box<dyn Error>> {
-    let command = unit.last("Service", "ExecStart").ok_or("the unit starts nothing")?;
+    let command = unit.get("Service", "ExecStart").ok_or("the unit starts nothing")?;
     let commands = CommandLine::parse(command)?;
     let command = commands[0].expand(&SpecifierContext::system_manager(), name)?;
     let words: Vec<&str> = command.argv().collect();
@@ -109,41 +105,37 @@ fn a_command_line(unit: &UnitFile, name: &UnitName) -> Result<(), Box<dyn Error>
     Ok(())
 }
 
-/// Edits options one by one. Every other byte stays unchanged, including comments.
-fn an_edit(unit: &UnitFile) -> Result<(), Box<dyn Error>> {
-    let edited = unit
-        .with(UnitOption::new("Service", "Restart", "always"))?
-        .with(UnitOption::new("Install", "WantedBy", "multi-user.target"))?
-        .without("Service", "Environment");
-    let text = edited.source_str().ok_or("an edit of text made it something else")?;
-    println!("\n== After an edit\n\n{text}");
-    assert!(text.contains("# Comments may stand") && !text.contains("Environment"));
+/// Edits options and checks the result. Every other byte stays unchanged, including comments.
+fn an_edit(mut unit: UnitFile, name: &UnitName) -> Result<(), Box<dyn Error>> {
+    unit.edit()
+        .set("Service", "Restart", "allways")?
+        .add("Install", "WantedBy", "multi-user.target")?
+        .remove("Service", "Environment")
+        .apply();
+    println!("\n== After an edit\n\n{unit}");
+    for finding in unit.check(name) {
+        println!("{}", finding.render());
+    }
+    // A value that contains further lines is refused: it would not read back as one option.
+    let smuggled = unit.edit().set("Unit", "Description", "Harmless\n[Service]\nUser=root").err();
+    assert_eq!(smuggled.map(|error| error.kind()), Some(OptionErrorKind::LineEnd));
     Ok(())
-}
-
-/// Tries to write an option with a value that contains further options. Such a value is refused,
-/// because it would not be read back as one option.
-fn a_value_cannot_smuggle() {
-    let smuggled = UnitOption::new("Unit", "Description", "Harmless\n[Service]\nUser=root");
-    let error = UnitFile::from_options([smuggled]).expect_err("one option would become three");
-    println!("== Refused in writing\n\n{error}");
-    assert_eq!(error.kind(), OptionErrorKind::LineEnd);
 }
 
 /// Parses a file with errors in two ways. Strict parsing stops at the first error. Collecting skips
 /// invalid lines and returns all errors.
 fn a_broken_file() {
-    println!("\n== A broken file, read strictly\n");
+    println!("== A broken file, read strictly\n");
     let error = UnitFile::parse(BROKEN).expect_err("the third line has no \"=\"");
     println!("{error}");
     println!("\n== The same, collecting");
     let (unit, diagnostics) = UnitFile::parse_collecting(BROKEN);
     for diagnostic in &diagnostics {
-        println!("\n{}", explain("broken.service", &unit, diagnostic));
+        println!("\n{}", Finding::from(diagnostic).in_file("broken.service").render());
     }
     assert_eq!(diagnostics.len(), 3);
     // The valid lines were parsed: a tool may continue with them, as systemd would.
-    assert_eq!(unit.last("Service", "ExecStart"), Some("/usr/bin/worker"));
+    assert_eq!(unit.get("Service", "ExecStart"), Some("/usr/bin/worker"));
 }
 
 /// Prints the options and errors of some files.
@@ -155,7 +147,7 @@ fn check_files(paths: &[String]) -> Result<ExitCode, Box<dyn Error>> {
         println!("== {path}, with the hash {}\n", unit.hash());
         print_options(&unit);
         for diagnostic in &diagnostics {
-            println!("\n{}", explain(path, &unit, diagnostic));
+            println!("\n{}", Finding::from(diagnostic).in_file(path).render());
         }
         println!();
         all_good &= diagnostics.iter().all(|it| it.severity() < Severity::Error);
@@ -165,34 +157,12 @@ fn check_files(paths: &[String]) -> Result<ExitCode, Box<dyn Error>> {
 
 fn print_options(unit: &UnitFile) {
     for option in unit.options() {
-        let place = unit.location(option.span().start);
-        let (section, name, value) = (option.section(), option.name(), option.value());
-        println!("{:>3}:{:<2} [{section}] {name} = {value:?}", place.line, place.column);
+        let (line, column) = (option.line(), option.column());
+        println!(
+            "{line:>3}:{column:<2} [{}] {} = {:?}",
+            option.section(),
+            option.name(),
+            option.value()
+        );
     }
-}
-
-/// Formats a diagnostic with its source line and carets below the affected text.
-fn explain(path: &str, unit: &UnitFile, diagnostic: &Diagnostic) -> String {
-    let (place, span) = (diagnostic.location(), diagnostic.span());
-    let line = unit.line_text(span.start);
-    let blank = |character| if character == '\t' { '\t' } else { ' ' };
-    let before: String = line.chars().take(place.column - 1).map(blank).collect();
-    // The span may continue on the next lines; the carets stay on this one.
-    let length = String::from_utf8_lossy(&unit.source()[span.start..span.end]).chars().count();
-    let left = (line.chars().count() + 1).saturating_sub(place.column);
-    let carets = "^".repeat(length.min(left).max(1));
-    let number = place.line.to_string();
-    let margin = " ".repeat(number.len());
-    format!(
-        "{severity}: {message}\n\
-         {margin}--> {path}:{number}:{column}\n\
-         {margin} |\n\
-         {number} | {line}\n\
-         {margin} | {before}{carets}\n\
-         {margin} = help: {help}",
-        severity = diagnostic.severity(),
-        message = diagnostic.message(),
-        column = place.column,
-        help = diagnostic.help(),
-    )
 }

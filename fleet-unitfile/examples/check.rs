@@ -10,7 +10,7 @@ use std::io::{self, Write as _};
 use std::path::Path;
 use std::process::ExitCode;
 
-use fleet_unitfile::{Finding, Severity, UnitFile, UnitName, check};
+use fleet_unitfile::{Finding, Severity, UnitFile, UnitName};
 
 fn main() -> ExitCode {
     let paths: Vec<String> = std::env::args().skip(1).collect();
@@ -36,13 +36,14 @@ fn tell(path: &str) -> io::Result<bool> {
     let source = std::fs::read(path)?;
     let (file, diagnostics) = UnitFile::parse_collecting(source);
     let mut findings: Vec<Finding> = diagnostics.iter().map(Finding::from).collect();
-    findings.extend(check(&name, &file));
+    findings.extend(file.check(&name));
     findings.sort_by_key(|finding| finding.span().start);
+    let is_sound = findings.iter().all(|finding| finding.severity() < Severity::Error);
     let mut stdout = io::stdout().lock();
-    for finding in &findings {
-        writeln!(stdout, "{}", finding.render(path, file.source()))?;
+    for finding in findings {
+        writeln!(stdout, "{}", finding.in_file(path).render())?;
     }
-    Ok(findings.iter().all(|finding| finding.severity() < Severity::Error))
+    Ok(is_sound)
 }
 
 fn complain(message: &str) {

@@ -2,6 +2,9 @@
 
 use std::fmt;
 
+use crate::excerpt::Excerpt;
+use crate::lines::{trim_end, trim_start};
+
 /// A byte range of the source. It begins at `start` and ends before `end`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Span {
@@ -142,14 +145,25 @@ pub struct Diagnostic {
     kind: DiagnosticKind,
     span: Span,
     location: Location,
-    excerpt: String,
+    quote: String,
+    excerpt: Excerpt,
 }
 
 impl Diagnostic {
-    /// Creates a diagnostic about a span of the source. `text` is the line that contains the span;
-    /// the message quotes the start of this line.
-    pub(crate) fn new(kind: DiagnosticKind, span: Span, location: Location, text: &[u8]) -> Self {
-        Self { kind, span, location, excerpt: excerpt(text) }
+    /// Creates a diagnostic about a span of the source. `line` is the line that contains the start of
+    /// the span, and begins at offset `start`. The message quotes the start of this line.
+    pub(crate) fn new(
+        kind: DiagnosticKind,
+        span: Span,
+        location: Location,
+        (start, line): (usize, &[u8]),
+    ) -> Self {
+        let quote = quote(trim_end(trim_start(line)));
+        Self { kind, span, location, quote, excerpt: Excerpt::new(line, start, span) }
+    }
+
+    pub(crate) fn excerpt(&self) -> &Excerpt {
+        &self.excerpt
     }
 
     /// Returns the kind of the diagnostic.
@@ -174,7 +188,7 @@ impl Diagnostic {
 
     /// Returns a short description that quotes the start of the affected line.
     pub fn message(&self) -> String {
-        format!("{} in \"{}\"", self.kind.summary(), self.excerpt)
+        format!("{} in \"{}\"", self.kind.summary(), self.quote)
     }
 
     /// Returns how to correct the text.
@@ -224,19 +238,19 @@ impl ParseError {
 }
 
 /// Returns the first forty characters of `text` for a message, with control characters escaped.
-fn excerpt(text: &[u8]) -> String {
+fn quote(text: &[u8]) -> String {
     const MAX_CHARS: usize = 40;
     let head = String::from_utf8_lossy(&text[..text.len().min(4 * (MAX_CHARS + 1))]);
-    let mut excerpt = String::new();
+    let mut quote = String::new();
     for (index, character) in head.chars().enumerate() {
         match character {
             _ if index == MAX_CHARS => {
-                excerpt.push('…');
+                quote.push('…');
                 break;
             }
-            _ if character.is_control() => excerpt.extend(character.escape_default()),
-            _ => excerpt.push(character),
+            _ if character.is_control() => quote.extend(character.escape_default()),
+            _ => quote.push(character),
         }
     }
-    excerpt
+    quote
 }

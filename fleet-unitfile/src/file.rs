@@ -1,6 +1,5 @@
 //! A unit file: its source, byte for byte, and the options in it.
 
-use std::borrow::Cow;
 use std::fmt;
 use std::hash::{Hash, Hasher};
 use std::str::FromStr;
@@ -29,11 +28,10 @@ use crate::write::{OptionError, canonical, check};
 /// use fleet_unitfile::UnitFile;
 ///
 /// let unit = UnitFile::parse("[Service]\nExecStart=/usr/bin/web \\\n  --port 80\n")?;
-/// assert_eq!(unit.last("Service", "ExecStart"), Some("/usr/bin/web    --port 80"));
+/// assert_eq!(unit.get("Service", "ExecStart"), Some("/usr/bin/web    --port 80"));
 /// # Ok::<(), fleet_unitfile::ParseError>(())
 /// ```
 #[derive(Clone)]
-#[must_use = "an edit returns a new unit file, and leaves this one unchanged"]
 pub struct UnitFile(Arc<Inner>);
 
 struct Inner {
@@ -105,6 +103,24 @@ impl UnitFile {
         Options::new(&self.0.text)
     }
 
+    /// Returns the options of a section, in source order, from all its headers.
+    ///
+    /// ```
+    /// use fleet_unitfile::UnitFile;
+    ///
+    /// let unit: UnitFile = "[Service]\nUser=web\n Nice = 5\n".parse()?;
+    /// let option = unit.section("Service").nth(1).ok_or("missing")?;
+    /// assert_eq!((option.line(), option.column()), (3, 2));
+    /// assert_eq!((option.name(), option.value()), ("Nice", "5"));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn section<'a>(
+        &'a self,
+        section: &'a str,
+    ) -> impl DoubleEndedIterator<Item = OptionView<'a>> {
+        self.options().filter(move |option| option.section() == section)
+    }
+
     /// Returns the names of the sections in the order of their first headers. Sections without
     /// options are included.
     pub fn sections(&self) -> impl Iterator<Item = &str> {
@@ -125,7 +141,7 @@ impl UnitFile {
     /// use fleet_unitfile::UnitFile;
     ///
     /// let network = UnitFile::parse("[Route]\nGateway=10.0.0.1\n[Route]\nGateway=10.0.0.2\n")?;
-    /// let gateways = network.section_instances("Route").map(|it| it.last("Gateway"));
+    /// let gateways = network.section_instances("Route").map(|it| it.get("Gateway"));
     /// assert!(gateways.eq([Some("10.0.0.1"), Some("10.0.0.2")]));
     /// # Ok::<(), fleet_unitfile::ParseError>(())
     /// ```
@@ -145,9 +161,19 @@ impl UnitFile {
         self.options().named(section, [name])
     }
 
-    /// Returns the value of the last option with this section and name.
-    pub fn last<'a>(&'a self, section: &str, name: &str) -> Option<&'a str> {
-        self.options().named(section, [name]).next_back().map(OptionView::value)
+    /// Returns the effective value of an option: the last one that no empty value resets. For a list,
+    /// [`effective`](Self::effective) returns all of them.
+    ///
+    /// ```
+    /// use fleet_unitfile::UnitFile;
+    ///
+    /// let unit: UnitFile = "[Service]\nUser=web\nRestart=no\nRestart=always\nUser=\n".parse()?;
+    /// assert_eq!(unit.get("Service", "Restart"), Some("always"));
+    /// assert_eq!(unit.get("Service", "User"), None);
+    /// # Ok::<(), fleet_unitfile::ParseError>(())
+    /// ```
+    pub fn get<'a>(&'a self, section: &str, name: &str) -> Option<&'a str> {
+        self.effective(section, name).next_back().map(OptionView::value)
     }
 
     /// Returns the options that make up a list: those after the last empty value, because an empty
@@ -182,10 +208,10 @@ impl UnitFile {
     /// assert_eq!(unit.effective("Timer", "OnCalendar").count(), 0);
     /// # Ok::<(), fleet_unitfile::ParseError>(())
     /// ```
-    pub fn effective<'a>(
+    pub fn effective<'a, 'n>(
         &'a self,
-        section: &'a str,
-        name: &'a str,
+        section: &'n str,
+        name: &'n str,
     ) -> impl DoubleEndedIterator<Item = OptionView<'a>> {
         let resets = |it: &OptionView<'_>| {
             it.value().is_empty() && it.section() == section && resets(section, it.name(), name)
@@ -198,7 +224,7 @@ impl UnitFile {
 
     /// Returns the last `Description=` of section `Unit`, or an empty string.
     pub fn description(&self) -> &str {
-        self.last("Unit", "Description").unwrap_or_default()
+        self.get("Unit", "Description").unwrap_or_default()
     }
 
     /// Returns the canonical text: the options alone, in a fixed layout.
@@ -229,14 +255,6 @@ impl UnitFile {
     /// proportional to the offset, because lines are counted from the start.
     pub fn location(&self, offset: usize) -> Location {
         self.locator().location(offset)
-    }
-
-    /// Returns the physical line that contains a byte offset of the source, without its line end.
-    ///
-    /// Invalid UTF-8 is replaced by U+FFFD.
-    pub fn line_text(&self, offset: usize) -> Cow<'_, str> {
-        let line = self.locator().line(offset);
-        line.map_or(Cow::Borrowed(""), |line| String::from_utf8_lossy(line.text))
     }
 
     /// Returns a cursor that resolves ascending offsets in one pass.
@@ -293,6 +311,24 @@ impl FromStr for UnitFile {
 
     /// Parses strictly, like [`parse`](Self::parse).
     fn from_str(source: &str) -> Result<Self, ParseError> {
+        Self::parse(source)
+    }
+}
+
+impl TryFrom<Vec<u8>> for UnitFile {
+    type Error = ParseError;
+
+    /// Parses strictly, like [`parse`](Self::parse).
+    fn try_from(source: Vec<u8>) -> Result<Self, ParseError> {
+        Self::parse(source)
+    }
+}
+
+impl TryFrom<String> for UnitFile {
+    type Error = ParseError;
+
+    /// Parses strictly, like [`parse`](Self::parse).
+    fn try_from(source: String) -> Result<Self, ParseError> {
         Self::parse(source)
     }
 }

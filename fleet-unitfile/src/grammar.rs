@@ -44,8 +44,7 @@ impl<'a> Issue<'a> {
     /// Converts the issue to a [`Diagnostic`].
     pub(crate) fn diagnostic(&self) -> Diagnostic {
         let location = Location { line: self.line.number, column: column(self.line.text, self.at) };
-        let text = trim_end(trim_start(self.line.text));
-        Diagnostic::new(self.kind, self.span, location, text)
+        Diagnostic::new(self.kind, self.span, location, (self.line.start, self.line.text))
     }
 }
 

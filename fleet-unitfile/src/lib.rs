@@ -11,11 +11,10 @@ mod continuation;
 mod data;
 mod diagnostic;
 mod directory;
-mod document;
 mod edit;
 mod escape;
+mod excerpt;
 mod file;
-mod format;
 mod grammar;
 mod hash;
 mod index;
@@ -46,12 +45,13 @@ mod write;
 
 pub use calendar::{Calendar, CalendarError, OffsetPeriod, Utc, Zone};
 pub use check::{
-    Directive, Finding, FindingCode, MergedFinding, SystemdVersion, SystemdVersionError, check,
-    check_drop_in, check_for, check_merged, check_merged_for, directives, directives_version,
+    Directive, Finding, FindingCode, SystemdVersion, SystemdVersionError, directives,
+    directives_version,
 };
 pub use command::{CommandError, CommandLine};
 pub use diagnostic::{Diagnostic, DiagnosticKind, Location, ParseError, Severity, Span};
 pub use directory::Place;
+pub use edit::Editor;
 pub use escape::{EscapeError, escape, escape_path, unescape, unescape_path};
 pub use file::UnitFile;
 pub use hash::{HashError, UnitHash};

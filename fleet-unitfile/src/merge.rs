@@ -165,7 +165,7 @@ impl MergedUnit {
     /// ];
     /// let name = UnitName::parse("web@3.service")?;
     /// let unit = MergedUnit::select(name, &UNIT_DIRECTORIES, files);
-    /// let user = unit.last("Service", "User").unwrap();
+    /// let user = unit.get("Service", "User").unwrap();
     /// assert_eq!(user.option.value(), "web");
     /// assert_eq!(user.path, "/etc/systemd/system/web@.service.d/user.conf");
     /// # Ok::<(), fleet_unitfile::NameError>(())
@@ -244,9 +244,10 @@ impl MergedUnit {
         self.options().filter(move |it| it.option.name() == name && it.option.section() == section)
     }
 
-    /// Returns the last option with this section and name.
-    pub fn last<'a>(&'a self, section: &'a str, name: &'a str) -> Option<MergedOption<'a>> {
-        self.values(section, name).next_back()
+    /// Returns the last option with this section and name that no empty value resets, like
+    /// [`UnitFile::get`].
+    pub fn get<'a>(&'a self, section: &'a str, name: &'a str) -> Option<MergedOption<'a>> {
+        self.effective(section, name).next_back()
     }
 
     /// Returns the effective values of a list option across all files, like

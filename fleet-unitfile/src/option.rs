@@ -5,8 +5,9 @@ use std::fmt;
 use std::hash::{Hash, Hasher};
 
 use crate::assignment::Plain;
-use crate::diagnostic::Span;
+use crate::diagnostic::{Location, Span};
 use crate::index::Entry;
+use crate::locate::Locator;
 use crate::text::Text;
 use crate::write::normalise;
 
@@ -171,6 +172,22 @@ impl<'a> OptionView<'a> {
             return Cow::Owned(self.text.joined(self.start).verbatim());
         }
         Cow::Borrowed(self.parts.verbatim())
+    }
+
+    /// Returns the line in which the option begins, counted from 1. The time is proportional to the
+    /// offset of the option.
+    pub fn line(self) -> usize {
+        self.location().line
+    }
+
+    /// Returns the column at which the option begins, counted in characters from 1.
+    pub fn column(self) -> usize {
+        self.location().column
+    }
+
+    /// Returns the line and column at which the option begins.
+    pub fn location(self) -> Location {
+        Locator::new(self.text.marked()).location(self.span().start)
     }
 
     /// Returns the span of the option in the source, from its name to the end of its value.

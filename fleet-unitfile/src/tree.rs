@@ -64,7 +64,7 @@ impl From<UnitFile> for UnitEntry {
 /// let unit = tree.unit(&UnitName::parse("www.service")?);
 /// assert_eq!(unit.name(), "web.service");
 /// assert_eq!(unit.aliases(), [UnitName::parse("www.service")?]);
-/// assert_eq!(unit.last("Service", "Nice").unwrap().option.value(), "5");
+/// assert_eq!(unit.get("Service", "Nice").unwrap().option.value(), "5");
 /// assert_eq!(unit.dependencies()[0].unit, "db.service");
 /// # Ok::<(), fleet_unitfile::NameError>(())
 /// ```

@@ -162,7 +162,7 @@ mod tests {
         let starts: Vec<_> = found
             .units
             .iter()
-            .map(|unit| unit.file.as_ref().and_then(|it| it.file.last("Service", "ExecStart")))
+            .map(|unit| unit.file.as_ref().and_then(|it| it.file.get("Service", "ExecStart")))
             .collect();
         assert_eq!(starts, [Some("/bin/template"), Some("/bin/own"), None]);
         assert_eq!(found.error_count(), 0);

@@ -6,7 +6,6 @@ use std::path::{Path, PathBuf};
 use fleet_core::{Requirements, Strictness};
 use fleet_unitfile::{
     Diagnostic, FindingCode, Location, Severity, SystemdVersion, UnitFile, UnitName, UnitTree,
-    check_merged, check_merged_for,
 };
 use serde::Serialize;
 
@@ -68,10 +67,7 @@ pub(crate) fn verify(
 ) -> Vec<Finding> {
     let (_, mut findings) = check(path, name, source);
     let (file, _) = UnitFile::parse_collecting(source);
-    let systemd_findings = match version {
-        Some(version) => fleet_unitfile::check_for(name, &file, version),
-        None => fleet_unitfile::check(name, &file),
-    };
+    let systemd_findings = file.check_for(name, version);
     let is_mask = path.canonicalize().is_ok_and(|target| target == Path::new("/dev/null"));
     // The advice for an empty file is to link it to /dev/null.
     let systemd_findings =
@@ -99,12 +95,9 @@ pub(crate) fn verify_drop_in(
         main.map(|main| (format!("{UNIT_DIRECTORY}/{name}"), UnitFile::parse_collecting(main).0));
     let files = main.into_iter().chain([(drop_in.clone(), file)]);
     let unit = UnitTree::new(&[UNIT_DIRECTORY], files).unit(name);
-    let merged = match version {
-        Some(version) => check_merged_for(&unit, version),
-        None => check_merged(&unit),
-    };
-    let own = merged.iter().filter(|it| it.part.path == drop_in);
-    findings.extend(own.map(|it| from_unitfile(path, &it.finding)));
+    let merged = unit.check_for(version);
+    let own = merged.iter().filter(|it| it.file() == drop_in);
+    findings.extend(own.map(|it| from_unitfile(path, it)));
     findings.sort_by_key(|finding| (finding.line, finding.column));
     findings
 }

@@ -1,7 +1,7 @@
 //! Any edit of any source has exactly its intended effect.
 #![no_main]
 
-use fleet_unitfile::{OptionView, UnitFile, UnitOption};
+use fleet_unitfile::{Editor, OptionError, OptionView, UnitFile, UnitOption};
 use libfuzzer_sys::fuzz_target;
 
 type Triple = (String, String, String);
@@ -11,39 +11,50 @@ fn triples(unit: &UnitFile) -> Vec<Triple> {
     unit.options().map(own).collect()
 }
 
+/// Returns the options after one edit; `None` if the edit is refused.
+fn after(
+    unit: &UnitFile,
+    edit: impl for<'a, 'b> FnOnce(&'a mut Editor<'b>) -> Result<&'a mut Editor<'b>, OptionError>,
+) -> Option<Vec<Triple>> {
+    let mut unit = unit.clone();
+    let mut editor = unit.edit();
+    edit(&mut editor).ok()?;
+    editor.apply();
+    Some(triples(&unit))
+}
+
 fuzz_target!(|input: (u8, &str, &str, &[u8])| {
     let (at, name, value, source) = input;
     let unit = UnitFile::parse_collecting(source).0;
     let before = triples(&unit);
-    let without = unit.without_section("A");
     let mut expected = before.clone();
     expected.retain(|it| it.0 != "A");
-    assert_eq!(triples(&without), expected);
-    if let Ok(edited) = unit.with_added(UnitOption::new("A", name, value)) {
-        assert_eq!(edited.options().len(), before.len() + 1);
+    assert_eq!(after(&unit, |it| Ok(it.remove_section("A"))), Some(expected));
+    if let Some(edited) = after(&unit, |it| it.add("A", name, value)) {
+        assert_eq!(edited.len(), before.len() + 1);
     }
     if before.is_empty() {
         return;
     }
     let at = usize::from(at) % before.len();
-    let new = UnitOption::new(&before[at].0, name, value);
-    let new = (before[at].0.clone(), name.to_owned(), new.value().to_owned());
-    if let Ok(edited) = unit.with_value_at(at, value) {
+    let (section, old) = (before[at].0.clone(), before[at].1.clone());
+    let mut indexes = 0..;
+    let values = |_: OptionView<'_>| (indexes.next() == Some(at)).then(|| value.to_owned());
+    if let Some(edited) = after(&unit, |it| it.set_values(values)) {
         let mut expected = before.clone();
-        expected[at].2.clone_from(&new.2);
-        assert_eq!(triples(&edited), expected);
+        expected[at].2 = UnitOption::new(&section, name, value).value().to_owned();
+        assert_eq!(edited, expected);
     }
-    if let Ok(edited) = unit.with_name_at(at, name) {
+    if let Some(edited) = after(&unit, |it| it.rename(&section, &old, name)) {
         let mut expected = before.clone();
-        expected[at].1.clone_from(&new.1);
-        assert_eq!(triples(&edited), expected);
-    }
-    if let Ok(edited) = unit.with_after(at, name, value) {
-        let mut expected = before.clone();
-        expected.insert(at + 1, new);
-        assert_eq!(triples(&edited), expected);
+        for it in expected.iter_mut().filter(|it| it.0 == section && it.1 == old) {
+            it.1 = name.to_owned();
+        }
+        assert_eq!(edited, expected);
     }
     let mut expected = before;
     expected.remove(at);
-    assert_eq!(triples(&unit.without_at(at)), expected);
+    let mut indexes = 0..;
+    let edited = after(&unit, |it| Ok(it.retain(|_| indexes.next() != Some(at))));
+    assert_eq!(edited, Some(expected));
 });

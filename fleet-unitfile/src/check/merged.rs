@@ -1,108 +1,77 @@
 //! Checks of a unit with its drop-ins: each file by itself, and then the merged unit.
 
-use std::fmt;
-
 use super::finding::Finding;
 use super::version::SystemdVersion;
 use super::{Checker, cross_option, sections, table};
 use crate::diagnostic::Severity;
 use crate::file::UnitFile;
-use crate::merge::{MergedUnit, UnitPart};
+use crate::merge::MergedUnit;
 use crate::name::UnitName;
 use crate::option::OptionView;
 
-/// A finding, together with the file of a [`MergedUnit`] in which it was found.
-///
-/// `Display` writes the path of the file and the finding on one line.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct MergedFinding<'a> {
-    /// The file.
-    pub part: &'a UnitPart,
-    /// The finding. Its span and location refer to that file.
-    pub finding: Finding,
-}
-
-impl MergedFinding<'_> {
-    /// Formats the finding for a terminal like [`Finding::render`], with the path of the file.
-    pub fn render(&self) -> impl fmt::Display + '_ {
-        self.finding.render(&self.part.path, self.part.file.source())
+impl MergedUnit {
+    /// Checks a unit with all its drop-ins, like [`UnitFile::check`].
+    ///
+    /// Sections, options and values are checked file by file. Required options and conflicts are
+    /// checked on the merged unit, because a drop-in may add a missing `ExecStart=`, or set a second
+    /// one. The findings are in the order in which systemd reads the files.
+    ///
+    /// Special cases:
+    ///
+    /// - A masked unit has no findings.
+    /// - If a unit has no [unit file](MergedUnit::main), only its drop-ins are checked, and missing
+    ///   options are not reported. A drop-in can therefore be checked alone.
+    /// - If a drop-in contains an error, systemd still accepts the unit, and ignores the drop-in from
+    ///   the error on. The check of the merged unit ignores the same part.
+    ///
+    /// ```
+    /// use fleet_unitfile::{UNIT_DIRECTORIES, UnitFile, UnitName, UnitTree};
+    ///
+    /// let main = UnitFile::parse("[Service]\nExecStart=/usr/bin/web\n")?;
+    /// let drop_in = UnitFile::parse("[Service]\nExecStart=/usr/bin/web --again\n")?;
+    /// let tree = UnitTree::new(&UNIT_DIRECTORIES, [
+    ///     ("/usr/lib/systemd/system/web.service", main),
+    ///     ("/etc/systemd/system/web.service.d/more.conf", drop_in),
+    /// ]);
+    /// let unit = tree.unit(&UnitName::parse("web.service")?);
+    /// let findings = unit.check();
+    /// assert_eq!(
+    ///     findings[0].render().to_string(),
+    ///     "error[U0402]: ExecStart: only a oneshot service can have several commands
+    ///  --> /etc/systemd/system/web.service.d/more.conf:2:11
+    ///   |
+    /// 2 | ExecStart=/usr/bin/web --again
+    ///   |           ^^^^^^^^^^^^^^^^^^^^
+    ///   = help: write Type=oneshot, or move all but the last command to ExecStartPre=
+    /// ",
+    /// );
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn check(&self) -> Vec<Finding> {
+        self.check_for(None)
     }
-}
 
-impl fmt::Display for MergedFinding<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}", self.part.path, self.finding)
-    }
-}
-
-/// Checks a unit with all its drop-ins, like [`check`](super::check).
-///
-/// Sections, options and values are checked file by file. Required options and conflicts are
-/// checked on the merged unit, because a drop-in may add a missing `ExecStart=`, or set a second
-/// one. The findings are in the order in which systemd reads the files.
-///
-/// Special cases:
-///
-/// - A masked unit has no findings.
-/// - If a unit has no [unit file](MergedUnit::main), only its drop-ins are checked, and missing
-///   options are not reported. A drop-in can therefore be checked alone.
-/// - If a drop-in contains an error, systemd still accepts the unit, and ignores the drop-in from
-///   the error on. The check of the merged unit ignores the same part.
-///
-/// ```
-/// use fleet_unitfile::{UNIT_DIRECTORIES, UnitFile, UnitName, UnitTree, check_merged};
-///
-/// let main = UnitFile::parse("[Service]\nExecStart=/usr/bin/web\n")?;
-/// let drop_in = UnitFile::parse("[Service]\nExecStart=/usr/bin/web --again\n")?;
-/// let tree = UnitTree::new(&UNIT_DIRECTORIES, [
-///     ("/usr/lib/systemd/system/web.service", main),
-///     ("/etc/systemd/system/web.service.d/more.conf", drop_in),
-/// ]);
-/// let unit = tree.unit(&UnitName::parse("web.service")?);
-/// let findings = check_merged(&unit);
-/// assert_eq!(
-///     findings[0].render().to_string(),
-///     "error[U0402]: ExecStart: only a oneshot service can have several commands
-///  --> /etc/systemd/system/web.service.d/more.conf:2:11
-///   |
-/// 2 | ExecStart=/usr/bin/web --again
-///   |           ^^^^^^^^^^^^^^^^^^^^
-///   = help: write Type=oneshot, or move all but the last command to ExecStartPre=
-/// ",
-/// );
-/// # Ok::<(), Box<dyn std::error::Error>>(())
-/// ```
-pub fn check_merged(unit: &MergedUnit) -> Vec<MergedFinding<'_>> {
-    check_with(unit, None)
-}
-
-/// Checks a unit with all its drop-ins, for one version of systemd, like
-/// [`check_for`](super::check_for).
-pub fn check_merged_for(unit: &MergedUnit, version: SystemdVersion) -> Vec<MergedFinding<'_>> {
-    check_with(unit, Some(version))
-}
-
-fn check_with(unit: &MergedUnit, version: Option<SystemdVersion>) -> Vec<MergedFinding<'_>> {
-    if unit.is_masked() {
-        return Vec::new();
-    }
-    let mut checkers: Vec<_> =
-        unit.parts().iter().map(|part| Checker::new(unit.name(), &part.file, version)).collect();
-    if let Some(main) = unit.main() {
-        let (whole, origins) = joined(unit);
-        for (option, error) in cross_option::check(unit.name(), &whole) {
-            match option.and_then(|option| origin(&whole, &origins, option)) {
-                Some((part, option)) => checkers[part].push_value_error(option, error),
-                None => checkers[0].push(sections::missing_span(unit.name(), &main.file), error),
+    /// Checks a unit with all its drop-ins for one version of systemd, like
+    /// [`UnitFile::check_for`].
+    pub fn check_for(&self, version: impl Into<Option<SystemdVersion>>) -> Vec<Finding> {
+        if self.is_masked() {
+            return Vec::new();
+        }
+        let (name, version) = (self.name(), version.into());
+        let mut checkers: Vec<_> =
+            self.parts().iter().map(|part| Checker::new(name, &part.file, version)).collect();
+        if let Some(main) = self.main() {
+            let (whole, origins) = joined(self);
+            for (option, error) in cross_option::check(name, &whole) {
+                match option.and_then(|option| origin(&whole, &origins, option)) {
+                    Some((part, option)) => checkers[part].push_value_error(option, error),
+                    None => checkers[0].push(sections::missing_span(name, &main.file), error),
+                }
             }
         }
+        let all = self.parts().iter().zip(checkers);
+        all.flat_map(|(part, checker)| checker.finish(&part.path)).collect()
     }
-    let all = unit.parts().iter().zip(checkers).flat_map(|(part, checker)| {
-        let findings = checker.finish().into_iter();
-        findings.map(move |finding| MergedFinding { part, finding })
-    });
-    all.collect()
 }
 
 /// The origin of an option in a merged unit: the index of its file, and the option in that file.

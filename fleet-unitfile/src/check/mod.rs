@@ -15,7 +15,6 @@ mod kind;
 mod lists;
 mod merged;
 mod numbers;
-mod render;
 mod sections;
 mod specifiers;
 mod suggest;
@@ -29,12 +28,12 @@ use std::collections::BTreeMap;
 
 pub use code::FindingCode;
 pub use finding::Finding;
-pub use merged::{MergedFinding, check_merged, check_merged_for};
 pub use table::{Directive, directives, directives_version};
 pub use version::{SystemdVersion, SystemdVersionError};
 
 use self::value_error::ValueError;
 use crate::diagnostic::{Severity, Span};
+use crate::excerpt::Excerpt;
 use crate::file::UnitFile;
 use crate::name::UnitName;
 use crate::option::OptionView;
@@ -43,83 +42,89 @@ use crate::option::OptionView;
 /// there are this many errors.
 const MAX_FINDINGS: usize = 200;
 
-/// Checks a unit file against systemd's rules for options and their values.
-///
-/// Each finding has one of three severities:
-///
-/// - error: systemd refuses the unit;
-/// - warning: systemd ignores the text, warns about it, or probably reads it differently than its
-///   author intended;
-/// - hint: systemd accepts the text, but there is a newer way to write it.
-///
-/// Findings are in source order. A missing option is reported at the header of its section. After
-/// two hundred findings, only errors are kept, and only until there are two hundred errors. An
-/// empty file has a single finding: the file masks the unit.
-///
-/// `name` determines the allowed sections and, for a mount unit, the required value of `Where=`.
-/// The check does not cover:
-///
-/// - sections and options with a name that begins with `X-`;
-/// - values that depend on the machine, such as names of system calls;
-/// - the existence of users, programs, devices and other units;
-/// - the grammar, because parsing has already checked it. To include the diagnostics of
-///   [`parse_collecting`](UnitFile::parse_collecting), convert them with [`Finding`]'s
-///   `From<&Diagnostic>`.
-///
-/// ```
-/// use fleet_unitfile::{FindingCode, Severity, UnitFile, UnitName, check};
-///
-/// let name = UnitName::parse("web.service")?;
-/// let file = UnitFile::parse("[Service]\nExecStart=/usr/bin/web\nRestrat=always\n")?;
-/// let findings = check(&name, &file);
-/// assert_eq!(findings.len(), 1);
-/// assert_eq!(findings[0].code(), FindingCode::UnknownKey);
-/// assert_eq!(findings[0].severity(), Severity::Warning);
-/// assert_eq!(findings[0].help(), "write Restart");
-/// # Ok::<(), Box<dyn std::error::Error>>(())
-/// ```
-pub fn check(name: &UnitName, file: &UnitFile) -> Vec<Finding> {
-    check_with(name, file, None)
-}
+impl UnitFile {
+    /// Checks the unit file against systemd's rules for options and their values.
+    ///
+    /// Each finding has one of three severities:
+    ///
+    /// - error: systemd refuses the unit;
+    /// - warning: systemd ignores the text, warns about it, or probably reads it differently than
+    ///   its author intended;
+    /// - hint: systemd accepts the text, but there is a newer way to write it.
+    ///
+    /// Findings are in source order. A missing option is reported at the header of its section.
+    /// After two hundred findings, only errors are kept, and only until there are two hundred
+    /// errors. An empty file has a single finding: the file masks the unit.
+    ///
+    /// `name` determines the allowed sections and, for a mount unit, the required value of
+    /// `Where=`. The check does not cover:
+    ///
+    /// - sections and options with a name that begins with `X-`;
+    /// - values that depend on the machine, such as names of system calls;
+    /// - the existence of users, programs, devices and other units;
+    /// - the grammar, because parsing has already checked it. To include the diagnostics of
+    ///   [`parse_collecting`](UnitFile::parse_collecting), convert them with [`Finding`]'s
+    ///   `From<&Diagnostic>`.
+    ///
+    /// ```
+    /// use fleet_unitfile::{FindingCode, Severity, UnitFile};
+    ///
+    /// let unit: UnitFile = "[Service]\nExecStart=/usr/bin/web\nRestrat=always\n".parse()?;
+    /// let findings = unit.check(&"web.service".parse()?);
+    /// assert_eq!(findings.len(), 1);
+    /// assert_eq!(findings[0].code(), FindingCode::UnknownKey);
+    /// assert_eq!(findings[0].severity(), Severity::Warning);
+    /// assert_eq!(findings[0].help(), "write Restart");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn check(&self, name: &UnitName) -> Vec<Finding> {
+        self.check_for(name, None)
+    }
 
-/// Checks a unit file like [`check`], for one version of systemd.
-///
-/// The result also has a finding for each option, value and specifier that this version does not
-/// know yet, or does not know any more. [`check`] itself accepts those of all versions from 252 on.
-/// Values whose rules changed between versions are checked by the rules of systemd 252.
-///
-/// ```
-/// use fleet_unitfile::{FindingCode, SystemdVersion, UnitFile, UnitName, check, check_for};
-///
-/// let name = UnitName::parse("web.service")?;
-/// let file = UnitFile::parse("[Service]\nExecStart=/usr/bin/web\nPrivatePIDs=yes\n")?;
-/// assert!(check(&name, &file).is_empty());
-/// let findings = check_for(&name, &file, SystemdVersion::new(252));
-/// assert_eq!(findings[0].code(), FindingCode::TooNew);
-/// # Ok::<(), Box<dyn std::error::Error>>(())
-/// ```
-pub fn check_for(name: &UnitName, file: &UnitFile, version: SystemdVersion) -> Vec<Finding> {
-    check_with(name, file, Some(version))
-}
+    /// Checks the unit file like [`check`](Self::check), for one version of systemd.
+    ///
+    /// The result also has a finding for each option, value and specifier that this version does
+    /// not know yet, or does not know any more. `None`, like `check`, accepts those of all versions
+    /// from 252 on. Values whose rules changed between versions are checked by the rules of systemd
+    /// 252.
+    ///
+    /// ```
+    /// use fleet_unitfile::{FindingCode, SystemdVersion, UnitFile, UnitName};
+    ///
+    /// let name = UnitName::parse("web.service")?;
+    /// let unit: UnitFile = "[Service]\nExecStart=/usr/bin/web\nPrivatePIDs=yes\n".parse()?;
+    /// assert!(unit.check(&name).is_empty());
+    /// let findings = unit.check_for(&name, SystemdVersion::new(252));
+    /// assert_eq!(findings[0].code(), FindingCode::TooNew);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn check_for(
+        &self,
+        name: &UnitName,
+        version: impl Into<Option<SystemdVersion>>,
+    ) -> Vec<Finding> {
+        check_with(name, self, version.into())
+    }
 
-/// Checks a drop-in by itself, like [`check`], but without the rules about the unit as a whole. For
-/// example, it may have no command. `version` is that of [`check_for`]; `None` accepts all.
-///
-/// ```
-/// use fleet_unitfile::{UnitFile, UnitName, check, check_drop_in};
-///
-/// let name = UnitName::parse("web.service")?;
-/// let drop_in = UnitFile::parse("[Service]\nNice=5\n")?;
-/// assert!(check_drop_in(&name, &drop_in, None).is_empty());
-/// assert_eq!(check(&name, &drop_in).len(), 1);
-/// # Ok::<(), Box<dyn std::error::Error>>(())
-/// ```
-pub fn check_drop_in(
-    name: &UnitName,
-    file: &UnitFile,
-    version: Option<SystemdVersion>,
-) -> Vec<Finding> {
-    Checker::new(name, file, version).finish()
+    /// Checks a drop-in by itself, like [`check_for`](Self::check_for), but without the rules about
+    /// the unit as a whole. For example, it may have no command.
+    ///
+    /// ```
+    /// use fleet_unitfile::{UnitFile, UnitName};
+    ///
+    /// let name = UnitName::parse("web.service")?;
+    /// let drop_in: UnitFile = "[Service]\nNice=5\n".parse()?;
+    /// assert!(drop_in.check_drop_in(&name, None).is_empty());
+    /// assert_eq!(drop_in.check(&name).len(), 1);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn check_drop_in(
+        &self,
+        name: &UnitName,
+        version: impl Into<Option<SystemdVersion>>,
+    ) -> Vec<Finding> {
+        Checker::new(name, self, version.into()).finish(name.as_str())
+    }
 }
 
 fn check_with(name: &UnitName, file: &UnitFile, version: Option<SystemdVersion>) -> Vec<Finding> {
@@ -128,7 +133,7 @@ fn check_with(name: &UnitName, file: &UnitFile, version: Option<SystemdVersion>)
         let message = "an empty file masks the unit: it cannot be started";
         let help = "write options into the file, or link it to /dev/null if the mask is intended";
         checker.push(Span::default(), ValueError::new(FindingCode::Masked, message, help));
-        return checker.finish();
+        return checker.finish(name.as_str());
     }
     for (option, error) in cross_option::check(name, file) {
         match option {
@@ -136,7 +141,7 @@ fn check_with(name: &UnitName, file: &UnitFile, version: Option<SystemdVersion>)
             None => checker.push(sections::missing_span(name, file), error),
         }
     }
-    checker.finish()
+    checker.finish(name.as_str())
 }
 
 struct Checker<'a> {
@@ -250,15 +255,17 @@ impl<'a> Checker<'a> {
     }
 
     /// Sorts the findings and resolves their lines.
-    fn finish(mut self) -> Vec<Finding> {
+    fn finish(mut self, file: &str) -> Vec<Finding> {
         self.raw.sort_by_key(|(span, error)| (span.start, error.code));
         let mut lines = self.file.locator();
         let findings = self.raw.into_iter().map(|(span, error)| Finding {
+            file: file.to_owned(),
             code: error.code,
             span,
             location: lines.location(span.start),
             message: error.message,
             help: error.help,
+            excerpt: Excerpt::new(self.file.source(), 0, span),
         });
         findings.collect()
     }

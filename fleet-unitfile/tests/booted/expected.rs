@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use fleet_unitfile::{
     CommandLine, Diagnostic, DiagnosticKind, FindingCode, MergedUnit, OptionView, Severity,
-    SpecifierContext, UNIT_DIRECTORIES, UnitFile, UnitName, UnitOption, check,
+    SpecifierContext, UNIT_DIRECTORIES, UnitFile, UnitName, UnitOption,
 };
 use serde_json::Value;
 
@@ -159,7 +159,7 @@ fn load_state(case: &Case, unit: &MergedUnit, context: &SpecifierContext) -> &'s
         })
         .collect();
     let file = UnitFile::from_options(options).expect("what was read can be written");
-    let whole = check(&case.name, &file);
+    let whole = file.check(&case.name);
     let is_refused = |code: FindingCode| code >= FindingCode::NoCommand;
     if whole.iter().any(|finding| is_refused(finding.code())) { "bad-setting" } else { "loaded" }
 }
@@ -167,7 +167,7 @@ fn load_state(case: &Case, unit: &MergedUnit, context: &SpecifierContext) -> &'s
 /// Returns the finding codes of one option by itself.
 pub(crate) fn codes(name: &UnitName, option: UnitOption) -> Vec<FindingCode> {
     let file = UnitFile::from_options([option]).expect("what was read can be written");
-    let codes = check(name, &file).into_iter().map(|finding| finding.code());
+    let codes = file.check(name).into_iter().map(|finding| finding.code());
     codes.filter(|&code| !REPORTED_ONLY.contains(&code) && code < FindingCode::NoCommand).collect()
 }
 

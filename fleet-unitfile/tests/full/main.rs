@@ -15,9 +15,7 @@ use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::Path;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
-use fleet_unitfile::{
-    FindingCode, Severity, SystemdVersion, UnitFile, UnitName, check_for, directives,
-};
+use fleet_unitfile::{FindingCode, Severity, SystemdVersion, UnitFile, UnitName, directives};
 
 /// The version of the library.
 const VERSION: SystemdVersion = SystemdVersion::new(252);
@@ -274,7 +272,7 @@ fn ours(directive: (&str, &str, &str), value: &str) -> Option<Verdict> {
     let (unit_type, section, option) = directive;
     let name = UnitName::parse(&format!("full0.{unit_type}")).unwrap();
     let (file, _) = UnitFile::parse_collecting(format!("[{section}]\n{option}={value}\n"));
-    let findings = check_for(&name, &file, VERSION);
+    let findings = file.check_for(&name, VERSION);
     let of_line = findings.iter().filter(|finding| finding.location().line == 2);
     let of_value = of_line.filter(|finding| finding.code() < FindingCode::NoCommand);
     let mut verdict = Some(Accepted);

@@ -98,7 +98,7 @@ fn options_make_a_unit_file() {
       B=2
     "##);
     assert_eq!(unit.source(), unit.canonical().as_bytes());
-    assert_eq!(unit.last("Service", "Environment"), Some("A=1    B=2"));
+    assert_eq!(unit.get("Service", "Environment"), Some("A=1    B=2"));
     let span = unit.options().get(1).unwrap().span();
     assert_eq!(&unit.source()[span.start..span.end], b"After=");
     assert_eq!(UnitFile::from_options([]).unwrap().source(), b"");

@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use fleet_unitfile::{
-    Finding, FindingCode, Severity, UnitFile, UnitName, UnitOption, UnitType, check, directives,
+    Finding, FindingCode, Severity, UnitFile, UnitName, UnitOption, UnitType, directives,
     directives_version,
 };
 use proptest::collection::vec;
@@ -18,8 +18,9 @@ use proptest::prelude::*;
 /// Returns all findings of a file, from grammar and checks, in source order.
 fn findings(name: &str, source: &[u8]) -> (UnitFile, Vec<Finding>) {
     let (file, diagnostics) = UnitFile::parse_collecting(source);
-    let mut findings: Vec<Finding> = diagnostics.iter().map(Finding::from).collect();
-    findings.extend(check(&UnitName::parse(name).unwrap(), &file));
+    let mut findings: Vec<Finding> =
+        diagnostics.iter().map(|it| Finding::from(it).in_file(name)).collect();
+    findings.extend(file.check(&UnitName::parse(name).unwrap()));
     findings.sort_by_key(|finding| finding.span().start);
     (file, findings)
 }
@@ -48,12 +49,12 @@ fn findings_in_broken_files() {
     assert!(corpus.len() >= 85, "a file of the corpus is missing");
     let mut report = String::new();
     for (name, _, source) in corpus {
-        let (file, findings) = findings(&name, &source);
+        let (_, findings) = findings(&name, &source);
         if findings.is_empty() {
             report.push_str(&format!("{name}: nothing\n\n"));
         }
         for finding in findings {
-            report.push_str(&format!("{}\n", finding.render(&name, file.source())));
+            report.push_str(&format!("{}\n", finding.render()));
         }
     }
     insta::assert_snapshot!("broken", report);
@@ -233,7 +234,7 @@ proptest! {
             prop_assert!(last <= span.start, "{finding:?} is out of order");
             last = span.start;
             prop_assert_eq!(finding.location(), file.location(span.start));
-            let shown = finding.render(&name, file.source()).to_string();
+            let shown = finding.render().to_string();
             let code = format!("[{}]: ", finding.code());
             prop_assert!(shown.contains(&code) && shown.contains("= help: "), "{}", shown);
         }
@@ -243,7 +244,7 @@ proptest! {
     fn comments_and_x_sections_change_no_findings(source in source()) {
         let name = UnitName::parse("web.service").unwrap();
         let describe = |source: &str| {
-            let findings = check(&name, &UnitFile::parse_collecting(source).0);
+            let findings = UnitFile::parse_collecting(source).0.check(&name);
             let found = findings.iter().map(|it| (it.code(), it.message().to_owned()));
             found.filter(|(code, _)| *code != FindingCode::Repeated).collect::<Vec<_>>()
         };

@@ -49,13 +49,13 @@ fn unit_tree_is_read_from_its_directories() {
     let unit = |name: &str| tree.unit(&UnitName::parse(name).unwrap());
     let web = unit("www.service");
     assert_eq!(web.name(), "web.service");
-    assert_eq!(web.last("Service", "Nice").unwrap().option.value(), "5");
+    assert_eq!(web.get("Service", "Nice").unwrap().option.value(), "5");
     assert_eq!(web.dependencies()[0].unit, "db.service");
     assert!(unit("db.service").is_masked());
     let far = unit("far.service");
-    assert_eq!(far.last("Service", "ExecStart").unwrap().option.value(), "/bin/far");
+    assert_eq!(far.get("Service", "ExecStart").unwrap().option.value(), "/bin/far");
     let latin = unit("latin.service");
-    assert_eq!(latin.last("Service", "ExecStart").unwrap().option.value(), "/bin/latin");
+    assert_eq!(latin.get("Service", "ExecStart").unwrap().option.value(), "/bin/latin");
     assert!(unit("other.service").main().is_none());
 }
 

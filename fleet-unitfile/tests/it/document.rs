@@ -1,61 +1,97 @@
-//! Edits by index, edits of sections, and the normal form.
+//! Edits of many options, edits of sections, and the normal form.
 
 use fleet_unitfile::{
-    Event, MergedUnit, OptionError, OptionErrorKind, OptionView, Reader, UnitFile, UnitName,
-    UnitOption,
+    Editor, Event, MergedUnit, OptionError, OptionErrorKind, OptionView, Reader, UnitFile,
+    UnitName, UnitOption,
 };
 use proptest::prelude::*;
 
+use crate::edit::edited;
 use crate::properties::{config, source, triples};
 
 fn unit(source: &str) -> UnitFile {
     UnitFile::parse(source).unwrap()
 }
 
+type Edit = for<'a, 'b> fn(&'a mut Editor<'b>) -> Result<&'a mut Editor<'b>, OptionError>;
+
+/// Returns the text of a unit file after one edit.
+fn text_after(unit: &UnitFile, edit: Edit) -> String {
+    edited(unit, edit).unwrap().to_string()
+}
+
+/// Returns a new value for the option at one index only.
+fn at_index(index: usize, value: &str) -> impl FnMut(OptionView<'_>) -> Option<String> {
+    let mut indexes = 0..;
+    move |_| (indexes.next() == Some(index)).then(|| value.to_owned())
+}
+
+/// Returns `false` for the option at one index only.
+fn all_but(index: usize) -> impl FnMut(OptionView<'_>) -> bool {
+    let mut indexes = 0..;
+    move |_| indexes.next() != Some(index)
+}
+
 #[test]
 fn option_is_changed_in_place() {
     let source = "[A]\n# one\nK = 1 \nK=2\n\n[B]\nK=3";
-    let edited = |unit: UnitFile| unit.source_str().unwrap().to_owned();
     let unit = unit(source);
-    let check = |result: Result<UnitFile, OptionError>, expected: &str| {
-        assert_eq!(edited(result.unwrap()), expected);
-    };
-    check(unit.with_value_at(0, "9"), "[A]\n# one\nK = 9\nK=2\n\n[B]\nK=3");
-    check(unit.with_value_at(2, "9"), "[A]\n# one\nK = 1 \nK=2\n\n[B]\nK=9");
-    check(unit.with_name_at(0, "Long"), "[A]\n# one\nLong = 1 \nK=2\n\n[B]\nK=3");
-    check(unit.with_after(0, "L", "v"), "[A]\n# one\nK = 1 \nL=v\nK=2\n\n[B]\nK=3");
-    check(unit.with_after(2, "L", "v"), "[A]\n# one\nK = 1 \nK=2\n\n[B]\nK=3\nL=v");
-    check(Ok(unit.without_at(1)), "[A]\n# one\nK = 1 \n\n[B]\nK=3");
-    let added = unit.with_added(UnitOption::new("A", "K", "4"));
-    check(added, "[A]\n# one\nK = 1 \nK=2\nK=4\n\n[B]\nK=3");
-    let error = unit.with_name_at(0, "#K").unwrap_err();
+    let after = |edit: Edit| text_after(&unit, edit);
+    let text = after(|it| it.set_values(at_index(0, "9")));
+    assert_eq!(text, "[A]\n# one\nK = 9\nK=2\n\n[B]\nK=3");
+    let text = after(|it| it.set_values(at_index(2, "9")));
+    assert_eq!(text, "[A]\n# one\nK = 1 \nK=2\n\n[B]\nK=9");
+    let text = after(|it| it.rename("A", "K", "Long"));
+    assert_eq!(text, "[A]\n# one\nLong = 1 \nLong=2\n\n[B]\nK=3");
+    let text = after(|it| it.add("B", "L", "v"));
+    assert_eq!(text, "[A]\n# one\nK = 1 \nK=2\n\n[B]\nK=3\nL=v");
+    let text = after(|it| Ok(it.retain(all_but(1))));
+    assert_eq!(text, "[A]\n# one\nK = 1 \n\n[B]\nK=3");
+    let text = after(|it| it.add("A", "K", "4"));
+    assert_eq!(text, "[A]\n# one\nK = 1 \nK=2\nK=4\n\n[B]\nK=3");
+    let error = edited(&unit, |it| it.rename("A", "K", "#K")).unwrap_err();
     assert_eq!(error.kind(), OptionErrorKind::Name);
+}
+
+#[test]
+fn refused_or_dropped_edits_leave_the_file_unchanged() {
+    let mut unit = unit("[A]\nK=1\n");
+    let mut editor = unit.edit();
+    editor.remove("A", "K");
+    assert!(editor.set("A", "L", "1\n2").is_err());
+    assert_eq!(unit.to_string(), "[A]\nK=1\n");
+    let mut editor = unit.edit();
+    for value in ["2", "3"] {
+        editor.add("A", "K", value).unwrap();
+    }
+    editor.remove_section("B").apply();
+    assert_eq!(unit.to_string(), "[A]\nK=1\nK=2\nK=3\n");
 }
 
 #[test]
 fn edits_use_the_line_ends_of_the_file() {
     let unit = unit("[A]\r\nK=1\r\n[B]\r\n");
-    let edited = unit.with_after(0, "L", "2").unwrap();
-    assert_eq!(edited.source_str(), Some("[A]\r\nK=1\r\nL=2\r\n[B]\r\n"));
-    let edited = unit.with(UnitOption::new("B", "L", "2")).unwrap();
-    assert_eq!(edited.source_str(), Some("[A]\r\nK=1\r\n[B]\r\nL=2\r\n"));
+    let text = text_after(&unit, |it| it.add("A", "L", "2"));
+    assert_eq!(text, "[A]\r\nK=1\r\nL=2\r\n[B]\r\n");
+    let text = text_after(&unit, |it| it.set("B", "L", "2"));
+    assert_eq!(text, "[A]\r\nK=1\r\n[B]\r\nL=2\r\n");
 }
 
 #[test]
 fn sections_are_added_renamed_and_removed() {
     let source = "# top\n[A]\nK=1\n# in A\nL=2\n# about B\n\n[B]\nK=3\n\n[A]\n\n# end\n";
     let unit = unit(source);
-    let text = |unit: UnitFile| unit.source_str().unwrap().to_owned();
-    assert_eq!(text(unit.with_section("B").unwrap()), source);
-    assert_eq!(text(unit.with_section("C").unwrap()), format!("{source}\n[C]\n"));
-    assert_eq!(text(unit.with_section_renamed("A", "Z").unwrap()), source.replace("[A]", "[Z]"));
-    assert_eq!(text(unit.without_section("A")), "# top\n# about B\n\n[B]\nK=3\n\n# end\n");
-    assert_eq!(
-        text(unit.without_section("B")),
-        "# top\n[A]\nK=1\n# in A\nL=2\n# about B\n\n[A]\n\n# end\n"
-    );
-    assert_eq!(text(unit.without_section("C")), source);
-    let error = unit.with_section("a]b").unwrap_err();
+    let after = |edit: Edit| text_after(&unit, edit);
+    assert_eq!(after(|it| it.add_section("B")), source);
+    assert_eq!(after(|it| it.add_section("C")), format!("{source}\n[C]\n"));
+    let renamed = after(|it| it.rename_section("A", "Z"));
+    assert_eq!(renamed, source.replace("[A]", "[Z]"));
+    let without = after(|it| Ok(it.remove_section("A")));
+    assert_eq!(without, "# top\n# about B\n\n[B]\nK=3\n\n# end\n");
+    let without = after(|it| Ok(it.remove_section("B")));
+    assert_eq!(without, "# top\n[A]\nK=1\n# in A\nL=2\n# about B\n\n[A]\n\n# end\n");
+    assert_eq!(after(|it| Ok(it.remove_section("C"))), source);
+    let error = edited(&unit, |it| it.add_section("a]b")).unwrap_err();
     assert_eq!(error.kind(), OptionErrorKind::Section);
     let message = error.to_string();
     assert!(message.starts_with("section \"a]b\" cannot be written: use a name "), "{message}");
@@ -146,7 +182,9 @@ fn empty_value_resets_the_same_lists_as_in_systemd() {
     }
 }
 
-type Triples = Vec<(String, String, String)>;
+type Triple = (String, String, String);
+
+type Triples = Vec<Triple>;
 
 /// Returns the comments outside options, without surrounding blanks.
 fn comments(unit: &UnitFile) -> Vec<Vec<u8>> {
@@ -180,35 +218,35 @@ proptest! {
         let at = place.index(unit.options().len());
         let old = unit.options().get(at).unwrap();
         let new = UnitOption::new(old.section(), &name, &value).value().to_owned();
-        if let Ok(edited) = unit.with_value_at(at, &value) {
+        if let Ok(edited) = edited(&unit, |it| it.set_values(at_index(at, &value))) {
             let expected = changed(&unit, |it| it[at].2.clone_from(&new));
             prop_assert_eq!(triples(&edited), expected);
         }
-        if let Ok(edited) = unit.with_name_at(at, &name) {
-            let expected = changed(&unit, |it| it[at].1.clone_from(&name));
-            prop_assert_eq!(triples(&edited), expected);
-        }
-        if let Ok(edited) = unit.with_after(at, &name, &value) {
-            let added = (old.section().to_owned(), name.clone(), new);
-            let expected = changed(&unit, |it| it.insert(at + 1, added));
+        let (section, old_name) = (old.section(), old.name());
+        if let Ok(edited) = edited(&unit, |it| it.rename(section, old_name, &name)) {
+            let is_old = |it: &&mut Triple| it.0 == section && it.1 == old_name;
+            let expected = changed(&unit, |it| {
+                it.iter_mut().filter(is_old).for_each(|it| it.1.clone_from(&name));
+            });
             prop_assert_eq!(triples(&edited), expected);
         }
         let expected = changed(&unit, |it| drop(it.remove(at)));
-        prop_assert_eq!(triples(&unit.without_at(at)), expected);
+        let edited = edited(&unit, |it| Ok(it.retain(all_but(at)))).unwrap();
+        prop_assert_eq!(triples(&edited), expected);
     }
 
     #[test]
     fn section_edits_leave_other_sections_unchanged(source in source()) {
         let (unit, _) = UnitFile::parse_collecting(&source);
-        let without = unit.without_section("A");
+        let without = edited(&unit, |it| Ok(it.remove_section("A"))).unwrap();
         prop_assert!(!without.has_section("A"));
         prop_assert_eq!(triples(&without), changed(&unit, |it| it.retain(|it| it.0 != "A")));
-        let renamed = unit.with_section_renamed("A", "Z y").unwrap();
+        let renamed = edited(&unit, |it| it.rename_section("A", "Z y")).unwrap();
         let expected = changed(&unit, |it| {
             it.iter_mut().filter(|it| it.0 == "A").for_each(|it| it.0 = "Z y".to_owned());
         });
         prop_assert_eq!(triples(&renamed), expected);
-        let added = unit.with_section("C").unwrap();
+        let added = edited(&unit, |it| it.add_section("C")).unwrap();
         prop_assert!(added.has_section("C"));
         prop_assert_eq!(triples(&added), triples(&unit));
     }

@@ -1,6 +1,22 @@
 //! Edits of one option, which leave the rest of the source unchanged.
 
-use fleet_unitfile::{OptionErrorKind, UnitFile, UnitOption};
+use fleet_unitfile::{Editor, OptionError, OptionErrorKind, UnitFile};
+
+/// Returns a unit file after one edit.
+pub(crate) fn edited(
+    unit: &UnitFile,
+    edit: impl for<'a, 'b> FnOnce(&'a mut Editor<'b>) -> Result<&'a mut Editor<'b>, OptionError>,
+) -> Result<UnitFile, OptionError> {
+    let mut unit = unit.clone();
+    let mut editor = unit.edit();
+    edit(&mut editor)?;
+    editor.apply();
+    Ok(unit)
+}
+
+fn set(unit: &UnitFile, name: &str, value: &str) -> Result<UnitFile, OptionError> {
+    edited(unit, |it| it.set("A", name, value))
+}
 
 #[test]
 fn option_is_set_in_its_section() {
@@ -24,7 +40,7 @@ fn option_is_set_in_its_section() {
         ("[A]\nL=w", "K", "v \\\n", "[A]\nL=w\nK=v \\\n"),
     ] {
         let unit = UnitFile::parse(source).unwrap();
-        let edited = unit.with(UnitOption::new("A", name, value)).unwrap();
+        let edited = set(&unit, name, value).unwrap();
         assert_eq!(edited.source_str(), Some(expected), "{source:?}");
     }
 }
@@ -38,22 +54,22 @@ fn option_after_a_value_ended_by_an_empty_line_stays_apart() {
         ("[A]\\\r\r", "[A]\\\r\rK=v\r"),
     ] {
         let unit = UnitFile::parse_collecting(source).0;
-        let edited = unit.with(UnitOption::new("A", "K", "v")).unwrap();
+        let edited = set(&unit, "K", "v").unwrap();
         assert_eq!(edited.source_str(), Some(expected), "{source:?}");
-        assert_eq!(edited.last("A", "K"), Some("v"), "{source:?}");
+        assert_eq!(edited.get("A", "K"), Some("v"), "{source:?}");
     }
 }
 
 #[test]
 fn name_ending_in_a_backslash_joins_no_old_line() {
-    for (source, expected) in [
-        ("[A]\nK\\\n;c\n=v\nL=w\n", "[A]\nM\\=v\nL=w\n"),
-        ("[A]\nK \t= v\nL=w\n", "[A]\nM\\ \t= v\nL=w\n"),
+    for (name, source, expected) in [
+        ("K", "[A]\nK\\\n;c\n=v\nL=w\n", "[A]\nM\\=v\nL=w\n"),
+        ("K", "[A]\nK \t= v\nL=w\n", "[A]\nM\\ \t= v\nL=w\n"),
     ] {
         let unit = UnitFile::parse(source).unwrap();
-        let edited = unit.with_name_at(0, "M\\").unwrap();
+        let edited = edited(&unit, |it| it.rename("A", name, "M\\")).unwrap();
         assert_eq!(edited.source_str(), Some(expected), "{source:?}");
-        assert_eq!(edited.last("A", "M\\"), Some("v"), "{source:?}");
+        assert_eq!(edited.get("A", "M\\"), Some("v"), "{source:?}");
     }
 }
 
@@ -69,16 +85,17 @@ fn option_is_removed_with_all_its_lines() {
         ("[B]\nK=v\n", "[B]\nK=v\n"),
     ] {
         let unit = UnitFile::parse(source).unwrap();
-        assert_eq!(unit.without("A", "K").source_str(), Some(expected), "{source:?}");
+        let edited = edited(&unit, |it| Ok(it.remove("A", "K"))).unwrap();
+        assert_eq!(edited.source_str(), Some(expected), "{source:?}");
     }
 }
 
 #[test]
 fn edits_keep_the_byte_order_mark() {
     type Edit = fn(&UnitFile) -> UnitFile;
-    let set = |unit: &UnitFile| unit.with(UnitOption::new("A", "K", "v")).unwrap();
-    let without = |unit: &UnitFile| unit.without("A", "K");
-    let without_section = |unit: &UnitFile| unit.without_section("A");
+    let set = |unit: &UnitFile| set(unit, "K", "v").unwrap();
+    let without = |unit: &UnitFile| edited(unit, |it| Ok(it.remove("A", "K"))).unwrap();
+    let without_section = |unit: &UnitFile| edited(unit, |it| Ok(it.remove_section("A"))).unwrap();
     let rows: [(&str, Edit, &str); 8] = [
         ("[A]\n\u{feff}K=a\n", set, "[A]\n\u{feff}K=v\n"),
         ("[A]\nK=a \\\n\u{feff}b\n", set, "[A]\nK=v\n"),
@@ -103,6 +120,6 @@ fn edits_keep_the_byte_order_mark() {
 #[test]
 fn edit_that_would_inject_lines_is_refused() {
     let unit = UnitFile::parse("[A]\nK=v\n").unwrap();
-    let error = unit.with(UnitOption::new("A", "K", "v\nL=w")).unwrap_err();
+    let error = set(&unit, "K", "v\nL=w").unwrap_err();
     assert_eq!(error.kind(), OptionErrorKind::LineEnd);
 }

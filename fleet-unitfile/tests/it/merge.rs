@@ -126,7 +126,7 @@ fn options_have_their_file_and_resets_span_files() {
         (effective[0].path, effective[0].option.value()),
         ("/etc/units/a.service.d/b.conf", "/bin/b")
     );
-    assert_eq!(unit.last("Service", "Nice").unwrap().path, "/lib/units/a.service");
+    assert_eq!(unit.get("Service", "Nice").unwrap().path, "/lib/units/a.service");
     assert_eq!(
         unit.to_unit_file().source_str(),
         Some("[Service]\nNice=1\nUser=somebody\nExecStart=/bin/a\nExecStart=\nExecStart=/bin/b\n")

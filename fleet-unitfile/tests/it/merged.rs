@@ -1,8 +1,6 @@
 //! Checks of units with their drop-ins, and the file of each finding.
 
-use fleet_unitfile::{
-    FindingCode, MergedUnit, Severity, UNIT_DIRECTORIES, UnitFile, UnitName, check, check_merged,
-};
+use fleet_unitfile::{FindingCode, MergedUnit, Severity, UNIT_DIRECTORIES, UnitFile, UnitName};
 
 const MAIN: &str = "/usr/lib/systemd/system/web.service";
 
@@ -20,10 +18,10 @@ fn unit(main: &str, drop_ins: &[&str]) -> MergedUnit {
 /// Returns the codes of all findings, each with its file name and line.
 fn describe(main: &str, drop_ins: &[&str]) -> String {
     let unit = unit(main, drop_ins);
-    let findings = check_merged(&unit);
+    let findings = unit.check();
     let reported = findings.iter().map(|it| {
-        let file = it.part.path.rsplit('/').next().unwrap();
-        format!("{file}:{} {}", it.finding.location().line, it.finding.code())
+        let file = it.file().rsplit('/').next().unwrap();
+        format!("{file}:{} {}", it.location().line, it.code())
     });
     reported.collect::<Vec<_>>().join(", ")
 }
@@ -71,7 +69,7 @@ fn lone_drop_in_and_masked_unit_miss_no_options() {
     let empty = (MAIN.to_owned(), UnitFile::parse("").unwrap());
     let name = UnitName::parse("web.service").unwrap();
     let masked = MergedUnit::select(name, &UNIT_DIRECTORIES, [empty]);
-    assert!(masked.is_masked() && check_merged(&masked).is_empty());
+    assert!(masked.is_masked() && masked.check().is_empty());
 }
 
 #[test]
@@ -84,17 +82,17 @@ fn unit_without_drop_ins_has_the_findings_of_its_file() {
         "[Service]\nType=oneshot\nRestart=always\nExecStart=/bin/a\\",
     ] {
         let unit = unit(source, &[]);
-        let merged: Vec<_> = check_merged(&unit).into_iter().map(|it| it.finding).collect();
-        assert_eq!(merged, check(&name, &UnitFile::parse_collecting(source).0), "{source}");
+        let merged: Vec<_> = unit.check().into_iter().map(|it| it.in_file(name.as_str())).collect();
+        assert_eq!(merged, UnitFile::parse_collecting(source).0.check(&name), "{source}");
     }
 }
 
 #[test]
 fn finding_is_rendered_with_its_file() {
     let unit = unit("[Service]\nExecStart=/bin/web\n", &["# Ours.\n[Service]\nUser=-1\n"]);
-    let findings = check_merged(&unit);
-    assert_eq!(findings[0].finding.code(), FindingCode::User);
-    assert_eq!(findings[0].finding.severity(), Severity::Error);
+    let findings = unit.check();
+    assert_eq!(findings[0].code(), FindingCode::User);
+    assert_eq!(findings[0].severity(), Severity::Error);
     insta::assert_snapshot!(findings[0].render(), @r#"
     error[U0304]: User: "-1" is a negative number
      --> /etc/systemd/system/web.service.d/0.conf:3:6

@@ -7,6 +7,8 @@ use fleet_unitfile::{
 use proptest::collection::vec;
 use proptest::prelude::*;
 
+use crate::edit::edited;
+
 /// Generates sources that are mostly nearly valid, from pieces with syntactic meaning.
 pub(crate) fn source() -> impl Strategy<Value = Vec<u8>> {
     let piece = prop_oneof![
@@ -222,7 +224,7 @@ proptest! {
     ) {
         let (unit, _) = UnitFile::parse_collecting(&source);
         let option = UnitOption::new(&section, &name, &value);
-        if let Ok(edited) = unit.with(option.clone()) {
+        if let Ok(edited) = edited(&unit, |it| it.set(&section, &name, &value)) {
             let mut expected = triples(&unit);
             let new = (section.clone(), name.clone(), option.value().to_owned());
             let same = expected.iter().rposition(|it| it.0 == section && it.1 == name);
@@ -253,7 +255,8 @@ proptest! {
         let (unit, _) = UnitFile::parse_collecting(&source);
         let mut expected = triples(&unit);
         expected.retain(|it| it.0 != "A" || it.1 != name);
-        prop_assert_eq!(triples(&unit.without("A", &name)), expected);
+        let edited = edited(&unit, |it| Ok(it.remove("A", &name))).unwrap();
+        prop_assert_eq!(triples(&edited), expected);
     }
 
     #[test]

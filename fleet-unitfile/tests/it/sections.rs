@@ -2,6 +2,8 @@
 
 use fleet_unitfile::{OptionErrorKind, OptionView, UnitFile, UnitOption};
 
+use crate::edit::edited;
+
 const ROUTES: &str = "[Route]\nGateway=a\nMetric=1\n\n[Route]\nGateway=b\n";
 
 #[test]
@@ -39,7 +41,7 @@ fn section_instances_have_their_own_options() {
         .map(|instance| instance.options().map(OptionView::value).collect())
         .collect();
     assert_eq!(values, [vec!["1", "2"], vec![], vec!["4"]]);
-    let last: Vec<_> = unit.section_instances("Route").map(|it| it.last("K")).collect();
+    let last: Vec<_> = unit.section_instances("Route").map(|it| it.get("K")).collect();
     assert_eq!(last, [Some("2"), None, None]);
     let starts = unit.section_instances("Route").map(|it| it.header_span().start);
     assert_eq!(starts.collect::<Vec<_>>(), [4, 28, 36]);
@@ -50,16 +52,16 @@ fn section_instances_have_their_own_options() {
 fn many_values_are_edited_at_once() {
     let source = "# c\n[A]\nK = %i \\\n  b\n;d\n[B]\r\nL=%i\r\nM=5";
     let unit = UnitFile::parse(source).unwrap();
-    let changed = unit.with_values(|it| it.value().contains("%i").then(|| "x \\\n y".to_owned()));
+    let joined = |value: &str| value.contains("%i").then(|| "x \\\n y".to_owned());
+    let changed = edited(&unit, |it| it.set_values(|it| joined(it.value())));
     let expected = "# c\n[A]\nK=x \\\n y\n;d\n[B]\r\nL=x \\\n y\r\nM=5";
     assert_eq!(changed.unwrap().to_string(), expected);
-    let error = unit.with_values(|_| Some("a\nb".to_owned())).unwrap_err();
+    let error = edited(&unit, |it| it.set_values(|_| Some("a\nb".to_owned())));
+    let error = error.unwrap_err();
     assert_eq!(error.kind(), OptionErrorKind::LineEnd);
-    assert_eq!(
-        unit.retain(|it| it.name() == "K").to_string(),
-        "# c\n[A]\nK = %i \\\n  b\n;d\n[B]\r\n"
-    );
-    let large = UnitFile::parse("[A]\nK=1\n".repeat(20_000)).unwrap();
-    let large = large.with_values(|_| Some("2".to_owned())).unwrap();
+    let kept = edited(&unit, |it| Ok(it.retain(|it| it.name() == "K")));
+    assert_eq!(kept.unwrap().to_string(), "# c\n[A]\nK = %i \\\n  b\n;d\n[B]\r\n");
+    let mut large = UnitFile::parse("[A]\nK=1\n".repeat(20_000)).unwrap();
+    large.edit().set_values(|_| Some("2".to_owned())).unwrap().apply();
     assert!(large.options().all(|it| it.value() == "2"));
 }

@@ -1,6 +1,6 @@
 //! Values that a booted systemd was observed to ignore, refuse or accept, one line each.
 
-use fleet_unitfile::{FindingCode, SystemdVersion, UnitFile, UnitName, check_for};
+use fleet_unitfile::{FindingCode, SystemdVersion, UnitFile, UnitName};
 
 use super::findings;
 
@@ -399,7 +399,7 @@ fn text_of_another_version_is_reported_for_that_version_only() {
         let file = UnitFile::parse(&source).unwrap();
         let name = UnitName::parse("a.service").unwrap();
         let codes = |version| -> Vec<_> {
-            check_for(&name, &file, SystemdVersion::new(version))
+            file.check_for(&name, SystemdVersion::new(version))
                 .iter()
                 .map(fleet_unitfile::Finding::code)
                 .collect()
@@ -410,19 +410,19 @@ fn text_of_another_version_is_reported_for_that_version_only() {
     }
     let file = UnitFile::parse("[Socket]\nListenStream=/a\nPassPIDFD=yes\n").unwrap();
     let name = UnitName::parse("a.socket").unwrap();
-    assert_eq!(check_for(&name, &file, SystemdVersion::new(258)), []);
-    let findings = check_for(&name, &file, SystemdVersion::new(257));
+    assert_eq!(file.check_for(&name, SystemdVersion::new(258)), []);
+    let findings = file.check_for(&name, SystemdVersion::new(257));
     assert_eq!(findings[0].code(), TooNew);
     let file = UnitFile::parse("[Service]\nExecStart=/bin/true\nCPUAccounting=yes\n").unwrap();
     let name = UnitName::parse("a.service").unwrap();
-    assert_eq!(check_for(&name, &file, SystemdVersion::new(261)), []);
-    let findings = check_for(&name, &file, SystemdVersion::new(262));
+    assert_eq!(file.check_for(&name, SystemdVersion::new(261)), []);
+    let findings = file.check_for(&name, SystemdVersion::new(262));
     assert_eq!(findings[0].code(), Removed);
     for line in ["MessageQueueMessageSize=1G", "XAttrAccept=a", "ListenStream=vsock-stream:2:5"] {
         let file = UnitFile::parse(format!("[Socket]\nListenStream=/a\n{line}\n")).unwrap();
         let name = UnitName::parse("a.socket").unwrap();
-        assert_eq!(check_for(&name, &file, SystemdVersion::new(262)), [], "{line}");
-        let findings = check_for(&name, &file, SystemdVersion::new(252));
+        assert_eq!(file.check_for(&name, SystemdVersion::new(262)), [], "{line}");
+        let findings = file.check_for(&name, SystemdVersion::new(252));
         assert_eq!(findings[0].code(), TooNew, "{line}");
     }
 }

@@ -1,4 +1,4 @@
-//! Edits that leave every other byte of the source unchanged.
+//! Edited copies of a source. The options to write were checked by the caller.
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -13,20 +13,8 @@ use crate::lines::{
 use crate::option::{OptionView, UnitOption};
 use crate::options::Options;
 
-/// Replaces the last option that has the same section and name as `option`. If there is no such
-/// option, adds `option`.
-///
-/// The caller has checked that `option` can be written. `options` are the options of `source`.
-pub(crate) fn with(source: MarkedSource<'_>, options: Options<'_>, option: &UnitOption) -> Vec<u8> {
-    let (section, name) = (option.section(), option.name());
-    match options.clone().named(section, [name]).next_back() {
-        Some(old) => replaced(source, old, option),
-        None => with_added(source, options, option),
-    }
-}
-
 /// Removes options of the source, which are given in source order.
-pub(crate) fn without<'a>(
+pub(super) fn removed<'a>(
     source: MarkedSource<'_>,
     options: impl Iterator<Item = OptionView<'a>>,
 ) -> Vec<u8> {
@@ -40,13 +28,13 @@ pub(crate) fn without<'a>(
 
 /// Adds `option` after the last option of its section, or below the section's header if the section
 /// has no options.
-pub(crate) fn with_added(
+pub(super) fn added(
     source: MarkedSource<'_>,
     options: Options<'_>,
     option: &UnitOption,
 ) -> Vec<u8> {
     match options.rev().find(|it| it.section() == option.section()) {
-        Some(last) => inserted(source, last, option),
+        Some(last) => below(source, last.span().start, option),
         None => into_empty(source, option),
     }
 }
@@ -56,29 +44,32 @@ pub(crate) fn with_added(
 fn into_empty(source: MarkedSource<'_>, option: &UnitOption) -> Vec<u8> {
     let headers = Headers::new(source).filter(|(name, _)| name == option.section());
     match headers.last() {
-        Some((_, span)) => {
-            let separator = separator(source, span.start);
-            let (end, text) = (separator.end, separator.text + &line(option));
-            spliced(source, end..end, &text)
-        }
+        Some((_, span)) => below(source, span.start, option),
         None => appended(source, option.section(), &(line(option) + "\n")),
     }
 }
 
-/// Renames an option.
-pub(crate) fn renamed(source: MarkedSource<'_>, old: OptionView<'_>, new: &UnitOption) -> Vec<u8> {
-    let start = old.span().start;
-    let after = source.bytes[start..].strip_prefix(old.name().as_bytes());
-    // A backslash at the end of the old name joins nothing, since "=" follows on the same line.
-    match after.filter(|after| after.trim_ascii_start().starts_with(b"=")) {
-        Some(_) => spliced(source, start..start + old.name().len(), new.name()),
-        // The name continues on another line, so the whole option is rewritten on one line.
-        None => spliced(source, start..separator(source, start).end, &line(new)),
+/// Renames options, which are given in source order with the new options.
+pub(super) fn renamed<'a>(
+    source: MarkedSource<'_>,
+    changes: impl IntoIterator<Item = (OptionView<'a>, UnitOption)>,
+) -> Vec<u8> {
+    let mut copy = Copy::new(source);
+    for (old, new) in changes {
+        let start = old.span().start;
+        let after = source.bytes[start..].strip_prefix(old.name().as_bytes());
+        // A backslash at the end of the old name joins nothing, since "=" follows on the same line.
+        match after.filter(|after| after.trim_ascii_start().starts_with(b"=")) {
+            Some(_) => copy.splice(start..start + old.name().len(), new.name()),
+            // The name continues on another line, so the whole option is rewritten on one line.
+            None => copy.splice(start..logical_line_end(source, start).0, &line(&new)),
+        }
     }
+    copy.finish()
 }
 
 /// Renames a section in each of its headers.
-pub(crate) fn section_renamed(source: MarkedSource<'_>, old: &str, new: &str) -> Vec<u8> {
+pub(super) fn section_renamed(source: MarkedSource<'_>, old: &str, new: &str) -> Vec<u8> {
     let mut copy = Copy::new(source);
     for (_, span) in Headers::new(source).filter(|(name, _)| name == old) {
         copy.skip(span.start, span.end);
@@ -88,7 +79,7 @@ pub(crate) fn section_renamed(source: MarkedSource<'_>, old: &str, new: &str) ->
 }
 
 /// Removes a section: each header with everything up to its last option.
-pub(crate) fn without_section(source: MarkedSource<'_>, section: &str) -> Vec<u8> {
+pub(super) fn section_removed(source: MarkedSource<'_>, section: &str) -> Vec<u8> {
     let mut copy = Copy::new(source);
     let mut items = SyntaxItems::new(source.bytes).peekable();
     while let Some(item) = items.next() {
@@ -114,7 +105,7 @@ pub(crate) fn without_section(source: MarkedSource<'_>, section: &str) -> Vec<u8
 }
 
 /// Adds a header at the end.
-pub(crate) fn with_section(source: MarkedSource<'_>, section: &str) -> Vec<u8> {
+pub(super) fn section_added(source: MarkedSource<'_>, section: &str) -> Vec<u8> {
     appended(source, section, "")
 }
 
@@ -139,9 +130,9 @@ impl<'a> Iterator for Headers<'a> {
 }
 
 /// Replaces the values of options, which are given in source order with the new options.
-pub(crate) fn all_replaced<'a>(
+pub(super) fn replaced<'a>(
     source: MarkedSource<'_>,
-    changes: impl Iterator<Item = (OptionView<'a>, UnitOption)>,
+    changes: impl IntoIterator<Item = (OptionView<'a>, UnitOption)>,
 ) -> Vec<u8> {
     let mut copy = Copy::new(source);
     for (old, new) in changes {
@@ -149,11 +140,6 @@ pub(crate) fn all_replaced<'a>(
         copy.splice(range, &text);
     }
     copy.finish()
-}
-
-pub(crate) fn replaced(source: MarkedSource<'_>, old: OptionView<'_>, new: &UnitOption) -> Vec<u8> {
-    let (range, text) = replacement(source, old, new);
-    spliced(source, range, &text)
 }
 
 /// Returns the part of the source that changes with the value of an option, and its new text.
@@ -174,14 +160,13 @@ fn replacement(
     }
 }
 
-pub(crate) fn inserted(
-    source: MarkedSource<'_>,
-    after: OptionView<'_>,
-    new: &UnitOption,
-) -> Vec<u8> {
-    let separator = separator(source, after.span().start);
-    let (end, text) = (separator.end, separator.text + &line(new));
-    spliced(source, end..end, &text)
+/// Adds an option below the logical line that begins at `start`.
+fn below(source: MarkedSource<'_>, start: usize, option: &UnitOption) -> Vec<u8> {
+    let mut copy = Copy::new(source);
+    let separator = separator(source, start);
+    let text = separator.text + &line(option);
+    copy.splice(separator.end..separator.end, &text);
+    copy.finish()
 }
 
 /// The end of a logical line, and the text that must be inserted there before another line is
@@ -204,13 +189,6 @@ fn separator(source: MarkedSource<'_>, start: usize) -> Separator {
         _ => "\n",
     };
     Separator { end, text: text.to_owned() }
-}
-
-/// Replaces a range of the source by `text`, like [`Copy::splice`].
-fn spliced(source: MarkedSource<'_>, range: Range<usize>, text: &str) -> Vec<u8> {
-    let mut copy = Copy::new(source);
-    copy.splice(range, text);
-    copy.finish()
 }
 
 /// A copy of a source without some ranges.

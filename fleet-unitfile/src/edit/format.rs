@@ -8,7 +8,7 @@ use crate::lines::{BYTE_ORDER_MARK, Line, MarkedSource, trim_end, trim_start};
 /// The byte order mark stays if another one is the start of the text behind it or of a later line,
 /// or if the text behind it looks like a comment. Without it, the source would have another
 /// meaning.
-pub(crate) fn formatted(source: MarkedSource<'_>) -> Vec<u8> {
+pub(super) fn formatted(source: MarkedSource<'_>) -> Vec<u8> {
     let mut lines = source.lines(0);
     let mut formatter = Formatter::default();
     let has_mark_as_text = source.has_mark_as_text();
