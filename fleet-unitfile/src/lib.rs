@@ -33,6 +33,7 @@ mod section;
 mod size;
 mod specifier;
 mod specifier_context;
+pub mod spelling;
 #[cfg(feature = "proptest")]
 pub mod strategies;
 mod text;

@@ -1,6 +1,6 @@
 //! Pure: formats why systemd did not do what was requested.
 
-use fleet_unitfile::{Severity, UnitFile, UnitName, UnitType, check};
+use fleet_unitfile::{Severity, UnitFile, UnitName, UnitType};
 
 use super::state::ObservedState;
 use crate::ServiceError;
@@ -9,7 +9,7 @@ use crate::ServiceError;
 /// fleet's own check finds. If the check finds none, the reason is systemd's message, which
 /// contains few details.
 pub(crate) fn bad_file(unit: &UnitName, file: &UnitFile, reason: &str) -> ServiceError {
-    let findings = check(unit, file);
+    let findings = file.check(unit);
     let fatal = findings.iter().find(|finding| finding.severity() == Severity::Error);
     let (line, problem) = match fatal {
         Some(finding) if finding.help().is_empty() => {

@@ -2,12 +2,10 @@
 
 use std::path::{Path, PathBuf};
 
+use fleet_unitfile::spelling::suggest;
 use fleet_unitfile::{NameError, UnitName, UnitType};
 
 use super::error::CliError;
-
-/// Largest edit distance between an unknown name and a suggestion.
-const MAX_DISTANCE: usize = 3;
 
 /// A unit argument.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -52,14 +50,17 @@ pub(crate) fn unit_args(args: &[String]) -> Result<Vec<UnitArg>, CliError> {
     Ok(units)
 }
 
-/// Returns the nearest of several names, if one is near enough.
+/// Returns the nearest of several names, if one is near enough. Names with the same type are compared
+/// without it, because most names share it.
 pub(crate) fn nearest<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
-    // Most names share their type, so the length of the rest sets the limit.
-    let stem = name.rsplit_once('.').map_or(name, |(stem, _)| stem);
-    let limit = MAX_DISTANCE.min(stem.len().div_ceil(3));
-    let distances = known.into_iter().map(|known| (strsim::osa_distance(name, known), known));
-    let near = distances.filter(|(distance, _)| *distance <= limit);
-    near.min().map(|(_, known)| known)
+    let (stem, unit_type) = name.rsplit_once('.').unwrap_or((name, ""));
+    let stem_of = |known: &'a str| match known.rsplit_once('.') {
+        Some((stem, known_type)) if known_type == unit_type => stem,
+        _ => known,
+    };
+    let known: Vec<&str> = known.into_iter().collect();
+    let near = suggest(stem, known.iter().map(|known| stem_of(known)))?;
+    known.into_iter().find(|known| stem_of(known) == near)
 }
 
 /// Returns the last part of an argument's path, and the whole path. Adds `.service` to both if the

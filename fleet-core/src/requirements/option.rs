@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use fleet_unitfile::spelling::suggest;
+
 use crate::Resource;
 
 /// An option of the `[X-Fleet]` section.
@@ -48,9 +50,6 @@ const DEPRECATED_NAMES: [(&str, FleetOption); 5] = [
     ("X-ConditionMachineMetadata", FleetOption::MachineMetadata),
     ("X-Conflicts", FleetOption::Conflicts),
 ];
-
-/// Minimum similarity of two names, from 0 to 1, for a suggestion.
-const MIN_SIMILARITY: f64 = 0.6;
 
 impl FleetOption {
     /// All options, in the order of the documentation.
@@ -109,13 +108,7 @@ impl FleetOption {
         let name = name.to_ascii_lowercase();
         let bare = name.strip_prefix("x-condition").or_else(|| name.strip_prefix("x-"));
         let bare = bare.unwrap_or(&name);
-        let similarity = |option: Self| {
-            let known = option.as_str().to_ascii_lowercase();
-            strsim::normalized_damerau_levenshtein(bare, &known)
-        };
-        let scored = Self::ALL.into_iter().map(|option| (similarity(option), option));
-        let best = scored.max_by(|one, other| one.0.total_cmp(&other.0));
-        best.filter(|(similarity, _)| *similarity >= MIN_SIMILARITY).map(|(_, option)| option)
+        suggest(bare, Self::ALL.map(Self::as_str)).and_then(Self::from_name)
     }
 
     /// Returns `true` if the values are unit names or patterns, separated by blanks.

@@ -17,7 +17,6 @@ mod merged;
 mod numbers;
 mod sections;
 mod specifiers;
-mod suggest;
 mod system_words;
 mod table;
 mod value_error;

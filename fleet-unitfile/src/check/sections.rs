@@ -3,12 +3,12 @@
 use std::collections::BTreeSet;
 
 use super::code::FindingCode;
-use super::suggest::nearest;
 use super::table;
 use super::value_error::{ValueError, quoted};
 use crate::diagnostic::Span;
 use crate::file::UnitFile;
 use crate::name::UnitName;
+use crate::spelling::suggest;
 
 /// Returns an error for each section that systemd ignores, at the section's first header.
 pub(super) fn check<'a>(
@@ -38,7 +38,7 @@ fn section_error(name: &UnitName, section: &str) -> ValueError {
     let message = format!("unknown section [{section}]");
     let own = table::own_section(unit_type);
     let allowed = own.into_iter().chain(["Unit", "Install"]);
-    let help = match nearest(section, allowed.clone()) {
+    let help = match suggest(section, allowed.clone()) {
         Some(near) => format!("write [{near}]"),
         None => format!(
             "write {}, or begin the name with X- if the section is for another program",
@@ -66,7 +66,7 @@ pub(super) fn unknown_key(name: &UnitName, section: &str, key: &str) -> ValueErr
         let help = format!("move it to [{other}]");
         return ValueError::new(FindingCode::MisplacedKey, message, help);
     }
-    if let Some(near) = nearest(key, table::names(section)) {
+    if let Some(near) = suggest(key, table::names(section)) {
         return ValueError::new(FindingCode::UnknownKey, message, format!("write {near}"));
     }
     // Options that several unit types share are options of services.
@@ -74,7 +74,7 @@ pub(super) fn unknown_key(name: &UnitName, section: &str, key: &str) -> ValueErr
         let help = format!("it is an option of {} units, in [{other}]", other.to_lowercase());
         return ValueError::new(FindingCode::MisplacedKey, message, help);
     }
-    let near = here.filter_map(|other| Some((other, nearest(key, table::names(other))?))).next();
+    let near = here.filter_map(|other| Some((other, suggest(key, table::names(other))?))).next();
     let help = match near {
         Some((other, near)) => format!("write {near}, and move it to [{other}]"),
         None => format!("remove it, or write X-{key} if it is for another program"),

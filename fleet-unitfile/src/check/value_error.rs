@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use super::code::FindingCode;
-use super::suggest::nearest;
+use crate::spelling::suggest;
 
 /// An error in a part of a value.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -53,7 +53,7 @@ pub(super) fn quoted(text: &str) -> String {
 /// Returns a help text that suggests the allowed word nearest to `word`. If none is near enough,
 /// the text lists all allowed words, or three examples if there are more than twelve.
 pub(super) fn one_of(word: &str, words: &[&str]) -> String {
-    match nearest(word, words.iter().copied()) {
+    match suggest(word, words.iter().copied()) {
         Some(near) => format!("write {near}"),
         None if words.len() <= 12 => format!("write {}", listed(words)),
         None => format!("write a word such as {}", listed(&words[..3])),

@@ -2,12 +2,13 @@
 
 use std::borrow::Cow;
 
+use super::choices;
 use super::code::FindingCode;
 use super::specifiers::expanded;
 use super::value_error::{ValueError, listed, one_of, quoted};
-use super::{choices, suggest};
 use crate::name::{NameErrorKind, UnitName};
 use crate::size::integer;
+use crate::spelling::suggest;
 use crate::unit_type::UnitType;
 use crate::value::parse_bool;
 
@@ -26,7 +27,7 @@ pub(super) fn boolean(value: &str, words: &[&str]) -> Option<ValueError> {
         _ if !words.is_empty() => format!("{} is not an accepted value", quoted(value)),
         _ => format!("{} is neither yes nor no", quoted(value)),
     };
-    let help = match suggest::nearest(value, words.iter().copied()) {
+    let help = match suggest(value, words.iter().copied()) {
         Some(near) => format!("write {near}"),
         None => format!("write {}", listed(&[&["yes", "no"], &words[..]].concat())),
     };
@@ -73,10 +74,8 @@ pub(super) fn word_or_argument(value: &str, words: &[&str]) -> Option<ValueError
 pub(super) fn signal(value: &str) -> Option<ValueError> {
     (!is_signal(value)).then(|| {
         let message = format!("{} is not a signal", quoted(value));
-        let near = suggest::nearest(
-            value.strip_prefix("SIG").unwrap_or(value),
-            choices::SIGNALS.iter().copied(),
-        );
+        let near =
+            suggest(value.strip_prefix("SIG").unwrap_or(value), choices::SIGNALS.iter().copied());
         let help = near.map_or_else(
             || "write a name such as SIGTERM, or a number".to_owned(),
             |near| format!("write SIG{near}"),
@@ -221,7 +220,7 @@ fn unit_name(
         UnitName::parse(&without_specifiers(&text)?).is_ok().then_some(text)
     };
     let (stem, suffix) = value.rsplit_once('.').unwrap_or((value, ""));
-    let near = suggest::nearest(suffix, UnitType::ALL.map(UnitType::as_str));
+    let near = suggest(suffix, UnitType::ALL.map(UnitType::as_str));
     let help = match (error.kind(), near) {
         (NameErrorKind::TypeWithoutTemplates { unit_type }, _) => {
             format!("remove the @, because a {unit_type} unit cannot be an instance")

@@ -7,6 +7,7 @@ use std::collections::BTreeSet;
 use std::ffi::OsString;
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
+use fleet_unitfile::spelling::edit_distance;
 
 use super::flags::subcommand;
 use crate::ui::names::nearest;
@@ -112,9 +113,8 @@ fn similar_commands(command: &clap::Command, wrong: &str) -> Vec<String> {
     let visible = command.get_subcommands().filter(|it| !it.is_hide_set());
     let names: Vec<&str> = visible.map(clap::Command::get_name).collect();
     let longer: Vec<&str> = names.iter().filter(|it| it.starts_with(wrong)).copied().collect();
-    let is_typo = |name: &str| {
-        name.chars().next() == wrong.chars().next() && strsim::osa_distance(name, wrong) == 1
-    };
+    let is_typo =
+        |name: &str| name.chars().next() == wrong.chars().next() && edit_distance(name, wrong) == 1;
     let harmless = names.into_iter().filter(|name| !CHANGING.contains(name) || is_typo(name));
     let near = || nearest(wrong, harmless).into_iter().collect();
     let found = if longer.is_empty() { near() } else { longer };

@@ -1,6 +1,8 @@
 //! Table of all configuration keys. The command-line flags, the environment variables, and the
 //! check for unknown keys are derived from this table.
 
+use fleet_unitfile::spelling::suggest;
+
 /// A configuration key. For example, the key `agent_ttl` of a file is the flag `--agent-ttl` and
 /// the environment variable `FLEET_AGENT_TTL`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -169,6 +171,5 @@ pub(crate) fn find(name: &str) -> Option<&'static Key> {
 
 /// Returns the key with the most similar name, if one is similar enough.
 pub(crate) fn nearest(name: &str) -> Option<&'static Key> {
-    let distance = |key: &Key| strsim::damerau_levenshtein(key.name, &name.replace('-', "_"));
-    KEYS.iter().min_by_key(|key| distance(key)).filter(|key| distance(key) <= 3)
+    suggest(&name.replace('-', "_"), KEYS.iter().map(|key| key.name)).and_then(find)
 }

@@ -38,7 +38,6 @@ const CRATES: [CrateRule; 8] = [
             "proptest?",
             "regex?",
             "regex-syntax?",
-            "strsim",
             "thiserror",
         ]),
     },

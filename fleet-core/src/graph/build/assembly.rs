@@ -3,6 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use fleet_unitfile::spelling::suggest;
+
 use super::adjacency::{Adjacency, Edge, number};
 use super::cycle::{components, shortest_cycle};
 use super::error::{GraphError, SettingConflict};
@@ -251,11 +253,8 @@ fn edges(
 /// Returns the target with the most similar name.
 fn nearest(target: &Target, graph: &Graph, searches: &mut usize) -> Option<Target> {
     *searches = searches.checked_sub(1)?;
-    let distance = |near: &Target| strsim::osa_distance(target.as_str(), near.as_str());
-    let (near, distance) =
-        graph.providers.keys().map(|near| (near, distance(near))).min_by_key(|&(_, far)| far)?;
-    // At most one letter in three may differ.
-    (distance * 3 <= target.as_str().len()).then(|| near.clone())
+    let near = suggest(target.as_str(), graph.providers.keys().map(Target::as_str))?;
+    graph.providers.keys().find(|target| target.as_str() == near).cloned()
 }
 
 /// Returns all errors of a unit.

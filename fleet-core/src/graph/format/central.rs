@@ -5,9 +5,10 @@ use std::collections::BTreeMap;
 use std::num::NonZeroU32;
 
 use fleet_unitfile::Span;
+use fleet_unitfile::spelling::suggest;
 
 use super::diagnostic::{Code, InitDiagnostic, Problems, short};
-use super::keys::{duration_or_none, nearest, target};
+use super::keys::{duration_or_none, target};
 use super::lexer::{Field, Folding, Value};
 use super::{keys, lexer};
 use crate::graph::build::Settings;
@@ -81,7 +82,7 @@ impl Reader {
         let has_errors = !field.valid || self.problems.errors() > before;
         // The line may have been meant as `alternatives`.
         self.central.alternatives_incomplete |=
-            has_errors && nearest(&field.key, KEYS.into_iter()) == Some("alternatives");
+            has_errors && suggest(&field.key, KEYS.into_iter()) == Some("alternatives");
     }
 
     fn read(&mut self, field: &Field) {
@@ -150,7 +151,7 @@ impl Reader {
                 "if that is not intended, remove the line".to_owned(),
             ),
             key => {
-                let meant = nearest(key, KEYS.into_iter());
+                let meant = suggest(key, KEYS.into_iter());
                 let help = meant.map_or_else(
                     || format!("write one of {}", KEYS.join(", ")),
                     |meant| format!("did you mean {meant}?"),

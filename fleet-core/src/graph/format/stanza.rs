@@ -1,10 +1,11 @@
 //! Reads stanzas from the fields of a file.
 
 use fleet_unitfile::Span;
+use fleet_unitfile::spelling::suggest;
 
 use super::diagnostic::{Code, InitDiagnostic, Problems, short};
 use super::draft::{Draft, KeyPosition};
-use super::keys::{Key, nearest, of_systemd};
+use super::keys::{Key, of_systemd};
 use super::lexer::{Field, Folding};
 use super::{finish, keys, lexer};
 use crate::graph::model::{EdgeKind, ExecOutput, InitUnit, Name, Target, Timeouts};
@@ -223,7 +224,7 @@ fn unknown(field: &Field, draft: &mut Draft, problems: &mut Problems) {
         );
         return;
     }
-    let similar = || nearest(&field.key, keys::all().map(|key| key.name));
+    let similar = || suggest(&field.key, keys::all().map(|key| key.name));
     let meant = of_systemd(&field.key).or_else(similar).and_then(keys::find);
     let help = match meant {
         Some(key) => format!("did you mean {}?", key.name),

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use fleet_unitfile::spelling::suggest;
 use fleet_unitfile::{OptionView, SpecifierContext, UnitFile, UnitName, UnitType, directives};
 
 use super::draft::Draft;
@@ -316,15 +317,10 @@ fn alias(
 
 /// Returns the problem of an unknown option, with the most similar known one.
 fn unknown(section: &str, name: &str) -> String {
-    let distance = |known: &str| strsim::damerau_levenshtein(known, name);
-    let near = directives()
-        .filter(|directive| directive.section == section)
-        .map(|directive| (distance(directive.name), directive.name))
-        .min()
-        .filter(|(distance, _)| *distance <= 3.min(name.len() / 2));
-    let help = near.map_or_else(
+    let known = directives().filter(|directive| directive.section == section);
+    let help = suggest(name, known.map(|directive| directive.name)).map_or_else(
         || "remove it, or prefix its name with X-".to_owned(),
-        |(_, near)| format!("write {near}="),
+        |near| format!("write {near}="),
     );
     format!("is not a systemd option in [{section}]: {help}")
 }

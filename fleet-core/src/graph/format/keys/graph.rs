@@ -3,7 +3,9 @@
 use std::collections::BTreeSet;
 use std::fmt;
 
-use super::read::{nearest, target_items};
+use fleet_unitfile::spelling::suggest;
+
+use super::read::target_items;
 use super::write::{list, some, unless};
 use super::{Form, Key, read};
 use crate::graph::format::diagnostic::{Code, Problems, short};
@@ -111,7 +113,7 @@ fn read_type(value: &Value, draft: &mut Draft, problems: &mut Problems) {
     let text = value.text();
     draft.type_word = TypeWord::ALL.into_iter().find(|word| word.as_str() == text);
     if draft.type_word.is_none() {
-        let help = match nearest(text, TypeWord::ALL.into_iter().map(TypeWord::as_str)) {
+        let help = match suggest(text, TypeWord::ALL.into_iter().map(TypeWord::as_str)) {
             Some(meant) => format!("did you mean {meant}?"),
             None => format!("write one of {}", Types::ALL.names()),
         };
@@ -204,7 +206,7 @@ fn read_condition(assert: bool, value: &Value, draft: &mut Draft, problems: &mut
     let found = TESTS.iter().find(|(known, _)| *known == word);
     let Some((_, test)) = found else {
         let names = TESTS.iter().map(|(known, _)| *known);
-        let help = match nearest(word, names.clone()) {
+        let help = match suggest(word, names.clone()) {
             Some(meant) => format!("did you mean {meant}?"),
             None => format!("begin it with one of {}", names.collect::<Vec<_>>().join(", ")),
         };

@@ -14,7 +14,7 @@ use crate::graph::model::{InitUnit, Timeouts};
 
 pub(super) use exec_environment::read_output;
 pub(super) use read::{
-    duration_or_none, is_variable, list, name, nearest, number, one_target, target, target_items,
+    duration_or_none, is_variable, list, name, number, one_target, target, target_items,
 };
 pub(super) use restart::stop_timeout;
 

@@ -3,27 +3,12 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use fleet_unitfile::spelling::suggest;
 use fleet_unitfile::{Span, Timespan, TimespanError, parse_timespan};
 
 use crate::graph::format::diagnostic::{Code, Problems, short};
 use crate::graph::format::lexer::Value;
 use crate::graph::model::{InvalidName, Name, Signal, StatusSet, Target};
-
-/// Returns the name that is most similar to the text, if it is similar enough.
-///
-/// Names with a very different length are skipped, because comparing them would be slow.
-pub(in crate::graph::format) fn nearest<'a>(
-    text: &str,
-    names: impl Iterator<Item = &'a str>,
-) -> Option<&'a str> {
-    const MIN_SIMILARITY: f64 = 0.65;
-    let similar_length =
-        |name: &&str| 5 * name.len().abs_diff(text.len()) <= 2 * name.len().max(text.len());
-    let similarity = |name: &str| strsim::normalized_damerau_levenshtein(text, name);
-    let scored = names.filter(similar_length).map(|name| (similarity(name), name));
-    let best = scored.max_by(|one, other| one.0.total_cmp(&other.0));
-    best.filter(|(similarity, _)| *similarity >= MIN_SIMILARITY).map(|(_, name)| name)
-}
 
 /// Reads one of these words.
 pub(in crate::graph::format) fn one_of<T: Copy>(
@@ -34,7 +19,7 @@ pub(in crate::graph::format) fn one_of<T: Copy>(
     let found = words.iter().find(|(word, _)| *word == value.text());
     if found.is_none() {
         let names = words.iter().map(|(word, _)| *word);
-        let help = match nearest(value.text(), names.clone()) {
+        let help = match suggest(value.text(), names.clone()) {
             Some(meant) => format!("did you mean {meant}?"),
             None => format!("write one of {}", names.collect::<Vec<_>>().join(", ")),
         };
@@ -254,7 +239,7 @@ pub(super) fn signal(value: &Value, problems: &mut Problems) -> Option<Signal> {
 fn bad_status(text: &str, span: Span, problems: &mut Problems) {
     let known: BTreeSet<String> = Signal::all().map(|signal| signal.to_string()).collect();
     let upper = text.to_ascii_uppercase();
-    let help = match nearest(&upper, known.iter().map(String::as_str)) {
+    let help = match suggest(&upper, known.iter().map(String::as_str)) {
         Some(meant) => format!("did you mean {meant}?"),
         None => "write a status from 0 to 255, or a signal such as SIGTERM".to_owned(),
     };

@@ -1,31 +1,42 @@
-//! Spelling suggestions.
+//! Spelling suggestions: "did you mean …?".
+
+/// Longest word in characters for which candidates are compared, because comparing takes time.
+const MAX_WORD: usize = 64;
 
 /// Returns the candidate most similar to a word, or `None` if no candidate is similar enough.
 ///
-/// The comparison ignores case. It tolerates one edit for every four letters of the word, up to
-/// four edits. An edit adds, removes or changes a letter, or swaps two neighbouring letters. A
-/// candidate also matches if it begins with the word and the word has at least four letters. Of
-/// several equally similar candidates, the first is returned.
-pub(super) fn nearest<'a>(
-    word: &str,
-    candidates: impl IntoIterator<Item = &'a str>,
-) -> Option<&'a str> {
+/// The comparison ignores case. It tolerates one [edit](edit_distance) for every four letters of the
+/// word, and none for a word of one or two. A candidate that begins with a word of four letters or
+/// more counts as one edit away. Of several equally similar candidates, the first is returned.
+///
+/// ```
+/// use fleet_unitfile::spelling::suggest;
+///
+/// assert_eq!(suggest("Restrat", ["After", "Restart"]), Some("Restart"));
+/// assert_eq!(suggest("Banana", ["After", "Restart"]), None);
+/// ```
+pub fn suggest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let word = lower(word);
-    let most = word.len().div_ceil(4).clamp(1, 4);
-    // No name is that long, and the comparison would take time.
-    if word.len() > 64 {
+    if word.len() > MAX_WORD {
         return None;
     }
+    let limit = word.len().div_ceil(4);
     let near = candidates.into_iter().filter_map(|candidate| {
         let other = lower(candidate);
         if word.len() >= 4 && other.starts_with(&word) {
-            return Some((most, candidate));
+            return Some((1, candidate));
         }
-        let may_be = other.len().abs_diff(word.len()) <= most;
+        let may_be = other.len().abs_diff(word.len()) <= limit;
         let distance = may_be.then(|| distance(&word, &other))?;
-        (distance <= most && distance < word.len()).then_some((distance, candidate))
+        (distance <= limit && 2 * distance < word.len()).then_some((distance, candidate))
     });
     near.min_by_key(|(distance, _)| *distance).map(|(_, candidate)| candidate)
+}
+
+/// Returns the number of edits that change one word to another, ignoring case. An edit adds, removes
+/// or changes a letter, or swaps two neighbouring letters.
+pub fn edit_distance(one: &str, other: &str) -> usize {
+    distance(&lower(one), &lower(other))
 }
 
 fn lower(text: &str) -> Vec<char> {
@@ -55,10 +66,6 @@ fn distance(a: &[char], b: &[char]) -> usize {
 mod tests {
     use super::*;
 
-    fn of(a: &str, b: &str) -> usize {
-        distance(&lower(a), &lower(b))
-    }
-
     #[test]
     fn edit_distances() {
         for (a, b, expected) in [
@@ -71,18 +78,18 @@ mod tests {
             ("Descriptiom", "Description", 1),
             ("kitten", "sitting", 3),
         ] {
-            assert_eq!((of(a, b), of(b, a)), (expected, expected), "{a} {b}");
+            assert_eq!((edit_distance(a, b), edit_distance(b, a)), (expected, expected), "{a} {b}");
         }
     }
 
     #[test]
     fn nearest_word_is_found_within_a_limit() {
         let words = ["After", "Before", "Requires", "Restart"];
-        assert_eq!(nearest("afetr", words), Some("After"));
-        assert_eq!(nearest("Require", words), Some("Requires"));
-        assert_eq!(nearest("Requ", words), Some("Requires"));
-        assert_eq!(nearest("Banana", words), None);
-        assert_eq!(nearest("", words), None);
-        assert_eq!(nearest("b", ["a"]), None);
+        assert_eq!(suggest("afetr", words), Some("After"));
+        assert_eq!(suggest("Require", words), Some("Requires"));
+        assert_eq!(suggest("Requ", words), Some("Requires"));
+        assert_eq!(suggest("Banana", words), None);
+        assert_eq!(suggest("", words), None);
+        assert_eq!(suggest("b", ["a"]), None);
     }
 }
