@@ -66,7 +66,7 @@ impl KilledDaemonConfig {
 pub(super) async fn kill_repeatedly(test: &str, home: &Path, plain: bool) {
     let kills = std::env::var("FLEET_KILLS").ok();
     let kills = kills.map_or(KILLS, |text| text.parse().expect("FLEET_KILLS is a number"));
-    for seed in 1..=kills.max(KILLS) {
+    for seed in 1..=kills {
         let mut daemon = begin(test, &KilledDaemonConfig { home: home.to_owned(), seed, plain });
         wait_for_random_time(&mut daemon, home, seed).await;
         drop(daemon);
