@@ -15,7 +15,7 @@ const SEED: &str = "FLEET_TEST_SEED";
 /// Set if it must not use control groups.
 const PLAIN: &str = "FLEET_TEST_PLAIN";
 
-/// Number of kills per test; `FLEET_KILLS` overrides it.
+/// Number of kills per test. `FLEET_KILLS` overrides it, and `FLEET_FEWER_CASES=10` leaves a tenth.
 const KILLS: u64 = 100;
 
 /// Pseudorandom small numbers, determined by a seed.
@@ -64,9 +64,12 @@ impl KilledDaemonConfig {
 
 /// Repeatedly starts this test as a daemon, kills it, and checks its leftovers.
 pub(super) async fn kill_repeatedly(test: &str, home: &Path, plain: bool) {
-    let kills = std::env::var("FLEET_KILLS").ok();
-    let kills = kills.map_or(KILLS, |text| text.parse().expect("FLEET_KILLS is a number"));
-    for seed in 1..=kills {
+    let number = |name| {
+        let text = std::env::var(name).ok()?;
+        Some(text.parse::<u64>().unwrap_or_else(|_| panic!("{name} is not a number: {text}")))
+    };
+    let fewer = KILLS / number("FLEET_FEWER_CASES").unwrap_or(1);
+    for seed in 1..=number("FLEET_KILLS").unwrap_or(fewer) {
         let mut daemon = begin(test, &KilledDaemonConfig { home: home.to_owned(), seed, plain });
         wait_for_random_time(&mut daemon, home, seed).await;
         drop(daemon);
