@@ -100,8 +100,8 @@ impl Demand {
         self
     }
 
-    /// Requires a machine with metadata for which an expression is true, such as
-    /// `cores >= 8 and not exists retired`.
+    /// Requires a machine with metadata for which an expression is true, such as `cores >= 8 and
+    /// not exists retired`.
     ///
     /// # Errors
     ///
@@ -285,4 +285,30 @@ pub enum Change {
     },
     /// Removes the placement of a unit.
     Unplace(UnitName),
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_without_a_type_are_services() {
+        for (name, full) in [("db@1", "db@1.service"), ("a.socket", "a.socket"), ("db@*", "db@*")] {
+            assert_eq!(full_name(name), full);
+        }
+    }
+
+    #[test]
+    fn invalid_parts_of_a_demand_are_refused() {
+        let demand = || Demand::new("a").unwrap();
+        assert!(matches!(Demand::new("a/b"), Err(DemandError::Name(_))));
+        assert!(matches!(Demand::from_unit("a", "["), Err(DemandError::File(_))));
+        let unknown = Demand::from_unit("a", "[X-Fleet]\nConflict=b\n");
+        assert!(matches!(unknown, Err(DemandError::Requirements(_))));
+        assert!(matches!(demand().requires_that("and"), Err(DemandError::Expression(_))));
+        assert!(matches!(demand().conflicts("b["), Err(DemandError::Pattern(_))));
+        assert!(matches!(demand().only_on(""), Err(DemandError::Machine(_))));
+        let contradiction = demand().everywhere().never_rescheduled().only_on("m1").unwrap();
+        assert!(matches!(contradiction.validated(), Err(DemandError::Contradiction(_))));
+    }
 }

@@ -1,6 +1,16 @@
 #![doc = include_str!("../README.md")]
 #![forbid(unsafe_code)]
 
+// From the bottom up; each layer knows only those before it, and `policy` and `demand`:
+//
+// - `state`: the machines, the units, and which unit is on which machine
+// - `rules`: the hard rules, which read the state
+// - `ranking`: the order in which units try machines
+// - `index`: `Cluster`; records changes, and queues the units that they may help
+// - `planner`: decides, drains, rebalances and explains
+//
+// `plan` has the result, `check` verifies it by other code, and `testing` has the tools for that.
+
 pub mod amounts;
 mod check;
 mod demand;

@@ -6,7 +6,8 @@ use std::sync::Arc;
 use fleet_core::{Epoch, Machine, MachineId, Refusal, Snapshot, Unit};
 use fleet_unitfile::UnitName;
 
-use crate::rules::{RuleSubject, conflicts, metadata, metadata_expr};
+use crate::policy::Candidate;
+use crate::rules::{conflicts, metadata, metadata_expr};
 use crate::state::NOTHING;
 
 /// The units that the agent of one machine must run.
@@ -71,25 +72,25 @@ fn fit_in<'a>(
     let placed_here = |unit: &&UnitName| snapshot.placement(unit.as_str()).is_some();
     let unreadable = snapshot.faults().map(|(unit, _)| unit).filter(placed_here);
     let unreadable = unreadable.filter(|unit| share.undecided.contains(*unit));
-    let mut there: Vec<RuleSubject<'_>> =
-        unreadable.map(|name| RuleSubject { name, requirements: &NOTHING }).collect();
+    let mut there: Vec<Candidate<'_>> =
+        unreadable.map(|name| Candidate { name, requirements: &NOTHING }).collect();
     let placed = share.units.keys().filter_map(|name| snapshot.unit(name.as_str()));
-    there.extend(placed.map(|unit| subject(unit)));
-    there.sort_by_key(|subject| subject.name);
+    there.extend(placed.map(|unit| candidate(unit)));
+    there.sort_by_key(|unit| unit.name);
     for unit in globals {
         let refusal = metadata::refusal(&unit.requirements, machine)
             .or_else(|| metadata_expr::refusal(&unit.requirements, machine))
-            .or_else(|| conflicts::refusal(subject(unit), &there));
+            .or_else(|| conflicts::refusal(candidate(unit), &there));
         if let Some(refusal) = refusal {
             share.refused.insert(unit.name.clone(), refusal);
             continue;
         }
         let at = there.partition_point(|other| other.name < &unit.name);
-        there.insert(at, subject(unit));
+        there.insert(at, candidate(unit));
         share.units.insert(unit.name.clone(), (unit.clone(), Epoch::ZERO));
     }
 }
 
-fn subject(unit: &Unit) -> RuleSubject<'_> {
-    RuleSubject { name: &unit.name, requirements: &unit.requirements }
+fn candidate(unit: &Unit) -> Candidate<'_> {
+    Candidate { name: &unit.name, requirements: &unit.requirements }
 }

@@ -28,14 +28,14 @@ fn index(ranking: Ranking) -> Cluster {
 }
 
 fn assert_bounded(index: &mut Cluster) {
-    let bound = 2 * index.state.machines.slots.len() + 1024;
+    let bound = 2 * index.state.machines.len() + 1024;
     assert!(
         index.orders.loosened_machines.len() <= bound + 1,
         "{}",
         index.orders.loosened_machines.len()
     );
     assert!(index.orders.ranks.len() <= bound + 1, "{}", index.orders.ranks.len());
-    let (untried, units) = (index.retry_queue.take().len(), index.state.units.slots.len());
+    let (untried, units) = (index.retry_queue.take().len(), index.state.units.len());
     assert!(untried <= units, "{untried} of {units}");
 }
 

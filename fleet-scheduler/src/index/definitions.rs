@@ -21,7 +21,7 @@ pub(crate) fn upsert(
     wants: Option<Arc<Requirements>>,
     wanted: bool,
 ) {
-    let slot = &mut cluster.state.units.slots[unit];
+    let slot = &mut cluster.state.units[unit];
     slot.wanted = wanted;
     if slot.kind == kind && slot.requirements == wants {
         cluster.state.units.forget_if_idle(unit);
@@ -30,7 +30,7 @@ pub(crate) fn upsert(
     cluster.touched = true;
     retry_queue::requeue_tied(cluster, unit);
     remove_definition(cluster, unit);
-    let slot = &mut cluster.state.units.slots[unit];
+    let slot = &mut cluster.state.units[unit];
     slot.kind = kind;
     slot.requirements = wants;
     insert_definition(cluster, unit);
@@ -54,7 +54,7 @@ fn remove_definition(cluster: &mut Cluster, unit: UnitNo) {
     }
     remove_peers(cluster, unit);
     remove_as_member(cluster, unit);
-    let class = std::mem::take(&mut cluster.state.units.slots[unit].class);
+    let class = std::mem::take(&mut cluster.state.units[unit].class);
     if class != ClassNo::NONE {
         release(cluster, class);
     }
@@ -62,7 +62,7 @@ fn remove_definition(cluster: &mut Cluster, unit: UnitNo) {
 
 /// Adds a unit according to its kind.
 pub(crate) fn insert_definition(cluster: &mut Cluster, unit: UnitNo) {
-    match cluster.state.units.slots[unit].kind {
+    match cluster.state.units[unit].kind {
         UnitKind::Single => {
             add_peers(cluster, unit);
             classify(cluster, unit);
@@ -80,7 +80,7 @@ pub(crate) fn insert_definition(cluster: &mut Cluster, unit: UnitNo) {
 }
 
 fn add_peers(cluster: &mut Cluster, unit: UnitNo) {
-    let Some(wants) = cluster.state.units.slots[unit].requirements.clone() else { return };
+    let Some(wants) = cluster.state.units[unit].requirements.clone() else { return };
     for peer in &wants.machine_of {
         let peer = match peer {
             Peer::Named(name) => {
@@ -104,30 +104,30 @@ fn add_peers(cluster: &mut Cluster, unit: UnitNo) {
 /// parked with their class are then queued again, because tied units must not be parked with a
 /// class.
 fn add_follower(cluster: &mut Cluster, pattern: PatternNo, unit: UnitNo) {
-    let slot = &cluster.state.patterns.slots[pattern];
+    let slot = &cluster.state.patterns[pattern];
     if slot.members.is_none() {
-        let takes_part = |unit: &UnitNo| cluster.state.units.slots[*unit].class != ClassNo::NONE;
+        let takes_part = |unit: &UnitNo| cluster.state.units[*unit].class != ClassNo::NONE;
         let members = cluster.state.matching(pattern).filter(takes_part);
         let members = members.map(|unit| (cluster.state.units.name(unit).clone(), unit)).collect();
-        cluster.state.patterns.slots[pattern].members = Some(members);
+        cluster.state.patterns[pattern].members = Some(members);
     }
-    let slot = &mut cluster.state.patterns.slots[pattern];
+    let slot = &mut cluster.state.patterns[pattern];
     slot.unplaced_followers.insert(unit);
     let followers = &mut slot.followers;
     followers.push(unit);
     if followers.len() > 1 {
         return;
     }
-    let is_parked = |unit: &UnitNo| cluster.state.units.slots[*unit].wait == WaitState::Parked;
+    let is_parked = |unit: &UnitNo| cluster.state.units[*unit].wait == WaitState::Parked;
     let parked: Vec<UnitNo> = cluster.state.members(pattern).filter(is_parked).collect();
     parked.into_iter().for_each(|unit| retry_queue::requeue(cluster, unit));
 }
 
 /// Adds a unit to the members of its matching patterns.
 fn add_as_member(cluster: &mut Cluster, unit: UnitNo) {
-    let slot = &cluster.state.units.slots[unit];
-    for pattern in &cluster.state.classes.slots[slot.class].matched {
-        if let Some(members) = &mut cluster.state.patterns.slots[*pattern].members {
+    let slot = &cluster.state.units[unit];
+    for pattern in &cluster.state.classes[slot.class].matched {
+        if let Some(members) = &mut cluster.state.patterns[*pattern].members {
             members.insert(slot.name().clone(), unit);
         }
     }
@@ -135,17 +135,17 @@ fn add_as_member(cluster: &mut Cluster, unit: UnitNo) {
 
 /// Undoes [`add_as_member`](add_as_member).
 fn remove_as_member(cluster: &mut Cluster, unit: UnitNo) {
-    let slot = &cluster.state.units.slots[unit];
+    let slot = &cluster.state.units[unit];
     let Some(class) = slot.class.some() else { return };
-    for pattern in &cluster.state.classes.slots[class].matched {
-        if let Some(members) = &mut cluster.state.patterns.slots[*pattern].members {
+    for pattern in &cluster.state.classes[class].matched {
+        if let Some(members) = &mut cluster.state.patterns[*pattern].members {
             members.remove(slot.name());
         }
     }
 }
 
 fn remove_peers(cluster: &mut Cluster, unit: UnitNo) {
-    let Some(affinity) = &mut cluster.state.units.slots[unit].affinity else { return };
+    let Some(affinity) = &mut cluster.state.units[unit].affinity else { return };
     for peer in std::mem::take(&mut affinity.peers) {
         let remove = |from: &mut Vec<UnitNo>| {
             if let Some(at) = from.iter().position(|other| *other == unit) {
@@ -160,7 +160,7 @@ fn remove_peers(cluster: &mut Cluster, unit: UnitNo) {
                 }
             }
             PeerRef::Matching(pattern) => {
-                let slot = &mut cluster.state.patterns.slots[pattern];
+                let slot = &mut cluster.state.patterns[pattern];
                 remove(&mut slot.followers);
                 slot.unplaced_followers.remove(&unit);
                 cluster.state.patterns.release(pattern);
@@ -174,7 +174,7 @@ fn remove_peers(cluster: &mut Cluster, unit: UnitNo) {
 fn acquire(cluster: &mut Cluster, pattern: &Pattern) -> PatternNo {
     let (number, is_new) = cluster.state.patterns.acquire(pattern);
     if is_new {
-        let slot = &cluster.state.patterns.slots[number];
+        let slot = &cluster.state.patterns[number];
         let alike = cluster.state.units.with_prefix(slot.literal());
         let matched = alike.filter(|(name, _)| slot.matches(name)).map(|(_, unit)| unit);
         let matched: Vec<UnitNo> = matched.collect();
@@ -185,7 +185,7 @@ fn acquire(cluster: &mut Cluster, pattern: &Pattern) -> PatternNo {
 
 /// Moves a unit to another class, because a new pattern matches the unit's name.
 fn reclassify(cluster: &mut Cluster, unit: UnitNo) {
-    let old = cluster.state.units.slots[unit].class;
+    let old = cluster.state.units[unit].class;
     if old == ClassNo::NONE {
         return;
     }
@@ -200,7 +200,7 @@ fn reclassify(cluster: &mut Cluster, unit: UnitNo) {
 
 /// Returns the machines that a unit is on.
 fn machines_of(cluster: &Cluster, unit: UnitNo) -> Vec<MachineNo> {
-    let slot = &cluster.state.units.slots[unit];
+    let slot = &cluster.state.units[unit];
     if slot.kind == UnitKind::Global {
         return cluster
             .state
@@ -216,7 +216,7 @@ fn machines_of(cluster: &Cluster, unit: UnitNo) -> Vec<MachineNo> {
 pub(crate) fn classify(cluster: &mut Cluster, unit: UnitNo) {
     let name = cluster.state.units.name(unit).clone();
     let wants = class_requirements(cluster, unit);
-    let single = cluster.state.units.slots[unit].kind == UnitKind::Single;
+    let single = cluster.state.units[unit].kind == UnitKind::Single;
     let template = acquire_template(cluster, &name, &wants, single);
     let owner = (single && cluster.state.policy.is_custom()).then(|| name.clone());
     let found = {
@@ -234,14 +234,14 @@ pub(crate) fn classify(cluster: &mut Cluster, unit: UnitNo) {
         }
         None => make_class(cluster, &name, wants, owner, template),
     };
-    cluster.state.classes.slots[class].users += 1;
-    cluster.state.units.slots[unit].class = class;
+    cluster.state.classes[class].users += 1;
+    cluster.state.units[unit].class = class;
     add_as_member(cluster, unit);
 }
 
 /// Returns the requirements that count for the class of a unit.
 fn class_requirements(cluster: &Cluster, unit: UnitNo) -> Arc<Requirements> {
-    let slot = &cluster.state.units.slots[unit];
+    let slot = &cluster.state.units[unit];
     match (&slot.requirements, slot.kind) {
         (Some(wants), UnitKind::Single) => wants.clone(),
         (Some(wants), UnitKind::Global) => Arc::new(Requirements {
@@ -299,7 +299,7 @@ fn make_class(
     let filter = cluster.state.filters.acquire(&requirements, &cluster.state.machines);
     let pin = requirements.machine_id.as_ref().map(|id| {
         let machine = placements::intern_machine(cluster, id);
-        cluster.state.machines.slots[machine].named += 1;
+        cluster.state.machines[machine].named += 1;
         machine
     });
     cluster.state.classes.insert(EquivalenceClass {
@@ -318,7 +318,7 @@ fn make_class(
 
 /// Removes a user of a class.
 fn release(cluster: &mut Cluster, number: ClassNo) {
-    let class = &mut cluster.state.classes.slots[number];
+    let class = &mut cluster.state.classes[number];
     class.users -= 1;
     if class.users > 0 || number == Classes::PLAIN {
         return;
@@ -334,19 +334,19 @@ fn release(cluster: &mut Cluster, number: ClassNo) {
     used.for_each(|pattern| cluster.state.patterns.release(*pattern));
     cluster.state.patterns.remove_class(&class.matched);
     if let Some(pin) = class.pin.some() {
-        cluster.state.machines.slots[pin].named -= 1;
+        cluster.state.machines[pin].named -= 1;
         cluster.state.machines.forget_if_idle(pin);
     }
 }
 
-/// Removes a class from the users of a machine order. If the class has a `template`, the order
-/// also forgets the instance counts of that template.
+/// Removes a class from the users of a machine order. If the class has a `template`, the order also
+/// forgets the instance counts of that template.
 fn release_order(cluster: &mut Cluster, order: OrderNo, template: PatternNo) {
     let Some(order) = order.some() else { return };
     if let Some(template) = template.some() {
         // Another class of the template would count the instances again.
-        cluster.orders.slots[order].forget(template);
-        cluster.state.patterns.slots[template].orders.retain(|other| *other != order);
+        cluster.orders[order].forget(template);
+        cluster.state.patterns[template].orders.retain(|other| *other != order);
     }
     cluster.orders.release(order);
 }

@@ -27,9 +27,9 @@ pub(crate) fn fill(cluster: &mut Cluster, snapshot: &Snapshot) {
     patterns.into_iter().for_each(|pattern| cluster.state.patterns.release(pattern));
 }
 
-/// Adds all patterns before any unit has a class, because a pattern added later would have to
-/// be compared with all names. Returns the patterns, which the caller must release once the
-/// units use them.
+/// Adds all patterns before any unit has a class, because a pattern added later would have to be
+/// compared with all names. Returns the patterns, which the caller must release once the units use
+/// them.
 fn read_patterns(cluster: &mut Cluster, snapshot: &Snapshot) -> Vec<PatternNo> {
     let mut held = Vec::new();
     for unit in snapshot.units().filter(|unit| unit.is_wanted()) {
@@ -40,7 +40,7 @@ fn read_patterns(cluster: &mut Cluster, snapshot: &Snapshot) -> Vec<PatternNo> {
         for peer in &wants.machine_of {
             let Peer::Matching(pattern) = peer else { continue };
             let number = cluster.state.patterns.acquire(pattern).0;
-            cluster.state.patterns.slots[number].members.get_or_insert_default();
+            cluster.state.patterns[number].members.get_or_insert_default();
             held.push(number);
         }
     }
@@ -52,8 +52,8 @@ fn read_placements(cluster: &mut Cluster, snapshot: &Snapshot, names: &[&UnitNam
     for (name, placement) in snapshot.placements() {
         advance(names, &mut at, name);
         let machine = placements::intern_machine(cluster, &placement.machine);
-        cluster.state.machines.slots[machine].named += 1;
-        let slot = &mut cluster.state.units.slots[UnitNo::from(at)];
+        cluster.state.machines[machine].named += 1;
+        let slot = &mut cluster.state.units[UnitNo::from(at)];
         slot.placed = machine;
         slot.epoch = placement.epoch;
     }
@@ -65,7 +65,7 @@ fn read_units(cluster: &mut Cluster, snapshot: &Snapshot, names: &[&UnitName]) {
     for (at, name) in names.iter().enumerate() {
         let number = UnitNo::from(at);
         if let Some(unit) = units.next_if(|unit| is_same(name, &unit.name)) {
-            let slot = &mut cluster.state.units.slots[number];
+            let slot = &mut cluster.state.units[number];
             slot.wanted = unit.is_wanted();
             slot.kind = match (slot.wanted, unit.is_global()) {
                 (false, _) => UnitKind::Inactive,
@@ -74,7 +74,7 @@ fn read_units(cluster: &mut Cluster, snapshot: &Snapshot, names: &[&UnitName]) {
             };
             slot.requirements = Some(Arc::clone(&unit.requirements));
         } else if faults.next_if(|fault| is_same(name, fault)).is_some() {
-            cluster.state.units.slots[number].kind = UnitKind::Unreadable;
+            cluster.state.units[number].kind = UnitKind::Unreadable;
         }
         definitions::insert_definition(cluster, number);
     }

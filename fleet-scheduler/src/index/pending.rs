@@ -42,7 +42,7 @@ pub(crate) fn apply(cluster: &mut Cluster, plan: &Plan) {
 /// Returns whether the steps are those that were planned last.
 fn matches_steps(cluster: &Cluster, units: &[UnitNo], steps: &[Step]) -> bool {
     let is_taken = |(unit, step): (&UnitNo, &Step)| {
-        let slot = &cluster.state.units.slots[*unit];
+        let slot = &cluster.state.units[*unit];
         let now = slot.machine.some().map(|machine| cluster.state.machines.id(machine));
         *slot.name() == step.unit && now == step.to()
     };
@@ -51,15 +51,15 @@ fn matches_steps(cluster: &Cluster, units: &[UnitNo], steps: &[Step]) -> bool {
 
 fn commit(cluster: &mut Cluster, units: &[UnitNo], plan: &Plan, epoch: Epoch) {
     for (unit, step) in units.iter().zip(&plan.steps) {
-        let slot = &mut cluster.state.units.slots[*unit];
+        let slot = &mut cluster.state.units[*unit];
         let (old, new) = (slot.placed, slot.machine);
         slot.placed = new;
         slot.epoch = epoch;
         if let Some(new) = new.some() {
-            cluster.state.machines.slots[new].named += 1;
+            cluster.state.machines[new].named += 1;
         }
         if let Some(old) = old.some() {
-            let machine = &mut cluster.state.machines.slots[old];
+            let machine = &mut cluster.state.machines[old];
             machine.named -= 1;
             if !machine.is_present() {
                 machine.stranded.remove(unit);
@@ -84,7 +84,7 @@ pub(crate) fn rewind(cluster: &mut Cluster) {
     moved.dedup();
     undo_log::undo_to(cluster, LogPosition::START);
     for unit in moved {
-        let slot = &cluster.state.units.slots[unit];
+        let slot = &cluster.state.units[unit];
         if slot.machine != MachineNo::NONE {
             retry_queue::forget_waiting(cluster, unit);
         } else if slot.kind == UnitKind::Single && slot.wait == WaitState::No {
@@ -93,7 +93,7 @@ pub(crate) fn rewind(cluster: &mut Cluster) {
     }
     for unit in pending.tried {
         retry_queue::requeue(cluster, unit);
-        if cluster.state.units.slots[unit].wait == WaitState::Stranded {
+        if cluster.state.units[unit].wait == WaitState::Stranded {
             cluster.retry_queue.push(unit); // Its reason is due again.
         }
     }

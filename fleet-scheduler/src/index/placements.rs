@@ -10,7 +10,7 @@ use crate::state::{MachineNo, UnitKind, UnitNo, WaitState};
 /// Records the placement of a unit.
 pub(crate) fn record_placement(cluster: &mut Cluster, unit: UnitNo, id: &MachineId, epoch: Epoch) {
     let machine = intern_machine(cluster, id);
-    let slot = &mut cluster.state.units.slots[unit];
+    let slot = &mut cluster.state.units[unit];
     let (same, current) = (slot.placed == machine, slot.machine);
     if same && slot.epoch == epoch {
         return;
@@ -21,19 +21,19 @@ pub(crate) fn record_placement(cluster: &mut Cluster, unit: UnitNo, id: &Machine
         current.some().into_iter().for_each(|current| mark_dirty(cluster, current));
         return;
     }
-    cluster.state.machines.slots[machine].named += 1;
+    cluster.state.machines[machine].named += 1;
     retry_queue::requeue_tied(cluster, unit);
     withdraw(cluster, unit);
     retry_queue::forget_waiting(cluster, unit);
     forget_placement(cluster, unit);
-    cluster.state.units.slots[unit].placed = machine;
+    cluster.state.units[unit].placed = machine;
     apply_placement(cluster, unit);
     retry_queue::requeue_tied(cluster, unit);
 }
 
 /// Removes the placement of a unit.
 pub(crate) fn erase_placement(cluster: &mut Cluster, unit: UnitNo) {
-    if cluster.state.units.slots[unit].placed == MachineNo::NONE {
+    if cluster.state.units[unit].placed == MachineNo::NONE {
         return;
     }
     cluster.touched = true;
@@ -47,24 +47,24 @@ pub(crate) fn erase_placement(cluster: &mut Cluster, unit: UnitNo) {
 }
 
 fn forget_placement(cluster: &mut Cluster, unit: UnitNo) {
-    let machine = std::mem::take(&mut cluster.state.units.slots[unit].placed);
+    let machine = std::mem::take(&mut cluster.state.units[unit].placed);
     if let Some(machine) = machine.some() {
-        cluster.state.machines.slots[machine].named -= 1;
+        cluster.state.machines[machine].named -= 1;
         cluster.state.machines.forget_if_idle(machine);
     }
 }
 
 /// Assigns a unit to the machine of its placement, or makes it wait.
 pub(crate) fn apply_placement(cluster: &mut Cluster, unit: UnitNo) {
-    let slot = &cluster.state.units.slots[unit];
+    let slot = &cluster.state.units[unit];
     let machine = slot.placed.some();
     match (slot.kind, machine) {
         (UnitKind::Single | UnitKind::Unreadable, Some(machine)) => {
-            if cluster.state.machines.slots[machine].is_present() {
+            if cluster.state.machines[machine].is_present() {
                 undo_log::attach(cluster, unit, machine);
                 mark_dirty(cluster, machine);
             } else {
-                cluster.state.machines.slots[machine].stranded.insert(unit);
+                cluster.state.machines[machine].stranded.insert(unit);
                 strand(cluster, unit);
             }
         }
@@ -79,7 +79,7 @@ pub(crate) fn apply_placement(cluster: &mut Cluster, unit: UnitNo) {
 
 /// Makes a unit without a present machine wait, unless it has `Reschedule=never`.
 fn strand(cluster: &mut Cluster, unit: UnitNo) {
-    let slot = &mut cluster.state.units.slots[unit];
+    let slot = &mut cluster.state.units[unit];
     if slot.kind != UnitKind::Single {
         return;
     }
@@ -96,13 +96,13 @@ fn strand(cluster: &mut Cluster, unit: UnitNo) {
 
 /// Undoes [`apply_placement`](apply_placement).
 pub(crate) fn withdraw(cluster: &mut Cluster, unit: UnitNo) {
-    let slot = &cluster.state.units.slots[unit];
+    let slot = &cluster.state.units[unit];
     let (current, placed) = (slot.machine.some(), slot.placed.some());
     if let Some(current) = current {
         undo_log::detach(cluster, unit, current);
         mark_dirty(cluster, current);
     } else if let Some(placed) = placed {
-        cluster.state.machines.slots[placed].stranded.remove(&unit);
+        cluster.state.machines[placed].stranded.remove(&unit);
     }
     let name = cluster.state.units.name(unit);
     cluster.unwanted.remove(name);
@@ -111,7 +111,7 @@ pub(crate) fn withdraw(cluster: &mut Cluster, unit: UnitNo) {
 /// Schedules a machine for a recheck in the next plan.
 pub(crate) fn mark_dirty(cluster: &mut Cluster, machine: MachineNo) {
     cluster.touched = true;
-    let slot = &mut cluster.state.machines.slots[machine];
+    let slot = &mut cluster.state.machines[machine];
     if !slot.dirty {
         slot.dirty = true;
         cluster.dirty.push(machine);
@@ -140,7 +140,7 @@ pub(crate) fn update_machine(cluster: &mut Cluster, facts: Arc<Machine>) {
             && old.cordoned == facts.cordoned
             && (!is_custom || **old == *facts)
     };
-    let old = cluster.state.machines.slots[machine].facts.as_ref();
+    let old = cluster.state.machines[machine].facts.as_ref();
     let is_same = old.is_some_and(same);
     if !is_same {
         let old = old.map(|old| &old.metadata);
@@ -153,7 +153,7 @@ pub(crate) fn update_machine(cluster: &mut Cluster, facts: Arc<Machine>) {
     cluster.orders.facts_version += 1;
     undo_log::note_loosened(cluster, machine);
     mark_dirty(cluster, machine);
-    for unit in std::mem::take(&mut cluster.state.machines.slots[machine].stranded) {
+    for unit in std::mem::take(&mut cluster.state.machines[machine].stranded) {
         retry_queue::forget_waiting(cluster, unit);
         undo_log::attach(cluster, unit, machine);
         retry_queue::requeue_tied(cluster, unit);
@@ -163,11 +163,11 @@ pub(crate) fn update_machine(cluster: &mut Cluster, facts: Arc<Machine>) {
 /// Removes a machine.
 pub(crate) fn drop_machine(cluster: &mut Cluster, id: &str) {
     let Some(machine) = cluster.state.machines.find(id) else { return };
-    if !cluster.state.machines.slots[machine].is_present() {
+    if !cluster.state.machines[machine].is_present() {
         return;
     }
     cluster.touched = true;
-    let occupancy = &cluster.state.machines.slots[machine].occupancy;
+    let occupancy = &cluster.state.machines[machine].occupancy;
     let (units, globals) = (occupancy.units.clone(), occupancy.globals.clone());
     for unit in globals {
         undo_log::detach(cluster, unit, machine);
@@ -175,10 +175,10 @@ pub(crate) fn drop_machine(cluster: &mut Cluster, id: &str) {
     for unit in &units {
         retry_queue::requeue_tied(cluster, *unit);
         undo_log::detach(cluster, *unit, machine);
-        cluster.state.machines.slots[machine].stranded.insert(*unit);
+        cluster.state.machines[machine].stranded.insert(*unit);
         strand(cluster, *unit);
     }
-    let old = cluster.state.machines.slots[machine].machine();
+    let old = cluster.state.machines[machine].machine();
     cluster.state.filters.change(machine, Some(&old.metadata), None);
     cluster.state.machines.set(machine, None);
     cluster.orders.facts_version += 1;

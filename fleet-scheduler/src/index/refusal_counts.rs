@@ -145,7 +145,7 @@ impl RefusalCounts {
             group.by_id.remove(machine, &mut self.by_id);
         }
         let Some(rule) = answer else { return };
-        let slot = &machines.slots[machine];
+        let slot = &machines[machine];
         let (load, id) =
             (key(slot.occupancy.load(), slot.label, machine), key(0, slot.label, machine));
         let group = self.groups.entry(rule).or_default();
@@ -192,13 +192,13 @@ impl RefusalCounts {
 /// Returns the refusals of a waiting, untied unit from the cached counts of its class. Returns
 /// `None` in these cases:
 ///
-/// - The function is called for the class for the first time. Most classes are counted only
-///   once, so a count without a cache is cheaper then.
+/// - The function is called for the class for the first time. Most classes are counted only once,
+///   so a count without a cache is cheaper then.
 /// - The class replaces other units.
 /// - The policy has custom rules or scores.
 pub(crate) fn cached_refusals(cluster: &mut Cluster, unit: UnitNo) -> Option<RefusalSummary<Rule>> {
-    let number = cluster.state.units.slots[unit].class;
-    let class = &mut cluster.state.classes.slots[number];
+    let number = cluster.state.units[unit].class;
+    let class = &mut cluster.state.classes[number];
     let asked_before = std::mem::replace(&mut class.was_counted, true);
     if !asked_before || !class.replaces.is_empty() || cluster.state.policy.is_custom() {
         return None;
@@ -212,12 +212,12 @@ pub(crate) fn cached_refusals(cluster: &mut Cluster, unit: UnitNo) -> Option<Ref
     Some(summary)
 }
 
-/// Returns the refusal counts for units with a filter that no machine passes. Cordoned machines
-/// are counted under `Rule::Cordon`. All others are counted under [`PLACEHOLDER_RULE`], which
-/// the caller replaces with the actual rule.
+/// Returns the refusal counts for units with a filter that no machine passes. Cordoned machines are
+/// counted under `Rule::Cordon`. All others are counted under [`PLACEHOLDER_RULE`], which the
+/// caller replaces with the actual rule.
 pub(crate) fn filter_refusal_counts(cluster: &mut Cluster) -> &RefusalCounts {
     let counts = cluster.refusal_cache.by_filter.take();
-    let is_cordoned = |machine| cluster.state.machines.slots[machine].machine().cordoned;
+    let is_cordoned = |machine| cluster.state.machines[machine].machine().cordoned;
     let answer = |machine| Some(if is_cordoned(machine) { Rule::Cordon } else { PLACEHOLDER_RULE });
     let counts = refreshed(cluster, counts, answer);
     cluster.refusal_cache.by_filter.insert(counts)
@@ -231,7 +231,7 @@ fn refreshed(
 ) -> RefusalCounts {
     let mut counts = counts.unwrap_or_default();
     let ask = |counts: &mut RefusalCounts, machine: MachineNo| {
-        let present = cluster.state.machines.slots[machine].is_present();
+        let present = cluster.state.machines[machine].is_present();
         counts.set(machine, present.then(|| answer(machine)).flatten(), &cluster.state.machines);
     };
     let changes = cluster.refusal_cache.changes.since(counts.position);

@@ -71,13 +71,13 @@ impl RetryQueue {
 
 /// Queues a waiting unit for an attempt.
 pub(crate) fn enqueue(cluster: &mut Cluster, unit: UnitNo) {
-    cluster.state.units.slots[unit].wait = WaitState::Untried;
+    cluster.state.units[unit].wait = WaitState::Untried;
     cluster.retry_queue.push(unit);
 }
 
 /// Queues a parked unit again, together with its group.
 pub(crate) fn requeue(cluster: &mut Cluster, unit: UnitNo) {
-    match cluster.state.units.slots[unit].wait {
+    match cluster.state.units[unit].wait {
         WaitState::No | WaitState::Untried | WaitState::Stranded => {}
         WaitState::Queued => {
             if cluster.state.is_tied(unit) {
@@ -102,15 +102,15 @@ fn requeue_group(cluster: &mut Cluster, unit: UnitNo) {
     cluster.sensitive_groups.remove(&first);
     let members = cluster.groups.remove(&first).map_or_else(Vec::new, |group| group.members);
     for member in members.into_iter().chain([unit]) {
-        if matches!(cluster.state.units.slots[member].wait, WaitState::Tied | WaitState::Queued) {
+        if matches!(cluster.state.units[member].wait, WaitState::Tied | WaitState::Queued) {
             enqueue(cluster, member);
         }
     }
 }
 
 fn unpark(cluster: &mut Cluster, unit: UnitNo) {
-    let slot = &cluster.state.units.slots[unit];
-    let class = &mut cluster.state.classes.slots[slot.class];
+    let slot = &cluster.state.units[unit];
+    let class = &mut cluster.state.classes[slot.class];
     class.parked.remove(slot.name());
     if class.parked.is_empty() {
         cluster.state.classes.unpark(slot.class);
@@ -120,17 +120,17 @@ fn unpark(cluster: &mut Cluster, unit: UnitNo) {
 /// Records that a unit no longer waits. Queues the units of its group again.
 pub(crate) fn forget_waiting(cluster: &mut Cluster, unit: UnitNo) {
     requeue(cluster, unit);
-    if cluster.state.units.slots[unit].wait == WaitState::Stranded {
+    if cluster.state.units[unit].wait == WaitState::Stranded {
         cluster.stranded.remove(&unit);
     }
-    cluster.state.units.slots[unit].wait = WaitState::No;
+    cluster.state.units[unit].wait = WaitState::No;
 }
 
 /// Queues the waiting units that are tied to a changed unit, directly or through other units.
 ///
-/// The search ends at untried units. Before the next attempt, each of them is grouped again
-/// with all units that are tied to it then. A tie that ends before that is a change of one of
-/// its two units, and the other one is queued for it.
+/// The search ends at untried units. Before the next attempt, each of them is grouped again with
+/// all units that are tied to it then. A tie that ends before that is a change of one of its two
+/// units, and the other one is queued for it.
 pub(crate) fn requeue_tied(cluster: &mut Cluster, unit: UnitNo) {
     if !cluster.state.is_tied(unit) {
         return;
@@ -142,18 +142,18 @@ pub(crate) fn requeue_tied(cluster: &mut Cluster, unit: UnitNo) {
     let mut next = 0;
     while let Some(at) = all.get(next).copied() {
         next += 1;
-        if at != unit && cluster.state.units.slots[at].wait == WaitState::Untried {
+        if at != unit && cluster.state.units[at].wait == WaitState::Untried {
             continue;
         }
         let named = cluster
             .state
             .waiting_peers(at)
-            .filter(|_| cluster.state.units.slots[at].kind == UnitKind::Single);
+            .filter(|_| cluster.state.units[at].kind == UnitKind::Single);
         let mut others: Vec<UnitNo> = named.collect();
-        others.extend(cluster.state.units.slots[at].followers());
+        others.extend(cluster.state.units[at].followers());
         take_pattern_followers(cluster, at, &mut others);
         for other in others {
-            if cluster.state.units.slots[other].is_waiting() && visited.insert(other, ()) {
+            if cluster.state.units[other].is_waiting() && visited.insert(other, ()) {
                 all.push(other);
             }
         }
@@ -166,10 +166,10 @@ pub(crate) fn requeue_tied(cluster: &mut Cluster, unit: UnitNo) {
 ///
 /// The caller must queue all of them.
 fn take_pattern_followers(cluster: &mut Cluster, unit: UnitNo, followers: &mut Vec<UnitNo>) {
-    let Some(class) = cluster.state.units.slots[unit].class.some() else { return };
+    let Some(class) = cluster.state.units[unit].class.some() else { return };
     let round = cluster.retry_queue.rounds;
-    for pattern in &cluster.state.classes.slots[class].matched {
-        let slot = &mut cluster.state.patterns.slots[*pattern];
+    for pattern in &cluster.state.classes[class].matched {
+        let slot = &mut cluster.state.patterns[*pattern];
         if !slot.unplaced_followers.is_empty()
             && std::mem::replace(&mut slot.requeued_in, round) != round
         {
@@ -180,9 +180,9 @@ fn take_pattern_followers(cluster: &mut Cluster, unit: UnitNo, followers: &mut V
 
 /// Parks a unit that every machine refuses.
 pub(crate) fn park(cluster: &mut Cluster, unit: UnitNo) {
-    let slot = &mut cluster.state.units.slots[unit];
+    let slot = &mut cluster.state.units[unit];
     slot.wait = WaitState::Parked;
-    let class = &mut cluster.state.classes.slots[slot.class];
+    let class = &mut cluster.state.classes[slot.class];
     class.parked.insert(slot.name().clone(), unit);
     cluster.state.classes.park(slot.class, cluster.orders.facts_version);
 }
@@ -213,7 +213,7 @@ fn put_group(
 ) -> Option<UnitNo> {
     let first = members.iter().copied().min()?;
     for member in &members {
-        cluster.state.units.slots[*member].wait = wait;
+        cluster.state.units[*member].wait = wait;
         cluster.state.units.affinity_mut(*member).group = first;
     }
     cluster.groups.insert(first, WaitingGroup { members, helped_by_any_arrival });
@@ -222,6 +222,6 @@ fn put_group(
 
 /// Parks a unit with an unsatisfiable `MachineOf=`.
 pub(crate) fn park_unsatisfiable(cluster: &mut Cluster, unit: UnitNo) {
-    cluster.state.units.slots[unit].wait = WaitState::Unsatisfiable;
+    cluster.state.units[unit].wait = WaitState::Unsatisfiable;
     cluster.unsatisfiable.insert(unit);
 }

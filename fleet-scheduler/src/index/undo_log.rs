@@ -96,9 +96,9 @@ pub(crate) fn since(cluster: &Cluster, start: LogPosition) -> &[UndoEntry] {
 
 /// Adds a unit to an occupancy without logging it.
 pub(crate) fn attach(cluster: &mut Cluster, unit: UnitNo, machine: MachineNo) {
-    let slot = &mut cluster.state.units.slots[unit];
+    let slot = &mut cluster.state.units[unit];
     let tied = !slot.peers().is_empty();
-    let occupancy = &mut cluster.state.machines.slots[machine].occupancy;
+    let occupancy = &mut cluster.state.machines[machine].occupancy;
     if slot.kind == UnitKind::Global {
         occupancy.globals.push(unit);
     } else {
@@ -107,14 +107,14 @@ pub(crate) fn attach(cluster: &mut Cluster, unit: UnitNo, machine: MachineNo) {
         slot.at = u32::try_from(occupancy.units.len()).unwrap_or(u32::MAX);
         occupancy.units.push(unit);
     }
-    let class = &cluster.state.classes.slots[slot.class];
+    let class = &cluster.state.classes[slot.class];
     let could_replace = occupancy.may_replace();
     occupancy.add(class, tied);
     if occupancy.may_replace() && !could_replace {
         cluster.replacement_machines.insert(machine);
     }
     for pattern in &class.matched {
-        cluster.state.patterns.slots[*pattern].assigned += 1;
+        cluster.state.patterns[*pattern].assigned += 1;
     }
     update_instance_counts(cluster, unit, machine, 1);
     note_change(cluster, machine);
@@ -125,10 +125,10 @@ pub(crate) fn attach(cluster: &mut Cluster, unit: UnitNo, machine: MachineNo) {
 
 /// Removes a unit from an occupancy without logging it.
 pub(crate) fn detach(cluster: &mut Cluster, unit: UnitNo, machine: MachineNo) {
-    let slot = &mut cluster.state.units.slots[unit];
+    let slot = &mut cluster.state.units[unit];
     let (at, class) = (slot.at as usize, slot.class);
     let tied = !slot.peers().is_empty();
-    let occupancy = &mut cluster.state.machines.slots[machine].occupancy;
+    let occupancy = &mut cluster.state.machines[machine].occupancy;
     if slot.kind == UnitKind::Global {
         occupancy.globals.retain(|other| *other != unit);
     } else {
@@ -136,11 +136,11 @@ pub(crate) fn detach(cluster: &mut Cluster, unit: UnitNo, machine: MachineNo) {
         slot.machine = MachineNo::NONE;
         occupancy.units.swap_remove(at);
         if let Some(moved) = occupancy.units.get(at) {
-            cluster.state.units.slots[*moved].at = u32::try_from(at).unwrap_or(u32::MAX);
+            cluster.state.units[*moved].at = u32::try_from(at).unwrap_or(u32::MAX);
         }
     }
-    let class = &cluster.state.classes.slots[class];
-    let mut occupancy = std::mem::take(&mut cluster.state.machines.slots[machine].occupancy);
+    let class = &cluster.state.classes[class];
+    let mut occupancy = std::mem::take(&mut cluster.state.machines[machine].occupancy);
     let there = std::mem::take(&mut occupancy.units);
     let could_replace = occupancy.may_replace();
     occupancy.remove(class, tied, || cluster.state.smallest_limit(&there, class.template));
@@ -149,9 +149,9 @@ pub(crate) fn detach(cluster: &mut Cluster, unit: UnitNo, machine: MachineNo) {
         cluster.replacement_machines.remove(&machine);
     }
     cluster.immovable.remove(&unit);
-    cluster.state.machines.slots[machine].occupancy = occupancy;
+    cluster.state.machines[machine].occupancy = occupancy;
     for pattern in &class.matched {
-        cluster.state.patterns.slots[*pattern].assigned -= 1;
+        cluster.state.patterns[*pattern].assigned -= 1;
     }
     update_instance_counts(cluster, unit, machine, -1);
     note_loosened(cluster, machine);
@@ -159,27 +159,27 @@ pub(crate) fn detach(cluster: &mut Cluster, unit: UnitNo, machine: MachineNo) {
 
 /// Updates the machine orders that count a template's instances.
 fn update_instance_counts(cluster: &mut Cluster, unit: UnitNo, machine: MachineNo, change: i64) {
-    let class = &cluster.state.classes.slots[cluster.state.units.slots[unit].class];
+    let class = &cluster.state.classes[cluster.state.units[unit].class];
     let Some(template) = class.template.some() else { return };
-    for order in &cluster.state.patterns.slots[template].orders {
-        cluster.orders.slots[*order].count(template, machine, change);
+    for order in &cluster.state.patterns[template].orders {
+        cluster.orders[*order].count(template, machine, change);
     }
 }
 
 /// Records that a machine may now accept units that it refused before, and may rank better.
 pub(crate) fn note_loosened(cluster: &mut Cluster, machine: MachineNo) {
-    cluster.orders.loosened_machines.push(machine, cluster.state.machines.slots.len());
+    cluster.orders.loosened_machines.push(machine, cluster.state.machines.len());
     note_better_rank(cluster, machine);
     note_change(cluster, machine);
 }
 
 /// Records that a machine may give another verdict.
 fn note_change(cluster: &mut Cluster, machine: MachineNo) {
-    cluster.refusal_cache.note_change(machine, cluster.state.machines.slots.len());
+    cluster.refusal_cache.note_change(machine, cluster.state.machines.len());
 }
 
 fn note_better_rank(cluster: &mut Cluster, machine: MachineNo) {
-    cluster.orders.ranks.push(machine, cluster.state.machines.slots.len());
+    cluster.orders.ranks.push(machine, cluster.state.machines.len());
 }
 
 /// Returns a savepoint of the current state.

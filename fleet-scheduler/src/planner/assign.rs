@@ -1,7 +1,7 @@
 //! Assignment: finds a machine for every unit that fits somewhere.
 
 use super::queue::{AttemptQueue, PlanSize};
-use super::{queue, reasons, replace, search};
+use super::{eviction_group, queue, reasons, replace, search};
 use crate::index::undo_log::LogPosition;
 use crate::index::{Cluster, retry_queue, undo_log};
 use crate::rules::{Denial, machine_of};
@@ -10,8 +10,8 @@ use crate::state::{MachineNo, UnitNo, WaitState};
 /// Number of machines that are tried one by one before all machines are ranked at once.
 pub(super) const MAX_PROBES: usize = 32;
 
-/// Places every unit that fits, then separates replaced units from their replacers. Repeats
-/// both until nothing changes.
+/// Places every unit that fits, then separates replaced units from their replacers. Repeats both
+/// until nothing changes.
 pub(super) fn place_and_separate(cluster: &mut Cluster, queue: &mut AttemptQueue) {
     cluster.state.classes.round += 1; // No class has been requeued in this round.
     queue::requeue_sensitive_groups(cluster);
@@ -33,8 +33,7 @@ pub(super) fn place_and_separate(cluster: &mut Cluster, queue: &mut AttemptQueue
     }
 }
 
-/// Queues again the units that may find a machine because of the arrivals since this log
-/// position.
+/// Queues again the units that may find a machine because of the arrivals since this log position.
 fn requeue_after(cluster: &mut Cluster, start: LogPosition) {
     let came = undo_log::since(cluster, start).iter().filter(|entry| entry.left.is_none());
     let mut came: Vec<UnitNo> = came.map(|entry| entry.unit).collect();
@@ -44,8 +43,8 @@ fn requeue_after(cluster: &mut Cluster, start: LogPosition) {
 }
 
 fn plan_size(cluster: &Cluster) -> PlanSize {
-    let globals = cluster.globals.len().saturating_mul(cluster.state.machines.slots.len());
-    let assignments = cluster.state.units.slots.len().saturating_add(globals);
+    let globals = cluster.globals.len().saturating_mul(cluster.state.machines.len());
+    let assignments = cluster.state.units.len().saturating_add(globals);
     PlanSize { assignments, log_length: cluster.log.len() }
 }
 
@@ -82,18 +81,18 @@ fn attempt(cluster: &mut Cluster, unit: UnitNo, queue: &mut AttemptQueue) {
 }
 
 fn attempt_one(cluster: &mut Cluster, unit: UnitNo, queue: &mut AttemptQueue) {
-    let class = cluster.state.units.slots[unit].class;
+    let class = cluster.state.units[unit].class;
     let Some(machine) = search::find_machine(cluster, unit) else {
-        cluster.state.classes.slots[class].requeued_in = 0;
+        cluster.state.classes[class].requeued_in = 0;
         retry_queue::park(cluster, unit);
         queue.tried.push(unit);
         return;
     };
-    cluster.state.units.slots[unit].wait = WaitState::No;
+    cluster.state.units[unit].wait = WaitState::No;
     undo_log::assign(cluster, unit, machine);
     queue::requeue_after_arrival(cluster, unit);
     let round = cluster.state.classes.round;
-    let class = &mut cluster.state.classes.slots[class];
+    let class = &mut cluster.state.classes[class];
     if class.requeued_in == round {
         match class.parked.values().next().copied() {
             Some(next) => retry_queue::requeue(cluster, next),
@@ -114,8 +113,7 @@ fn attempt_group(cluster: &mut Cluster, group: Vec<UnitNo>, queue: &mut AttemptQ
     }
     queue.tried.extend(&group);
     let any_change = cluster.state.policy.retries_on_any_change();
-    let sensitive =
-        any_change || group.iter().any(|unit| !cluster.state.class(*unit).replaces.is_empty());
+    let sensitive = any_change || eviction_group::has_replacers(cluster, &group);
     retry_queue::park_group(
         cluster,
         group,
@@ -124,43 +122,21 @@ fn attempt_group(cluster: &mut Cluster, group: Vec<UnitNo>, queue: &mut AttemptQ
     );
 }
 
-/// Places a group on the first machine that accepts it. Returns whether there is such a
-/// machine.
+/// Places a group on the first machine that accepts it. Returns whether there is such a machine.
 ///
-/// If the group contains replacers, the attempt on a machine first moves displaced groups away
-/// from it. `displaced` is raised to the highest number of displaced groups that the attempt on
-/// one machine had to move.
+/// If the group contains replacers, the attempt on a machine first moves displaced groups away from
+/// it. `displaced` is raised to the highest number of displaced groups that the attempt on one
+/// machine had to move.
 fn place_group(cluster: &mut Cluster, group: &[UnitNo], displaced: &mut usize) -> bool {
-    let Some(first) = group.first().copied() else { return false };
-    match required_machine(cluster, group) {
-        Err(NoCommonMachine) => return false,
-        Ok(Some(machine)) => {
-            let present = cluster.state.machines.slots[machine].is_present();
-            return present && try_assign_all(cluster, group, machine, displaced).is_ok();
-        }
-        Ok(None) => {}
-    }
-    let replaces = group.iter().any(|unit| !cluster.state.class(*unit).replaces.is_empty());
-    if replaces || !cluster.state.policy.scores.is_empty() {
-        // Ranking all machines is slow, and the first one is usually sufficient.
-        let top = search::top_machine(cluster, first);
-        if top.is_some_and(|machine| try_assign_all(cluster, group, machine, displaced).is_ok()) {
-            return true;
-        }
-        let all = search::ranked_machines(cluster, first).into_iter();
-        return all
-            .into_iter()
-            .any(|machine| try_assign_all(cluster, group, machine, displaced).is_ok());
-    }
-    search::search(cluster, first, |cluster, machine| {
-        try_assign_all(cluster, group, machine, &mut 0).is_ok()
+    let anywhere = (MachineNo::NONE, eviction_group::has_replacers(cluster, group));
+    eviction_group::find_machine_for(cluster, group, anywhere, |cluster, machine| {
+        try_assign_all(cluster, group, machine, displaced).is_ok()
     })
-    .is_some()
 }
 
-/// Returns the machine that the units of a group require by `MachineID=` or by a `MachineOf=`
-/// peer that has a machine. Returns `Ok(None)` if they require none, and an error if they
-/// require different machines.
+/// Returns the machine that the units of a group require by `MachineID=` or by a `MachineOf=` peer
+/// that has a machine. Returns `Ok(None)` if they require none, and an error if they require
+/// different machines.
 pub(super) fn required_machine(
     cluster: &Cluster,
     group: &[UnitNo],

@@ -24,15 +24,15 @@ struct RefusalGroup {
     nearest: MachineNo,
 }
 
-/// Finds the best machine for a unit with a filter that only few machines can pass. The unit
-/// must not be tied to others and must not replace others. The search needs no machine order,
-/// because it checks all of these machines.
+/// Finds the best machine for a unit with a filter that only few machines can pass. The unit must
+/// not be tied to others and must not replace others. The search needs no machine order, because it
+/// checks all of these machines.
 ///
 /// Returns `None` if many machines can pass the filter or if the unit has a `Spread=`. Returns
 /// `Some(None)` if none of the few machines accepts the unit.
 pub(super) fn find_among_few(cluster: &mut Cluster, unit: UnitNo) -> Option<Option<MachineNo>> {
-    let number = cluster.state.units.slots[unit].class;
-    let class = &cluster.state.classes.slots[number];
+    let number = cluster.state.units[unit].class;
+    let class = &cluster.state.classes[number];
     if !class.requirements.spread.is_empty() {
         return None; // The spread of the other instances would have to be counted.
     }
@@ -41,7 +41,7 @@ pub(super) fn find_among_few(cluster: &mut Cluster, unit: UnitNo) -> Option<Opti
     let ranked = if ranks { class.template } else { PatternNo::NONE };
     let state = &cluster.state;
     let order = |machine: &MachineNo| {
-        let facts = cluster.state.machines.slots[*machine].machine();
+        let facts = cluster.state.machines[*machine].machine();
         (
             Reverse(preference_score(&class.requirements.prefer, facts)),
             rank(state, ranked, *machine),
@@ -52,25 +52,24 @@ pub(super) fn find_among_few(cluster: &mut Cluster, unit: UnitNo) -> Option<Opti
     let found = taking.min_by_key(order);
     if found.is_none() {
         let none_takes = !few.iter().any(|machine| state.takes(class.filter, *machine));
-        let class = &mut cluster.state.classes.slots[number];
+        let class = &mut cluster.state.classes[number];
         class.refused = Some(cluster.orders.loosened_machines.end());
         class.filtered_out = none_takes.then_some(cluster.orders.facts_version);
     }
     Some(found)
 }
 
-/// Summarizes the refusals of a unit that only few machines can accept. The unit must not be
-/// tied to others. Returns `None` if many machines can accept the unit or if it replaces other
-/// units.
+/// Summarizes the refusals of a unit that only few machines can accept. The unit must not be tied
+/// to others. Returns `None` if many machines can accept the unit or if it replaces other units.
 pub(super) fn count_refusals_of_few(
     cluster: &mut Cluster,
     unit: UnitNo,
 ) -> Option<RefusalSummary<Rank>> {
-    let class = cluster.state.units.slots[unit].class;
+    let class = cluster.state.units[unit].class;
     let few = few_candidates_of(cluster, class)?;
     let mut groups = groups_outside(cluster, class, &few);
     for machine in few {
-        if cluster.state.machines.slots[machine].machine().cordoned {
+        if cluster.state.machines[machine].machine().cordoned {
             continue; // Cordoned machines are counted already.
         }
         if let Some(denial) = denial(&cluster.state, unit, machine) {
@@ -81,34 +80,30 @@ pub(super) fn count_refusals_of_few(
     Some(merge_groups(cluster, groups))
 }
 
-/// Returns the present machines that `MachineID=` or the filter of a class admits. Returns
-/// `None` if these are many, or if the units of the class replace other units.
+/// Returns the present machines that `MachineID=` or the filter of a class admits. Returns `None`
+/// if these are many, or if the units of the class replace other units.
 fn few_candidates_of(cluster: &Cluster, class: ClassNo) -> Option<Vec<MachineNo>> {
-    let class = &cluster.state.classes.slots[class];
+    let class = &cluster.state.classes[class];
     match class.pin.some() {
         _ if !class.replaces.is_empty() => None,
-        Some(pin) => {
-            Some(Vec::from_iter(cluster.state.machines.slots[pin].is_present().then_some(pin)))
-        }
+        Some(pin) => Some(Vec::from_iter(cluster.state.machines[pin].is_present().then_some(pin))),
         None => cluster.state.filters.few_candidates(class.filter, &cluster.state.machines),
     }
 }
 
-/// Returns a sort key by which the nearest of several refusing machines is chosen: the load,
-/// then the position in the order of machine IDs. The lowest key wins.
+/// Returns a sort key by which the nearest of several refusing machines is chosen: the load, then
+/// the position in the order of machine IDs. The lowest key wins.
 fn nearness(cluster: &Cluster, machine: MachineNo) -> (u32, u32) {
-    let slot = &cluster.state.machines.slots[machine];
+    let slot = &cluster.state.machines[machine];
     (slot.occupancy.load(), slot.label)
 }
 
-/// Returns the refusals of two sets of machines: those that are cordoned, and those that are
-/// not cordoned and not in `few`. Machines outside `few` can never accept the units of the
-/// class.
+/// Returns the refusals of two sets of machines: those that are cordoned, and those that are not
+/// cordoned and not in `few`. Machines outside `few` can never accept the units of the class.
 fn groups_outside(cluster: &mut Cluster, class: ClassNo, few: &[MachineNo]) -> Vec<RefusalGroup> {
-    let cordoned =
-        |machine: &&MachineNo| cluster.state.machines.slots[**machine].machine().cordoned;
+    let cordoned = |machine: &&MachineNo| cluster.state.machines[**machine].machine().cordoned;
     let checked = few.len() - few.iter().filter(cordoned).count();
-    let pinned = cluster.state.classes.slots[class].pin.some().is_some();
+    let pinned = cluster.state.classes[class].pin.some().is_some();
     let rule = if pinned { Rule::MachineId } else { Rule::MachineMetadata };
     let counts = refusal_counts::filter_refusal_counts(cluster);
     let part = |answer: Rule, rule: Rule, few: &[MachineNo], checked: usize| {
@@ -127,7 +122,7 @@ fn groups_outside(cluster: &mut Cluster, class: ClassNo, few: &[MachineNo]) -> V
 /// Merges groups of refusing machines into a summary.
 fn merge_groups(cluster: &Cluster, mut groups: Vec<RefusalGroup>) -> RefusalSummary<Rank> {
     let mut summary = RefusalSummary::new();
-    groups.sort_by_key(|part| cluster.state.machines.slots[part.first].label);
+    groups.sort_by_key(|part| cluster.state.machines[part.first].label);
     for part in &groups {
         let count = u32::try_from(part.count).unwrap_or(u32::MAX);
         summary.tallies.entry(part.rank).or_insert((0, part.first)).0 += count;

@@ -77,7 +77,7 @@ fn decide(cluster: &mut Cluster) -> Decision {
 /// Stores a plan until it is applied or rolled back. A plan without steps or moves needs no
 /// rollback, so it is not stored.
 fn keep_pending(cluster: &mut Cluster, pending: PendingPlan) {
-    let is_global = |unit: UnitNo| cluster.state.units.slots[unit].kind == UnitKind::Global;
+    let is_global = |unit: UnitNo| cluster.state.units[unit].kind == UnitKind::Global;
     if pending.units.is_empty() && cluster.log.iter().all(|entry| is_global(entry.unit)) {
         cluster.log.clear();
         cluster.touched = !cluster.retry_queue.is_empty();
@@ -89,7 +89,7 @@ fn keep_pending(cluster: &mut Cluster, pending: PendingPlan) {
 /// Returns the units that have no machine, without duplicates, sorted by name.
 fn still_waiting(cluster: &Cluster, mut units: Vec<UnitNo>) -> Vec<UnitNo> {
     units.retain(|unit| {
-        let slot = &cluster.state.units.slots[*unit];
+        let slot = &cluster.state.units[*unit];
         slot.is_waiting() || cluster.stranded.contains(unit)
     });
     cluster.state.units.sort(&mut units);
@@ -115,7 +115,7 @@ fn explain_the_others(cluster: &mut Cluster, reasons: &mut BTreeMap<UnitName, Ar
     let mut all: Vec<UnitNo> =
         cluster.stranded.iter().chain(&cluster.unsatisfiable).copied().collect();
     for class in &cluster.state.classes.parked {
-        all.extend(cluster.state.classes.slots[*class].parked.values());
+        all.extend(cluster.state.classes[*class].parked.values());
     }
     all.extend(cluster.groups.values().flat_map(|group| &group.members));
     all.retain(|unit| !reasons.contains_key(cluster.state.units.name(*unit)));
@@ -147,8 +147,7 @@ fn inverse(cluster: &Cluster, change: &Change) -> Change {
         | Change::Remove(unit)
         | Change::MarkUnreadable(unit) => current_unit(cluster, unit),
         Change::AddMachine(Machine { id, .. }) | Change::RemoveMachine(id) => {
-            let slot =
-                cluster.state.machines.find(id.as_str()).map(|m| &cluster.state.machines.slots[m]);
+            let slot = cluster.state.machines.find(id.as_str()).map(|m| &cluster.state.machines[m]);
             match slot.and_then(|slot| slot.facts.as_ref()) {
                 Some(facts) => Change::AddMachine(Machine::clone(facts)),
                 None => Change::RemoveMachine(id.clone()),
@@ -163,7 +162,7 @@ pub(super) fn assume_wanted(cluster: &mut Cluster, unit: UnitNo) -> [Change; 2] 
     let name = cluster.state.units.name(unit).clone();
     let back = [current_unit(cluster, &name), current_placement(cluster, &name)];
     placements::erase_placement(cluster, unit);
-    let wants = cluster.state.units.slots[unit].requirements.clone();
+    let wants = cluster.state.units[unit].requirements.clone();
     let global = wants.as_ref().is_some_and(|wants| wants.global);
     let kind = if global { UnitKind::Global } else { UnitKind::Single };
     definitions::upsert(cluster, unit, kind, wants, true);
@@ -171,7 +170,7 @@ pub(super) fn assume_wanted(cluster: &mut Cluster, unit: UnitNo) -> [Change; 2] 
 }
 
 fn current_unit(cluster: &Cluster, unit: &UnitName) -> Change {
-    let slot = cluster.state.units.find(unit.as_str()).map(|unit| &cluster.state.units.slots[unit]);
+    let slot = cluster.state.units.find(unit.as_str()).map(|unit| &cluster.state.units[unit]);
     match slot.map(|slot| (slot.kind, slot.wanted, &slot.requirements)) {
         Some((UnitKind::Unreadable, ..)) => Change::MarkUnreadable(unit.clone()),
         Some((_, wanted, Some(requirements))) => {
@@ -183,7 +182,7 @@ fn current_unit(cluster: &Cluster, unit: &UnitName) -> Change {
 }
 
 fn current_placement(cluster: &Cluster, unit: &UnitName) -> Change {
-    let slot = cluster.state.units.find(unit.as_str()).map(|unit| &cluster.state.units.slots[unit]);
+    let slot = cluster.state.units.find(unit.as_str()).map(|unit| &cluster.state.units[unit]);
     match slot.and_then(|slot| Some((slot.placed.some()?, slot.epoch))) {
         Some((machine, epoch)) => {
             let machine = cluster.state.machines.id(machine).clone();

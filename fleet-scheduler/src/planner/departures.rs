@@ -19,7 +19,7 @@ pub(super) struct Departures<'a> {
 
 impl<'a> Departures<'a> {
     pub(super) fn new(state: &'a State, machine: MachineNo) -> Self {
-        let occupancy = &state.machines.slots[machine].occupancy;
+        let occupancy = &state.machines[machine].occupancy;
         let (gone, gone_matching) = (Lookup::default(), Lookup::default());
         Self { state, machine, occupancy, gone, gone_matching }
     }
@@ -29,7 +29,7 @@ impl<'a> Departures<'a> {
     pub(super) fn among(state: &'a State, machine: MachineNo, occupancy: &'a Occupancy) -> Self {
         let kept: Lookup<UnitNo, ()> = occupancy.units.iter().map(|unit| (*unit, ())).collect();
         let mut departures = Self { occupancy, ..Self::new(state, machine) };
-        for unit in &state.machines.slots[machine].occupancy.units {
+        for unit in &state.machines[machine].occupancy.units {
             if !kept.contains(unit) {
                 departures.gone.insert(*unit, ());
             }
@@ -46,9 +46,9 @@ impl<'a> Departures<'a> {
         if !self.gone.insert(unit, ()) {
             return Vec::new();
         }
-        let mut affected = self.state.units.slots[unit].followers().to_vec();
+        let mut affected = self.state.units[unit].followers().to_vec();
         for pattern in &self.state.class(unit).matched {
-            let followers = &self.state.patterns.slots[*pattern].followers;
+            let followers = &self.state.patterns[*pattern].followers;
             if followers.is_empty() {
                 continue;
             }
@@ -61,7 +61,7 @@ impl<'a> Departures<'a> {
             }
         }
         affected.retain(|other| {
-            self.state.units.slots[*other].machine == self.machine
+            self.state.units[*other].machine == self.machine
                 && !self.is_gone(*other)
                 && self.first_missing(*other).is_some()
         });
@@ -79,7 +79,7 @@ impl<'a> Departures<'a> {
 
     /// Returns the index of the first peer that a unit on the machine lacks.
     pub(super) fn first_missing(&self, unit: UnitNo) -> Option<usize> {
-        let peers = self.state.units.slots[unit].peers();
+        let peers = self.state.units[unit].peers();
         peers.iter().position(|peer| match *peer {
             PeerRef::Named(other) => self.is_gone(other) || !self.state.is_on(other, self.machine),
             PeerRef::Matching(pattern) => {

@@ -52,12 +52,11 @@ pub(super) fn disrupted(
     lost
 }
 
-/// Returns the single units that have left the machine of their recorded placement since this
-/// log position.
+/// Returns the single units that have left the machine of their recorded placement since this log
+/// position.
 pub(super) fn moved_since(cluster: &Cluster, start: LogPosition) -> BTreeSet<UnitNo> {
     let entries = undo_log::since(cluster, start).iter().filter(|entry| entry.left.is_some());
-    let from_home =
-        entries.filter(|entry| cluster.state.units.slots[entry.unit].placed == entry.machine);
+    let from_home = entries.filter(|entry| cluster.state.units[entry.unit].placed == entry.machine);
     from_home.map(|entry| entry.unit).filter(|unit| cluster.state.is_single(*unit)).collect()
 }
 
@@ -94,9 +93,9 @@ fn count_up(cluster: &Cluster, budget: &DisruptionBudget<'_>, template: &UnitNam
 }
 
 fn is_up(cluster: &Cluster, budget: &DisruptionBudget<'_>, unit: UnitNo) -> bool {
-    let slot = &cluster.state.units.slots[unit];
+    let slot = &cluster.state.units[unit];
     slot.kind == UnitKind::Single
-        && slot.placed.some().is_some_and(|at| cluster.state.machines.slots[at].is_present())
+        && slot.placed.some().is_some_and(|at| cluster.state.machines[at].is_present())
         && slot.machine == slot.placed
         && !budget.down.contains(slot.name())
 }

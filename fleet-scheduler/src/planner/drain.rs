@@ -44,7 +44,7 @@ pub(super) fn drain(cluster: &mut Cluster, drain: &Drain) -> DrainPlan {
 fn cordon_all(cluster: &mut Cluster, drain: &Drain) -> Vec<Change> {
     let mut back = Vec::new();
     for machine in drained(cluster, drain) {
-        let facts = Machine::clone(cluster.state.machines.slots[machine].machine());
+        let facts = Machine::clone(cluster.state.machines[machine].machine());
         if !facts.cordoned {
             cluster.add_machine(Machine { cordoned: true, ..facts.clone() });
             back.push(Change::AddMachine(facts));
@@ -56,11 +56,11 @@ fn cordon_all(cluster: &mut Cluster, drain: &Drain) -> Vec<Change> {
 /// Returns the present machines of a drain.
 fn drained(cluster: &Cluster, drain: &Drain) -> Vec<MachineNo> {
     let known = drain.machines.iter().filter_map(|id| cluster.state.machines.find(id.as_str()));
-    known.filter(|machine| cluster.state.machines.slots[*machine].is_present()).collect()
+    known.filter(|machine| cluster.state.machines[*machine].is_present()).collect()
 }
 
-/// Moves as many units away from the machines as the drain's limits and the placement rules
-/// allow. Returns the units that remain, each with its reason.
+/// Moves as many units away from the machines as the drain's limits and the placement rules allow.
+/// Returns the units that remain, each with its reason.
 fn drain_machines(cluster: &mut Cluster, drain: &Drain) -> BTreeMap<UnitName, HoldReason> {
     let mut left = Vec::new();
     for machine in drained(cluster, drain) {
@@ -96,7 +96,7 @@ fn is_held(
     work: &mut DrainWork<'_>,
     held: &mut BTreeMap<UnitNo, HoldReason>,
 ) -> bool {
-    if cluster.state.units.slots[unit].machine != machine {
+    if cluster.state.units[unit].machine != machine {
         return false; // It moved with the group of an earlier unit.
     }
     let obstruction = match work.decided.get(&unit) {
@@ -143,9 +143,8 @@ fn evict(
     sent
 }
 
-/// Finds another machine for a group that has left `machine`, and assigns the group there.
-/// `start` is the log position before the group left. On error, the caller must roll back to
-/// that position.
+/// Finds another machine for a group that has left `machine`, and assigns the group there. `start`
+/// is the log position before the group left. On error, the caller must roll back to that position.
 fn evict_group(
     cluster: &mut Cluster,
     group: &[UnitNo],
@@ -157,7 +156,8 @@ fn evict_group(
     if class.is_some_and(|class| work.nowhere.contains(&class)) {
         return Err(None);
     }
-    if !eviction_group::find_machine_for(cluster, group, machine, |cluster, to| {
+    let from = (machine, eviction_group::has_replacers(cluster, group));
+    if !eviction_group::find_machine_for(cluster, group, from, |cluster, to| {
         eviction_group::assign_group(cluster, group, to)
     }) {
         if let Some(class) = class {
@@ -187,8 +187,7 @@ fn may_leave(
     group: &[UnitNo],
     work: &mut DrainWork<'_>,
 ) -> Result<(), HoldReason> {
-    let unreadable =
-        |unit: &&UnitNo| cluster.state.units.slots[**unit].kind == UnitKind::Unreadable;
+    let unreadable = |unit: &&UnitNo| cluster.state.units[**unit].kind == UnitKind::Unreadable;
     if let Some(unit) = group.iter().find(unreadable) {
         return Err(HoldReason::Unreadable(cluster.state.units.name(*unit).clone()));
     }
@@ -234,8 +233,8 @@ fn hold_reasons(
     reasons
 }
 
-/// Returns the reasons why no other machine accepts a unit together with its eviction group:
-/// first that of the unit, then those of the units that are tied to it by name.
+/// Returns the reasons why no other machine accepts a unit together with its eviction group: first
+/// that of the unit, then those of the units that are tied to it by name.
 fn no_machine_reasons(
     cluster: &mut Cluster,
     unit: UnitNo,

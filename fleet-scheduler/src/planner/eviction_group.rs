@@ -29,23 +29,23 @@ impl MoveReason {
 
 /// Returns the single and unreadable units on a machine, sorted by name.
 pub(super) fn units_by_name(cluster: &Cluster, machine: MachineNo) -> Vec<UnitNo> {
-    let mut units = cluster.state.machines.slots[machine].occupancy.units.clone();
+    let mut units = cluster.state.machines[machine].occupancy.units.clone();
     cluster.state.units.sort(&mut units);
     units
 }
 
-/// Returns the eviction group of a unit: all units that must leave the machine together with
-/// this unit.
+/// Returns the eviction group of a unit: all units that must leave the machine together with this
+/// unit.
 ///
-/// If a member of the group names another unit there in `MachineOf=`, that unit is a member
-/// too. So is each unit that would lack a peer if the group left. In the result, each unit
-/// follows the units that it names; units are otherwise sorted by name.
+/// If a member of the group names another unit there in `MachineOf=`, that unit is a member too. So
+/// is each unit that would lack a peer if the group left. In the result, each unit follows the
+/// units that it names; units are otherwise sorted by name.
 pub(super) fn eviction_group(cluster: &Cluster, head: UnitNo, machine: MachineNo) -> Vec<UnitNo> {
     closure(cluster, vec![head], machine)
 }
 
 fn closure(cluster: &Cluster, mut next: Vec<UnitNo>, machine: MachineNo) -> Vec<UnitNo> {
-    if cluster.state.machines.slots[machine].occupancy.tied == 0 {
+    if cluster.state.machines[machine].occupancy.tied == 0 {
         return in_group_order(cluster, next, machine);
     }
     let mut departures = Departures::new(&cluster.state, machine);
@@ -69,8 +69,8 @@ pub(super) fn tied_by_name(cluster: &Cluster, unit: UnitNo, machine: MachineNo) 
     let mut next = 0;
     while let Some(at) = all.get(next).copied() {
         next += 1;
-        let followers = cluster.state.units.slots[at].followers().iter().copied();
-        let there = followers.filter(|other| cluster.state.units.slots[*other].machine == machine);
+        let followers = cluster.state.units[at].followers().iter().copied();
+        let there = followers.filter(|other| cluster.state.units[*other].machine == machine);
         for other in there.chain(named_on(cluster, at, machine)) {
             if visited.insert(other, ()) {
                 all.push(other);
@@ -82,11 +82,9 @@ pub(super) fn tied_by_name(cluster: &Cluster, unit: UnitNo, machine: MachineNo) 
 
 /// Returns the units on a machine that a unit names, without global units.
 fn named_on(cluster: &Cluster, unit: UnitNo, machine: MachineNo) -> impl Iterator<Item = UnitNo> {
-    let peers = cluster.state.units.slots[unit].peers().iter();
+    let peers = cluster.state.units[unit].peers().iter();
     peers.filter_map(move |peer| match peer {
-        PeerRef::Named(other) if cluster.state.units.slots[*other].machine == machine => {
-            Some(*other)
-        }
+        PeerRef::Named(other) if cluster.state.units[*other].machine == machine => Some(*other),
         _ => None,
     })
 }
@@ -127,8 +125,8 @@ fn in_group_order(cluster: &Cluster, mut all: Vec<UnitNo>, machine: MachineNo) -
 
 /// Takes a group off its machine. Returns all units that left.
 ///
-/// The departure may change which global units fit on the machine, so that further units there
-/// lack a peer. These units join the group and leave as well.
+/// The departure may change which global units fit on the machine, so that further units there lack
+/// a peer. These units join the group and leave as well.
 pub(super) fn detach_group(
     cluster: &mut Cluster,
     mut group: Vec<UnitNo>,
@@ -151,58 +149,89 @@ pub(super) fn detach_group(
     }
 }
 
-/// Calls `takes` for one machine after the other until a call returns `true`. Returns whether
-/// one did. The machines come in the order in which the group's first unit tries them. If the
-/// group requires a certain machine, only that machine is tried. The machine `from`, which the
-/// group has left, is never tried.
+/// Calls `takes` for one machine after the other until a call returns `true`. Returns whether one
+/// did. The machines come in the order in which the group's first unit tries them. If the group
+/// requires a certain machine, only that machine is tried. The machine `from`, which the group has
+/// left, is never tried.
 ///
-/// `takes` must assign the group to the machine and return whether that succeeded.
+/// `takes` must assign the group to the machine and return whether that succeeded. Replaced units
+/// search for machines during the attempt, so `may_replace` must be true if there may be any.
 pub(super) fn find_machine_for(
     cluster: &mut Cluster,
     group: &[UnitNo],
-    from: MachineNo,
+    (from, may_replace): (MachineNo, bool),
     mut takes: impl FnMut(&mut Cluster, MachineNo) -> bool,
 ) -> bool {
     let Some(first) = group.first().copied() else { return false };
     let mut takes = |cluster: &mut Cluster, machine| machine != from && takes(cluster, machine);
-    let replacing = group.iter().any(|unit| !cluster.state.class(*unit).replaces.is_empty());
     match assign::required_machine(cluster, group) {
         Err(_) => false,
         Ok(Some(machine)) => {
-            cluster.state.machines.slots[machine].is_present() && takes(cluster, machine)
+            cluster.state.machines[machine].is_present() && takes(cluster, machine)
         }
-        // Replaced units search for machines in the same order during the attempt.
-        Ok(None) if replacing || !cluster.state.policy.scores.is_empty() => {
-            search::ranked_machines(cluster, first)
-                .into_iter()
-                .any(|machine| takes(cluster, machine))
+        Ok(None) if may_replace || !cluster.state.policy.scores.is_empty() => {
+            // Ranking all machines is slow, and the first one is usually sufficient.
+            let top = search::top_machine(cluster, first);
+            top.is_some_and(|machine| takes(cluster, machine)) || {
+                let all = search::ranked_machines(cluster, first);
+                all.into_iter().any(|machine| takes(cluster, machine))
+            }
         }
         Ok(None) => search::search(cluster, first, takes).is_some(),
     }
 }
 
-/// Assigns the whole group to a machine, in any order in which the machine accepts its units.
-/// If there is no such order, assigns none of the units and returns `false`.
+/// Returns whether a unit of the group has a `Replaces=`.
+pub(super) fn has_replacers(cluster: &Cluster, group: &[UnitNo]) -> bool {
+    group.iter().any(|unit| !cluster.state.class(*unit).replaces.is_empty())
+}
+
+/// Assigns the whole group to a machine, in any order in which the machine accepts its units. If
+/// there is no such order, assigns none of the units and returns `false`.
 pub(super) fn assign_group(cluster: &mut Cluster, group: &[UnitNo], machine: MachineNo) -> bool {
-    let savepoint = undo_log::savepoint(cluster);
     // An accepted unit may have displaced one that was in the way of another.
-    let replacing = group.iter().any(|unit| !cluster.state.class(*unit).replaces.is_empty());
+    let replacing = has_replacers(cluster, group);
+    assign_in_any_order(cluster, group, |cluster, unit, arrived| {
+        match replace::try_assign(cluster, unit, machine, arrived, &mut 0) {
+            Ok(()) => Attempt::Assigned,
+            Err(Denial::MachineOf(_) | Denial::Custom(_)) => Attempt::Later,
+            Err(_) if replacing => Attempt::Later,
+            Err(_) => Attempt::Never,
+        }
+    })
+}
+
+/// The result of an attempt to assign one unit of a group.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Attempt {
+    Assigned,
+    /// The unit may be accepted after others of the group.
+    Later,
+    Never,
+}
+
+/// Assigns the units of a group in any order that `attempt` allows, which gets the units assigned
+/// before. If there is no such order, assigns none of the units and returns `false`.
+pub(super) fn assign_in_any_order(
+    cluster: &mut Cluster,
+    group: &[UnitNo],
+    mut attempt: impl FnMut(&mut Cluster, UnitNo, &[UnitNo]) -> Attempt,
+) -> bool {
+    let savepoint = undo_log::savepoint(cluster);
     let (mut arrived, mut left) = (Vec::with_capacity(group.len()), group.to_vec());
     while !left.is_empty() {
-        let before = left.len();
         let mut rest = Vec::new();
-        for unit in left {
-            match replace::try_assign(cluster, unit, machine, &arrived, &mut 0) {
-                Ok(()) => arrived.push(unit),
-                Err(Denial::MachineOf(_) | Denial::Custom(_)) => rest.push(unit),
-                Err(_) if replacing => rest.push(unit),
-                Err(_) => {
+        for unit in &left {
+            match attempt(cluster, *unit, &arrived) {
+                Attempt::Assigned => arrived.push(*unit),
+                Attempt::Later => rest.push(*unit),
+                Attempt::Never => {
                     undo_log::roll_back(cluster, &savepoint);
                     return false;
                 }
             }
         }
-        if rest.len() == before {
+        if rest.len() == left.len() {
             undo_log::roll_back(cluster, &savepoint);
             return false;
         }

@@ -58,7 +58,7 @@ enum QuickVerdict {
 pub(super) fn explain(cluster: &mut Cluster, unit: &str) -> Option<Explanation> {
     pending::rewind(cluster);
     let number = cluster.state.units.find(&full_name(unit))?;
-    let slot = &cluster.state.units.slots[number];
+    let slot = &cluster.state.units[number];
     match slot.kind {
         UnitKind::Unknown | UnitKind::Unreadable => None,
         UnitKind::Single | UnitKind::Global => Some(explain_wanted(cluster, number)),
@@ -74,7 +74,7 @@ pub(super) fn explain(cluster: &mut Cluster, unit: &str) -> Option<Explanation> 
 
 fn explain_wanted(cluster: &mut Cluster, unit: UnitNo) -> Explanation {
     let changed_machines = keep::recheck_machines(cluster);
-    let (verdicts, summary) = match cluster.state.units.slots[unit].kind {
+    let (verdicts, summary) = match cluster.state.units[unit].kind {
         UnitKind::Global => (verdicts_for_global(cluster, unit), None),
         _ => verdicts_for_single(cluster, unit),
     };
@@ -109,14 +109,14 @@ fn verdicts_for_global(cluster: &Cluster, unit: UnitNo) -> Verdicts {
     cluster.state.machines.present().map(|machine| (machine, verdict(machine))).collect()
 }
 
-/// Returns the verdicts on a unit that is not global. If the unit is on no machine, also
-/// returns a summary of the refusals.
+/// Returns the verdicts on a unit that is not global. If the unit is on no machine, also returns a
+/// summary of the refusals.
 fn verdicts_for_single(
     cluster: &mut Cluster,
     unit: UnitNo,
 ) -> (Verdicts, Option<RefusalSummary<Rank>>) {
     let savepoint = undo_log::savepoint(cluster);
-    let here = cluster.state.units.slots[unit].machine;
+    let here = cluster.state.units[unit].machine;
     if let Some(here) = here.some() {
         // Seen from another machine, the unit must not conflict with itself.
         undo_log::unassign(cluster, unit, here, LeaveReason::Follows(unit));
@@ -132,12 +132,9 @@ fn verdicts_for_group(
     group: &[UnitNo],
     here: MachineNo,
 ) -> (Verdicts, RefusalSummary<Rank>) {
-    if let Some(unit) = reasons::plain_unit(cluster, group) {
-        return verdicts_for_one(cluster, unit, here);
-    }
     let (mut verdicts, mut summary) = (Verdicts::new(), RefusalSummary::new());
     for (machine, quick) in quick_verdicts(cluster, group) {
-        let load = cluster.state.machines.slots[machine].occupancy.load();
+        let load = cluster.state.machines[machine].occupancy.load();
         let refused = match quick {
             _ if here == machine => {
                 verdicts.push((machine, PlacementVerdict::Here));
@@ -162,31 +159,6 @@ fn verdicts_for_group(
     (verdicts, summary)
 }
 
-/// Returns the verdicts on a unit that is not tied to other waiting units and replaces no other
-/// unit.
-fn verdicts_for_one(
-    cluster: &Cluster,
-    unit: UnitNo,
-    here: MachineNo,
-) -> (Verdicts, RefusalSummary<Rank>) {
-    let mut summary = RefusalSummary::new();
-    let denials = denials_of(cluster, |machine| denial(&cluster.state, unit, machine));
-    let mut explainer = RefusalExplainer::new(&cluster.state, unit, &denials);
-    let verdict = |(machine, denial): (MachineNo, Option<Denial>)| {
-        let load = cluster.state.machines.slots[machine].occupancy.load();
-        let verdict = match denial {
-            _ if here == machine => PlacementVerdict::Here,
-            None => PlacementVerdict::Eligible { load },
-            Some(denial) => {
-                summary.add(denial.rank(), load, machine);
-                PlacementVerdict::Refused(explainer.explain(machine, denial))
-            }
-        };
-        (machine, verdict)
-    };
-    (denials.into_iter().map(verdict).collect(), summary)
-}
-
 /// Returns the denial of every present machine, if it has one.
 fn denials_of(
     cluster: &Cluster,
@@ -197,14 +169,14 @@ fn denials_of(
     denials
 }
 
-/// Returns a verdict for each present machine, as far as the group's first unit determines it.
-/// The function assigns no unit, not even tentatively.
+/// Returns a verdict for each present machine, as far as the group's first unit determines it. The
+/// function assigns no unit, not even tentatively.
 ///
-/// - `Unclear`: the first unit replaces a unit there, or the machine accepts the first unit but
-///   the group has further units.
+/// - `Unclear`: the first unit replaces a unit there, or the machine accepts the first unit but the
+///   group has further units.
 /// - `Refused`: the machine refuses the first unit, which replaces no unit there.
-/// - `Taken`: the machine accepts the first unit, which replaces no unit there and is the only
-///   unit of the group.
+/// - `Taken`: the machine accepts the first unit, which replaces no unit there and is the only unit
+///   of the group.
 fn quick_verdicts(cluster: &Cluster, group: &[UnitNo]) -> Vec<(MachineNo, QuickVerdict)> {
     let Some(first) = group.first().copied() else { return Vec::new() };
     let replaces = |machine| !replaces::replaced(&cluster.state, first, machine).is_empty();
@@ -225,13 +197,13 @@ fn quick_verdicts(cluster: &Cluster, group: &[UnitNo]) -> Vec<(MachineNo, QuickV
     denials.into_iter().map(quick).collect()
 }
 
-/// Returns the names of a unit and of all single units that `MachineOf=` ties to it, directly
-/// or through other single units. The names are sorted.
+/// Returns the names of a unit and of all single units that `MachineOf=` ties to it, directly or
+/// through other single units. The names are sorted.
 fn tied_names(cluster: &Cluster, unit: UnitNo) -> Vec<UnitName> {
     let mut all = BTreeSet::from([unit]);
     let mut next = vec![unit];
     while let Some(unit) = next.pop() {
-        let slot = &cluster.state.units.slots[unit];
+        let slot = &cluster.state.units[unit];
         if slot.kind != UnitKind::Single {
             continue;
         }
@@ -242,7 +214,7 @@ fn tied_names(cluster: &Cluster, unit: UnitNo) -> Vec<UnitName> {
             }
         });
         let tied = named.chain(slot.followers().iter().copied());
-        let single = |other: &UnitNo| cluster.state.units.slots[*other].kind == UnitKind::Single;
+        let single = |other: &UnitNo| cluster.state.units[*other].kind == UnitKind::Single;
         next.extend(tied.filter(single).filter(|other| all.insert(*other)));
     }
     let mut names: Vec<UnitName> =

@@ -26,7 +26,7 @@ struct RecheckOutcome {
 pub(crate) fn recheck_machines(cluster: &mut Cluster) -> Vec<MachineNo> {
     let mut changed_machines = Vec::new();
     for machine in std::mem::take(&mut cluster.dirty) {
-        let slot = &mut cluster.state.machines.slots[machine];
+        let slot = &mut cluster.state.machines[machine];
         slot.dirty = false;
         if !slot.is_present() {
             continue;
@@ -53,10 +53,10 @@ fn recheck_machine(cluster: &mut Cluster, machine: MachineNo) {
     set_globals(cluster, machine, &outcome.globals);
 }
 
-/// Returns whether a cheap check shows that every unit on the machine may stay. `false` means
-/// that a full check is necessary.
+/// Returns whether a cheap check shows that every unit on the machine may stay. `false` means that
+/// a full check is necessary.
 fn all_pass(cluster: &Cluster, machine: MachineNo) -> bool {
-    let slot = &cluster.state.machines.slots[machine];
+    let slot = &cluster.state.machines[machine];
     let occupancy = &slot.occupancy;
     let passes = |unit: &UnitNo| {
         PlacementQuery::new(&cluster.state, *unit, machine).denial_of_placed().is_none()
@@ -99,10 +99,10 @@ fn kept_units(cluster: &Cluster, machine: MachineNo) -> RecheckOutcome {
 
 /// Returns the units placed on a machine: unreadable units first, then by epoch, then by name.
 fn by_seniority(cluster: &Cluster, machine: MachineNo) -> Vec<UnitNo> {
-    let mut units = cluster.state.machines.slots[machine].occupancy.units.clone();
+    let mut units = cluster.state.machines[machine].occupancy.units.clone();
     units.sort_by(|a, b| {
         let key = |unit: &UnitNo| -> (bool, Epoch) {
-            let slot = &cluster.state.units.slots[*unit];
+            let slot = &cluster.state.units[*unit];
             (slot.kind != UnitKind::Unreadable, slot.epoch)
         };
         let by_name = || cluster.state.units.name(*a).cmp(cluster.state.units.name(*b));
@@ -111,8 +111,8 @@ fn by_seniority(cluster: &Cluster, machine: MachineNo) -> Vec<UnitNo> {
     units
 }
 
-/// Adds each candidate to an empty occupancy if it is compatible with the candidates added
-/// before it. Returns the other candidates, each with its refusal.
+/// Adds each candidate to an empty occupancy if it is compatible with the candidates added before
+/// it. Returns the other candidates, each with its refusal.
 fn keep_each(
     cluster: &Cluster,
     occupancy: &mut Occupancy,
@@ -121,7 +121,7 @@ fn keep_each(
 ) -> Vec<(UnitNo, Refusal)> {
     let mut rejected = Vec::new();
     for unit in candidates {
-        let slot = &cluster.state.units.slots[*unit];
+        let slot = &cluster.state.units[*unit];
         let query =
             PlacementQuery { occupancy, ..PlacementQuery::new(&cluster.state, *unit, machine) };
         let denial = query.denial_by_others().filter(|_| slot.kind != UnitKind::Unreadable);
@@ -135,8 +135,8 @@ fn keep_each(
     rejected
 }
 
-/// Returns the units of an occupancy that lack a peer of their `MachineOf=` on that machine,
-/// each with its refusal.
+/// Returns the units of an occupancy that lack a peer of their `MachineOf=` on that machine, each
+/// with its refusal.
 fn lost(cluster: &Cluster, occupancy: &Occupancy, machine: MachineNo) -> Vec<(UnitNo, Refusal)> {
     if occupancy.tied == 0 {
         return Vec::new();
@@ -156,8 +156,8 @@ fn lost(cluster: &Cluster, occupancy: &Occupancy, machine: MachineNo) -> Vec<(Un
     occupancy.units.iter().filter_map(lacks).collect()
 }
 
-/// Returns the units of an occupancy that are lost, and those that lack a peer without them,
-/// each with its refusal.
+/// Returns the units of an occupancy that are lost, and those that lack a peer without them, each
+/// with its refusal.
 fn lost_with(
     cluster: &Cluster,
     mut lost: Vec<(UnitNo, Refusal)>,
@@ -176,8 +176,8 @@ fn lost_with(
     lost
 }
 
-/// Adds the global units that fit on a machine to an occupancy that contains only the placed
-/// units. Returns the added units.
+/// Adds the global units that fit on a machine to an occupancy that contains only the placed units.
+/// Returns the added units.
 pub(super) fn fit_in(
     cluster: &Cluster,
     occupancy: &mut Occupancy,
@@ -196,16 +196,16 @@ pub(super) fn fit_in(
 
 /// Recomputes the global units of a machine.
 ///
-/// The call is required after a unit has left the machine, because other global units may then
-/// fit. It is not required after a unit has come. The machine accepted the new unit only
-/// because it conflicts with no global unit there, so all of these stay. The global units that
-/// were refused before stay refused.
+/// The call is required after a unit has left the machine, because other global units may then fit.
+/// It is not required after a unit has come. The machine accepted the new unit only because it
+/// conflicts with no global unit there, so all of these stay. The global units that were refused
+/// before stay refused.
 pub(super) fn refit_globals(cluster: &mut Cluster, machine: MachineNo) {
     if cluster.globals.is_empty() {
         return;
     }
     let mut occupancy = Occupancy::default();
-    for unit in &cluster.state.machines.slots[machine].occupancy.units {
+    for unit in &cluster.state.machines[machine].occupancy.units {
         occupancy.add(cluster.state.class(*unit), false);
     }
     let fitted = fit_in(cluster, &mut occupancy, machine);
@@ -214,7 +214,7 @@ pub(super) fn refit_globals(cluster: &mut Cluster, machine: MachineNo) {
 
 /// Replaces the global units of a machine.
 pub(super) fn set_globals(cluster: &mut Cluster, machine: MachineNo, fitted: &[UnitNo]) {
-    let present = cluster.state.machines.slots[machine].occupancy.globals.clone();
+    let present = cluster.state.machines[machine].occupancy.globals.clone();
     for unit in present.iter().filter(|unit| !fitted.contains(unit)) {
         undo_log::unassign(cluster, *unit, machine, LeaveReason::Refitted);
         requeue_followers(cluster, *unit);
@@ -225,15 +225,14 @@ pub(super) fn set_globals(cluster: &mut Cluster, machine: MachineNo, fitted: &[U
     }
 }
 
-/// Queues again the units that have a `MachineOf=` pattern that matches this global unit, which
-/// has just come or left.
+/// Queues again the units that have a `MachineOf=` pattern that matches this global unit, which has
+/// just come or left.
 ///
-/// A pattern ties units to a waiting unit only while no matching unit is on any machine. The
-/// call therefore has an effect only if this unit is the first match on any machine, or was the
-/// last.
+/// A pattern ties units to a waiting unit only while no matching unit is on any machine. The call
+/// therefore has an effect only if this unit is the first match on any machine, or was the last.
 fn requeue_followers(cluster: &mut Cluster, unit: UnitNo) {
     let mut matched =
-        cluster.state.class(unit).matched.iter().map(|it| &cluster.state.patterns.slots[*it]);
+        cluster.state.class(unit).matched.iter().map(|it| &cluster.state.patterns[*it]);
     if matched.any(|pattern| !pattern.followers.is_empty() && pattern.assigned <= 1) {
         retry_queue::requeue_tied(cluster, unit);
     }

@@ -61,7 +61,7 @@ pub(super) fn next_attempt(cluster: &mut Cluster, queue: &mut AttemptQueue) -> O
         } else {
             queue.at += 1;
         }
-        if cluster.state.units.slots[unit].wait == WaitState::Queued {
+        if cluster.state.units[unit].wait == WaitState::Queued {
             return Some(unit);
         }
     }
@@ -87,11 +87,11 @@ fn take_untried(cluster: &mut Cluster, queue: &mut AttemptQueue) {
 
 /// Handles an untried unit. Returns whether it still has to be queued.
 fn take_one(cluster: &mut Cluster, unit: UnitNo, queue: &mut AttemptQueue) -> bool {
-    match cluster.state.units.slots[unit].wait {
+    match cluster.state.units[unit].wait {
         WaitState::Stranded => queue.tried.push(unit),
         WaitState::Untried if cluster.state.is_tied(unit) => enqueue_tied(cluster, unit, queue),
         WaitState::Untried => {
-            cluster.state.units.slots[unit].wait = WaitState::Queued;
+            cluster.state.units[unit].wait = WaitState::Queued;
             return true;
         }
         _ => {}
@@ -99,8 +99,8 @@ fn take_one(cluster: &mut Cluster, unit: UnitNo, queue: &mut AttemptQueue) -> bo
     false
 }
 
-/// Queues the groups that this unit and all units tied to it form. Each group is represented by
-/// its first unit by name. Units with an unsatisfiable `MachineOf=` are parked instead.
+/// Queues the groups that this unit and all units tied to it form. Each group is represented by its
+/// first unit by name. Units with an unsatisfiable `MachineOf=` are parked instead.
 fn enqueue_tied(cluster: &mut Cluster, unit: UnitNo, queue: &mut AttemptQueue) {
     let component = cluster.state.component(unit);
     for unit in component.unsatisfiable {
@@ -120,8 +120,8 @@ fn enqueue_tied(cluster: &mut Cluster, unit: UnitNo, queue: &mut AttemptQueue) {
     }
 }
 
-/// Queues again the units that a changed machine may accept now although it refused them
-/// before. For example, another unit may have left the machine.
+/// Queues again the units that a changed machine may accept now although it refused them before.
+/// For example, another unit may have left the machine.
 fn requeue_for_loosened_machines(cluster: &mut Cluster) {
     let end = cluster.orders.loosened_machines.end();
     if end == cluster.loosened_seen {
@@ -133,7 +133,7 @@ fn requeue_for_loosened_machines(cluster: &mut Cluster) {
     if let Some(machines) = &mut machines {
         machines.sort_unstable();
         machines.dedup();
-        machines.retain(|machine| cluster.state.machines.slots[*machine].is_present());
+        machines.retain(|machine| cluster.state.machines[*machine].is_present());
     }
     refresh_retryable(cluster, machines.as_deref());
     requeue_classes(cluster, machines.as_deref());
@@ -141,8 +141,8 @@ fn requeue_for_loosened_machines(cluster: &mut Cluster) {
 }
 
 /// Updates the set of classes that are worth retrying. Classes for which a filter or a cordon
-/// excludes every machine are left out. `machines` lists the machines that may have changed;
-/// `None` stands for all machines.
+/// excludes every machine are left out. `machines` lists the machines that may have changed; `None`
+/// stands for all machines.
 fn refresh_retryable(cluster: &mut Cluster, machines: Option<&[MachineNo]>) {
     let State { classes, filters, machines: known, .. } = &mut cluster.state;
     classes.refresh_retryable(cluster.orders.facts_version, |class| {
@@ -155,7 +155,7 @@ fn requeue_classes(cluster: &mut Cluster, machines: Option<&[MachineNo]>) {
     let mut requeued = Vec::new();
     let round = cluster.state.classes.round;
     for number in cluster.state.classes.retryable() {
-        let class = &cluster.state.classes.slots[number];
+        let class = &cluster.state.classes[number];
         let first = class.parked.values().next().filter(|_| class.requeued_in != round);
         let Some(first) = first else { continue };
         let takes = |machine: &MachineNo| {
@@ -166,7 +166,7 @@ fn requeue_classes(cluster: &mut Cluster, machines: Option<&[MachineNo]>) {
         }
     }
     for (class, first) in requeued {
-        cluster.state.classes.slots[class].requeued_in = round;
+        cluster.state.classes[class].requeued_in = round;
         retry_queue::requeue(cluster, first);
     }
 }
@@ -206,8 +206,8 @@ pub(super) fn requeue_after_arrival(cluster: &mut Cluster, unit: UnitNo) {
 /// place the unit is cheaper than the check.
 const MAX_REPLACED: usize = 256;
 
-/// Queues again the groups that may find a machine although each machine still refuses every
-/// unit that it refused before.
+/// Queues again the groups that may find a machine although each machine still refuses every unit
+/// that it refused before.
 pub(super) fn requeue_sensitive_groups(cluster: &mut Cluster) {
     let all = cluster.ties_changed || !cluster.globals.is_empty();
     let is_affected = |first: &&UnitNo| all || !only_loosening_helps(&cluster.groups[*first]);
@@ -216,8 +216,8 @@ pub(super) fn requeue_sensitive_groups(cluster: &mut Cluster) {
     requeued.into_iter().for_each(|first| retry_queue::requeue(cluster, first));
 }
 
-/// Returns whether a group with a replacer may find a machine because the machines in
-/// `loosened` may accept units that they refused before.
+/// Returns whether a group with a replacer may find a machine because the machines in `loosened`
+/// may accept units that they refused before.
 pub(super) fn may_help(cluster: &Cluster, group: &WaitingGroup, loosened: &[MachineNo]) -> bool {
     let [unit] = group.members[..] else { return true };
     !only_loosening_helps(group)
@@ -226,8 +226,7 @@ pub(super) fn may_help(cluster: &Cluster, group: &WaitingGroup, loosened: &[Mach
         || may_go_to_any(cluster, unit, loosened)
 }
 
-/// Returns whether a machine may accept a unit after the units that it replaces there have
-/// left.
+/// Returns whether a machine may accept a unit after the units that it replaces there have left.
 fn may_replace(cluster: &Cluster, unit: UnitNo, machine: MachineNo) -> bool {
     let leaving =
         replace::leaving(cluster, &replaces::replaced(&cluster.state, unit, machine), machine);
@@ -242,7 +241,7 @@ fn may_go_to_any(cluster: &Cluster, unit: UnitNo, loosened: &[MachineNo]) -> boo
     let patterns = cluster.state.class(unit).replaces.iter();
     let others = patterns.flat_map(|pattern| cluster.state.matching(*pattern));
     let mut assigned = others.filter_map(|other| {
-        let current = cluster.state.units.slots[other].machine.some()?;
+        let current = cluster.state.units[other].machine.some()?;
         replaces::replaces_by_number(&cluster.state, unit, other).then_some((other, current))
     });
     let goes = |(other, current): (UnitNo, MachineNo)| {

@@ -52,7 +52,7 @@ fn cached_reason(cluster: &mut Cluster, unit: UnitNo, cache: &mut ReasonCache) -
             return Arc::new(reason);
         }
     } else {
-        let class = cluster.state.units.slots[unit].class;
+        let class = cluster.state.units[unit].class;
         if let Some(reason) = cache.by_class.get(&class) {
             return reason.clone();
         }
@@ -64,7 +64,7 @@ fn cached_reason(cluster: &mut Cluster, unit: UnitNo, cache: &mut ReasonCache) -
     if let Some(reason) = key.and_then(|key| cache.by_group.get(&key)) {
         return reason.clone();
     }
-    let group = match cluster.state.units.slots[unit].wait {
+    let group = match cluster.state.units[unit].wait {
         WaitState::Unsatisfiable => vec![unit], // It belongs to no group.
         _ => group_of(cluster, unit),
     };
@@ -75,18 +75,18 @@ fn cached_reason(cluster: &mut Cluster, unit: UnitNo, cache: &mut ReasonCache) -
     reason
 }
 
-/// Returns the key of the group with which a unit is parked, or `None` if the unit is not
-/// parked with a group.
+/// Returns the key of the group with which a unit is parked, or `None` if the unit is not parked
+/// with a group.
 fn parked_group(cluster: &Cluster, unit: UnitNo) -> Option<UnitNo> {
-    let slot = &cluster.state.units.slots[unit];
+    let slot = &cluster.state.units[unit];
     slot.affinity.as_ref().filter(|_| slot.wait == WaitState::Tied).map(|affinity| affinity.group)
 }
 
 /// Returns the reason of a unit that no machine accepts. A problem with the unit's peers comes
 /// before any refusal, because such a problem applies to every machine.
 ///
-/// If the caller knows a summary of the refusals, it passes the summary in `known`. Otherwise
-/// the function counts the refusals.
+/// If the caller knows a summary of the refusals, it passes the summary in `known`. Otherwise the
+/// function counts the refusals.
 pub(crate) fn reason(
     cluster: &mut Cluster,
     unit: UnitNo,
@@ -115,7 +115,7 @@ pub(super) fn reason_without_machines(
     cache: &mut ReasonCache,
 ) -> Option<Reason> {
     if cluster.stranded.contains(&unit) {
-        let machine = cluster.state.machines.id(cluster.state.units.slots[unit].placed).clone();
+        let machine = cluster.state.machines.id(cluster.state.units[unit].placed).clone();
         return Some(Reason::NotRescheduled { machine });
     }
     missing_peer(cluster, unit, cache)
@@ -126,12 +126,12 @@ pub(super) fn reason_without_machines(
 /// Returns the reason for the first peer, in the order written, that no participating unit
 /// satisfies: the peer is inactive or unknown. Returns `None` if there is no such peer.
 fn missing_peer(cluster: &Cluster, unit: UnitNo, cache: &mut ReasonCache) -> Option<Reason> {
-    let slot = &cluster.state.units.slots[unit];
+    let slot = &cluster.state.units[unit];
     let unsatisfiable =
         |peer: &PeerRef| cluster.state.peer_state(unit, *peer) == PeerState::Unsatisfiable;
     let at = slot.peers().iter().position(unsatisfiable)?;
     let peer = slot.requirements.as_ref()?.machine_of.get(at)?.clone();
-    let is_inactive = |other: UnitNo| cluster.state.units.slots[other].kind == UnitKind::Inactive;
+    let is_inactive = |other: UnitNo| cluster.state.units[other].kind == UnitKind::Inactive;
     let inactive = match slot.peers()[at] {
         PeerRef::Named(other) => is_inactive(other),
         PeerRef::Matching(pattern) => {
@@ -151,17 +151,14 @@ fn cycle_reason(cluster: &Cluster, unit: UnitNo) -> Option<Reason> {
     Some(Reason::Cycle { units: names_of(cluster, &cycle) })
 }
 
-/// Returns the reason that two peers named in `MachineOf=` are on different machines, or `None`
-/// if no two are. The reason names the first peer, in the order written, that has a machine,
-/// and the next peer on another machine.
+/// Returns the reason that two peers named in `MachineOf=` are on different machines, or `None` if
+/// no two are. The reason names the first peer, in the order written, that has a machine, and the
+/// next peer on another machine.
 fn peers_apart(cluster: &Cluster, unit: UnitNo) -> Option<Reason> {
-    let mut assigned =
-        cluster.state.units.slots[unit].peers().iter().filter_map(|peer| match peer {
-            PeerRef::Named(other) => {
-                Some((*other, cluster.state.units.slots[*other].machine.some()?))
-            }
-            PeerRef::Matching(_) => None,
-        });
+    let mut assigned = cluster.state.units[unit].peers().iter().filter_map(|peer| match peer {
+        PeerRef::Named(other) => Some((*other, cluster.state.units[*other].machine.some()?)),
+        PeerRef::Matching(_) => None,
+    });
     let one = assigned.next()?;
     let other = assigned.find(|(_, machine)| *machine != one.1)?;
     let named = |(unit, machine): (UnitNo, MachineNo)| -> (UnitName, MachineId) {
@@ -179,8 +176,8 @@ pub(super) fn reason_by_machines(cluster: &mut Cluster, group: &[UnitNo]) -> Rea
     reason_from(cluster, group, &summary)
 }
 
-/// Returns the reason of a unit that is not tied to others. The reason applies to all waiting
-/// units of the same class.
+/// Returns the reason of a unit that is not tied to others. The reason applies to all waiting units
+/// of the same class.
 fn reason_of_class(cluster: &mut Cluster, unit: UnitNo) -> Reason {
     if let Some(summary) = candidates::count_refusals_of_few(cluster, unit) {
         return reason_from(cluster, &[unit], &summary);
@@ -220,18 +217,14 @@ fn count_refusals(cluster: &mut Cluster, group: &[UnitNo]) -> RefusalSummary<Ran
     let machines: Vec<MachineNo> = cluster.state.machines.present().collect();
     for machine in machines {
         if let Some((_, denial)) = group_denial(cluster, group, machine) {
-            summary.add(
-                denial.rank(),
-                cluster.state.machines.slots[machine].occupancy.load(),
-                machine,
-            );
+            summary.add(denial.rank(), cluster.state.machines[machine].occupancy.load(), machine);
         }
     }
     summary
 }
 
-/// Returns the refusal of a group by a machine, and the name of the refused unit if the group
-/// has several units. Returns `None` if the machine accepts the group.
+/// Returns the refusal of a group by a machine, and the name of the refused unit if the group has
+/// several units. Returns `None` if the machine accepts the group.
 fn named_refusal(
     cluster: &mut Cluster,
     group: &[UnitNo],
@@ -242,8 +235,8 @@ fn named_refusal(
     Some((refused_unit, refusal))
 }
 
-/// Returns the first unit of a group that a machine refuses, with the rank of the refusing rule
-/// and the refusal in full. Returns `None` if the machine accepts the group.
+/// Returns the first unit of a group that a machine refuses, with the rank of the refusing rule and
+/// the refusal in full. Returns `None` if the machine accepts the group.
 pub(crate) fn refused(
     cluster: &mut Cluster,
     group: &[UnitNo],
@@ -278,14 +271,14 @@ fn group_denial(
 
 /// Returns the only unit of a group, if that unit replaces no other unit. For such a unit, a
 /// machine can be checked without a tentative assignment.
-pub(crate) fn plain_unit(cluster: &Cluster, group: &[UnitNo]) -> Option<UnitNo> {
+fn plain_unit(cluster: &Cluster, group: &[UnitNo]) -> Option<UnitNo> {
     let [unit] = group else { return None };
     cluster.state.class(*unit).replaces.is_empty().then_some(*unit)
 }
 
-/// Assigns a group to a machine tentatively and rolls back. If the machine refuses a unit of
-/// the group, calls `made` with that unit and the denial before the rollback. Returns the
-/// result of `made`, or `None` if the machine accepts the group.
+/// Assigns a group to a machine tentatively and rolls back. If the machine refuses a unit of the
+/// group, calls `made` with that unit and the denial before the rollback. Returns the result of
+/// `made`, or `None` if the machine accepts the group.
 fn try_group<T>(
     cluster: &mut Cluster,
     group: &[UnitNo],

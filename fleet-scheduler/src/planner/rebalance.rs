@@ -81,12 +81,12 @@ fn even_out(cluster: &mut Cluster, request: &Rebalance) {
 }
 
 fn source_key(cluster: &Cluster, machine: MachineNo) -> (Reverse<u32>, u32, MachineNo) {
-    let slot = &cluster.state.machines.slots[machine];
+    let slot = &cluster.state.machines[machine];
     (Reverse(slot.occupancy.load()), slot.label, machine)
 }
 
-/// Moves the first unit by name that can leave a machine, together with its eviction group.
-/// Returns the target machine and its load before the move, or `None` if no unit can leave.
+/// Moves the first unit by name that can leave a machine, together with its eviction group. Returns
+/// the target machine and its load before the move, or `None` if no unit can leave.
 fn move_one_from(
     cluster: &mut Cluster,
     source: MachineNo,
@@ -101,19 +101,19 @@ fn move_one_from(
     found
 }
 
-/// Moves a unit away from a machine, together with its eviction group. Returns the target
-/// machine and its load before the move, or `None` if the unit cannot leave or has left.
+/// Moves a unit away from a machine, together with its eviction group. Returns the target machine
+/// and its load before the move, or `None` if the unit cannot leave or has left.
 fn move_unit_from(
     cluster: &mut Cluster,
     unit: UnitNo,
     source: MachineNo,
     work: &mut RebalanceWork<'_>,
 ) -> Option<(MachineNo, u32)> {
-    if work.immovable.contains(&unit) || cluster.state.units.slots[unit].machine != source {
+    if work.immovable.contains(&unit) || cluster.state.units[unit].machine != source {
         return None;
     }
     let savepoint = undo_log::savepoint(cluster);
-    let before = cluster.state.machines.slots[source].occupancy.load();
+    let before = cluster.state.machines[source].occupancy.load();
     let group = eviction_group::detach_group(
         cluster,
         eviction_group::eviction_group(cluster, unit, source),
@@ -130,12 +130,12 @@ fn move_unit_from(
     found
 }
 
-/// Assigns a group that has left `source` to the first machine for which the move is allowed
-/// and brings the requested gain. Returns that machine and its load before the move, or `None`
-/// if there is no such machine.
+/// Assigns a group that has left `source` to the first machine for which the move is allowed and
+/// brings the requested gain. Returns that machine and its load before the move, or `None` if there
+/// is no such machine.
 ///
-/// `before` is the load of the source before the group left. If the result is `None`, the
-/// caller must roll back the group's departure.
+/// `before` is the load of the source before the group left. If the result is `None`, the caller
+/// must roll back the group's departure.
 fn move_for_balance(
     cluster: &mut Cluster,
     group: &[UnitNo],
@@ -150,7 +150,7 @@ fn move_for_balance(
         return None;
     }
     // A global unit that takes the free place would undo the gain.
-    if cluster.state.machines.slots[source].occupancy.load() != before.saturating_sub(size) {
+    if cluster.state.machines[source].occupancy.load() != before.saturating_sub(size) {
         return None;
     }
     let lost = disruption_budget::disrupted(cluster, &work.disruption, group.iter().copied());
@@ -165,8 +165,9 @@ fn move_for_balance(
     let baselines: Vec<Baseline> =
         group.iter().map(|unit| baseline(cluster, *unit, source)).collect();
     let mut found = None;
-    eviction_group::find_machine_for(cluster, group, source, |cluster, to| {
-        let load = cluster.state.machines.slots[to].occupancy.load();
+    let from = (source, eviction_group::has_replacers(cluster, group));
+    eviction_group::find_machine_for(cluster, group, from, |cluster, to| {
+        let load = cluster.state.machines[to].occupancy.load();
         let takes = load <= most
             && baselines.iter().all(|baseline| is_no_worse(cluster, baseline, to))
             && !eviction_group::would_replace(cluster, group, to)
@@ -192,7 +193,7 @@ fn move_for_balance(
 /// Returns whether a unit that has just left `source` may move for balance. It may not if it is
 /// unreadable, has `Reschedule=never`, or came to `source` only in the same plan.
 fn may_be_moved(cluster: &Cluster, unit: UnitNo, source: MachineNo) -> bool {
-    let slot = &cluster.state.units.slots[unit];
+    let slot = &cluster.state.units[unit];
     let wants = slot.requirements.as_ref();
     slot.kind == UnitKind::Single
         && slot.placed == source
@@ -205,7 +206,7 @@ fn may_be_moved(cluster: &Cluster, unit: UnitNo, source: MachineNo) -> bool {
 /// If no machine is found for such a unit, none will be found for other units of the class.
 fn plain_class(cluster: &Cluster, group: &[UnitNo]) -> Option<ClassNo> {
     let class = cluster.state.group_class(group)?;
-    let wants = &cluster.state.classes.slots[class].requirements;
+    let wants = &cluster.state.classes[class].requirements;
     let plain = wants.prefer.is_empty()
         && wants.spread.is_empty()
         && cluster.state.policy.scores.is_empty()
@@ -222,21 +223,20 @@ fn baseline(cluster: &mut Cluster, unit: UnitNo, source: MachineNo) -> Baseline 
     Baseline { score, instances, ..baseline }
 }
 
-/// Returns whether a machine is at least as good for a unit as the machine that the unit has
-/// left. Its score must not be lower, and its number of instances of the unit's template not
-/// higher.
+/// Returns whether a machine is at least as good for a unit as the machine that the unit has left.
+/// Its score must not be lower, and its number of instances of the unit's template not higher.
 fn is_no_worse(cluster: &Cluster, baseline: &Baseline, machine: MachineNo) -> bool {
     let (score, instances) = evaluate(cluster, baseline, machine);
     score >= baseline.score && instances <= baseline.instances
 }
 
-/// Returns the score of a machine for a unit, and the number of instances of the unit's
-/// template there. That number is 0 if the ranking does not use it.
+/// Returns the score of a machine for a unit, and the number of instances of the unit's template
+/// there. That number is 0 if the ranking does not use it.
 fn evaluate(cluster: &Cluster, baseline: &Baseline, machine: MachineNo) -> (i64, u32) {
-    let order = &cluster.orders.slots[baseline.order];
+    let order = &cluster.orders[baseline.order];
     let (against, _) = order.sort_key(machine, baseline.template, &cluster.state);
     let score = search::custom_score(cluster, baseline.unit, machine).saturating_sub(against);
-    let occupancy = &cluster.state.machines.slots[machine].occupancy;
+    let occupancy = &cluster.state.machines[machine].occupancy;
     let counted =
         baseline.template.some().filter(|_| cluster.state.policy.ranking == Ranking::Spread);
     (score, counted.map_or(0, |template| occupancy.counts_of(template).matching))

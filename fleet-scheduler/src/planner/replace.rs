@@ -2,14 +2,15 @@
 //! machines accept these units.
 
 use super::departures::Departures;
-use super::{assign, keep, search};
+use super::eviction_group::{Attempt, assign_in_any_order, find_machine_for};
+use super::keep;
 use crate::index::undo_log::LeaveReason;
 use crate::index::{Cluster, undo_log};
 use crate::rules::{Denial, PlacementQuery, denial, machine_of, replaces};
 use crate::state::{MachineNo, UnitNo};
 
-/// Assigns a unit to a machine, after moving the units that it replaces there to other
-/// machines. On error, assigns and moves no unit.
+/// Assigns a unit to a machine, after moving the units that it replaces there to other machines. On
+/// error, assigns and moves no unit.
 ///
 /// `arrived` lists units that have just been assigned to the machine and must not move again.
 /// `displaced` is increased by the number of displaced groups that the function tried to move.
@@ -63,7 +64,7 @@ fn make_room(
     displaced: &mut usize,
 ) -> Result<(), Denial> {
     for other in replaced {
-        if cluster.state.units.slots[*other].machine != machine {
+        if cluster.state.units[*other].machine != machine {
             continue; // It moved with the group of an earlier unit.
         }
         *displaced += 1;
@@ -96,23 +97,9 @@ fn move_away(
             if *member == head { LeaveReason::ReplacedBy(by) } else { LeaveReason::Follows(head) };
         undo_log::unassign(cluster, *member, from, reason);
     }
-    let found = match assign::required_machine(cluster, &group) {
-        Err(_) => false,
-        Ok(Some(machine)) => {
-            let present = cluster.state.machines.slots[machine].is_present();
-            present && machine != from && assign_displaced(cluster, &group, machine)
-        }
-        Ok(None) if cluster.state.policy.scores.is_empty() => {
-            let takes = |cluster: &mut Cluster, machine: MachineNo| {
-                machine != from && assign_displaced(cluster, &group, machine)
-            };
-            search::search(cluster, head, takes).is_some()
-        }
-        Ok(None) => {
-            let mut all = search::ranked_machines(cluster, head).into_iter();
-            all.any(|machine| machine != from && assign_displaced(cluster, &group, machine))
-        }
-    };
+    let found = find_machine_for(cluster, &group, (from, false), |cluster, to| {
+        assign_displaced(cluster, &group, to)
+    });
     if !found {
         undo_log::roll_back(cluster, &savepoint);
     }
@@ -123,39 +110,28 @@ fn move_away(
 /// units. Assigns none of them and returns `false` if there is no such order, or if one of them
 /// would replace a unit there.
 fn assign_displaced(cluster: &mut Cluster, group: &[UnitNo], machine: MachineNo) -> bool {
-    let savepoint = undo_log::savepoint(cluster);
-    let mut left = group.to_vec();
-    while !left.is_empty() {
-        let before = left.len();
-        let mut rest = Vec::new();
-        for unit in left {
-            let replaces = !replaces::replaced(&cluster.state, unit, machine).is_empty();
-            match denial(&cluster.state, unit, machine) {
-                None if !replaces => undo_log::assign(cluster, unit, machine),
-                Some(Denial::MachineOf(_) | Denial::Custom(_)) if !replaces => rest.push(unit),
-                _ => {
-                    undo_log::roll_back(cluster, &savepoint);
-                    return false;
-                }
+    assign_in_any_order(cluster, group, |cluster, unit, _| {
+        let replaces = !replaces::replaced(&cluster.state, unit, machine).is_empty();
+        match denial(&cluster.state, unit, machine) {
+            _ if replaces => Attempt::Never,
+            None => {
+                undo_log::assign(cluster, unit, machine);
+                Attempt::Assigned
             }
+            Some(Denial::MachineOf(_) | Denial::Custom(_)) => Attempt::Later,
+            Some(_) => Attempt::Never,
         }
-        if rest.len() == before {
-            undo_log::roll_back(cluster, &savepoint);
-            return false;
-        }
-        left = rest;
-    }
-    true
+    })
 }
 
-/// Returns the displaced group of a unit: the unit itself, and all units on its machine that
-/// would lack a peer if the group left.
+/// Returns the displaced group of a unit: the unit itself, and all units on its machine that would
+/// lack a peer if the group left.
 ///
 /// The unit comes first. It is followed by the units that lack it, sorted by name, then by the
 /// units that lack one of these, and so on.
 fn displaced_group(cluster: &Cluster, head: UnitNo, machine: MachineNo) -> Vec<UnitNo> {
     let mut group = vec![head];
-    if cluster.state.machines.slots[machine].occupancy.tied == 0 {
+    if cluster.state.machines[machine].occupancy.tied == 0 {
         return group;
     }
     let mut departures = Departures::new(&cluster.state, machine);
@@ -170,16 +146,16 @@ fn displaced_group(cluster: &Cluster, head: UnitNo, machine: MachineNo) -> Vec<U
 /// Separates units that share a machine with a unit that replaces them: moves the replaced unit
 /// away, if another machine accepts it. Returns whether any unit moved.
 ///
-/// A replacer may itself share the machine with a unit that replaces it. Such a replacer is
-/// handled last, because it may have moved away by then. No unit is moved to a machine with a
-/// unit that replaces it or that it replaces. So a move never makes a separation on another
-/// machine necessary.
+/// A replacer may itself share the machine with a unit that replaces it. Such a replacer is handled
+/// last, because it may have moved away by then. No unit is moved to a machine with a unit that
+/// replaces it or that it replaces. So a move never makes a separation on another machine
+/// necessary.
 pub(super) fn separate_replaced(cluster: &mut Cluster) -> bool {
     let replacers = side_by_side_replacers(cluster);
     let mut moved = false;
     for only_staying in [true, false] {
         for unit in &replacers {
-            let Some(machine) = cluster.state.units.slots[*unit].machine.some() else { continue };
+            let Some(machine) = cluster.state.units[*unit].machine.some() else { continue };
             let replaced = replaces::replaced(&cluster.state, *unit, machine);
             if replaced.is_empty()
                 || only_staying && replaces::is_to_leave(&cluster.state, *unit, machine)
@@ -196,7 +172,7 @@ pub(super) fn separate_replaced(cluster: &mut Cluster) -> bool {
 
 /// Returns the units that may replace another unit on their own machine, sorted by name.
 fn side_by_side_replacers(cluster: &Cluster) -> Vec<UnitNo> {
-    let there = |machine: &MachineNo| &cluster.state.machines.slots[*machine].occupancy.units;
+    let there = |machine: &MachineNo| &cluster.state.machines[*machine].occupancy.units;
     let replaces = |unit: &&UnitNo| !cluster.state.class(**unit).replaces.is_empty();
     let replacers = cluster.replacement_machines.iter().flat_map(there).filter(replaces);
     let mut replacers: Vec<UnitNo> = replacers.copied().collect();
@@ -204,11 +180,10 @@ fn side_by_side_replacers(cluster: &Cluster) -> Vec<UnitNo> {
     replacers
 }
 
-/// Moves a unit away from its replacer `by`, if another machine accepts the unit and no other
-/// unit then lacks a peer. Returns whether the unit moved.
+/// Moves a unit away from its replacer `by`, if another machine accepts the unit and no other unit
+/// then lacks a peer. Returns whether the unit moved.
 fn separate(cluster: &mut Cluster, other: UnitNo, machine: MachineNo, by: UnitNo) -> bool {
-    if cluster.state.units.slots[other].machine != machine
-        || is_still_immovable(cluster, other, machine)
+    if cluster.state.units[other].machine != machine || is_still_immovable(cluster, other, machine)
     {
         return false;
     }
@@ -230,9 +205,9 @@ fn separate(cluster: &mut Cluster, other: UnitNo, machine: MachineNo, by: UnitNo
 /// Returns whether an earlier attempt to move a unit away from its replacer failed, and a new
 /// attempt would fail too.
 ///
-/// The function checks only the machines that may accept more units than at the earlier
-/// attempt, because all others would refuse the unit again. The result is always `false` for a
-/// unit that is tied to others, because the attempt then also depends on these.
+/// The function checks only the machines that may accept more units than at the earlier attempt,
+/// because all others would refuse the unit again. The result is always `false` for a unit that is
+/// tied to others, because the attempt then also depends on these.
 fn is_still_immovable(cluster: &mut Cluster, unit: UnitNo, from: MachineNo) -> bool {
     let Some(position) = cluster.immovable.get(&unit).filter(|_| !cluster.state.is_tied(unit))
     else {
@@ -241,7 +216,7 @@ fn is_still_immovable(cluster: &mut Cluster, unit: UnitNo, from: MachineNo) -> b
     let Some(loosened) = cluster.orders.loosened_machines.since(*position) else { return false };
     let takes = |machine: &MachineNo| {
         *machine != from
-            && cluster.state.machines.slots[*machine].is_present()
+            && cluster.state.machines[*machine].is_present()
             && denial(&cluster.state, unit, *machine).is_none()
     };
     if loosened.iter().any(takes) {

@@ -11,11 +11,11 @@ use crate::policy::{Candidate, Ranking};
 use crate::rules::denial;
 use crate::state::{MachineNo, OrderNo, PatternNo, StateView, UnitNo};
 
-/// Returns the first machine that accepts a unit. The unit must not be tied to others and must
-/// not replace others.
+/// Returns the first machine that accepts a unit. The unit must not be tied to others and must not
+/// replace others.
 pub(super) fn find_machine(cluster: &mut Cluster, unit: UnitNo) -> Option<MachineNo> {
     if let Some(pin) = cluster.state.class(unit).pin.some() {
-        let present = cluster.state.machines.slots[pin].is_present();
+        let present = cluster.state.machines[pin].is_present();
         return (present && denial(&cluster.state, unit, pin).is_none()).then_some(pin);
     }
     if !cluster.state.policy.scores.is_empty() {
@@ -36,8 +36,8 @@ pub(super) fn find_machine(cluster: &mut Cluster, unit: UnitNo) -> Option<Machin
     search_for_class(cluster, unit)
 }
 
-/// Searches only the machines that may accept a unit's class although they refused it at the
-/// last search. Returns `Some(None)` if none of them accepts the unit.
+/// Searches only the machines that may accept a unit's class although they refused it at the last
+/// search. Returns `Some(None)` if none of them accepts the unit.
 ///
 /// Returns `None` if this shortcut is not possible:
 ///
@@ -45,66 +45,66 @@ pub(super) fn find_machine(cluster: &mut Cluster, unit: UnitNo) -> Option<Machin
 /// - More than `MAX_PROBES` machines have changed since the last failed search.
 /// - The change log no longer reaches back to that search.
 fn find_among_loosened(cluster: &mut Cluster, unit: UnitNo) -> Option<Option<MachineNo>> {
-    let number = cluster.state.units.slots[unit].class;
+    let number = cluster.state.units[unit].class;
     let loosened =
-        cluster.orders.loosened_machines.since(cluster.state.classes.slots[number].refused?)?;
+        cluster.orders.loosened_machines.since(cluster.state.classes[number].refused?)?;
     if loosened.len() > MAX_PROBES {
         return None;
     }
-    let is_present = |m: &MachineNo| cluster.state.machines.slots[*m].is_present();
+    let is_present = |m: &MachineNo| cluster.state.machines[*m].is_present();
     let takes = |machine: &MachineNo| denial(&cluster.state, unit, *machine).is_none();
     let taking = loosened.iter().copied().filter(is_present).filter(takes);
     let taking: Vec<MachineNo> = taking.collect();
     if taking.is_empty() {
-        let (filter, state) = (cluster.state.classes.slots[number].filter, &cluster.state);
+        let (filter, state) = (cluster.state.classes[number].filter, &cluster.state);
         let still_hopeless = loosened.iter().all(|machine| !state.takes(filter, *machine));
-        let class = &mut cluster.state.classes.slots[number];
+        let class = &mut cluster.state.classes[number];
         class.refused = Some(cluster.orders.loosened_machines.end());
         class.filtered_out =
             class.filtered_out.filter(|_| still_hopeless).map(|_| cluster.orders.facts_version);
         return Some(None);
     }
     let (order, template) = refreshed_order(cluster, unit);
-    let (order, state) = (&cluster.orders.slots[order], &cluster.state);
+    let (order, state) = (&cluster.orders[order], &cluster.state);
     Some(taking.into_iter().min_by_key(|machine| order.sort_key(*machine, template, state)))
 }
 
-/// Returns the first machine, in the machine order of a unit's class, that accepts the unit. If
-/// all machines refuse the unit, records for the class that they do, and returns `None`.
+/// Returns the first machine, in the machine order of a unit's class, that accepts the unit. If all
+/// machines refuse the unit, records for the class that they do, and returns `None`.
 fn search_for_class(cluster: &mut Cluster, unit: UnitNo) -> Option<MachineNo> {
-    let number = cluster.state.units.slots[unit].class;
-    let own = cluster.state.classes.slots[number].private_order;
+    let number = cluster.state.units[unit].class;
+    let own = cluster.state.classes[number].private_order;
     let shared = order(cluster, unit);
     let order = own.some().unwrap_or(shared);
     let mut skipped = Vec::new();
-    let template = cluster.state.classes.slots[number].template;
+    let template = cluster.state.classes[number].template;
     let takes = |cluster: &mut Cluster, machine| denial(&cluster.state, unit, machine).is_none();
     let is_spared = is_spared(cluster, unit, order);
     let reserves = !cluster.state.class(unit).requirements.reserve.is_zero();
     let found = if is_spared {
         scan(cluster, order, &mut skipped, takes)
-    } else if reserves && cluster.orders.slots[order].rooms_mut().is_some() {
+    } else if reserves && cluster.orders[order].rooms_mut().is_some() {
         first_with_room(cluster, unit, (order, template), &mut skipped)
     } else {
         first_accepting(cluster, (order, template), &mut skipped, takes)
     };
-    let class = &mut cluster.state.classes.slots[number];
+    let class = &mut cluster.state.classes[number];
     if found.is_none() {
         class.refused = Some(cluster.orders.loosened_machines.end());
         // A private order omits refusals that only a change of the machine can lift.
-        let order = &cluster.orders.slots[order];
+        let order = &cluster.orders[order];
         let none_takes = skipped.is_empty() && order.len() == 0 && !order.is_private();
         class.filtered_out = none_takes.then_some(cluster.orders.facts_version);
     } else if own == OrderNo::NONE && !is_spared {
         class.skips += skipped.len();
-        if class.skips > cluster.orders.slots[shared].len() + 2 * MAX_PROBES {
+        if class.skips > cluster.orders[shared].len() + 2 * MAX_PROBES {
             class.private_order = cluster.orders.acquire_private(shared).unwrap_or_default();
         }
     }
-    if !cluster.orders.slots[order].is_private() && !is_spared {
+    if !cluster.orders[order].is_private() && !is_spared {
         put_back(cluster, order, &skipped);
         let Cluster { orders, state, .. } = cluster;
-        let order = &mut orders.slots[order];
+        let order = &mut orders[order];
         if reserves && skipped.len() >= MAX_PROBES && order.rooms_mut().is_none() {
             order.index_rooms(state);
         }
@@ -112,8 +112,8 @@ fn search_for_class(cluster: &mut Cluster, unit: UnitNo) -> Option<MachineNo> {
     found
 }
 
-/// Returns the first machine, in a machine order with an index of rooms, that accepts a unit.
-/// Adds each machine that refuses to `skipped`, and leaves it in the order.
+/// Returns the first machine, in a machine order with an index of rooms, that accepts a unit. Adds
+/// each machine that refuses to `skipped`, and leaves it in the order.
 fn first_with_room(
     cluster: &mut Cluster,
     unit: UnitNo,
@@ -121,8 +121,8 @@ fn first_with_room(
     skipped: &mut Vec<MachineNo>,
 ) -> Option<MachineNo> {
     refresh(cluster, order, template);
-    let mut rooms = cluster.orders.slots[order].rooms_mut().take()?;
-    let machines = &cluster.orders.slots[order];
+    let mut rooms = cluster.orders[order].rooms_mut().take()?;
+    let machines = &cluster.orders[order];
     let wants = (template, cluster.state.class(unit).requirements.reserve);
     let takes = |machine| {
         let takes = denial(&cluster.state, unit, machine).is_none();
@@ -130,13 +130,13 @@ fn first_with_room(
         takes
     };
     let found = machines.first_with_room(&mut rooms, wants, &cluster.state, takes);
-    *cluster.orders.slots[order].rooms_mut() = Some(rooms);
+    *cluster.orders[order].rooms_mut() = Some(rooms);
     found
 }
 
 /// Returns whether the order serves a single unit and is not built.
 fn is_spared(cluster: &Cluster, unit: UnitNo, order: OrderNo) -> bool {
-    cluster.state.class(unit).users == 1 && cluster.orders.slots[order].is_spared()
+    cluster.state.class(unit).users == 1 && cluster.orders[order].is_spared()
 }
 
 /// Returns the first machine for which `takes` returns true, like
@@ -147,7 +147,7 @@ fn scan(
     skipped: &mut Vec<MachineNo>,
     mut takes: impl FnMut(&mut Cluster, MachineNo) -> bool,
 ) -> Option<MachineNo> {
-    let (order, state) = (&cluster.orders.slots[order], &cluster.state);
+    let (order, state) = (&cluster.orders[order], &cluster.state);
     let few = cluster.state.filters.few_candidates(order.filter(), &cluster.state.machines);
     let all = few.unwrap_or_else(|| cluster.state.machines.present().collect()).into_iter();
     let passing = all.filter(|machine| state.takes(order.filter(), *machine));
@@ -163,8 +163,8 @@ fn scan(
     None
 }
 
-/// Returns the first machine for which `takes` returns true. The machines come in the machine
-/// order that the unit's class shares with other classes.
+/// Returns the first machine for which `takes` returns true. The machines come in the machine order
+/// that the unit's class shares with other classes.
 pub(super) fn search(
     cluster: &mut Cluster,
     unit: UnitNo,
@@ -181,12 +181,12 @@ pub(super) fn search(
     found
 }
 
-/// Returns the first machine in a machine order for which `takes` returns true, or `None` if
-/// there is none. `Spread=` counts the instances of `template`.
+/// Returns the first machine in a machine order for which `takes` returns true, or `None` if there
+/// is none. `Spread=` counts the instances of `template`.
 ///
-/// Each machine that refuses is removed from the machine order and added to `skipped`; the
-/// caller may insert it again. If several classes share the machine order, at most `MAX_PROBES`
-/// machines are removed. The remaining machines are then tried without being removed.
+/// Each machine that refuses is removed from the machine order and added to `skipped`; the caller
+/// may insert it again. If several classes share the machine order, at most `MAX_PROBES` machines
+/// are removed. The remaining machines are then tried without being removed.
 fn first_accepting(
     cluster: &mut Cluster,
     (order, template): (OrderNo, PatternNo),
@@ -196,40 +196,39 @@ fn first_accepting(
     refresh(cluster, order, template);
     loop {
         let Cluster { orders, state, .. } = cluster;
-        let machine = orders.slots[order].first(template, state)?;
-        if skipped.len() >= MAX_PROBES && !orders.slots[order].is_private() {
-            let rest = orders.slots[order].all(template, state);
+        let machine = orders[order].first(template, state)?;
+        if skipped.len() >= MAX_PROBES && !orders[order].is_private() {
+            let rest = orders[order].all(template, state);
             return rest.into_iter().find(|machine| takes(cluster, *machine));
         }
         if takes(cluster, machine) {
             return Some(machine);
         }
-        cluster.orders.slots[order].remove(machine);
+        cluster.orders[order].remove(machine);
         skipped.push(machine);
     }
 }
 
 fn put_back(cluster: &mut Cluster, order: OrderNo, skipped: &[MachineNo]) {
     let Cluster { orders, state, .. } = cluster;
-    skipped.iter().for_each(|machine| orders.slots[order].insert(*machine, state));
+    skipped.iter().for_each(|machine| orders[order].insert(*machine, state));
 }
 
-/// Returns the first of the [ranked machines](ranked_machines) of a unit, or `None` if
-/// custom scores require ranking all of them.
+/// Returns the first of the [ranked machines](ranked_machines) of a unit, or `None` if custom
+/// scores require ranking all of them.
 pub(super) fn top_machine(cluster: &mut Cluster, unit: UnitNo) -> Option<MachineNo> {
     if !cluster.state.policy.scores.is_empty() {
         return None;
     }
     let (order, template) = refreshed_order(cluster, unit);
     let Cluster { orders, state, .. } = cluster;
-    orders.slots[order].first(template, state)
+    orders[order].first(template, state)
 }
 
-/// Returns all machines that pass the filter of a unit, in the order in which the unit tries
-/// them.
+/// Returns all machines that pass the filter of a unit, in the order in which the unit tries them.
 pub(super) fn ranked_machines(cluster: &mut Cluster, unit: UnitNo) -> Vec<MachineNo> {
     let (order, template) = refreshed_order(cluster, unit);
-    let (order, state) = (&cluster.orders.slots[order], &cluster.state);
+    let (order, state) = (&cluster.orders[order], &cluster.state);
     let all = order.all(template, state);
     if cluster.state.policy.scores.is_empty() {
         return all;
@@ -249,7 +248,7 @@ pub(super) fn ranked_machines(cluster: &mut Cluster, unit: UnitNo) -> Vec<Machin
 pub(super) fn custom_score(cluster: &Cluster, unit: UnitNo, machine: MachineNo) -> i64 {
     let requirements = &cluster.state.class(unit).requirements;
     let candidate = Candidate { name: cluster.state.units.name(unit), requirements };
-    let machine = cluster.state.machines.slots[machine].machine();
+    let machine = cluster.state.machines[machine].machine();
     let source = StateView { state: &cluster.state, leaving: &[] };
     let view = View::new(&source);
     let scores = cluster.state.policy.scores.iter();
@@ -258,8 +257,8 @@ pub(super) fn custom_score(cluster: &Cluster, unit: UnitNo, machine: MachineNo) 
 
 /// Returns the shared machine order of a unit's class.
 fn order(cluster: &mut Cluster, unit: UnitNo) -> OrderNo {
-    let number = cluster.state.units.slots[unit].class;
-    let class = &cluster.state.classes.slots[number];
+    let number = cluster.state.units[unit].class;
+    let class = &cluster.state.classes[number];
     if let Some(order) = class.order.some() {
         return order;
     }
@@ -269,12 +268,12 @@ fn order(cluster: &mut Cluster, unit: UnitNo) -> OrderNo {
     let ranks = cluster.state.policy.ranking == Ranking::Spread;
     let ranked = if ranks { template } else { PatternNo::NONE };
     let order = cluster.orders.acquire(class.filter, &wants.prefer, spread, ranked);
-    cluster.state.classes.slots[number].order = order;
+    cluster.state.classes[number].order = order;
     order
 }
 
-/// Brings the machine order of a unit's class up to date. Returns the machine order and the
-/// unit's template.
+/// Brings the machine order of a unit's class up to date. Returns the machine order and the unit's
+/// template.
 pub(super) fn refreshed_order(cluster: &mut Cluster, unit: UnitNo) -> (OrderNo, PatternNo) {
     let (order, template) = (order(cluster, unit), cluster.state.class(unit).template);
     refresh(cluster, order, template);
@@ -282,12 +281,12 @@ pub(super) fn refreshed_order(cluster: &mut Cluster, unit: UnitNo) -> (OrderNo, 
 }
 
 fn refresh(cluster: &mut Cluster, order: OrderNo, template: PatternNo) {
-    let filter = cluster.orders.slots[order].filter();
+    let filter = cluster.orders[order].filter();
     cluster.state.filters.cache_verdicts(filter, &cluster.state.machines);
     let Cluster { orders, state, .. } = cluster;
     orders.refresh(order, template, state);
-    if orders.slots[order].spreads() {
-        let users = &mut cluster.state.patterns.slots[template].orders;
+    if orders[order].spreads() {
+        let users = &mut cluster.state.patterns[template].orders;
         if !users.contains(&order) {
             users.push(order);
         }

@@ -18,8 +18,8 @@ type Removals<'a> = BTreeMap<&'a UnitName, (UnitNo, &'a MachineId, StepCause)>;
 /// Returns the steps that lead from the recorded placements to the current assignments, and the
 /// units of these steps. `tried` lists the units that were tried and have no machine.
 ///
-/// Removals come first, by name, then moves, then placements. Moves and placements keep the
-/// order of the decisions, except that no unit comes before a peer of its `MachineOf=`.
+/// Removals come first, by name, then moves, then placements. Moves and placements keep the order
+/// of the decisions, except that no unit comes before a peer of its `MachineOf=`.
 pub(super) fn steps(cluster: &Cluster, tried: &[UnitNo]) -> (Vec<UnitNo>, Vec<Step>) {
     let left = first_left(cluster);
     let removals = removals(cluster, tried, &left);
@@ -49,11 +49,11 @@ fn first_left(cluster: &Cluster) -> FirstLeft {
 }
 
 fn is_placeable(cluster: &Cluster, unit: UnitNo) -> bool {
-    cluster.state.units.slots[unit].kind == UnitKind::Single
+    cluster.state.units[unit].kind == UnitKind::Single
 }
 
-/// Returns the single units that came to a machine and are still on one, in the order of their
-/// last arrivals.
+/// Returns the single units that came to a machine and are still on one, in the order of their last
+/// arrivals.
 fn arrivals(cluster: &Cluster, some_left: bool) -> Vec<UnitNo> {
     let came = |entry: &&UndoEntry| entry.left.is_none() && is_placeable(cluster, entry.unit);
     let came = cluster.log.iter().filter(came).map(|entry| entry.unit);
@@ -65,7 +65,7 @@ fn arrivals(cluster: &Cluster, some_left: bool) -> Vec<UnitNo> {
     let mut visited: Lookup<UnitNo, ()> = Lookup::default();
     let last = came.rev().filter(|unit| visited.insert(*unit, ()));
     let mut last: Vec<UnitNo> = last.collect();
-    last.retain(|unit| cluster.state.units.slots[*unit].machine != MachineNo::NONE);
+    last.retain(|unit| cluster.state.units[*unit].machine != MachineNo::NONE);
     last.reverse();
     last
 }
@@ -73,7 +73,7 @@ fn arrivals(cluster: &Cluster, some_left: bool) -> Vec<UnitNo> {
 fn removals<'a>(cluster: &'a Cluster, tried: &[UnitNo], left: &FirstLeft) -> Removals<'a> {
     let mut removals = Removals::new();
     for (name, unit) in &cluster.unwanted {
-        let slot = &cluster.state.units.slots[*unit];
+        let slot = &cluster.state.units[*unit];
         let reason = match slot.kind {
             _ if slot.requirements.is_some() && name.is_template() => RemovalReason::Template,
             UnitKind::Global => RemovalReason::Global,
@@ -84,7 +84,7 @@ fn removals<'a>(cluster: &'a Cluster, tried: &[UnitNo], left: &FirstLeft) -> Rem
         removals.insert(name, (*unit, from, StepCause::NotWanted(reason)));
     }
     for unit in tried {
-        let slot = &cluster.state.units.slots[*unit];
+        let slot = &cluster.state.units[*unit];
         if let Some(placed) = slot.placed.some().filter(|_| slot.is_waiting()) {
             let from = cluster.state.machines.id(placed);
             removals.insert(slot.name(), (*unit, from, cause(cluster, *unit, left)));
@@ -94,13 +94,12 @@ fn removals<'a>(cluster: &'a Cluster, tried: &[UnitNo], left: &FirstLeft) -> Rem
 }
 
 /// Splits arrivals into moves and placements. A move that has to wait for a placement is listed
-/// among the placements. Units that have returned to the machine of their placement are left
-/// out.
+/// among the placements. Units that have returned to the machine of their placement are left out.
 fn sort_arrivals(cluster: &Cluster, came: &[UnitNo]) -> (Vec<UnitNo>, Vec<UnitNo>) {
     let (mut moves, mut placements) = (Vec::new(), Vec::with_capacity(came.len()));
     let mut late: Lookup<UnitNo, ()> = Lookup::default();
     for unit in came {
-        let slot = &cluster.state.units.slots[*unit];
+        let slot = &cluster.state.units[*unit];
         if slot.placed == slot.machine {
             continue;
         }
@@ -116,28 +115,28 @@ fn sort_arrivals(cluster: &Cluster, came: &[UnitNo]) -> (Vec<UnitNo>, Vec<UnitNo
     (moves, placements)
 }
 
-/// Returns whether the step of a moved unit's peer is among the placements, which follow the
-/// moves. The step of the moved unit must then be there too. If the peer is a pattern, one such
-/// unit on the same machine is enough.
+/// Returns whether the step of a moved unit's peer is among the placements, which follow the moves.
+/// The step of the moved unit must then be there too. If the peer is a pattern, one such unit on
+/// the same machine is enough.
 fn is_late(cluster: &Cluster, unit: UnitNo, peer: PeerRef, late: &Lookup<UnitNo, ()>) -> bool {
     let comes_late = |other: UnitNo| {
-        let slot = &cluster.state.units.slots[other];
+        let slot = &cluster.state.units[other];
         let is_new = slot.kind == UnitKind::Single && slot.placed == MachineNo::NONE;
         late.contains(&other) || is_new && slot.machine != MachineNo::NONE
     };
     match peer {
         PeerRef::Named(other) => comes_late(other),
         PeerRef::Matching(pattern) => {
-            let current = cluster.state.units.slots[unit].machine;
+            let current = cluster.state.units[unit].machine;
             let is_on_same_machine =
-                |other: &UnitNo| cluster.state.units.slots[*other].machine == current;
+                |other: &UnitNo| cluster.state.units[*other].machine == current;
             cluster.state.members(pattern).filter(is_on_same_machine).any(comes_late)
         }
     }
 }
 
 fn arrival(cluster: &Cluster, unit: UnitNo, left: &FirstLeft) -> Step {
-    let slot = &cluster.state.units.slots[unit];
+    let slot = &cluster.state.units[unit];
     let to = cluster.state.machines.id(slot.machine).clone();
     let action = match slot.placed.some() {
         None => StepAction::Place { machine: to },
@@ -148,9 +147,9 @@ fn arrival(cluster: &Cluster, unit: UnitNo, left: &FirstLeft) -> Step {
 
 /// Returns the cause of a unit's step: the reason why the unit is not on its recorded machine.
 fn cause(cluster: &Cluster, unit: UnitNo, left: &FirstLeft) -> StepCause {
-    let slot = &cluster.state.units.slots[unit];
+    let slot = &cluster.state.units[unit];
     let Some(placed) = slot.placed.some() else { return StepCause::Wanted };
-    if !cluster.state.machines.slots[placed].is_present() {
+    if !cluster.state.machines[placed].is_present() {
         return StepCause::MachineGone;
     }
     let name = |unit: UnitNo| cluster.state.units.name(unit).clone();

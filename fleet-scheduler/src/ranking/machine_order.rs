@@ -127,9 +127,9 @@ impl MachineOrder {
             return;
         }
         let mut tally: Vec<Vec<i64>> = self.spread.iter().map(|s| vec![0; s.values]).collect();
-        if state.patterns.slots[template].assigned > 0 {
+        if state.patterns[template].assigned > 0 {
             for machine in state.machines.present() {
-                let there = state.machines.slots[machine].occupancy.counts_of(template).matching;
+                let there = state.machines[machine].occupancy.counts_of(template).matching;
                 for (spread, counts) in self.spread.iter().zip(&mut tally) {
                     counts[spread.value_of[machine.at()] as usize] += i64::from(there);
                 }
@@ -180,7 +180,7 @@ impl MachineOrder {
             few.into_iter().for_each(|machine| self.insert(machine, state));
             return;
         }
-        self.positions = HeapPositions::new(state.machines.slots.len());
+        self.positions = HeapPositions::new(state.machines.len());
         for machine in state.machines.present() {
             self.insert(machine, state);
         }
@@ -286,7 +286,7 @@ impl MachineOrder {
 
     /// Returns the bucket of a machine.
     fn bucket_for(&mut self, machine: MachineNo, machines: &Machines) -> u32 {
-        let preference = preference_score(&self.prefer, machines.slots[machine].machine());
+        let preference = preference_score(&self.prefer, machines[machine].machine());
         let values = self.spread.iter().map(|spread| spread.value_of[machine.at()]);
         let score_key = (preference, values.collect::<Vec<u32>>());
         if let Some(bucket) = self.by_score.get(&score_key) {
@@ -338,7 +338,7 @@ impl MachineOrder {
         template: PatternNo,
         state: &State,
     ) -> (i64, u128) {
-        let preference = preference_score(&self.prefer, state.machines.slots[machine].machine());
+        let preference = preference_score(&self.prefer, state.machines[machine].machine());
         let values = self.spread.iter().map(|spread| spread.value_of[machine.at()]);
         (self.spread_penalty(template, values) - preference, rank(state, self.ranked, machine))
     }
@@ -394,7 +394,7 @@ impl SpreadKey {
     /// Numbers the values that the machines have.
     fn build(&mut self, machines: &Machines) {
         let mut values: BTreeMap<Option<&String>, u32> = BTreeMap::new();
-        self.value_of = vec![0; machines.slots.len()];
+        self.value_of = vec![0; machines.len()];
         for (machine, facts) in machines.facts() {
             let next = u32::try_from(values.len()).unwrap_or(u32::MAX);
             let value = values.entry(facts.metadata.get(&self.key)).or_insert(next);

@@ -29,7 +29,7 @@ use rustc_hash::FxBuildHasher;
 
 use self::machine_order::MachineOrder;
 use crate::policy::Ranking;
-use crate::state::{FilterNo, MachineNo, OrderNo, PatternNo, Slots, State};
+use crate::state::{FilterNo, MachineNo, OrderNo, PatternNo, Slots, State, index_slots};
 pub(crate) use change_log::ChangeLog;
 pub(crate) use heap::{Heap, HeapPositions, machine_of};
 pub(crate) use machine_order::preference_score;
@@ -37,7 +37,7 @@ pub(crate) use machine_order::preference_score;
 /// All machine orders, and the logs that they follow.
 #[derive(Debug, Default)]
 pub(crate) struct MachineOrders {
-    pub(crate) slots: Slots<OrderNo, MachineOrder>,
+    slots: Slots<OrderNo, MachineOrder>,
     /// Machines with a rank that may have become better, or with other changes.
     pub(crate) ranks: ChangeLog,
     /// Machines that may accept units that they refused before.
@@ -52,6 +52,8 @@ pub(crate) struct MachineOrders {
     /// Number of orders that belong to a single class.
     private: usize,
 }
+
+index_slots!(MachineOrders, OrderNo, MachineOrder);
 
 impl MachineOrders {
     /// Maximum number of classes with a private order.
@@ -117,14 +119,14 @@ impl MachineOrders {
 
 /// Returns the resources that a machine offers and that no unit there reserves.
 fn room(state: &State, machine: MachineNo) -> Resources {
-    let slot = &state.machines.slots[machine];
+    let slot = &state.machines[machine];
     slot.machine().offers.saturating_sub(slot.occupancy.used().saturating())
 }
 
 /// Returns the rank of a machine as a number; the lowest number comes first. `template` is the
 /// template of the new unit, if the number of its instances affects the rank.
 pub(crate) fn rank(state: &State, template: PatternNo, machine: MachineNo) -> u128 {
-    let slot = &state.machines.slots[machine];
+    let slot = &state.machines[machine];
     let load = slot.occupancy.load();
     let (first, second) = match state.policy.ranking {
         Ranking::LeastLoaded => (0, load),

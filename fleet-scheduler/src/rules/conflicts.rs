@@ -3,7 +3,8 @@
 
 use fleet_core::{Pattern, Refusal};
 
-use super::{Denial, PlacementQuery, RuleSubject};
+use super::{Denial, PlacementQuery};
+use crate::policy::Candidate;
 use crate::state::{PatternNo, State, UnitNo};
 
 /// Returns a denial if a unit on the machine conflicts with this one.
@@ -54,7 +55,7 @@ pub(super) fn refusal_with(
     pattern: PatternNo,
     theirs: bool,
 ) -> Refusal {
-    let (with, pattern) = (state.units.name(with), state.patterns.slots[pattern].pattern());
+    let (with, pattern) = (state.units.name(with), state.patterns[pattern].pattern());
     Refusal::Conflicts { with: with.clone(), pattern: pattern.clone(), by_other: theirs }
 }
 
@@ -63,7 +64,7 @@ fn pattern_matches(state: &State, pattern: PatternNo, unit: UnitNo) -> bool {
 }
 
 /// Returns the conflict of `unit` with the `others`, which are sorted by name.
-pub(crate) fn refusal(unit: RuleSubject<'_>, others: &[RuleSubject<'_>]) -> Option<Refusal> {
+pub(crate) fn refusal(unit: Candidate<'_>, others: &[Candidate<'_>]) -> Option<Refusal> {
     let others = || others.iter().filter(|other| other.name != unit.name);
     let ours = unit.requirements.conflicts.iter().find_map(|pattern| {
         let with = others().find(|other| pattern.matches(other.name))?;
@@ -79,6 +80,6 @@ pub(crate) fn refusal(unit: RuleSubject<'_>, others: &[RuleSubject<'_>]) -> Opti
     ours.or_else(theirs)
 }
 
-fn refused(with: &RuleSubject<'_>, pattern: &Pattern, theirs: bool) -> Refusal {
+fn refused(with: &Candidate<'_>, pattern: &Pattern, theirs: bool) -> Refusal {
     Refusal::Conflicts { with: with.name.clone(), pattern: pattern.clone(), by_other: theirs }
 }

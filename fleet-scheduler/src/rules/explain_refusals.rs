@@ -109,7 +109,7 @@ pub(super) fn refusals(
     if conflicts.is_empty() && replaced.is_empty() {
         return Vec::new();
     }
-    let refusals = vec![None; state.machines.slots.len()];
+    let refusals = vec![None; state.machines.len()];
     let mut search = BlockerSearch { state, unit, refusals };
     search.by_conflicts(conflicts);
     let all_units = state.units.with_prefix("").map(|(_, unit)| unit);
@@ -124,7 +124,7 @@ impl BlockerSearch<'_> {
         let (state, unit) = (self.state, self.unit);
         for pattern in state.class(unit).conflicts.iter().copied() {
             let is_there = |machine: &MachineNo| {
-                state.machines.slots[*machine].occupancy.counts_of(pattern).matching > 0
+                state.machines[*machine].occupancy.counts_of(pattern).matching > 0
             };
             let (there, others) = machines.into_iter().partition(is_there);
             machines = others;
@@ -152,12 +152,12 @@ impl BlockerSearch<'_> {
         if left == 0 {
             return;
         }
-        let occupancy = |machine: &MachineNo| &self.state.machines.slots[*machine].occupancy;
+        let occupancy = |machine: &MachineNo| &self.state.machines[*machine].occupancy;
         let most = machines.iter().map(|machine| occupancy(machine).units.len()).sum();
         let mut open = vec![false; self.refusals.len()];
         machines.iter().for_each(|machine| open[machine.at()] = true);
         for other in units.take(most) {
-            let slot = &self.state.units.slots[other];
+            let slot = &self.state.units[other];
             if slot.kind == UnitKind::Global && refusal_of(other).is_some() {
                 return; // A global unit is on many machines and may come first on any of them.
             }

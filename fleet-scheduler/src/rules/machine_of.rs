@@ -12,7 +12,7 @@ pub(super) fn denial(query: &PlacementQuery<'_>) -> Option<Denial> {
 }
 
 pub(super) fn refusal_for(query: &PlacementQuery<'_>, at: usize) -> Refusal {
-    let slot = &query.state.units.slots[query.unit];
+    let slot = &query.state.units[query.unit];
     let wants = slot.requirements.as_ref();
     let peer = wants.and_then(|wants| wants.machine_of.get(at)).cloned();
     Refusal::MachineOf { peer: peer.unwrap_or_else(|| Peer::Named(slot.name().clone())) }
@@ -24,7 +24,7 @@ pub(crate) fn missing(
     unit: UnitNo,
     is_there: impl Fn(PeerRef) -> bool,
 ) -> Option<usize> {
-    state.units.slots[unit].peers().iter().position(|peer| !is_there(*peer))
+    state.units[unit].peers().iter().position(|peer| !is_there(*peer))
 }
 
 fn is_there(query: &PlacementQuery<'_>, peer: PeerRef) -> bool {
@@ -56,7 +56,7 @@ pub(crate) fn is_at(
 /// Returns the units on a machine that lack a peer there, each with the index of its first missing
 /// peer.
 pub(crate) fn left_behind(state: &State, machine: MachineNo) -> Vec<(UnitNo, usize)> {
-    let occupancy = &state.machines.slots[machine].occupancy;
+    let occupancy = &state.machines[machine].occupancy;
     if occupancy.tied == 0 {
         return Vec::new();
     }
@@ -72,9 +72,9 @@ pub(crate) fn left_behind(state: &State, machine: MachineNo) -> Vec<(UnitNo, usi
 /// Returns the machine that a unit must join: that of the first non-global unit that its
 /// `MachineOf=` names and that has a machine. Returns `None` if there is no such unit.
 pub(crate) fn machine_of_peer(state: &State, unit: UnitNo) -> Option<MachineNo> {
-    state.units.slots[unit].peers().iter().find_map(|peer| match peer {
-        PeerRef::Named(other) if state.units.slots[*other].kind != UnitKind::Global => {
-            state.units.slots[*other].machine.some()
+    state.units[unit].peers().iter().find_map(|peer| match peer {
+        PeerRef::Named(other) if state.units[*other].kind != UnitKind::Global => {
+            state.units[*other].machine.some()
         }
         _ => None,
     })

@@ -16,18 +16,11 @@ pub(crate) mod metadata_expr;
 pub(crate) mod replaces;
 mod reserve;
 
-use fleet_core::{Machine, Refusal, Requirements, Rule};
+use fleet_core::{Machine, Refusal, Rule};
 use fleet_unitfile::UnitName;
 
 use crate::state::{EquivalenceClass, MachineNo, Occupancy, State, UnitNo};
 pub(crate) use explain_refusals::RefusalExplainer;
-
-/// The part of a unit that the rules between two units look at.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct RuleSubject<'a> {
-    pub(crate) name: &'a UnitName,
-    pub(crate) requirements: &'a Requirements,
-}
 
 /// A placement to check: a unit, a machine and the occupancy to assume.
 #[derive(Debug, Clone, Copy)]
@@ -100,7 +93,7 @@ impl Denial {
 impl<'a> PlacementQuery<'a> {
     /// Creates a query about the current occupancy.
     pub(crate) fn new(state: &'a State, unit: UnitNo, machine: MachineNo) -> Self {
-        let occupancy = &state.machines.slots[machine].occupancy;
+        let occupancy = &state.machines[machine].occupancy;
         Self { state, unit, class: state.class(unit), machine, occupancy, leaving: &[] }
     }
 
@@ -109,7 +102,7 @@ impl<'a> PlacementQuery<'a> {
     }
 
     pub(crate) fn facts(&self) -> &'a Machine {
-        self.state.machines.slots[self.machine].machine()
+        self.state.machines[self.machine].machine()
     }
 
     /// Returns the first unit by name that is on the machine and satisfies a predicate. The queried

@@ -30,7 +30,7 @@ pub(super) fn refusal_with(state: &State, with: UnitNo, unit: UnitNo) -> Option<
 
 /// Returns whether a `Replaces=` of a unit on the machine names the unit.
 fn is_named(query: &PlacementQuery<'_>) -> bool {
-    let is_global = query.state.units.slots[query.unit].kind == UnitKind::Global;
+    let is_global = query.state.units[query.unit].kind == UnitKind::Global;
     let mut matched = query.class.matched.iter();
     !is_global && matched.any(|pattern| query.occupancy.counts_of(*pattern).replacers > 0)
 }
@@ -44,7 +44,7 @@ fn replacer(query: &PlacementQuery<'_>) -> Option<UnitNo> {
 /// Returns the units on the machine that would have to leave for the given unit, sorted by name.
 pub(crate) fn replaced(state: &State, unit: UnitNo, machine: MachineNo) -> Vec<UnitNo> {
     let patterns = &state.class(unit).replaces;
-    let occupancy = &state.machines.slots[machine].occupancy;
+    let occupancy = &state.machines[machine].occupancy;
     if patterns.iter().all(|pattern| occupancy.counts_of(*pattern).matching == 0) {
         return Vec::new();
     }

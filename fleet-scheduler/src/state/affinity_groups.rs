@@ -32,22 +32,22 @@ pub(crate) struct Component {
 impl State {
     /// Returns whether `MachineOf=` ties the unit to others.
     pub(crate) fn is_tied(&self, unit: UnitNo) -> bool {
-        let slot = &self.units.slots[unit];
+        let slot = &self.units[unit];
         !slot.peers().is_empty() || !slot.followers().is_empty() || self.matches_peer_pattern(unit)
     }
 
     /// Returns whether a pattern of some `MachineOf=` matches the unit.
     fn matches_peer_pattern(&self, unit: UnitNo) -> bool {
-        let Some(class) = self.units.slots[unit].class.some() else { return false };
-        let mut matched = self.classes.slots[class].matched.iter();
-        matched.any(|pattern| !self.patterns.slots[*pattern].followers.is_empty())
+        let Some(class) = self.units[unit].class.some() else { return false };
+        let mut matched = self.classes[class].matched.iter();
+        matched.any(|pattern| !self.patterns[*pattern].followers.is_empty())
     }
 
     /// Returns the state of a peer of a waiting unit.
     pub(crate) fn peer_state(&self, from: UnitNo, peer: PeerRef) -> PeerState {
         match peer {
             PeerRef::Named(other) => {
-                let slot = &self.units.slots[other];
+                let slot = &self.units[other];
                 match slot.kind {
                     UnitKind::Single if slot.is_waiting() => PeerState::Waiting(other),
                     UnitKind::Single | UnitKind::Global => PeerState::NotWaiting,
@@ -60,12 +60,12 @@ impl State {
     }
 
     fn pattern_state(&self, from: UnitNo, pattern: PatternNo) -> PeerState {
-        if self.patterns.slots[pattern].assigned > 0 {
+        if self.patterns[pattern].assigned > 0 {
             return PeerState::NotWaiting;
         }
         let mut state = PeerState::Unsatisfiable;
         for unit in self.members(pattern).filter(|unit| *unit != from) {
-            let slot = &self.units.slots[unit];
+            let slot = &self.units[unit];
             match slot.kind {
                 UnitKind::Single if slot.is_waiting() => return PeerState::Waiting(unit),
                 UnitKind::Single | UnitKind::Global => state = PeerState::NotWaiting,
@@ -77,7 +77,7 @@ impl State {
 
     /// Returns the waiting units that a waiting unit names.
     pub(crate) fn waiting_peers(&self, unit: UnitNo) -> impl Iterator<Item = UnitNo> {
-        let peers = self.units.slots[unit].peers().iter();
+        let peers = self.units[unit].peers().iter();
         peers.filter_map(move |peer| match self.peer_state(unit, *peer) {
             PeerState::Waiting(other) => Some(other),
             PeerState::NotWaiting | PeerState::Unsatisfiable => None,
@@ -86,16 +86,16 @@ impl State {
 
     /// Returns the waiting units that are tied to a waiting unit because they name it.
     fn waiting_followers(&self, unit: UnitNo) -> Vec<UnitNo> {
-        let slot = &self.units.slots[unit];
+        let slot = &self.units[unit];
         if !slot.is_waiting() {
             return Vec::new();
         }
         let mut followers = slot.followers().to_vec();
         let class = slot.class.some();
-        for pattern in class.map_or(&[][..], |class| &self.classes.slots[class].matched) {
+        for pattern in class.map_or(&[][..], |class| &self.classes[class].matched) {
             self.add_pattern_followers(unit, *pattern, &mut followers);
         }
-        followers.retain(|other| *other != unit && self.units.slots[*other].is_waiting());
+        followers.retain(|other| *other != unit && self.units[*other].is_waiting());
         followers
     }
 
@@ -103,12 +103,12 @@ impl State {
     /// to the first waiting unit that it matches. If that unit is a follower, the pattern ties it
     /// to the second one.
     fn add_pattern_followers(&self, unit: UnitNo, pattern: PatternNo, all: &mut Vec<UnitNo>) {
-        let slot = &self.patterns.slots[pattern];
+        let slot = &self.patterns[pattern];
         if slot.assigned > 0 || slot.unplaced_followers.is_empty() {
             return;
         }
         let mut waiting =
-            self.members(pattern).filter(|unit| self.units.slots[*unit].is_waiting()).take(2);
+            self.members(pattern).filter(|unit| self.units[*unit].is_waiting()).take(2);
         match (waiting.next(), waiting.next()) {
             (Some(first), _) if first == unit => all.extend(&slot.unplaced_followers),
             (Some(first), Some(second)) if second == unit => {
@@ -122,7 +122,7 @@ impl State {
     pub(crate) fn component(&self, unit: UnitNo) -> Component {
         let all = self.tied_units(unit);
         if let [alone] = all[..] {
-            let mut peers = self.units.slots[alone].peers().iter();
+            let mut peers = self.units[alone].peers().iter();
             let is_unsatisfiable = peers.any(|peer| match self.peer_state(alone, *peer) {
                 PeerState::Unsatisfiable => true,
                 PeerState::Waiting(other) => other == alone,
@@ -168,7 +168,7 @@ impl State {
             named.iter().for_each(|to| naming[*to].push(from));
         }
         let is_unsatisfiable = |unit: &UnitNo| {
-            let mut peers = self.units.slots[*unit].peers().iter();
+            let mut peers = self.units[*unit].peers().iter();
             peers.any(|peer| self.peer_state(*unit, *peer) == PeerState::Unsatisfiable)
         };
         let unsatisfiable: Vec<bool> = all.iter().map(is_unsatisfiable).collect();

@@ -11,7 +11,7 @@ use fleet_unitfile::UnitName;
 use hashbrown::HashTable;
 use rustc_hash::{FxBuildHasher, FxHasher};
 
-use super::slots::{ClassNo, FilterNo, MachineNo, OrderNo, PatternNo, Slots, UnitNo};
+use super::slots::{ClassNo, FilterNo, MachineNo, OrderNo, PatternNo, Slots, UnitNo, index_slots};
 
 /// The requirements of a unit that has none.
 pub(crate) static NOTHING: LazyLock<Arc<Requirements>> = LazyLock::new(Arc::default);
@@ -67,7 +67,7 @@ pub(crate) struct EquivalenceClass {
 /// All classes.
 #[derive(Debug)]
 pub(crate) struct Classes {
-    pub(crate) slots: Slots<ClassNo, EquivalenceClass>,
+    slots: Slots<ClassNo, EquivalenceClass>,
     table: HashTable<ClassNo>,
     /// The classes that have parked units.
     pub(crate) parked: BTreeSet<ClassNo>,
@@ -87,6 +87,8 @@ pub(crate) struct ClassKey<'a> {
     pub(crate) owner: Option<&'a UnitName>,
     pub(crate) matched: &'a [PatternNo],
 }
+
+index_slots!(Classes, ClassNo, EquivalenceClass);
 
 impl Classes {
     /// The class of units without requirements and matching patterns.

@@ -162,7 +162,7 @@ impl Filters {
 
     /// Returns whether a machine is present, not cordoned, and passes a filter.
     pub(crate) fn takes(&self, number: FilterNo, machine: MachineNo, machines: &Machines) -> bool {
-        let facts = machines.slots[machine].facts.as_ref();
+        let facts = machines[machine].facts.as_ref();
         facts.is_some_and(|facts| {
             let refusal = || self.refusal(number, machine, &facts.metadata);
             !facts.cordoned && refusal().is_none()

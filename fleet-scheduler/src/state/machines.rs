@@ -6,7 +6,7 @@ use std::sync::Arc;
 use fleet_core::{Machine, MachineId};
 
 use super::occupancy::Occupancy;
-use super::slots::{MachineNo, Slots, UnitNo};
+use super::slots::{MachineNo, Slots, UnitNo, index_slots};
 
 /// The entry of one machine ID.
 #[derive(Debug, Default)]
@@ -29,7 +29,7 @@ pub(crate) struct MachineSlot {
 /// All machine IDs.
 #[derive(Debug, Default)]
 pub(crate) struct Machines {
-    pub(crate) slots: Slots<MachineNo, MachineSlot>,
+    slots: Slots<MachineNo, MachineSlot>,
     ids: BTreeMap<MachineId, MachineNo>,
     present: usize,
 }
@@ -49,7 +49,14 @@ impl MachineSlot {
     }
 }
 
+index_slots!(Machines, MachineNo, MachineSlot);
+
 impl Machines {
+    /// Returns the number of slots, including free ones.
+    pub(crate) fn len(&self) -> usize {
+        self.slots.len()
+    }
+
     pub(crate) fn find(&self, id: &str) -> Option<MachineNo> {
         self.ids.get(id).copied()
     }

@@ -25,7 +25,9 @@ pub(crate) use filters::{Filters, first_missing};
 pub(crate) use machines::Machines;
 pub(crate) use occupancy::{NO_LIMIT, Occupancy, limit};
 pub(crate) use patterns::Patterns;
-pub(crate) use slots::{ClassNo, FilterNo, Lookup, MachineNo, OrderNo, PatternNo, Slots, UnitNo};
+pub(crate) use slots::{
+    ClassNo, FilterNo, Lookup, MachineNo, OrderNo, PatternNo, Slots, UnitNo, index_slots,
+};
 pub(crate) use units::{PeerRef, UnitKind, Units, WaitState};
 pub(crate) use view::StateView;
 
@@ -55,7 +57,7 @@ impl State {
 
     /// Returns the class of a unit that takes part.
     pub(crate) fn class(&self, unit: UnitNo) -> &EquivalenceClass {
-        &self.classes.slots[self.units.slots[unit].class]
+        &self.classes[self.units[unit].class]
     }
 
     /// Returns the class of the only unit of a group, if that unit is not tied to others. Returns
@@ -63,19 +65,19 @@ impl State {
     /// verdict on one of them applies to all.
     pub(crate) fn group_class(&self, group: &[UnitNo]) -> Option<ClassNo> {
         let [unit] = group else { return None };
-        (!self.is_tied(*unit)).then(|| self.units.slots[*unit].class)
+        (!self.is_tied(*unit)).then(|| self.units[*unit].class)
     }
 
     /// Returns whether the unit is a single unit, which may be moved.
     pub(crate) fn is_single(&self, unit: UnitNo) -> bool {
-        self.units.slots[unit].kind == UnitKind::Single
+        self.units[unit].kind == UnitKind::Single
     }
 
     /// Returns whether a unit, global or not, is on a machine.
     pub(crate) fn is_on(&self, unit: UnitNo, machine: MachineNo) -> bool {
-        let slot = &self.units.slots[unit];
+        let slot = &self.units[unit];
         match slot.kind {
-            UnitKind::Global => self.machines.slots[machine].occupancy.globals.contains(&unit),
+            UnitKind::Global => self.machines[machine].occupancy.globals.contains(&unit),
             _ => slot.machine == machine,
         }
     }
@@ -94,7 +96,7 @@ impl State {
 
     /// Returns the names that a pattern matches, in order.
     pub(crate) fn matching(&self, pattern: PatternNo) -> impl Iterator<Item = UnitNo> {
-        let slot = &self.patterns.slots[pattern];
+        let slot = &self.patterns[pattern];
         let alike = self.units.with_prefix(slot.literal());
         alike.filter(|(name, _)| slot.matches(name)).map(|(_, unit)| unit)
     }
@@ -102,7 +104,7 @@ impl State {
     /// Returns the units that a pattern of some `MachineOf=` matches. Inactive and unknown units
     /// have no class and are left out.
     pub(crate) fn members(&self, pattern: PatternNo) -> impl Iterator<Item = UnitNo> {
-        let members = self.patterns.slots[pattern].members.iter();
+        let members = self.patterns[pattern].members.iter();
         members.flat_map(|members| members.values().copied())
     }
 

@@ -11,7 +11,7 @@ use fleet_unitfile::UnitName;
 
 use super::pattern_index::{LiteralKey, PatternIndex};
 use super::slots::Lookup;
-use super::slots::{OrderNo, PatternNo, Slots, UnitNo};
+use super::slots::{OrderNo, PatternNo, Slots, UnitNo, index_slots};
 use super::units::PeerRef;
 
 /// A pattern in use.
@@ -59,7 +59,7 @@ enum Shape {
 /// All patterns in use.
 #[derive(Debug, Default)]
 pub(crate) struct Patterns {
-    pub(crate) slots: Slots<PatternNo, PatternSlot>,
+    slots: Slots<PatternNo, PatternSlot>,
     by_text: Lookup<Box<str>, PatternNo>,
     index: PatternIndex,
 }
@@ -99,6 +99,8 @@ impl PatternSlot {
         }
     }
 }
+
+index_slots!(Patterns, PatternNo, PatternSlot);
 
 impl Patterns {
     /// Increments the user count of a pattern, adding the pattern if it is unknown. Returns the

@@ -146,6 +146,26 @@ impl<N: Into<usize>, T> IndexMut<N> for Slots<N, T> {
     }
 }
 
+/// Lets a table be indexed by the numbers of its `slots`.
+macro_rules! index_slots {
+    ($table:ident, $number:ident, $item:ident) => {
+        impl std::ops::Index<$number> for $table {
+            type Output = $item;
+
+            fn index(&self, number: $number) -> &$item {
+                &self.slots[number]
+            }
+        }
+
+        impl std::ops::IndexMut<$number> for $table {
+            fn index_mut(&mut self, number: $number) -> &mut $item {
+                &mut self.slots[number]
+            }
+        }
+    };
+}
+pub(crate) use index_slots;
+
 /// Values by their keys, without iteration.
 #[derive(Debug)]
 pub(crate) struct Lookup<K, V>(HashTable<(K, V)>);

@@ -6,7 +6,7 @@ use fleet_core::{Epoch, Requirements};
 use fleet_unitfile::UnitName;
 
 use super::names::Names;
-use super::slots::{ClassNo, MachineNo, PatternNo, Slots, UnitNo};
+use super::slots::{ClassNo, MachineNo, PatternNo, Slots, UnitNo, index_slots};
 
 /// The kind of a unit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -92,7 +92,7 @@ pub(crate) struct UnitSlot {
 /// All names.
 #[derive(Debug, Default)]
 pub(crate) struct Units {
-    pub(crate) slots: Slots<UnitNo, UnitSlot>,
+    slots: Slots<UnitNo, UnitSlot>,
     names: Names,
     /// Whether lower numbers have earlier names, as after a load.
     in_order: bool,
@@ -124,7 +124,14 @@ impl UnitSlot {
     }
 }
 
+index_slots!(Units, UnitNo, UnitSlot);
+
 impl Units {
+    /// Returns the number of slots, including free ones.
+    pub(crate) fn len(&self) -> usize {
+        self.slots.len()
+    }
+
     pub(crate) fn find(&self, name: &str) -> Option<UnitNo> {
         self.names.find(name, &self.slots)
     }

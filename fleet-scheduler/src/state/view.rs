@@ -25,15 +25,15 @@ impl ViewSource for StateView<'_> {
 
     fn machine_of(&self, unit: &UnitName) -> Option<&Machine> {
         let unit = self.state.units.find(unit.as_str())?;
-        let current = self.state.units.slots[unit].machine.some()?;
-        (!self.leaving.contains(&unit)).then(|| self.state.machines.slots[current].machine())
+        let current = self.state.units[unit].machine.some()?;
+        (!self.leaving.contains(&unit)).then(|| self.state.machines[current].machine())
     }
 
     fn used(&self, machine: &MachineId) -> Resources {
         let Some(machine) = self.state.machines.find(machine.as_str()) else {
             return Resources::ZERO;
         };
-        let mut sum = self.state.machines.slots[machine].occupancy.used();
+        let mut sum = self.state.machines[machine].occupancy.used();
         for unit in self.leaving.iter().filter(|unit| self.state.is_on(**unit, machine)) {
             sum.sub(&self.state.class(*unit).requirements.reserve);
         }
@@ -45,11 +45,11 @@ impl State {
     /// Returns the units on a machine that satisfy a predicate, sorted by name.
     fn units_on(&self, machine: &str, which: impl Fn(&UnitNo) -> bool) -> Vec<Candidate<'_>> {
         let Some(machine) = self.machines.find(machine) else { return Vec::new() };
-        let occupancy = &self.machines.slots[machine].occupancy;
+        let occupancy = &self.machines[machine].occupancy;
         let all = occupancy.units.iter().chain(&occupancy.globals).filter(|unit| which(unit));
         let mut all: Vec<Candidate<'_>> = all
             .map(|unit| {
-                let slot = &self.units.slots[*unit];
+                let slot = &self.units[*unit];
                 let requirements = slot.requirements.as_deref().unwrap_or(&**NOTHING);
                 Candidate { name: slot.name(), requirements }
             })

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use fleet_core::{Epoch, Machine, Reason, Snapshot};
 use fleet_scheduler::testing::naive;
 use fleet_scheduler::testing::strategies::clusters;
-use fleet_scheduler::{PlacementVerdict, Policy, apply, explain, plan};
+use fleet_scheduler::{Cluster, Demand, PlacementVerdict, Policy, apply, explain, plan};
 use proptest::prelude::*;
 
 use crate::config::cases;
@@ -144,4 +144,15 @@ fn first_blocker_by_name_is_reported() {
             assert!(result.contains(&format!(": {expected} is on it")), "{machine}: {result}");
         }
     }
+}
+
+#[test]
+fn plan_affected_leaves_out_reasons_that_stay() {
+    let mut cluster = Cluster::new();
+    cluster.add_machine(Machine::named("m1").unwrap());
+    cluster.add(Demand::new("a").unwrap().requires("disk", "ssd"));
+    assert_eq!(cluster.plan().unplaced.len(), 1);
+    cluster.add(Demand::new("b").unwrap().requires("disk", "nvme"));
+    assert_eq!(cluster.plan_affected().unplaced.len(), 1);
+    assert_eq!(cluster.plan().unplaced.len(), 2);
 }
