@@ -2,13 +2,11 @@
 
 use std::fmt;
 
-use crate::diagnostic::Span;
 use crate::name::UnitName;
-use crate::prefixes::{Prefixes, Privileges};
-use crate::quoting::{Splitter, WordError, is_separator, quote_word};
-use crate::specifier::SpecifierError;
-use crate::specifier_context::SpecifierContext;
-use crate::variables;
+use crate::specifier::{SpecifierContext, SpecifierError};
+use crate::syntax::diagnostic::Span;
+use crate::values::expand_word;
+use crate::values::words::{Splitter, WordError, is_separator, quote_word};
 
 /// One command from the value of `ExecStart=` or a similar option.
 ///
@@ -118,7 +116,7 @@ impl CommandLine {
         if self.prefixes.keeps_variables {
             return self.argv().map(str::to_owned).collect();
         }
-        self.argv().flat_map(|word| variables::expand_word(word, &variable)).collect()
+        self.argv().flat_map(|word| expand_word(word, &variable)).collect()
     }
 
     /// Returns `true` if `$NAME` and `${NAME}` are expanded, which the prefix `:` disables.
@@ -403,4 +401,67 @@ fn simplified(path: &str) -> String {
     }
     let parts = path.split('/').filter(|part| !matches!(*part, "" | "."));
     parts.fold(String::new(), |path, part| path + "/" + part)
+}
+
+/// The privileges that a command runs with.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Privileges {
+    /// The privileges of the unit, with `User=` and sandboxing applied.
+    #[default]
+    Unit,
+    /// `+`: full privileges, regardless of the unit's restrictions.
+    Full,
+    /// `!`: sandboxing applies, but not the unit's user and groups.
+    KeepUser,
+    /// `!!`: like [`KeepUser`](Self::KeepUser), but only on kernels without ambient capabilities.
+    KeepUserWithoutAmbient,
+}
+
+/// The prefixes of a command.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Prefixes {
+    pub(crate) ignores_failure: bool,
+    pub(crate) sets_argv0: bool,
+    pub(crate) keeps_variables: bool,
+    pub(crate) privileges: Privileges,
+}
+
+impl Prefixes {
+    /// Parses the prefixes of a command's first word. Returns the prefixes and the remaining text.
+    ///
+    /// A prefix that occurs a second time belongs to the remaining text. The exception is `!!`,
+    /// which is a prefix of its own.
+    pub(crate) fn read(word: &str) -> (Self, &str) {
+        let mut prefixes = Self::default();
+        for (at, byte) in word.bytes().enumerate() {
+            match (byte, prefixes.privileges) {
+                (b'-', _) if !prefixes.ignores_failure => prefixes.ignores_failure = true,
+                (b'@', _) if !prefixes.sets_argv0 => prefixes.sets_argv0 = true,
+                (b':', _) if !prefixes.keeps_variables => prefixes.keeps_variables = true,
+                (b'+', Privileges::Unit) => prefixes.privileges = Privileges::Full,
+                (b'!', Privileges::Unit) => prefixes.privileges = Privileges::KeepUser,
+                (b'!', Privileges::KeepUser) => {
+                    prefixes.privileges = Privileges::KeepUserWithoutAmbient;
+                }
+                _ => return (prefixes, &word[at..]),
+            }
+        }
+        (prefixes, "")
+    }
+}
+
+impl fmt::Display for Prefixes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let marks =
+            [(self.ignores_failure, "-"), (self.sets_argv0, "@"), (self.keeps_variables, ":")];
+        let set = marks.into_iter().filter(|(is_set, _)| *is_set);
+        set.map(|(_, mark)| mark)
+            .chain([match self.privileges {
+                Privileges::Unit => "",
+                Privileges::Full => "+",
+                Privileges::KeepUser => "!",
+                Privileges::KeepUserWithoutAmbient => "!!",
+            }])
+            .try_for_each(|mark| f.write_str(mark))
+    }
 }

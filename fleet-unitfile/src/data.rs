@@ -5,13 +5,11 @@ use serde::ser::SerializeStruct as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::check::Finding;
-use crate::diagnostic::{Diagnostic, Location, Severity, Span};
-use crate::hash::UnitHash;
-use crate::name::UnitName;
-use crate::option::{OptionView, UnitOption};
-use crate::options::Options;
-use crate::unit_type::UnitType;
-use crate::write::{Writable, check};
+use crate::file::canonical::{UnitHash, Writable, check};
+use crate::file::option::{OptionView, UnitOption};
+use crate::file::options::Options;
+use crate::name::{UnitName, UnitType};
+use crate::syntax::diagnostic::{Diagnostic, Location, Severity, Span};
 
 /// Serializes by `Display` and deserializes by `FromStr`, so that invalid values are refused.
 macro_rules! as_text {

@@ -5,9 +5,8 @@ use proptest::prelude::*;
 use proptest::sample::select;
 
 use crate::file::UnitFile;
-use crate::name::UnitName;
-use crate::option::UnitOption;
-use crate::unit_type::UnitType;
+use crate::file::option::UnitOption;
+use crate::name::{UnitName, UnitType};
 
 /// Generates valid names of every type: plain names, templates and instances.
 ///
@@ -94,7 +93,7 @@ pub fn damaged_unit_file() -> impl Strategy<Value = Vec<u8>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::diagnostic::Severity;
+    use crate::syntax::diagnostic::Severity;
     use proptest::strategy::ValueTree as _;
     use proptest::test_runner::TestRunner;
 

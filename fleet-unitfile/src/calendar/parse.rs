@@ -1,9 +1,9 @@
 //! Parsing of calendar events. An event consists of weekdays, a date, a time and a time zone, each
 //! of which is optional.
 
-use super::Calendar;
-use super::civil::Date;
-use super::part::{Part, Range};
+use crate::calendar::Calendar;
+use crate::calendar::next::Date;
+use crate::calendar::part::{Part, Range};
 
 /// Shorthands for calendar events.
 pub(crate) const SHORTHANDS: [&str; 13] = [

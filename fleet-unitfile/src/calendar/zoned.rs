@@ -3,7 +3,7 @@
 use jiff::tz::{TimeZone, TimeZoneDatabase};
 use jiff::{Timestamp, Zoned};
 
-use super::{Calendar, OffsetPeriod, Zone};
+use crate::calendar::{Calendar, OffsetPeriod, Zone};
 
 /// Available with the feature `jiff`.
 impl Zone for TimeZone {

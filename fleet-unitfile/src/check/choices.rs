@@ -1,6 +1,6 @@
 //! The accepted words of directives with a choice.
 
-pub(super) use super::system_words::*;
+pub(super) use crate::check::system_words::*;
 
 pub(super) type Words = &'static [&'static str];
 

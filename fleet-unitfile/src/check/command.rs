@@ -1,13 +1,12 @@
 //! Command lines: syntax and program paths.
 
-use super::code::FindingCode;
-use super::specifiers;
-use super::value_error::{ValueError, quoted};
+use crate::check::finding::{FindingCode, ValueError, quoted};
+use crate::check::specifiers;
 use crate::command::{
     CommandError, CommandLine, Commands, RefusedCommand, check_path, has_shell_prefix,
 };
 use crate::name::UnitName;
-use crate::quoting::{Splitter, WordError};
+use crate::values::words::{Splitter, WordError};
 
 /// Checks a command line, which may contain several commands separated by semicolons.
 ///

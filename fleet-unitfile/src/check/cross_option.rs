@@ -1,18 +1,15 @@
 //! Rules about the unit as a whole: required options and conflicting ones.
 
-use super::choices;
-use super::code::FindingCode;
-use super::command::count;
-use super::table;
-use super::value_error::ValueError;
-use crate::diagnostic::Severity;
+use crate::check::command::count;
+use crate::check::finding::{FindingCode, ValueError};
+use crate::check::{choices, table};
 use crate::escape::{escape_path, unescape_path};
 use crate::file::UnitFile;
-use crate::list_semantics::{PATH_TRIGGERS, SOCKET_LISTENERS, TIMER_TRIGGERS};
-use crate::name::UnitName;
-use crate::option::OptionView;
-use crate::unit_type::UnitType;
-use crate::value::parse_bool;
+use crate::file::option::OptionView;
+use crate::file::options::{PATH_TRIGGERS, SOCKET_LISTENERS, TIMER_TRIGGERS};
+use crate::name::{UnitName, UnitType};
+use crate::syntax::diagnostic::Severity;
+use crate::values::parse_bool;
 
 /// A violated rule: the option that violates it, or `None` if an option is missing, and the error.
 pub(super) type Violation<'a> = (Option<OptionView<'a>>, ValueError);

@@ -1,16 +1,13 @@
 //! Values that consist of several parts, each with rules of its own.
 
-use super::choices;
-use super::code::FindingCode;
-use super::lists::each_word;
-use super::numbers;
-use super::specifiers::{expanded, path_form};
-use super::value_error::{ValueError, one_of, pieces, quoted};
-use super::values;
+use crate::check::finding::{FindingCode, ValueError, one_of, pieces, quoted};
+use crate::check::lists::each_word;
+use crate::check::specifiers::{expanded, path_form};
+use crate::check::{choices, numbers, values};
 use crate::name::UnitName;
-use crate::quoting::{WordError, cunescape, split_words};
-use crate::size::{Size, integer, parse_size};
-use crate::timespan::parse_timespan;
+use crate::values::size::{Size, integer, parse_size};
+use crate::values::timespan::parse_timespan;
+use crate::values::words::{WordError, cunescape, split_words};
 
 /// The form of a value with several parts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

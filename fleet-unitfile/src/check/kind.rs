@@ -2,13 +2,12 @@
 
 use std::borrow::Cow;
 
-use super::choices::WordList;
-use super::command::command;
-use super::forms::Form;
-use super::value_error::ValueError;
-use super::{access, calendar, lists, numbers, specifiers, values};
-use crate::name::UnitName;
-use crate::unit_type::UnitType;
+use crate::check::choices::WordList;
+use crate::check::command::command;
+use crate::check::finding::ValueError;
+use crate::check::forms::Form;
+use crate::check::{lists, numbers, specifiers, values};
+use crate::name::{UnitName, UnitType};
 
 pub(super) const U32_MAX: i64 = u32::MAX as i64;
 pub(super) const I32_MIN: i64 = i32::MIN as i64;
@@ -199,7 +198,7 @@ impl Kind {
             Self::Command => command(value, unit).into_iter().collect(),
             Self::Environment => lists::environment(value),
             Self::ExitStatus => lists::exit_statuses(value),
-            Self::AddressRanges => access::address_ranges(value),
+            Self::AddressRanges => values::address_ranges(value),
             Self::CpuSet => lists::cpu_set(option, value, unit),
             Self::Paths => lists::paths(value, unit),
             Self::PathsOnly => lists::paths_only(value, unit),
@@ -212,7 +211,7 @@ impl Kind {
             Self::UnitsOf(unit_type) => lists::units(option, value, Some(unit_type), unit),
             Self::Urls => lists::urls(value, unit),
             Self::Words(list) => lists::choices(value, list),
-            Self::BoolOrList(list) => match crate::value::parse_bool(value) {
+            Self::BoolOrList(list) => match crate::values::parse_bool(value) {
                 Some(_) => Vec::new(),
                 None => lists::choices(value, list),
             },
@@ -260,7 +259,7 @@ impl Kind {
             Self::FatalBool => values::fatal_boolean(value),
             Self::BoolOr(words) => values::boolean(value, words),
             Self::BusName => values::bus_name(value),
-            Self::Device => access::device(value, unit),
+            Self::Device => values::device(value, unit),
             Self::Choice(words) => values::choice(value, words),
             Self::ChoiceOrNumber(most, words) => numbers::choice_or_number(value, most, words),
             Self::WordOrArgument(words) => values::word_or_argument(value, words),
@@ -275,7 +274,7 @@ impl Kind {
             Self::EnvironmentFile => values::path(value.strip_prefix('-').unwrap_or(value)),
             Self::PathTest => values::path_test(value),
             Self::PidFile => values::pid_file(value),
-            Self::Personality => access::personality(value),
+            Self::Personality => values::personality(value),
             Self::RootPath => values::root_path(value),
             Self::WorkingDirectory => values::working_directory(value),
             Self::Span | Self::Spans => numbers::span(value),
@@ -285,7 +284,7 @@ impl Kind {
             Self::Limit(measure) => numbers::limit(value, measure),
             Self::Whole(least, most) => numbers::whole(value, least, most, &[]),
             Self::WholeOr(least, most, words) => numbers::whole(value, least, most, words),
-            Self::Calendar => calendar::check(value),
+            Self::Calendar => values::calendar(value),
             _ => None,
         }
     }
@@ -293,7 +292,7 @@ impl Kind {
     /// Checks an empty value. Lists accept it as a reset. Some options with a single value, such as
     /// those in [`TAKES_EMPTY`], accept it as the default.
     fn empty(self, option: &str, unit: &UnitName) -> Option<ValueError> {
-        let is_taken = TAKES_EMPTY.contains(&option) || super::table::is_newer(option);
+        let is_taken = TAKES_EMPTY.contains(&option) || crate::check::table::is_newer(option);
         match self {
             _ if is_taken => None,
             // The priority of a swap.

@@ -1,18 +1,15 @@
 //! Checks of values that are lists, word by word.
 
-use super::choices::{self, WordList};
 use std::borrow::Cow;
 
-use super::code::FindingCode;
-use super::forms::bad_escape;
-use super::install;
-use super::specifiers::{expanded, path_form};
-use super::value_error::{ValueError, one_of, pieces, quoted, words};
-use super::values;
-use crate::name::UnitName;
-use crate::quoting::{WordError, split_words, split_words_relaxed};
-use crate::size::integer;
-use crate::unit_type::UnitType;
+use crate::check::choices::{self, WordList};
+use crate::check::finding::{FindingCode, ValueError, one_of, pieces, quoted, words};
+use crate::check::forms::bad_escape;
+use crate::check::specifiers::{expanded, path_form};
+use crate::check::{sections, values};
+use crate::name::{UnitName, UnitType};
+use crate::values::size::integer;
+use crate::values::words::{WordError, split_words, split_words_relaxed};
 
 /// Checks unit names, of one type if given. systemd removes quotes only from those in `[Install]`.
 pub(super) fn units(
@@ -21,7 +18,7 @@ pub(super) fn units(
     unit_type: Option<UnitType>,
     own: &UnitName,
 ) -> Vec<ValueError> {
-    if install::OPTIONS.contains(&option) {
+    if sections::OPTIONS.contains(&option) {
         return each_word(value, |word| values::unit(word, unit_type, own));
     }
     let errors = pieces(value).filter_map(|(at, word)| {

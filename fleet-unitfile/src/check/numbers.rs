@@ -1,11 +1,11 @@
 //! Checks of numbers, sizes, file modes, limits and time spans.
 
-use super::code::FindingCode;
+use super::finding::FindingCode;
+use super::finding::{ValueError, one_of, quoted};
 use super::kind::Measure;
-use super::value_error::{ValueError, one_of, quoted};
 use super::values;
-use crate::size::{Size, integer, parse_permyriad, parse_size};
-use crate::timespan::{Timespan, parse_timespan};
+use crate::values::size::{Size, integer, parse_permyriad, parse_size};
+use crate::values::timespan::{Timespan, parse_timespan};
 
 pub(super) fn span(value: &str) -> Option<ValueError> {
     parse_timespan(value).is_err().then(|| {

@@ -3,13 +3,12 @@
 use std::borrow::Cow;
 use std::ops::Range;
 
-use super::code::FindingCode;
-use super::kind::Kind;
-use super::value_error::ValueError;
+use crate::check::finding::{FindingCode, ValueError};
+use crate::check::kind::Kind;
 use crate::command::{CommandLine, Commands};
 use crate::name::UnitName;
-use crate::quoting::Splitter;
-use crate::specifier_context::{Specifier, SpecifierContext};
+use crate::specifier::{Specifier, SpecifierContext};
+use crate::values::words::Splitter;
 
 /// The specifier letters of systemd, and the percent sign. The list includes `c`, `r` and `R`,
 /// which systemd 252 expands with a warning, and `D`, which is new in systemd 256.

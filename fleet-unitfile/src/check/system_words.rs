@@ -1,6 +1,6 @@
 //! Words for things of the kernel and of processes: errors, capabilities, exit statuses and so on.
 
-use super::choices::Words;
+use crate::check::choices::Words;
 
 /// Names of exit statuses, as `systemd-analyze exit-status` lists them, and those of newer
 /// versions.

@@ -1,16 +1,17 @@
 //! Checks of values that are one word, path or name.
 
 use std::borrow::Cow;
+use std::net::{Ipv4Addr, Ipv6Addr};
 
-use super::choices;
-use super::code::FindingCode;
-use super::specifiers::expanded;
-use super::value_error::{ValueError, listed, one_of, quoted};
-use crate::name::{NameErrorKind, UnitName};
-use crate::size::integer;
+use crate::calendar::SHORTHANDS;
+use crate::check::choices;
+use crate::check::finding::{FindingCode, ValueError, listed, one_of, pieces, quoted};
+use crate::check::specifiers::expanded;
+use crate::name::{NameErrorKind, UnitName, UnitType};
 use crate::spelling::suggest;
-use crate::unit_type::UnitType;
-use crate::value::parse_bool;
+use crate::values::size::integer;
+use crate::values::words::Splitter;
+use crate::values::{is_calendar, parse_bool};
 
 /// Checks a boolean, or one of some additional words.
 pub(super) fn boolean(value: &str, words: &[&str]) -> Option<ValueError> {
@@ -339,8 +340,108 @@ fn is_internet(text: &str) -> bool {
     let port = port.split('%').next().unwrap_or_default();
     let six = host.strip_prefix('[').and_then(|host| host.strip_suffix(']'));
     let host_is_fine = match six {
-        Some(six) => six.parse::<std::net::Ipv6Addr>().is_ok(),
-        None => host.parse::<std::net::Ipv4Addr>().is_ok(),
+        Some(six) => six.parse::<Ipv6Addr>().is_ok(),
+        None => host.parse::<Ipv4Addr>().is_ok(),
     };
     host_is_fine && is_port(port)
+}
+
+/// Checks a calendar event, which consists of weekdays, a date, a time and a time zone, each of
+/// which is optional. The check does not test whether the time zone exists.
+pub(super) fn calendar(value: &str) -> Option<ValueError> {
+    (!is_calendar(value)).then(|| {
+        let message = format!("{} is not a calendar event", quoted(value));
+        let help = match suggest(value, SHORTHANDS) {
+            Some(near) => format!("write {near}"),
+            None => "write an event such as daily, or \"Mon..Fri *-*-* 06:30:00\"".to_owned(),
+        };
+        ValueError::new(FindingCode::Calendar, message, help)
+    })
+}
+
+/// Checks a list of network address ranges. A range is an address with an optional prefix length
+/// (`10.0.0.0/8`), or a word for a common range (`localhost`).
+///
+/// systemd removes no quotes from this value, so quotes make an address invalid.
+pub(super) fn address_ranges(value: &str) -> Vec<ValueError> {
+    let errors = pieces(value).filter(|(_, word)| !is_address_range(word)).map(|word| {
+        let message = format!("{} is not a range of addresses", quoted(word.1));
+        let help = match word.1.starts_with(['"', '\'']) {
+            true => "write the range without quotes",
+            false => "write a range such as 10.0.0.0/8, or any, localhost, link-local or multicast",
+        };
+        ValueError::new(FindingCode::Address, message, help).at_word(word)
+    });
+    errors.collect()
+}
+
+fn is_address_range(word: &str) -> bool {
+    if word.eq_ignore_ascii_case("localhost") {
+        return true;
+    }
+    if ["any", "link-local", "multicast"].contains(&word) {
+        return true;
+    }
+    let (address, length) = match word.split_once('/') {
+        Some((address, length)) => (address, Some(length)),
+        None => (word, None),
+    };
+    let most = match (address.parse::<Ipv4Addr>(), address.parse::<Ipv6Addr>()) {
+        (Ok(_), _) => 32,
+        (_, Ok(_)) => 128,
+        _ => return false,
+    };
+    length.is_none_or(|length| integer(length).is_some_and(|it| (0..=most).contains(&it)))
+}
+
+/// Checks a device rule such as `/dev/sda rw`: the path of a device, or a device group, and the
+/// access rights.
+pub(super) fn device(value: &str, unit: &UnitName) -> Option<ValueError> {
+    let mut words = Splitter::new(value, true);
+    let Some(Ok(path)) = words.next() else {
+        let error = ValueError::new(FindingCode::Quotes, "a quote is not closed", "close it");
+        return Some(error);
+    };
+    let (written, rights) = (&value[..words.at()], words.rest());
+    if let Some(error) = expanded(&path, unit).and_then(|path| device_path(&path)) {
+        return Some(error.at_word((0, written)));
+    }
+    let bare = rights.trim_start_matches([' ', '\t']);
+    bare.contains(|c| !"rwm".contains(c)).then(|| {
+        let message = format!("{} is not an access mode of a device", quoted(bare));
+        let help = "write one or more of the letters r, w and m, such as rw";
+        ValueError::new(FindingCode::Choice, message, help)
+            .at_word((value.len() - bare.len(), bare))
+    })
+}
+
+fn device_path(device: &str) -> Option<ValueError> {
+    let is_group = ["char-", "block-"].iter().any(|start| device.starts_with(start));
+    if is_group {
+        return None;
+    }
+    path(device).or_else(|| {
+        let mut parts = device.split('/').filter(|part| !part.is_empty() && *part != ".");
+        let is_fine = match parts.next() {
+            Some("dev") => true,
+            Some("run") => parts.next() == Some("systemd") && parts.next() == Some("inaccessible"),
+            _ => false,
+        };
+        (!is_fine).then(|| {
+            let message = format!("{} is not the path of a device", quoted(device));
+            let help = "write a path below /dev/, or a device group such as char-pts";
+            ValueError::new(FindingCode::Path, message, help)
+        })
+    })
+}
+
+/// Checks that a value is the name of an architecture. The check does not test whether the machine
+/// can run programs for it.
+pub(super) fn personality(value: &str) -> Option<ValueError> {
+    (!choices::ALL_ARCHITECTURES.contains(&value)).then(|| {
+        let message = format!("{} is not an architecture", quoted(value));
+        // The nearest word may be that of another machine.
+        let help = "write an architecture that the machine can run, such as x86-64";
+        ValueError::new(FindingCode::Choice, message, help)
+    })
 }

@@ -3,15 +3,15 @@
 use std::borrow::Cow;
 use std::ops::Range;
 
-use crate::continuation::LogicalLine;
-use crate::diagnostic::Span;
-use crate::grammar::{SyntaxItem, SyntaxItems};
-use crate::lines::{
+use crate::file::option::{OptionView, UnitOption};
+use crate::file::options::Options;
+use crate::syntax::assignment::LogicalLine;
+use crate::syntax::diagnostic::Span;
+use crate::syntax::grammar::{SyntaxItem, SyntaxItems};
+use crate::syntax::lines::{
     BYTE_ORDER_MARK, Lines, MarkedSource, ends_in_open_backslash, is_line_end, line_end_length,
     line_length, trim_end,
 };
-use crate::option::{OptionView, UnitOption};
-use crate::options::Options;
 
 /// Removes options of the source, which are given in source order.
 pub(super) fn removed<'a>(

@@ -1,15 +1,15 @@
-//! A source with the offsets of its options and headers. Names and values are not stored, but
-//! parsed from the source on each access.
+//! Parsing of a source into an index, and lines and columns of offsets. Names and values are not
+//! stored, but parsed from the source on each access.
 
+use std::borrow::Cow;
 use std::collections::BTreeSet;
 
-use crate::assignment::{ContinuedAssignment, Plain};
-use crate::continuation::LogicalLine;
-use crate::diagnostic::Span;
-use crate::index::{Entry, Index};
-use crate::lines::{MarkedSource, line_length, trim_end};
-use crate::options::Options;
-use crate::section::{SectionInstance, is_repeated};
+use crate::file::index::{Entry, Index};
+use crate::file::options::{Options, SectionInstance, is_repeated};
+use crate::syntax::assignment::{Assignment, ContinuedAssignment, LogicalLine, Plain};
+use crate::syntax::diagnostic::{Diagnostic, Location, Severity, Span};
+use crate::syntax::grammar::{Issue, SyntaxItem, SyntaxItems, column};
+use crate::syntax::lines::{Line, Lines, MarkedSource, line_length, trim_end};
 
 /// A source, byte for byte, and the index of its options and headers.
 ///
@@ -147,5 +147,114 @@ impl Text {
             let line = self.source.line(header.start);
             &line[1..trim_end(line.as_bytes()).len() - 1]
         })
+    }
+}
+
+/// A cursor that resolves offsets to lines in one pass over the source. The offsets must therefore
+/// be passed in ascending order.
+pub(crate) struct Locator<'a> {
+    line: Option<Line<'a>>,
+    after: Lines<'a>,
+}
+
+impl<'a> Locator<'a> {
+    pub(crate) fn new(source: MarkedSource<'a>) -> Self {
+        let mut after = source.lines(0);
+        Self { line: after.next(), after }
+    }
+
+    /// Returns the line that contains an offset. An offset past the end belongs to the last line.
+    /// Returns `None` if the source contains no lines.
+    pub(crate) fn line(&mut self, offset: usize) -> Option<Line<'a>> {
+        loop {
+            // `Lines` is a cursor, so a clone looks ahead.
+            let mut after = self.after.clone();
+            match after.next().filter(|next| next.start <= offset) {
+                Some(next) => (self.line, self.after) = (Some(next), after),
+                None => return self.line,
+            }
+        }
+    }
+
+    /// Returns the line and column of an offset. For a byte of a line end, the column is the one
+    /// after the last character of the line.
+    pub(crate) fn location(&mut self, offset: usize) -> Location {
+        let Some(line) = self.line(offset) else {
+            return Location { line: 1, column: 1 };
+        };
+        let at = offset.saturating_sub(line.start).min(line.text.len());
+        Location { line: line.number, column: column(line.text, at) }
+    }
+}
+
+/// Maximum number of diagnostics that are kept. Beyond this maximum, only the first error is added,
+/// and only if all kept diagnostics are warnings.
+const MAX_DIAGNOSTICS: usize = 1000;
+
+/// The result of parsing a source.
+pub(crate) struct ParsedSource {
+    pub(crate) text: Text,
+    pub(crate) diagnostics: Vec<Diagnostic>,
+}
+
+/// Parses a source. If `strict` is true, parsing stops at the first error, and this error is the
+/// last diagnostic.
+pub(crate) fn parse(source: &[u8], strict: bool) -> ParsedSource {
+    let mut items = SyntaxItems::new(source);
+    let mut collector = Collector::default();
+    for item in &mut items {
+        match item {
+            SyntaxItem::Comment(_) => {}
+            SyntaxItem::Section(Cow::Borrowed(_), span) => collector.headers.push(span.start, None),
+            SyntaxItem::Section(Cow::Owned(name), span) => {
+                collector.headers.push(span.start, Some(&[&name]));
+            }
+            SyntaxItem::Assignment(assignment) => collector.option(&assignment),
+            SyntaxItem::Issue(issue) => {
+                collector.report(&issue);
+                if strict && issue.kind.severity() == Severity::Error {
+                    break;
+                }
+            }
+        }
+    }
+    let Collector { mut options, mut headers, diagnostics, .. } = collector;
+    options.close();
+    headers.close();
+    // Copies the source only after all joined lines are freed: the copy may be most of the memory.
+    let source = match items.text() {
+        Some(text) => Source::Text(text.into()),
+        None => Source::Bytes(source.into()),
+    };
+    let text = Text { source, mark: items.mark(), options, headers };
+    ParsedSource { text, diagnostics }
+}
+
+#[derive(Default)]
+struct Collector {
+    options: Index,
+    headers: Index,
+    diagnostics: Vec<Diagnostic>,
+    has_error: bool,
+}
+
+impl Collector {
+    fn option(&mut self, assignment: &Assignment<'_>) {
+        match assignment {
+            Assignment::Plain(plain) => self.options.push(plain.span().start, None),
+            Assignment::ContinuedAssignment(joined) => {
+                let pieces = [joined.name(), "=", joined.value()];
+                self.options.push(joined.span().start, Some(&pieces));
+            }
+        }
+    }
+
+    fn report(&mut self, issue: &Issue<'_>) {
+        let is_error = issue.kind.severity() == Severity::Error;
+        let is_first_error = is_error && !self.has_error;
+        if self.diagnostics.len() < MAX_DIAGNOSTICS || is_first_error {
+            self.has_error |= is_error;
+            self.diagnostics.push(issue.diagnostic());
+        }
     }
 }

@@ -1,21 +1,22 @@
 //! A unit file: its source, byte for byte, and the options in it.
 
+pub(crate) mod canonical;
+pub(crate) mod index;
+pub(crate) mod option;
+pub(crate) mod options;
+pub(crate) mod text;
+
 use std::fmt;
 use std::hash::{Hash, Hasher};
 use std::str::FromStr;
 use std::sync::{Arc, OnceLock};
 
-use crate::diagnostic::{Diagnostic, Location, ParseError, Severity, Span};
-use crate::hash::UnitHash;
-use crate::lines::MarkedSource;
-use crate::list_semantics::{names_of_list, resets};
-use crate::locate::Locator;
-use crate::option::{OptionView, UnitOption};
-use crate::options::Options;
-use crate::parse::{ParsedSource, parse};
-use crate::section::SectionInstance;
-use crate::text::Text;
-use crate::write::{OptionError, canonical, check};
+use crate::file::canonical::{OptionError, UnitHash, canonical, check};
+use crate::file::option::{OptionView, UnitOption};
+use crate::file::options::{Options, SectionInstance, names_of_list, resets};
+use crate::file::text::{Locator, ParsedSource, Text, parse};
+use crate::syntax::diagnostic::{Diagnostic, Location, ParseError, Severity, Span};
+use crate::syntax::lines::MarkedSource;
 
 /// The source text of a unit, and the options in it.
 ///

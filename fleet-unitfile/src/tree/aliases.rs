@@ -2,9 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use crate::name::UnitName;
+use crate::name::{UnitName, UnitType};
 use crate::tree::{Names, UnitEntry, absolute};
-use crate::unit_type::UnitType;
 
 /// All unit names that files and links define. Maps each name to the name or path to which it
 /// leads, and each file to the names that lead to it.

@@ -4,10 +4,11 @@ use std::borrow::Cow;
 use std::ops::Range;
 use std::str::Utf8Error;
 
-use crate::assignment::{Assignment, ContinuedAssignment, Plain};
-use crate::continuation::{ContinuationLines, LogicalLine};
-use crate::diagnostic::{Diagnostic, DiagnosticKind, Location, Severity, Span};
-use crate::lines::{
+use crate::syntax::assignment::{
+    Assignment, ContinuationLines, ContinuedAssignment, LogicalLine, Plain,
+};
+use crate::syntax::diagnostic::{Diagnostic, DiagnosticKind, Location, Severity, Span};
+use crate::syntax::lines::{
     Line, Lines, MAX_LINE, MarkedSource, ends_in_open_backslash, trim_end, trim_start,
 };
 

@@ -4,12 +4,11 @@ use std::borrow::Cow;
 use std::fmt;
 use std::hash::{Hash, Hasher};
 
-use crate::assignment::Plain;
-use crate::diagnostic::{Location, Span};
-use crate::index::Entry;
-use crate::locate::Locator;
-use crate::text::Text;
-use crate::write::normalise;
+use crate::file::canonical::normalise;
+use crate::file::index::Entry;
+use crate::file::text::{Locator, Text};
+use crate::syntax::assignment::Plain;
+use crate::syntax::diagnostic::{Location, Span};
 
 /// An owned option: section, name and value.
 ///

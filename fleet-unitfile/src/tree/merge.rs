@@ -1,9 +1,9 @@
 //! A unit merged with its drop-ins. The files are merged in the order in which systemd reads them.
 
 use crate::file::UnitFile;
-use crate::list_semantics::{names_of_list, resets};
+use crate::file::option::OptionView;
+use crate::file::options::{names_of_list, resets};
 use crate::name::UnitName;
-use crate::option::OptionView;
 use crate::tree::UnitTree;
 
 /// Unit directories of the system manager, in order of precedence.

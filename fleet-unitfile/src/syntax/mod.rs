@@ -1,14 +1,19 @@
-//! A streaming reader that borrows from its source.
+//! The grammar of unit files, and a streaming reader that borrows from its source.
+
+pub(crate) mod assignment;
+pub(crate) mod diagnostic;
+pub(crate) mod grammar;
+pub(crate) mod lines;
 
 use std::borrow::Cow;
 use std::fmt;
 use std::iter::FusedIterator;
 use std::sync::Arc;
 
-use crate::assignment::Assignment;
-use crate::diagnostic::{Diagnostic, Span};
-use crate::grammar::{SyntaxItem, SyntaxItems};
-use crate::option::UnitOption;
+use crate::file::option::UnitOption;
+use crate::syntax::assignment::Assignment;
+use crate::syntax::diagnostic::{Diagnostic, Span};
+use crate::syntax::grammar::{SyntaxItem, SyntaxItems};
 
 /// A streaming reader: an iterator over the [events](Event) of a source, which borrows from the
 /// source where possible.
