@@ -8,7 +8,7 @@ use std::fmt;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use fleet_core::{Epoch, Generation, KnownUnit, SystemdState};
+use fleet_core::{ActiveState, Epoch, Generation, KnownUnit, SystemdState};
 use fleet_unitfile::{UnitFile, UnitName};
 
 pub use changes::{ChangeReceiver, ChangeSender};
@@ -169,6 +169,14 @@ pub struct ManagedUnit {
     pub known: KnownUnit,
     /// Its current state.
     pub state: SystemdState,
+}
+
+impl ManagedUnit {
+    /// Whether the unit is neither active nor in transition: it is inactive or failed.
+    #[must_use]
+    pub fn has_ended(&self) -> bool {
+        matches!(self.state.active, ActiveState::Inactive | ActiveState::Failed)
+    }
 }
 
 /// Change of a unit on its machine that fleet did not make. `Display` formats the change as a

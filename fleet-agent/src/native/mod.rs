@@ -36,8 +36,8 @@ pub use linux::descriptors::{raise_file_limit, set_cloexec_on_all};
 pub use linux::identity::{group_exists, user_exists};
 pub use linux::process_table::Tracking;
 pub use linux::specifiers::machine_specifiers;
+pub use state::desired_targets::DesiredTargets;
 pub use supervisor::managed_units::external::{BadExternal, External};
 pub use supervisor::{
-    DesiredTargets, InitDryRun, InitDryRunResult, InitSnapshot, SupervisorConfig, SupervisorError,
-    UnitSnapshot,
+    InitDryRun, InitDryRunResult, InitSnapshot, SupervisorConfig, SupervisorError, UnitSnapshot,
 };

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use fleet_core::{ActiveState, Epoch, Generation};
+use fleet_core::{Epoch, Generation};
 use fleet_unitfile::{UnitFile, UnitName, UnitType};
 use tokio::sync::watch;
 use tokio::task::AbortHandle;
@@ -110,9 +110,7 @@ impl SystemdManager {
             return Ok(Vec::new());
         }
         let units = Self::open(config).await?.list().await?;
-        let ended = [ActiveState::Inactive, ActiveState::Failed];
-        let running = units.into_iter().filter(|unit| !ended.contains(&unit.state.active));
-        Ok(running.map(|unit| unit.unit).collect())
+        Ok(units.into_iter().filter(|unit| !unit.has_ended()).map(|unit| unit.unit).collect())
     }
 }
 

@@ -13,7 +13,6 @@ use fleet_agent::{
     NativeManager, ServiceError, ServiceManager as _, SystemClock, SystemdConfig, SystemdManager,
     SystemdScope, current_boot, is_current_boot, write_atomic,
 };
-use fleet_core::ActiveState;
 use fleet_unitfile::UnitName;
 use serde::{Deserialize, Serialize};
 
@@ -97,8 +96,7 @@ impl EarlierManager {
                 let program = concat!("fleetd ", env!("CARGO_PKG_VERSION")).to_owned();
                 let config = RemoteConfig { socket, directory: None, program, clock };
                 let units = RemoteManager::open(config).await?.list().await?;
-                let ended = [ActiveState::Inactive, ActiveState::Failed];
-                let running = units.into_iter().filter(|it| !ended.contains(&it.state.active));
+                let running = units.into_iter().filter(|unit| !unit.has_ended());
                 Ok(running.map(|unit| unit.unit).collect())
             }
             Self::Systemd { user, socket, directory, links } => {

@@ -1,6 +1,7 @@
 //! Everything on disk from which the next process continues: records of runs, requested states, and
 //! the mark of a shutdown.
 
+pub(super) mod desired_targets;
 pub(super) mod manager_context;
 pub(super) mod run_journal;
 pub(super) mod runtime_directory;

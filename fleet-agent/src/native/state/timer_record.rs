@@ -13,8 +13,10 @@ use std::sync::{Arc, Mutex};
 
 use fleet_core::Timestamp;
 use fleet_core::graph::systemd::{DualTimestamp, LastTriggers, TimerPhase, TimerState};
+use fleet_unitfile::UnitName;
 use serde::{Deserialize, Serialize};
 
+use super::manager_context::file_name;
 use crate::atomic_file::write_atomic;
 use crate::lock::lock;
 use crate::private_file::create_private_dir;
@@ -139,14 +141,29 @@ impl PersistentStamps {
         }
     }
 
-    /// Sets the stamp of a timer in memory. To store it, the caller has to call
-    /// [`write`](Self::write).
-    pub(crate) fn set(&self, file: &str, at: Timestamp) {
+    /// Sets the stamp of a timer, and writes it outside the async runtime.
+    pub(crate) fn record(&self, timer: &UnitName, at: Timestamp) {
+        let (stamps, unit, file) = (self.clone(), timer.clone(), file_name(timer.as_str()));
+        stamps.set(&file, at);
+        drop(tokio::task::spawn_blocking(move || {
+            if let Err(error) = stamps.write(&file) {
+                tracing::error!(
+                    %unit,
+                    %error,
+                    "cannot save when a timer elapsed: after a reboot, the timer might start the \
+                     unit again"
+                );
+            }
+        }));
+    }
+
+    /// Sets the stamp of a timer in memory.
+    fn set(&self, file: &str, at: Timestamp) {
         lock(&self.unwritten).insert(file.to_owned(), at);
     }
 
     /// Writes the stamp of a timer durably.
-    pub(crate) fn write(&self, file: &str) -> io::Result<()> {
+    fn write(&self, file: &str) -> io::Result<()> {
         let _turn = lock(&self.writing);
         let Some(at) = lock(&self.unwritten).get(file).copied() else { return Ok(()) };
         write_atomic(&self.directory.join(file), at.as_millis().to_string().as_bytes(), true)?;

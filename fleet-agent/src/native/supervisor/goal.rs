@@ -1,16 +1,15 @@
-//! The goal, the extra targets and the masks of a supervisor: their storage, their changes, and the
-//! replacement of the graph.
+//! Changes of the goal, the extra targets and the masks of a supervisor, and the replacement of its
+//! graph. Also the shutdown, which clears the goal.
 
 use std::collections::BTreeSet;
-use std::io;
-use std::path::Path;
 
-use fleet_core::graph::{Graph, InitState, Name, Observation, Settings, Target};
-use serde::{Deserialize, Serialize};
+use fleet_core::graph::{DerivedState, Graph, InitState, Name, Observation, Settings, Target};
 
 use super::Supervisor;
+use super::command::{Reply, answer};
 use super::error::{SupervisorError, io_error};
-use crate::atomic_file::write_atomic;
+use crate::ServiceError;
+use crate::native::state::desired_targets::TargetSelection;
 
 impl Supervisor {
     /// Sets the goal and the extra targets, and stores them.
@@ -142,6 +141,43 @@ impl Supervisor {
         self.planner.reset_failed(target, self.context.now())
     }
 
+    /// Begins to stop all units, and refuses to start any from now on. The stored targets stay.
+    pub(super) fn shut_down(&mut self, reply: Reply<Vec<ServiceError>>) {
+        self.apply_pending_loads();
+        self.shutting_down = true;
+        self.stop_managed_units();
+        self.timers.stop_all();
+        self.clear_goal();
+        self.idle_waiters.push(reply);
+    }
+
+    /// Answers the callers that wait for a shutdown, if all runs are over except those of stuck
+    /// units.
+    pub(super) fn answer_idle_waiters(&mut self) {
+        if self.idle_waiters.is_empty() {
+            return;
+        }
+        let is_stuck = |unit| {
+            let state = self.planner.status(unit);
+            state.is_some_and(|state| {
+                matches!(state.state, DerivedState::Failed { stuck: true, .. })
+            })
+        };
+        let mut running = self.units.iter().filter(|(_, entry)| entry.handle.is_some());
+        if !running.all(|(unit, _)| is_stuck(unit)) {
+            return;
+        }
+        for waiter in self.idle_waiters.drain(..) {
+            answer(waiter, self.managed.stop_errors(&self.planner));
+        }
+    }
+
+    /// Kills all processes of all runs. Their exits are reported as usual.
+    pub(super) fn kill_all(&mut self) {
+        let handles = self.units.values().filter_map(|entry| entry.handle.as_ref());
+        handles.for_each(|handle| handle.sender.update(|update| update.kill = true));
+    }
+
     /// Stores the desired targets.
     pub(super) fn write_targets(&self) -> Result<(), SupervisorError> {
         let stored = self.selection.write(&self.targets_file);
@@ -184,120 +220,4 @@ pub(super) fn restore_state(
     let planner = InitState::restore(graph, settings, observation)
         .map_err(SupervisorError::InvalidTargets)?;
     Ok((planner, TargetSelection::from_settings(settings)))
-}
-
-/// Targets that a supervisor has to provide.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct DesiredTargets {
-    /// Goal; without one no unit is needed.
-    pub goal: Option<Target>,
-    /// Temporary extra targets besides the goal.
-    pub extra_targets: BTreeSet<Target>,
-    /// Masked targets: their units are not started, even if other units need them.
-    pub mask: BTreeSet<Target>,
-}
-
-/// Desired targets, together with the targets that the current settings name. Where the two differ,
-/// an operator has overridden the settings.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct TargetSelection {
-    pub(super) desired: DesiredTargets,
-    pub(super) configured: DesiredTargets,
-}
-
-/// Stored form of a [`TargetSelection`], in JSON.
-#[derive(Debug, Default, Serialize, Deserialize)]
-#[serde(default)]
-struct StoredTargets {
-    #[serde(flatten)]
-    desired: TargetNames,
-    configured: TargetNames,
-}
-
-#[derive(Debug, Default, Serialize, Deserialize)]
-#[serde(default)]
-struct TargetNames {
-    goal: Option<String>,
-    #[serde(skip_serializing_if = "BTreeSet::is_empty")]
-    extra_targets: BTreeSet<String>,
-    mask: BTreeSet<String>,
-}
-
-impl DesiredTargets {
-    /// Returns the targets that the settings name.
-    pub(super) fn from_settings(settings: &Settings) -> Self {
-        let (goal, mask) = (settings.goal.clone(), settings.mask.clone());
-        Self { goal, extra_targets: BTreeSet::new(), mask }
-    }
-
-    /// Returns the settings with this goal and these masks.
-    pub(super) fn apply_to(&self, settings: &Settings) -> Settings {
-        let (goal, mask) = (self.goal.clone(), self.mask.clone());
-        Settings { goal, mask, ..settings.clone() }
-    }
-
-    fn names(&self) -> TargetNames {
-        let all = |targets: &BTreeSet<Target>| targets.iter().map(ToString::to_string).collect();
-        TargetNames {
-            goal: self.goal.as_ref().map(ToString::to_string),
-            extra_targets: all(&self.extra_targets),
-            mask: all(&self.mask),
-        }
-    }
-}
-
-impl TryFrom<TargetNames> for DesiredTargets {
-    type Error = io::Error;
-
-    fn try_from(names: TargetNames) -> io::Result<Self> {
-        let target = |text: String| Target::new(&text).map_err(io::Error::other);
-        let all = |texts: BTreeSet<String>| -> io::Result<BTreeSet<Target>> {
-            texts.into_iter().map(target).collect()
-        };
-        Ok(Self {
-            goal: names.goal.map(target).transpose()?,
-            extra_targets: all(names.extra_targets)?,
-            mask: all(names.mask)?,
-        })
-    }
-}
-
-impl TargetSelection {
-    /// Returns the selection without any override.
-    pub(super) fn from_settings(settings: &Settings) -> Self {
-        Self {
-            desired: DesiredTargets::from_settings(settings),
-            configured: DesiredTargets::from_settings(settings),
-        }
-    }
-
-    /// Applies the operator's overrides to other settings: another goal, and each target that the
-    /// operator has masked.
-    pub(super) fn rebase(&self, settings: &Settings) -> Self {
-        let (Self { desired, configured: before }, configured) =
-            (self, DesiredTargets::from_settings(settings));
-        let goal = if desired.goal == before.goal { &configured.goal } else { &desired.goal };
-        let mask = configured.mask.iter().chain(desired.mask.difference(&before.mask));
-        let mask = mask.cloned().collect();
-        let (goal, extra_targets) = (goal.clone(), desired.extra_targets.clone());
-        Self { desired: DesiredTargets { goal, extra_targets, mask }, configured }
-    }
-
-    /// Reads the stored selection; `None` if none was written.
-    pub(super) fn read(path: &Path) -> io::Result<Option<Self>> {
-        let text = match std::fs::read(path) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-            text => text?,
-        };
-        let stored: StoredTargets = serde_json::from_slice(&text)?;
-        let (desired, configured) = (stored.desired.try_into()?, stored.configured.try_into()?);
-        Ok(Some(Self { desired, configured }))
-    }
-
-    /// Stores the selection for the next supervisor of the directory.
-    pub(super) fn write(&self, path: &Path) -> io::Result<()> {
-        let stored =
-            StoredTargets { desired: self.desired.names(), configured: self.configured.names() };
-        write_atomic(path, &serde_json::to_vec(&stored)?, false)
-    }
 }

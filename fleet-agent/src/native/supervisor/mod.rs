@@ -21,8 +21,8 @@
 //!
 //! | module | topic |
 //! |---|---|
-//! | `command`, `requests` | commands of frontends; requests for loaded units, stored on disk first |
-//! | `goal` | goal, extra targets and masks; replacement of the graph of files |
+//! | `command`, `requests` | commands of frontends; requests for loaded units, stored first |
+//! | `goal` | goal, extra targets, masks; replacement of the graph of files; shutdown |
 //! | `managed_units` | loaded units: the graph of them, their requests, waiting callers |
 //! | `timers` | timer units: next elapse, start of their units |
 //! | `recovery` | state of units of files that an earlier supervisor has left |
@@ -52,7 +52,6 @@ mod unit_log;
 pub use config::SupervisorConfig;
 pub use error::SupervisorError;
 pub(super) use error::io_error;
-pub use goal::DesiredTargets;
 pub use snapshot::{InitDryRun, InitDryRunResult, InitSnapshot, UnitSnapshot};
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -68,10 +67,9 @@ use fleet_core::graph::{
 };
 use tokio::sync::{mpsc, watch};
 
-use self::command::{Command, CommandSender, Reply, answer};
+use self::command::{Command, CommandSender, Reply};
 use self::compile::HostCapabilities;
 use self::compile::check_supported;
-use self::goal::TargetSelection;
 use self::managed_units::ManagedUnits;
 use self::requests::Requests;
 use self::run_task::{QueueFull, run_channel};
@@ -85,6 +83,7 @@ use crate::native::log::rate_limit::unrecorded_cause;
 use crate::native::run::driver::RunDriver;
 use crate::native::run::machine::outcome::RunOutcome;
 use crate::native::run::machine::state::{RunState, ServicePhase};
+use crate::native::state::desired_targets::TargetSelection;
 use crate::native::state::manager_context::{ManagerContext, TARGETS};
 use crate::native::state::unit_directory::RequestedState;
 use crate::sleep::Sleep;
@@ -243,37 +242,6 @@ impl Supervisor {
         self.answer_idle_waiters();
     }
 
-    /// Begins to stop all units, and refuses to start any from now on. The stored targets stay.
-    fn shut_down(&mut self, reply: Reply<Vec<ServiceError>>) {
-        self.apply_pending_loads();
-        self.shutting_down = true;
-        self.stop_managed_units();
-        self.timers.stop_all();
-        self.clear_goal();
-        self.idle_waiters.push(reply);
-    }
-
-    /// Answers the callers that wait for a shutdown, if all runs are over except those of stuck
-    /// units.
-    fn answer_idle_waiters(&mut self) {
-        if self.idle_waiters.is_empty() {
-            return;
-        }
-        let is_stuck = |unit| {
-            let state = self.planner.status(unit);
-            state.is_some_and(|state| {
-                matches!(state.state, DerivedState::Failed { stuck: true, .. })
-            })
-        };
-        let mut running = self.units.iter().filter(|(_, entry)| entry.handle.is_some());
-        if !running.all(|(unit, _)| is_stuck(unit)) {
-            return;
-        }
-        for waiter in self.idle_waiters.drain(..) {
-            answer(waiter, self.managed.stop_errors(&self.planner));
-        }
-    }
-
     fn execute(&mut self, action: &UnitAction, now: Timestamp) {
         tracing::debug!(%action, incarnation = %action.incarnation, "decided");
         self.log_action(action);
@@ -366,12 +334,6 @@ impl Supervisor {
                 self.log_event(&action.unit, what, now);
             }
         }
-    }
-
-    /// Kills all processes of all runs. Their exits are reported as usual.
-    fn kill_all(&mut self) {
-        let handles = self.units.values().filter_map(|entry| entry.handle.as_ref());
-        handles.for_each(|handle| handle.sender.update(|update| update.kill = true));
     }
 
     fn send_action(&mut self, action: &UnitAction) {

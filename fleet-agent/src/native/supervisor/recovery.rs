@@ -1,5 +1,15 @@
-//! Reads which units an earlier `fleet-init` left in its directory. For the units of `fleetd`, see
-//! `managed_units/recovery.rs`; for the state and the processes of one unit, see `adopt.rs`.
+//! Recovery of units of files: reads which units an earlier `fleet-init` left in its directory.
+//!
+//! The units of `fleetd` are recovered in `managed_units/recovery.rs`. Both read the same records,
+//! and `run/adopt.rs` derives the state of a unit and adopts its processes for both. They differ in
+//! what else they know:
+//!
+//! | | units of files | loaded units |
+//! |---|---|---|
+//! | known units | those of the graph, and those that still run | those with a stored file |
+//! | definition of a run | stored with the run, as files may have changed | the stored file |
+//! | needed units | by the goal | by the stored requests, which are applied now if necessary |
+//! | unreadable record | shows the unit as failed, for an operator | the unit is not loaded |
 //!
 //! # Units that cannot be recovered
 //!
@@ -24,7 +34,7 @@ use super::command::SupervisorHandle;
 use super::compile::host_capabilities;
 use super::config::{LANGUAGE, SupervisorConfig};
 use super::error::{SupervisorError, io_error};
-use super::goal::{TargetSelection, restore_state};
+use super::goal::restore_state;
 use super::managed_units::{ManagedUnits, hit_start_limit};
 use super::supervised_unit::{SupervisedUnit, read_definition};
 use super::{Supervisor, UnitSource};
@@ -33,6 +43,7 @@ use crate::native::linux::descriptors::check_descriptors_left;
 use crate::native::run::adopt::{observe_run, resume, stop_only_definition};
 use crate::native::run::driver::RunDriver;
 use crate::native::run::machine::state::RunState;
+use crate::native::state::desired_targets::TargetSelection;
 use crate::native::state::manager_context::{ManagerContext, TARGETS};
 use crate::native::state::unit_directory::{RunRecord, UnitDirectory};
 
@@ -203,14 +214,7 @@ impl Supervisor {
             if gave_up {
                 tracing::warn!(%unit, "giving up a unit: it has reached its restart limit");
             }
-            if let Err(error) = entry.set_idle_state(run_state) {
-                tracing::warn!(
-                    %unit,
-                    %error,
-                    "cannot save whether a unit has failed: after fleet-init restarts, the earlier \
-                     saved state of the unit applies"
-                );
-            }
+            entry.set_idle_state(run_state, "its earlier saved state applies");
         }
     }
 }

@@ -1,5 +1,5 @@
-//! Task for one run of one unit, from its start until no process of the run is left, and the channel
-//! for its actions and updates.
+//! Task for one run of one unit, from its start until no process of the run is left, and the
+//! channel for its actions and updates.
 //!
 //! The channel allocates no space in advance, because most of the hundreds of running units never
 //! receive a message. A channel of tokio would allocate space for dozens of messages.

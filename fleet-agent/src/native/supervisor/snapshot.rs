@@ -12,8 +12,8 @@ use fleet_unitfile::UnitName;
 
 use super::Supervisor;
 use super::error::SupervisorError;
-use super::goal::DesiredTargets;
 use super::managed_units::name_of;
+use crate::native::state::desired_targets::DesiredTargets;
 use crate::{ServiceError, Tracking, UnitDetails};
 
 /// Status of all units at one time.
@@ -121,7 +121,8 @@ impl Supervisor {
 /// Change to preview.
 #[derive(Debug, Clone, Default)]
 pub struct InitDryRun {
-    /// Another graph with its settings, as for [`InitSupervisor::reload`](crate::InitSupervisor::reload).
+    /// Another graph with its settings, as for
+    /// [`InitSupervisor::reload`](crate::InitSupervisor::reload).
     pub files: Option<(Graph, Settings)>,
     /// Another goal, as for [`InitSupervisor::set_goal`](crate::InitSupervisor::set_goal). It
     /// overrides the goal of the settings.

@@ -9,9 +9,10 @@ use tokio::task::AbortHandle;
 use super::run_task::RunSender;
 use crate::native::log::Log;
 use crate::native::run::adopt::StoredUnit;
-use crate::native::run::machine::state::RunState;
+use crate::native::run::machine::outcome::RunOutcome;
+use crate::native::run::machine::state::{RunState, ServicePhase};
 use crate::native::state::manager_context::ManagerContext;
-use crate::native::state::unit_directory::{RequestedState, UnitDirectory};
+use crate::native::state::unit_directory::{RequestedState, RunRecord, UnitDirectory};
 
 /// A unit that runs or has run.
 pub(super) struct SupervisedUnit {
@@ -82,21 +83,63 @@ impl SupervisedUnit {
     /// Stores the planner's restart counters of a unit that will be retried. The counters of the
     /// run may be outdated, because only the planner resets them after a long uptime.
     pub(super) fn persist_counters(&mut self, state: &StatusReport) {
+        // A recovery adds the end of the last run, which the planner has counted already.
         let attempts = state.attempts.saturating_sub(1);
         // A success leaves no failures to count.
         let failures = state.failures.checked_sub(1).unwrap_or(self.run_state.failures);
-        let stored = self.set_idle_state(RunState {
-            attempts,
-            failures,
-            ..RunState::clone(&self.run_state)
+        let counted = RunState { attempts, failures, ..RunState::clone(&self.run_state) };
+        self.set_idle_state(counted, "older restart counts apply");
+    }
+
+    /// Returns the run state of a unit that has hit its start limit. A failure keeps its own
+    /// result, as in systemd.
+    pub(super) fn start_limit_state(&self) -> RunState {
+        let run_state = RunState::clone(&self.run_state);
+        if run_state.gave_up || run_state.outcome == Some(RunOutcome::StartLimitHit) {
+            return run_state;
+        }
+        let outcome = match run_state.outcome {
+            None | Some(RunOutcome::Success) => Some(RunOutcome::StartLimitHit),
+            failure => failure,
+        };
+        let restarts = run_state.restarts.saturating_add(1);
+        RunState { phase: ServicePhase::Failed, outcome, restarts, gave_up: true, ..run_state }
+    }
+
+    /// Records that the unit has hit its start limit, so that it stays failed.
+    pub(super) fn record_start_limit_hit(&mut self) {
+        self.is_auto_restart = false;
+        self.set_idle_state(self.start_limit_state(), "the unit starts again");
+    }
+
+    /// Records that the unit is not retried, because it is no longer needed.
+    pub(super) fn clear_retry(&mut self) {
+        let run_state = RunState { phase: ServicePhase::Dead, ..RunState::clone(&self.run_state) };
+        self.set_idle_state(run_state, "the unit might start");
+    }
+
+    /// Clears the result of the last run, so that a later daemon starts the unit again.
+    pub(super) fn clear_result(&mut self) {
+        self.set_idle_state(RunState::default(), "the unit might stay stopped");
+    }
+
+    /// Replaces the state of the unit's last run, in memory and on disk. Does nothing while the
+    /// unit has a current run. `otherwise` is the effect of a failure to store it, for the log.
+    pub(super) fn set_idle_state(&mut self, run_state: RunState, otherwise: &str) {
+        if *self.run_state == run_state || self.handle.is_some() {
+            return;
+        }
+        self.run_state = Arc::new(run_state.clone());
+        let stored = self.directory.read_run().and_then(|run| match run {
+            Some(run) => self.directory.write_run(&RunRecord { run_state, ..run }),
+            None => Ok(()),
         });
         if let Err(error) = stored {
             let unit = self.directory.label();
             tracing::warn!(
                 %unit,
                 %error,
-                "cannot save how often a unit was restarted: after this program restarts, older \
-                 counts apply"
+                "cannot save the state of a unit: after this program restarts, {otherwise}"
             );
         }
     }

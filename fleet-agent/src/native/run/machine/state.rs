@@ -94,7 +94,7 @@ pub(crate) struct RunState {
     pub(crate) exit_before: Option<ProcessExit>,
     pub(crate) restarts: u32,
     /// Number of consecutive runs before this one that ended without a stop request, since the
-    /// counter was last reset.
+    /// counter was last reset. The planner alone counts; its numbers are kept with the run.
     pub(crate) attempts: u32,
     /// Number of failures among these since the last success.
     pub(crate) failures: u32,

@@ -30,6 +30,7 @@ use std::num::NonZeroU32;
 use self::external::ExternalRegistry;
 use self::waiters::Waiters;
 use super::Supervisor;
+use super::supervised_unit::SupervisedUnit;
 use crate::ServiceError;
 use crate::native::state::unit_directory::RequestedState;
 
@@ -213,15 +214,7 @@ impl Supervisor {
             if !state.is_some_and(|what| hit_start_limit(&what)) {
                 continue;
             }
-            let Some(entry) = self.units.get_mut(unit) else { continue };
-            if let Err(error) = entry.record_start_limit_hit() {
-                tracing::warn!(
-                    %unit,
-                    %error,
-                    "cannot save that a unit has reached its start limit: after this program \
-                     restarts, the unit starts again"
-                );
-            }
+            self.units.get_mut(unit).into_iter().for_each(SupervisedUnit::record_start_limit_hit);
         }
     }
 }

@@ -1,5 +1,6 @@
 //! Opens the units that an earlier daemon left in its directory: loaded units, requested states,
-//! and running processes. For the units of a `fleet-init`, see `supervisor/recovery.rs`.
+//! running processes and timers. `supervisor/recovery.rs` recovers units of files, and lists the
+//! differences.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -16,7 +17,6 @@ use tokio::sync::oneshot;
 use super::super::command::SupervisorHandle;
 use super::super::config::SupervisorConfig;
 use super::super::error::io_error;
-use super::super::goal::TargetSelection;
 use super::super::supervised_unit::SupervisedUnit;
 use super::super::{Logs, Supervisor, UnitSource};
 use super::calls::name_of;
@@ -27,6 +27,7 @@ use crate::lock::lock;
 use crate::native::linux::descriptors::check_descriptors_left;
 use crate::native::run::adopt::{observe_ended, resume};
 use crate::native::run::driver::RunDriver;
+use crate::native::state::desired_targets::TargetSelection;
 use crate::native::state::manager_context::{ManagerContext, TARGETS};
 use crate::native::state::unit_directory::{PendingRequest, RunRecord, StoredUnit};
 use crate::native::supervisor::compile::HostCapabilities;

@@ -14,7 +14,6 @@ use super::waiters::hit_start_limit;
 use crate::ManagedUnit;
 use crate::lock::lock;
 use crate::native::log::Log;
-use crate::native::run::machine::outcome::RunOutcome;
 use crate::native::run::machine::outcome::to_systemd_state;
 use crate::native::run::machine::state::{RunState, ServicePhase};
 use crate::native::state::unit_directory::RequestedState;
@@ -123,68 +122,6 @@ fn systemd_state_of(state: Option<&StatusReport>, entry: &SupervisedUnit) -> Sys
         // The run could not be started, but does not count as failed yet.
         DerivedState::Starting => as_if(ServicePhase::Start),
         _ => to_systemd_state(run_state),
-    }
-}
-
-impl SupervisedUnit {
-    /// Returns the run state of a unit that has hit its start limit. A failure keeps its own
-    /// result, as in systemd.
-    pub(super) fn start_limit_state(&self) -> RunState {
-        let run_state = RunState::clone(&self.run_state);
-        if run_state.gave_up || run_state.outcome == Some(RunOutcome::StartLimitHit) {
-            return run_state;
-        }
-        let outcome = match run_state.outcome {
-            None | Some(RunOutcome::Success) => Some(RunOutcome::StartLimitHit),
-            failure => failure,
-        };
-        let restarts = run_state.restarts.saturating_add(1);
-        RunState { phase: ServicePhase::Failed, outcome, restarts, gave_up: true, ..run_state }
-    }
-
-    /// Records that the unit has hit its start limit, so that it stays failed.
-    pub(super) fn record_start_limit_hit(&mut self) -> std::io::Result<()> {
-        self.is_auto_restart = false;
-        self.set_idle_state(self.start_limit_state())
-    }
-
-    /// Records that the unit is not retried, because it is no longer needed.
-    pub(in super::super) fn clear_retry(&mut self) {
-        let run_state = RunState { phase: ServicePhase::Dead, ..RunState::clone(&self.run_state) };
-        if let Err(error) = self.set_idle_state(run_state) {
-            let unit = self.directory.label();
-            tracing::warn!(
-                %unit,
-                %error,
-                "cannot save that a failed unit is not retried: after this program restarts, the \
-                 unit might start"
-            );
-        }
-    }
-
-    /// Clears the result of the last run, so that a later daemon starts the unit again.
-    pub(super) fn clear_result(&mut self) {
-        if let Err(error) = self.set_idle_state(RunState::default()) {
-            let unit = self.directory.label();
-            tracing::warn!(
-                %unit,
-                %error,
-                "cannot clear the saved failure of a unit: after this program restarts, the unit \
-                 might stay stopped"
-            );
-        }
-    }
-
-    /// Replaces the state of the unit's last run, in memory and on disk. Does nothing while the
-    /// unit has a current run.
-    pub(in super::super) fn set_idle_state(&mut self, run_state: RunState) -> std::io::Result<()> {
-        if *self.run_state == run_state || self.handle.is_some() {
-            return Ok(());
-        }
-        self.run_state = Arc::new(run_state.clone());
-        let Some(mut run) = self.directory.read_run()? else { return Ok(()) };
-        run.run_state = run_state;
-        self.directory.write_run(&run)
     }
 }
 

@@ -1,9 +1,9 @@
 //! The timers of a supervisor: loaded units that start another unit when they elapse.
 //!
 //! ```text
-//! event loop ── requests, changed units, alarms ──> Timers ── TimerMachine   next elapse (pure)
-//!                                                     │ └──── TimerQueue     order of elapses (pure)
-//!                                                     └────── CalendarAlarm  wall-clock times
+//! event loop ── requests, changed units, alarms ──> Timers ── TimerMachine  next elapse (pure)
+//!                                                     │ └──── TimerQueue    their order (pure)
+//!                                                     └────── CalendarAlarm wall-clock times
 //! ```
 //!
 //! A timer starts its unit by a request, as a frontend does, so that the start is stored and runs
@@ -17,10 +17,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::sync::Arc;
 
+use fleet_core::Timestamp;
 use fleet_core::graph::systemd::{
     DualTimestamp, NextElapse, Timer, TimerContext, TimerMachine, TimerPhase,
 };
-use fleet_core::{ActiveState, Timestamp};
 use fleet_unitfile::{UnitHash, UnitName};
 use futures_util::future::{BoxFuture, FutureExt as _};
 use futures_util::stream::{FuturesUnordered, StreamExt as _};
@@ -252,8 +252,8 @@ impl Timers {
     }
 
     /// Sets the alarm for the next elapse by the wall clock, and returns the time of the next
-    /// elapse by the other clock. During a shutdown no timer elapses. Otherwise the supervisor would
-    /// refuse to start the unit, but a persistent timer would already have stored the elapse.
+    /// elapse by the other clock. During a shutdown no timer elapses. Otherwise the supervisor
+    /// would refuse to start the unit, but a persistent timer would already have stored the elapse.
     pub(super) fn set_alarm(&mut self) -> Option<Timestamp> {
         let has_begun = self.context.shutdown.has_begun();
         let due = if has_begun { NextElapse::default() } else { self.queue.first() };
@@ -299,7 +299,7 @@ impl Timers {
         let known = entry.machine.state().last.last_wall.filter(|known| *known <= wall_time());
         let last = last.map(|last| known.map_or(last, |known| last.max(known)));
         if timer.persistent && last.is_none() {
-            self.stamp(unit);
+            self.stamps.record(unit, wall_time());
         }
         self.observe_unit(unit);
         self.change(unit, |entry, cx| entry.machine.on_start(last, entry.unit_state, cx));
@@ -325,7 +325,7 @@ impl Timers {
             let persistent = entry.machine.timer().persistent;
             self.start_unit(&timer);
             if persistent {
-                self.stamp(&timer);
+                self.stamps.record(&timer, wall_time());
             }
         }
     }
@@ -421,8 +421,7 @@ impl Timers {
     /// Returns whether a unit is active or in transition: in any state except inactive and failed.
     /// Returns `None` if the unit is not loaded.
     fn is_active(&self, unit: &UnitName) -> Option<bool> {
-        let active = self.statuses.get(unit)?.unit.state.active;
-        Some(!matches!(active, ActiveState::Inactive | ActiveState::Failed))
+        Some(!self.statuses.get(unit)?.unit.has_ended())
     }
 
     /// Changes a timer, and then updates the queue, the stored state and the published status.
@@ -485,23 +484,6 @@ impl Timers {
                 self.by_unit.remove(unit);
             }
         }
-    }
-
-    /// Writes the stamp of a persistent timer outside the async runtime.
-    fn stamp(&self, timer: &UnitName) {
-        let (stamps, unit) = (self.stamps.clone(), timer.clone());
-        let file = file_name(unit.as_str());
-        stamps.set(&file, wall_time());
-        drop(tokio::task::spawn_blocking(move || {
-            if let Err(error) = stamps.write(&file) {
-                tracing::error!(
-                    %unit,
-                    %error,
-                    "cannot save when a timer elapsed: after a reboot, the timer might start the \
-                     unit again"
-                );
-            }
-        }));
     }
 
     fn now(&self) -> DualTimestamp {
