@@ -1,12 +1,9 @@
-//! The file of the store: its tables, and functions that create, read and write it.
+//! The file of the store: its tables, and functions that create and write it.
 //!
-//! The whole file is read and checked when it is opened, so damage is found before any data is
-//! used. Each key and each log row has a checksum. One more checksum covers the table of leases and
-//! the table of numbers about the store, such as its revision. The number of keys is also stored,
-//! so missing keys are noticed.
-//!
-//! Recent writes are only in the log. They move to the other tables when the log is full or when
-//! the file is opened again.
+//! Each write of the file is one redb transaction that changes the tables in place. The whole file
+//! is read and checked when it is opened, so damage is found before any data is used. redb verifies
+//! its own checksums only after a crash, so each key has a checksum here, and one sum covers all
+//! rows of all tables. A missing row changes the sum.
 
 use std::error::Error;
 use std::fs::{self, File, OpenOptions};
@@ -15,17 +12,17 @@ use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use fleet_core::Revision;
 use redb::{
-    Builder, Database, ReadableTable, ReadableTableMetadata, StorageError, TableDefinition,
-    TableError, WriteTransaction,
+    Builder, Database, ReadableTable as _, StorageError, Table, TableDefinition, TableError,
+    WriteTransaction,
 };
 use sha1::{Digest as _, Sha1};
 
 use super::error::FileError;
 use super::load::{StoreImage, read};
-use super::log::{self, PendingWrites};
 use super::writer::Batch;
-use crate::{Entry, StoreError};
+use crate::{Entry, LeaseId, StoreError};
 
 /// Numbers about the whole store; their names are in [`meta`].
 pub(super) const META: TableDefinition<'_, &str, u64> = TableDefinition::new("meta");
@@ -34,24 +31,20 @@ pub(super) const META: TableDefinition<'_, &str, u64> = TableDefinition::new("me
 pub(super) const KEYS: TableDefinition<'_, &str, Row<'_>> = TableDefinition::new("keys");
 /// For each lease: its time to live in milliseconds.
 pub(super) const LEASES: TableDefinition<'_, u64, u64> = TableDefinition::new("leases");
-/// Log of the writes that are not yet in the other tables. Each write of the file adds one row;
-/// rows are numbered from zero.
-pub(super) const LOG: TableDefinition<'_, u64, &[u8]> = TableDefinition::new("log");
 
 pub(super) type Row<'a> = (u64, u64, u64, &'a [u8]);
 
 /// Format of the tables; files of any other format are refused.
-pub(super) const FORMAT: u64 = 2;
+pub(super) const FORMAT: u64 = 3;
 
 /// Names of the rows in [`META`].
 pub(super) mod meta {
     pub(in crate::embedded) const FORMAT: &str = "format";
     pub(in crate::embedded) const REVISION: &str = "revision";
     pub(in crate::embedded) const LAST_LEASE: &str = "last lease";
-    pub(in crate::embedded) const KEYS: &str = "keys";
     /// Present only in a backup, which cannot be opened as a store.
     pub(in crate::embedded) const BACKUP: &str = "backup";
-    /// Checksum of all other numbers here and of the leases.
+    /// Sum of the checksums of all other rows, here and in the other tables.
     pub(in crate::embedded) const SUM: &str = "sum";
 }
 
@@ -62,22 +55,9 @@ const FILE_MODE: u32 = 0o600;
 /// memory.
 pub(super) const CACHE_BYTES: usize = 32 << 20;
 
-/// Maximum size of the log in bytes. A write that would exceed it goes to the tables at once,
-/// together with all logged writes. A larger log makes this flush cheaper per key, because more of
-/// the keys share a page. But all writers wait longer for each flush.
-const MAX_LOG_BYTES: usize = 4 << 20;
-
 /// The open file.
 #[derive(Debug)]
-pub(super) struct Disk {
-    database: Database,
-    /// Merged content of the log.
-    pending: PendingWrites,
-    /// Number of rows in the log, and their total size.
-    rows: u64,
-    bytes: usize,
-    max_log_bytes: usize,
-}
+pub(super) struct Disk(Database);
 
 /// Purpose of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -102,15 +82,11 @@ impl Disk {
 
     /// Uses an open database, in which all tables must exist.
     fn from_database(database: Database) -> Result<(Self, StoreImage), FileError> {
-        let (image, pending) = read(&database, Kind::Store)?;
+        let image = read(&database, Kind::Store)?;
         let transaction = database.begin_write()?;
-        match pending {
-            Some(pending) => flush_log(&transaction, &pending)?,
-            None => drop(transaction.open_table(META)?.insert(meta::FORMAT, FORMAT)?),
-        }
+        drop(transaction.open_table(META)?.insert(meta::FORMAT, FORMAT)?);
         transaction.commit()?;
-        let (pending, max_log_bytes) = (PendingWrites::default(), MAX_LOG_BYTES);
-        Ok((Self { database, pending, rows: 0, bytes: 0, max_log_bytes }, image))
+        Ok((Self(database), image))
     }
 
     /// Opens a store on any redb backend, and creates its tables if `make` is true. Returns `None`
@@ -127,73 +103,101 @@ impl Disk {
         Self::from_database(database).ok()
     }
 
-    /// Limits the log to this many bytes.
-    #[cfg(test)]
-    pub(super) fn with_log(mut self, max_log_bytes: usize) -> Self {
-        self.max_log_bytes = max_log_bytes;
-        self
-    }
-
-    #[cfg(test)]
-    pub(super) fn log_bytes(&self) -> usize {
-        self.bytes
-    }
-
     /// Makes a batch durable, all or nothing. After an error, the caller must not write the file
     /// again.
     pub(super) fn write(&mut self, batch: &Batch) -> Result<(), Box<dyn Error + Send + Sync>> {
-        let row = log::encode(self.rows, batch);
-        self.pending.add(batch);
-        let transaction = self.database.begin_write()?;
-        if self.bytes + row.len() > self.max_log_bytes {
-            flush_log(&transaction, &self.pending)?;
-            transaction.commit()?;
-            (self.pending, self.rows, self.bytes) = (PendingWrites::default(), 0, 0);
-        } else {
-            transaction.open_table(LOG)?.insert(self.rows, row.as_slice())?;
-            transaction.commit()?;
-            (self.rows, self.bytes) = (self.rows + 1, self.bytes + row.len());
-        }
+        let transaction = self.0.begin_write()?;
+        write_batch(&transaction, batch)?;
+        transaction.commit()?;
         Ok(())
     }
 }
 
-/// Moves the whole log to the other tables and starts an empty one.
-fn flush_log(transaction: &WriteTransaction, pending: &PendingWrites) -> Result<(), TableError> {
-    write_tables(transaction, pending)?;
-    // No table may be open here. redb can panic on a damaged file, and closing a table during the
-    // unwinding would panic again, which aborts the process.
-    transaction.delete_table(LOG)?;
-    transaction.open_table(LOG).map(drop)
+fn write_batch(transaction: &WriteTransaction, batch: &Batch) -> Result<(), TableError> {
+    let mut tables = Tables::open(transaction)?;
+    // In the order of the keys, so that neighbours share the search for their page.
+    for (key, (modified, change)) in batch.last_changes() {
+        match &change.value {
+            Some(value) => tables.put(key, modified, change.lease, value)?,
+            None => tables.delete(key)?,
+        }
+    }
+    for (lease, ttl) in &batch.granted {
+        tables.set_number(meta::LAST_LEASE, lease.0)?;
+        tables.grant(*lease, *ttl)?;
+    }
+    for lease in &batch.ended {
+        tables.end(*lease)?;
+    }
+    if let Some(revision) = batch.last_revision() {
+        tables.set_number(meta::REVISION, revision.0)?;
+    }
+    Ok(tables.finish()?)
 }
 
-fn write_tables(transaction: &WriteTransaction, pending: &PendingWrites) -> Result<(), TableError> {
-    let mut meta = transaction.open_table(META)?;
-    let mut keys = transaction.open_table(KEYS)?;
-    let mut leases = transaction.open_table(LEASES)?;
-    for (key, (modified, change)) in pending.keys() {
-        let lease = change.lease.map_or(0, |lease| lease.0);
-        match &change.value {
-            Some(value) => insert(&mut keys, key, modified.0, lease, value)?,
-            None => drop(keys.remove(key)?),
-        }
+/// The tables of a transaction, and the sum of the checksums of their rows.
+struct Tables<'t> {
+    meta: Table<'t, &'static str, u64>,
+    keys: Table<'t, &'static str, Row<'static>>,
+    leases: Table<'t, u64, u64>,
+    sum: u64,
+}
+
+impl<'t> Tables<'t> {
+    /// Opens the tables, and creates those that do not exist.
+    fn open(transaction: &'t WriteTransaction) -> Result<Self, TableError> {
+        let meta = transaction.open_table(META)?;
+        let sum = meta.get(meta::SUM)?.map_or(0, |sum| sum.value());
+        let keys = transaction.open_table(KEYS)?;
+        Ok(Self { meta, keys, leases: transaction.open_table(LEASES)?, sum })
     }
-    for (lease, ttl) in &pending.leases {
-        match ttl {
-            Some(ttl) => drop(leases.insert(lease.0, millis(*ttl))?),
-            None => drop(leases.remove(lease.0)?),
-        }
+
+    fn set_number(&mut self, name: &'static str, number: u64) -> Result<(), StorageError> {
+        let old = self.meta.insert(name, number)?.map(|old| number_checksum(name, old.value()));
+        self.replace(old, Some(number_checksum(name, number)));
+        Ok(())
     }
-    if let Some(revision) = pending.revision {
-        meta.insert(meta::REVISION, revision.0)?;
+
+    fn put(
+        &mut self,
+        key: &str,
+        modified: Revision,
+        lease: Option<LeaseId>,
+        value: &[u8],
+    ) -> Result<(), StorageError> {
+        let lease = lease.map_or(0, |lease| lease.0);
+        let sum = checksum(key, modified.0, lease, value);
+        let old = self.keys.insert(key, (modified.0, lease, sum, value))?.map(|old| old.value().2);
+        self.replace(old, Some(sum));
+        Ok(())
     }
-    let before = meta.get(meta::LAST_LEASE)?.map_or(0, |last| last.value());
-    let last = pending.leases.keys().last().map_or(0, |lease| lease.0);
-    meta.insert(meta::LAST_LEASE, before.max(last))?;
-    meta.insert(meta::KEYS, keys.len()?)?;
-    meta.insert(meta::FORMAT, FORMAT)?;
-    meta.insert(meta::SUM, sum(&meta, &leases)?)?;
-    Ok(())
+
+    fn delete(&mut self, key: &str) -> Result<(), StorageError> {
+        let old = self.keys.remove(key)?.map(|old| old.value().2);
+        self.replace(old, None);
+        Ok(())
+    }
+
+    fn grant(&mut self, lease: LeaseId, ttl: Duration) -> Result<(), StorageError> {
+        let ttl = u64::try_from(ttl.as_millis()).unwrap_or(u64::MAX);
+        let old = self.leases.insert(lease.0, ttl)?.map(|old| lease_checksum(lease.0, old.value()));
+        self.replace(old, Some(lease_checksum(lease.0, ttl)));
+        Ok(())
+    }
+
+    fn end(&mut self, lease: LeaseId) -> Result<(), StorageError> {
+        let old = self.leases.remove(lease.0)?.map(|old| lease_checksum(lease.0, old.value()));
+        self.replace(old, None);
+        Ok(())
+    }
+
+    fn replace(&mut self, old: Option<u64>, new: Option<u64>) {
+        self.sum = self.sum.wrapping_sub(old.unwrap_or(0)).wrapping_add(new.unwrap_or(0));
+    }
+
+    fn finish(mut self) -> Result<(), StorageError> {
+        self.meta.insert(meta::SUM, self.sum).map(drop)
+    }
 }
 
 /// Creates a file with this content; fails if the file exists.
@@ -231,73 +235,41 @@ fn create_file(path: &Path, kind: Kind, image: &StoreImage) -> Result<(), FileEr
 
 fn write_image(database: &Database, kind: Kind, image: &StoreImage) -> Result<(), FileError> {
     let transaction = database.begin_write()?;
-    {
-        let mut meta = transaction.open_table(META)?;
-        let mut keys = transaction.open_table(KEYS)?;
-        meta.insert(meta::FORMAT, FORMAT)?;
-        meta.insert(meta::REVISION, image.revision.0)?;
-        meta.insert(meta::LAST_LEASE, image.last_lease.0)?;
-        meta.insert(meta::KEYS, image.entries.len() as u64)?;
-        if kind == Kind::Backup {
-            meta.insert(meta::BACKUP, 1)?;
-        }
-        for Entry { key, value, modified, lease } in &image.entries {
-            insert(&mut keys, key, modified.0, lease.map_or(0, |lease| lease.0), value)?;
-        }
-        let mut leases = transaction.open_table(LEASES)?;
-        for (lease, ttl) in &image.leases {
-            leases.insert(lease.0, millis(*ttl))?;
-        }
-        meta.insert(meta::SUM, sum(&meta, &leases)?)?;
-        transaction.open_table(LOG)?;
+    let mut tables = Tables::open(&transaction)?;
+    tables.set_number(meta::FORMAT, FORMAT)?;
+    tables.set_number(meta::REVISION, image.revision.0)?;
+    tables.set_number(meta::LAST_LEASE, image.last_lease.0)?;
+    if kind == Kind::Backup {
+        tables.set_number(meta::BACKUP, 1)?;
     }
+    for Entry { key, value, modified, lease } in &image.entries {
+        tables.put(key, *modified, *lease, value)?;
+    }
+    for (lease, ttl) in &image.leases {
+        tables.grant(*lease, *ttl)?;
+    }
+    tables.finish()?;
     transaction.commit()?;
     Ok(())
 }
 
-fn insert(
-    keys: &mut redb::Table<'_, &'static str, Row<'static>>,
-    key: &str,
-    modified: u64,
-    lease: u64,
-    value: &[u8],
-) -> Result<(), StorageError> {
-    let sum = checksum(key, modified, lease, value);
-    keys.insert(key, (modified, lease, sum, value))?;
-    Ok(())
+/// Computes the checksum of a row of [`META`].
+pub(super) fn number_checksum(name: &str, number: u64) -> u64 {
+    digest(&[b"number", name.as_bytes(), &number.to_le_bytes()])
 }
 
-pub(super) fn millis(ttl: Duration) -> u64 {
-    u64::try_from(ttl.as_millis()).unwrap_or(u64::MAX)
+/// Computes the checksum of a row of [`LEASES`].
+pub(super) fn lease_checksum(lease: u64, ttl: u64) -> u64 {
+    digest(&[b"lease", &lease.to_le_bytes(), &ttl.to_le_bytes()])
 }
 
-/// Computes the value of [`meta::SUM`].
-pub(super) fn sum(
-    meta: &impl ReadableTable<&'static str, u64>,
-    leases: &impl ReadableTable<u64, u64>,
-) -> Result<u64, StorageError> {
-    let mut bytes = Vec::new();
-    for row in meta.iter()? {
-        let (name, number) = row?;
-        if name.value() != meta::SUM {
-            bytes.extend(name.value().as_bytes());
-            bytes.extend(number.value().to_le_bytes());
-        }
-    }
-    for row in leases.iter()? {
-        let (lease, ttl) = row?;
-        bytes.extend([lease.value(), ttl.value()].map(u64::to_le_bytes).concat());
-    }
-    Ok(digest(&[&bytes]))
-}
-
-/// Computes a row's checksum of eight bytes.
+/// Computes the checksum of a row of [`KEYS`].
 pub(super) fn checksum(key: &str, modified: u64, lease: u64, value: &[u8]) -> u64 {
     let length = (key.len() as u64).to_le_bytes();
     digest(&[&length, key.as_bytes(), &modified.to_le_bytes(), &lease.to_le_bytes(), value])
 }
 
-pub(super) fn digest(parts: &[&[u8]]) -> u64 {
+fn digest(parts: &[&[u8]]) -> u64 {
     let mut sha1 = Sha1::new();
     parts.iter().for_each(|part| sha1.update(part));
     sha1.finalize().iter().take(8).fold(0, |sum, byte| sum << 8 | u64::from(*byte))

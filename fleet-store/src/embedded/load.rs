@@ -5,11 +5,13 @@ use std::path::Path;
 use std::time::Duration;
 
 use fleet_core::Revision;
-use redb::{Builder, ReadTransaction, ReadableDatabase, ReadableTable, ReadableTableMetadata};
+use redb::{Builder, ReadableDatabase, ReadableTable};
 
-use super::disk::{CACHE_BYTES, FORMAT, KEYS, Kind, LEASES, LOG, META, Row, checksum, meta, sum};
+use super::disk::{
+    CACHE_BYTES, FORMAT, KEYS, Kind, LEASES, META, Row, checksum, lease_checksum, meta,
+    number_checksum,
+};
 use super::error::FileError;
-use super::log::{self, PendingWrites};
 use super::writer::Batch;
 use crate::{Entry, LeaseId, StoreError};
 
@@ -27,77 +29,35 @@ pub(super) fn read_backup(path: &Path) -> Result<StoreImage, StoreError> {
     let read = || {
         let mut builder = Builder::new();
         let database = builder.set_cache_size(CACHE_BYTES).open_read_only(path)?;
-        read(&database, Kind::Backup).map(|(image, _)| image)
+        read(&database, Kind::Backup)
     };
     read().map_err(|error| error.at(path))
 }
 
-/// Reads and checks the whole file. Returns the content of the store after all logged writes, and
-/// separately the merged writes of the log (`None` if the log is empty).
-pub(super) fn read(
-    database: &impl ReadableDatabase,
-    kind: Kind,
-) -> Result<(StoreImage, Option<PendingWrites>), FileError> {
+/// Reads and checks the whole file.
+pub(super) fn read(database: &impl ReadableDatabase, kind: Kind) -> Result<StoreImage, FileError> {
     let transaction = database.begin_read()?;
-    let meta = transaction.open_table(META)?;
-    let number =
-        |row| -> Result<u64, FileError> { Ok(meta.get(row)?.ok_or(FileError::Damaged)?.value()) };
+    let (numbers, mut sum) = read_numbers(&transaction.open_table(META)?)?;
+    let number = |name| numbers.get(name).copied().ok_or(FileError::Damaged);
     match number(meta::FORMAT)? {
         FORMAT => {}
         0 => return Err(FileError::Damaged),
         older @ ..FORMAT => return Err(FileError::Older(older)),
         newer => return Err(FileError::Newer(newer)),
     }
-    let found = if meta.get(meta::BACKUP)?.is_some() { Kind::Backup } else { Kind::Store };
+    let is_backup = numbers.contains_key(meta::BACKUP);
+    let found = if is_backup { Kind::Backup } else { Kind::Store };
     if found != kind {
         return Err(FileError::WrongKind(found));
     }
-    let leases = transaction.open_table(LEASES)?;
-    if number(meta::SUM)? != sum(&meta, &leases)? {
-        return Err(FileError::Damaged);
-    }
-    let mut image = StoreImage {
+    let image = StoreImage {
         revision: Revision(number(meta::REVISION)?),
         last_lease: LeaseId(number(meta::LAST_LEASE)?),
-        entries: read_keys(&transaction.open_table(KEYS)?)?,
-        leases: read_leases(&leases)?,
+        entries: read_keys(&transaction.open_table(KEYS)?, &mut sum)?,
+        leases: read_leases(&transaction.open_table(LEASES)?, &mut sum)?,
     };
-    if image.entries.len() as u64 != number(meta::KEYS)? {
-        return Err(FileError::Damaged);
-    }
-    let pending = read_log(&transaction, image.revision)?;
-    if let Some(pending) = &pending {
-        image.add(pending);
-    }
-    if image.is_consistent() { Ok((image, pending)) } else { Err(FileError::Damaged) }
-}
-
-/// Reads the log and merges its writes, or returns `None` if the log is empty. `revision` is the
-/// revision of the other tables. The file is damaged unless the log's revisions continue from there
-/// without a gap.
-fn read_log(
-    transaction: &ReadTransaction,
-    mut revision: Revision,
-) -> Result<Option<PendingWrites>, FileError> {
-    let log = transaction.open_table(LOG)?;
-    let (mut pending, mut rows) = (PendingWrites::default(), 0);
-    for row in log.iter()? {
-        let (number, row) = row?;
-        let batch = log::decode(rows, row.value()).filter(|_| number.value() == rows);
-        let batch = batch.ok_or(FileError::Damaged)?;
-        for changes in &batch.revisions {
-            revision = revision.next();
-            if changes.revision != revision {
-                return Err(FileError::Damaged);
-            }
-        }
-        pending.add(&batch);
-        rows += 1;
-    }
-    if rows != log.len()? {
-        return Err(FileError::Damaged);
-    }
-    Ok((rows > 0).then_some(pending))
+    let is_whole = number(meta::SUM)? == sum && image.is_consistent();
+    if is_whole { Ok(image) } else { Err(FileError::Damaged) }
 }
 
 impl StoreImage {
@@ -117,21 +77,6 @@ impl StoreImage {
         ended && batch.granted.iter().all(|(lease, _)| *lease <= self.last_lease)
     }
 
-    /// Applies the content of the log.
-    fn add(&mut self, pending: &PendingWrites) {
-        pending.apply_to(&mut self.entries);
-        let mut leases: BTreeMap<LeaseId, Duration> = self.leases.drain(..).collect();
-        for (lease, ttl) in &pending.leases {
-            match ttl {
-                Some(ttl) => leases.insert(*lease, *ttl),
-                None => leases.remove(lease),
-            };
-            self.last_lease = self.last_lease.max(*lease);
-        }
-        self.leases = leases.into_iter().collect();
-        self.revision = pending.revision.unwrap_or(self.revision);
-    }
-
     /// Returns whether the parts of the image are consistent with each other:
     ///
     /// - Every lease that a key names exists.
@@ -147,16 +92,35 @@ impl StoreImage {
     }
 }
 
+/// Reads the numbers about the store, and the sum of their checksums.
+fn read_numbers(
+    table: &impl ReadableTable<&'static str, u64>,
+) -> Result<(BTreeMap<String, u64>, u64), FileError> {
+    let (mut numbers, mut sum) = (BTreeMap::new(), 0_u64);
+    for row in table.iter()? {
+        let (name, number) = row?;
+        let (name, number) = (name.value(), number.value());
+        if name != meta::SUM {
+            sum = sum.wrapping_add(number_checksum(name, number));
+        }
+        numbers.insert(name.to_owned(), number);
+    }
+    Ok((numbers, sum))
+}
+
+/// Reads the keys, and adds their checksums to `sum`.
 fn read_keys(
     table: &impl ReadableTable<&'static str, Row<'static>>,
+    sum: &mut u64,
 ) -> Result<Vec<Entry>, FileError> {
     let mut entries = Vec::new();
     for row in table.iter()? {
         let (key, row) = row?;
-        let (key, (modified, lease, sum, value)) = (key.value(), row.value());
-        if sum != checksum(key, modified, lease, value) {
+        let (key, (modified, lease, row_sum, value)) = (key.value(), row.value());
+        if row_sum != checksum(key, modified, lease, value) {
             return Err(FileError::Damaged);
         }
+        *sum = sum.wrapping_add(row_sum);
         entries.push(Entry {
             key: key.to_owned(),
             value: value.to_vec(),
@@ -167,13 +131,17 @@ fn read_keys(
     Ok(entries)
 }
 
+/// Reads the leases, and adds their checksums to `sum`.
 fn read_leases(
     table: &impl ReadableTable<u64, u64>,
+    sum: &mut u64,
 ) -> Result<Vec<(LeaseId, Duration)>, FileError> {
     let mut leases = Vec::new();
     for row in table.iter()? {
         let (lease, ttl) = row?;
-        leases.push((LeaseId(lease.value()), Duration::from_millis(ttl.value())));
+        let (lease, ttl) = (lease.value(), ttl.value());
+        *sum = sum.wrapping_add(lease_checksum(lease, ttl));
+        leases.push((LeaseId(lease), Duration::from_millis(ttl)));
     }
     Ok(leases)
 }

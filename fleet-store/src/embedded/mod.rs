@@ -4,7 +4,6 @@ mod backup;
 mod disk;
 mod error;
 mod load;
-mod log;
 mod queue;
 mod readers;
 mod recovery;

@@ -1,6 +1,6 @@
 //! Failures of the file that integration tests cannot cause.
 
-mod log;
+mod content;
 mod power_loss;
 
 use std::io;

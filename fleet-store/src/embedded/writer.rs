@@ -1,5 +1,6 @@
 //! The writer: executes all waiting requests and responds once they are durable.
 
+use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -13,7 +14,7 @@ use super::queue::{Queue, Request, Responder};
 use super::readers::ReaderState;
 use super::recovery::{BatchFailure, DiskState, Offline, Opener, WriteFailure, reopen};
 use crate::clock::Clock;
-use crate::{Changes, EndedLease, Keyspace, LeaseId, StoreError};
+use crate::{Changes, EndedLease, KeyChange, Keyspace, LeaseId, StoreError};
 
 /// Changes that one write of the file makes durable.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -278,6 +279,14 @@ impl Batch {
     /// Returns the last revision of the batch, if it changes any key.
     pub(super) fn last_revision(&self) -> Option<Revision> {
         self.revisions.last().map(|changes| changes.revision)
+    }
+
+    /// Returns the last change of each key with its revision.
+    pub(super) fn last_changes(&self) -> BTreeMap<&str, (Revision, &KeyChange)> {
+        let changes = self.revisions.iter().flat_map(|Changes { revision, changes }| {
+            changes.iter().map(|change| (&*change.key, (*revision, change)))
+        });
+        changes.collect()
     }
 
     fn is_empty(&self) -> bool {

@@ -1,13 +1,13 @@
 //! Reading what is readable of a damaged file.
 //!
-//! Each row of the tables of keys and of the log has a checksum of its own, so rows can be used
-//! without a correct file around them. Rows come from two sources:
+//! Each row of the table of keys has a checksum of its own, so rows can be used without a correct
+//! file around them. Rows come from two sources:
 //!
-//! 1. The pages that belong to the tables. Their rows are certain.
+//! 1. The pages that belong to the table. Their rows are certain.
 //! 2. All other pages of the file. redb never changes a page in place, so they have earlier
-//!    versions of rows, and also rows that were deleted since. Where the tables have an unreadable
+//!    versions of rows, and also rows that were deleted since. Where the table has an unreadable
 //!    page, the page itself may be intact and only its parent damaged. So these rows are used only
-//!    where the tables have gaps, or if they are newer, and they are reported as uncertain.
+//!    where the table has gaps, or if they are newer, and they are reported as uncertain.
 
 mod pages;
 #[cfg(test)]
@@ -22,13 +22,12 @@ use fleet_core::{Epoch, Revision};
 use fleet_unitfile::UnitName;
 use redb::TableHandle as _;
 
-use self::pages::{Pages, Part, RawRow, Root, Shape, number};
-use super::disk::{KEYS, LOG, checksum};
+use self::pages::{Pages, Part, RawRow, Root, number};
+use super::disk::{KEYS, checksum};
 use super::error::FileError;
-use super::log;
 use crate::codec::decode_lineage;
 use crate::mirror::export_of;
-use crate::{EmbeddedStore, Entry, Export, Key, Layout, LeaseId, Listing, StoreError};
+use crate::{EmbeddedStore, Entry, Export, Key, Layout, Listing, StoreError};
 
 /// The readable part of a damaged store.
 #[derive(Debug, Clone)]
@@ -36,8 +35,7 @@ pub struct Salvage {
     /// The cluster. It has no lineage if anything is lost or uncertain, so that no daemon takes an
     /// import of it for the whole cluster.
     pub export: Export,
-    /// Descriptions of the unreadable parts of the file. If the log has some, recent changes and
-    /// deletions may be missing.
+    /// Descriptions of the unreadable parts of the file.
     pub unreadable: Vec<String>,
     /// Units with an unreadable record that other readable rows name. There can be more.
     pub lost_units: Vec<UnitName>,
@@ -89,23 +87,21 @@ fn salvage(bytes: &[u8], layout: &Layout) -> Option<Salvage> {
     }
     let lost_units = rows.lost_units(layout);
     let lineage = layout.key(&Key::Lineage);
-    let has_lineage =
-        |row: &Row| row.value.as_ref().is_some_and(|(value, _)| decode_lineage(value).is_ok());
-    if !rows.latest.get(&lineage).is_some_and(has_lineage) {
+    if rows.latest.get(&lineage).is_none_or(|row| decode_lineage(&row.value).is_err()) {
         rows.latest.remove(&lineage);
         rows.unreadable.push("the identity (lineage) of the store".to_owned());
     }
     let uncertain: BTreeSet<String> = rows
         .latest
         .iter()
-        .filter(|(_, row)| !row.is_certain && row.is_lasting())
+        .filter(|(_, row)| !row.is_certain && row.is_lasting)
         .filter_map(|(key, _)| describe(&layout.parse(key)?))
         .collect();
     let revision = rows.latest.values().map(|row| row.revision).max().unwrap_or(Revision::ZERO);
-    let entries = rows.latest.into_iter().filter(|(_, row)| row.is_lasting());
-    let entries = entries.filter_map(|(key, row)| {
-        let (value, _) = row.value?;
-        Some(Entry { key, value, modified: row.revision, lease: None })
+    let entries = rows.latest.into_iter().filter(|(_, row)| row.is_lasting);
+    let entries = entries.map(|(key, row)| {
+        let (value, modified) = (row.value, row.revision);
+        Entry { key, value, modified, lease: None }
     });
     let listing = Listing { revision, entries: entries.collect() };
     let mut export = export_of(layout.clone(), listing).ok()?;
@@ -134,16 +130,10 @@ fn describe(key: &Key) -> Option<String> {
 #[derive(Debug)]
 struct Row {
     revision: Revision,
-    /// The value and the lease; `None` if this revision deleted the key.
-    value: Option<(Vec<u8>, Option<LeaseId>)>,
+    value: Vec<u8>,
+    /// Whether the key does not depend on a lease.
+    is_lasting: bool,
     is_certain: bool,
-}
-
-impl Row {
-    /// Returns whether the key exists and does not depend on a lease.
-    fn is_lasting(&self) -> bool {
-        matches!(self.value, Some((_, None)))
-    }
 }
 
 /// The readable rows of a file.
@@ -159,12 +149,8 @@ struct Rows {
 impl Rows {
     fn read(pages: Pages<'_>) -> Self {
         let mut rows = Self::default();
-        let tables = Tables::read(pages);
-        let gaps = rows.read_keys(pages, &tables);
-        let logged_after =
-            rows.latest.values().map(|row| row.revision).max().unwrap_or(Revision::ZERO);
-        let is_log_whole = rows.read_log(pages, &tables);
-        rows.scan(pages, &gaps, (!is_log_whole).then_some(logged_after));
+        let gaps = rows.read_keys(pages);
+        rows.scan(pages, &gaps);
         rows
     }
 
@@ -177,12 +163,12 @@ impl Rows {
     }
 
     /// Reads the table of keys, and returns its gaps.
-    fn read_keys(&mut self, pages: Pages<'_>, tables: &Tables) -> Gaps {
+    fn read_keys(&mut self, pages: Pages<'_>) -> Gaps {
         let mut gaps = Gaps::default();
         let mut readable = 0;
-        let root = tables.keys;
+        let (root, is_certain) = root_of_keys(pages);
         if let Some(Some(Root { page, .. })) = root {
-            pages.walk(page, Shape::TEXT_TO_BYTES, &mut |part| {
+            pages.walk(page, &mut |part| {
                 let Part::Row(raw) = part else { return gaps.unreadable() };
                 let Some((key, row)) = decode_row(raw, true) else {
                     self.damaged_keys.extend(std::str::from_utf8(raw.key).map(str::to_owned));
@@ -194,75 +180,42 @@ impl Rows {
             });
         }
         gaps.finish();
-        if self.report(root, readable, "the table of keys") || !tables.is_certain {
+        if self.note_unreadable(root, readable) || !is_certain {
             gaps.extend_if_empty();
         }
         gaps
     }
 
-    /// Reads the log, and returns whether it is complete.
-    fn read_log(&mut self, pages: Pages<'_>, tables: &Tables) -> bool {
-        let mut readable = 0;
-        let root = tables.log;
-        if let Some(Some(Root { page, .. })) = root {
-            pages.walk(page, Shape::NUMBER_TO_BYTES, &mut |part| {
-                let Part::Row(raw) = part else { return };
-                readable += u64::from(self.add_logged(raw, Revision::ZERO, true));
+    /// Notes the unreadable rows of the table of keys. Returns whether there are any.
+    fn note_unreadable(&mut self, root: Option<Option<Root>>, readable: u64) -> bool {
+        let Some(root) = root else {
+            self.unreadable.push("the index of the table of keys".to_owned());
+            return true;
+        };
+        let rows = root.map_or(0, |root| root.rows);
+        if rows != readable {
+            self.unreadable.push(match rows.checked_sub(readable) {
+                Some(lost) => format!("{lost} of {rows} rows of the table of keys"),
+                None => "the number of rows of the table of keys".to_owned(),
             });
         }
-        !self.report(root, readable, "the log of recent writes") && tables.is_certain
+        rows != readable
     }
 
-    /// Notes the unreadable rows of a table. Returns whether there are any.
-    fn report(&mut self, root: Option<Option<Root>>, readable: u64, table: &str) -> bool {
-        match root {
-            None => self.unreadable.push(format!("the index of {table}")),
-            Some(root) => {
-                let rows = root.map_or(0, |root| root.rows);
-                if rows == readable {
-                    return false;
-                }
-                self.unreadable.push(match rows.checked_sub(readable) {
-                    Some(lost) => format!("{lost} of {rows} rows of {table}"),
-                    None => format!("the number of rows of {table}"),
-                });
-            }
-        }
-        true
-    }
-
-    /// Applies a row of the log with revisions after `after`. Returns whether it is readable.
-    fn add_logged(&mut self, raw: RawRow<'_>, after: Revision, is_certain: bool) -> bool {
-        let batch = number(raw.key, 0).and_then(|number| log::decode(number, raw.value));
-        let Some(batch) = batch else { return false };
-        for changes in batch.revisions.iter().filter(|changes| changes.revision > after) {
-            for change in &changes.changes {
-                let value = change.value.as_ref().map(|value| (value.to_vec(), change.lease));
-                self.add(&change.key, Row { revision: changes.revision, value, is_certain });
-            }
-        }
-        true
-    }
-
-    /// Adds rows from all pages of the file: keys in gaps, newer versions, and logged writes after
-    /// a revision if the log is incomplete.
-    fn scan(&mut self, pages: Pages<'_>, gaps: &Gaps, logged_after: Option<Revision>) {
-        for raw in pages.scan(Shape::TEXT_TO_BYTES) {
+    /// Adds rows from all pages of the file: keys in gaps, and newer versions.
+    fn scan(&mut self, pages: Pages<'_>, gaps: &Gaps) {
+        for raw in pages.scan() {
             if let Some((key, row)) = decode_row(raw, false)
                 && (self.latest.contains_key(key) || gaps.contains(key))
             {
                 self.add(key, row);
             }
         }
-        let Some(after) = logged_after else { return };
-        for raw in pages.scan(Shape::NUMBER_TO_BYTES) {
-            self.add_logged(raw, after, false);
-        }
     }
 
     /// Returns the units that rows name, but that have no record.
     fn lost_units(&self, layout: &Layout) -> Vec<UnitName> {
-        let live = self.latest.iter().filter(|(_, row)| row.is_lasting() && row.is_certain);
+        let live = self.latest.iter().filter(|(_, row)| row.is_lasting && row.is_certain);
         let named = live.map(|(key, _)| key).chain(&self.damaged_keys);
         let units: BTreeSet<UnitName> = named
             .filter_map(|key| match layout.parse(key)? {
@@ -284,33 +237,23 @@ fn decode_row(raw: RawRow<'_>, is_certain: bool) -> Option<(&str, Row)> {
     if sum != checksum(key, modified, lease, value) {
         return None;
     }
-    let value = Some((value.to_vec(), (lease != 0).then_some(LeaseId(lease))));
-    Some((key, Row { revision: Revision(modified), value, is_certain }))
+    let (value, is_lasting) = (value.to_vec(), lease == 0);
+    Some((key, Row { revision: Revision(modified), value, is_lasting, is_certain }))
 }
 
-/// The tables with keys. An unknown table is `None`, an empty one `Some(None)`.
-struct Tables {
-    keys: Option<Option<Root>>,
-    log: Option<Option<Root>>,
-    /// Whether this is certainly the current version of the tables.
-    is_certain: bool,
-}
-
-impl Tables {
-    fn read(pages: Pages<'_>) -> Self {
-        let mut tables = Self { keys: None, log: None, is_certain: true };
-        let Some((root, is_certain)) = pages.root() else { return tables };
-        tables.is_certain = is_certain;
-        pages.walk(root, Shape::TEXT_TO_BYTES, &mut |part| {
-            let Part::Row(RawRow { key, value }) = part else { return };
-            if key == KEYS.name().as_bytes() {
-                tables.keys = Pages::table_root(value);
-            } else if key == LOG.name().as_bytes() {
-                tables.log = Pages::table_root(value);
-            }
-        });
-        tables
-    }
+/// Returns the root of the table of keys, and whether it is certainly the current one. An unknown
+/// root is `None`, that of an empty table `Some(None)`.
+fn root_of_keys(pages: Pages<'_>) -> (Option<Option<Root>>, bool) {
+    let mut root = None;
+    let Some((tables, is_certain)) = pages.root() else { return (root, true) };
+    pages.walk(tables, &mut |part| {
+        if let Part::Row(RawRow { key, value }) = part
+            && key == KEYS.name().as_bytes()
+        {
+            root = Pages::table_root(value);
+        }
+    });
+    (root, is_certain)
 }
 
 /// The ranges of keys that unreadable parts of a table can have had. The ends are exclusive.

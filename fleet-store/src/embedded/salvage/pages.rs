@@ -3,7 +3,7 @@
 //! redb itself refuses a file with an error, or panics. This reader needs neither correct checksums
 //! nor a correct index, and returns what it can read. It knows format 3 of the file: a header, and
 //! pages of 4 KiB or a power of two times as much. A branch page has the numbers of its children. A
-//! leaf page has rows.
+//! leaf page has rows. In all tables that are read, keys and values have no fixed width.
 
 use std::collections::BTreeSet;
 
@@ -29,19 +29,6 @@ const CHECKSUM_BYTES: usize = 16;
 
 /// Deepest tree that is followed. A correct tree of this depth does not fit on any disk.
 const MAX_DEPTH: usize = 32;
-
-/// Widths of the keys and values of a table; `None` if they vary.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Shape {
-    pub(super) key: Option<usize>,
-    pub(super) value: Option<usize>,
-}
-
-impl Shape {
-    /// The table of tables, and a table of texts and values of several parts.
-    pub(super) const TEXT_TO_BYTES: Self = Self { key: None, value: None };
-    pub(super) const NUMBER_TO_BYTES: Self = Self { key: Some(8), value: None };
-}
 
 /// A row, as it is in the file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -93,27 +80,26 @@ impl<'a> Pages<'a> {
     }
 
     /// Visits the parts of the table with this root page, in the order of its keys.
-    pub(super) fn walk(&self, root: u64, shape: Shape, visit: &mut impl FnMut(Part<'a>)) {
-        self.descend(root, 0, shape, &mut BTreeSet::new(), visit);
+    pub(super) fn walk(&self, root: u64, visit: &mut impl FnMut(Part<'a>)) {
+        self.descend(root, 0, &mut BTreeSet::new(), visit);
     }
 
     fn descend(
         &self,
         page: u64,
         depth: usize,
-        shape: Shape,
         seen: &mut BTreeSet<usize>,
         visit: &mut impl FnMut(Part<'a>),
     ) {
         let found = self.page(page).filter(|(at, _)| depth < MAX_DEPTH && seen.insert(*at));
         let Some((_, bytes)) = found else { return visit(Part::Unreadable) };
         match bytes.first() {
-            Some(&LEAF) => rows(bytes, shape).for_each(|row| match row {
+            Some(&LEAF) => rows(bytes).for_each(|row| match row {
                 Some(row) => visit(Part::Row(row)),
                 None => visit(Part::Unreadable),
             }),
             Some(&BRANCH) => children(bytes).for_each(|child| match child {
-                Some(child) => self.descend(child, depth + 1, shape, seen, visit),
+                Some(child) => self.descend(child, depth + 1, seen, visit),
                 None => visit(Part::Unreadable),
             }),
             _ => visit(Part::Unreadable),
@@ -136,11 +122,11 @@ impl<'a> Pages<'a> {
     /// Returns the rows of all places that look like leaf pages, including those that no table uses
     /// any longer. Ends at the first unreadable row of a place, so that the rows of a place that is
     /// no page do not overlap: their number has no other bound.
-    pub(super) fn scan(&self, shape: Shape) -> impl Iterator<Item = RawRow<'a>> {
+    pub(super) fn scan(&self) -> impl Iterator<Item = RawRow<'a>> {
         let file = self.0;
         let places = (PAGE_BYTES..file.len()).step_by(PAGE_BYTES);
         let leaves = places.filter(move |at| file[*at] == LEAF);
-        leaves.flat_map(move |at| rows(&file[at..], shape).map_while(|row| row))
+        leaves.flat_map(move |at| rows(&file[at..]).map_while(|row| row))
     }
 }
 
@@ -155,23 +141,15 @@ fn children(page: &[u8]) -> impl Iterator<Item = Option<u64>> {
 }
 
 /// Returns the rows of a leaf page. An unreadable row is `None`.
-fn rows(page: &[u8], shape: Shape) -> impl Iterator<Item = Option<RawRow<'_>>> {
+///
+/// A leaf has the ends of its keys, the ends of its values, the keys and the values.
+fn rows(page: &[u8]) -> impl Iterator<Item = Option<RawRow<'_>>> {
     let count = count(page).unwrap_or(0);
-    let key_ends = 4;
-    let value_ends = key_ends + if shape.key.is_none() { 4 * count } else { 0 };
-    let keys = value_ends + if shape.value.is_none() { 4 * count } else { 0 };
-    let key_end = move |i: usize| match shape.key {
-        Some(width) => Some(keys + width * (i + 1)),
-        None => end(page, key_ends + 4 * i),
-    };
-    let values = count.checked_sub(1).and_then(key_end);
-    let value_end = move |i: usize| match shape.value {
-        Some(width) => Some(values? + width * (i + 1)),
-        None => end(page, value_ends + 4 * i),
-    };
+    let key_end = move |i: usize| end(page, 4 + 4 * i);
+    let value_end = move |i: usize| end(page, 4 + 4 * count + 4 * i);
     (0..count).map(move |i| {
-        let key_begin = if i == 0 { Some(keys) } else { key_end(i - 1) };
-        let value_begin = if i == 0 { values } else { value_end(i - 1) };
+        let key_begin = if i == 0 { Some(4 + 8 * count) } else { key_end(i - 1) };
+        let value_begin = if i == 0 { key_end(count - 1) } else { value_end(i - 1) };
         let key = page.get(key_begin?..key_end(i)?)?;
         let value = page.get(value_begin?..value_end(i)?)?;
         Some(RawRow { key, value })

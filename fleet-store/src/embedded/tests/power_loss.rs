@@ -3,7 +3,7 @@
 
 use std::sync::{Mutex, MutexGuard};
 
-use super::log::{Model, Step};
+use super::content::{Model, Step};
 use super::*;
 
 /// A disk with a write cache.
@@ -124,15 +124,15 @@ fn put(model: &mut Model, number: u8) -> writer::Batch {
     std::mem::take(&mut model.batch)
 }
 
-/// Loses power at some disk call of twelve writes, some of which flush the log. Each repetition
-/// loses power one call later, until all writes succeed.
+/// Loses power at some disk call of twelve writes. Each repetition loses power one call later,
+/// until all writes succeed.
 // Holds: I-6
 #[test]
 fn power_loss_loses_no_acknowledged_write() {
     for calls in 0.. {
         let file = CachedDisk::holding(Vec::new(), u64::MAX);
-        let (disk, _) = Disk::open_on(file.clone(), true).unwrap();
-        let (mut disk, mut model) = (disk.with_log(1000), Model::new());
+        let (mut disk, _) = Disk::open_on(file.clone(), true).unwrap();
+        let mut model = Model::new();
         file.lose_power_after(calls);
         let mut results = (0..12).map(|number| disk.write(&put(&mut model, number)));
         let acknowledged = results.by_ref().take_while(Result::is_ok).count() as u64;
@@ -152,8 +152,8 @@ fn power_loss_loses_no_acknowledged_write() {
     }
 }
 
-/// Loses power at some disk call while a file is opened, which flushes its log to the tables. Each
-/// repetition loses power one call later, until the opening succeeds.
+/// Loses power at some disk call while a file is opened, which writes to it. Each repetition loses
+/// power one call later, until the opening succeeds.
 // Holds: I-6
 #[test]
 fn interrupted_opening_loses_nothing() {

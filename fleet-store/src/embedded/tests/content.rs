@@ -99,10 +99,10 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
     #[test]
-    fn file_content_equals_the_keyspace(steps in steps(), max_log_bytes in 0..2000usize) {
+    fn file_content_equals_the_keyspace(steps in steps()) {
         let file = FailingDisk::new();
-        let (disk, _) = Disk::open_on(file.clone(), true).unwrap();
-        let (mut disk, mut model) = (disk.with_log(max_log_bytes), Model::new());
+        let (mut disk, _) = Disk::open_on(file.clone(), true).unwrap();
+        let mut model = Model::new();
         for step in steps.iter().chain([&Step::Write, &Step::Reopen]) {
             model.step(step);
             if let Step::Write = step {
@@ -113,36 +113,20 @@ proptest! {
                 drop(disk);
                 let (opened, image) = Disk::open_on(file.clone(), false).unwrap();
                 model.check(image);
-                disk = opened.with_log(max_log_bytes);
+                disk = opened;
             }
         }
     }
 }
 
-#[test]
-fn full_log_is_flushed() {
-    let (disk, _) = Disk::open_on(FailingDisk::new(), true).unwrap();
-    let (mut disk, mut model) = (disk.with_log(1000), Model::new());
-    let mut bytes = Vec::new();
-    for size in [300, 300, 300, 300, 2000, 300] {
-        model.step(&Step::Put { key: 0, size, bound: false });
-        disk.write(&std::mem::take(&mut model.batch)).unwrap();
-        bytes.push(disk.log_bytes());
-    }
-    let row = bytes[0];
-    assert!((300..400).contains(&row), "{row}");
-    assert_eq!(bytes, [row, 2 * row, 0, row, 0, row]);
-}
-
-/// Lets the disk fail after 0, 1, 2, … successful writes. Some of these writes flush the log to the
-/// tables.
+/// Lets the disk fail after 0, 1, 2, … successful calls.
 // Holds: I-6
 #[test]
 fn failed_write_loses_no_acknowledged_write() {
     for writes in 0.. {
         let file = FailingDisk::new();
-        let (disk, _) = Disk::open_on(file.clone(), true).unwrap();
-        let (mut disk, mut model) = (disk.with_log(1000), Model::new());
+        let (mut disk, _) = Disk::open_on(file.clone(), true).unwrap();
+        let mut model = Model::new();
         file.left.store(writes, Ordering::SeqCst);
         let mut acknowledged = 0;
         let mut results = (0..12u8).map(|key| {
