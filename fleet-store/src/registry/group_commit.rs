@@ -5,7 +5,8 @@
 //!
 //! Transactions that arrive during a commit wait, and are then committed as one. So a hundred
 //! concurrent writes need two revisions instead of a hundred. This saves work, because the store
-//! must keep each revision and every mirror must apply it.
+//! must keep each revision and every mirror must apply it. In etcd, 64 writers store about eight
+//! times as many units (ADR 0056). The embedded store has a queue of its own and gains no speed.
 //!
 //! Each caller gets the same result as from a separate commit. If a condition of one transaction
 //! does not hold, only this transaction is refused, and the others are committed without it.
