@@ -4,15 +4,11 @@
 //! its machine agree with these decisions. When a change wakes one of these loops, the loop reads
 //! the whole cluster from a [`Mirror`](fleet_store::Mirror), decides, and acts only afterwards.
 
-mod absent_machines;
-#[cfg(test)]
-mod absent_machines_tests;
 mod agent;
 mod async_fd;
 mod atomic_file;
 mod backoff;
 mod clock;
-mod drain_progress;
 mod engine;
 #[cfg(any(feature = "native", feature = "systemd"))]
 mod lock;
@@ -20,13 +16,7 @@ mod mirror_changes;
 #[cfg(feature = "native")]
 mod native;
 mod observer;
-#[cfg_attr(
-    not(feature = "testing"),
-    expect(unreachable_pub, reason = "it is public for benchmarks alone")
-)]
-mod planner;
 mod private_file;
-mod rebalance;
 mod service_manager;
 mod shutdown;
 #[cfg(feature = "native")]

@@ -17,4 +17,4 @@ pub use fake::FakeManager;
 pub use harness::{Harness, UnitKind};
 pub use script::{Behaviour, Call};
 
-pub use crate::planner::Planner;
+pub use crate::engine::planner::Planner;

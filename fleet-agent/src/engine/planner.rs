@@ -6,8 +6,7 @@ use fleet_core::{Revision, Snapshot};
 use fleet_scheduler::{Cluster, DrainPlan, Plan, Policy};
 use fleet_store::{ChangeSet, Delta};
 
-use crate::drain_progress::DrainProgress;
-use crate::rebalance::{NextStep, RebalanceProgress};
+use super::requested_moves::{DrainProgress, NextStep, RebalanceProgress};
 
 /// The scheduler's cluster and the plan made from it, both as of the last snapshot.
 ///

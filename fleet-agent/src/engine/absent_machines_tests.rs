@@ -11,8 +11,8 @@ use fleet_scheduler::{apply, check, plan};
 use fleet_store::{ChangeSet, Delta};
 use fleet_unitfile::{UnitFile, UnitName};
 
-use crate::absent_machines::{AbsentMachines, MirrorStatus};
-use crate::planner::Planner;
+use super::absent_machines::{AbsentMachines, MirrorStatus};
+use super::planner::Planner;
 
 const TTL: Duration = Duration::from_secs(30);
 

@@ -1,5 +1,14 @@
 //! The engine: decides which machine runs which unit, while it leads.
 
+mod absent_machines;
+#[cfg(test)]
+mod absent_machines_tests;
+#[cfg_attr(
+    not(feature = "testing"),
+    expect(unreachable_pub, reason = "it is public for benchmarks alone")
+)]
+pub(crate) mod planner;
+mod requested_moves;
 mod writes;
 
 use std::sync::Arc;
@@ -13,14 +22,13 @@ use fleet_store::{
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
+use self::absent_machines::{AbsentMachines, MirrorStatus};
+use self::planner::Planner;
+use self::requested_moves::{NextStep, waits_for_reports};
 use self::writes::{remove_superseded, writes};
-use crate::absent_machines::{AbsentMachines, MirrorStatus};
 use crate::clock::wait_until;
-use crate::drain_progress::waits_for_reports;
 use crate::mirror_changes::ClusterChanges;
 use crate::observer::NoopObserver;
-use crate::planner::Planner;
-use crate::rebalance::NextStep;
 use crate::{Agent, Clock, EngineObserver, Heartbeat, Shutdown};
 
 /// Wait before the next pass if the store could not complete a pass.
