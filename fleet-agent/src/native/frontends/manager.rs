@@ -282,7 +282,7 @@ impl NativeManager {
     }
 }
 
-/// Configuration of a [`NativeManager`](crate::NativeManager).
+/// Configuration of a [`NativeManager`].
 #[derive(Clone)]
 pub struct NativeConfig {
     /// Directory for unit files, state and logs. Only one manager at a time may use it.
