@@ -37,7 +37,8 @@ impl RebalanceProgress {
     }
 
     /// Returns the next step of the requested rebalance; `None` if no rebalance is requested. Must
-    /// be called only if there is nothing else to plan for `cluster`: no placement and no drain step.
+    /// be called only if there is nothing else to plan for the cluster: no placement and no drain
+    /// step.
     pub(crate) fn plan(&mut self, snapshot: &Snapshot, cluster: &mut Cluster) -> Option<NextStep> {
         let seen = snapshot.rebalancing.clone()?;
         let request = Rebalance::from_order(snapshot)?;

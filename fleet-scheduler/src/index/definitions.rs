@@ -10,7 +10,7 @@ use super::{Cluster, placements, retry_queue, undo_log};
 use crate::policy::Ranking;
 use crate::state::{
     ClassKey, ClassNo, Classes, EquivalenceClass, MachineNo, NOTHING, OrderNo, PatternNo, PeerRef,
-    UnitKind, UnitNo, WaitState,
+    State, UnitKind, UnitNo, WaitState,
 };
 
 /// Changes the kind or the requirements of a name.
@@ -215,7 +215,7 @@ fn machines_of(cluster: &Cluster, unit: UnitNo) -> Vec<MachineNo> {
 /// Finds or creates the class of a unit.
 pub(crate) fn classify(cluster: &mut Cluster, unit: UnitNo) {
     let name = cluster.state.units.name(unit).clone();
-    let wants = class_requirements(cluster, unit);
+    let wants = class_requirements(&cluster.state, unit);
     let single = cluster.state.units[unit].kind == UnitKind::Single;
     let template = acquire_template(cluster, &name, &wants, single);
     let owner = (single && cluster.state.policy.is_custom()).then(|| name.clone());
@@ -240,8 +240,8 @@ pub(crate) fn classify(cluster: &mut Cluster, unit: UnitNo) {
 }
 
 /// Returns the requirements that count for the class of a unit.
-fn class_requirements(cluster: &Cluster, unit: UnitNo) -> Arc<Requirements> {
-    let slot = &cluster.state.units[unit];
+fn class_requirements(state: &State, unit: UnitNo) -> Arc<Requirements> {
+    let slot = &state.units[unit];
     match (&slot.requirements, slot.kind) {
         (Some(wants), UnitKind::Single) => wants.clone(),
         (Some(wants), UnitKind::Global) => Arc::new(Requirements {

@@ -6,7 +6,7 @@ use super::undo_log::LogPosition;
 use super::{Cluster, placements, retry_queue, undo_log};
 use crate::plan::Plan;
 use crate::plan::{Step, StepAction};
-use crate::state::{MachineNo, UnitKind, UnitNo, WaitState};
+use crate::state::{MachineNo, State, UnitKind, UnitNo, WaitState};
 
 /// A plan that has not been applied.
 #[derive(Debug, Default)]
@@ -25,7 +25,7 @@ pub(crate) fn apply(cluster: &mut Cluster, plan: &Plan) {
     cluster.revision = plan.based_on.next();
     let pending = cluster.pending.take();
     if let Some(pending) = pending {
-        if matches_steps(cluster, &pending.units, &plan.steps) {
+        if matches_steps(&cluster.state, &pending.units, &plan.steps) {
             return commit(cluster, &pending.units, plan, epoch);
         }
         cluster.pending = Some(pending);
@@ -40,10 +40,10 @@ pub(crate) fn apply(cluster: &mut Cluster, plan: &Plan) {
 }
 
 /// Returns whether the steps are those that were planned last.
-fn matches_steps(cluster: &Cluster, units: &[UnitNo], steps: &[Step]) -> bool {
+fn matches_steps(state: &State, units: &[UnitNo], steps: &[Step]) -> bool {
     let is_taken = |(unit, step): (&UnitNo, &Step)| {
-        let slot = &cluster.state.units[*unit];
-        let now = slot.machine.some().map(|machine| cluster.state.machines.id(machine));
+        let slot = &state.units[*unit];
+        let now = slot.machine.some().map(|machine| state.machines.id(machine));
         *slot.name() == step.unit && now == step.to()
     };
     units.len() == steps.len() && units.iter().zip(steps).all(is_taken)

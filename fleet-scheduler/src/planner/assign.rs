@@ -5,7 +5,7 @@ use super::{eviction_group, queue, reasons, replace, search};
 use crate::index::undo_log::LogPosition;
 use crate::index::{Cluster, retry_queue, undo_log};
 use crate::rules::{Denial, machine_of};
-use crate::state::{MachineNo, UnitNo, WaitState};
+use crate::state::{MachineNo, State, UnitNo, WaitState};
 
 /// Number of machines that are tried one by one before all machines are ranked at once.
 pub(super) const MAX_PROBES: usize = 32;
@@ -50,7 +50,7 @@ fn plan_size(cluster: &Cluster) -> PlanSize {
 
 /// Parks a unit, or the whole group that the unit represents, without an attempt.
 fn give_up(cluster: &mut Cluster, unit: UnitNo, queue: &mut AttemptQueue) {
-    let group = reasons::group_of(cluster, unit);
+    let group = reasons::group_of(&cluster.state, unit);
     for member in &group {
         retry_queue::forget_waiting(cluster, *member);
     }
@@ -113,7 +113,7 @@ fn attempt_group(cluster: &mut Cluster, group: Vec<UnitNo>, queue: &mut AttemptQ
     }
     queue.tried.extend(&group);
     let any_change = cluster.state.policy.retries_on_any_change();
-    let sensitive = any_change || eviction_group::has_replacers(cluster, &group);
+    let sensitive = any_change || eviction_group::has_replacers(&cluster.state, &group);
     retry_queue::park_group(
         cluster,
         group,
@@ -128,7 +128,7 @@ fn attempt_group(cluster: &mut Cluster, group: Vec<UnitNo>, queue: &mut AttemptQ
 /// it. `displaced` is raised to the highest number of displaced groups that the attempt on one
 /// machine had to move.
 fn place_group(cluster: &mut Cluster, group: &[UnitNo], displaced: &mut usize) -> bool {
-    let anywhere = (MachineNo::NONE, eviction_group::has_replacers(cluster, group));
+    let anywhere = (MachineNo::NONE, eviction_group::has_replacers(&cluster.state, group));
     eviction_group::find_machine_for(cluster, group, anywhere, |cluster, machine| {
         try_assign_all(cluster, group, machine, displaced).is_ok()
     })
@@ -138,13 +138,13 @@ fn place_group(cluster: &mut Cluster, group: &[UnitNo], displaced: &mut usize) -
 /// that has a machine. Returns `Ok(None)` if they require none, and an error if they require
 /// different machines.
 pub(super) fn required_machine(
-    cluster: &Cluster,
+    state: &State,
     group: &[UnitNo],
 ) -> Result<Option<MachineNo>, NoCommonMachine> {
     let mut found = None;
     for unit in group {
-        let pin = cluster.state.class(*unit).pin.some();
-        for machine in pin.into_iter().chain(machine_of::machine_of_peer(&cluster.state, *unit)) {
+        let pin = state.class(*unit).pin.some();
+        for machine in pin.into_iter().chain(machine_of::machine_of_peer(state, *unit)) {
             if found.is_some_and(|other| other != machine) {
                 return Err(NoCommonMachine);
             }

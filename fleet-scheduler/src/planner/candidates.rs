@@ -11,7 +11,7 @@ use crate::index::{Cluster, refusal_counts};
 use crate::policy::Ranking;
 use crate::ranking::{preference_score, rank};
 use crate::rules::{Rank, denial};
-use crate::state::{ClassNo, MachineNo, PatternNo, UnitNo};
+use crate::state::{ClassNo, MachineNo, PatternNo, State, UnitNo};
 
 /// Some machines that refuse by the same rule.
 #[derive(Debug)]
@@ -66,7 +66,7 @@ pub(super) fn count_refusals_of_few(
     unit: UnitNo,
 ) -> Option<RefusalSummary<Rank>> {
     let class = cluster.state.units[unit].class;
-    let few = few_candidates_of(cluster, class)?;
+    let few = few_candidates_of(&cluster.state, class)?;
     let mut groups = groups_outside(cluster, class, &few);
     for machine in few {
         if cluster.state.machines[machine].machine().cordoned {
@@ -77,24 +77,24 @@ pub(super) fn count_refusals_of_few(
             groups.push(RefusalGroup { rank: denial.rank(), count: 1, first, nearest });
         }
     }
-    Some(merge_groups(cluster, groups))
+    Some(merge_groups(&cluster.state, groups))
 }
 
 /// Returns the present machines that `MachineID=` or the filter of a class admits. Returns `None`
 /// if these are many, or if the units of the class replace other units.
-fn few_candidates_of(cluster: &Cluster, class: ClassNo) -> Option<Vec<MachineNo>> {
-    let class = &cluster.state.classes[class];
+fn few_candidates_of(state: &State, class: ClassNo) -> Option<Vec<MachineNo>> {
+    let class = &state.classes[class];
     match class.pin.some() {
         _ if !class.replaces.is_empty() => None,
-        Some(pin) => Some(Vec::from_iter(cluster.state.machines[pin].is_present().then_some(pin))),
-        None => cluster.state.filters.few_candidates(class.filter, &cluster.state.machines),
+        Some(pin) => Some(Vec::from_iter(state.machines[pin].is_present().then_some(pin))),
+        None => state.filters.few_candidates(class.filter, &state.machines),
     }
 }
 
 /// Returns a sort key by which the nearest of several refusing machines is chosen: the load, then
 /// the position in the order of machine IDs. The lowest key wins.
-fn nearness(cluster: &Cluster, machine: MachineNo) -> (u32, u32) {
-    let slot = &cluster.state.machines[machine];
+fn nearness(state: &State, machine: MachineNo) -> (u32, u32) {
+    let slot = &state.machines[machine];
     (slot.occupancy.load(), slot.label)
 }
 
@@ -120,16 +120,16 @@ fn groups_outside(cluster: &mut Cluster, class: ClassNo, few: &[MachineNo]) -> V
 }
 
 /// Merges groups of refusing machines into a summary.
-fn merge_groups(cluster: &Cluster, mut groups: Vec<RefusalGroup>) -> RefusalSummary<Rank> {
+fn merge_groups(state: &State, mut groups: Vec<RefusalGroup>) -> RefusalSummary<Rank> {
     let mut summary = RefusalSummary::new();
-    groups.sort_by_key(|part| cluster.state.machines[part.first].label);
+    groups.sort_by_key(|part| state.machines[part.first].label);
     for part in &groups {
         let count = u32::try_from(part.count).unwrap_or(u32::MAX);
         summary.tallies.entry(part.rank).or_insert((0, part.first)).0 += count;
     }
-    let nearest = groups.iter().max_by_key(|p| (p.rank, Reverse(nearness(cluster, p.nearest))));
+    let nearest = groups.iter().max_by_key(|p| (p.rank, Reverse(nearness(state, p.nearest))));
     summary.nearest = nearest.map(|part| {
-        let (load, _) = nearness(cluster, part.nearest);
+        let (load, _) = nearness(state, part.nearest);
         (part.rank, load, part.nearest)
     });
     summary

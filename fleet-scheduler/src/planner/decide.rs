@@ -13,7 +13,7 @@ use crate::demand::{Change, Demand};
 use crate::index::pending::PendingPlan;
 use crate::index::{Cluster, definitions, pending, placements};
 use crate::plan::Plan;
-use crate::state::{MachineNo, UnitKind, UnitNo};
+use crate::state::{MachineNo, State, UnitKind, UnitNo};
 
 /// The result of a decision, once every unit that fits has been placed.
 #[derive(Debug, Default)]
@@ -70,7 +70,7 @@ fn decide(cluster: &mut Cluster) -> Decision {
     assign::place_and_separate(cluster, &mut queue);
     let tried = still_waiting(cluster, queue.tried);
     let mut unplaced = reasons::reasons_of(cluster, &tried);
-    explain_given_up(cluster, &queue.given_up, &mut unplaced);
+    explain_given_up(&cluster.state, &queue.given_up, &mut unplaced);
     Decision { tried, changed_machines, unplaced }
 }
 
@@ -99,12 +99,12 @@ fn still_waiting(cluster: &Cluster, mut units: Vec<UnitNo>) -> Vec<UnitNo> {
 
 /// Sets the reason of the units that were parked without an attempt.
 fn explain_given_up(
-    cluster: &Cluster,
+    state: &State,
     given_up: &[UnitNo],
     reasons: &mut BTreeMap<UnitName, Arc<Reason>>,
 ) {
     for unit in given_up {
-        if let Some(reason) = reasons.get_mut(cluster.state.units.name(*unit)) {
+        if let Some(reason) = reasons.get_mut(state.units.name(*unit)) {
             *reason = Arc::new(Reason::AttemptLimit);
         }
     }
@@ -130,7 +130,7 @@ pub(super) fn plan_after(cluster: &mut Cluster, changes: &[Change]) -> Plan {
     pending::rewind(cluster);
     let mut inverses = Vec::with_capacity(changes.len());
     for change in changes {
-        inverses.push(inverse(cluster, change));
+        inverses.push(inverse(&cluster.state, change));
         cluster.change(change);
     }
     let plan = plan(cluster);
@@ -141,26 +141,26 @@ pub(super) fn plan_after(cluster: &mut Cluster, changes: &[Change]) -> Plan {
 }
 
 /// Returns the change that undoes another one.
-fn inverse(cluster: &Cluster, change: &Change) -> Change {
+fn inverse(state: &State, change: &Change) -> Change {
     match change {
         Change::Add(Demand { name: unit, .. })
         | Change::Remove(unit)
-        | Change::MarkUnreadable(unit) => current_unit(cluster, unit),
+        | Change::MarkUnreadable(unit) => current_unit(state, unit),
         Change::AddMachine(Machine { id, .. }) | Change::RemoveMachine(id) => {
-            let slot = cluster.state.machines.find(id.as_str()).map(|m| &cluster.state.machines[m]);
+            let slot = state.machines.find(id.as_str()).map(|m| &state.machines[m]);
             match slot.and_then(|slot| slot.facts.as_ref()) {
                 Some(facts) => Change::AddMachine(Machine::clone(facts)),
                 None => Change::RemoveMachine(id.clone()),
             }
         }
-        Change::Place { unit, .. } | Change::Unplace(unit) => current_placement(cluster, unit),
+        Change::Place { unit, .. } | Change::Unplace(unit) => current_placement(state, unit),
     }
 }
 
 /// Makes an inactive unit wanted and unplaced. Returns the changes that undo it.
 pub(super) fn assume_wanted(cluster: &mut Cluster, unit: UnitNo) -> [Change; 2] {
     let name = cluster.state.units.name(unit).clone();
-    let back = [current_unit(cluster, &name), current_placement(cluster, &name)];
+    let back = [current_unit(&cluster.state, &name), current_placement(&cluster.state, &name)];
     placements::erase_placement(cluster, unit);
     let wants = cluster.state.units[unit].requirements.clone();
     let global = wants.as_ref().is_some_and(|wants| wants.global);
@@ -169,8 +169,8 @@ pub(super) fn assume_wanted(cluster: &mut Cluster, unit: UnitNo) -> [Change; 2] 
     back
 }
 
-fn current_unit(cluster: &Cluster, unit: &UnitName) -> Change {
-    let slot = cluster.state.units.find(unit.as_str()).map(|unit| &cluster.state.units[unit]);
+fn current_unit(state: &State, unit: &UnitName) -> Change {
+    let slot = state.units.find(unit.as_str()).map(|unit| &state.units[unit]);
     match slot.map(|slot| (slot.kind, slot.wanted, &slot.requirements)) {
         Some((UnitKind::Unreadable, ..)) => Change::MarkUnreadable(unit.clone()),
         Some((_, wanted, Some(requirements))) => {
@@ -181,11 +181,11 @@ fn current_unit(cluster: &Cluster, unit: &UnitName) -> Change {
     }
 }
 
-fn current_placement(cluster: &Cluster, unit: &UnitName) -> Change {
-    let slot = cluster.state.units.find(unit.as_str()).map(|unit| &cluster.state.units[unit]);
+fn current_placement(state: &State, unit: &UnitName) -> Change {
+    let slot = state.units.find(unit.as_str()).map(|unit| &state.units[unit]);
     match slot.and_then(|slot| Some((slot.placed.some()?, slot.epoch))) {
         Some((machine, epoch)) => {
-            let machine = cluster.state.machines.id(machine).clone();
+            let machine = state.machines.id(machine).clone();
             Change::Place { unit: unit.clone(), machine, epoch }
         }
         None => Change::Unplace(unit.clone()),

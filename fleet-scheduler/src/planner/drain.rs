@@ -14,7 +14,7 @@ use crate::demand::Change;
 use crate::drain::{Drain, DrainPlan, HoldReason};
 use crate::index::undo_log::LogPosition;
 use crate::index::{Cluster, pending, undo_log};
-use crate::state::{ClassNo, Lookup, MachineNo, UnitKind, UnitNo};
+use crate::state::{ClassNo, Lookup, MachineNo, State, UnitKind, UnitNo};
 
 /// The state of a drain during planning.
 struct DrainWork<'a> {
@@ -43,7 +43,7 @@ pub(super) fn drain(cluster: &mut Cluster, drain: &Drain) -> DrainPlan {
 /// Cordons the machines of a drain. Returns the changes that undo it.
 fn cordon_all(cluster: &mut Cluster, drain: &Drain) -> Vec<Change> {
     let mut back = Vec::new();
-    for machine in drained(cluster, drain) {
+    for machine in drained(&cluster.state, drain) {
         let facts = Machine::clone(cluster.state.machines[machine].machine());
         if !facts.cordoned {
             cluster.add_machine(Machine { cordoned: true, ..facts.clone() });
@@ -54,18 +54,20 @@ fn cordon_all(cluster: &mut Cluster, drain: &Drain) -> Vec<Change> {
 }
 
 /// Returns the present machines of a drain.
-fn drained(cluster: &Cluster, drain: &Drain) -> Vec<MachineNo> {
-    let known = drain.machines.iter().filter_map(|id| cluster.state.machines.find(id.as_str()));
-    known.filter(|machine| cluster.state.machines[*machine].is_present()).collect()
+fn drained(state: &State, drain: &Drain) -> Vec<MachineNo> {
+    let known = drain.machines.iter().filter_map(|id| state.machines.find(id.as_str()));
+    known.filter(|machine| state.machines[*machine].is_present()).collect()
 }
 
 /// Moves as many units away from the machines as the drain's limits and the placement rules allow.
 /// Returns the units that remain, each with its reason.
 fn drain_machines(cluster: &mut Cluster, drain: &Drain) -> BTreeMap<UnitName, HoldReason> {
     let mut left = Vec::new();
-    for machine in drained(cluster, drain) {
+    for machine in drained(&cluster.state, drain) {
         left.extend(
-            eviction_group::units_by_name(cluster, machine).into_iter().map(|unit| (unit, machine)),
+            eviction_group::units_by_name(&cluster.state, machine)
+                .into_iter()
+                .map(|unit| (unit, machine)),
         );
     }
     let disruption = DisruptionBudget::new(drain.min_available, &drain.down);
@@ -105,7 +107,7 @@ fn is_held(
             Ok(()) => return false,
             Err(obstruction) => {
                 if cluster.state.is_tied(unit) {
-                    for other in eviction_group::tied_by_name(cluster, unit, machine) {
+                    for other in eviction_group::tied_by_name(&cluster.state, unit, machine) {
                         work.decided.insert(other, obstruction.clone());
                     }
                 }
@@ -131,11 +133,11 @@ fn evict(
     let start = undo_log::log_position(cluster);
     let group = eviction_group::detach_group(
         cluster,
-        eviction_group::eviction_group(cluster, unit, machine),
+        eviction_group::eviction_group(&cluster.state, unit, machine),
         machine,
         MoveReason::Drain,
     );
-    let may_leave = may_leave(cluster, &group, work).map_err(Some);
+    let may_leave = may_leave(&cluster.state, &group, work).map_err(Some);
     let sent = may_leave.and_then(|()| evict_group(cluster, &group, machine, start, work));
     if sent.is_err() {
         undo_log::roll_back(cluster, &savepoint);
@@ -156,7 +158,7 @@ fn evict_group(
     if class.is_some_and(|class| work.nowhere.contains(&class)) {
         return Err(None);
     }
-    let from = (machine, eviction_group::has_replacers(cluster, group));
+    let from = (machine, eviction_group::has_replacers(&cluster.state, group));
     if !eviction_group::find_machine_for(cluster, group, from, |cluster, to| {
         eviction_group::assign_group(cluster, group, to)
     }) {
@@ -167,11 +169,12 @@ fn evict_group(
     }
     // The units that made room for the group are not up for a while either.
     let lost = disruption_budget::disrupted(
-        cluster,
+        &cluster.state,
         &work.disruption,
         disruption_budget::moved_since(cluster, start).into_iter(),
     );
-    if let Some(held) = disruption_budget::check_min_available(cluster, &mut work.disruption, &lost)
+    if let Some(held) =
+        disruption_budget::check_min_available(&cluster.state, &mut work.disruption, &lost)
     {
         return Err(Some(held));
     }
@@ -182,18 +185,13 @@ fn evict_group(
 }
 
 /// Checks whether a group that has been taken off its machine was allowed to leave.
-fn may_leave(
-    cluster: &Cluster,
-    group: &[UnitNo],
-    work: &mut DrainWork<'_>,
-) -> Result<(), HoldReason> {
-    let unreadable = |unit: &&UnitNo| cluster.state.units[**unit].kind == UnitKind::Unreadable;
+fn may_leave(state: &State, group: &[UnitNo], work: &mut DrainWork<'_>) -> Result<(), HoldReason> {
+    let unreadable = |unit: &&UnitNo| state.units[**unit].kind == UnitKind::Unreadable;
     if let Some(unit) = group.iter().find(unreadable) {
-        return Err(HoldReason::Unreadable(cluster.state.units.name(*unit).clone()));
+        return Err(HoldReason::Unreadable(state.units.name(*unit).clone()));
     }
-    let lost = disruption_budget::disrupted(cluster, &work.disruption, group.iter().copied());
-    if let Some(held) = disruption_budget::check_min_available(cluster, &mut work.disruption, &lost)
-    {
+    let lost = disruption_budget::disrupted(state, &work.disruption, group.iter().copied());
+    if let Some(held) = disruption_budget::check_min_available(state, &mut work.disruption, &lost) {
         return Err(held);
     }
     let most = work.max_moves;
@@ -240,11 +238,11 @@ fn no_machine_reasons(
     unit: UnitNo,
     machine: MachineNo,
 ) -> Vec<(UnitNo, Arc<Reason>)> {
-    let alike = eviction_group::tied_by_name(cluster, unit, machine);
+    let alike = eviction_group::tied_by_name(&cluster.state, unit, machine);
     let savepoint = undo_log::savepoint(cluster);
     let group = eviction_group::detach_group(
         cluster,
-        eviction_group::eviction_group(cluster, unit, machine),
+        eviction_group::eviction_group(&cluster.state, unit, machine),
         machine,
         MoveReason::Drain,
     );

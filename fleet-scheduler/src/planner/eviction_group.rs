@@ -9,7 +9,7 @@ use super::{assign, keep, replace, search};
 use crate::index::undo_log::LeaveReason;
 use crate::index::{Cluster, undo_log};
 use crate::rules::{Denial, machine_of, replaces};
-use crate::state::{Lookup, MachineNo, PeerRef, UnitNo};
+use crate::state::{Lookup, MachineNo, PeerRef, State, UnitNo};
 
 /// The purpose of a voluntary move.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -28,9 +28,9 @@ impl MoveReason {
 }
 
 /// Returns the single and unreadable units on a machine, sorted by name.
-pub(super) fn units_by_name(cluster: &Cluster, machine: MachineNo) -> Vec<UnitNo> {
-    let mut units = cluster.state.machines[machine].occupancy.units.clone();
-    cluster.state.units.sort(&mut units);
+pub(super) fn units_by_name(state: &State, machine: MachineNo) -> Vec<UnitNo> {
+    let mut units = state.machines[machine].occupancy.units.clone();
+    state.units.sort(&mut units);
     units
 }
 
@@ -40,15 +40,15 @@ pub(super) fn units_by_name(cluster: &Cluster, machine: MachineNo) -> Vec<UnitNo
 /// If a member of the group names another unit there in `MachineOf=`, that unit is a member too. So
 /// is each unit that would lack a peer if the group left. In the result, each unit follows the
 /// units that it names; units are otherwise sorted by name.
-pub(super) fn eviction_group(cluster: &Cluster, head: UnitNo, machine: MachineNo) -> Vec<UnitNo> {
-    closure(cluster, vec![head], machine)
+pub(super) fn eviction_group(state: &State, head: UnitNo, machine: MachineNo) -> Vec<UnitNo> {
+    closure(state, vec![head], machine)
 }
 
-fn closure(cluster: &Cluster, mut next: Vec<UnitNo>, machine: MachineNo) -> Vec<UnitNo> {
-    if cluster.state.machines[machine].occupancy.tied == 0 {
-        return in_group_order(cluster, next, machine);
+fn closure(state: &State, mut next: Vec<UnitNo>, machine: MachineNo) -> Vec<UnitNo> {
+    if state.machines[machine].occupancy.tied == 0 {
+        return in_group_order(state, next, machine);
     }
-    let mut departures = Departures::new(&cluster.state, machine);
+    let mut departures = Departures::new(state, machine);
     let mut all = Vec::new();
     while let Some(unit) = next.pop() {
         if departures.is_gone(unit) {
@@ -56,22 +56,22 @@ fn closure(cluster: &Cluster, mut next: Vec<UnitNo>, machine: MachineNo) -> Vec<
         }
         all.push(unit);
         next.extend(departures.leave(unit));
-        next.extend(named_on(cluster, unit, machine));
+        next.extend(named_on(state, unit, machine));
     }
-    in_group_order(cluster, all, machine)
+    in_group_order(state, all, machine)
 }
 
 /// Returns the units on a machine that `MachineOf=` ties to a unit by name, directly or through
 /// others there, and the unit itself. They are all in the eviction group of each of them.
-pub(super) fn tied_by_name(cluster: &Cluster, unit: UnitNo, machine: MachineNo) -> Vec<UnitNo> {
+pub(super) fn tied_by_name(state: &State, unit: UnitNo, machine: MachineNo) -> Vec<UnitNo> {
     let mut all = vec![unit];
     let mut visited: Lookup<UnitNo, ()> = all.iter().map(|unit| (*unit, ())).collect();
     let mut next = 0;
     while let Some(at) = all.get(next).copied() {
         next += 1;
-        let followers = cluster.state.units[at].followers().iter().copied();
-        let there = followers.filter(|other| cluster.state.units[*other].machine == machine);
-        for other in there.chain(named_on(cluster, at, machine)) {
+        let followers = state.units[at].followers().iter().copied();
+        let there = followers.filter(|other| state.units[*other].machine == machine);
+        for other in there.chain(named_on(state, at, machine)) {
             if visited.insert(other, ()) {
                 all.push(other);
             }
@@ -81,21 +81,21 @@ pub(super) fn tied_by_name(cluster: &Cluster, unit: UnitNo, machine: MachineNo) 
 }
 
 /// Returns the units on a machine that a unit names, without global units.
-fn named_on(cluster: &Cluster, unit: UnitNo, machine: MachineNo) -> impl Iterator<Item = UnitNo> {
-    let peers = cluster.state.units[unit].peers().iter();
+fn named_on(state: &State, unit: UnitNo, machine: MachineNo) -> impl Iterator<Item = UnitNo> {
+    let peers = state.units[unit].peers().iter();
     peers.filter_map(move |peer| match peer {
-        PeerRef::Named(other) if cluster.state.units[*other].machine == machine => Some(*other),
+        PeerRef::Named(other) if state.units[*other].machine == machine => Some(*other),
         _ => None,
     })
 }
 
-fn in_group_order(cluster: &Cluster, mut all: Vec<UnitNo>, machine: MachineNo) -> Vec<UnitNo> {
-    cluster.state.units.sort(&mut all);
+fn in_group_order(state: &State, mut all: Vec<UnitNo>, machine: MachineNo) -> Vec<UnitNo> {
+    state.units.sort(&mut all);
     let place: Lookup<UnitNo, usize> = all.iter().copied().zip(0..).collect();
     let mut missing = vec![0; all.len()];
     let mut naming = vec![Vec::new(); all.len()];
     for (at, unit) in all.iter().enumerate() {
-        for named in named_on(cluster, *unit, machine).filter_map(|named| place.get(&named)) {
+        for named in named_on(state, *unit, machine).filter_map(|named| place.get(&named)) {
             missing[at] += 1;
             naming[*named].push(at);
         }
@@ -145,7 +145,7 @@ pub(super) fn detach_group(
         }
         undo_log::roll_back(cluster, &savepoint);
         let more = lacking.into_iter().map(|(unit, _)| unit);
-        group = closure(cluster, group.into_iter().chain(more).collect(), machine);
+        group = closure(&cluster.state, group.into_iter().chain(more).collect(), machine);
     }
 }
 
@@ -164,7 +164,7 @@ pub(super) fn find_machine_for(
 ) -> bool {
     let Some(first) = group.first().copied() else { return false };
     let mut takes = |cluster: &mut Cluster, machine| machine != from && takes(cluster, machine);
-    match assign::required_machine(cluster, group) {
+    match assign::required_machine(&cluster.state, group) {
         Err(_) => false,
         Ok(Some(machine)) => {
             cluster.state.machines[machine].is_present() && takes(cluster, machine)
@@ -182,15 +182,15 @@ pub(super) fn find_machine_for(
 }
 
 /// Returns whether a unit of the group has a `Replaces=`.
-pub(super) fn has_replacers(cluster: &Cluster, group: &[UnitNo]) -> bool {
-    group.iter().any(|unit| !cluster.state.class(*unit).replaces.is_empty())
+pub(super) fn has_replacers(state: &State, group: &[UnitNo]) -> bool {
+    group.iter().any(|unit| !state.class(*unit).replaces.is_empty())
 }
 
 /// Assigns the whole group to a machine, in any order in which the machine accepts its units. If
 /// there is no such order, assigns none of the units and returns `false`.
 pub(super) fn assign_group(cluster: &mut Cluster, group: &[UnitNo], machine: MachineNo) -> bool {
     // An accepted unit may have displaced one that was in the way of another.
-    let replacing = has_replacers(cluster, group);
+    let replacing = has_replacers(&cluster.state, group);
     assign_in_any_order(cluster, group, |cluster, unit, arrived| {
         match replace::try_assign(cluster, unit, machine, arrived, &mut 0) {
             Ok(()) => Attempt::Assigned,
@@ -241,6 +241,6 @@ pub(super) fn assign_in_any_order(
 }
 
 /// Returns whether a unit of the group would replace a unit on the machine.
-pub(super) fn would_replace(cluster: &Cluster, group: &[UnitNo], machine: MachineNo) -> bool {
-    group.iter().any(|unit| !replaces::replaced(&cluster.state, *unit, machine).is_empty())
+pub(super) fn would_replace(state: &State, group: &[UnitNo], machine: MachineNo) -> bool {
+    group.iter().any(|unit| !replaces::replaced(state, *unit, machine).is_empty())
 }

@@ -14,7 +14,7 @@ use crate::index::refusal_counts::RefusalSummary;
 use crate::index::undo_log::LeaveReason;
 use crate::index::{Cluster, pending, undo_log};
 use crate::rules::{Denial, PlacementQuery, Rank, RefusalExplainer, denial, replaces};
-use crate::state::{MachineNo, PeerRef, PeerState, UnitKind, UnitNo};
+use crate::state::{MachineNo, PeerRef, PeerState, State, UnitKind, UnitNo};
 
 type Verdicts = Vec<(MachineNo, PlacementVerdict)>;
 
@@ -75,7 +75,7 @@ pub(super) fn explain(cluster: &mut Cluster, unit: &str) -> Option<Explanation> 
 fn explain_wanted(cluster: &mut Cluster, unit: UnitNo) -> Explanation {
     let changed_machines = keep::recheck_machines(cluster);
     let (verdicts, summary) = match cluster.state.units[unit].kind {
-        UnitKind::Global => (verdicts_for_global(cluster, unit), None),
+        UnitKind::Global => (verdicts_for_global(&cluster.state, unit), None),
         _ => verdicts_for_single(cluster, unit),
     };
     let is_refused =
@@ -84,7 +84,7 @@ fn explain_wanted(cluster: &mut Cluster, unit: UnitNo) -> Explanation {
     let unexplained = nowhere || cluster.stranded.contains(&unit);
     let explanation = Explanation {
         unit: cluster.state.units.name(unit).clone(),
-        group: tied_names(cluster, unit),
+        group: tied_names(&cluster.state, unit),
         reason: unexplained.then(|| reasons::reason(cluster, unit, summary.as_ref())),
         machines: verdicts
             .into_iter()
@@ -95,18 +95,18 @@ fn explain_wanted(cluster: &mut Cluster, unit: UnitNo) -> Explanation {
     explanation
 }
 
-fn verdicts_for_global(cluster: &Cluster, unit: UnitNo) -> Verdicts {
+fn verdicts_for_global(state: &State, unit: UnitNo) -> Verdicts {
     let verdict = |machine: MachineNo| {
-        if cluster.state.is_on(unit, machine) {
+        if state.is_on(unit, machine) {
             return PlacementVerdict::Here;
         }
-        let query = PlacementQuery::new(&cluster.state, unit, machine);
+        let query = PlacementQuery::new(state, unit, machine);
         match query.denial_of_global() {
             Some(denial) => PlacementVerdict::Refused(Arc::new(query.refusal(denial))),
             None => PlacementVerdict::Eligible { load: query.occupancy.load() },
         }
     };
-    cluster.state.machines.present().map(|machine| (machine, verdict(machine))).collect()
+    state.machines.present().map(|machine| (machine, verdict(machine))).collect()
 }
 
 /// Returns the verdicts on a unit that is not global. If the unit is on no machine, also returns a
@@ -121,7 +121,7 @@ fn verdicts_for_single(
         // Seen from another machine, the unit must not conflict with itself.
         undo_log::unassign(cluster, unit, here, LeaveReason::Follows(unit));
     }
-    let group = reasons::group_of(cluster, unit);
+    let group = reasons::group_of(&cluster.state, unit);
     let (verdicts, summary) = verdicts_for_group(cluster, &group, here);
     undo_log::roll_back(cluster, &savepoint);
     (verdicts, Some(summary).filter(|_| here == MachineNo::NONE))
@@ -133,7 +133,7 @@ fn verdicts_for_group(
     here: MachineNo,
 ) -> (Verdicts, RefusalSummary<Rank>) {
     let (mut verdicts, mut summary) = (Verdicts::new(), RefusalSummary::new());
-    for (machine, quick) in quick_verdicts(cluster, group) {
+    for (machine, quick) in quick_verdicts(&cluster.state, group) {
         let load = cluster.state.machines[machine].occupancy.load();
         let refused = match quick {
             _ if here == machine => {
@@ -161,11 +161,11 @@ fn verdicts_for_group(
 
 /// Returns the denial of every present machine, if it has one.
 fn denials_of(
-    cluster: &Cluster,
+    state: &State,
     ask: impl Fn(MachineNo) -> Option<Denial>,
 ) -> Vec<(MachineNo, Option<Denial>)> {
-    let mut denials = Vec::with_capacity(cluster.state.machines.count());
-    denials.extend(cluster.state.machines.present().map(|machine| (machine, ask(machine))));
+    let mut denials = Vec::with_capacity(state.machines.count());
+    denials.extend(state.machines.present().map(|machine| (machine, ask(machine))));
     denials
 }
 
@@ -177,13 +177,12 @@ fn denials_of(
 /// - `Refused`: the machine refuses the first unit, which replaces no unit there.
 /// - `Taken`: the machine accepts the first unit, which replaces no unit there and is the only unit
 ///   of the group.
-fn quick_verdicts(cluster: &Cluster, group: &[UnitNo]) -> Vec<(MachineNo, QuickVerdict)> {
+fn quick_verdicts(state: &State, group: &[UnitNo]) -> Vec<(MachineNo, QuickVerdict)> {
     let Some(first) = group.first().copied() else { return Vec::new() };
-    let replaces = |machine| !replaces::replaced(&cluster.state, first, machine).is_empty();
-    let denials = denials_of(cluster, |machine| {
-        denial(&cluster.state, first, machine).filter(|_| !replaces(machine))
-    });
-    let mut explainer = RefusalExplainer::new(&cluster.state, first, &denials);
+    let replaces = |machine| !replaces::replaced(state, first, machine).is_empty();
+    let denials =
+        denials_of(state, |machine| denial(state, first, machine).filter(|_| !replaces(machine)));
+    let mut explainer = RefusalExplainer::new(state, first, &denials);
     let quick = |(machine, denial): (MachineNo, Option<Denial>)| {
         let quick = match denial {
             Some(denial) => {
@@ -199,26 +198,24 @@ fn quick_verdicts(cluster: &Cluster, group: &[UnitNo]) -> Vec<(MachineNo, QuickV
 
 /// Returns the names of a unit and of all single units that `MachineOf=` ties to it, directly or
 /// through other single units. The names are sorted.
-fn tied_names(cluster: &Cluster, unit: UnitNo) -> Vec<UnitName> {
+fn tied_names(state: &State, unit: UnitNo) -> Vec<UnitName> {
     let mut all = BTreeSet::from([unit]);
     let mut next = vec![unit];
     while let Some(unit) = next.pop() {
-        let slot = &cluster.state.units[unit];
+        let slot = &state.units[unit];
         if slot.kind != UnitKind::Single {
             continue;
         }
-        let named = slot.peers().iter().filter_map(|peer| {
-            match (*peer, cluster.state.peer_state(unit, *peer)) {
+        let named =
+            slot.peers().iter().filter_map(|peer| match (*peer, state.peer_state(unit, *peer)) {
                 (PeerRef::Named(other), _) | (_, PeerState::Waiting(other)) => Some(other),
                 _ => None,
-            }
-        });
+            });
         let tied = named.chain(slot.followers().iter().copied());
-        let single = |other: &UnitNo| cluster.state.units[*other].kind == UnitKind::Single;
+        let single = |other: &UnitNo| state.units[*other].kind == UnitKind::Single;
         next.extend(tied.filter(single).filter(|other| all.insert(*other)));
     }
-    let mut names: Vec<UnitName> =
-        all.iter().map(|u| cluster.state.units.name(*u).clone()).collect();
+    let mut names: Vec<UnitName> = all.iter().map(|u| state.units.name(*u).clone()).collect();
     names.sort();
     names
 }

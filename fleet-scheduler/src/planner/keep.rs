@@ -13,7 +13,7 @@ use super::departures::Departures;
 use crate::index::undo_log::LeaveReason;
 use crate::index::{Cluster, retry_queue, undo_log};
 use crate::rules::{Denial, PlacementQuery, machine_of};
-use crate::state::{Lookup, MachineNo, Occupancy, UnitKind, UnitNo};
+use crate::state::{Lookup, MachineNo, Occupancy, State, UnitKind, UnitNo};
 
 /// The units that a machine loses, and its global units.
 #[derive(Debug, Default)]
@@ -41,7 +41,7 @@ pub(crate) fn recheck_machines(cluster: &mut Cluster) -> Vec<MachineNo> {
 }
 
 fn recheck_machine(cluster: &mut Cluster, machine: MachineNo) {
-    if all_pass(cluster, machine) {
+    if all_pass(&cluster.state, machine) {
         return refit_globals(cluster, machine);
     }
     let outcome = kept_units(cluster, machine);
@@ -55,12 +55,11 @@ fn recheck_machine(cluster: &mut Cluster, machine: MachineNo) {
 
 /// Returns whether a cheap check shows that every unit on the machine may stay. `false` means that
 /// a full check is necessary.
-fn all_pass(cluster: &Cluster, machine: MachineNo) -> bool {
-    let slot = &cluster.state.machines[machine];
+fn all_pass(state: &State, machine: MachineNo) -> bool {
+    let slot = &state.machines[machine];
     let occupancy = &slot.occupancy;
-    let passes = |unit: &UnitNo| {
-        PlacementQuery::new(&cluster.state, *unit, machine).denial_of_placed().is_none()
-    };
+    let passes =
+        |unit: &UnitNo| PlacementQuery::new(state, *unit, machine).denial_of_placed().is_none();
     occupancy.tied == 0
         && occupancy.has_no_patterns()
         && occupancy.used().first_over(&slot.machine().offers).is_none()
@@ -70,7 +69,7 @@ fn all_pass(cluster: &Cluster, machine: MachineNo) -> bool {
 fn kept_units(cluster: &Cluster, machine: MachineNo) -> RecheckOutcome {
     let mut refused = Vec::new();
     let mut candidates = Vec::new();
-    for unit in by_seniority(cluster, machine) {
+    for unit in by_seniority(&cluster.state, machine) {
         let query = PlacementQuery::new(&cluster.state, unit, machine);
         match query.denial_of_placed() {
             Some(denial) => refused.push((unit, query.refusal(denial))),
@@ -79,16 +78,16 @@ fn kept_units(cluster: &Cluster, machine: MachineNo) -> RecheckOutcome {
     }
     loop {
         let mut occupancy = Occupancy::default();
-        let rejected = keep_each(cluster, &mut occupancy, machine, &candidates);
+        let rejected = keep_each(&cluster.state, &mut occupancy, machine, &candidates);
         let globals = fit_in(cluster, &mut occupancy, machine);
-        let lost = lost(cluster, &occupancy, machine);
+        let lost = lost(&cluster.state, &occupancy, machine);
         if lost.is_empty() {
             refused.extend(rejected);
             return RecheckOutcome { refused, globals };
         }
         if rejected.is_empty() && cluster.globals.is_empty() {
             // The others accept each other. The next rounds only lose more units like these.
-            refused.extend(lost_with(cluster, lost, &occupancy, machine));
+            refused.extend(lost_with(&cluster.state, lost, &occupancy, machine));
             return RecheckOutcome { refused, globals };
         }
         let is_lost: Lookup<UnitNo, ()> = lost.iter().map(|(unit, _)| (*unit, ())).collect();
@@ -98,14 +97,14 @@ fn kept_units(cluster: &Cluster, machine: MachineNo) -> RecheckOutcome {
 }
 
 /// Returns the units placed on a machine: unreadable units first, then by epoch, then by name.
-fn by_seniority(cluster: &Cluster, machine: MachineNo) -> Vec<UnitNo> {
-    let mut units = cluster.state.machines[machine].occupancy.units.clone();
+fn by_seniority(state: &State, machine: MachineNo) -> Vec<UnitNo> {
+    let mut units = state.machines[machine].occupancy.units.clone();
     units.sort_by(|a, b| {
         let key = |unit: &UnitNo| -> (bool, Epoch) {
-            let slot = &cluster.state.units[*unit];
+            let slot = &state.units[*unit];
             (slot.kind != UnitKind::Unreadable, slot.epoch)
         };
-        let by_name = || cluster.state.units.name(*a).cmp(cluster.state.units.name(*b));
+        let by_name = || state.units.name(*a).cmp(state.units.name(*b));
         key(a).cmp(&key(b)).then_with(by_name)
     });
     units
@@ -114,22 +113,21 @@ fn by_seniority(cluster: &Cluster, machine: MachineNo) -> Vec<UnitNo> {
 /// Adds each candidate to an empty occupancy if it is compatible with the candidates added before
 /// it. Returns the other candidates, each with its refusal.
 fn keep_each(
-    cluster: &Cluster,
+    state: &State,
     occupancy: &mut Occupancy,
     machine: MachineNo,
     candidates: &[UnitNo],
 ) -> Vec<(UnitNo, Refusal)> {
     let mut rejected = Vec::new();
     for unit in candidates {
-        let slot = &cluster.state.units[*unit];
-        let query =
-            PlacementQuery { occupancy, ..PlacementQuery::new(&cluster.state, *unit, machine) };
+        let slot = &state.units[*unit];
+        let query = PlacementQuery { occupancy, ..PlacementQuery::new(state, *unit, machine) };
         let denial = query.denial_by_others().filter(|_| slot.kind != UnitKind::Unreadable);
         if let Some(denial) = denial {
             rejected.push((*unit, query.refusal(denial)));
             continue;
         }
-        occupancy.add(cluster.state.class(*unit), !slot.peers().is_empty());
+        occupancy.add(state.class(*unit), !slot.peers().is_empty());
         occupancy.units.push(*unit);
     }
     rejected
@@ -137,7 +135,7 @@ fn keep_each(
 
 /// Returns the units of an occupancy that lack a peer of their `MachineOf=` on that machine, each
 /// with its refusal.
-fn lost(cluster: &Cluster, occupancy: &Occupancy, machine: MachineNo) -> Vec<(UnitNo, Refusal)> {
+fn lost(state: &State, occupancy: &Occupancy, machine: MachineNo) -> Vec<(UnitNo, Refusal)> {
     if occupancy.tied == 0 {
         return Vec::new();
     }
@@ -146,11 +144,10 @@ fn lost(cluster: &Cluster, occupancy: &Occupancy, machine: MachineNo) -> Vec<(Un
     there.sort_unstable();
     let is_on = |unit: UnitNo| there.binary_search(&unit).is_ok();
     let lacks = |unit: &UnitNo| {
-        let at = machine_of::missing(&cluster.state, *unit, |peer| {
-            machine_of::is_at(&cluster.state, *unit, peer, occupancy, is_on)
+        let at = machine_of::missing(state, *unit, |peer| {
+            machine_of::is_at(state, *unit, peer, occupancy, is_on)
         })?;
-        let query =
-            PlacementQuery { occupancy, ..PlacementQuery::new(&cluster.state, *unit, machine) };
+        let query = PlacementQuery { occupancy, ..PlacementQuery::new(state, *unit, machine) };
         Some((*unit, query.refusal(Denial::MachineOf(at))))
     };
     occupancy.units.iter().filter_map(lacks).collect()
@@ -159,18 +156,18 @@ fn lost(cluster: &Cluster, occupancy: &Occupancy, machine: MachineNo) -> Vec<(Un
 /// Returns the units of an occupancy that are lost, and those that lack a peer without them, each
 /// with its refusal.
 fn lost_with(
-    cluster: &Cluster,
+    state: &State,
     mut lost: Vec<(UnitNo, Refusal)>,
     occupancy: &Occupancy,
     machine: MachineNo,
 ) -> Vec<(UnitNo, Refusal)> {
-    let mut departures = Departures::among(&cluster.state, machine, occupancy);
+    let mut departures = Departures::among(state, machine, occupancy);
     let mut more: Vec<UnitNo> = lost.iter().map(|(unit, _)| *unit).collect();
     while !more.is_empty() {
         more = departures.leave_all(&more);
         lost.extend(more.iter().filter_map(|unit| {
             let missing = Denial::MachineOf(departures.first_missing(*unit)?);
-            Some((*unit, PlacementQuery::new(&cluster.state, *unit, machine).refusal(missing)))
+            Some((*unit, PlacementQuery::new(state, *unit, machine).refusal(missing)))
         }));
     }
     lost

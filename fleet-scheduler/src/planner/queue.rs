@@ -179,7 +179,7 @@ fn requeue_groups(cluster: &mut Cluster, machines: Option<&[MachineNo]>) {
     };
     let is_affected = |(first, group): &(&UnitNo, &WaitingGroup)| {
         machines.is_none_or(|all| match cluster.sensitive_groups.contains(first) {
-            true => may_help(cluster, group, all),
+            true => may_help(&cluster.state, group, all),
             false => all.iter().any(|machine| may_take(machine, &group.members)),
         })
     };
@@ -218,38 +218,35 @@ pub(super) fn requeue_sensitive_groups(cluster: &mut Cluster) {
 
 /// Returns whether a group with a replacer may find a machine because the machines in `loosened`
 /// may accept units that they refused before.
-pub(super) fn may_help(cluster: &Cluster, group: &WaitingGroup, loosened: &[MachineNo]) -> bool {
+pub(super) fn may_help(state: &State, group: &WaitingGroup, loosened: &[MachineNo]) -> bool {
     let [unit] = group.members[..] else { return true };
     !only_loosening_helps(group)
-        || cluster.state.policy.is_custom()
-        || loosened.iter().any(|machine| may_replace(cluster, unit, *machine))
-        || may_go_to_any(cluster, unit, loosened)
+        || state.policy.is_custom()
+        || loosened.iter().any(|machine| may_replace(state, unit, *machine))
+        || may_go_to_any(state, unit, loosened)
 }
 
 /// Returns whether a machine may accept a unit after the units that it replaces there have left.
-fn may_replace(cluster: &Cluster, unit: UnitNo, machine: MachineNo) -> bool {
-    let leaving =
-        replace::leaving(cluster, &replaces::replaced(&cluster.state, unit, machine), machine);
-    let query =
-        PlacementQuery { leaving: &leaving, ..PlacementQuery::new(&cluster.state, unit, machine) };
+fn may_replace(state: &State, unit: UnitNo, machine: MachineNo) -> bool {
+    let leaving = replace::leaving(state, &replaces::replaced(state, unit, machine), machine);
+    let query = PlacementQuery { leaving: &leaving, ..PlacementQuery::new(state, unit, machine) };
     query.denial_within_group().is_none()
 }
 
 /// Returns whether a machine in `loosened` may accept a unit that `unit` replaces. If so, the
 /// replaced unit could move there, and `unit` could take its place.
-fn may_go_to_any(cluster: &Cluster, unit: UnitNo, loosened: &[MachineNo]) -> bool {
-    let patterns = cluster.state.class(unit).replaces.iter();
-    let others = patterns.flat_map(|pattern| cluster.state.matching(*pattern));
+fn may_go_to_any(state: &State, unit: UnitNo, loosened: &[MachineNo]) -> bool {
+    let patterns = state.class(unit).replaces.iter();
+    let others = patterns.flat_map(|pattern| state.matching(*pattern));
     let mut assigned = others.filter_map(|other| {
-        let current = cluster.state.units[other].machine.some()?;
-        replaces::replaces_by_number(&cluster.state, unit, other).then_some((other, current))
+        let current = state.units[other].machine.some()?;
+        replaces::replaces_by_number(state, unit, other).then_some((other, current))
     });
     let goes = |(other, current): (UnitNo, MachineNo)| {
         let to = |machine: &&MachineNo| **machine != current;
-        let takes = |to: &MachineNo| {
-            PlacementQuery::new(&cluster.state, other, *to).denial_within_group().is_none()
-        };
-        loosened.iter().filter(to).any(takes) && may_replace(cluster, unit, current)
+        let takes =
+            |to: &MachineNo| PlacementQuery::new(state, other, *to).denial_within_group().is_none();
+        loosened.iter().filter(to).any(takes) && may_replace(state, unit, current)
     };
     assigned.by_ref().take(MAX_REPLACED).any(goes) || assigned.next().is_some()
 }

@@ -12,7 +12,7 @@ use crate::index::refusal_counts::RefusalSummary;
 use crate::index::{Cluster, refusal_counts, undo_log};
 use crate::rules::{Denial, PlacementQuery, Rank, denial, replaces};
 use crate::state::{
-    ClassNo, Lookup, MachineNo, PatternNo, PeerRef, PeerState, UnitKind, UnitNo, WaitState,
+    ClassNo, Lookup, MachineNo, PatternNo, PeerRef, PeerState, State, UnitKind, UnitNo, WaitState,
 };
 
 /// Maximum number of units that a reason lists. For a longer cycle, the reason names only the next
@@ -60,13 +60,13 @@ fn cached_reason(cluster: &mut Cluster, unit: UnitNo, cache: &mut ReasonCache) -
         cache.by_class.insert(class, reason.clone());
         return reason;
     }
-    let key = parked_group(cluster, unit);
+    let key = parked_group(&cluster.state, unit);
     if let Some(reason) = key.and_then(|key| cache.by_group.get(&key)) {
         return reason.clone();
     }
     let group = match cluster.state.units[unit].wait {
         WaitState::Unsatisfiable => vec![unit], // It belongs to no group.
-        _ => group_of(cluster, unit),
+        _ => group_of(&cluster.state, unit),
     };
     let reason = Arc::new(reason_by_machines(cluster, &group));
     if let Some(key) = key {
@@ -77,8 +77,8 @@ fn cached_reason(cluster: &mut Cluster, unit: UnitNo, cache: &mut ReasonCache) -
 
 /// Returns the key of the group with which a unit is parked, or `None` if the unit is not parked
 /// with a group.
-fn parked_group(cluster: &Cluster, unit: UnitNo) -> Option<UnitNo> {
-    let slot = &cluster.state.units[unit];
+fn parked_group(state: &State, unit: UnitNo) -> Option<UnitNo> {
+    let slot = &state.units[unit];
     slot.affinity.as_ref().filter(|_| slot.wait == WaitState::Tied).map(|affinity| affinity.group)
 }
 
@@ -95,7 +95,7 @@ pub(crate) fn reason(
     if let Some(reason) = reason_without_machines(cluster, unit, &mut ReasonCache::default()) {
         return reason;
     }
-    let group = group_of(cluster, unit);
+    let group = group_of(&cluster.state, unit);
     match known {
         Some(summary) => reason_from(cluster, &group, summary),
         None => reason_by_machines(cluster, &group),
@@ -103,8 +103,8 @@ pub(crate) fn reason(
 }
 
 /// Returns a waiting unit together with the waiting units that must be placed with it.
-pub(crate) fn group_of(cluster: &Cluster, unit: UnitNo) -> Vec<UnitNo> {
-    let component = cluster.state.component(unit);
+pub(crate) fn group_of(state: &State, unit: UnitNo) -> Vec<UnitNo> {
+    let component = state.component(unit);
     let group = component.groups.into_iter().find(|group| group.contains(&unit));
     group.unwrap_or_else(|| vec![unit])
 }
@@ -118,25 +118,24 @@ pub(super) fn reason_without_machines(
         let machine = cluster.state.machines.id(cluster.state.units[unit].placed).clone();
         return Some(Reason::NotRescheduled { machine });
     }
-    missing_peer(cluster, unit, cache)
-        .or_else(|| cycle_reason(cluster, unit))
-        .or_else(|| peers_apart(cluster, unit))
+    missing_peer(&cluster.state, unit, cache)
+        .or_else(|| cycle_reason(&cluster.state, unit))
+        .or_else(|| peers_apart(&cluster.state, unit))
 }
 
 /// Returns the reason for the first peer, in the order written, that no participating unit
 /// satisfies: the peer is inactive or unknown. Returns `None` if there is no such peer.
-fn missing_peer(cluster: &Cluster, unit: UnitNo, cache: &mut ReasonCache) -> Option<Reason> {
-    let slot = &cluster.state.units[unit];
-    let unsatisfiable =
-        |peer: &PeerRef| cluster.state.peer_state(unit, *peer) == PeerState::Unsatisfiable;
+fn missing_peer(state: &State, unit: UnitNo, cache: &mut ReasonCache) -> Option<Reason> {
+    let slot = &state.units[unit];
+    let unsatisfiable = |peer: &PeerRef| state.peer_state(unit, *peer) == PeerState::Unsatisfiable;
     let at = slot.peers().iter().position(unsatisfiable)?;
     let peer = slot.requirements.as_ref()?.machine_of.get(at)?.clone();
-    let is_inactive = |other: UnitNo| cluster.state.units[other].kind == UnitKind::Inactive;
+    let is_inactive = |other: UnitNo| state.units[other].kind == UnitKind::Inactive;
     let inactive = match slot.peers()[at] {
         PeerRef::Named(other) => is_inactive(other),
         PeerRef::Matching(pattern) => {
             let found = cache.inactive.get(&pattern).copied().unwrap_or_else(|| {
-                let mut found = cluster.state.matching(pattern).filter(|other| is_inactive(*other));
+                let mut found = state.matching(pattern).filter(|other| is_inactive(*other));
                 [found.next(), found.next()]
             });
             cache.inactive.insert(pattern, found);
@@ -146,29 +145,29 @@ fn missing_peer(cluster: &Cluster, unit: UnitNo, cache: &mut ReasonCache) -> Opt
     Some(if inactive { Reason::PeerInactive { peer } } else { Reason::PeerUnknown { peer } })
 }
 
-fn cycle_reason(cluster: &Cluster, unit: UnitNo) -> Option<Reason> {
-    let cycle = cluster.state.shortest_cycle(unit, MAX_LISTED)?;
-    Some(Reason::Cycle { units: names_of(cluster, &cycle) })
+fn cycle_reason(state: &State, unit: UnitNo) -> Option<Reason> {
+    let cycle = state.shortest_cycle(unit, MAX_LISTED)?;
+    Some(Reason::Cycle { units: names_of(state, &cycle) })
 }
 
 /// Returns the reason that two peers named in `MachineOf=` are on different machines, or `None` if
 /// no two are. The reason names the first peer, in the order written, that has a machine, and the
 /// next peer on another machine.
-fn peers_apart(cluster: &Cluster, unit: UnitNo) -> Option<Reason> {
-    let mut assigned = cluster.state.units[unit].peers().iter().filter_map(|peer| match peer {
-        PeerRef::Named(other) => Some((*other, cluster.state.units[*other].machine.some()?)),
+fn peers_apart(state: &State, unit: UnitNo) -> Option<Reason> {
+    let mut assigned = state.units[unit].peers().iter().filter_map(|peer| match peer {
+        PeerRef::Named(other) => Some((*other, state.units[*other].machine.some()?)),
         PeerRef::Matching(_) => None,
     });
     let one = assigned.next()?;
     let other = assigned.find(|(_, machine)| *machine != one.1)?;
     let named = |(unit, machine): (UnitNo, MachineNo)| -> (UnitName, MachineId) {
-        (cluster.state.units.name(unit).clone(), cluster.state.machines.id(machine).clone())
+        (state.units.name(unit).clone(), state.machines.id(machine).clone())
     };
     Some(Reason::PeersApart { one: named(one), other: named(other) })
 }
 
-fn names_of(cluster: &Cluster, units: &[UnitNo]) -> Vec<UnitName> {
-    units.iter().map(|unit| cluster.state.units.name(*unit).clone()).collect()
+fn names_of(state: &State, units: &[UnitNo]) -> Vec<UnitName> {
+    units.iter().map(|unit| state.units.name(*unit).clone()).collect()
 }
 
 pub(super) fn reason_by_machines(cluster: &mut Cluster, group: &[UnitNo]) -> Reason {
@@ -206,7 +205,7 @@ fn reason_from<R>(cluster: &mut Cluster, group: &[UnitNo], summary: &RefusalSumm
     if group.len() == 1 || group.len() > MAX_LISTED {
         return Reason::NoMachineFits { machines, tallies, nearest };
     }
-    let mut names = names_of(cluster, group);
+    let mut names = names_of(&cluster.state, group);
     names.sort();
     Reason::NoMachineFitsGroup { group: names, machines, tallies, nearest }
 }
@@ -242,14 +241,17 @@ pub(crate) fn refused(
     group: &[UnitNo],
     machine: MachineNo,
 ) -> Option<(UnitNo, Rank, Refusal)> {
-    if let Some(unit) = plain_unit(cluster, group) {
+    if let Some(unit) = plain_unit(&cluster.state, group) {
         let query = PlacementQuery::new(&cluster.state, unit, machine);
         let denial = query.denial()?;
         return Some((unit, denial.rank(), query.refusal(denial)));
     }
     try_group(cluster, group, machine, |cluster, unit, denial| {
-        let leaving =
-            replace::leaving(cluster, &replaces::replaced(&cluster.state, unit, machine), machine);
+        let leaving = replace::leaving(
+            &cluster.state,
+            &replaces::replaced(&cluster.state, unit, machine),
+            machine,
+        );
         let query = PlacementQuery {
             leaving: &leaving,
             ..PlacementQuery::new(&cluster.state, unit, machine)
@@ -263,7 +265,7 @@ fn group_denial(
     group: &[UnitNo],
     machine: MachineNo,
 ) -> Option<GroupDenial> {
-    match plain_unit(cluster, group) {
+    match plain_unit(&cluster.state, group) {
         Some(unit) => denial(&cluster.state, unit, machine).map(|denial| (unit, denial)),
         None => try_group(cluster, group, machine, |_, unit, denial| (unit, denial)),
     }
@@ -271,9 +273,9 @@ fn group_denial(
 
 /// Returns the only unit of a group, if that unit replaces no other unit. For such a unit, a
 /// machine can be checked without a tentative assignment.
-fn plain_unit(cluster: &Cluster, group: &[UnitNo]) -> Option<UnitNo> {
+fn plain_unit(state: &State, group: &[UnitNo]) -> Option<UnitNo> {
     let [unit] = group else { return None };
-    cluster.state.class(*unit).replaces.is_empty().then_some(*unit)
+    state.class(*unit).replaces.is_empty().then_some(*unit)
 }
 
 /// Assigns a group to a machine tentatively and rolls back. If the machine refuses a unit of the

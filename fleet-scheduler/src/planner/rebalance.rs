@@ -13,7 +13,7 @@ use crate::index::{Cluster, pending, undo_log};
 use crate::plan::Plan;
 use crate::policy::Ranking;
 use crate::rebalance::Rebalance;
-use crate::state::{ClassNo, Lookup, MachineNo, OrderNo, PatternNo, UnitKind, UnitNo};
+use crate::state::{ClassNo, Lookup, MachineNo, OrderNo, PatternNo, State, UnitKind, UnitNo};
 
 /// The machines from which units may move, the fullest first, then by ID.
 type Sources = BTreeSet<(Reverse<u32>, u32, MachineNo)>;
@@ -64,24 +64,25 @@ fn even_out(cluster: &mut Cluster, request: &Rebalance) {
         refused: BTreeMap::new(),
     };
     let machines = cluster.state.machines.present();
-    let mut sources: Sources = machines.map(|machine| source_key(cluster, machine)).collect();
+    let mut sources: Sources =
+        machines.map(|machine| source_key(&cluster.state, machine)).collect();
     while let Some(source) = sources.pop_first() {
         let least = sources.last().map_or(u32::MAX, |(Reverse(load), ..)| *load);
         if work.moves_left == 0 || source.0.0 < least.saturating_add(work.gain).saturating_add(2) {
             return;
         }
         if let Some((target, before)) = move_one_from(cluster, source.2, &mut work) {
-            sources.insert(source_key(cluster, source.2));
-            let (_, label, _) = source_key(cluster, target);
+            sources.insert(source_key(&cluster.state, source.2));
+            let (_, label, _) = source_key(&cluster.state, target);
             if sources.remove(&(Reverse(before), label, target)) {
-                sources.insert(source_key(cluster, target));
+                sources.insert(source_key(&cluster.state, target));
             }
         }
     }
 }
 
-fn source_key(cluster: &Cluster, machine: MachineNo) -> (Reverse<u32>, u32, MachineNo) {
-    let slot = &cluster.state.machines[machine];
+fn source_key(state: &State, machine: MachineNo) -> (Reverse<u32>, u32, MachineNo) {
+    let slot = &state.machines[machine];
     (Reverse(slot.occupancy.load()), slot.label, machine)
 }
 
@@ -95,7 +96,7 @@ fn move_one_from(
     let mut untried = work
         .untried
         .remove(&source)
-        .unwrap_or_else(|| eviction_group::units_by_name(cluster, source).into_iter());
+        .unwrap_or_else(|| eviction_group::units_by_name(&cluster.state, source).into_iter());
     let found = untried.find_map(|unit| move_unit_from(cluster, unit, source, work));
     work.untried.insert(source, untried);
     found
@@ -116,14 +117,14 @@ fn move_unit_from(
     let before = cluster.state.machines[source].occupancy.load();
     let group = eviction_group::detach_group(
         cluster,
-        eviction_group::eviction_group(cluster, unit, source),
+        eviction_group::eviction_group(&cluster.state, unit, source),
         source,
         MoveReason::Rebalance,
     );
     let found = move_for_balance(cluster, &group, (source, before), work);
     if found.is_none() {
         undo_log::roll_back(cluster, &savepoint);
-        for other in eviction_group::tied_by_name(cluster, unit, source) {
+        for other in eviction_group::tied_by_name(&cluster.state, unit, source) {
             work.immovable.insert(other, ());
         }
     }
@@ -146,31 +147,33 @@ fn move_for_balance(
     if size > work.moves_left.min(work.max_group_size) {
         return None;
     }
-    if !group.iter().all(|unit| may_be_moved(cluster, *unit, source)) {
+    if !group.iter().all(|unit| may_be_moved(&cluster.state, *unit, source)) {
         return None;
     }
     // A global unit that takes the free place would undo the gain.
     if cluster.state.machines[source].occupancy.load() != before.saturating_sub(size) {
         return None;
     }
-    let lost = disruption_budget::disrupted(cluster, &work.disruption, group.iter().copied());
-    if disruption_budget::check_min_available(cluster, &mut work.disruption, &lost).is_some() {
+    let lost =
+        disruption_budget::disrupted(&cluster.state, &work.disruption, group.iter().copied());
+    if disruption_budget::check_min_available(&cluster.state, &mut work.disruption, &lost).is_some()
+    {
         return None;
     }
     let most = before.checked_sub(size)?.checked_sub(1)?.checked_sub(work.gain)?;
-    let class = plain_class(cluster, group);
+    let class = plain_class(&cluster.state, group);
     if class.is_some_and(|class| work.refused.get(&class).is_some_and(|known| most <= *known)) {
         return None;
     }
     let baselines: Vec<Baseline> =
         group.iter().map(|unit| baseline(cluster, *unit, source)).collect();
     let mut found = None;
-    let from = (source, eviction_group::has_replacers(cluster, group));
+    let from = (source, eviction_group::has_replacers(&cluster.state, group));
     eviction_group::find_machine_for(cluster, group, from, |cluster, to| {
         let load = cluster.state.machines[to].occupancy.load();
         let takes = load <= most
             && baselines.iter().all(|baseline| is_no_worse(cluster, baseline, to))
-            && !eviction_group::would_replace(cluster, group, to)
+            && !eviction_group::would_replace(&cluster.state, group, to)
             && eviction_group::assign_group(cluster, group, to);
         if takes {
             found = Some((to, load));
@@ -192,8 +195,8 @@ fn move_for_balance(
 
 /// Returns whether a unit that has just left `source` may move for balance. It may not if it is
 /// unreadable, has `Reschedule=never`, or came to `source` only in the same plan.
-fn may_be_moved(cluster: &Cluster, unit: UnitNo, source: MachineNo) -> bool {
-    let slot = &cluster.state.units[unit];
+fn may_be_moved(state: &State, unit: UnitNo, source: MachineNo) -> bool {
+    let slot = &state.units[unit];
     let wants = slot.requirements.as_ref();
     slot.kind == UnitKind::Single
         && slot.placed == source
@@ -204,13 +207,13 @@ fn may_be_moved(cluster: &Cluster, unit: UnitNo, source: MachineNo) -> bool {
 /// prefer machines by load alone. Returns `None` for all other groups.
 ///
 /// If no machine is found for such a unit, none will be found for other units of the class.
-fn plain_class(cluster: &Cluster, group: &[UnitNo]) -> Option<ClassNo> {
-    let class = cluster.state.group_class(group)?;
-    let wants = &cluster.state.classes[class].requirements;
+fn plain_class(state: &State, group: &[UnitNo]) -> Option<ClassNo> {
+    let class = state.group_class(group)?;
+    let wants = &state.classes[class].requirements;
     let plain = wants.prefer.is_empty()
         && wants.spread.is_empty()
-        && cluster.state.policy.scores.is_empty()
-        && cluster.state.policy.ranking == Ranking::LeastLoaded;
+        && state.policy.scores.is_empty()
+        && state.policy.ranking == Ranking::LeastLoaded;
     plain.then_some(class)
 }
 
@@ -235,7 +238,8 @@ fn is_no_worse(cluster: &Cluster, baseline: &Baseline, machine: MachineNo) -> bo
 fn evaluate(cluster: &Cluster, baseline: &Baseline, machine: MachineNo) -> (i64, u32) {
     let order = &cluster.orders[baseline.order];
     let (against, _) = order.sort_key(machine, baseline.template, &cluster.state);
-    let score = search::custom_score(cluster, baseline.unit, machine).saturating_sub(against);
+    let score =
+        search::custom_score(&cluster.state, baseline.unit, machine).saturating_sub(against);
     let occupancy = &cluster.state.machines[machine].occupancy;
     let counted =
         baseline.template.some().filter(|_| cluster.state.policy.ranking == Ranking::Spread);

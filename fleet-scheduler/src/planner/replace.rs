@@ -7,7 +7,7 @@ use super::keep;
 use crate::index::undo_log::LeaveReason;
 use crate::index::{Cluster, undo_log};
 use crate::rules::{Denial, PlacementQuery, denial, machine_of, replaces};
-use crate::state::{MachineNo, UnitNo};
+use crate::state::{MachineNo, State, UnitNo};
 
 /// Assigns a unit to a machine, after moving the units that it replaces there to other machines. On
 /// error, assigns and moves no unit.
@@ -22,7 +22,7 @@ pub(super) fn try_assign(
     displaced: &mut usize,
 ) -> Result<(), Denial> {
     let replaced = replaces::replaced(&cluster.state, unit, machine);
-    let leaving = leaving(cluster, &replaced, machine);
+    let leaving = leaving(&cluster.state, &replaced, machine);
     let query =
         PlacementQuery { leaving: &leaving, ..PlacementQuery::new(&cluster.state, unit, machine) };
     if let Some(denial) = query.denial() {
@@ -47,8 +47,8 @@ pub(super) fn try_assign(
 
 /// Returns the units that must leave a machine, without duplicates: the replaced units, and all
 /// units that have to move with them.
-pub(super) fn leaving(cluster: &Cluster, replaced: &[UnitNo], machine: MachineNo) -> Vec<UnitNo> {
-    let displaced = replaced.iter().flat_map(|head| displaced_group(cluster, *head, machine));
+pub(super) fn leaving(state: &State, replaced: &[UnitNo], machine: MachineNo) -> Vec<UnitNo> {
+    let displaced = replaced.iter().flat_map(|head| displaced_group(state, *head, machine));
     let mut leaving: Vec<UnitNo> = displaced.collect();
     leaving.sort_unstable();
     leaving.dedup();
@@ -87,7 +87,7 @@ fn move_away(
     by: UnitNo,
     arrived: &[UnitNo],
 ) -> bool {
-    let group = displaced_group(cluster, head, from);
+    let group = displaced_group(&cluster.state, head, from);
     if group.iter().any(|unit| !cluster.state.is_single(*unit) || arrived.contains(unit)) {
         return false;
     }
@@ -129,12 +129,12 @@ fn assign_displaced(cluster: &mut Cluster, group: &[UnitNo], machine: MachineNo)
 ///
 /// The unit comes first. It is followed by the units that lack it, sorted by name, then by the
 /// units that lack one of these, and so on.
-fn displaced_group(cluster: &Cluster, head: UnitNo, machine: MachineNo) -> Vec<UnitNo> {
+fn displaced_group(state: &State, head: UnitNo, machine: MachineNo) -> Vec<UnitNo> {
     let mut group = vec![head];
-    if cluster.state.machines[machine].occupancy.tied == 0 {
+    if state.machines[machine].occupancy.tied == 0 {
         return group;
     }
-    let mut departures = Departures::new(&cluster.state, machine);
+    let mut departures = Departures::new(state, machine);
     let mut more = departures.leave_all(&group);
     while !more.is_empty() {
         group.extend(&more);

@@ -9,7 +9,7 @@ use crate::index::Cluster;
 use crate::policy::View;
 use crate::policy::{Candidate, Ranking};
 use crate::rules::denial;
-use crate::state::{MachineNo, OrderNo, PatternNo, StateView, UnitNo};
+use crate::state::{MachineNo, OrderNo, PatternNo, State, StateView, UnitNo};
 
 /// Returns the first machine that accepts a unit. The unit must not be tied to others and must not
 /// replace others.
@@ -237,7 +237,11 @@ pub(super) fn ranked_machines(cluster: &mut Cluster, unit: UnitNo) -> Vec<Machin
         .into_iter()
         .map(|machine| {
             let (score, rank) = order.sort_key(machine, template, state);
-            (Reverse(custom_score(cluster, unit, machine).saturating_sub(score)), rank, machine)
+            (
+                Reverse(custom_score(&cluster.state, unit, machine).saturating_sub(score)),
+                rank,
+                machine,
+            )
         })
         .collect();
     all.sort_unstable();
@@ -245,13 +249,13 @@ pub(super) fn ranked_machines(cluster: &mut Cluster, unit: UnitNo) -> Vec<Machin
 }
 
 /// Returns the sum of the custom scores of a machine.
-pub(super) fn custom_score(cluster: &Cluster, unit: UnitNo, machine: MachineNo) -> i64 {
-    let requirements = &cluster.state.class(unit).requirements;
-    let candidate = Candidate { name: cluster.state.units.name(unit), requirements };
-    let machine = cluster.state.machines[machine].machine();
-    let source = StateView { state: &cluster.state, leaving: &[] };
+pub(super) fn custom_score(state: &State, unit: UnitNo, machine: MachineNo) -> i64 {
+    let requirements = &state.class(unit).requirements;
+    let candidate = Candidate { name: state.units.name(unit), requirements };
+    let machine = state.machines[machine].machine();
+    let source = StateView { state, leaving: &[] };
     let view = View::new(&source);
-    let scores = cluster.state.policy.scores.iter();
+    let scores = state.policy.scores.iter();
     scores.map(|score| score.score(&view, candidate, machine)).fold(0, i64::saturating_add)
 }
 

@@ -8,7 +8,7 @@ use fleet_unitfile::UnitName;
 use crate::index::Cluster;
 use crate::index::undo_log::{LeaveReason, UndoEntry};
 use crate::plan::{RemovalReason, Step, StepAction, StepCause};
-use crate::state::{Lookup, MachineNo, PeerRef, UnitKind, UnitNo};
+use crate::state::{Lookup, MachineNo, PeerRef, State, UnitKind, UnitNo};
 
 /// For each unit, the log entry that records its first departure from a machine.
 type FirstLeft = Lookup<UnitNo, usize>;
@@ -30,7 +30,7 @@ pub(super) fn steps(cluster: &Cluster, tried: &[UnitNo]) -> (Vec<UnitNo>, Vec<St
         units.push(unit);
         steps.push(Step { unit: name.clone(), action, cause });
     }
-    let (moves, placements) = sort_arrivals(cluster, &came);
+    let (moves, placements) = sort_arrivals(&cluster.state, &came);
     for unit in moves.into_iter().chain(placements) {
         units.push(unit);
         steps.push(arrival(cluster, unit, &left));
@@ -41,21 +41,22 @@ pub(super) fn steps(cluster: &Cluster, tried: &[UnitNo]) -> (Vec<UnitNo>, Vec<St
 fn first_left(cluster: &Cluster) -> FirstLeft {
     let mut left = FirstLeft::default();
     for (at, entry) in cluster.log.iter().enumerate() {
-        if entry.left.is_some() && is_placeable(cluster, entry.unit) {
+        if entry.left.is_some() && is_placeable(&cluster.state, entry.unit) {
             left.get_or_insert(entry.unit, at);
         }
     }
     left
 }
 
-fn is_placeable(cluster: &Cluster, unit: UnitNo) -> bool {
-    cluster.state.units[unit].kind == UnitKind::Single
+fn is_placeable(state: &State, unit: UnitNo) -> bool {
+    state.units[unit].kind == UnitKind::Single
 }
 
 /// Returns the single units that came to a machine and are still on one, in the order of their last
 /// arrivals.
 fn arrivals(cluster: &Cluster, some_left: bool) -> Vec<UnitNo> {
-    let came = |entry: &&UndoEntry| entry.left.is_none() && is_placeable(cluster, entry.unit);
+    let came =
+        |entry: &&UndoEntry| entry.left.is_none() && is_placeable(&cluster.state, entry.unit);
     let came = cluster.log.iter().filter(came).map(|entry| entry.unit);
     if !some_left {
         let mut all = Vec::with_capacity(cluster.log.len());
@@ -95,17 +96,17 @@ fn removals<'a>(cluster: &'a Cluster, tried: &[UnitNo], left: &FirstLeft) -> Rem
 
 /// Splits arrivals into moves and placements. A move that has to wait for a placement is listed
 /// among the placements. Units that have returned to the machine of their placement are left out.
-fn sort_arrivals(cluster: &Cluster, came: &[UnitNo]) -> (Vec<UnitNo>, Vec<UnitNo>) {
+fn sort_arrivals(state: &State, came: &[UnitNo]) -> (Vec<UnitNo>, Vec<UnitNo>) {
     let (mut moves, mut placements) = (Vec::new(), Vec::with_capacity(came.len()));
     let mut late: Lookup<UnitNo, ()> = Lookup::default();
     for unit in came {
-        let slot = &cluster.state.units[*unit];
+        let slot = &state.units[*unit];
         if slot.placed == slot.machine {
             continue;
         }
         if slot.placed == MachineNo::NONE {
             placements.push(*unit);
-        } else if slot.peers().iter().any(|peer| is_late(cluster, *unit, *peer, &late)) {
+        } else if slot.peers().iter().any(|peer| is_late(state, *unit, *peer, &late)) {
             late.insert(*unit, ());
             placements.push(*unit);
         } else {
@@ -118,19 +119,18 @@ fn sort_arrivals(cluster: &Cluster, came: &[UnitNo]) -> (Vec<UnitNo>, Vec<UnitNo
 /// Returns whether the step of a moved unit's peer is among the placements, which follow the moves.
 /// The step of the moved unit must then be there too. If the peer is a pattern, one such unit on
 /// the same machine is enough.
-fn is_late(cluster: &Cluster, unit: UnitNo, peer: PeerRef, late: &Lookup<UnitNo, ()>) -> bool {
+fn is_late(state: &State, unit: UnitNo, peer: PeerRef, late: &Lookup<UnitNo, ()>) -> bool {
     let comes_late = |other: UnitNo| {
-        let slot = &cluster.state.units[other];
+        let slot = &state.units[other];
         let is_new = slot.kind == UnitKind::Single && slot.placed == MachineNo::NONE;
         late.contains(&other) || is_new && slot.machine != MachineNo::NONE
     };
     match peer {
         PeerRef::Named(other) => comes_late(other),
         PeerRef::Matching(pattern) => {
-            let current = cluster.state.units[unit].machine;
-            let is_on_same_machine =
-                |other: &UnitNo| cluster.state.units[*other].machine == current;
-            cluster.state.members(pattern).filter(is_on_same_machine).any(comes_late)
+            let current = state.units[unit].machine;
+            let is_on_same_machine = |other: &UnitNo| state.units[*other].machine == current;
+            state.members(pattern).filter(is_on_same_machine).any(comes_late)
         }
     }
 }
