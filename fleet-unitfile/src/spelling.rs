@@ -5,9 +5,9 @@ const MAX_WORD: usize = 64;
 
 /// Returns the candidate most similar to a word, or `None` if no candidate is similar enough.
 ///
-/// The comparison ignores case. It tolerates one [edit](edit_distance) for every four letters of the
-/// word, and none for a word of one or two. A candidate that begins with a word of four letters or
-/// more counts as one edit away. Of several equally similar candidates, the first is returned.
+/// The comparison ignores case. It tolerates one [edit](edit_distance) for every four letters of
+/// the word, and none for a word of one or two. A candidate that begins with a word of four letters
+/// or more counts as one edit away. Of several equally similar candidates, the first is returned.
 ///
 /// ```
 /// use fleet_unitfile::spelling::suggest;
@@ -33,8 +33,8 @@ pub fn suggest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) ->
     near.min_by_key(|(distance, _)| *distance).map(|(_, candidate)| candidate)
 }
 
-/// Returns the number of edits that change one word to another, ignoring case. An edit adds, removes
-/// or changes a letter, or swaps two neighbouring letters.
+/// Returns the number of edits that change one word to another, ignoring case. An edit adds,
+/// removes or changes a letter, or swaps two neighbouring letters.
 pub fn edit_distance(one: &str, other: &str) -> usize {
     distance(&lower(one), &lower(other))
 }

@@ -9,8 +9,8 @@ use crate::syntax::diagnostic::{Diagnostic, DiagnosticKind, Excerpt, Location, S
 /// A result of a check: text that systemd refuses or ignores, or probably reads differently than
 /// its author intended.
 ///
-/// `Display` writes file, location, message and help on one line. [`render`](Self::render) also shows
-/// the source line.
+/// `Display` writes file, location, message and help on one line. [`render`](Self::render) also
+/// shows the source line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
     pub(super) file: String,

@@ -286,16 +286,16 @@ impl MergedUnit {
     /// Checks a unit with all its drop-ins, like [`UnitFile::check`].
     ///
     /// Sections, options and values are checked file by file. Required options and conflicts are
-    /// checked on the merged unit, because a drop-in may add a missing `ExecStart=`, or set a second
-    /// one. The findings are in the order in which systemd reads the files.
+    /// checked on the merged unit, because a drop-in may add a missing `ExecStart=`, or set a
+    /// second one. The findings are in the order in which systemd reads the files.
     ///
     /// Special cases:
     ///
     /// - A masked unit has no findings.
     /// - If a unit has no [unit file](MergedUnit::main), only its drop-ins are checked, and missing
     ///   options are not reported. A drop-in can therefore be checked alone.
-    /// - If a drop-in contains an error, systemd still accepts the unit, and ignores the drop-in from
-    ///   the error on. The check of the merged unit ignores the same part.
+    /// - If a drop-in contains an error, systemd still accepts the unit, and ignores the drop-in
+    ///   from the error on. The check of the merged unit ignores the same part.
     ///
     /// ```
     /// use fleet_unitfile::{UNIT_DIRECTORIES, UnitFile, UnitName, UnitTree};

@@ -205,8 +205,8 @@ impl Editor<'_> {
     }
 
     /// Removes a section: each of its headers and the text below it, up to the last option before
-    /// the next header. Comments after that option stay, because they are mostly about the text that
-    /// follows.
+    /// the next header. Comments after that option stay, because they are mostly about the text
+    /// that follows.
     pub fn remove_section(&mut self, section: &str) -> &mut Self {
         let edited = splice::section_removed(self.draft.marked(), section);
         self.draft(&edited)

@@ -162,8 +162,8 @@ impl UnitFile {
         self.options().named(section, [name])
     }
 
-    /// Returns the effective value of an option: the last one that no empty value resets. For a list,
-    /// [`effective`](Self::effective) returns all of them.
+    /// Returns the effective value of an option: the last one that no empty value resets. For a
+    /// list, [`effective`](Self::effective) returns all of them.
     ///
     /// ```
     /// use fleet_unitfile::UnitFile;

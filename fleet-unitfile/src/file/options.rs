@@ -310,8 +310,8 @@ impl<'a> SectionInstance<'a> {
         self.options.clone()
     }
 
-    /// Returns the value of the last option with this name below the header, or `None` if that value
-    /// is empty.
+    /// Returns the value of the last option with this name below the header, or `None` if that
+    /// value is empty.
     pub fn get(&self, name: &str) -> Option<&'a str> {
         let last = self.options().rfind(|option| option.name() == name);
         last.map(OptionView::value).filter(|value| !value.is_empty())

@@ -149,8 +149,8 @@ pub struct Diagnostic {
 }
 
 impl Diagnostic {
-    /// Creates a diagnostic about a span of the source. `line` is the line that contains the start of
-    /// the span, and begins at offset `start`. The message quotes the start of this line.
+    /// Creates a diagnostic about a span of the source. `line` is the line that contains the start
+    /// of the span, and begins at offset `start`. The message quotes the start of this line.
     pub(crate) fn new(
         kind: DiagnosticKind,
         span: Span,

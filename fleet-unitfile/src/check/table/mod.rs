@@ -1,4 +1,5 @@
-//! All directives of systemd, by section, with the kind of each value and the versions that know it.
+//! All directives of systemd, by section, with the kind of each value and the versions that know
+//! it.
 
 mod sections;
 mod shared;

@@ -2,12 +2,12 @@
 //!
 //! `scripts/directives` writes this file from the directives that systemd 252 lists.
 
+use super::Table;
 use crate::UnitType;
 use crate::check::choices;
 use crate::check::forms::Form;
 use crate::check::kind::Kind::*;
 use crate::check::kind::{I32_MAX, I32_MIN, U32_MAX};
-use crate::check::table::Table;
 
 /// The systemd version of this list.
 pub(super) const VERSION: &str = "252";

@@ -2,12 +2,12 @@
 //!
 //! `scripts/directives` writes this file from the directives that systemd 252 lists.
 
+use super::Table;
 use crate::UnitType;
 use crate::check::choices;
 use crate::check::forms::{DeviceLimit, Form};
 use crate::check::kind::Kind::*;
 use crate::check::kind::{I32_MAX, Measure, U32_MAX};
-use crate::check::table::Table;
 
 /// Execution of processes, in `Service`, `Socket`, `Mount` and `Swap`.
 pub(super) const EXEC: Table = &[
