@@ -204,17 +204,14 @@ impl DaemonParts {
     fn serve(self, running: &mut RunningDaemon, shutdown: &Shutdown, metrics: Metrics) {
         let ids = self.machines.iter().map(|setup| setup.machine.id.clone());
         let managers = ids.zip(running.managers.iter().map(Manager::shared));
-        let api = Api {
-            registry: running.registry.clone(),
-            mirror: running.mirror.clone(),
-            journals: Arc::new(LocalJournals::new(managers)),
-            peers: self.peers,
-            metrics,
-            page_size: self.token_limit,
-            strictness: self.strictness,
-            version: env!("CARGO_PKG_VERSION").to_owned(),
-            join_problem: running.join_problem(),
-        };
+        let api = Api::new(running.registry.clone(), running.mirror.clone())
+            .with_journals(Arc::new(LocalJournals::new(managers)))
+            .with_peers(self.peers)
+            .with_metrics(metrics)
+            .with_page_size(self.token_limit)
+            .with_strictness(self.strictness)
+            .with_version(env!("CARGO_PKG_VERSION"))
+            .with_join_problem(running.join_problem());
         let router = api.router();
         let limits = limits(self.listeners.len());
         for listener in self.listeners {

@@ -5,10 +5,10 @@ use std::path::Path;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use fleet_core::{MachineId, Snapshot, Strictness, Timestamp};
+use fleet_core::{MachineId, Snapshot, Timestamp};
 use fleet_http::{
     Api, Client, JournalEntry, JournalError, JournalRequest, JournalStream, Journals,
-    ListenAddress, Listener, Metrics, Peers, serve,
+    ListenAddress, Listener, serve,
 };
 use fleet_store::{Key, Layout, Mirror, Registry, Transaction};
 use fleet_unitfile::UnitName;
@@ -42,17 +42,9 @@ impl Cluster {
         registry.lineage(&"test".parse().unwrap()).await.unwrap();
         let mirror = Mirror::start(&registry);
         mirror.wait_current().await.unwrap();
-        let api = Api {
-            registry: registry.clone(),
-            mirror: mirror.clone(),
-            journals: Arc::new(FakeJournals),
-            peers: Peers::default(),
-            metrics: Metrics::new(),
-            page_size: Api::PAGE_SIZE,
-            strictness: Strictness::Refuse,
-            version: "1.2.3".to_owned(),
-            join_problem: Arc::new(|| None),
-        };
+        let api = Api::new(registry.clone(), mirror.clone())
+            .with_journals(Arc::new(FakeJournals))
+            .with_version("1.2.3");
         let listener = Listener::bind(&listen).await.unwrap();
         let roles = Roles::default();
         let engine = FakeEngine::join(&registry, &mirror, machines, roles.clone()).await;

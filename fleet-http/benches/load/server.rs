@@ -5,10 +5,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use fleet_core::{MachineId, Strictness, TargetState};
+use fleet_core::{MachineId, TargetState};
 use fleet_http::{
     Api, Client, Endpoint, JournalError, JournalRequest, JournalStream, Journals, ListenAddress,
-    Listener, Metrics, Peers, UnitUpload, serve,
+    Listener, UnitUpload, serve,
 };
 use fleet_store::{Layout, Mirror, Registry, Store};
 use fleet_unitfile::{UnitFile, UnitName};
@@ -46,17 +46,7 @@ impl Server {
         let registry = Registry::new(store, Layout::DEFAULT_PREFIX);
         let mirror = Mirror::start(&registry);
         mirror.wait_current().await.expect("a mirror");
-        let api = Api {
-            registry,
-            mirror,
-            journals,
-            peers: Peers::default(),
-            metrics: Metrics::new(),
-            page_size: Api::PAGE_SIZE,
-            strictness: Strictness::Refuse,
-            version: "bench".to_owned(),
-            join_problem: Arc::new(|| None),
-        };
+        let api = Api::new(registry, mirror).with_journals(journals).with_version("bench");
         let folder = tempfile::tempdir().expect("a folder");
         let socket = folder.path().join("fleet.sock");
         let listen = ListenAddress::Unix(socket.clone());

@@ -19,8 +19,9 @@ use tokio::time::timeout;
 use super::connect::Connector;
 use super::query::Query;
 use super::{ClientError, Credentials, Endpoint, Entity};
+use crate::TlsError;
+use crate::headers::{BEHIND, PROXIED};
 use crate::wire::ErrorBody;
-use crate::{BEHIND, PROXIED, TlsError};
 
 /// Timeout for a complete response, including connecting.
 const RESPONSE_TIMEOUT: Duration = Duration::from_secs(30);

@@ -7,7 +7,7 @@ use hyper::body::Incoming;
 use hyper::{Method, Response};
 
 use super::{Client, ClientError, Endpoint};
-use crate::STRICTNESS;
+use crate::headers::STRICTNESS;
 use crate::wire::ImportRequest;
 
 impl Client {

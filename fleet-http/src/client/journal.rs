@@ -12,8 +12,9 @@ use super::query::Query;
 use super::retry::Retry;
 use crate::clock::Stopwatch;
 use crate::cursors::Cursors;
+use crate::headers::{CURSORS, TIMESTAMPS};
 use crate::server::LinePrefix;
-use crate::{CURSORS, JournalEntry, TIMESTAMPS, wire};
+use crate::{JournalEntry, wire};
 
 /// Time after which an open journal counts as working, even if it has returned no line. If the
 /// journal breaks later than that, the retries start again with the shortest delay. Each returned

@@ -13,7 +13,7 @@ use super::handlers::listings::Listings;
 use super::handlers::page::PageToken;
 use super::metrics::Metrics;
 use super::stream::hub::Hub;
-use super::stream::journals::Journals;
+use super::stream::journals::{Journals, NoJournals};
 use super::stream::peers::Peers;
 use crate::wire::OTHER_STORE;
 
@@ -27,33 +27,86 @@ const FIRST_READ_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Dependencies of the API.
 pub struct Api {
-    /// Registry for writes.
-    pub registry: Registry,
-    /// Mirror for reads.
-    pub mirror: Mirror,
-    /// Source of journals on this daemon's machines.
-    pub journals: Arc<dyn Journals>,
-    /// Clients of the daemons of other machines.
-    pub peers: Peers,
-    /// Metrics for `GET /metrics`.
-    pub metrics: Metrics,
-    /// Number of items on a list page; zero means one.
-    pub page_size: u16,
-    /// Handling of unit files that fleet v1 silently accepted.
-    pub strictness: Strictness,
-    /// The daemon's version.
-    pub version: String,
-    /// Returns why a machine of this daemon could not join the cluster; `None` if all have joined.
-    pub join_problem: Arc<dyn Fn() -> Option<String> + Send + Sync>,
+    pub(super) registry: Registry,
+    pub(super) mirror: Mirror,
+    pub(super) journals: Arc<dyn Journals>,
+    pub(super) peers: Peers,
+    pub(super) metrics: Metrics,
+    pub(super) page_size: u16,
+    pub(super) strictness: Strictness,
+    pub(super) version: String,
+    pub(super) join_problem: Arc<dyn Fn() -> Option<String> + Send + Sync>,
 }
 
 impl Api {
     /// Page size of version 1.
     pub const PAGE_SIZE: u16 = 100;
 
+    /// Creates an API that writes to `registry` and reads from `mirror`. It has no journals, refuses
+    /// unit files that fleet v1 silently accepted, and has a page size of [`Self::PAGE_SIZE`].
+    #[must_use]
+    pub fn new(registry: Registry, mirror: Mirror) -> Self {
+        Self {
+            registry,
+            mirror,
+            journals: Arc::new(NoJournals),
+            peers: Peers::default(),
+            metrics: Metrics::new(),
+            page_size: Self::PAGE_SIZE,
+            strictness: Strictness::Refuse,
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            join_problem: Arc::new(|| None),
+        }
+    }
+
+    /// Sets the source of journals on this daemon's machines.
+    #[must_use]
+    pub fn with_journals(self, journals: Arc<dyn Journals>) -> Self {
+        Self { journals, ..self }
+    }
+
+    /// Sets the clients of the daemons of other machines.
+    #[must_use]
+    pub fn with_peers(self, peers: Peers) -> Self {
+        Self { peers, ..self }
+    }
+
+    /// Sets the metrics for `GET /metrics`.
+    #[must_use]
+    pub fn with_metrics(self, metrics: Metrics) -> Self {
+        Self { metrics, ..self }
+    }
+
+    /// Sets the number of items on a list page; zero means one.
+    #[must_use]
+    pub fn with_page_size(self, page_size: u16) -> Self {
+        Self { page_size: page_size.max(1), ..self }
+    }
+
+    /// Sets the handling of unit files that fleet v1 silently accepted.
+    #[must_use]
+    pub fn with_strictness(self, strictness: Strictness) -> Self {
+        Self { strictness, ..self }
+    }
+
+    /// Sets the daemon's version.
+    #[must_use]
+    pub fn with_version(self, version: impl Into<String>) -> Self {
+        Self { version: version.into(), ..self }
+    }
+
+    /// Sets a function that returns why a machine of this daemon could not join the cluster, or
+    /// `None` if all have joined.
+    #[must_use]
+    pub fn with_join_problem(
+        self,
+        join_problem: Arc<dyn Fn() -> Option<String> + Send + Sync>,
+    ) -> Self {
+        Self { join_problem, ..self }
+    }
+
     /// Builds the router of the API. Pass the router to [`serve`](crate::serve).
-    pub fn router(mut self) -> Router {
-        self.page_size = self.page_size.max(1);
+    pub fn router(self) -> Router {
         let hub = Hub::new(&self.mirror);
         super::router::router(SharedApi(Arc::new(self), Listings::default(), hub))
     }

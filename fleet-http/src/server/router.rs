@@ -26,8 +26,8 @@ use super::handlers::{
 use super::net::limits::ConnectionOrigin;
 use super::net::{head, host};
 use super::stream::{events, journal};
-use crate::BEHIND;
 use crate::clock::Stopwatch;
+use crate::headers::BEHIND;
 
 /// Path prefix of version 1, and its old alias.
 const PREFIXES: [&str; 2] = ["/fleet/v1", "/v1-alpha"];

@@ -49,7 +49,7 @@ async fn unit_names_round_trip() {
 
 #[tokio::test]
 async fn lists_read_all_pages() {
-    let server = Server::start_with(|api| api.page_size = 2).await;
+    let server = Server::start_with(|api| api.with_page_size(2)).await;
     let client = server.client();
     assert!(client.machines().await.unwrap().is_empty());
     for id in ["m1", "m2", "m3"] {

@@ -100,7 +100,7 @@ async fn newline_in_value_is_refused() {
 // Holds: D-8
 #[tokio::test]
 async fn last_full_page_has_no_next_token() {
-    let server = Server::start_with(|api| api.page_size = 2).await;
+    let server = Server::start_with(|api| api.with_page_size(2)).await;
     server.sleepers(&["a.service", "b.service"], "inactive").await;
     let page = server.get("/fleet/v1/units").await.json();
     assert_eq!(page["units"].as_array().unwrap().len(), 2);
@@ -110,7 +110,7 @@ async fn last_full_page_has_no_next_token() {
 // Holds: D-9
 #[tokio::test]
 async fn page_size_zero_terminates() {
-    let server = Server::start_with(|api| api.page_size = 0).await;
+    let server = Server::start_with(|api| api.with_page_size(0)).await;
     server.sleepers(&["a.service", "b.service"], "inactive").await;
     assert_eq!(server.client().units().await.unwrap().len(), 2);
 }
@@ -131,7 +131,7 @@ async fn largest_page_number_is_an_empty_page() {
     use base64::Engine as _;
     use base64::engine::general_purpose::URL_SAFE;
 
-    let server = Server::start_with(|api| api.page_size = 1).await;
+    let server = Server::start_with(|api| api.with_page_size(1)).await;
     server.sleepers(&["a.service", "b.service"], "inactive").await;
     let page = server.get("/fleet/v1/units").await.json();
     let mut token = URL_SAFE.decode(page["nextPageToken"].as_str().unwrap()).unwrap();

@@ -197,7 +197,7 @@ async fn modified_metadata_persists_across_leaving_and_rejoining() {
 
 #[tokio::test]
 async fn pagination_example() {
-    let server = Server::start_with(|api| api.page_size = 2).await;
+    let server = Server::start_with(|api| api.with_page_size(2)).await;
     let cats = ["baxter", "charlie", "michael", "prescott", "timothy"].map(|c| format!("{c}.path"));
     server.sleepers(&cats.each_ref().map(String::as_str), "inactive").await;
     let (mut target, mut pages) = ("/fleet/v1/units".to_owned(), Vec::new());

@@ -239,7 +239,7 @@ async fn slow_subscriber_gets_resync_and_delays_no_other() {
 /// Starts a server at `listen`, on a store that other servers have used before.
 async fn serve_at(listen: &ListenAddress, store: fleet_store::testing::FaultyStore) -> Server {
     let folder = tempfile::tempdir().unwrap();
-    let server = Server::start_on(store, folder, listen, ServerLimits::default(), |_| {}).await;
+    let server = Server::start_on(store, folder, listen, ServerLimits::default(), |api| api).await;
     server.mirror.wait_current().await.unwrap();
     server
 }

@@ -106,7 +106,7 @@ async fn outdated_snapshot_is_not_exported() {
 #[tokio::test]
 async fn export_reports_strictness() {
     for strictness in [Strictness::Refuse, Strictness::Warn] {
-        let server = Server::start_with(|api| api.strictness = strictness).await;
+        let server = Server::start_with(|api| api.with_strictness(strictness)).await;
         assert_eq!(server.client().export().await.unwrap().strictness(), strictness);
     }
 }

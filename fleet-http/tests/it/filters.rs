@@ -6,7 +6,7 @@ use fleet_http::UnitFilter;
 use crate::harness::{Server, name};
 
 async fn cluster() -> Server {
-    let server = Server::start_with(|api| api.page_size = 1).await;
+    let server = Server::start_with(|api| api.with_page_size(1)).await;
     let _away = server.machine("m1", &[("disk", "ssd"), ("zone", "a")]).await;
     let _away = server.machine("m2", &[("disk", "ssd"), ("zone", "b")]).await;
     server.sleepers(&["a.service", "b@1.service", "b@2.service"], "launched").await;

@@ -7,11 +7,11 @@ use std::time::Duration;
 use async_trait::async_trait;
 use fleet_core::{
     ActiveState, Epoch, Generation, LoadState, MachineId, Metadata, Placement, Reason, Revision,
-    Strictness, SystemdState, TargetState, UnitState,
+    SystemdState, TargetState, UnitState,
 };
 use fleet_http::{
     Api, AuthPolicy, Client, JournalError, JournalRequest, JournalStream, Journals, ListenAddress,
-    Listener, Metrics, Peers, ServerLimits, serve_with_limits,
+    Listener, Metrics, ServerLimits, serve_with_limits,
 };
 use fleet_store::testing::FaultyStore;
 use fleet_store::{
@@ -43,18 +43,18 @@ pub(crate) struct Server {
 impl Server {
     /// Starts a server on a unix socket with a page size of 100.
     pub(crate) async fn start() -> Self {
-        Self::start_with(|_| {}).await
+        Self::start_with(|api| api).await
     }
 
     /// Starts a server with a modified configuration.
-    pub(crate) async fn start_with(set: impl FnOnce(&mut Api)) -> Self {
+    pub(crate) async fn start_with(set: impl FnOnce(Api) -> Api) -> Self {
         let server = Self::start_unread(working_store(), set).await;
         server.mirror.wait_current().await.unwrap();
         server
     }
 
     /// Starts a server that may not have read its store yet.
-    pub(crate) async fn start_unread(store: FaultyStore, set: impl FnOnce(&mut Api)) -> Self {
+    pub(crate) async fn start_unread(store: FaultyStore, set: impl FnOnce(Api) -> Api) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let listen = ListenAddress::Unix(folder.path().join("fleet.sock"));
         Self::start_on(store, folder, &listen, ServerLimits::default(), set).await
@@ -69,7 +69,7 @@ impl Server {
     pub(crate) async fn start_on_tcp_within(limits: ServerLimits) -> Self {
         let listen = "tcp://127.0.0.1:0".parse().unwrap();
         let folder = tempfile::tempdir().unwrap();
-        let server = Self::start_on(working_store(), folder, &listen, limits, |_| {}).await;
+        let server = Self::start_on(working_store(), folder, &listen, limits, |api| api).await;
         server.mirror.wait_current().await.unwrap();
         server
     }
@@ -82,13 +82,13 @@ impl Server {
     ) -> Self {
         let listener = Listener::bind_with_auth(&listen.parse().unwrap(), auth).await.unwrap();
         let folder = tempfile::tempdir().unwrap();
-        let server = Self::serve(working_store(), folder, listener, limits, |_| {});
+        let server = Self::serve(working_store(), folder, listener, limits, |api| api);
         server.mirror.wait_current().await.unwrap();
         server
     }
 
     /// Starts another server of the same cluster.
-    pub(crate) async fn beside(other: &Self, set: impl FnOnce(&mut Api)) -> Self {
+    pub(crate) async fn beside(other: &Self, set: impl FnOnce(Api) -> Api) -> Self {
         let server = Self::start_unread(other.store.clone(), set).await;
         server.mirror.wait_current().await.unwrap();
         server
@@ -98,7 +98,7 @@ impl Server {
     pub(crate) async fn beside_with_auth(
         other: &Self,
         auth: &AuthPolicy,
-        set: impl FnOnce(&mut Api),
+        set: impl FnOnce(Api) -> Api,
     ) -> Self {
         let at = "https://127.0.0.1:0".parse().unwrap();
         let listener = Listener::bind_with_auth(&at, auth).await.unwrap();
@@ -117,7 +117,7 @@ impl Server {
     pub(crate) async fn start_within(limits: ServerLimits) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let listen = ListenAddress::Unix(folder.path().join("fleet.sock"));
-        let server = Self::start_on(working_store(), folder, &listen, limits, |_| {}).await;
+        let server = Self::start_on(working_store(), folder, &listen, limits, |api| api).await;
         server.mirror.wait_current().await.unwrap();
         server
     }
@@ -127,7 +127,7 @@ impl Server {
         folder: TempDir,
         listen: &ListenAddress,
         limits: ServerLimits,
-        set: impl FnOnce(&mut Api),
+        set: impl FnOnce(Api) -> Api,
     ) -> Self {
         let listener = Listener::bind(listen).await.unwrap();
         Self::serve(store, folder, listener, limits, set)
@@ -138,22 +138,17 @@ impl Server {
         folder: TempDir,
         listener: Listener,
         limits: ServerLimits,
-        set: impl FnOnce(&mut Api),
+        set: impl FnOnce(Api) -> Api,
     ) -> Self {
         let registry = Registry::new(Arc::new(store.clone()), Layout::DEFAULT_PREFIX);
         let mirror = Mirror::start(&registry);
-        let mut api = Api {
-            registry: registry.clone(),
-            mirror: mirror.clone(),
-            journals: Arc::new(GeneratedJournals),
-            peers: Peers::default(),
-            metrics: Metrics::new(),
-            page_size: Api::PAGE_SIZE,
-            strictness: Strictness::Refuse,
-            version: "1.2.3".to_owned(),
-            join_problem: Arc::new(|| None),
-        };
-        set(&mut api);
+        let metrics = Metrics::new();
+        let metered = metrics.metered_store(Arc::new(store.clone()));
+        let api = Api::new(Registry::new(metered, Layout::DEFAULT_PREFIX), mirror.clone())
+            .with_journals(Arc::new(GeneratedJournals))
+            .with_metrics(metrics)
+            .with_version("1.2.3");
+        let api = set(api);
         let at = listener.local_address().clone();
         let (stop, stopped) = oneshot::channel();
         let shutdown = async move {

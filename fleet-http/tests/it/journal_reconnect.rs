@@ -110,7 +110,7 @@ async fn start_on(
     folder: TempDir,
     listen: &ListenAddress,
 ) -> Server {
-    let set = |api: &mut Api| api.journals = Arc::new(journal_source.clone());
+    let set = |api: Api| api.with_journals(Arc::new(journal_source.clone()));
     let server = Server::start_on(store, folder, listen, ServerLimits::default(), set).await;
     server.mirror.wait_current().await.unwrap();
     server

@@ -1,7 +1,7 @@
 //! Metrics for Prometheus.
 
 use fleet_core::Reason;
-use fleet_store::Registry;
+use fleet_http::Metrics;
 
 use crate::harness::{Server, working_store};
 
@@ -86,11 +86,7 @@ async fn requests_are_counted_by_route() {
 
 #[tokio::test]
 async fn store_calls_are_counted_and_timed() {
-    let server = Server::start_with(|api| {
-        let store = api.metrics.metered_store(api.registry.store().clone());
-        api.registry = Registry::new(store, api.registry.layout().prefix());
-    })
-    .await;
+    let server = Server::start().await;
     server.sleepers(&["a.service"], "inactive").await;
     server.store.set_unreachable(true);
     let body = r#"{"desiredState":"loaded"}"#;
@@ -111,7 +107,7 @@ async fn store_calls_are_counted_and_timed() {
 async fn metrics_are_served_before_first_read() {
     let store = working_store();
     store.set_unreachable(true);
-    let server = Server::start_unread(store, |_| {}).await;
+    let server = Server::start_unread(store, |api| api).await;
     assert_eq!(values(&server, "fleet_machines").await, ["fleet_machines 0"]);
     assert_eq!(values(&server, "fleet_mirror_resync").await, ["fleet_mirror_resyncs 0"]);
 }
@@ -123,7 +119,9 @@ async fn registered_metrics_are_exposed() {
     let turns = Counter::<u64>::default();
     let counter = turns.clone();
     let server = Server::start_with(|api| {
-        api.metrics.register(|registry| registry.register("engine_turns", "Turns", counter));
+        let metrics = Metrics::new();
+        metrics.register(|registry| registry.register("engine_turns", "Turns", counter));
+        api.with_metrics(metrics)
     })
     .await;
     turns.inc();

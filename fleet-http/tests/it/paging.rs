@@ -59,7 +59,7 @@ async fn page_of_large_units_is_bounded_by_its_size() {
 // Holds: I-16, D-11
 #[tokio::test]
 async fn all_pages_show_one_revision() {
-    let server = Server::start_with(|api| api.page_size = 3).await;
+    let server = Server::start_with(|api| api.with_page_size(3)).await;
     let before = names(0, 10);
     server.sleepers(&before.iter().map(String::as_str).collect::<Vec<_>>(), "inactive").await;
     let mut page = server.get("/fleet/v1/units").await.json();
@@ -85,7 +85,7 @@ async fn all_pages_show_one_revision() {
 // Holds: D-11
 #[tokio::test]
 async fn lists_are_consistent_during_writes() {
-    let server = Arc::new(Server::start_with(|api| api.page_size = 3).await);
+    let server = Arc::new(Server::start_with(|api| api.with_page_size(3)).await);
     let still = names(0, 10);
     server.sleepers(&still.iter().map(String::as_str).collect::<Vec<_>>(), "inactive").await;
     server.sleepers(&["a.service"], "inactive").await;
@@ -115,7 +115,7 @@ async fn lists_are_consistent_during_writes() {
 
 #[tokio::test]
 async fn expired_list_must_be_restarted() {
-    let server = Server::start_with(|api| api.page_size = 1).await;
+    let server = Server::start_with(|api| api.with_page_size(1)).await;
     server.sleepers(&["a.service", "b.service"], "inactive").await;
     let first = next(&server.get("/fleet/v1/units").await.json()).unwrap();
     // Each of these lists is at its own revision, and there is room for 64.
@@ -136,7 +136,7 @@ async fn expired_list_must_be_restarted() {
 
 #[tokio::test]
 async fn version_1_tokens_use_the_current_snapshot() {
-    let server = Server::start_with(|api| api.page_size = 2).await;
+    let server = Server::start_with(|api| api.with_page_size(2)).await;
     server.sleepers(&["a.service", "b.service", "c.service"], "inactive").await;
     let page = server.get("/fleet/v1/units?nextPageToken=AgACAA==").await.json();
     assert_eq!(unit_names(&page), ["c.service"]);
@@ -148,7 +148,7 @@ async fn version_1_tokens_use_the_current_snapshot() {
 #[tokio::test]
 async fn tokens_begin_like_version_1() {
     use base64::Engine as _;
-    let server = Server::start_with(|api| api.page_size = 2).await;
+    let server = Server::start_with(|api| api.with_page_size(2)).await;
     server.sleepers(&["a.service", "b.service", "c.service"], "inactive").await;
     let page = server.get("/fleet/v1/units").await.json();
     let token = page["nextPageToken"].as_str().unwrap();
@@ -163,7 +163,7 @@ async fn tokens_begin_like_version_1() {
 async fn unit_pages_are_found_by_item_and_number() {
     use base64::Engine as _;
     use base64::engine::general_purpose::URL_SAFE;
-    let server = Server::start_with(|api| api.page_size = 2).await;
+    let server = Server::start_with(|api| api.with_page_size(2)).await;
     let names = ["a.service", "b.service", "c.service", "d.service", "e.service"];
     server.sleepers(&names, "inactive").await;
     server.damage("c.service").await;
@@ -222,7 +222,7 @@ async fn invalid_tokens_are_refused() {
 
 #[tokio::test]
 async fn filters_apply_to_pages_that_repeat_them() {
-    let server = Server::start_with(|api| api.page_size = 1).await;
+    let server = Server::start_with(|api| api.with_page_size(1)).await;
     let presence = server.machine("m1", &[]).await;
     for unit in ["a.service", "b.service", "c.service"] {
         server.publish(&presence, running(unit, "m1")).await;
@@ -238,7 +238,7 @@ async fn filters_apply_to_pages_that_repeat_them() {
 // Holds: D-11
 #[tokio::test]
 async fn state_pages_are_found_by_first_item() {
-    let server = Server::start_with(|api| api.page_size = 2).await;
+    let server = Server::start_with(|api| api.with_page_size(2)).await;
     let (one, two) = (server.machine("m1", &[]).await, server.machine("m2", &[]).await);
     let three = server.machine("m3", &[]).await;
     for (presence, machine) in [(&one, "m1"), (&two, "m2"), (&three, "m3")] {
@@ -266,7 +266,7 @@ async fn state_pages_are_found_by_first_item() {
 // Holds: D-11
 #[tokio::test]
 async fn machine_pages_are_found_by_first_item() {
-    let server = Server::start_with(|api| api.page_size = 2).await;
+    let server = Server::start_with(|api| api.with_page_size(2)).await;
     let mut present = Vec::new();
     for id in ["m1", "m2", "m3", "m4", "m5"] {
         present.push(server.machine(id, &[("even", if id == "m2" { "1" } else { "0" })]).await);

@@ -99,8 +99,8 @@ async fn global(server: &Server, machines: &[(&str, &str)]) {
 async fn two() -> (Server, Server, Arc<PeerJournals>) {
     let (store, journals_of_m2) = (working_store(), PeerJournals::of("m2"));
     let first =
-        Server::start_unread(store.clone(), |api| api.journals = PeerJournals::of("m1")).await;
-    let second = Server::start_unread(store, |api| api.journals = journals_of_m2.clone()).await;
+        Server::start_unread(store.clone(), |api| api.with_journals(PeerJournals::of("m1"))).await;
+    let second = Server::start_unread(store, |api| api.with_journals(journals_of_m2.clone())).await;
     first.mirror.wait_current().await.unwrap();
     second.mirror.wait_current().await.unwrap();
     (first, second, journals_of_m2)
@@ -155,14 +155,15 @@ async fn daemons_authenticate_to_each_other() {
     let auth = AuthPolicy::new(Some(ours.server(false)), Some(Tokens::parse(token).unwrap()));
     let (first, second, _) = two().await;
     let protected =
-        Server::beside_with_auth(&second, &auth, |api| api.journals = PeerJournals::of("m2")).await;
+        Server::beside_with_auth(&second, &auth, |api| api.with_journals(PeerJournals::of("m2")))
+            .await;
     place_on_second(&first, &protected, &protected.at.to_string()).await;
     let refused = first.get(PATH).await;
     assert_eq!(refused.status, 502, "it does not trust the CA: {refused}");
     let credentials = ours.client(None, Some(token));
     let peers = Peers::new(credentials);
     let asking = Server::beside(&first, |api| {
-        (api.journals, api.peers) = (PeerJournals::of("m1"), peers.clone());
+        api.with_journals(PeerJournals::of("m1")).with_peers(peers.clone())
     })
     .await;
     assert_eq!(asking.get(&format!("{PATH}?lines=1")).await.to_string(), "200 1 of m2\n");
@@ -181,10 +182,9 @@ async fn peer_token_is_not_sent_in_plain_text() {
     place_on_second(&first, &second, "http://192.0.2.1:4285").await;
     let token = Some("the-token-of-the-tests".parse().unwrap());
     let peers = Peers::new(Credentials { tls: None, token });
-    let asking = Server::beside(&first, |api| {
-        (api.journals, api.peers) = (PeerJournals::of("m1"), peers);
-    })
-    .await;
+    let asking =
+        Server::beside(&first, |api| api.with_journals(PeerJournals::of("m1")).with_peers(peers))
+            .await;
     let refused = asking.get(PATH).await;
     assert_eq!(refused.status, 502, "{refused}");
     assert!(
@@ -198,7 +198,7 @@ async fn proxied_request_is_not_forwarded_again() {
     let (first, second, _) = two().await;
     // The machine's API URL belongs to another daemon.
     place_on_second(&second, &first, &first.at.to_string()).await;
-    let other = Server::beside(&first, |api| api.journals = PeerJournals::of("m3")).await;
+    let other = Server::beside(&first, |api| api.with_journals(PeerJournals::of("m3"))).await;
     let response = other.get(PATH).await;
     assert_eq!(response.status, 502, "{response}");
     let expected = format!("the daemon at {} is that of another machine", first.at);
@@ -290,11 +290,12 @@ async fn tls_forwarding_keeps_line_order() {
     let own = ours.sign();
     let auth = AuthPolicy::new(Some(ours.server(true)), None);
     let journals = journals_of_m2.clone();
-    let protected = Server::beside_with_auth(&second, &auth, |api| api.journals = journals).await;
+    let protected =
+        Server::beside_with_auth(&second, &auth, |api| api.with_journals(journals)).await;
     place_on_second(&first, &protected, &protected.at.to_string()).await;
     let credentials: Credentials = ours.client(Some(&own), None);
     let asking = Server::beside(&first, |api| {
-        (api.journals, api.peers) = (PeerJournals::of("m1"), Peers::new(credentials));
+        api.with_journals(PeerJournals::of("m1")).with_peers(Peers::new(credentials))
     })
     .await;
     let options = JournalOptions { lines: Some(1), follow: true, ..JournalOptions::default() };

@@ -89,7 +89,7 @@ async fn all_unit_file_errors_are_listed() {
 
 #[tokio::test]
 async fn warn_strictness_accepts_unknown_options() {
-    let server = Server::start_with(|api| api.strictness = Strictness::Warn).await;
+    let server = Server::start_with(|api| api.with_strictness(Strictness::Warn)).await;
     let odd = body("[X-Fleet]\nConflict=b.service\n");
     assert_eq!(server.put("/fleet/v1/units/a.service", &odd).await.status, 201);
 }

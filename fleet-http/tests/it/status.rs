@@ -44,7 +44,7 @@ impl Journals for Endless {
 /// Requests the status of a unit with an endless journal. Returns the number of lines in the
 /// status, and its error.
 async fn status_of(journals: Endless, lines: usize) -> (usize, String) {
-    let server = Server::start_with(|api| api.journals = Arc::new(journals)).await;
+    let server = Server::start_with(|api| api.with_journals(Arc::new(journals))).await;
     server.sleepers(&["a.service"], "launched").await;
     let presence = server.machine("m1", &[]).await;
     server.decide(&[("a.service", "m1")], &[]).await;

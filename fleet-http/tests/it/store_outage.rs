@@ -1,6 +1,5 @@
 //! During an outage of the store, responses report their staleness and invent nothing.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use fleet_core::TargetState;
@@ -15,7 +14,7 @@ use crate::http::request;
 async fn requests_fail_before_first_read() {
     let store = working_store();
     store.set_unreachable(true);
-    let server = Server::start_unread(store, |_| {}).await;
+    let server = Server::start_unread(store, |api| api).await;
     let paths = ["units", "units/a.service", "state", "state/a.service", "machines"];
     let responses = paths.map(async |path| server.get(&format!("/fleet/v1/{path}")).await);
     for (path, response) in paths.iter().zip(join_all(responses).await) {
@@ -37,7 +36,7 @@ async fn requests_fail_before_first_read() {
 async fn requests_wait_for_first_read() {
     let store = working_store();
     store.set_unreachable(true);
-    let server = Server::start_unread(store.clone(), |_| {}).await;
+    let server = Server::start_unread(store.clone(), |api| api).await;
     let asking = server.get("/fleet/v1/units");
     let (response, ()) = tokio::join!(asking, async {
         // Requests that do not need the store are answered in the meantime.
@@ -57,14 +56,8 @@ async fn synced_server_is_ready() {
 /// For example etcd with the alarm NOSPACE, which serves reads and renews leases.
 #[tokio::test]
 async fn store_that_refuses_writes_is_not_ready() {
-    let store = working_store();
-    let wrapped = store.clone();
-    let server = Server::start_unread(store.clone(), |api| {
-        let metered = api.metrics.metered_store(Arc::new(wrapped));
-        api.registry = Registry::new(metered, Layout::DEFAULT_PREFIX);
-    })
-    .await;
-    server.mirror.wait_current().await.unwrap();
+    let server = Server::start().await;
+    let store = server.store.clone();
     let body = r#"{"source":"[Service]\nExecStart=/bin/true\n"}"#;
     store.lose_requests(1);
     assert_eq!(server.put("/fleet/v1/units/a.service", body).await.status, 503);
@@ -184,7 +177,7 @@ async fn write_succeeds_if_visibility_times_out() {
     let source = r#"{"source":"[Service]\nType=exec\n"}"#;
     assert_eq!(server.put("/fleet/v1/units/a.service", source).await.status, 201);
     // A second server on the same store shows it.
-    let other = Server::start_unread(server.store.clone(), |_| {}).await;
+    let other = Server::start_unread(server.store.clone(), |api| api).await;
     other.mirror.wait_current().await.unwrap();
     assert_eq!(other.get("/fleet/v1/units/a.service").await.status, 200);
 }

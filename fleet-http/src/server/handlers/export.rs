@@ -11,7 +11,7 @@ use fleet_store::ExportLines;
 use futures_util::stream;
 
 use super::openapi::Failures;
-use crate::STRICTNESS;
+use crate::headers::STRICTNESS;
 use crate::server::api::SharedApi;
 use crate::server::failure::Failure;
 

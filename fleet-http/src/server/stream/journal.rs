@@ -12,6 +12,7 @@ use futures_util::{StreamExt as _, stream};
 
 use super::journal_source::JournalSource;
 use super::journals::{JournalEntry, JournalError, JournalRequest, JournalStream, LinePrefix};
+use crate::headers::{CURSORS, TIMESTAMPS};
 use crate::server::api::SharedApi;
 use crate::server::failure::{Failure, error_chain};
 use crate::server::handlers::extract::{Name, Params};
@@ -19,7 +20,7 @@ use crate::server::handlers::filters::MachineFilter;
 use crate::server::handlers::intents::present_machine;
 use crate::server::handlers::openapi::{self as path, Failures};
 use crate::server::net::shutdown::{Shutdown, closed};
-use crate::{CURSORS, TIMESTAMPS, wire};
+use crate::wire;
 
 /// Maximum number of machines from which one request can read journals.
 pub(crate) const MAX_MACHINES: usize = 256;

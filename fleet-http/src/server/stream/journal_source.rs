@@ -12,12 +12,13 @@ use tokio::time::timeout;
 use super::follow_reconnect::follow;
 use super::journals::{JournalEntry, JournalError, JournalRequest, JournalStream, is_cursor};
 use super::merge::merged;
+use crate::ClientError;
 use crate::client::{JournalLines, JournalOptions};
 use crate::cursors::Cursors;
+use crate::headers::PROXIED;
 use crate::server::api::SharedApi;
 use crate::server::failure::Failure;
 use crate::wire::StatusDetails;
-use crate::{ClientError, PROXIED};
 
 /// Time limit for a machine's response, and for its existing lines.
 pub(crate) const MACHINE_TIMEOUT: Duration = Duration::from_secs(3);

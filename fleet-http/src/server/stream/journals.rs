@@ -46,6 +46,21 @@ pub trait Journals: Send + Sync {
     }
 }
 
+/// No journals, for a daemon without machines.
+pub(crate) struct NoJournals;
+
+#[async_trait]
+impl Journals for NoJournals {
+    async fn open(
+        &self,
+        machine: &MachineId,
+        _: &UnitName,
+        _: &JournalRequest,
+    ) -> Result<JournalStream, JournalError> {
+        Err(JournalError::NotLocal { machine: machine.clone() })
+    }
+}
+
 /// Lines of a journal, oldest first. If an error occurs, it is the last item. Dropping the stream
 /// closes the journal.
 pub type JournalStream = Pin<Box<dyn Stream<Item = Result<JournalEntry, JournalError>> + Send>>;
