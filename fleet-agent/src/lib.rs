@@ -6,17 +6,16 @@
 
 mod agent;
 mod async_fd;
-mod atomic_file;
 mod backoff;
 mod clock;
 mod engine;
+mod files;
 #[cfg(any(feature = "native", feature = "systemd"))]
 mod lock;
 mod mirror_changes;
 #[cfg(feature = "native")]
 mod native;
 mod observer;
-mod private_file;
 mod service_manager;
 mod shutdown;
 #[cfg(feature = "native")]
@@ -33,9 +32,9 @@ pub use agent::{
     Agent, AgentConfig, AgentState, DiskState, MemoryState, StateKey, accept_any_store,
     protected_lineage,
 };
-pub use atomic_file::write_atomic;
 pub use clock::{Clock, SystemClock, wall_time};
 pub use engine::{Engine, EngineConfig};
+pub use files::{create_dir_with_mode, create_private_dir, write_atomic};
 #[cfg(feature = "native")]
 pub use native::rpc as remote;
 #[cfg(feature = "native")]
@@ -46,7 +45,6 @@ pub use native::{
     raise_file_limit, remove_empty_cgroups, set_cloexec_on_all, user_exists,
 };
 pub use observer::{AgentMetrics, EngineObserver};
-pub use private_file::{create_dir_with_mode, create_private_dir};
 pub use service_manager::{
     ChangeReceiver, ChangeSender, Drift, Journal, JournalLine, JournalQuery, ManagedUnit,
     ServiceError, ServiceManager, UnitDetails,

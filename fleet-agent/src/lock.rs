@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use crate::private_file::{create_private_dir, private_file};
+use crate::files::{create_private_dir, private_file};
 use crate::{Clock, ServiceError};
 
 /// Maximum wait for an earlier manager of the directory to exit.

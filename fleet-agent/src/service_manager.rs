@@ -1,18 +1,17 @@
 //! The contract between an agent and the service manager of its machine.
 
-mod changes;
-mod details;
 mod journal;
 
+use std::collections::BTreeSet;
 use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use fleet_core::{ActiveState, Epoch, Generation, KnownUnit, SystemdState};
+use fleet_core::{ActiveState, Epoch, Generation, KnownUnit, SystemdState, Timestamp};
 use fleet_unitfile::{UnitFile, UnitName};
+use tokio::sync::Notify;
 
-pub use changes::{ChangeReceiver, ChangeSender};
-pub use details::UnitDetails;
 pub use journal::{Journal, JournalLine, JournalQuery};
 
 /// Runs units on one machine.
@@ -285,4 +284,77 @@ pub enum ServiceError {
 
 fn of_line(line: usize) -> String {
     if line == 0 { String::new() } else { format!(", line {line}") }
+}
+
+/// Collects the names of changed units for one subscriber.
+///
+/// The receiver holds each name at most once, so its size is bounded by the number of units.
+#[derive(Debug)]
+pub struct ChangeReceiver {
+    inbox: Arc<Inbox>,
+}
+
+#[derive(Debug, Default)]
+struct Inbox {
+    changed: Mutex<BTreeSet<UnitName>>,
+    wake: Notify,
+}
+
+impl ChangeReceiver {
+    /// Waits until a unit has changed, and returns all units that changed since the last call.
+    pub async fn next(&mut self) -> BTreeSet<UnitName> {
+        loop {
+            let changed = std::mem::take(
+                &mut *self.inbox.changed.lock().unwrap_or_else(PoisonError::into_inner),
+            );
+            if !changed.is_empty() {
+                return changed;
+            }
+            self.inbox.wake.notified().await;
+        }
+    }
+}
+
+/// Sending side of [`ChangeReceiver`], for implementations of a service manager.
+#[derive(Debug, Default)]
+pub struct ChangeSender {
+    inboxes: Mutex<Vec<Weak<Inbox>>>,
+}
+
+impl ChangeSender {
+    /// Creates a new subscriber.
+    #[must_use]
+    pub fn subscribe(&self) -> ChangeReceiver {
+        let inbox = Arc::new(Inbox::default());
+        let mut inboxes = self.inboxes.lock().unwrap_or_else(PoisonError::into_inner);
+        inboxes.retain(|inbox| inbox.strong_count() > 0);
+        inboxes.push(Arc::downgrade(&inbox));
+        ChangeReceiver { inbox }
+    }
+
+    /// Notifies every subscriber that a unit has changed.
+    pub fn report(&self, unit: &UnitName) {
+        let inboxes = self.inboxes.lock().unwrap_or_else(PoisonError::into_inner);
+        for inbox in inboxes.iter().filter_map(Weak::upgrade) {
+            inbox.changed.lock().unwrap_or_else(PoisonError::into_inner).insert(unit.clone());
+            inbox.wake.notify_one();
+        }
+    }
+}
+
+/// Details of a unit beyond its state, for display. Many of them change constantly, so they are not
+/// published, but read when a client asks for them.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct UnitDetails {
+    /// Time until it is restarted automatically, if it is.
+    pub retry_in: Option<Duration>,
+    /// Reasons why it is degraded, though it is active.
+    pub degraded_by: Vec<String>,
+    /// How its processes are tracked, and why not better.
+    pub tracking: Option<String>,
+    /// Time of the next elapse of a timer, as in [`wall_time`](crate::wall_time). `None` for other
+    /// units, and for a timer that is not waiting.
+    pub next_elapse: Option<Timestamp>,
+    /// Time of the last elapse of a timer, as in [`wall_time`](crate::wall_time).
+    pub last_elapse: Option<Timestamp>,
 }

@@ -17,13 +17,10 @@ mod fence;
 mod presence;
 mod publish;
 mod reconcile;
-mod rejoin;
 mod start_gate;
 mod state;
-mod store_acceptance;
 mod task_tracker;
 mod unit_errors;
-mod write_visibility;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -33,16 +30,15 @@ use fleet_store::{MachineRecord, Mirror, Presence, Registry};
 use tokio::sync::watch;
 use tokio::task::{JoinError, JoinSet};
 
-pub use self::state::{AgentState, DiskState, MemoryState, StateKey};
-pub use self::store_acceptance::{accept_any_store, protected_lineage};
-
-use self::fence::{FenceTask, StoppingUnits};
-use self::presence::PresenceTask;
-use self::publish::Publisher;
-use self::reconcile::{Reconciler, ReconcilerConfig};
-use self::unit_errors::UnitErrors;
-use self::write_visibility::WriteVisibilityCheck;
 use crate::{AgentMetrics, Clock, Heartbeat, ServiceManager, Shutdown, Watchdog};
+use fence::{FenceTask, StoppingUnits};
+use presence::{PresenceTask, WriteVisibilityCheck};
+use publish::Publisher;
+use reconcile::{Reconciler, ReconcilerConfig};
+use unit_errors::UnitErrors;
+
+pub use self::state::{AgentState, DiskState, MemoryState, StateKey};
+pub use self::state::{accept_any_store, protected_lineage};
 
 /// Dependencies and settings of an agent.
 pub struct AgentConfig {

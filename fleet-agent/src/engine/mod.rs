@@ -9,27 +9,28 @@ mod absent_machines_tests;
 )]
 pub(crate) mod planner;
 mod requested_moves;
-mod writes;
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use fleet_core::{MachineId, Revision, Timestamp};
+use fleet_core::{Epoch, MachineId, Revision, Snapshot, Timestamp};
+use fleet_scheduler::{Plan, StepAction};
 use fleet_store::{
     Leadership, Mirror, PlacementWrites, Presence, RebalanceUpdate, Registry, RegistryError,
-    StoreError,
+    RemovePlacement, SetPlacement, StoreError,
 };
+use fleet_unitfile::UnitName;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
-use self::absent_machines::{AbsentMachines, MirrorStatus};
-use self::planner::Planner;
-use self::requested_moves::{NextStep, waits_for_reports};
-use self::writes::{remove_superseded, writes};
 use crate::clock::wait_until;
 use crate::mirror_changes::ClusterChanges;
 use crate::observer::NoopObserver;
 use crate::{Agent, Clock, EngineObserver, Heartbeat, Shutdown};
+use absent_machines::{AbsentMachines, MirrorStatus};
+use planner::Planner;
+use requested_moves::{NextStep, waits_for_reports};
 
 /// Wait before the next pass if the store could not complete a pass.
 const RETRY: Duration = Duration::from_secs(1);
@@ -398,4 +399,51 @@ async fn renew_lease(
 
 fn warn(message: &str, error: &RegistryError) {
     tracing::warn!(error = error as &dyn std::error::Error, "{message}");
+}
+
+/// Converts a plan to writes. The plan contains the reasons of all units without a machine. So any
+/// other stored reason is outdated, and the writes remove it.
+fn writes(snapshot: &Snapshot, plan: &Plan) -> PlacementWrites {
+    let mut writes = PlacementWrites::default();
+    let epoch = Epoch(plan.based_on.0);
+    for step in &plan.steps {
+        let (unit, previous) = (step.unit.clone(), snapshot.placement(step.unit.as_str()).cloned());
+        match (&step.action, previous) {
+            (StepAction::Place { machine } | StepAction::Move { to: machine, .. }, previous) => {
+                writes.set.push(SetPlacement { unit, machine: machine.clone(), epoch, previous });
+            }
+            (StepAction::Remove { .. }, Some(previous)) => {
+                writes.remove.push(RemovePlacement { unit, previous });
+            }
+            (StepAction::Remove { .. }, None) => {}
+        }
+    }
+    for (unit, reason) in &plan.unplaced {
+        if snapshot.reason(unit.as_str()).is_none_or(|published| published != reason) {
+            writes.reasons.push((unit.clone(), Some(reason.as_ref().clone())));
+        }
+    }
+    let outdated = snapshot.reasons().filter(|(unit, _)| !plan.unplaced.contains_key(*unit));
+    writes.reasons.extend(outdated.map(|(unit, _)| (unit.clone(), None)));
+    writes
+}
+
+/// Adds the deletion of superseded placements to `writes`. Skips each unit whose placement `writes`
+/// already changes; a later pass deletes its superseded placements.
+fn remove_superseded(
+    writes: &mut PlacementWrites,
+    snapshot: &Snapshot,
+    superseded: Vec<RemovePlacement>,
+) {
+    if superseded.is_empty() {
+        return;
+    }
+    let planned = writes.set.iter().map(|place| &place.unit);
+    let planned = planned.chain(writes.remove.iter().map(|unplace| &unplace.unit));
+    let planned: BTreeSet<UnitName> = planned.cloned().collect();
+    let counts = |removal: &RemovePlacement| {
+        snapshot.placement(removal.unit.as_str()) == Some(&removal.previous)
+    };
+    let superseded = superseded.into_iter().filter(|removal| !planned.contains(&removal.unit));
+    writes.remove.extend(superseded.filter(|removal| !counts(removal)));
 }

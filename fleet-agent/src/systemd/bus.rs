@@ -13,7 +13,7 @@ use zbus::message::Sequence;
 use zbus::wire::{OwnedVariant, Type};
 use zbus::{Connection, DBusError as _, DynamicType, Message, MessageStream, OwnedObjectPath};
 
-use super::config::SystemdConfig;
+use super::SystemdConfig;
 use crate::Clock;
 
 const NAME: &str = "org.freedesktop.systemd1";

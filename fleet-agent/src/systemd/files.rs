@@ -17,7 +17,7 @@ use fleet_core::Epoch;
 use fleet_unitfile::{UnitFile, UnitName};
 
 use super::record::Record;
-use crate::atomic_file::{write_atomic, write_atomic_with_mode};
+use crate::files::{write_atomic, write_atomic_with_mode};
 
 const TO_DISK: bool = false;
 

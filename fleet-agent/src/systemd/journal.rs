@@ -13,7 +13,7 @@ use tokio::io::{AsyncBufRead, AsyncBufReadExt as _, AsyncReadExt as _, BufReader
 use tokio::process::{Child, Command};
 use tokio::sync::mpsc;
 
-use super::config::SystemdScope;
+use super::SystemdScope;
 use super::context::io_error;
 use crate::{Clock, Journal, JournalLine, JournalQuery, ServiceError, wall_time};
 

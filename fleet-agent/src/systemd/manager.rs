@@ -10,11 +10,10 @@ use fleet_unitfile::{UnitFile, UnitName, UnitType};
 use tokio::sync::watch;
 use tokio::task::AbortHandle;
 
-use super::config::SystemdConfig;
 use super::context::{ManagerContext, Session, io_error, unavailable};
 use super::files::UnitFiles;
 use super::journal::LineSelection;
-use super::{connection, elapse, journal, load, operations, refresh, reload};
+use super::{SystemdConfig, connection, journal, load, operations, refresh};
 use crate::clock::boot_id;
 use crate::lock::acquire;
 use crate::{
@@ -153,7 +152,7 @@ impl ServiceManager for SystemdManager {
 
     async fn reload(&self) -> Result<(), ServiceError> {
         let bus = self.context.bus()?;
-        reload::reload(&self.context, &bus).await.map_err(unavailable)
+        load::reload(&self.context, &bus).await.map_err(unavailable)
     }
 
     async fn unload(&self, unit: &UnitName) -> Result<(), ServiceError> {
@@ -204,7 +203,7 @@ impl ServiceManager for SystemdManager {
             return Ok(UnitDetails::default());
         }
         let bus = self.context.bus()?;
-        elapse::timer_details(&bus, unit).await.map_err(unavailable)
+        refresh::timer_details(&bus, unit).await.map_err(unavailable)
     }
 
     fn changes(&self) -> ChangeReceiver {

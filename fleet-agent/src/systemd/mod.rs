@@ -14,13 +14,15 @@
 //! systemd's signals report the states of units, so these are not polled. All units are read once
 //! after a connection was lost, or after systemd has reloaded its files.
 
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use crate::{Clock, SystemClock};
+
 mod batch_query;
 mod bus;
-mod config;
 mod connection;
 mod context;
-mod elapse;
-mod external_stop;
 mod files;
 mod install;
 mod jobs;
@@ -29,14 +31,78 @@ mod load;
 mod manager;
 mod name_conflict;
 mod operations;
-mod reason;
 mod record;
 mod recovery;
 mod refresh;
-mod reload;
 mod state;
-mod unit_locks;
 mod units;
 
-pub use config::{SystemdConfig, SystemdScope};
 pub use manager::SystemdManager;
+
+/// The systemd instance that runs the units.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SystemdScope {
+    /// The system instance, which is the machine's first process.
+    System,
+    /// A user's instance, `systemd --user`.
+    User,
+}
+
+/// Settings of a [`SystemdManager`](crate::SystemdManager).
+#[derive(Clone)]
+pub struct SystemdConfig {
+    /// The systemd instance that runs the units.
+    pub scope: SystemdScope,
+    /// Socket of the bus.
+    pub socket: PathBuf,
+    /// Directory of unit files and records, preferably one that a reboot clears. Only one manager
+    /// may use the directory at a time.
+    pub directory: PathBuf,
+    /// Directory for the links to unit files. systemd searches this directory, and a reboot clears
+    /// it.
+    pub links: PathBuf,
+    /// Clock for the pauses between connection attempts.
+    pub clock: Arc<dyn Clock>,
+}
+
+impl SystemdConfig {
+    /// The system instance, over the system bus; files in `/run/fleet/units`.
+    #[must_use]
+    pub fn system() -> Self {
+        Self {
+            scope: SystemdScope::System,
+            socket: "/run/dbus/system_bus_socket".into(),
+            directory: "/run/fleet/units".into(),
+            links: "/run/systemd/system".into(),
+            clock: Arc::new(SystemClock::start()),
+        }
+    }
+
+    /// Creates the settings for a user's systemd instance, over the user's bus. The unit files are
+    /// in `fleet/units` below the runtime directory (`XDG_RUNTIME_DIR`).
+    #[must_use]
+    pub fn user(runtime_directory: &Path) -> Self {
+        Self {
+            scope: SystemdScope::User,
+            socket: runtime_directory.join("bus"),
+            directory: runtime_directory.join("fleet/units"),
+            links: runtime_directory.join("systemd/user"),
+            clock: Arc::new(SystemClock::start()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_instance_has_its_socket() {
+        let user = SystemdConfig::user(Path::new("/run/user/7"));
+        let sockets =
+            [(SystemdConfig::system(), "/run/dbus/system_bus_socket"), (user, "/run/user/7/bus")];
+        for (config, socket) in sockets {
+            assert_eq!(config.socket, Path::new(socket));
+        }
+    }
+}

@@ -6,8 +6,7 @@ use tokio::sync::oneshot;
 
 use super::bus::{Bus, CallError, UNIT, unit_path};
 use super::context::{ManagerContext, unavailable};
-use super::jobs::JobEnd;
-use super::reason::{reload_problem, start_problem, stop_problem, triggers};
+use super::jobs::{JobEnd, reload_problem, start_problem, stop_problem, triggers};
 use super::record::{PendingOrder, PendingStart, Record};
 use super::state::ObservedState;
 use crate::ServiceError;

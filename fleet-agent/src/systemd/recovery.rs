@@ -12,10 +12,9 @@ use std::collections::BTreeMap;
 use fleet_unitfile::UnitName;
 
 use super::bus::{Bus, CallError, States};
-use super::context::ManagerContext;
+use super::context::{ManagerContext, UnitLock};
 use super::record::PendingOrder;
 use super::refresh::refresh_details;
-use super::unit_locks::UnitLock;
 
 /// The units with a pending request that no call is making. They stay locked until their requests
 /// are resolved.
@@ -83,10 +82,10 @@ mod tests {
     use fleet_unitfile::UnitFile;
     use tempfile::TempDir;
 
-    use super::super::config::SystemdConfig;
     use super::super::record::Record;
     use super::*;
     use crate::ServiceError;
+    use crate::systemd::SystemdConfig;
 
     const TEXT: &str = "[Service]\nExecStart=/bin/true\n";
 

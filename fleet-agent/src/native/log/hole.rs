@@ -12,7 +12,7 @@ use std::str::FromStr;
 use rustix::fs::{FallocateFlags, fallocate};
 use rustix::io::Errno;
 
-use crate::atomic_file::write_atomic;
+use crate::files::write_atomic;
 
 /// Limit on the size of a single read.
 pub(super) const BLOCK: u64 = 64 * 1024;

@@ -30,7 +30,8 @@ mod rotation_task;
 mod tests;
 
 use std::fs::{File, Metadata};
-use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::io;
+use std::io::{Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::{FileExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError, Weak};
@@ -38,15 +39,17 @@ use std::sync::{Mutex, MutexGuard, PoisonError, Weak};
 use fleet_core::Timestamp;
 use tokio::sync::watch;
 
-use self::hole::{BLOCK, LARGEST_BLOCK, data_start, next_line, punch_hole, start_of_line};
-use self::hole::{BaseOffset, is_missing, offset_file};
 pub(crate) use self::read_lock::ReadLock;
-use self::read_lock::ReadOffset;
 pub(crate) use self::rotation_task::RotationTask;
 use super::log::time_index::TimeIndex;
 use super::run::process::append;
 use crate::clock::{as_wall_time, wall_time};
-use crate::private_file::{create_private_dir, private_file};
+use crate::files::{create_private_dir, private_file};
+use hole::{
+    BLOCK, BaseOffset, LARGEST_BLOCK, data_start, is_missing, next_line, offset_file, punch_hole,
+    start_of_line,
+};
+use read_lock::ReadOffset;
 
 /// Maximum length of a log file, including its hole. File systems have such limits too.
 const LONGEST: u64 = 1 << 40;

@@ -10,8 +10,8 @@ use fleet_core::graph::{Command, DirectoryPath, ExecEnvironment, ExecOutput};
 use rustix::io::Errno;
 use rustix::process::{Gid, Uid};
 
-use super::exec_context::ExecContext;
-use super::exec_context::{SEARCH_PATH, collect};
+use super::exec_context::{ExecContext, SEARCH_PATH, collect};
+use crate::files::private_file;
 use crate::native::linux::cgroup::Group;
 use crate::native::linux::child::{ChildSetup, Credentials, WorkingDirectory, limits};
 use crate::native::linux::descriptors::{is_out_of_descriptors, unit_nofile_limit};
@@ -21,7 +21,6 @@ use crate::native::linux::nonblocking_open::{open_nonblocking, open_or_create};
 use crate::native::linux::program::{ExecStep, SpawnError};
 use crate::native::linux::resources::CgroupSetting;
 use crate::native::linux::spawn::Child;
-use crate::private_file::private_file;
 
 /// Failure to start a process: a message for people, and the exit to report to the state machine.
 #[derive(Debug, Clone, PartialEq, Eq)]

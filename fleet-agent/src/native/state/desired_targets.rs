@@ -7,7 +7,7 @@ use std::path::Path;
 use fleet_core::graph::{Settings, Target};
 use serde::{Deserialize, Serialize};
 
-use crate::atomic_file::write_atomic;
+use crate::files::write_atomic;
 
 /// Targets that a supervisor has to provide.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

@@ -13,7 +13,7 @@ use super::run_journal::RunJournal;
 use super::runtime_directory::Directories;
 use super::shutdown_marker::ShutdownMarker;
 use super::unit_directory::{RunRecord, SharedStorage, UnitDirectory};
-use crate::atomic_file::write_atomic;
+use crate::files::{create_private_dir, write_atomic};
 use crate::native::linux::boot::Boot;
 use crate::native::linux::cgroup::{Group, Groups};
 use crate::native::linux::proc::started;
@@ -22,7 +22,6 @@ use crate::native::log::rate_limit::{RateLimitedLog, RecordingHealth};
 use crate::native::log::{Log, RotationTask};
 use crate::native::run::machine::state::ServicePhase;
 use crate::native::run::sd_notify_socket::address;
-use crate::private_file::create_private_dir;
 use crate::{ChangeSender, Clock};
 
 /// Name of the directory of the units, in the runtime directory and, for logs, in the state

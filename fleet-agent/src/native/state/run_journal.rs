@@ -16,7 +16,8 @@
 
 use std::collections::BTreeMap;
 use std::fs::File;
-use std::io::{self, BufWriter, Write as _};
+use std::io;
+use std::io::{BufWriter, Write as _};
 use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
@@ -25,7 +26,7 @@ use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
 
 use super::unit_directory::{RunRecord, invalid_record};
-use crate::private_file::private_file;
+use crate::files::private_file;
 
 /// Minimum size in bytes for a compaction.
 const MIN_COMPACTION_SIZE: u64 = 1024 * 1024;

@@ -13,8 +13,7 @@ use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 use super::manager_context::was_used_this_boot;
-use crate::atomic_file::write_atomic;
-use crate::private_file::create_dir_with_mode;
+use crate::files::{create_dir_with_mode, write_atomic};
 
 /// Mode of the directories: other users can reach a socket whose name they know, but list nothing.
 const MODE: u32 = 0o711;

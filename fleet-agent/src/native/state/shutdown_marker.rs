@@ -17,7 +17,7 @@ use fleet_unitfile::UnitName;
 
 use super::unit_directory::UnitDirectory;
 use crate::ServiceError;
-use crate::atomic_file::write_atomic;
+use crate::files::write_atomic;
 
 /// Shutdown of all units of a service manager.
 #[derive(Debug)]

@@ -17,9 +17,8 @@ use fleet_unitfile::UnitName;
 use serde::{Deserialize, Serialize};
 
 use super::manager_context::file_name;
-use crate::atomic_file::write_atomic;
+use crate::files::{create_private_dir, write_atomic};
 use crate::lock::lock;
-use crate::private_file::create_private_dir;
 
 /// Maximum number of stamps of persistent timers that are kept.
 const MAX_STAMPS: usize = 4096;

@@ -28,7 +28,8 @@
 //! never continues a partial line. Once the file is too large, the next record replaces it.
 
 use std::fmt::Display;
-use std::io::{self, Write as _};
+use std::io;
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -37,13 +38,12 @@ use serde::{Deserialize, Serialize};
 
 use super::run_journal::RunJournal;
 use super::timer_record::TimerRecord;
-use crate::atomic_file::write_atomic;
+use crate::files::{create_private_dir, write_atomic};
 use crate::native::linux::cgroup::Group;
 use crate::native::linux::process_info::ProcessId;
 use crate::native::log::Log;
 use crate::native::run::machine::state::RunState;
 use crate::native::run::process::append;
-use crate::private_file::create_private_dir;
 
 /// Maximum size of `run.json` in bytes. If the file is larger, the next record replaces it.
 const MAX_RUN_FILE: u64 = 16 * 1024;

@@ -82,7 +82,7 @@ impl Reader {
         let has_errors = !field.valid || self.problems.errors() > before;
         // The line may have been meant as `alternatives`.
         self.central.alternatives_incomplete |=
-            has_errors && suggest(&field.key, KEYS.into_iter()) == Some("alternatives");
+            has_errors && suggest(&field.key, KEYS) == Some("alternatives");
     }
 
     fn read(&mut self, field: &Field) {
@@ -151,7 +151,7 @@ impl Reader {
                 "if that is not intended, remove the line".to_owned(),
             ),
             key => {
-                let meant = suggest(key, KEYS.into_iter());
+                let meant = suggest(key, KEYS);
                 let help = meant.map_or_else(
                     || format!("write one of {}", KEYS.join(", ")),
                     |meant| format!("did you mean {meant}?"),

@@ -30,9 +30,7 @@ use crate::native::run::driver::RunDriver;
 use crate::native::state::desired_targets::TargetSelection;
 use crate::native::state::manager_context::{ManagerContext, TARGETS};
 use crate::native::state::unit_directory::{PendingRequest, RunRecord, StoredUnit};
-use crate::native::supervisor::compile::HostCapabilities;
-use crate::native::supervisor::compile::compile;
-use crate::native::supervisor::compile::host_capabilities;
+use crate::native::supervisor::compile::{HostCapabilities, compile, host_capabilities};
 use crate::native::supervisor::managed_units::external::External;
 
 /// Configuration of managed units, in addition to that of any supervisor.
