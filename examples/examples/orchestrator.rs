@@ -52,6 +52,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         plan.unplaced.iter().for_each(|(unit, why)| println!("# {} waits: {why}", unit.stem()));
         cluster.apply(&plan);
     }
+    assert!(cluster.plan().is_empty(), "every plan was carried out");
     Ok(())
 }
 
