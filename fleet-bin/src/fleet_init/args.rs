@@ -342,4 +342,6 @@ pub(crate) enum From {
     Openrc,
     /// Init scripts with an LSB header.
     Sysv,
+    /// dinit service descriptions.
+    Dinit,
 }

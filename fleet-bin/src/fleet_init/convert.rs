@@ -35,6 +35,7 @@ pub(super) fn run(args: &ConvertArgs) -> Result<(), CliError> {
         From::Systemd => InitSystem::Systemd,
         From::Openrc => InitSystem::Openrc,
         From::Sysv => InitSystem::Sysv,
+        From::Dinit => InitSystem::Dinit,
     };
     let options = ConvertOptions { specifiers: machine_specifiers(), enabled: args.enabled };
     let mut converted = convert_with(origin, sources, &options);
@@ -204,6 +205,7 @@ impl PathScan {
                 From::Systemd => name.parse::<UnitName>().is_ok(),
                 From::Openrc => begins_with_interpreter(&path, "openrc-run|runscript"),
                 From::Sysv => begins_with_interpreter(&path, ""),
+                From::Dinit => is_file && !begins_with_interpreter(&path, ""),
             };
             if is_file && fits {
                 self.read(&path, from)?;

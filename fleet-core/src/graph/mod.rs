@@ -11,9 +11,10 @@
 //! | `planner` | [`InitState`]: a graph and events to actions | `model`, `build` |
 //! | [`format`] | stanzas to units, and units to stanzas | `model`, `build` |
 //! | [`systemd`] | unit files of systemd to units; timers | `model`, `build` |
-//! | [`convert`] | files of other inits to stanzas | all but `planner` |
+//! | `convert` (feature) | files of other inits to stanzas | all but `planner` |
 
 mod build;
+#[cfg(feature = "convert")]
 pub mod convert;
 pub mod format;
 

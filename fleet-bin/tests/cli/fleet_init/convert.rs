@@ -14,6 +14,7 @@ fn foreign_units() -> tempfile::TempDir {
         ("o/functions.sh", "#!/bin/sh\n"),
         ("y/web", "#!/bin/sh\n### BEGIN INIT INFO\n# Provides: www\n### END INIT INFO\n"),
         ("y/web~", "#!/bin/sh\n"),
+        ("d/web", "type = process\ncommand = /bin/sh\n"),
     ] {
         let path = folder.path().join(path);
         std::fs::create_dir_all(path.parent().unwrap()).unwrap();
@@ -106,7 +107,7 @@ fn convert_prints_json() {
     exit 2
     ---
     error: invalid value 'upstart' for '--from <INIT>'
-      [possible values: systemd, openrc, sysv]
+      [possible values: systemd, openrc, sysv, dinit]
 
     For more information, try '--help'.
     ");
@@ -176,6 +177,7 @@ fn converted_units_pass_check() {
         ("systemd", "s/web.service", "exit 3\n"),
         ("openrc", "o/web", "exit 0\n"),
         ("sysv", "y/web", "exit 0\n"),
+        ("dinit", "d/web", "exit 0\n"),
     ] {
         let printed = run(folder.path(), &format!("convert --from {from} {path}"));
         assert!(printed.starts_with(expected), "{printed}");

@@ -3,7 +3,8 @@
 //! ```text
 //! unit files of systemd ── compile, link ─┐
 //! scripts of OpenRC ── shell, service ────┼── graph_fit ── stanzas
-//! scripts with an LSB header ── sysv ─────┘       └── notes
+//! scripts with an LSB header ── sysv ─────┤       └── notes
+//! service descriptions of dinit ── dinit ─┘
 //! ```
 //!
 //! Nothing is dropped silently. Each setting that a stanza cannot express becomes a
@@ -11,6 +12,7 @@
 //! not contain becomes a note too. Scripts are parsed and never executed. Reading the printed
 //! stanzas yields the same units, and these form a valid graph.
 
+mod dinit;
 mod draft;
 mod graph_fit;
 mod note;
@@ -36,6 +38,8 @@ pub enum InitSystem {
     Openrc,
     /// Init scripts with their dependencies in an LSB header.
     Sysv,
+    /// Service descriptions of dinit.
+    Dinit,
 }
 
 /// A file of another init.
@@ -121,6 +125,7 @@ pub fn convert_with(
         InitSystem::Systemd => systemd::drafts(&readable, options, &mut report),
         InitSystem::Openrc => openrc::drafts(&readable, &mut report),
         InitSystem::Sysv => sysv::drafts(&readable, &mut report),
+        InitSystem::Dinit => dinit::drafts(&readable, &mut report),
     };
     let drafts = graph_fit::fit(drafts, &mut report);
     let mut stanzas: Vec<ConvertedUnit> = drafts.into_iter().map(stanza).collect();

@@ -31,14 +31,25 @@ const SYSV: [(&str, EdgeKind); 3] = [
     ("X-Start-Before", EdgeKind::After),
 ];
 
+/// Settings of dinit with their edge kinds.
+const DINIT: [(&str, EdgeKind); 5] = [
+    ("depends-on", EdgeKind::DependsOn),
+    ("depends-ms", EdgeKind::DependsMs),
+    ("waits-for", EdgeKind::WaitsFor),
+    ("after", EdgeKind::After),
+    ("before", EdgeKind::After),
+];
+
 fn script(words: &[(&str, EdgeKind)], said: &DeclaredService, origin: InitSystem) -> String {
     let line = |(word, on): &(usize, usize)| match origin {
         InitSystem::Sysv => format!("# {}: {}\n", words[*word].0, NAMES[*on]),
+        InitSystem::Dinit => format!("{} = {}\n", words[*word].0, NAMES[*on]),
         _ => format!("\t{} {}\n", words[*word].0, NAMES[*on]),
     };
     let lines: String = said.iter().map(line).collect();
     match origin {
         InitSystem::Sysv => format!("#!/bin/sh\n### BEGIN INIT INFO\n{lines}### END INIT INFO\n"),
+        InitSystem::Dinit => format!("type = internal\n{lines}"),
         _ => format!("#!/sbin/openrc-run\ndepend() {{\n{lines}}}\n"),
     }
 }
@@ -84,7 +95,7 @@ type Words = &'static [(&'static str, EdgeKind)];
 /// Generates an init system with its words, and services that use some of them.
 fn services() -> impl Strategy<Value = (InitSystem, Words, Vec<DeclaredService>)> {
     let inits: Vec<(InitSystem, Words)> =
-        vec![(InitSystem::Sysv, &SYSV), (InitSystem::Openrc, &OPENRC)];
+        vec![(InitSystem::Sysv, &SYSV), (InitSystem::Openrc, &OPENRC), (InitSystem::Dinit, &DINIT)];
     select(inits).prop_flat_map(|(origin, words)| {
         let said = vec((0..words.len(), 0..NAMES.len()), 0..4);
         (Just(origin), Just(words), vec(said, 1..NAMES.len()))
@@ -97,6 +108,7 @@ fn beginning(origin: InitSystem) -> &'static str {
         InitSystem::Systemd => "",
         InitSystem::Openrc => "#!/sbin/openrc-run\n",
         InitSystem::Sysv => "#!/bin/sh\n### BEGIN INIT INFO\n",
+        InitSystem::Dinit => "type = process\n",
     }
 }
 
@@ -146,6 +158,9 @@ fn anything() -> impl Strategy<Value = String> {
         "$all",
         "a",
         "b",
+        "command = /bin/a",
+        "restart = yes\n",
+        "waits-for:",
         "[Service]\n",
         "[Unit]\n",
         "ExecStart=/bin/a",
@@ -192,7 +207,12 @@ proptest! {
     #[test]
     fn converted_units_always_form_a_graph(
         texts in vec(anything(), 1..4),
-        origin in select(vec![InitSystem::Systemd, InitSystem::Openrc, InitSystem::Sysv]),
+        origin in select(vec![
+            InitSystem::Systemd,
+            InitSystem::Openrc,
+            InitSystem::Sysv,
+            InitSystem::Dinit,
+        ]),
     ) {
         let files = texts.iter().enumerate().map(|(at, text)| {
             let end = if origin == InitSystem::Systemd { ".service" } else { "" };

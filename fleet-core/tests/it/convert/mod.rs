@@ -1,5 +1,6 @@
 //! Conversion of units of other inits, and its losses.
 
+mod dinit;
 mod laws;
 mod openrc;
 mod systemd;
