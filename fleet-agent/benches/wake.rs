@@ -12,10 +12,10 @@ use std::time::{Duration, Instant};
 use fleet_agent::testing::Planner;
 use fleet_core::{Epoch, MachineId, Revision, TargetState};
 use fleet_scheduler::{Plan, StepAction, plan};
-use fleet_store::{
-    ExpectUnit, Layout, Leadership, MachineRecord, MemoryStore, Mirror, NewUnit, PlacementWrites,
-    Registry, SetPlacement,
+use fleet_store::registry::{
+    ExpectUnit, Leadership, MachineRecord, NewUnit, PlacementWrites, SetPlacement,
 };
+use fleet_store::{Layout, MemoryStore, Mirror, Registry};
 use fleet_unitfile::UnitFile;
 
 const UNITS: usize = 10_000;

@@ -2,7 +2,8 @@
 //! agent on changes that concern its machine.
 
 use fleet_core::{MachineId, Revision};
-use fleet_store::{MachineProgress, Mirror, Progress};
+use fleet_store::Mirror;
+use fleet_store::mirror::{MachineProgress, Progress};
 use tokio::sync::watch;
 
 /// Waits for changes that a decision could depend on. Ignores changes of reported unit states and
@@ -67,9 +68,8 @@ mod tests {
     use std::time::Duration;
 
     use fleet_core::{Epoch, TargetState};
-    use fleet_store::{
-        ExpectUnit, Layout, MemoryStore, NewUnit, PlacementWrites, Registry, SetPlacement,
-    };
+    use fleet_store::registry::{ExpectUnit, NewUnit, PlacementWrites, SetPlacement};
+    use fleet_store::{Layout, MemoryStore, Registry};
     use fleet_unitfile::UnitFile;
 
     use super::*;

@@ -17,7 +17,7 @@
 //! | `cluster/lineage` | the identity of this history of revisions, and the layout's format |
 //!
 //! Placement keys begin with the machine, so the key of a change shows the affected machine. The
-//! keys alone would allow two placements of one unit; [`Leadership`](crate::Leadership) describes
+//! keys alone would allow two placements of one unit; [`Leadership`](crate::registry::Leadership) describes
 //! the rules that prevent it.
 
 use std::fmt;
@@ -126,7 +126,8 @@ pub enum Key {
 /// Keys of one cluster, all under one prefix.
 ///
 /// ```
-/// use fleet_store::{Key, Layout};
+/// use fleet_store::Layout;
+/// use fleet_store::registry::Key;
 ///
 /// let layout = Layout::new("/fleet/");
 /// let key = Key::Unit("web.service".parse()?);

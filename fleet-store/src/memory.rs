@@ -7,9 +7,10 @@ use async_trait::async_trait;
 use fleet_core::{Revision, Timestamp};
 use tokio::sync::watch as signal;
 
+use crate::backend::Keyspace;
 use crate::clock::Clock;
 use crate::watch::Watchers;
-use crate::{Changes, Commit, Keyspace, LeaseId, Listing, Store, StoreError, Transaction, Watch};
+use crate::{Changes, Commit, LeaseId, Listing, Store, StoreError, Transaction, Watch};
 
 /// A [`Store`] in memory, for tests and for single-process clusters. Its content is lost when the
 /// process ends.

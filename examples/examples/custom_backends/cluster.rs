@@ -11,7 +11,8 @@ use fleet_agent::{
     Shutdown, ShutdownTrigger, SystemClock,
 };
 use fleet_core::{ActiveState, MachineId, Snapshot, TargetState, Unit};
-use fleet_store::{ExpectUnit, Layout, MachineRecord, Mirror, NewUnit, Registry};
+use fleet_store::registry::{ExpectUnit, MachineRecord, NewUnit};
+use fleet_store::{Layout, Mirror, Registry};
 use fleet_unitfile::UnitFile;
 use tokio::task::JoinHandle;
 

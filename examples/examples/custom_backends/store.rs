@@ -11,9 +11,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use fleet_core::{Revision, Timestamp};
-use fleet_store::{
-    Changes, Commit, Keyspace, LeaseId, Listing, Store, StoreError, Transaction, Watch, WatchSender,
-};
+use fleet_store::backend::{Keyspace, WatchSender};
+use fleet_store::{Changes, Commit, LeaseId, Listing, Store, StoreError, Transaction, Watch};
 use tokio::time::Instant;
 
 /// Interval of lease checks. A lease may outlast its time to live by up to this interval.

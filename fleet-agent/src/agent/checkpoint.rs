@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fleet_core::{DesiredUnit, Generation, KnownUnit, MachineId, TargetState, Timestamp};
-use fleet_store::Lineage;
+use fleet_store::registry::Lineage;
 use fleet_unitfile::UnitName;
 use tokio::sync::watch;
 

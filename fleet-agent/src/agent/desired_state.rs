@@ -13,7 +13,7 @@ use fleet_core::{
     DesiredUnit, Epoch, Generation, MachineId, OnPartition, Requirements, Strictness, TargetState,
     Unit,
 };
-use fleet_store::{Lineage, LineageError};
+use fleet_store::registry::{Lineage, LineageError};
 use fleet_unitfile::{UnitFile, UnitName};
 use serde::{Deserialize, Serialize};
 

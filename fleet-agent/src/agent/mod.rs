@@ -26,7 +26,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fleet_core::Revision;
-use fleet_store::{MachineRecord, Mirror, Presence, Registry};
+use fleet_store::registry::{MachineRecord, Presence};
+use fleet_store::{Mirror, Registry};
 use tokio::sync::watch;
 use tokio::task::{JoinError, JoinSet};
 

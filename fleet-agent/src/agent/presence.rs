@@ -4,7 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fleet_core::{MachineId, Revision, Timestamp};
-use fleet_store::{MachineRecord, Mirror, Presence, Registry, RegistryError, StoreError};
+use fleet_store::registry::{MachineRecord, Presence};
+use fleet_store::{Mirror, Registry, RegistryError, StoreError};
 use tokio::sync::watch;
 
 use super::exclusivity::PresenceWindow;

@@ -7,7 +7,7 @@ use std::time::Duration;
 use fleet_core::{
     ActiveState, LoadState, MachineId, Revision, SystemdState, TargetState, Timestamp, UnitState,
 };
-use fleet_store::Presence;
+use fleet_store::registry::Presence;
 use fleet_unitfile::UnitName;
 use tokio::sync::watch;
 

@@ -9,7 +9,9 @@ use fleet_core::{
     DesiredUnit, KnownUnit, MachineId, Revision, Snapshot, TargetState, Timestamp, converge,
 };
 use fleet_scheduler::{Share, share};
-use fleet_store::{MachineProgress, Mirror, Presence};
+use fleet_store::Mirror;
+use fleet_store::mirror::MachineProgress;
+use fleet_store::registry::Presence;
 use fleet_unitfile::UnitName;
 use tokio::sync::watch;
 

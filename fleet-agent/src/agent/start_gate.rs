@@ -7,7 +7,8 @@ use std::time::Duration;
 use fleet_core::{
     DesiredUnit, KnownUnit, MachineId, Revision, Snapshot, TargetState, Timestamp, Unit,
 };
-use fleet_store::{Mirror, Progress};
+use fleet_store::Mirror;
+use fleet_store::mirror::Progress;
 use fleet_unitfile::UnitName;
 use tokio::sync::watch;
 

@@ -7,7 +7,7 @@ use std::sync::{Mutex, PoisonError};
 
 use async_trait::async_trait;
 use fleet_core::MachineId;
-use fleet_store::Lineage;
+use fleet_store::registry::Lineage;
 
 use super::desired_state::DesiredState;
 use crate::files::write_atomic;

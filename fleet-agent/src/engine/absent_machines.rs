@@ -14,7 +14,7 @@ use fleet_core::{
     MachineId, OnPartition, Reason, Requirements, Reschedule, Snapshot, Timestamp, Unit,
 };
 use fleet_scheduler::{Plan, StepAction};
-use fleet_store::{ChangeSet, Delta};
+use fleet_store::mirror::{ChangeSet, Delta};
 use fleet_unitfile::UnitName;
 
 use crate::stop_deadline::stop_deadline;

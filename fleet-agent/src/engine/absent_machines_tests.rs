@@ -8,7 +8,7 @@ use fleet_core::{
     TargetState, Timestamp, Unit,
 };
 use fleet_scheduler::{apply, check, plan};
-use fleet_store::{ChangeSet, Delta};
+use fleet_store::mirror::{ChangeSet, Delta};
 use fleet_unitfile::{UnitFile, UnitName};
 
 use super::absent_machines::{AbsentMachines, MirrorStatus};

@@ -16,10 +16,10 @@ use std::time::Duration;
 
 use fleet_core::{Epoch, MachineId, Revision, Snapshot, Timestamp};
 use fleet_scheduler::{Plan, StepAction};
-use fleet_store::{
-    Leadership, Mirror, PlacementWrites, Presence, RebalanceUpdate, Registry, RegistryError,
-    RemovePlacement, SetPlacement, StoreError,
+use fleet_store::registry::{
+    Leadership, PlacementWrites, Presence, RebalanceUpdate, RemovePlacement, SetPlacement,
 };
+use fleet_store::{Mirror, Registry, RegistryError, StoreError};
 use fleet_unitfile::UnitName;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;

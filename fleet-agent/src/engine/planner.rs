@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use fleet_core::{Revision, Snapshot};
 use fleet_scheduler::{Cluster, DrainPlan, Plan, Policy};
-use fleet_store::{ChangeSet, Delta};
+use fleet_store::mirror::{ChangeSet, Delta};
 
 use super::requested_moves::{DrainProgress, NextStep, RebalanceProgress};
 

@@ -10,9 +10,10 @@ use fleet_agent::{
     Agent, AgentConfig, AgentState, MAX_BUSY, MemoryState, ShutdownTrigger, StateKey, SystemClock,
 };
 use fleet_core::{Revision, Timestamp};
+use fleet_store::backend::WatchSender;
+use fleet_store::registry::MachineRecord;
 use fleet_store::{
-    Commit, LeaseId, Listing, MachineRecord, MemoryStore, Mirror, Registry, Store, StoreError,
-    Transaction, Watch, WatchSender,
+    Commit, LeaseId, Listing, MemoryStore, Mirror, Registry, Store, StoreError, Transaction, Watch,
 };
 
 use crate::support::wait_until;

@@ -7,11 +7,9 @@ use fleet_agent::{
     Agent, AgentConfig, Engine, EngineConfig, ShutdownTrigger, accept_any_store, protected_lineage,
 };
 use fleet_core::{MachineId, Metadata, TargetState};
+use fleet_store::registry::{ExpectUnit, Key, MachineRecord, NewUnit};
 use fleet_store::testing::FaultyStore;
-use fleet_store::{
-    ExpectUnit, Key, Layout, MachineRecord, MemoryStore, Mirror, NewUnit, Registry, Store,
-    Transaction,
-};
+use fleet_store::{Layout, MemoryStore, Mirror, Registry, Store, Transaction};
 use fleet_unitfile::UnitName;
 use futures_util::FutureExt as _;
 use tokio::task::JoinSet;

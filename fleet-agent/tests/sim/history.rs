@@ -6,9 +6,11 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use fleet_core::{Revision, Snapshot};
+use fleet_store::backend::WatchSender;
+use fleet_store::registry::Key;
 use fleet_store::{
-    Changes, Commit, Key, Layout, LeaseId, Listing, MemoryStore, Mirror, Registry, Store,
-    StoreError, Transaction, Watch, WatchSender,
+    Changes, Commit, Layout, LeaseId, Listing, MemoryStore, Mirror, Registry, Store, StoreError,
+    Transaction, Watch,
 };
 use futures_util::FutureExt as _;
 

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use fleet_agent::testing::Call;
 use fleet_core::TargetState;
-use fleet_store::Key;
+use fleet_store::registry::Key;
 
 use crate::cluster::{Cluster, TTL};
 use crate::units::name;

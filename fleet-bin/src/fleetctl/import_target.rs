@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use fleet_core::{Fault, Requirements, Snapshot, Strictness, Unit};
-use fleet_store::{Export, ExportItem, ExportReader, ExportedUnit};
+use fleet_store::transfer::{Export, ExportItem, ExportReader, ExportedUnit};
 use fleet_unitfile::UnitFile;
 
 use super::session::Session;

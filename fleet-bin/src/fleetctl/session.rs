@@ -26,7 +26,7 @@ use fleet_http::{
     Client, ClientError, Endpoint, EventOptions, Events, ExportBytes, JournalEntry, JournalLines,
     JournalOptions, PutOutcome, StateFilter, UnitFilter, UnitUpload, wire,
 };
-use fleet_store::MetadataChange;
+use fleet_store::registry::MetadataChange;
 use fleet_unitfile::{UnitFile, UnitName};
 use tokio::sync::OnceCell;
 

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use fleet_agent::{AgentState, accept_any_store, protected_lineage, write_atomic};
 use fleet_core::MachineId;
-use fleet_store::Lineage;
+use fleet_store::registry::Lineage;
 
 use super::config::{Config, StoreKind};
 use super::error::{Context as _, StartError};

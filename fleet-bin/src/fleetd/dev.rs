@@ -9,7 +9,7 @@ use fleet_core::{
     machine_of_cycle, replaces_cycle,
 };
 use fleet_http::{AuthPolicy, ListenAddress, Listener, Peers};
-use fleet_store::{ExpectUnit, MachineRecord, NewUnit};
+use fleet_store::registry::{ExpectUnit, MachineRecord, NewUnit};
 use fleet_unitfile::UnitName;
 
 use super::accept_store::StorePolicy;

@@ -4,7 +4,8 @@ use std::path::Path;
 
 use fleet_agent::{wall_time, write_atomic};
 use fleet_core::MachineId;
-use fleet_store::{Lineage, Registry};
+use fleet_store::Registry;
+use fleet_store::registry::Lineage;
 
 use super::error::{Context as _, StartError};
 

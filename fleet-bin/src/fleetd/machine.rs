@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use fleet_agent::wall_time;
 use fleet_core::{MachineId, Resources};
 use fleet_http::ListenAddress;
-use fleet_store::MachineRecord;
+use fleet_store::registry::MachineRecord;
 
 use super::config::Config;
 use super::error::StartError;

@@ -3,7 +3,7 @@
 
 use std::path::PathBuf;
 
-use fleet_store::MachineRecord;
+use fleet_store::registry::MachineRecord;
 use rustix::process::geteuid;
 
 use super::auth_reload::AuthReloader;

@@ -12,10 +12,9 @@ use fleet_core::{Strictness, Timestamp};
 use fleet_http::{Api, Listener, Metrics, Peers, ServerLimits, serve_with_limits};
 #[cfg(feature = "etcd")]
 use fleet_store::EtcdStore;
-use fleet_store::{
-    EmbeddedStore, Layout, Lineage, MachineRecord, MemoryStore, Mirror, Registry, Store,
-    StoreError, StoreIdentity,
-};
+use fleet_store::mirror::StoreIdentity;
+use fleet_store::registry::{Lineage, MachineRecord};
+use fleet_store::{EmbeddedStore, Layout, MemoryStore, Mirror, Registry, Store, StoreError};
 use futures_util::future::join_all;
 use futures_util::stream::{FuturesUnordered, StreamExt as _};
 use tokio::task::JoinSet;

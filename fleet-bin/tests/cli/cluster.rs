@@ -10,7 +10,8 @@ use fleet_http::{
     Api, Client, JournalEntry, JournalError, JournalRequest, JournalStream, Journals,
     ListenAddress, Listener, serve,
 };
-use fleet_store::{Key, Layout, Mirror, Registry, Transaction};
+use fleet_store::registry::Key;
+use fleet_store::{Layout, Mirror, Registry, Transaction};
 use fleet_unitfile::UnitName;
 use futures_util::{StreamExt as _, stream};
 use serde_json::json;

@@ -1,7 +1,8 @@
 //! `export` and `import`.
 
 use fleet_core::{Intent, TargetState};
-use fleet_store::{EmbeddedStore, ExpectUnit, NewUnit};
+use fleet_store::EmbeddedStore;
+use fleet_store::registry::{ExpectUnit, NewUnit};
 use fleet_unitfile::UnitFile;
 
 use crate::cluster::Cluster;

@@ -10,10 +10,10 @@ use fleet_core::{
     ActiveState, Epoch, ExitStatus, Generation, LoadState, MachineId, Metadata, Reason, Snapshot,
     SystemdState, TargetState, Unit, UnitState,
 };
-use fleet_store::{
-    Leadership, MachineRecord, Mirror, PlacementWrites, Presence, Registry, RemovePlacement,
-    SetPlacement,
+use fleet_store::registry::{
+    Leadership, MachineRecord, PlacementWrites, Presence, RemovePlacement, SetPlacement,
 };
+use fleet_store::{Mirror, Registry};
 use fleet_unitfile::UnitName;
 
 /// Longer than any test.

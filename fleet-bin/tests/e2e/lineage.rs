@@ -6,10 +6,8 @@ use std::time::Duration;
 
 use fleet_agent::wall_time;
 use fleet_core::{Epoch, MachineId, TargetState};
-use fleet_store::{
-    EmbeddedStore, ExpectUnit, Layout, Lineage, NewUnit, PlacementWrites, Registry, SetPlacement,
-    Store,
-};
+use fleet_store::registry::{ExpectUnit, Lineage, NewUnit, PlacementWrites, SetPlacement};
+use fleet_store::{EmbeddedStore, Layout, Registry, Store};
 use fleet_unitfile::UnitFile;
 use serde_json::Value;
 

@@ -6,7 +6,8 @@ use std::time::{Duration, Instant};
 use async_trait::async_trait;
 use fleet_core::MachineId;
 use fleet_http::{JournalError, JournalOptions, JournalRequest, JournalStream, Journals};
-use fleet_store::{Layout, MachineRecord, MemoryStore, Registry, Store};
+use fleet_store::registry::MachineRecord;
+use fleet_store::{Layout, MemoryStore, Registry, Store};
 use fleet_unitfile::UnitName;
 use tokio::sync::broadcast;
 

@@ -21,7 +21,7 @@ mod upload;
 use std::time::Duration;
 
 use fleet_core::{Generation, MachineId, TargetState};
-use fleet_store::MetadataChange;
+use fleet_store::registry::MetadataChange;
 use fleet_unitfile::UnitName;
 use hyper::{Method, StatusCode};
 use serde::Serialize;
@@ -395,7 +395,7 @@ impl Client {
     }
 
     /// Opens an export of the whole cluster at one revision. Its bytes form a portable file,
-    /// readable with [`fleet_store::ExportReader`].
+    /// readable with [`fleet_store::transfer::ExportReader`].
     ///
     /// # Errors
     ///

@@ -1,7 +1,7 @@
 //! Explanations of placements, and dry runs of writes.
 
 use fleet_core::MachineId;
-use fleet_store::MetadataChange;
+use fleet_store::registry::MetadataChange;
 use fleet_unitfile::UnitName;
 use hyper::Method;
 

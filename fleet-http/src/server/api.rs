@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use axum::Router;
 use fleet_core::{Revision, Snapshot, Strictness};
-use fleet_store::{Mirror, Registry, StoreIdentity};
+use fleet_store::mirror::StoreIdentity;
+use fleet_store::{Mirror, Registry};
 
 use super::failure::Failure;
 use super::handlers::extract::Params;

@@ -9,7 +9,7 @@ use axum::http::{HeaderValue, Method, StatusCode, Uri};
 use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
 use axum::routing::MethodRouter;
-use fleet_store::MirrorStatus;
+use fleet_store::mirror::MirrorStatus;
 use utoipa::OpenApi as _;
 use utoipa_axum::router::{OpenApiRouter, UtoipaMethodRouterExt as _};
 use utoipa_axum::routes;

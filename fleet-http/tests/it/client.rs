@@ -2,7 +2,7 @@
 
 use fleet_core::TargetState;
 use fleet_http::{Client, ClientError, PutOutcome, StateFilter, UnitUpload};
-use fleet_store::MetadataChange;
+use fleet_store::registry::MetadataChange;
 use fleet_unitfile::UnitFile;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 

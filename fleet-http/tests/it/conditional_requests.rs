@@ -1,7 +1,8 @@
 //! Conditional reads and writes with entity tags.
 
 use fleet_http::UnitUpload;
-use fleet_store::{Commit, Key, Store as _, Transaction};
+use fleet_store::registry::Key;
+use fleet_store::{Commit, Store as _, Transaction};
 use fleet_unitfile::UnitFile;
 
 use crate::harness::{Server, name, running};

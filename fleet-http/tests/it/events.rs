@@ -3,7 +3,8 @@
 use fleet_core::{Reason, TargetState};
 use fleet_http::wire::ClusterEvent;
 use fleet_http::{Client, EventOptions, Events, ListenAddress, ServerLimits};
-use fleet_store::{ExpectUnit, Layout, NewUnit, Registry};
+use fleet_store::registry::{ExpectUnit, NewUnit};
+use fleet_store::{Layout, Registry};
 use fleet_unitfile::UnitFile;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{UnixListener, UnixStream};

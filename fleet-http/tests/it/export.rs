@@ -1,7 +1,7 @@
 //! Export and import of a cluster: an export shows one revision, completely or not at all.
 
 use fleet_core::{Epoch, Intent, MachineId, Strictness};
-use fleet_store::{ExportItem, ExportReader};
+use fleet_store::transfer::{ExportItem, ExportReader};
 
 use crate::harness::Server;
 

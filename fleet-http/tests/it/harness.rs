@@ -13,11 +13,11 @@ use fleet_http::{
     Api, AuthPolicy, Client, JournalError, JournalRequest, JournalStream, Journals, ListenAddress,
     Listener, Metrics, ServerLimits, serve_with_limits,
 };
-use fleet_store::testing::FaultyStore;
-use fleet_store::{
-    Commit, Key, Layout, MachineRecord, MemoryStore, Mirror, PlacementWrites, Presence, Registry,
-    RemovePlacement, SetPlacement, Store, Transaction,
+use fleet_store::registry::{
+    Key, MachineRecord, PlacementWrites, Presence, RemovePlacement, SetPlacement,
 };
+use fleet_store::testing::FaultyStore;
+use fleet_store::{Commit, Layout, MemoryStore, Mirror, Registry, Store, Transaction};
 use fleet_unitfile::UnitName;
 use futures_util::{StreamExt as _, stream};
 use tempfile::TempDir;

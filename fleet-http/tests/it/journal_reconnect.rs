@@ -10,8 +10,8 @@ use fleet_http::{
     Api, Client, JournalEntry, JournalError, JournalLines, JournalOptions, JournalRequest,
     JournalStream, Journals, ListenAddress, ServerLimits,
 };
+use fleet_store::registry::{MachineRecord, Presence};
 use fleet_store::testing::FaultyStore;
-use fleet_store::{MachineRecord, Presence};
 use fleet_unitfile::UnitName;
 use futures_util::{StreamExt as _, stream};
 use tempfile::TempDir;

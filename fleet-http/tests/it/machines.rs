@@ -1,7 +1,7 @@
 //! `PATCH /machines`: forms of operations, errors and atomicity.
 
 use fleet_core::Resources;
-use fleet_store::MachineRecord;
+use fleet_store::registry::MachineRecord;
 
 use crate::harness::Server;
 

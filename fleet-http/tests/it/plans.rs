@@ -191,7 +191,7 @@ async fn client_dry_runs_match_the_api() {
     let to = |plan: fleet_http::wire::PlanReport| plan.steps[0].to.clone();
     assert_eq!((to(cordoned.unwrap()), to(freed.unwrap())), ("m2".to_owned(), "m1".to_owned()));
     let key = "disk".to_owned();
-    let change = fleet_store::MetadataChange::Remove { machine, key };
+    let change = fleet_store::registry::MetadataChange::Remove { machine, key };
     assert_eq!(to(client.dry_run_patch_machines(&[change]).await.unwrap()), "m1");
     let known = server.mirror.snapshot().machine("m1").cloned().unwrap();
     assert_eq!((known.cordoned, known.metadata["disk"].as_str()), (false, "ssd"));

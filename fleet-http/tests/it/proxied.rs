@@ -10,7 +10,7 @@ use fleet_http::{
     AuthPolicy, Client, ClientError, Credentials, JournalEntry, JournalError, JournalOptions,
     JournalRequest, JournalStream, Journals, Peers, Tokens,
 };
-use fleet_store::{MachineRecord, Presence};
+use fleet_store::registry::{MachineRecord, Presence};
 use fleet_unitfile::UnitName;
 use futures_util::{StreamExt as _, stream};
 use tokio::net::{TcpListener, UnixListener};

@@ -8,7 +8,7 @@ use fleet_core::{
 };
 use fleet_http::EventOptions;
 use fleet_http::wire::ClusterEvent;
-use fleet_store::{PlacementWrites, Presence, SetPlacement};
+use fleet_store::registry::{PlacementWrites, Presence, SetPlacement};
 use tokio::time::timeout;
 
 use crate::harness::{Server, name, running};

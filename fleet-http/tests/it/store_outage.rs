@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use fleet_core::TargetState;
-use fleet_store::{ExpectUnit, Layout, NewUnit, Registry};
+use fleet_store::registry::{ExpectUnit, NewUnit};
+use fleet_store::{Layout, Registry};
 use fleet_unitfile::UnitFile;
 use futures_util::future::join_all;
 

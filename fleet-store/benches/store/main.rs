@@ -14,7 +14,7 @@ use std::io::Write as _;
 use std::time::Duration;
 
 use fleet_core::TargetState;
-use fleet_store::NewUnit;
+use fleet_store::registry::NewUnit;
 use fleet_unitfile::UnitFile;
 
 fn main() {

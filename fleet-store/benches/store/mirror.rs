@@ -6,10 +6,8 @@ use std::time::Instant;
 use fleet_core::{
     ActiveState, Epoch, Generation, LoadState, Metadata, SystemdState, TargetState, UnitState,
 };
-use fleet_store::{
-    ExpectUnit, Layout, MachineRecord, MemoryStore, Mirror, NewUnit, PlacementWrites, Registry,
-    SetPlacement,
-};
+use fleet_store::registry::{ExpectUnit, MachineRecord, NewUnit, PlacementWrites, SetPlacement};
+use fleet_store::{Layout, MemoryStore, Mirror, Registry};
 
 use crate::{heap, micros, report, spread, unit, unit_of};
 

@@ -3,9 +3,8 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use fleet_store::{
-    EmbeddedStore, Import, ImportOptions, Layout, MemoryStore, Registry, Store, import,
-};
+use fleet_store::transfer::{Import, ImportOptions, import};
+use fleet_store::{EmbeddedStore, Layout, MemoryStore, Registry, Store};
 
 use crate::mirror::{UNITS, fill};
 use crate::{heap, report, unit};

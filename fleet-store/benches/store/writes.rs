@@ -5,7 +5,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use fleet_core::Epoch;
-use fleet_store::{EmbeddedStore, ExpectUnit, Layout, PlacementWrites, Registry, SetPlacement};
+use fleet_store::registry::{ExpectUnit, PlacementWrites, SetPlacement};
+use fleet_store::{EmbeddedStore, Layout, Registry};
 use redb::{Database, TableDefinition};
 
 use crate::{report, report_beside, unit};

@@ -2,7 +2,7 @@
 //! unchanged bytes of the file.
 
 use super::{CodecError, FORMAT, format_error};
-use crate::ContentId;
+use crate::registry::ContentId;
 
 /// The first line of format one; a later format begins with another number.
 const HEADER: &[u8] = b"{\"v\":1}\n";

@@ -20,7 +20,7 @@ mod state;
 use fleet_core::{Epoch, Generation, MachineId, Metadata, TargetState};
 use serde::{Deserialize, Serialize};
 
-use crate::ContentId;
+use crate::registry::ContentId;
 use crate::registry::{Lineage, MachineRecord};
 
 /// Format of all values without a format of their own.

@@ -7,8 +7,9 @@ use fleet_core::Revision;
 use super::EmbeddedStore;
 use super::disk::{Kind, write_new};
 use super::load::{StoreImage, read_backup};
+use crate::registry::{CodecError, Lineage};
 use crate::registry::{RESTORE_JUMP, restored_entries};
-use crate::{CodecError, Layout, LeaseId, Lineage, StoreError};
+use crate::{Layout, LeaseId, StoreError};
 
 impl EmbeddedStore {
     /// Writes a backup of the store's current revision to a new file, and returns that revision.

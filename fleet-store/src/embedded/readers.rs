@@ -5,8 +5,9 @@ use std::sync::{Mutex, PoisonError};
 use fleet_core::Revision;
 
 use super::recovery::WriteFailure;
+use crate::backend::Keyspace;
 use crate::watch::Watchers;
-use crate::{Changes, Keyspace, Listing, StoreError, Watch};
+use crate::{Changes, Listing, StoreError, Watch};
 
 /// The durable state and its watches.
 #[derive(Debug)]

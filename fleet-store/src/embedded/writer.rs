@@ -13,8 +13,9 @@ use super::load::StoreImage;
 use super::queue::{Queue, Request, Responder};
 use super::readers::ReaderState;
 use super::recovery::{BatchFailure, DiskState, Offline, Opener, WriteFailure, reopen};
+use crate::backend::{EndedLease, Keyspace};
 use crate::clock::Clock;
-use crate::{Changes, EndedLease, KeyChange, Keyspace, LeaseId, StoreError};
+use crate::{Changes, KeyChange, LeaseId, StoreError};
 
 /// Changes that one write of the file makes durable.
 #[derive(Debug, Default, PartialEq, Eq)]

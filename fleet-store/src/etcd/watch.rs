@@ -11,8 +11,9 @@ use super::assemble::Assembler;
 use super::client::{Client, Retry};
 use super::failure::{Failure, FailureKind, ProtocolViolation};
 use super::key_prefix::{KeyPrefix, revision_of, signed, unsigned};
+use crate::backend::WatchSender;
 use crate::clock::{Clock, sleep, within};
-use crate::{Changes, StoreError, Watch, WatchSender};
+use crate::{Changes, StoreError, Watch};
 
 /// Number of revisions buffered for a slow reader. Beyond it, etcd buffers them.
 const CAPACITY: usize = 1024;

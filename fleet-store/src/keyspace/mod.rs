@@ -27,7 +27,8 @@ use leases::Leases;
 ///
 /// ```
 /// use fleet_core::{Revision, Timestamp};
-/// use fleet_store::{Commit, Keyspace, Transaction};
+/// use fleet_store::{Commit, Transaction};
+/// use fleet_store::backend::Keyspace;
 ///
 /// let mut keyspace = Keyspace::new();
 /// let now = Timestamp::from_millis(0);

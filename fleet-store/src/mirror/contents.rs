@@ -10,7 +10,7 @@ use fleet_unitfile::{UnitFile, UnitName};
 use super::requirements_cache::RequirementsCache;
 use super::view::fault;
 use crate::codec::decode_content;
-use crate::{ContentId, UnusedContent};
+use crate::registry::{ContentId, UnusedContent};
 
 /// Unit files by content ID.
 #[derive(Debug, Default)]

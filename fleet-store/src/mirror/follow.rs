@@ -9,7 +9,8 @@ use fleet_core::Revision;
 use super::Shared;
 use crate::clock::sleep;
 use crate::codec::decode_lineage;
-use crate::{CodecError, Key, Listing, Registry, StoreError, Watch};
+use crate::registry::{CodecError, Key};
+use crate::{Listing, Registry, StoreError, Watch};
 
 /// Pause before the first retry. Each failure doubles it.
 const FIRST_PAUSE: Duration = Duration::from_millis(100);

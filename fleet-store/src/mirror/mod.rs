@@ -23,9 +23,9 @@ use tokio::sync::watch as signal;
 use tokio::task::AbortHandle;
 
 use crate::clock::Clock;
-use crate::{
-    Export, Layout, Lineage, Listing, Registry, RegistryError, RemovePlacement, UnusedContent,
-};
+use crate::registry::{Lineage, RemovePlacement, UnusedContent};
+use crate::transfer::Export;
+use crate::{Layout, Listing, Registry, RegistryError};
 use last_seen::LastSeen;
 use machine_progress::MachineWatchers;
 use state::{Shared, State};

@@ -9,9 +9,10 @@ use super::last_seen::LastSeen;
 use super::machine_progress::MachineWatchers;
 use super::view::View;
 use super::{Delta, Progress, StoreIdentity};
+use crate::Changes;
 use crate::clock::Clock;
 use crate::codec::decode_lineage;
-use crate::{Changes, Lineage};
+use crate::registry::Lineage;
 
 #[derive(Debug)]
 pub(super) struct Shared {

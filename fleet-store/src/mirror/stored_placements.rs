@@ -18,7 +18,7 @@ use std::collections::BTreeMap;
 use fleet_core::{Epoch, Fault, MachineId, Placement, Revision, Snapshot};
 use fleet_unitfile::UnitName;
 
-use crate::RemovePlacement;
+use crate::registry::RemovePlacement;
 
 /// Stored placements, in addition to those in the snapshot.
 #[derive(Debug, Default)]

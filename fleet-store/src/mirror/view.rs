@@ -27,8 +27,10 @@ use super::requirements_cache::RequirementsCache;
 use super::results::{ResultChange, ResultLog};
 use super::stored_placements::StoredPlacements;
 use crate::codec::{UnitRecord, decode_lineage};
+use crate::registry::{CodecError, Key, UnusedContent};
 use crate::registry::{Lineage, MachineRecord};
-use crate::{Changes, CodecError, Export, Key, KeyChange, Layout, RegistryError, UnusedContent};
+use crate::transfer::Export;
+use crate::{Changes, KeyChange, Layout, RegistryError};
 
 /// The snapshot and the data that it is derived from.
 #[derive(Debug)]

@@ -9,7 +9,8 @@ use super::units::check_unchanged;
 use super::{Registry, RegistryError};
 use crate::clock::within;
 use crate::mirror::UnitPlacements;
-use crate::{Commit, Condition, Key, Mirror, Transaction};
+use crate::registry::Key;
+use crate::{Commit, Condition, Mirror, Transaction};
 
 /// Maximum number of attempts when the placement changes concurrently.
 const MAX_ATTEMPTS: usize = 10;

@@ -5,7 +5,8 @@ use std::time::{Duration, SystemTime};
 use fleet_core::{MachineId, Revision, Term};
 use fleet_unitfile::UnitName;
 
-use crate::{CodecError, MachineRecord, StoreError};
+use crate::StoreError;
+use crate::registry::{CodecError, MachineRecord};
 
 /// Error of a write to the registry.
 #[derive(Debug, thiserror::Error)]

@@ -4,7 +4,8 @@ use fleet_core::{Intent, MachineId, Revision};
 
 use super::{Registry, RegistryError};
 use crate::codec::encode_intent;
-use crate::{Commit, Key, Transaction};
+use crate::registry::Key;
+use crate::{Commit, Transaction};
 
 impl Registry {
     /// Sets or replaces the intent for a machine, even if the machine is absent. `None` removes the

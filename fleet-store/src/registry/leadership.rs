@@ -18,7 +18,8 @@ use crate::codec::{
     LeaderClaim, decode_leader, decode_term, encode_leader, encode_placement, encode_reason,
     encode_term,
 };
-use crate::{Commit, Condition, Entry, Key, LeaseId, StoreError, Transaction};
+use crate::registry::Key;
+use crate::{Commit, Condition, Entry, LeaseId, StoreError, Transaction};
 
 pub use adopt::AdoptedUnit;
 #[cfg(feature = "embedded")]
@@ -91,7 +92,7 @@ pub struct SetPlacement {
     /// Machine to run it.
     pub machine: MachineId,
     /// Revision that the decision was based on. The stored epoch is this revision plus the epoch
-    /// base of the store's [lineage](crate::Lineage).
+    /// base of the store's [lineage](crate::registry::Lineage).
     pub epoch: Epoch,
     /// Placement that the decision saw and that this placement replaces. `None` means that the unit
     /// had no placement at the decision's revision.

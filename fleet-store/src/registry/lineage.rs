@@ -8,7 +8,8 @@ use fleet_core::Epoch;
 use super::leadership::raised_epoch_base;
 use super::{Registry, RegistryError, unchanged};
 use crate::codec::{decode_lineage, encode_lineage};
-use crate::{Commit, Condition, Entry, Key, Transaction};
+use crate::registry::Key;
+use crate::{Commit, Condition, Entry, Transaction};
 
 /// Identity of an unbroken history of revisions. The first daemon of a store creates it, and
 /// restoring a backup starts a new lineage. Revisions can be compared only within one lineage.
@@ -126,7 +127,7 @@ impl Registry {
     /// beyond the limit for epochs.
     ///
     /// [`StoreError::Invalid`]: crate::StoreError::Invalid
-    /// [`Leadership::raise_epochs`]: crate::Leadership::raise_epochs
+    /// [`Leadership::raise_epochs`]: crate::registry::Leadership::raise_epochs
     pub async fn raise_epochs(&self, past: Epoch) -> Result<(), RegistryError> {
         if past == Epoch::ZERO {
             return Ok(());

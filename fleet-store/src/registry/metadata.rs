@@ -6,7 +6,8 @@ use fleet_core::{MachineId, Revision};
 
 use super::{Registry, RegistryError};
 use crate::codec::encode_text;
-use crate::{Commit, Key, StoreError, Transaction};
+use crate::registry::Key;
+use crate::{Commit, StoreError, Transaction};
 
 /// Change of a machine's metadata.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -25,9 +25,11 @@ use std::time::Duration;
 
 use fleet_core::Revision;
 
-use crate::{Commit, Condition, Entry, Key, Layout, LeaseId, Store, StoreError, Transaction};
+use crate::{Commit, Condition, Entry, Layout, LeaseId, Store, StoreError, Transaction};
 use group_commit::GroupCommit;
 
+pub use crate::codec::CodecError;
+pub use crate::layout::{ContentId, ContentIdError, Key};
 pub use error::RegistryError;
 #[cfg(feature = "embedded")]
 pub(crate) use leadership::RESTORE_JUMP;

@@ -10,7 +10,8 @@ use tokio::sync::RwLock;
 use super::batch::pack;
 use super::{Registry, RegistryError, unchanged};
 use crate::codec::{Claim, decode_claim, encode_claim, encode_state};
-use crate::{Commit, Condition, Entry, Key, LeaseId, StoreError, Transaction};
+use crate::registry::Key;
+use crate::{Commit, Condition, Entry, LeaseId, StoreError, Transaction};
 
 /// A machine's description of itself.
 #[derive(Debug, Clone, PartialEq, Eq)]

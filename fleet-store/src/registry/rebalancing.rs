@@ -4,7 +4,8 @@ use fleet_core::{RebalanceLimits, Rebalancing, Revision};
 
 use super::{Registry, RegistryError, unchanged};
 use crate::codec::{decode_rebalancing, encode_rebalancing};
-use crate::{Commit, Key, Transaction};
+use crate::registry::Key;
+use crate::{Commit, Transaction};
 
 /// Maximum number of attempts to write the request. The engine changes the request with every step
 /// of a rebalancing, so conflicts are common.

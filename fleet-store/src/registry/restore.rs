@@ -9,7 +9,8 @@ use super::Lineage;
 use crate::codec::{
     decode_lineage, decode_placement, encode_lineage, encode_placement, encode_term,
 };
-use crate::{CodecError, Entry, Key, Layout};
+use crate::registry::{CodecError, Key};
+use crate::{Entry, Layout};
 
 /// Converts the entries of a backup for a restored store at `revision`. This revision must exceed
 /// all revisions that the lost store can have reached.

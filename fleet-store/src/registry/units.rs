@@ -5,7 +5,8 @@ use fleet_unitfile::{UnitFile, UnitName};
 
 use super::{Registry, RegistryError, unchanged};
 use crate::codec::{UnitRecord, decode_unit, encode_content, encode_unit};
-use crate::{CodecError, Commit, Condition, ContentId, Entry, Key, Transaction};
+use crate::registry::{CodecError, ContentId, Key};
+use crate::{Commit, Condition, Entry, Transaction};
 
 /// A unit to store. The caller must check its requirements.
 #[derive(Debug, Clone)]

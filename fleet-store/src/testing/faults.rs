@@ -17,7 +17,7 @@ use crate::{Store, StoreError, Transaction, Watch};
 /// Causes faults in the tested store.
 ///
 /// [`FaultyStore`](super::FaultyStore) implements this trait for any store, without access to its
-/// internals. To cause compaction, it makes more changes than a [`Keyspace`](crate::Keyspace)
+/// internals. To cause compaction, it makes more changes than a [`Keyspace`](crate::backend::Keyspace)
 /// keeps.
 ///
 /// A store that keeps more changes needs its own implementation, which can trigger compaction

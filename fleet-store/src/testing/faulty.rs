@@ -9,8 +9,9 @@ use fleet_core::Revision;
 use tokio::sync::broadcast;
 
 use super::FaultInjector;
+use crate::backend::Keyspace;
 use crate::clock::sleep;
-use crate::{Commit, Keyspace, LeaseId, Listing, Store, StoreError, Transaction, Watch};
+use crate::{Commit, LeaseId, Listing, Store, StoreError, Transaction, Watch};
 
 /// A [`Store`] that wraps another store. It can be disconnected, slowed down and made to lose
 /// responses.

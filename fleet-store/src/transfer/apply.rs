@@ -7,9 +7,8 @@ use fleet_core::{Epoch, MachineId};
 use super::import::Import;
 use super::plan::{ImportAction, ImportOptions, ImportPlan, PlannedUnit};
 use super::report::{ImportReport, RescheduleReason};
-use crate::{
-    AdoptedUnit, ExpectUnit, Leadership, Lineage, MetadataChange, NewUnit, Registry, RegistryError,
-};
+use crate::registry::{AdoptedUnit, ExpectUnit, Leadership, Lineage, MetadataChange, NewUnit};
+use crate::{Registry, RegistryError};
 
 /// Identity of the import as a candidate for the leadership.
 const CANDIDATE: &str = "fleetctl-import";

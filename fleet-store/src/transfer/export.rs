@@ -9,7 +9,7 @@ use fleet_unitfile::UnitName;
 
 use super::digest::{ContentDigest, Digest};
 use super::line::{ExportedMetadata, FORMAT, Line, VERSION};
-use crate::Lineage;
+use crate::registry::Lineage;
 
 /// A cluster at one revision, which can be written to a portable file.
 ///
@@ -34,7 +34,8 @@ impl Export {
     /// ```
     /// use std::sync::Arc;
     ///
-    /// use fleet_store::{ExportReader, Layout, MemoryStore, Registry};
+    /// use fleet_store::{Layout, MemoryStore, Registry};
+    /// use fleet_store::transfer::ExportReader;
     ///
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {

@@ -10,7 +10,7 @@ use super::line::{ExportEnd, ExportHeader, ExportItem, ExportedUnit};
 use super::reader::{ExportError, ExportReader};
 use super::report::RefusedImport;
 use super::v1::{self, V1DumpError};
-use crate::Lineage;
+use crate::registry::Lineage;
 
 /// Maximum size of a dump of fleet v1, in bytes. The whole dump is kept in memory.
 const MAX_DUMP: u64 = 1 << 30;

@@ -10,7 +10,7 @@ use super::export::Export;
 use super::import::{Import, ImportIntent, ImportMetadata, ImportUnit};
 use super::line::intent_keyword;
 use super::report::{ImportReport, ImportWarning, RefusedImport, RescheduleReason};
-use crate::MetadataChange;
+use crate::registry::MetadataChange;
 
 /// Options of an import.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]

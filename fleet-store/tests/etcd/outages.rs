@@ -4,9 +4,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fleet_core::{Revision, TargetState};
+use fleet_store::registry::{ExpectUnit, NewUnit};
 use fleet_store::{
-    Commit, Condition, EtcdConfig, EtcdStore, ExpectUnit, Layout, Mirror, NewUnit, Registry,
-    Store as _, StoreError, Transaction, Watch,
+    Commit, Condition, EtcdConfig, EtcdStore, Layout, Mirror, Registry, Store as _, StoreError,
+    Transaction, Watch,
 };
 use fleet_unitfile::UnitFile;
 

@@ -5,10 +5,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use fleet_core::{Epoch, Revision, Term};
-use fleet_store::{
-    EmbeddedStore, Key, Layout, Lineage, Mirror, PlacementWrites, Registry, SetPlacement, Store,
-    StoreError, StoreIdentity, Transaction,
-};
+use fleet_store::mirror::StoreIdentity;
+use fleet_store::registry::{Key, Lineage, PlacementWrites, SetPlacement};
+use fleet_store::{EmbeddedStore, Layout, Mirror, Registry, Store, StoreError, Transaction};
 
 use crate::support::{TTL, id, join, mirror, name, soon, state, submit};
 

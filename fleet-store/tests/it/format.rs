@@ -5,10 +5,8 @@ use fleet_core::{
     ActiveState, Epoch, ExitStatus, Generation, Intent, LoadState, Reason, Refusal, Revision,
     SystemdState, Tally, TargetState, UnitState,
 };
-use fleet_store::{
-    ExpectUnit, Key, MetadataChange, Mirror, PlacementWrites, Registry, RegistryError,
-    SetPlacement, Transaction, Write,
-};
+use fleet_store::registry::{ExpectUnit, Key, MetadataChange, PlacementWrites, SetPlacement};
+use fleet_store::{Mirror, Registry, RegistryError, Transaction, Write};
 use fleet_unitfile::UnitHash;
 
 use crate::support::{TTL, id, join, machine, mirror, name, registry, soon, unit};

@@ -4,8 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fleet_core::{Revision, TargetState};
+use fleet_store::registry::ExpectUnit;
 use fleet_store::testing::FaultyStore;
-use fleet_store::{ExpectUnit, Layout, Registry, RegistryError, StoreError};
+use fleet_store::{Layout, Registry, RegistryError, StoreError};
 
 use crate::support::{memory, mirror, name, soon, unit};
 

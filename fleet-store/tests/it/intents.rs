@@ -1,7 +1,8 @@
 //! Operators' intents for machines, as shown by the mirror.
 
 use fleet_core::{Intent, Machine, Revision};
-use fleet_store::{Key, Mirror, Registry, Transaction};
+use fleet_store::registry::Key;
+use fleet_store::{Mirror, Registry, Transaction};
 
 use crate::support::{id, join, mirror, registry, soon};
 

@@ -4,8 +4,9 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use fleet_core::{Revision, Timestamp};
+use fleet_store::backend::Keyspace;
 use fleet_store::{
-    Changes, Commit, Condition, Entry, Expect, KeyChange, Keyspace, LeaseId, Listing, StoreError,
+    Changes, Commit, Condition, Entry, Expect, KeyChange, LeaseId, Listing, StoreError,
     Transaction, Write,
 };
 use proptest::collection::vec;

@@ -6,11 +6,9 @@ use std::sync::Arc;
 use fleet_core::{
     Epoch, MachineId, NearestMachine, Placement, Reason, Refusal, Resource, Rule, Tally, Term,
 };
+use fleet_store::registry::{Key, Leadership, PlacementWrites, RemovePlacement, SetPlacement};
 use fleet_store::testing::FaultyStore;
-use fleet_store::{
-    Commit, Key, Layout, Leadership, PlacementWrites, Registry, RegistryError, RemovePlacement,
-    SetPlacement, StoreError, Transaction,
-};
+use fleet_store::{Commit, Layout, Registry, RegistryError, StoreError, Transaction};
 use fleet_unitfile::UnitName;
 
 use crate::support::{TTL, destroy, id, memory, mirror, name, registry, soon, submit};

@@ -4,10 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fleet_core::{Epoch, Generation};
+use fleet_store::registry::{Lineage, PlacementWrites, SetPlacement};
 use fleet_store::testing::FaultyStore;
-use fleet_store::{
-    Layout, Lineage, PlacementWrites, Registry, RegistryError, SetPlacement, StoreError,
-};
+use fleet_store::{Layout, Registry, RegistryError, StoreError};
 
 use crate::support::{TTL, id, mirror, name, registry, soon, submit};
 
@@ -192,6 +191,6 @@ async fn epoch_beyond_the_limit_is_refused() {
     assert_eq!(registry.lineage(&lineage).await.unwrap(), lineage);
     leader.raise_epochs(Epoch(1 << 52)).await.unwrap();
     let (mut lines, mut reader) =
-        (registry.export().await.unwrap().lines(), fleet_store::ExportReader::new());
+        (registry.export().await.unwrap().lines(), fleet_store::transfer::ExportReader::new());
     assert!(lines.all(|line| reader.push(&line, &mut |_, _| {}).is_ok()));
 }

@@ -1,10 +1,11 @@
 //! A machine's agent is woken only by changes that affect the machine.
 
 use fleet_core::{Epoch, Intent, Revision, TargetState};
-use fleet_store::{
-    ExpectUnit, Key, Leadership, MachineProgress, MetadataChange, Mirror, PlacementWrites,
-    Registry, SetPlacement, Transaction,
+use fleet_store::mirror::MachineProgress;
+use fleet_store::registry::{
+    ExpectUnit, Key, Leadership, MetadataChange, PlacementWrites, SetPlacement,
 };
+use fleet_store::{Mirror, Registry, Transaction};
 use tokio::sync::watch::Receiver;
 
 use crate::support::{TTL, destroy, id, join, mirror, name, registry, soon, submit, unit};

@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use fleet_core::{Revision, TargetState};
+use fleet_store::mirror::MirrorStatus;
+use fleet_store::registry::{ContentId, ExpectUnit, Key};
 use fleet_store::testing::FaultyStore;
-use fleet_store::{
-    ContentId, ExpectUnit, Key, Layout, Mirror, MirrorStatus, Registry, Transaction,
-};
+use fleet_store::{Layout, Mirror, Registry, Transaction};
 
 use crate::support::{
     destroy, id, join, memory, mirror, name, registry, soon, state, submit, unit,

@@ -4,8 +4,10 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use fleet_core::{Revision, Snapshot};
+use fleet_store::mirror::ChangeSet;
+use fleet_store::registry::Key;
 use fleet_store::testing::FaultyStore;
-use fleet_store::{ChangeSet, Key, Layout, Mirror, Registry, Transaction};
+use fleet_store::{Layout, Mirror, Registry, Transaction};
 use proptest::collection::vec;
 use proptest::prelude::*;
 

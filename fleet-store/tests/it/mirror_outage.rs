@@ -4,8 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fleet_core::{Revision, Snapshot, TargetState};
+use fleet_store::mirror::MirrorStatus;
 use fleet_store::testing::FaultyStore;
-use fleet_store::{Layout, MemoryStore, Mirror, MirrorStatus, Registry, Store};
+use fleet_store::{Layout, MemoryStore, Mirror, Registry, Store};
 
 use crate::support::{destroy, join, mirror, name, soon, submit};
 

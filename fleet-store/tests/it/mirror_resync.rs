@@ -3,10 +3,11 @@
 use fleet_core::{
     Epoch, Intent, Placement, Reason, RebalanceLimits, Snapshot, TargetState, UnitState,
 };
-use fleet_store::{
-    ContentId, ExpectUnit, Key, Leadership, MetadataChange, Mirror, PlacementWrites, Registry,
-    RemovePlacement, SetPlacement, Transaction,
+use fleet_store::registry::{
+    ContentId, ExpectUnit, Key, Leadership, MetadataChange, PlacementWrites, RemovePlacement,
+    SetPlacement,
 };
+use fleet_store::{Mirror, Registry, Transaction};
 use proptest::collection::vec;
 use proptest::prelude::*;
 

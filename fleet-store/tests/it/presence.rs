@@ -4,7 +4,8 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use fleet_core::{Revision, SystemdState, Timestamp, UnitState};
-use fleet_store::{MachineRecord, RegistryError};
+use fleet_store::RegistryError;
+use fleet_store::registry::MachineRecord;
 
 use crate::support::{TTL, id, join, machine, mirror, name, registry, soon, state};
 

@@ -7,10 +7,8 @@ use std::sync::Arc;
 use fleet_core::{
     Epoch, Placement, RebalanceLimits, Rebalancing, RecentMove, Revision, TargetState,
 };
-use fleet_store::{
-    ExpectUnit, Key, Mirror, PlacementWrites, RebalanceUpdate, Registry, RegistryError,
-    SetPlacement, Transaction,
-};
+use fleet_store::registry::{ExpectUnit, Key, PlacementWrites, RebalanceUpdate, SetPlacement};
+use fleet_store::{Mirror, Registry, RegistryError, Transaction};
 
 use crate::support::{TTL, id, mirror, name, registry, soon, unit};
 

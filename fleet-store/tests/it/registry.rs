@@ -3,11 +3,9 @@
 use std::sync::Arc;
 
 use fleet_core::{Generation, Revision, TargetState};
+use fleet_store::registry::{ExpectUnit, Key, MetadataChange};
 use fleet_store::testing::FaultyStore;
-use fleet_store::{
-    Condition, ExpectUnit, Key, Layout, MetadataChange, Registry, RegistryError, Store, StoreError,
-    Transaction,
-};
+use fleet_store::{Condition, Layout, Registry, RegistryError, Store, StoreError, Transaction};
 
 use crate::support::{destroy, id, join, memory, mirror, name, registry, soon, submit, unit};
 

@@ -5,11 +5,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fleet_core::{Epoch, Generation, MachineId, Placement, Snapshot, TargetState};
-use fleet_store::testing::FaultyStore;
-use fleet_store::{
-    AdoptedUnit, Key, Layout, Leadership, Mirror, PlacementWrites, Registry, RegistryError,
-    RemovePlacement, SetPlacement, StoreError,
+use fleet_store::registry::{
+    AdoptedUnit, Key, Leadership, PlacementWrites, RemovePlacement, SetPlacement,
 };
+use fleet_store::testing::FaultyStore;
+use fleet_store::{Layout, Mirror, Registry, RegistryError, StoreError};
 use fleet_unitfile::UnitName;
 use proptest::collection::vec;
 use proptest::prelude::*;

@@ -5,8 +5,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use fleet_core::{Epoch, MachineId, Placement};
+use fleet_store::registry::{Key, RemovePlacement};
 use fleet_store::testing::FaultyStore;
-use fleet_store::{Key, Layout, Mirror, Registry, RemovePlacement, Transaction};
+use fleet_store::{Layout, Mirror, Registry, Transaction};
 use proptest::collection::vec;
 use proptest::prelude::*;
 

@@ -7,10 +7,8 @@ use fleet_core::{
     ActiveState, Epoch, ExitStatus, Generation, LoadState, MachineId, Metadata, Revision,
     SystemdState, TargetState, UnitState,
 };
-use fleet_store::{
-    ExpectUnit, Layout, MachineRecord, MemoryStore, Mirror, NewUnit, Presence, Registry,
-    RegistryError, Store,
-};
+use fleet_store::registry::{ExpectUnit, MachineRecord, NewUnit, Presence};
+use fleet_store::{Layout, MemoryStore, Mirror, Registry, RegistryError, Store};
 use fleet_unitfile::{UnitFile, UnitHash, UnitName};
 
 pub(crate) const TTL: Duration = Duration::from_secs(30);

@@ -8,10 +8,9 @@ mod v1;
 use std::sync::Arc;
 
 use fleet_core::{Intent, Snapshot, Strictness};
-use fleet_store::{
-    ExpectUnit, Import, ImportError, ImportOptions, ImportReport, Layout, MetadataChange,
-    PlacementWrites, Registry, SetPlacement, import,
-};
+use fleet_store::registry::{ExpectUnit, MetadataChange, PlacementWrites, SetPlacement};
+use fleet_store::transfer::{Import, ImportError, ImportOptions, ImportReport, import};
+use fleet_store::{Layout, Registry};
 
 use crate::support::{TTL, id, memory, name, registry, unit};
 
@@ -21,7 +20,7 @@ pub(crate) async fn cluster() -> Registry {
     registry.lineage(&"first".parse().unwrap()).await.unwrap();
     let web = unit("web.service", "[Service]\nExecStart=/bin/web\n", "launched".parse().unwrap());
     let latin = b"# caf\xe9\n[Service]\nExecStart=/bin/db\n".as_slice();
-    let db = fleet_store::NewUnit {
+    let db = fleet_store::registry::NewUnit {
         file: fleet_unitfile::UnitFile::parse(latin).unwrap(),
         ..unit("db.service", "", "loaded".parse().unwrap())
     };

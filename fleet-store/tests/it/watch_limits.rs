@@ -1,7 +1,8 @@
 //! Watches at the limits: a reader that is too slow, and one that starts too early.
 
 use fleet_core::Revision;
-use fleet_store::{Keyspace, StoreError, Transaction};
+use fleet_store::backend::Keyspace;
+use fleet_store::{StoreError, Transaction};
 
 use crate::support::{memory, soon};
 

@@ -8,7 +8,7 @@ use fleet_core::{Epoch, MachineId, Placement, Requirements, Reschedule, Revision
 use fleet_scheduler::{
     Cluster, Drain, HoldReason, Plan, Policy, Rebalance, Step, StepAction, StepCause, check, plan,
 };
-use fleet_store::Key;
+use fleet_store::registry::Key;
 use fleet_unitfile::UnitName;
 
 use crate::history::{History, Moment};

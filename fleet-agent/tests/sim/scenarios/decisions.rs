@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use fleet_core::TargetState;
-use fleet_store::{ExpectUnit, Key, MetadataChange, NewUnit, Transaction};
+use fleet_store::Transaction;
+use fleet_store::registry::{ExpectUnit, Key, MetadataChange, NewUnit};
 use futures_util::future::join_all;
 
 use crate::cluster::{Cluster, TTL};

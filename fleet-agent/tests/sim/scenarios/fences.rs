@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use fleet_core::TargetState;
-use fleet_store::MetadataChange;
+use fleet_store::registry::MetadataChange;
 
 use crate::cluster::{Cluster, TTL};
 use crate::units::{STOP_LIMIT, name};

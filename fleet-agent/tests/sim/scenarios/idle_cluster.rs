@@ -4,8 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fleet_core::TargetState;
+use fleet_store::registry::{ExpectUnit, NewUnit};
 use fleet_store::testing::FaultyStore;
-use fleet_store::{ExpectUnit, Layout, MemoryStore, NewUnit, Registry, Store as _};
+use fleet_store::{Layout, MemoryStore, Registry, Store as _};
 
 use crate::cluster::{Daemon, TTL};
 use crate::host::Host;

@@ -4,9 +4,8 @@ use std::io::{self, ErrorKind};
 use std::path::Path;
 
 use fleet_http::ExportBytes;
-use fleet_store::{
-    EmbeddedStore, ExportEnd, ExportHeader, ExportItem, ExportLines, ExportReader, Layout, Salvage,
-};
+use fleet_store::transfer::{ExportEnd, ExportHeader, ExportItem, ExportLines, ExportReader};
+use fleet_store::{EmbeddedStore, Layout, Salvage};
 use serde::Serialize;
 
 use crate::fleetctl::args::ExportArgs;

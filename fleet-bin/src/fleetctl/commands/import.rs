@@ -7,7 +7,7 @@ use std::io;
 
 use fleet_core::Epoch;
 use fleet_http::UnitUpload;
-use fleet_store::{
+use fleet_store::transfer::{
     Import, ImportAction, ImportOptions, ImportPlan, ImportReport, PlannedUnit, RescheduleReason,
 };
 use futures_util::{StreamExt as _, TryStreamExt as _, stream};
@@ -86,7 +86,7 @@ async fn import_all(
     let missing = if args.dry_run { MissingStore::AssumeEmpty } else { MissingStore::Create };
     let offline = offline::open(context, config, missing).await?;
     options.strictness = offline.strictness;
-    let report = fleet_store::import(&offline.registry, import, &options).await;
+    let report = fleet_store::transfer::import(&offline.registry, import, &options).await;
     let name = input_name(args);
     let failed = || CliError::failed(format!("the import of {name} is incomplete"));
     let report = report.map_err(|error| retry_hint(failed().because(error)))?;

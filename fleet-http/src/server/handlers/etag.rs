@@ -6,7 +6,9 @@
 use axum::http::HeaderMap;
 use axum::http::header::{HeaderName, HeaderValue, IF_MATCH, IF_NONE_MATCH};
 use fleet_core::{Revision, Snapshot};
-use fleet_store::{ExpectUnit, Mirror, ResultChange};
+use fleet_store::Mirror;
+use fleet_store::mirror::ResultChange;
+use fleet_store::registry::ExpectUnit;
 use fleet_unitfile::UnitName;
 
 /// Returns the tag of the state at that revision.

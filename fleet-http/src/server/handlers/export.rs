@@ -7,7 +7,7 @@ use axum::extract::State;
 use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
 use fleet_core::Strictness;
-use fleet_store::ExportLines;
+use fleet_store::transfer::ExportLines;
 use futures_util::stream;
 
 use super::openapi::Failures;

@@ -7,7 +7,7 @@ use axum::extract::{Request, State};
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use fleet_core::{MachineId, Snapshot};
-use fleet_store::MetadataChange;
+use fleet_store::registry::MetadataChange;
 
 use super::dry_run::dry_run;
 use super::extract::{Name, Params, read_body};

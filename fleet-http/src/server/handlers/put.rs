@@ -5,7 +5,8 @@ use axum::http::header::{CONTENT_TYPE, ETAG, IF_NONE_MATCH};
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
 use fleet_core::{Generation, Revision, Snapshot, TargetState, Unit};
-use fleet_store::{ExpectUnit, NewUnit, RegistryError};
+use fleet_store::RegistryError;
+use fleet_store::registry::{ExpectUnit, NewUnit};
 use fleet_unitfile::UnitName;
 
 use super::dry_run::dry_run;

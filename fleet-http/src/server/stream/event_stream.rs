@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use axum::body::Bytes;
 use fleet_core::{MachineId, Revision, Snapshot};
-use fleet_store::{FullDelta, ResultChange};
+use fleet_store::mirror::{FullDelta, ResultChange};
 use fleet_unitfile::UnitName;
 
 use crate::wire::{self, ClusterEvent, MachineEntity, UnitEntity, UnitStateEntity};

@@ -27,7 +27,9 @@ use super::disk::{KEYS, checksum};
 use super::error::FileError;
 use crate::codec::decode_lineage;
 use crate::mirror::export_of;
-use crate::{EmbeddedStore, Entry, Export, Key, Layout, Listing, StoreError};
+use crate::registry::Key;
+use crate::transfer::Export;
+use crate::{EmbeddedStore, Entry, Layout, Listing, StoreError};
 
 /// The readable part of a damaged store.
 #[derive(Debug, Clone)]

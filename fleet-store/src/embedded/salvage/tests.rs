@@ -6,7 +6,8 @@ use fleet_core::TargetState;
 use fleet_unitfile::UnitFile;
 
 use super::*;
-use crate::{ExpectUnit, NewUnit, Registry, Store as _, Transaction};
+use crate::registry::{ExpectUnit, NewUnit};
+use crate::{Registry, Store as _, Transaction};
 
 /// With this many units, the tables have branch pages.
 const UNITS: usize = 120;
@@ -77,7 +78,7 @@ fn unit_pages(file: &[u8]) -> Vec<BTreeSet<usize>> {
     let keys: Vec<[String; 2]> = (0..UNITS)
         .map(|i| {
             let NewUnit { name, file, .. } = unit(i);
-            let content = crate::ContentId::of(file.source());
+            let content = crate::registry::ContentId::of(file.source());
             [Key::Unit(name), Key::Content(content)].map(|key| layout.key(&key))
         })
         .collect();

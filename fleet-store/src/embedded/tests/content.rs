@@ -5,8 +5,8 @@ use fleet_core::Timestamp;
 use proptest::prelude::*;
 
 use super::*;
+use crate::backend::{EndedLease, Keyspace};
 use crate::embedded::writer::Batch;
-use crate::{EndedLease, Keyspace};
 
 #[derive(Debug, Clone)]
 pub(super) enum Step {

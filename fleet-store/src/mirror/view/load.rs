@@ -17,7 +17,8 @@ use crate::mirror::changes::ChangeSet;
 use crate::mirror::contents::{Content, Contents, StoredContent};
 use crate::mirror::machine_progress::AffectedMachines;
 use crate::mirror::results::ResultLog;
-use crate::{ContentId, Entry, Key, Layout, Listing};
+use crate::registry::{ContentId, Key};
+use crate::{Entry, Layout, Listing};
 
 type Record = Result<UnitRecord, Box<Fault>>;
 

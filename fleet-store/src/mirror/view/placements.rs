@@ -6,11 +6,11 @@ use fleet_core::MachineId;
 use fleet_unitfile::UnitName;
 
 use super::{View, fault};
-use crate::RemovePlacement;
 use crate::codec::decode_placement;
 use crate::mirror::changes::ChangeSet;
 use crate::mirror::machine_progress::AffectedMachines;
 use crate::mirror::stored_placements::{PlacementMove, UnitPlacements};
+use crate::registry::RemovePlacement;
 
 impl View {
     /// Takes the set of machines affected since the last call.

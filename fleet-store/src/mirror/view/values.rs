@@ -6,13 +6,13 @@ use fleet_core::{Fault, Intent, MachineId, Revision};
 use fleet_unitfile::UnitName;
 
 use super::{Leader, UNREADABLE_STATE, View, fault, warn};
-use crate::Key;
 use crate::codec::{
     UnitRecord, decode_claim, decode_intent, decode_leader, decode_reason, decode_rebalancing,
     decode_state, decode_text, decode_unit,
 };
 use crate::mirror::changes::ChangeSet;
 use crate::mirror::results::ResultChange;
+use crate::registry::Key;
 use crate::registry::MachineRecord;
 
 impl View {

@@ -9,8 +9,9 @@ use super::Leadership;
 use crate::codec::{
     UnitRecord, decode_lineage, encode_content, encode_lineage, encode_placement, encode_unit,
 };
+use crate::registry::{ContentId, Key};
 use crate::registry::{Lineage, NewUnit, RegistryError};
-use crate::{Condition, ContentId, Key, StoreError, Transaction};
+use crate::{Condition, StoreError, Transaction};
 
 /// Number by which the revisions and epochs of a restored or imported cluster jump ahead, so that
 /// the new epochs are higher than all that agents remember. It must exceed the number of revisions

@@ -4,8 +4,9 @@ use fleet_core::{Rebalancing, Revision};
 
 use super::{LEADER_CONDITION, Leadership};
 use crate::codec::encode_rebalancing;
+use crate::registry::Key;
 use crate::registry::RegistryError;
-use crate::{Commit, Condition, Key, Transaction};
+use crate::{Commit, Condition, Transaction};
 
 impl Leadership {
     /// Replaces the stored rebalancing request by `now`, or deletes it if `now` is `None`. This

@@ -2,7 +2,7 @@
 
 use std::error::Error as _;
 
-use fleet_store::ExportReader;
+use fleet_store::transfer::ExportReader;
 
 use super::{cluster, file, read, registry, wrapped};
 
@@ -121,7 +121,8 @@ async fn damaged_file_is_refused_with_its_location() {
 #[tokio::test]
 async fn export_names_unreadable_units() {
     let registry = registry();
-    let key = registry.layout().key(&fleet_store::Key::Unit("bad.service".parse().unwrap()));
+    let key =
+        registry.layout().key(&fleet_store::registry::Key::Unit("bad.service".parse().unwrap()));
     let damage = fleet_store::Transaction::new().put(key, "damage");
     registry.store().commit(damage).await.unwrap();
     let import = read(&file(&registry).await).unwrap();

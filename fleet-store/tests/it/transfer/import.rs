@@ -3,10 +3,9 @@
 use std::time::Duration;
 
 use fleet_core::{Epoch, Generation, Intent, Snapshot};
-use fleet_store::{
-    AdoptedUnit, ExpectUnit, ImportOptions, ImportReport, Key, Registry, RegistryError,
-    RescheduleReason, StoreError, Transaction, import,
-};
+use fleet_store::registry::{AdoptedUnit, ExpectUnit, Key};
+use fleet_store::transfer::{ImportOptions, ImportReport, RescheduleReason, import};
+use fleet_store::{Registry, RegistryError, StoreError, Transaction};
 
 use super::{
     add_lineage, cluster, faulty, file, import_file, options, over, place, read, snapshot, wrapped,
@@ -111,7 +110,7 @@ async fn import_has_its_own_term() {
     let target = registry();
     let before = target.campaign(&id("fleetctl-import"), TTL).await.unwrap().unwrap();
     import_file(&target, &file(&cluster().await).await).await;
-    let late = before.commit(&fleet_store::PlacementWrites::default()).await;
+    let late = before.commit(&fleet_store::registry::PlacementWrites::default()).await;
     assert!(late.is_ok(), "nothing was to be written");
     let mut before = before;
     let late = before.raise_epochs(Epoch(1)).await;
@@ -280,7 +279,7 @@ async fn dry_run_writes_nothing_and_reports_the_plan() {
 async fn different_metadata_is_refused_without_replace() {
     let target = registry();
     let (machine, key, value) = (id("m-2"), "rack".to_owned(), "8".to_owned());
-    let change = fleet_store::MetadataChange::Set { machine, key, value };
+    let change = fleet_store::registry::MetadataChange::Set { machine, key, value };
     target.patch_metadata(&[change]).await.unwrap();
     let written = file(&cluster().await).await;
     let report = import_file(&target, &written).await;
@@ -314,7 +313,7 @@ async fn import_compares_the_state_read_back() {
     import_file(&target, &written).await;
     let import = read(&written).unwrap();
     let before = target.export().await.unwrap();
-    let plan = fleet_store::ImportPlan::new(import, &before, &options());
+    let plan = fleet_store::transfer::ImportPlan::new(import, &before, &options());
     destroy(&target, "web.service").await.unwrap();
     target.set_desired(&name("db.service"), "launched".parse().unwrap()).await.unwrap();
     target.set_intent(&id("m-3"), None).await.unwrap();

@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 
 use fleet_core::Intent;
-use fleet_store::{ExpectUnit, MetadataChange, NewUnit, Registry};
+use fleet_store::Registry;
+use fleet_store::registry::{ExpectUnit, MetadataChange, NewUnit};
 use fleet_unitfile::UnitFile;
 use proptest::prelude::*;
 

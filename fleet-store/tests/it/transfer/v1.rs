@@ -2,7 +2,7 @@
 
 use std::error::Error as _;
 
-use fleet_store::ImportOrigin;
+use fleet_store::transfer::ImportOrigin;
 
 use super::{import_file, read, registry, snapshot, wrapped};
 

@@ -1,6 +1,6 @@
 //! Summary of an import, as text and as JSON.
 
-use fleet_store::{Import, ImportOrigin, ImportReport};
+use fleet_store::transfer::{Import, ImportOrigin, ImportReport};
 use serde::Serialize;
 
 use crate::fleetctl::args::ImportArgs;
