@@ -50,8 +50,8 @@ pub(crate) fn unit_args(args: &[String]) -> Result<Vec<UnitArg>, CliError> {
     Ok(units)
 }
 
-/// Returns the nearest of several names, if one is near enough. Names with the same type are compared
-/// without it, because most names share it.
+/// Returns the nearest of several names, if one is near enough. Names with the same type are
+/// compared without it, because most names share it.
 pub(crate) fn nearest<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let (stem, unit_type) = name.rsplit_once('.').unwrap_or((name, ""));
     let stem_of = |known: &'a str| match known.rsplit_once('.') {
