@@ -3,7 +3,7 @@
 use std::fmt;
 use std::ops::{Add, Index, IndexMut};
 
-use fleet_unitfile::{Size, parse_permyriad, parse_size};
+use fleet_unitfile::values::{Size, parse_permyriad, parse_size};
 
 /// A kind of resource that machines offer and units reserve.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]

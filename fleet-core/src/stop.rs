@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use fleet_unitfile::{UnitFile, UnitType, parse_bool, parse_timespan};
+use fleet_unitfile::values::{parse_bool, parse_timespan};
+use fleet_unitfile::{UnitFile, UnitType};
 
 use crate::Unit;
 

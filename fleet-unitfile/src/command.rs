@@ -52,7 +52,7 @@ impl CommandLine {
     /// assert!(commands[0].ignores_failure());
     /// assert_eq!(commands[0].argv().collect::<Vec<_>>(), ["/bin/mkdir", "-p", "/srv/a b"]);
     /// assert_eq!(commands[1].to_string(), r#"/bin/echo ";""#);
-    /// # Ok::<(), fleet_unitfile::CommandError>(())
+    /// # Ok::<(), fleet_unitfile::command::CommandError>(())
     /// ```
     pub fn parse(value: &str) -> Result<Vec<Self>, CommandError> {
         Commands::new(value).map(|command| command.map_err(|it| it.error)).collect()
@@ -110,7 +110,7 @@ impl CommandLine {
     ///     _ => None,
     /// });
     /// assert_eq!(argv, ["/bin/run", "-v", "--to", "a b", "my app.log"]);
-    /// # Ok::<(), fleet_unitfile::CommandError>(())
+    /// # Ok::<(), fleet_unitfile::command::CommandError>(())
     /// ```
     pub fn argv_with<V: AsRef<str>>(&self, variable: impl Fn(&str) -> Option<V>) -> Vec<String> {
         if self.prefixes.keeps_variables {

@@ -8,11 +8,11 @@ use std::fmt::Write as _;
 /// leading dot, becomes `\x` and two hexadecimal digits.
 ///
 /// ```
-/// use fleet_unitfile::{escape, unescape};
+/// use fleet_unitfile::escape::{escape, unescape};
 ///
 /// assert_eq!(escape("srv/my-data"), r"srv-my\x2ddata");
 /// assert_eq!(unescape(r"srv-my\x2ddata")?, "srv/my-data");
-/// # Ok::<(), fleet_unitfile::EscapeError>(())
+/// # Ok::<(), fleet_unitfile::escape::EscapeError>(())
 /// ```
 pub fn escape(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
@@ -64,12 +64,12 @@ pub fn unescape(text: &str) -> Result<String, EscapeError> {
 /// as `.`.
 ///
 /// ```
-/// use fleet_unitfile::{escape_path, unescape_path};
+/// use fleet_unitfile::escape::{escape_path, unescape_path};
 ///
 /// assert_eq!(escape_path("/srv//my-data/")?, r"srv-my\x2ddata");
 /// assert_eq!(unescape_path(r"srv-my\x2ddata")?, "/srv/my-data");
 /// assert_eq!(escape_path("/")?, "-");
-/// # Ok::<(), fleet_unitfile::EscapeError>(())
+/// # Ok::<(), fleet_unitfile::escape::EscapeError>(())
 /// ```
 pub fn escape_path(path: &str) -> Result<String, EscapeError> {
     let parts: Vec<&str> = components(path).collect();

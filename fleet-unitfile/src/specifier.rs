@@ -28,7 +28,8 @@ use crate::name::UnitName;
 /// sign. Also returns an error if the part of the name for `%N` or `%p` cannot be unescaped.
 ///
 /// ```
-/// use fleet_unitfile::{UnitName, expand_fleet_specifiers};
+/// use fleet_unitfile::specifier::expand_fleet_specifiers;
+/// use fleet_unitfile::UnitName;
 ///
 /// let name = UnitName::parse("web@3.service")?;
 /// assert_eq!(expand_fleet_specifiers("%p-%i at 100%%", &name)?, "web-3 at 100%");
@@ -217,7 +218,8 @@ specifiers! {
 /// same result, set an empty string as the value.
 ///
 /// ```
-/// use fleet_unitfile::{Specifier, SpecifierContext, UnitName};
+/// use fleet_unitfile::specifier::Specifier;
+/// use fleet_unitfile::{SpecifierContext, UnitName};
 ///
 /// let name = UnitName::parse(r"mount@srv-my\x2ddata.service")?;
 /// let context = SpecifierContext::system_manager().with(Specifier::HostName, "web1.example.com");
@@ -288,7 +290,7 @@ impl SpecifierContext {
     /// ASCII letter or digit. The old control group specifiers `%c`, `%r` and `%R` are not
     /// supported; systemd 252 warns about them.
     ///
-    /// The function [`expand_fleet_specifiers`](crate::expand_fleet_specifiers) follows fleet v1
+    /// The function [`expand_fleet_specifiers`] follows fleet v1
     /// and unescapes `%N` and `%p`. This method leaves both escaped.
     ///
     /// # Errors

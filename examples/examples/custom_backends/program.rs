@@ -13,7 +13,8 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use fleet_agent::ServiceError;
-use fleet_unitfile::{OptionView, UnitFile, UnitName, split_words};
+use fleet_unitfile::values::split_words;
+use fleet_unitfile::{OptionView, UnitFile, UnitName};
 use tokio::sync::watch;
 
 /// A program with its arguments.

@@ -7,7 +7,8 @@ use std::time::Duration;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use fleet_agent::External;
 use fleet_core::graph::Target;
-use fleet_unitfile::{Timespan, UnitName, parse_timespan};
+use fleet_unitfile::UnitName;
+use fleet_unitfile::values::{Timespan, parse_timespan};
 
 use crate::fleetd::config::native;
 use crate::ui::global_args::Format;

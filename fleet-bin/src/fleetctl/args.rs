@@ -17,7 +17,7 @@ use std::path::PathBuf;
 
 use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
-use fleet_unitfile::SystemdVersion;
+use fleet_unitfile::check::SystemdVersion;
 
 use super::args::change_args::{ApplyArgs, DiffArgs, PlanArgs, ScaleArgs};
 use super::args::inspect_args::{EventsArgs, JournalArgs, ListArgs, LogsArgs, SshArgs, StatusArgs};

@@ -4,9 +4,8 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 
 use fleet_core::{Requirements, Strictness};
-use fleet_unitfile::{
-    Diagnostic, FindingCode, Location, Severity, SystemdVersion, UnitFile, UnitName, UnitTree,
-};
+use fleet_unitfile::check::{FindingCode, SystemdVersion};
+use fleet_unitfile::{Diagnostic, Location, Severity, UnitFile, UnitName, UnitTree};
 use serde::Serialize;
 
 /// Directory of the files that are checked as parts of a unit.

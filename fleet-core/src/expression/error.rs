@@ -2,7 +2,8 @@
 
 use std::fmt;
 
-use fleet_unitfile::{Span, SpecifierError};
+use fleet_unitfile::Span;
+use fleet_unitfile::specifier::SpecifierError;
 
 use super::token::Keyword;
 

@@ -12,7 +12,8 @@ use std::hash::{Hash, Hasher};
 use std::str::FromStr;
 use std::sync::Arc;
 
-use fleet_unitfile::{Span, SpecifierError, UnitName, expand_fleet_specifiers};
+use fleet_unitfile::specifier::{SpecifierError, expand_fleet_specifiers};
+use fleet_unitfile::{Span, UnitName};
 
 use crate::Metadata;
 use node::Node;

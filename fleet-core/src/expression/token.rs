@@ -1,6 +1,7 @@
 //! The lexer of expressions.
 
-use fleet_unitfile::{Span, SpecifierError};
+use fleet_unitfile::Span;
+use fleet_unitfile::specifier::SpecifierError;
 
 use super::error::{ExpressionError, ExpressionProblem as Problem};
 use super::node::Comparison;

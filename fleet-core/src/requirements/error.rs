@@ -2,7 +2,8 @@
 
 use std::fmt;
 
-use fleet_unitfile::{Location, NameError, Span, SpecifierError, UnitName};
+use fleet_unitfile::specifier::SpecifierError;
+use fleet_unitfile::{Location, NameError, Span, UnitName};
 
 use super::{FleetOption, MetadataProblem, metadata};
 use crate::{

@@ -2,7 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use fleet_unitfile::{OptionView, Span, UnitFile, UnitName, expand_fleet_specifiers, parse_bool};
+use fleet_unitfile::specifier::expand_fleet_specifiers;
+use fleet_unitfile::values::parse_bool;
+use fleet_unitfile::{OptionView, Span, UnitFile, UnitName};
 
 use super::report::Reports;
 use super::{

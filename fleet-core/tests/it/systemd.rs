@@ -12,7 +12,8 @@ use std::sync::Arc;
 
 use fleet_core::graph::InitUnit;
 use fleet_core::graph::systemd::{CompileOptions, CompiledUnit, UnitRefusals, compile};
-use fleet_unitfile::{Specifier, SpecifierContext, UnitFile};
+use fleet_unitfile::specifier::Specifier;
+use fleet_unitfile::{SpecifierContext, UnitFile};
 
 /// Options for a typical machine.
 fn site() -> CompileOptions {

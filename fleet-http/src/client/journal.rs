@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use fleet_core::TargetState;
-use fleet_unitfile::Timespan;
+use fleet_unitfile::values::Timespan;
 
 use super::ClientError;
 use super::call::Caller;

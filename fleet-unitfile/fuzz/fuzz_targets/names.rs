@@ -1,9 +1,9 @@
 //! Any text as a name, an escaped part of one, or a path: an accepted text round-trips.
 #![no_main]
 
-use fleet_unitfile::{
-    SpecifierContext, UnitName, drop_in_directories, escape, escape_path, unescape, unescape_path,
-};
+use fleet_unitfile::escape::{escape, escape_path, unescape, unescape_path};
+use fleet_unitfile::tree::drop_in_directories;
+use fleet_unitfile::{SpecifierContext, UnitName};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|text: &str| {

@@ -1,7 +1,8 @@
 //! Any text with specifiers, for any name: both expansions agree, or refuse it with a position.
 #![no_main]
 
-use fleet_unitfile::{SpecifierContext, UnitName, expand_fleet_specifiers};
+use fleet_unitfile::specifier::expand_fleet_specifiers;
+use fleet_unitfile::{SpecifierContext, UnitName};
 use libfuzzer_sys::fuzz_target;
 
 const NAMES: [&str; 5] =

@@ -1,11 +1,11 @@
 //! Any text as a value: an accepted value can be written and reads back.
 #![no_main]
 
-use fleet_unitfile::{
-    CommandLine, SpecifierContext, UnitName, cescape, cunescape, expand_fleet_specifiers,
-    parse_size,
-    parse_timespan, quote_word, split_words, split_words_relaxed,
+use fleet_unitfile::specifier::expand_fleet_specifiers;
+use fleet_unitfile::values::{
+    cescape, cunescape, parse_size, parse_timespan, quote_word, split_words, split_words_relaxed,
 };
+use fleet_unitfile::{CommandLine, SpecifierContext, UnitName};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|text: &str| {

@@ -23,14 +23,15 @@ pub(crate) use crate::calendar::parse::SHORTHANDS;
 ///
 /// ```
 /// use std::time::Duration;
-/// use fleet_unitfile::{Calendar, Utc};
+/// use fleet_unitfile::calendar::Utc;
+/// use fleet_unitfile::Calendar;
 ///
 /// let calendar: Calendar = "Mon..Fri *-*-* 06:30".parse()?;
 /// // On Friday, 2 January 1970, at noon.
 /// let after = Duration::from_secs(36 * 3600);
 /// let monday = Duration::from_secs((4 * 24 + 6) * 3600 + 30 * 60);
 /// assert_eq!(calendar.next_after(after, &Utc), Some(monday));
-/// # Ok::<(), fleet_unitfile::CalendarError>(())
+/// # Ok::<(), fleet_unitfile::calendar::CalendarError>(())
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Calendar {
@@ -111,4 +112,17 @@ impl Zone for Utc {
     fn offset_period(&self, _at: i64) -> OffsetPeriod {
         OffsetPeriod { offset: 0, since: None, until: None }
     }
+}
+
+/// Returns `true` if a string is a calendar event, as used in `OnCalendar=`. Such a string parses
+/// as a [`Calendar`].
+///
+/// ```
+/// use fleet_unitfile::calendar::is_calendar;
+///
+/// assert!(is_calendar("Sat,Sun *-*-* 10:00/15"));
+/// assert!(!is_calendar("*-13-01"));
+/// ```
+pub fn is_calendar(text: &str) -> bool {
+    text.parse::<Calendar>().is_ok()
 }

@@ -58,7 +58,8 @@ impl UnitFile {
     ///   `From<&Diagnostic>`.
     ///
     /// ```
-    /// use fleet_unitfile::{FindingCode, Severity, UnitFile};
+    /// use fleet_unitfile::check::FindingCode;
+    /// use fleet_unitfile::{Severity, UnitFile};
     ///
     /// let unit: UnitFile = "[Service]\nExecStart=/usr/bin/web\nRestrat=always\n".parse()?;
     /// let findings = unit.check(&"web.service".parse()?);
@@ -80,7 +81,8 @@ impl UnitFile {
     /// 252.
     ///
     /// ```
-    /// use fleet_unitfile::{FindingCode, SystemdVersion, UnitFile, UnitName};
+    /// use fleet_unitfile::check::{FindingCode, SystemdVersion};
+    /// use fleet_unitfile::{UnitFile, UnitName};
     ///
     /// let name = UnitName::parse("web.service")?;
     /// let unit: UnitFile = "[Service]\nExecStart=/usr/bin/web\nPrivatePIDs=yes\n".parse()?;
@@ -298,7 +300,8 @@ impl MergedUnit {
     ///   from the error on. The check of the merged unit ignores the same part.
     ///
     /// ```
-    /// use fleet_unitfile::{UNIT_DIRECTORIES, UnitFile, UnitName, UnitTree};
+    /// use fleet_unitfile::tree::UNIT_DIRECTORIES;
+    /// use fleet_unitfile::{UnitFile, UnitName, UnitTree};
     ///
     /// let main = UnitFile::parse("[Service]\nExecStart=/usr/bin/web\n")?;
     /// let drop_in = UnitFile::parse("[Service]\nExecStart=/usr/bin/web --again\n")?;

@@ -4,14 +4,15 @@ use std::borrow::Cow;
 use std::net::{Ipv4Addr, Ipv6Addr};
 
 use crate::calendar::SHORTHANDS;
+use crate::calendar::is_calendar;
 use crate::check::choices;
 use crate::check::finding::{FindingCode, ValueError, listed, one_of, pieces, quoted};
 use crate::check::specifiers::expanded;
 use crate::name::{NameErrorKind, UnitName, UnitType};
 use crate::spelling::suggest;
+use crate::values::parse_bool;
 use crate::values::size::integer;
 use crate::values::words::Splitter;
-use crate::values::{is_calendar, parse_bool};
 
 /// Checks a boolean, or one of some additional words.
 pub(super) fn boolean(value: &str, words: &[&str]) -> Option<ValueError> {

@@ -23,7 +23,8 @@ use crate::syntax::grammar::{SyntaxItem, SyntaxItems};
 /// continue over several lines. The source may be text or bytes.
 ///
 /// ```
-/// use fleet_unitfile::{Event, Reader};
+/// use fleet_unitfile::syntax::Event;
+/// use fleet_unitfile::Reader;
 ///
 /// let mut users = Reader::new("[Service]\nUser=web\nNice=5\n").filter_map(|event| match event {
 ///     Event::Option(option) if option.name() == "User" => Some(option.value()),

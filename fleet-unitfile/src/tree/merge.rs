@@ -27,7 +27,8 @@ pub const UNIT_DIRECTORIES: [&str; 4] = [
 /// such as `service.d`, has the lowest precedence and is not included.
 ///
 /// ```
-/// use fleet_unitfile::{UnitName, drop_in_directories};
+/// use fleet_unitfile::tree::drop_in_directories;
+/// use fleet_unitfile::UnitName;
 ///
 /// let name = UnitName::parse("web-front@3.service")?;
 /// let expected = [
@@ -156,7 +157,8 @@ impl MergedUnit {
     /// therefore masks the unit. Drop-ins are read in the bytewise order of their file names.
     ///
     /// ```
-    /// use fleet_unitfile::{MergedUnit, UNIT_DIRECTORIES, UnitFile, UnitName};
+    /// use fleet_unitfile::tree::UNIT_DIRECTORIES;
+    /// use fleet_unitfile::{MergedUnit, UnitFile, UnitName};
     ///
     /// let file = |path: &str, text: &str| (path.to_owned(), UnitFile::parse(text).unwrap());
     /// let files = [

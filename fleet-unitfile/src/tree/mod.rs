@@ -8,8 +8,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::file::UnitFile;
 use crate::name::UnitName;
 use crate::tree::aliases::{Aliases, instance_for};
-use crate::tree::merge::{
-    DependencyKind, ImpliedDependency, MergedUnit, UnitPart, directories_with,
+use crate::tree::merge::directories_with;
+
+pub use crate::tree::merge::{
+    DependencyKind, ImpliedDependency, MergedOption, MergedUnit, UNIT_DIRECTORIES, UnitPart,
+    drop_in_directories,
 };
 
 /// An entry of a unit directory: a file or a symbolic link.
@@ -44,7 +47,7 @@ impl From<UnitFile> for UnitEntry {
 ///   masked unit cannot be started. A masked drop-in or dependency has no effect, even if later
 ///   directories contain a file with its name.
 /// - **Drop-ins:** Drop-ins are the files `*.conf` in `NAME.d`, in the [other drop-in
-///   directories](crate::drop_in_directories) of the name, and in `TYPE.d`. They are read in the
+///   directories](drop_in_directories) of the name, and in `TYPE.d`. They are read in the
 ///   order of their file names.
 /// - **Precedence of drop-ins:** Of several drop-ins with the same file name, only the one with the
 ///   highest precedence is used. The unit's name decides first: its own name comes before its
@@ -55,7 +58,8 @@ impl From<UnitFile> for UnitEntry {
 ///   `TYPE.wants`.
 ///
 /// ```
-/// use fleet_unitfile::{UNIT_DIRECTORIES, UnitEntry, UnitFile, UnitName, UnitTree};
+/// use fleet_unitfile::tree::{UnitEntry, UNIT_DIRECTORIES};
+/// use fleet_unitfile::{UnitFile, UnitName, UnitTree};
 ///
 /// let file = |text: &str| UnitEntry::File(UnitFile::parse(text).unwrap());
 /// let link = |target: &str| UnitEntry::Link(target.to_owned());
@@ -84,7 +88,7 @@ impl UnitTree {
     /// Creates a tree from files and links, each with its absolute path.
     ///
     /// `directories` are the unit directories, in order of precedence; see
-    /// [`UNIT_DIRECTORIES`](crate::UNIT_DIRECTORIES). `entries` are all files and links in them. If
+    /// [`UNIT_DIRECTORIES`]. `entries` are all files and links in them. If
     /// a link leads to a file outside them, `entries` must contain that file as well.
     pub fn new<P: Into<String>, E: Into<UnitEntry>>(
         directories: &[&str],
@@ -253,7 +257,7 @@ impl UnitTree {
     /// Creates a tree from all files and links in the unit directories, which `look` reads.
     ///
     /// `directories` are the unit directories, in order of precedence; see
-    /// [`UNIT_DIRECTORIES`](crate::UNIT_DIRECTORIES). `look` gets an absolute path, and returns
+    /// [`UNIT_DIRECTORIES`]. `look` gets an absolute path, and returns
     /// what stands there without following a link. It is called for each directory, for the
     /// directories of drop-ins and dependencies in it, for the entries of all of these, and for
     /// targets of links outside of them. Invalid lines of files are skipped, like in

@@ -4,7 +4,11 @@ pub(crate) mod size;
 pub(crate) mod timespan;
 pub(crate) mod words;
 
-use crate::Calendar;
+pub use crate::values::size::{Size, SizeError, parse_permyriad, parse_size};
+pub use crate::values::timespan::{Timespan, TimespanError, parse_timespan};
+pub use crate::values::words::{
+    WordError, cescape, cunescape, quote_word, split_words, split_words_relaxed,
+};
 
 /// Parses a boolean as systemd does. Returns `None` if the text is not a boolean.
 ///
@@ -12,9 +16,9 @@ use crate::Calendar;
 /// and `off` are false. Case is ignored. Blanks are not skipped.
 ///
 /// ```
-/// assert_eq!(fleet_unitfile::parse_bool("Yes"), Some(true));
-/// assert_eq!(fleet_unitfile::parse_bool("off"), Some(false));
-/// assert_eq!(fleet_unitfile::parse_bool("maybe"), None);
+/// assert_eq!(fleet_unitfile::values::parse_bool("Yes"), Some(true));
+/// assert_eq!(fleet_unitfile::values::parse_bool("off"), Some(false));
+/// assert_eq!(fleet_unitfile::values::parse_bool("maybe"), None);
 /// ```
 pub fn parse_bool(text: &str) -> Option<bool> {
     let is = |word: &&str| text.eq_ignore_ascii_case(word);
@@ -27,25 +31,12 @@ pub fn parse_bool(text: &str) -> Option<bool> {
     }
 }
 
-/// Returns `true` if a string is a calendar event, as used in `OnCalendar=`. Such a string parses
-/// as a [`Calendar`].
-///
-/// ```
-/// use fleet_unitfile::is_calendar;
-///
-/// assert!(is_calendar("Sat,Sun *-*-* 10:00/15"));
-/// assert!(!is_calendar("*-13-01"));
-/// ```
-pub fn is_calendar(text: &str) -> bool {
-    text.parse::<Calendar>().is_ok()
-}
-
 /// Expands the environment variables in one word of a command, by the rules of
 /// [`CommandLine::argv_with`](crate::CommandLine::argv_with). The result can be several words, or
 /// none.
 ///
 /// ```
-/// use fleet_unitfile::expand_variables;
+/// use fleet_unitfile::values::expand_variables;
 ///
 /// let value = |name: &str| (name == "TWO").then_some("a 'b c'");
 /// assert_eq!(expand_variables("$TWO", value), ["a", "b c"]);

@@ -42,12 +42,12 @@ const SUFFIXES: [(&str, u64); 8] = [
 /// Returns an error for any other text, and for a number of bytes that does not fit in 64 bits.
 ///
 /// ```
-/// use fleet_unitfile::{Size, parse_size};
+/// use fleet_unitfile::values::{parse_size, Size};
 ///
 /// assert_eq!(parse_size("1.5K")?, Size::Bytes(1536));
 /// assert_eq!(parse_size("12.5%")?, Size::Permyriad(1250));
 /// assert_eq!(Size::Bytes(3 << 30).to_string(), "3G");
-/// # Ok::<(), fleet_unitfile::SizeError>(())
+/// # Ok::<(), fleet_unitfile::values::SizeError>(())
 /// ```
 pub fn parse_size(text: &str) -> Result<Size, SizeError> {
     const WHOLE: u32 = 10_000;
@@ -83,8 +83,8 @@ pub fn parse_size(text: &str) -> Result<Size, SizeError> {
 /// Returns an error for any other text, and for a share that does not fit in 31 bits.
 ///
 /// ```
-/// assert_eq!(fleet_unitfile::parse_permyriad("12.34%"), Ok(1234));
-/// assert_eq!(fleet_unitfile::parse_permyriad("5‰"), Ok(50));
+/// assert_eq!(fleet_unitfile::values::parse_permyriad("12.34%"), Ok(1234));
+/// assert_eq!(fleet_unitfile::values::parse_permyriad("5‰"), Ok(50));
 /// ```
 pub fn parse_permyriad(text: &str) -> Result<u32, SizeError> {
     let wrong = SizeError::Syntax { at: 0 };

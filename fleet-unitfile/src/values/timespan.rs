@@ -28,7 +28,7 @@ impl Timespan {
     /// Available with the feature `jiff`.
     ///
     /// ```
-    /// let span = fleet_unitfile::parse_timespan("1h 30min")?;
+    /// let span = fleet_unitfile::values::parse_timespan("1h 30min")?;
     /// let start: jiff::Timestamp = "2026-11-22T12:00Z".parse()?;
     /// let end = span.as_signed_duration().map(|length| start + length);
     /// assert_eq!(end, Some("2026-11-22T13:30Z".parse()?));
@@ -148,12 +148,12 @@ const YEAR: u64 = 1461 * DAY / 4;
 ///
 /// ```
 /// use std::time::Duration;
-/// use fleet_unitfile::{Timespan, parse_timespan};
+/// use fleet_unitfile::values::{parse_timespan, Timespan};
 ///
 /// let time = parse_timespan("1min 30s")?;
 /// assert_eq!(time, Timespan::Finite(Duration::from_secs(90)));
 /// assert_eq!(parse_timespan("infinity")?, Timespan::Infinity);
-/// # Ok::<(), fleet_unitfile::TimespanError>(())
+/// # Ok::<(), fleet_unitfile::values::TimespanError>(())
 /// ```
 pub fn parse_timespan(text: &str) -> Result<Timespan, TimespanError> {
     let mut rest = skip_blanks(text);

@@ -18,9 +18,9 @@ use std::fmt::Write as _;
 /// values with [`split_words_relaxed`].
 ///
 /// ```
-/// let words = fleet_unitfile::split_words(r#"/bin/echo "two words" a\x20b"#)?;
+/// let words = fleet_unitfile::values::split_words(r#"/bin/echo "two words" a\x20b"#)?;
 /// assert_eq!(words, ["/bin/echo", "two words", "a b"]);
-/// # Ok::<(), fleet_unitfile::WordError>(())
+/// # Ok::<(), fleet_unitfile::values::WordError>(())
 /// ```
 pub fn split_words(text: &str) -> Result<Vec<String>, WordError> {
     Splitter::new(text, false).collect()
@@ -49,7 +49,7 @@ pub fn split_words_relaxed(text: &str) -> Result<Vec<String>, WordError> {
 /// - A zero byte is unchanged, because it has no escape. An option that contains one cannot be
 ///   written.
 /// ```
-/// use fleet_unitfile::quote_word;
+/// use fleet_unitfile::values::quote_word;
 ///
 /// assert_eq!(quote_word("--verbose"), "--verbose");
 /// assert_eq!(quote_word(r#"say "hi""#), r#""say \"hi\"""#);
@@ -74,11 +74,11 @@ pub fn quote_word(word: &str) -> Cow<'_, str> {
 /// is a zero byte, because systemd has no escape for it.
 ///
 /// ```
-/// use fleet_unitfile::{cescape, cunescape};
+/// use fleet_unitfile::values::{cescape, cunescape};
 ///
 /// assert_eq!(cescape("a\tb\\"), r"a\tb\\");
 /// assert_eq!(cunescape(r"a\tb\x21")?, "a\tb!");
-/// # Ok::<(), fleet_unitfile::WordError>(())
+/// # Ok::<(), fleet_unitfile::values::WordError>(())
 /// ```
 pub fn cescape(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());

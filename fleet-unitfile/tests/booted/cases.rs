@@ -1,6 +1,8 @@
 //! Randomly generated units: a unit file with drop-ins, in many layouts.
 
-use fleet_unitfile::{UnitName, UnitType, drop_in_directories, strategies, unescape};
+use fleet_unitfile::escape::unescape;
+use fleet_unitfile::tree::drop_in_directories;
+use fleet_unitfile::{UnitName, UnitType, strategies};
 
 use crate::options::{ComparedOption, known, needed, section};
 use crate::random::Random;

@@ -2,9 +2,11 @@
 
 use std::collections::BTreeMap;
 
+use fleet_unitfile::check::FindingCode;
+use fleet_unitfile::tree::UNIT_DIRECTORIES;
 use fleet_unitfile::{
-    CommandLine, Diagnostic, DiagnosticKind, FindingCode, MergedUnit, OptionView, Severity,
-    SpecifierContext, UNIT_DIRECTORIES, UnitFile, UnitName, UnitOption,
+    CommandLine, Diagnostic, DiagnosticKind, MergedUnit, OptionView, Severity, SpecifierContext,
+    UnitFile, UnitName, UnitOption,
 };
 use serde_json::Value;
 
@@ -43,7 +45,8 @@ pub(crate) fn expected(case: &Case, shared: &[File], world: &World) -> Expected 
     let mut properties = Properties::new();
     if load_state == "loaded" {
         let main = unit.main().map_or("", |main| main.path.as_str());
-        let context = world.context.clone().with(fleet_unitfile::Specifier::Fragment, main);
+        let context =
+            world.context.clone().with(fleet_unitfile::specifier::Specifier::Fragment, main);
         let reading = UnitProperties { unit: &unit, context: &context, world };
         for known in known(case.name.unit_type()) {
             if let Some(value) = reading.property(known) {

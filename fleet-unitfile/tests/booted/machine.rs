@@ -4,7 +4,8 @@
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-use fleet_unitfile::{Specifier, SpecifierContext};
+use fleet_unitfile::SpecifierContext;
+use fleet_unitfile::specifier::Specifier;
 
 /// The machine kit.
 const KIT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../scripts/machine");

@@ -16,7 +16,8 @@ mod values;
 
 use std::collections::BTreeMap;
 
-use fleet_unitfile::{Specifier, UnitFile, UnitType};
+use fleet_unitfile::specifier::Specifier;
+use fleet_unitfile::{UnitFile, UnitType};
 use serde_json::json;
 
 use self::cases::{Case, File, case, plain, shared};

@@ -180,7 +180,7 @@ pub(crate) fn needed(unit_type: UnitType, name: &str) -> String {
         UnitType::Path => "[Path]\nPathExists=/run/x\n".to_owned(),
         UnitType::Mount => {
             let stem = name.strip_suffix(".mount").unwrap_or(name);
-            let place = fleet_unitfile::unescape_path(stem).expect("made for a path");
+            let place = fleet_unitfile::escape::unescape_path(stem).expect("made for a path");
             format!("[Mount]\nWhat=tmpfs\nWhere={place}\n")
         }
         UnitType::Slice => "[Slice]\n".to_owned(),

@@ -1,8 +1,9 @@
 //! Parts of values: words, limits, numbers and paths, in the form in which systemd shows them.
 
-use fleet_unitfile::{
-    CommandLine, Privileges, Size, Timespan, WordError, cescape, parse_size, parse_timespan,
-    split_words,
+use fleet_unitfile::CommandLine;
+use fleet_unitfile::command::Privileges;
+use fleet_unitfile::values::{
+    Size, Timespan, WordError, cescape, parse_size, parse_timespan, split_words,
 };
 use serde_json::{Value, json};
 

@@ -1,9 +1,7 @@
 //! Converts options to systemd properties, one kind of value at a time.
 
-use fleet_unitfile::{
-    MergedUnit, OptionView, Size, SpecifierContext, UnitName, UnitOption, UnitType, parse_bool,
-    parse_permyriad, parse_size, quote_word,
-};
+use fleet_unitfile::values::{Size, parse_bool, parse_permyriad, parse_size, quote_word};
+use fleet_unitfile::{MergedUnit, OptionView, SpecifierContext, UnitName, UnitOption, UnitType};
 use serde_json::{Value, json};
 
 use crate::expected::{World, codes};

@@ -15,7 +15,8 @@ use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::Path;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
-use fleet_unitfile::{FindingCode, Severity, SystemdVersion, UnitFile, UnitName, directives};
+use fleet_unitfile::check::{FindingCode, SystemdVersion, directives};
+use fleet_unitfile::{Severity, UnitFile, UnitName};
 
 /// The version of the library.
 const VERSION: SystemdVersion = SystemdVersion::new(252);

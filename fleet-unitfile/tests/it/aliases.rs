@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::path::Path;
 
-use fleet_unitfile::{MergedUnit, UnitEntry, UnitFile, UnitName, UnitTree};
+use fleet_unitfile::tree::UnitEntry;
+use fleet_unitfile::{MergedUnit, UnitFile, UnitName, UnitTree};
 use proptest::prelude::*;
 use proptest::strategy::ValueTree as _;
 use proptest::test_runner::TestRunner;

@@ -1,6 +1,7 @@
 //! Calendar events, compared with systemd.
 
-use fleet_unitfile::{Calendar, is_calendar};
+use fleet_unitfile::Calendar;
+use fleet_unitfile::calendar::is_calendar;
 use proptest::prelude::*;
 use proptest::strategy::ValueTree as _;
 use proptest::test_runner::TestRunner;

@@ -8,10 +8,8 @@ mod verify;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-use fleet_unitfile::{
-    Finding, FindingCode, Severity, UnitFile, UnitName, UnitOption, UnitType, directives,
-    directives_version,
-};
+use fleet_unitfile::check::{FindingCode, directives, directives_version};
+use fleet_unitfile::{Finding, Severity, UnitFile, UnitName, UnitOption, UnitType};
 use proptest::collection::vec;
 use proptest::prelude::*;
 

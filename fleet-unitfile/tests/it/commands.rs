@@ -1,9 +1,9 @@
 //! Command lines: parsing, refusals and writing, as in systemd.
 
-use fleet_unitfile::{
-    CommandError, CommandLine, Privileges, Specifier, SpecifierContext, UnitName, WordError,
-    quote_word, split_words,
-};
+use fleet_unitfile::command::{CommandError, Privileges};
+use fleet_unitfile::specifier::Specifier;
+use fleet_unitfile::values::{WordError, quote_word, split_words};
+use fleet_unitfile::{CommandLine, SpecifierContext, UnitName};
 use proptest::prelude::*;
 
 use crate::properties::config;

@@ -4,7 +4,8 @@ use std::io;
 use std::os::unix::fs::symlink;
 use std::path::Path;
 
-use fleet_unitfile::{Place, UnitName, UnitTree};
+use fleet_unitfile::tree::Place;
+use fleet_unitfile::{UnitName, UnitTree};
 
 /// Returns what stands at a path below a root.
 #[expect(clippy::disallowed_methods, reason = "the test reads the files that it writes")]

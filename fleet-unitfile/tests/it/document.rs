@@ -1,8 +1,9 @@
 //! Edits of many options, edits of sections, and the normal form.
 
+use fleet_unitfile::syntax::Event;
 use fleet_unitfile::{
-    Editor, Event, MergedUnit, OptionError, OptionErrorKind, OptionView, Reader, UnitFile,
-    UnitName, UnitOption,
+    Editor, MergedUnit, OptionError, OptionErrorKind, OptionView, Reader, UnitFile, UnitName,
+    UnitOption,
 };
 use proptest::prelude::*;
 

@@ -3,7 +3,7 @@
 use std::process::Output;
 use std::time::Duration;
 
-use fleet_unitfile::{Timespan, parse_timespan};
+use fleet_unitfile::values::{Timespan, parse_timespan};
 use proptest::prelude::*;
 use proptest::strategy::ValueTree as _;
 use proptest::test_runner::TestRunner;

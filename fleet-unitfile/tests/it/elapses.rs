@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use fleet_unitfile::{Calendar, OffsetPeriod, Utc, Zone};
+use fleet_unitfile::Calendar;
+use fleet_unitfile::calendar::{OffsetPeriod, Utc, Zone};
 use proptest::prelude::*;
 use proptest::strategy::ValueTree as _;
 use proptest::test_runner::TestRunner;

@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use fleet_unitfile::{MergedUnit, UnitFile, UnitName, drop_in_directories};
+use fleet_unitfile::tree::drop_in_directories;
+use fleet_unitfile::{MergedUnit, UnitFile, UnitName};
 use proptest::prelude::*;
 use proptest::strategy::ValueTree as _;
 use proptest::test_runner::TestRunner;

@@ -1,6 +1,8 @@
 //! Checks of units with their drop-ins, and the file of each finding.
 
-use fleet_unitfile::{FindingCode, MergedUnit, Severity, UNIT_DIRECTORIES, UnitFile, UnitName};
+use fleet_unitfile::check::FindingCode;
+use fleet_unitfile::tree::UNIT_DIRECTORIES;
+use fleet_unitfile::{MergedUnit, Severity, UnitFile, UnitName};
 
 const MAIN: &str = "/usr/lib/systemd/system/web.service";
 

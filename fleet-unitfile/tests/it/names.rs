@@ -1,6 +1,7 @@
 //! Unit names: validity, parts, and error messages.
 
-use fleet_unitfile::{EscapeError, NameErrorKind, UnitName, UnitType, escape, unescape};
+use fleet_unitfile::escape::{EscapeError, escape, unescape};
+use fleet_unitfile::{NameErrorKind, UnitName, UnitType};
 
 use crate::folded;
 
@@ -164,10 +165,10 @@ fn escapes_follow_systemd_escape() {
 #[test]
 fn relative_path_without_a_name_is_not_escaped() {
     for path in [".", "./", "./.", "././"] {
-        assert!(fleet_unitfile::escape_path(path).is_err(), "{path}");
+        assert!(fleet_unitfile::escape::escape_path(path).is_err(), "{path}");
     }
     for path in ["", "/", "//", "/.", "/./"] {
-        assert_eq!(fleet_unitfile::escape_path(path).as_deref(), Ok("-"), "{path}");
+        assert_eq!(fleet_unitfile::escape::escape_path(path).as_deref(), Ok("-"), "{path}");
     }
 }
 

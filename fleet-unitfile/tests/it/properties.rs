@@ -1,8 +1,11 @@
 //! Properties of arbitrary texts, half of them made of significant bytes.
 
+use fleet_unitfile::escape::{escape, unescape};
+use fleet_unitfile::specifier::expand_fleet_specifiers;
+use fleet_unitfile::syntax::Event;
+use fleet_unitfile::values::{parse_timespan, split_words, split_words_relaxed};
 use fleet_unitfile::{
-    Event, OptionErrorKind, OptionView, Reader, Severity, UnitFile, UnitName, UnitOption, escape,
-    expand_fleet_specifiers, parse_timespan, split_words, split_words_relaxed, unescape,
+    OptionErrorKind, OptionView, Reader, Severity, UnitFile, UnitName, UnitOption,
 };
 use proptest::collection::vec;
 use proptest::prelude::*;

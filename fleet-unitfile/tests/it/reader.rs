@@ -3,7 +3,8 @@
 use std::borrow::Cow;
 use std::fmt::Write as _;
 
-use fleet_unitfile::{Event, Reader, UnitFile, UnitOption};
+use fleet_unitfile::syntax::Event;
+use fleet_unitfile::{Reader, UnitFile, UnitOption};
 use proptest::prelude::*;
 
 use crate::properties::{config, source};

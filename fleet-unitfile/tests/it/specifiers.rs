@@ -2,10 +2,10 @@
 
 use std::process::Command;
 
-use fleet_unitfile::{
-    EscapeError, Specifier, SpecifierContext, SpecifierError, UnitName, UnitType, cescape,
-    cunescape, escape_path, unescape_path,
-};
+use fleet_unitfile::escape::{EscapeError, escape_path, unescape_path};
+use fleet_unitfile::specifier::{Specifier, SpecifierError};
+use fleet_unitfile::values::{cescape, cunescape};
+use fleet_unitfile::{SpecifierContext, UnitName, UnitType};
 use proptest::prelude::*;
 
 use crate::properties::config;

@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
-use fleet_unitfile::{
-    SpecifierError, Timespan, TimespanError, UnitName, WordError, expand_fleet_specifiers,
-    parse_timespan, split_words, split_words_relaxed,
+use fleet_unitfile::UnitName;
+use fleet_unitfile::specifier::{SpecifierError, expand_fleet_specifiers};
+use fleet_unitfile::values::{
+    Timespan, TimespanError, WordError, parse_timespan, split_words, split_words_relaxed,
 };
 
 #[test]

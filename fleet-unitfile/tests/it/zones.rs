@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use fleet_unitfile::{Calendar, OffsetPeriod, Timespan, Zone as _};
+use fleet_unitfile::Calendar;
+use fleet_unitfile::calendar::{OffsetPeriod, Zone as _};
+use fleet_unitfile::values::Timespan;
 use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Timestamp, Zoned};
 

@@ -2,7 +2,8 @@
 
 use std::fs;
 
-use fleet_unitfile::{Specifier, SpecifierContext};
+use fleet_unitfile::SpecifierContext;
+use fleet_unitfile::specifier::Specifier;
 use nix::unistd::{Gid, Group, Uid, User as Account};
 
 use super::environment_file::parse_file;

@@ -2,7 +2,7 @@
 
 use clap::Args;
 use fleet_http::JournalRequest;
-use fleet_unitfile::{Timespan, parse_timespan};
+use fleet_unitfile::values::{Timespan, parse_timespan};
 
 use super::numbers::number;
 

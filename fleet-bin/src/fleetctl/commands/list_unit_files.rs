@@ -1,7 +1,8 @@
 //! `list-unit-files`: lists the units of the cluster with their desired and current states.
 
 use fleet_http::wire;
-use fleet_unitfile::{UnitName, expand_fleet_specifiers};
+use fleet_unitfile::UnitName;
+use fleet_unitfile::specifier::expand_fleet_specifiers;
 use serde::Serialize;
 
 use crate::fleetctl::args::inspect_args::ListArgs;

@@ -3,7 +3,8 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use fleet_unitfile::{Severity, SystemdVersion, UnitName};
+use fleet_unitfile::check::SystemdVersion;
+use fleet_unitfile::{Severity, UnitName};
 
 use crate::fleetctl::args::VerifyArgs;
 use crate::fleetctl::local::read_file;

@@ -26,7 +26,8 @@ impl CredentialFiles {
             given.or_else(|| variable(name).map(PathBuf::from))
         };
         let word = variable("FLEETCTL_INSECURE_SKIP_TLS_VERIFY");
-        let by_variable = word.and_then(|word| fleet_unitfile::parse_bool(&word)).unwrap_or(false);
+        let by_variable =
+            word.and_then(|word| fleet_unitfile::values::parse_bool(&word)).unwrap_or(false);
         Self {
             ca: file(&args.ca_file, "FLEETCTL_CA_FILE"),
             certificate: file(&args.cert_file, "FLEETCTL_CERT_FILE"),

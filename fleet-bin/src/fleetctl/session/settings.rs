@@ -116,7 +116,7 @@ fn format_named(word: &str) -> Result<Format, CliError> {
 }
 
 fn is_yes(text: &str) -> bool {
-    fleet_unitfile::parse_bool(text).unwrap_or(false)
+    fleet_unitfile::values::parse_bool(text).unwrap_or(false)
 }
 
 /// Rejects a driver of fleet v1 other than `API`.

@@ -111,7 +111,7 @@ fn without_user(host: &str) -> &str {
 
 /// Returns the value of `StrictHostKeyChecking`. fleet v1 asked the user about unknown hosts.
 fn strictness(text: Option<&str>) -> Result<&'static str, CliError> {
-    match fleet_unitfile::parse_bool(text.unwrap_or("true")) {
+    match fleet_unitfile::values::parse_bool(text.unwrap_or("true")) {
         Some(true) => Ok("ask"),
         Some(false) => Ok("no"),
         None => Err(CliError::usage(format!(

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use fleet_http::{Endpoint, ListenAddress};
-use fleet_unitfile::parse_bool;
+use fleet_unitfile::values::parse_bool;
 
 use super::error::ConfigError;
 use super::resolve::{Values, bad_value, contradiction, requires};

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use fleet_http::Endpoint;
 use fleet_store::{EtcdConfig, Layout};
-use fleet_unitfile::parse_timespan;
+use fleet_unitfile::values::parse_timespan;
 
 use super::auth::{FileSetting, file_setting};
 use super::error::ConfigError;

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use fleet_core::{MachineId, Metadata, Strictness};
 use fleet_http::ListenAddress;
-use fleet_unitfile::{parse_bool, parse_timespan};
+use fleet_unitfile::values::{parse_bool, parse_timespan};
 
 use super::auth::AuthSettings;
 use super::capacity::CapacitySettings;

@@ -3,7 +3,7 @@
 
 use std::path::PathBuf;
 
-use fleet_unitfile::parse_bool;
+use fleet_unitfile::values::parse_bool;
 
 use super::error::ConfigError;
 use super::resolve::{Values, bad_value};

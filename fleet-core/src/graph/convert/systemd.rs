@@ -3,7 +3,8 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use fleet_unitfile::{SpecifierContext, UnitFile, UnitName, split_words};
+use fleet_unitfile::values::split_words;
+use fleet_unitfile::{SpecifierContext, UnitFile, UnitName};
 
 use super::ConvertOptions;
 use super::draft::{Draft, as_stanza};

@@ -6,9 +6,9 @@
 
 use std::fmt;
 
-use fleet_unitfile::{
-    CommandError, CommandLine, Privileges, Span, WordError, cescape, quote_word, split_words,
-};
+use fleet_unitfile::command::{CommandError, Privileges};
+use fleet_unitfile::values::{WordError, cescape, quote_word, split_words};
+use fleet_unitfile::{CommandLine, Span};
 
 use super::diagnostic::{Code, Problems, short};
 use super::draft::Draft;

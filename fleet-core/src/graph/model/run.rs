@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::time::Duration;
 
-use fleet_unitfile::expand_variables;
+use fleet_unitfile::values::expand_variables;
 
 use super::condition::UnitCondition;
 use super::exec_environment::{ExecEnvironment, ResourceLimits};

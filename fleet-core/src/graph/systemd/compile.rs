@@ -3,8 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use fleet_unitfile::check::directives;
 use fleet_unitfile::spelling::suggest;
-use fleet_unitfile::{OptionView, SpecifierContext, UnitFile, UnitName, UnitType, directives};
+use fleet_unitfile::{OptionView, SpecifierContext, UnitFile, UnitName, UnitType};
 
 use super::draft::Draft;
 use super::refusal::{OptionPosition, RefusalCause, Remark, UnitRefusal, UnitRefusals};

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use fleet_unitfile::{
+use fleet_unitfile::values::{
     Size, parse_permyriad, parse_size, parse_timespan, split_words, split_words_relaxed,
 };
 

@@ -5,7 +5,7 @@
 //! option that is not honoured is refused, because a unit that asks for confinement must not run
 //! unconfined.
 
-use fleet_unitfile::parse_bool;
+use fleet_unitfile::values::parse_bool;
 
 use self::Support::{Honoured, Ignored, Informational, Refused, RefusedUnless};
 use super::service_options::SERVICE;
@@ -275,7 +275,7 @@ pub(super) const TIMER: &[Group] = &[
 mod tests {
     use std::collections::BTreeSet;
 
-    use fleet_unitfile::directives;
+    use fleet_unitfile::check::directives;
 
     use super::*;
 

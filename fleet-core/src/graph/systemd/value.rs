@@ -3,9 +3,9 @@
 use std::fmt::Display;
 use std::time::Duration;
 
-use fleet_unitfile::{
-    CommandError, CommandLine, Privileges, SpecifierContext, UnitName, parse_bool, parse_timespan,
-};
+use fleet_unitfile::command::{CommandError, Privileges};
+use fleet_unitfile::values::{parse_bool, parse_timespan};
+use fleet_unitfile::{CommandLine, SpecifierContext, UnitName};
 
 use crate::graph::model::{Command, ConditionTest, Signal, StatusSet, UnitCondition};
 

@@ -1,7 +1,8 @@
 //! Conversion of systemd unit files.
 
 use fleet_core::graph::convert::{ConvertOptions, InitSystem, SourceFile, convert, convert_with};
-use fleet_unitfile::{Specifier, SpecifierContext};
+use fleet_unitfile::SpecifierContext;
+use fleet_unitfile::specifier::Specifier;
 
 use super::{converted, output, sources, words};
 

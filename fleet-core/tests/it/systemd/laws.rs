@@ -6,7 +6,8 @@ use std::collections::BTreeSet;
 use fleet_core::graph::systemd::{
     ExternalUnits, OptionPosition, RefusalCause, Support, UnitRefusal, compile, link, support,
 };
-use fleet_unitfile::{UnitFile, UnitName, directives, strategies};
+use fleet_unitfile::check::directives;
+use fleet_unitfile::{UnitFile, UnitName, strategies};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::{Index, select};

@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 
 use fleet_core::graph::systemd::{CompiledUnit, Support, compile, support};
-use fleet_unitfile::{UnitFile, directives};
+use fleet_unitfile::UnitFile;
+use fleet_unitfile::check::directives;
 
 use super::{compiled, site, wrapped};
 

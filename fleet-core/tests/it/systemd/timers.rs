@@ -8,7 +8,7 @@ use fleet_core::graph::systemd::{
     DualTimestamp, NextElapse, RandomizedDelay, TimeZones, Timer, TimerContext, TimerMachine,
     TimerPhase, TriggeredUnitState,
 };
-use fleet_unitfile::{Utc, Zone};
+use fleet_unitfile::calendar::{Utc, Zone};
 use proptest::prelude::*;
 
 use super::{compiled, wrapped};

@@ -7,7 +7,7 @@ use axum::http::header::CONTENT_TYPE;
 use axum::http::request::Parts;
 use axum::response::{IntoResponse, Response};
 use fleet_core::{MachineId, Snapshot, Unit};
-use fleet_unitfile::{parse_bool, parse_timespan};
+use fleet_unitfile::values::{parse_bool, parse_timespan};
 use futures_util::{StreamExt as _, stream};
 
 use super::journal_source::JournalSource;

@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use axum::http::request::Parts;
 use fleet_core::{MachineId, Snapshot, TargetState};
-use fleet_unitfile::{Timespan, UnitName};
+use fleet_unitfile::UnitName;
+use fleet_unitfile::values::Timespan;
 use futures_util::{StreamExt as _, stream};
 use tokio::time::timeout;
 

@@ -122,10 +122,11 @@ pub struct Directive {
     pub until: Option<SystemdVersion>,
 }
 
-/// Returns all directives that [`check`](crate::check::check) knows, section by section.
+/// Returns all directives that [`UnitFile::check`](crate::UnitFile::check) knows, section by
+/// section.
 ///
 /// ```
-/// let names: Vec<_> = fleet_unitfile::directives()
+/// let names: Vec<_> = fleet_unitfile::check::directives()
 ///     .filter(|directive| directive.section == "Automount" && !directive.is_newer)
 ///     .map(|directive| directive.name)
 ///     .collect();
@@ -148,12 +149,12 @@ pub fn directives_version() -> &'static str {
 /// A major version of systemd, such as 252.
 ///
 /// ```
-/// use fleet_unitfile::SystemdVersion;
+/// use fleet_unitfile::check::SystemdVersion;
 ///
 /// let version: SystemdVersion = "systemd 252 (252.38-1~deb12u1)".parse()?;
 /// assert_eq!(version, SystemdVersion::new(252));
 /// assert_eq!("v257.3".parse(), Ok(SystemdVersion::new(257)));
-/// # Ok::<(), fleet_unitfile::SystemdVersionError>(())
+/// # Ok::<(), fleet_unitfile::check::SystemdVersionError>(())
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SystemdVersion(u16);

@@ -1,6 +1,7 @@
 //! Values that a booted systemd was observed to ignore, refuse or accept, one line each.
 
-use fleet_unitfile::{FindingCode, SystemdVersion, UnitFile, UnitName};
+use fleet_unitfile::check::{FindingCode, SystemdVersion};
+use fleet_unitfile::{UnitFile, UnitName};
 
 use super::findings;
 
@@ -330,8 +331,8 @@ fn continued_name_is_marked_as_a_whole() {
 #[test]
 fn escape_of_no_character_makes_invalid_utf8() {
     for word in [r"\ud800", r"\U00110000"] {
-        let error = fleet_unitfile::split_words_relaxed(word).unwrap_err();
-        assert_eq!(error, fleet_unitfile::WordError::NotUtf8 { at: 0 }, "{word}");
+        let error = fleet_unitfile::values::split_words_relaxed(word).unwrap_err();
+        assert_eq!(error, fleet_unitfile::values::WordError::NotUtf8 { at: 0 }, "{word}");
     }
 }
 

@@ -6,9 +6,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-use fleet_unitfile::{
-    Directive, Finding, FindingCode, Severity, UnitFile, directives, directives_version,
-};
+use fleet_unitfile::check::{Directive, FindingCode, directives, directives_version};
+use fleet_unitfile::{Finding, Severity, UnitFile};
 
 use super::{broken, findings};
 
@@ -154,7 +153,10 @@ fn systemd_knows_the_same_specifier_letters() {
     let name = fleet_unitfile::UnitName::parse("a.service").unwrap();
     for (at, letter) in letters.iter().enumerate() {
         let expanded = context.expand(&format!("%{letter}"), &name);
-        let none = matches!(expanded, Err(fleet_unitfile::SpecifierError::NotASpecifier { .. }));
+        let none = matches!(
+            expanded,
+            Err(fleet_unitfile::specifier::SpecifierError::NotASpecifier { .. })
+        );
         // systemd still expands the old specifiers for control groups, with a warning.
         let is_old = ['c', 'r', 'R'].contains(letter);
         assert_eq!(none && !is_old, ours.contains(&(at * 2 + 4)), "%{letter}");

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use fleet_core::Timestamp;
 use fleet_core::graph::systemd::{TimeZones, Timer};
-use fleet_unitfile::{Utc, Zone};
+use fleet_unitfile::calendar::{Utc, Zone};
 use jiff::tz::TimeZone;
 use rustix::io::Errno;
 use rustix::time::{

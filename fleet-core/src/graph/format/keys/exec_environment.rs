@@ -1,6 +1,7 @@
 //! Keys of the execution environment and of resource limits.
 
-use fleet_unitfile::{Size, Span, WordError, cescape, parse_permyriad, parse_size, split_words};
+use fleet_unitfile::Span;
+use fleet_unitfile::values::{Size, WordError, cescape, parse_permyriad, parse_size, split_words};
 
 use super::read::number;
 use super::write::{list, some, unless, yes_or_no};

@@ -3,8 +3,9 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use fleet_unitfile::Span;
 use fleet_unitfile::spelling::suggest;
-use fleet_unitfile::{Span, Timespan, TimespanError, parse_timespan};
+use fleet_unitfile::values::{Timespan, TimespanError, parse_timespan};
 
 use crate::graph::format::diagnostic::{Code, Problems, short};
 use crate::graph::format::lexer::Value;

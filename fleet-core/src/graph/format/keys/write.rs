@@ -3,7 +3,7 @@
 use std::fmt::Display;
 use std::time::Duration;
 
-use fleet_unitfile::Timespan;
+use fleet_unitfile::values::Timespan;
 
 use crate::graph::model::StatusSet;
 

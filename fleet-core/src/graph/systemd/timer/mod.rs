@@ -14,7 +14,8 @@ mod next;
 
 use std::time::Duration;
 
-use fleet_unitfile::{Calendar, UnitName, UnitType, Zone};
+use fleet_unitfile::calendar::Zone;
+use fleet_unitfile::{Calendar, UnitName, UnitType};
 
 use super::draft::UnitProblems;
 use super::value::{ValueContext, delay, flag, unreadable};
