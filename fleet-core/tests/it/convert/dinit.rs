@@ -4,29 +4,31 @@ use fleet_core::graph::convert::InitSystem;
 
 use super::output;
 
-#[test]
-fn services_of_each_type_become_stanzas() {
-    let files = [
-        (
-            "/etc/dinit.d/web",
-            "# The site\ntype = process\ncommand = /usr/bin/web --name \"a b\" # served\n\
+/// A service of each type.
+const SERVICES: [(&str, &str); 5] = [
+    (
+        "/etc/dinit.d/web",
+        "# The site\ntype = process\ncommand = /usr/bin/web --name \"a b\" # served\n\
              command += --fast\ndescription = A web server\ndepends-on = net\ndepends-ms: db\n\
              waits-for = cache\nbefore = proxy\nrestart = on-failure\nrestart-delay = 0.5\n\
              restart-limit-count = 5\nrestart-limit-interval = 30\nstop-timeout = 0\n\
              run-as = www:web\nworking-dir = /srv\nenv-file = /etc/web.env\n\
              logfile = /var/log/web.log\nterm-signal = INT\nnice = 5\nrlimit-nofile = 1024:-\n\
              options = signal-process-only starts-rwfs\n",
-        ),
-        (
-            "/etc/dinit.d/db",
-            "type = bgprocess\ncommand = /bin/db $$HOME \\\n  --daemon\npid-file = /run/db.pid\n\
+    ),
+    (
+        "/etc/dinit.d/db",
+        "type = bgprocess\ncommand = /bin/db $$HOME \\\n  --daemon\npid-file = /run/db.pid\n\
              restart = true\n",
-        ),
-        ("/etc/dinit.d/net", "type = scripted\ncommand = /bin/up\nstop-command = /bin/down\n"),
-        ("/etc/dinit.d/cache", "type = scripted\ncommand = /bin/fill\nrestart = true\n"),
-        ("/etc/dinit.d/proxy", "type = internal\nafter = cache\n@meta enable-via boot\n"),
-    ];
-    insta::assert_snapshot!(output(InitSystem::Dinit, &files), @r#"
+    ),
+    ("/etc/dinit.d/net", "type = scripted\ncommand = /bin/up\nstop-command = /bin/down\n"),
+    ("/etc/dinit.d/cache", "type = scripted\ncommand = /bin/fill\nrestart = true\n"),
+    ("/etc/dinit.d/proxy", "type = internal\nafter = cache\n@meta enable-via boot\n"),
+];
+
+#[test]
+fn services_of_each_type_become_stanzas() {
+    insta::assert_snapshot!(output(InitSystem::Dinit, &SERVICES), @r#"
     # from /etc/dinit.d/cache
     unit: cache
     type: oneshot
