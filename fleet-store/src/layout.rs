@@ -17,8 +17,8 @@
 //! | `cluster/lineage` | the identity of this history of revisions, and the layout's format |
 //!
 //! Placement keys begin with the machine, so the key of a change shows the affected machine. The
-//! keys alone would allow two placements of one unit; [`Leadership`](crate::registry::Leadership) describes
-//! the rules that prevent it.
+//! keys alone would allow two placements of one unit;
+//! [`Leadership`](crate::registry::Leadership) describes the rules that prevent it.
 
 use std::fmt;
 use std::str::FromStr;

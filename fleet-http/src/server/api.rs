@@ -43,8 +43,9 @@ impl Api {
     /// Page size of version 1.
     pub const PAGE_SIZE: u16 = 100;
 
-    /// Creates an API that writes to `registry` and reads from `mirror`. It has no journals, refuses
-    /// unit files that fleet v1 silently accepted, and has a page size of [`Self::PAGE_SIZE`].
+    /// Creates an API that writes to `registry` and reads from `mirror`. It has no journals,
+    /// refuses unit files that fleet v1 silently accepted, and has a page size of
+    /// [`Self::PAGE_SIZE`].
     #[must_use]
     pub fn new(registry: Registry, mirror: Mirror) -> Self {
         Self {

@@ -17,8 +17,8 @@ use crate::{Store, StoreError, Transaction, Watch};
 /// Causes faults in the tested store.
 ///
 /// [`FaultyStore`](super::FaultyStore) implements this trait for any store, without access to its
-/// internals. To cause compaction, it makes more changes than a [`Keyspace`](crate::backend::Keyspace)
-/// keeps.
+/// internals. To cause compaction, it makes more changes than a
+/// [`Keyspace`](crate::backend::Keyspace) keeps.
 ///
 /// A store that keeps more changes needs its own implementation, which can trigger compaction
 /// directly. For a backend with a server, that implementation can also cut the connection.

@@ -104,8 +104,9 @@ fn terms() -> Vec<Term> {
 /// Whether a crate root or a `mod.rs` of the init model exports this name.
 fn is_public(name: &str) -> bool {
     let is_list = |path: &str| {
-        let in_graph = path.contains("/src/graph/") && path.ends_with("/mod.rs");
-        in_graph || path.ends_with("/src/lib.rs")
+        let public = ["/src/graph/", "/src/registry/", "/src/mirror/", "/src/transfer/"];
+        let in_public = public.iter().any(|folder| path.contains(folder));
+        (in_public && path.ends_with("/mod.rs")) || path.ends_with("/src/lib.rs")
     };
     let mut roots = rust_files().iter().filter(|file| is_list(&file.path));
     roots.any(|file| mentions(file.source.code(), name))
