@@ -1,7 +1,6 @@
 #![doc = include_str!("../README.md")]
 #![forbid(unsafe_code)]
 
-mod dev_directory;
 mod ui;
 
 pub mod fleet_init;

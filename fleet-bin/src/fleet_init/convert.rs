@@ -1,9 +1,9 @@
 //! `convert`: prints units of another init as stanzas, and reports what is lost.
 
 use std::collections::BTreeMap;
-use std::fs;
-use std::io::{self, Write as _};
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
+use std::{fs, io};
 
 use fleet_agent::machine_specifiers;
 use fleet_core::graph::convert::{
@@ -15,7 +15,8 @@ use fleet_unitfile::UnitName;
 use serde::Serialize;
 
 use super::args::{ConvertArgs, From};
-use super::files::{self, read_file};
+use super::files;
+use super::files::read_file;
 use crate::ui::error::{CliError, Exit};
 use crate::ui::global_args::Format;
 use crate::ui::output::{Output, Record};

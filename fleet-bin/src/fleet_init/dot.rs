@@ -2,11 +2,11 @@
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
-use std::io::{self, Write as _};
+use std::io;
+use std::io::Write as _;
 use std::sync::Arc;
 
 use fleet_core::graph::{EdgeKind, Graph, InitState, InitUnit, Name, Settings, Target};
-
 use serde::Serialize;
 
 use super::args::{Drawing, GraphArgs};

@@ -1,10 +1,10 @@
 //! Reads the files of an init on this machine.
 
 use std::collections::BTreeSet;
-use std::fs;
-use std::io::{self, Read as _};
+use std::io::Read as _;
 use std::os::unix::fs::FileTypeExt as _;
 use std::path::{Path, PathBuf};
+use std::{fs, io};
 
 use fleet_agent::{group_exists, user_exists};
 use fleet_core::graph::text::{FileRole, FileSet, HostResource, InitFile, MAX_FILE_SIZE};

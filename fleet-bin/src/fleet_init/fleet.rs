@@ -3,10 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use serde::Serialize;
-
 use fleet_agent::remote::{RemoteConfig, RemoteManager};
 use fleet_agent::{ManagedUnit, ServiceManager as _, SystemClock};
+use serde::Serialize;
 
 use super::client::{InitClient, PROGRAM};
 use super::protocol::{StatusHeader, Unit};

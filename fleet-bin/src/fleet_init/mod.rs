@@ -4,28 +4,23 @@
 //! |---|---|
 //! | command line | `args` |
 //! | files | `files`; the accepted definitions of a running one: `sources` |
-//! | checks | `check` |
-//! | plans as text (pure) | `plan_text`; the command: `plan` |
+//! | plans as text (pure) | `plan_text`; the commands `plan` and `check`: `plan` |
 //! | drawings (pure) | `dot` |
 //! | conversion from other inits | `convert` |
-//! | running and ending units | `run`, `shutdown`; aborting after a panic: `panic_hook` |
+//! | running and ending units | `run`, `shutdown` |
 //! | serving requests | `server`; the messages: `protocol`, `status_text` |
-//! | process 1 of a container | `pid1`; remaining processes at its end: `orphans` |
+//! | process 1 of a container | `pid1` |
 //! | socket and directories | `paths` |
 //! | client commands | `client`, `status`, `tree`, `fleet`, `logs`, `verbs`, `outcome` |
 
 mod args;
-mod check;
 mod client;
 mod convert;
 mod dot;
 mod files;
 mod fleet;
-mod foreign_commands;
 mod logs;
-mod orphans;
 mod outcome;
-mod panic_hook;
 mod paths;
 mod pid1;
 mod plan;
@@ -68,7 +63,7 @@ pub fn run(args: Vec<OsString>) -> ExitCode {
     match Cli::try_parse_from(args) {
         Ok(cli) => execute(cli),
         Err(error) => {
-            let error = foreign_commands::with_hint(error, &Cli::command());
+            let error = args::with_hint(error, &Cli::command());
             ExitCode::from(usage(&error).code())
         }
     }
@@ -86,7 +81,7 @@ fn usage(error: &clap::Error) -> Exit {
 fn execute(cli: Cli) -> ExitCode {
     let done = match cli.command {
         None => Cli::command().print_help().map_err(CliError::from),
-        Some(Command::Check(args)) => check::run(&args),
+        Some(Command::Check(args)) => plan::check(&args),
         Some(Command::Plan(args)) => plan::run(&args),
         Some(Command::Graph(args)) => dot::run(&args),
         Some(Command::Convert(args)) => convert::run(&args),

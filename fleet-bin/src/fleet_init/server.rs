@@ -18,7 +18,7 @@ use super::protocol::{
 };
 use super::sources::{Definitions, Sources};
 use super::{files, plan_text, status_text};
-use crate::ui::chain;
+use crate::ui::error;
 use crate::ui::error::CliError;
 use crate::ui::names::nearest;
 
@@ -332,7 +332,7 @@ fn target(text: &str) -> Result<Target, Refusal> {
 
 fn because(error: &dyn Error) -> Refusal {
     Refusal::Because {
-        problem: chain::in_one_line(&error.to_string(), error.source()),
+        problem: error::in_one_line(&error.to_string(), error.source()),
         help: vec![],
     }
 }

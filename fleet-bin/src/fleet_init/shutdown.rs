@@ -9,7 +9,8 @@ use std::time::Duration;
 
 use fleet_agent::{Clock, InitSupervisor, NativeManager, UnitSnapshot};
 use fleet_core::graph::DerivedState;
-use tokio::signal::unix::{self, SignalKind, signal};
+use tokio::signal::unix;
+use tokio::signal::unix::{SignalKind, signal};
 
 use crate::ui::error::CliError;
 

@@ -13,7 +13,8 @@ use fleet_core::graph::{Graph, Settings, Target};
 use serde::{Deserialize, Serialize};
 use tokio::task::JoinError;
 
-use super::files::{self, Files};
+use super::files;
+use super::files::Files;
 use super::protocol::SourceFile;
 use crate::ui::error::CliError;
 

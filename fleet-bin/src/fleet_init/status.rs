@@ -1,6 +1,7 @@
 //! `status`: prints the units of a running fleet-init.
 
-use std::io::{self, Write as _};
+use std::io;
+use std::io::Write as _;
 
 use super::args::StatusArgs;
 use super::client::{InitClient, NoResponse, read, request};

@@ -1,7 +1,8 @@
 //! `set-target`, `reload`, `restart`, `reset-failed`, `mask` and `unmask`: change a running
 //! fleet-init.
 
-use std::io::{self, Write as _};
+use std::io;
+use std::io::Write as _;
 
 use serde::Serialize;
 use serde_json::Value;

@@ -7,10 +7,7 @@
 pub(super) mod change_args;
 pub(super) mod flags;
 pub(super) mod inspect_args;
-pub(super) mod machine_args;
-pub(super) mod numbers;
 pub(super) mod ranges;
-pub(super) mod rebalance_args;
 pub(super) mod spelling;
 
 use std::path::PathBuf;
@@ -19,11 +16,10 @@ use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 use fleet_unitfile::check::SystemdVersion;
 
-use super::args::change_args::{ApplyArgs, DiffArgs, PlanArgs, ScaleArgs};
+use super::args::change_args::{
+    ApplyArgs, DiffArgs, MachineArgs, PlanArgs, RebalanceArgs, ScaleArgs, number,
+};
 use super::args::inspect_args::{EventsArgs, JournalArgs, ListArgs, LogsArgs, SshArgs, StatusArgs};
-use super::args::machine_args::MachineArgs;
-use super::args::numbers::number;
-use super::args::rebalance_args::RebalanceArgs;
 use crate::ui::global_args::GlobalArgs;
 
 /// Control a fleet cluster: submit unit files, start and stop units, inspect them.

@@ -6,12 +6,12 @@ use fleet_agent::Clock as _;
 use fleet_core::Timestamp;
 use fleet_unitfile::UnitName;
 
+use super::concurrent::Poller;
 use super::format::MachineLabels;
-use super::poll::Poller;
 use super::report::{UnitOutcome, UnitReport};
 use super::session::context::Context;
 use super::session::eligible;
-use super::session::machine_cache::MachineCache;
+use super::session::machines::MachineCache;
 use super::session::settings::WaitTimeout;
 use super::wait::Observation;
 use super::wait_state::{WaitResult, WaitState, WaitTarget};

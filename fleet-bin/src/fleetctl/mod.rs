@@ -5,17 +5,15 @@
 //! | parse the arguments | `args`, `help`, `session::settings` |
 //! | authenticate to the daemon and verify it | `session::credentials` |
 //! | resolve unit arguments | `args::ranges`, `select` |
-//! | ask for confirmation | `confirm` |
 //! | read local unit files | `local` |
-//! | query the cluster, or open its store | `session`, `import_target`, `offline` |
+//! | query the cluster, or open its store | `session` |
 //! | connect through ssh | `session::{ssh, tunnel}` |
-//! | limit and batch requests | `concurrent`, `poll`, `session::machine_cache` |
+//! | limit and batch requests | `concurrent`, `session::machines` |
 //! | decide what to do (pure) | `resolve`, `manifest_diff`, `wait`, `wait_state` |
 //! | find problems (pure) | `diagnosis`, `rebalance_status` |
 //! | run commands | `commands`, `follow` |
-//! | print results | `report`, `preview`, `columns`, `format` |
+//! | print results | `report`, `columns`, `format` |
 //! | write files | `atomic_file` |
-//! | document the program | `reference` |
 //! | report progress and errors | `progress`, `partial_failure` |
 //!
 //! Errors, output formats, tables and colours are those of all programs (`ui`).
@@ -25,21 +23,15 @@ mod atomic_file;
 mod columns;
 mod commands;
 mod concurrent;
-mod confirm;
 mod diagnosis;
 mod follow;
 mod format;
 mod help;
-mod import_target;
 mod local;
 mod manifest_diff;
-mod offline;
 mod partial_failure;
-mod poll;
-mod preview;
 mod progress;
 mod rebalance_status;
-mod reference;
 mod report;
 mod resolve;
 mod select;

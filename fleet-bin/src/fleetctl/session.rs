@@ -2,13 +2,11 @@
 
 pub(super) mod context;
 pub(super) mod credentials;
-pub(super) mod machine_cache;
 pub(super) mod settings;
 pub(super) mod ssh;
 pub(super) mod tunnel;
 
-mod machines;
-mod rebalance;
+pub(super) mod machines;
 
 pub(crate) use machines::is_complete_id;
 

@@ -12,15 +12,13 @@ use fleet_http::{AuthPolicy, ListenAddress, Listener, Peers};
 use fleet_store::registry::{ExpectUnit, MachineRecord, NewUnit};
 use fleet_unitfile::UnitName;
 
-use super::accept_store::StorePolicy;
 use super::cli::DevArgs;
 use super::config::{NativeSettings, ServiceManagerKind, StoreKind};
-use super::error::{Context as _, StartError};
-use super::run::{self, ShutdownSignals};
+use super::offline::StorePolicy;
+use super::run::ShutdownSignals;
 use super::wire_up::{DaemonParts, MachineSetup, RunningDaemon};
-use super::{directories, identity, machine, say, summary};
-use crate::dev_directory;
-use crate::ui::findings;
+use super::{Context as _, StartError, directories, identity, machine, run, say, summary};
+use crate::ui::{findings, global_args};
 
 /// Lease duration of machines and of the engine in a development cluster. A machine or engine that
 /// has not renewed its lease for this time counts as gone.
@@ -141,7 +139,7 @@ fn machine_of(data_dir: &Path, number: u16, machines: u16) -> Result<MachineSetu
 
 /// Returns the requested directory, or by default one below the user's state directory.
 fn data_dir(requested: Option<&Path>) -> Result<PathBuf, StartError> {
-    let default = || dev_directory::default(&|name| std::env::var_os(name));
+    let default = || global_args::default(&|name| std::env::var_os(name));
     let directory = requested.map(Path::to_owned).or_else(default).ok_or_else(|| {
         StartError::usage(
             "cannot choose a data directory: neither XDG_STATE_HOME nor HOME is set; specify \
@@ -156,7 +154,7 @@ fn data_dir(requested: Option<&Path>) -> Result<PathBuf, StartError> {
 
 fn listen(requested: &[String], data_dir: &Path) -> Result<Vec<ListenAddress>, StartError> {
     if requested.is_empty() {
-        return Ok(vec![ListenAddress::Unix(data_dir.join(dev_directory::SOCKET))]);
+        return Ok(vec![ListenAddress::Unix(data_dir.join(global_args::SOCKET))]);
     }
     let parse = |text: &String| {
         text.parse().map_err(|error| StartError::usage(format!("--listen {text}: {error}")))

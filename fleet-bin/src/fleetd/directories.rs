@@ -3,15 +3,15 @@
 //! Unit files, logs and the store may contain secrets. The mode of each directory and file is set
 //! explicitly, so it does not depend on the umask.
 
-use std::fs::{self, Permissions};
-use std::io;
+use std::fs::Permissions;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
+use std::{fs, io};
 
 use fleet_agent::{create_dir_with_mode, create_private_dir};
 use rustix::process::geteuid;
 
-use super::error::{Context as _, StartError};
+use super::{Context as _, StartError};
 
 /// Mode of a data directory.
 pub(crate) const DATA_DIR_MODE: u32 = 0o750;

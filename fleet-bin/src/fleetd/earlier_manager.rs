@@ -3,10 +3,9 @@
 //! A service manager knows only the units that it has started itself. After a change of
 //! `service_manager` it would start every unit of the machine a second time.
 
-use std::fmt;
-use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::{fmt, io};
 
 use fleet_agent::remote::{RemoteConfig, RemoteManager};
 use fleet_agent::{
@@ -17,8 +16,7 @@ use fleet_unitfile::UnitName;
 use serde::{Deserialize, Serialize};
 
 use super::config::ServiceManagerKind;
-use super::error::{Context as _, StartError};
-use super::systemd;
+use super::{Context as _, StartError, systemd};
 
 /// Name of the file in the machine's directory that stores the service manager.
 const FILE: &str = "service-manager.json";

@@ -4,9 +4,9 @@ use std::path::Path;
 
 use fleet_store::{EtcdConfig, EtcdIdentity, EtcdTls, EtcdUser};
 
-use super::auth_reload::{secret_of, secret_text};
 use super::config::{EtcdSettings, Password};
-use super::error::{Context as _, StartError};
+use super::reload::{secret_of, secret_text};
+use super::{Context as _, StartError};
 use crate::ui::secret;
 
 /// Returns the configuration of the etcd store.

@@ -7,7 +7,7 @@ use fleet_core::MachineId;
 use fleet_store::Registry;
 use fleet_store::registry::Lineage;
 
-use super::error::{Context as _, StartError};
+use super::{Context as _, StartError};
 
 /// File with the machine ID of a Linux host.
 const MACHINE_ID: &str = "/etc/machine-id";

@@ -1,6 +1,6 @@
-//! The machine's record and directories.
+//! The machine's record and directories, and the resources and address of the host.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::path::{Path, PathBuf};
 
 use fleet_agent::wall_time;
@@ -9,8 +9,7 @@ use fleet_http::ListenAddress;
 use fleet_store::registry::MachineRecord;
 
 use super::config::Config;
-use super::error::StartError;
-use super::{directories, host_info, identity};
+use super::{StartError, directories, identity};
 
 /// Returns the directory for the machine's own files.
 pub(crate) fn directory(config: &Config) -> PathBuf {
@@ -27,7 +26,7 @@ pub(crate) fn id(config: &Config) -> Result<MachineId, StartError> {
 
 /// Returns the configured address of the machine, or that of its default route.
 pub(crate) fn address(config: &Config) -> Option<IpAddr> {
-    config.public_ip.or_else(host_info::address)
+    config.public_ip.or_else(host_address)
 }
 
 /// Returns the machine's record, from its configuration, resources and listen addresses.
@@ -38,7 +37,7 @@ pub(crate) fn record(config: &Config, id: MachineId, listen: &[ListenAddress]) -
         address,
         api: api.map_or_else(String::new, |url| url.to_string()),
         metadata: config.metadata.clone(),
-        offers: config.offers.apply(host_info::resources(&config.data_dir)),
+        offers: config.offers.apply(resources(&config.data_dir)),
         ..base_record(id)
     }
 }
@@ -46,7 +45,7 @@ pub(crate) fn record(config: &Config, id: MachineId, listen: &[ListenAddress]) -
 /// Sets the offers of a machine that shares this host with others evenly.
 pub(crate) fn with_share(record: MachineRecord, machines: u16, directory: &Path) -> MachineRecord {
     let part = |whole: u64| whole / u64::from(machines.max(1));
-    let has = host_info::resources(directory);
+    let has = resources(directory);
     let offers = Resources { cpu: part(has.cpu), memory: part(has.memory), disk: part(has.disk) };
     MachineRecord { offers, ..record }
 }
@@ -78,6 +77,61 @@ pub(crate) fn runtime_dir(config: &Config) -> Result<PathBuf, StartError> {
     let directory = &config.runtime_dir;
     directories::prepare_runtime_dir(directory)?;
     Ok(directory.clone())
+}
+
+/// Returns the CPU and memory of this host, and the size of the file system of `directory`. If a
+/// resource cannot be determined, its amount is zero, so units cannot reserve it.
+pub(crate) fn resources(directory: &Path) -> Resources {
+    let resources = Resources { cpu: cpu(), memory: memory(), disk: disk(directory) };
+    if resources.first_over(Resources::ZERO).is_none() {
+        tracing::warn!(
+            "cannot determine the CPU, memory and disk of this machine: units that reserve \
+             resources cannot run on it"
+        );
+    }
+    resources
+}
+
+/// Returns the source host_address that the kernel would use for remote hosts, preferring IPv4. No
+/// packet is sent, because connecting a UDP socket only looks up a route. Returns `None` without a
+/// route.
+pub(crate) fn host_address() -> Option<IpAddr> {
+    // Documentation addresses, which are routed like any remote host_address.
+    let worlds: [(IpAddr, IpAddr); 2] = [
+        (Ipv4Addr::UNSPECIFIED.into(), Ipv4Addr::new(192, 0, 2, 1).into()),
+        (Ipv6Addr::UNSPECIFIED.into(), Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 1).into()),
+    ];
+    let way = |(from, to): (IpAddr, IpAddr)| {
+        let socket = UdpSocket::bind(SocketAddr::new(from, 0)).ok()?;
+        socket.connect(SocketAddr::new(to, 9)).ok()?;
+        let host_address = socket.local_addr().ok()?.ip();
+        (!host_address.is_loopback() && !host_address.is_unspecified()).then_some(host_address)
+    };
+    worlds.into_iter().find_map(way)
+}
+
+/// Returns the number of CPUs that this process may use, in thousandths.
+fn cpu() -> u64 {
+    let cores = std::thread::available_parallelism().map_or(0, std::num::NonZero::get);
+    u64::try_from(cores).unwrap_or(0).saturating_mul(1000)
+}
+
+fn memory() -> u64 {
+    let text = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
+    total(&text).unwrap_or(0)
+}
+
+/// Parses the line `MemTotal:  16326428 kB`, and returns bytes.
+fn total(meminfo: &str) -> Option<u64> {
+    let line = meminfo.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;
+    let kilobytes: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
+    kilobytes.checked_mul(1024)
+}
+
+/// Returns the total size of the file system.
+fn disk(directory: &Path) -> u64 {
+    let stat = rustix::fs::statvfs(directory);
+    stat.map_or(0, |stat| stat.f_blocks.saturating_mul(stat.f_frsize))
 }
 
 #[cfg(test)]
@@ -122,6 +176,21 @@ mod tests {
         let own = Config { public_ip: Some("10.0.0.9".parse().unwrap()), ..config.clone() };
         let id: MachineId = "m1".parse().unwrap();
         assert_eq!(record(&own, id.clone(), &[]).address, own.public_ip);
-        assert_eq!(record(&config, id, &[]).address, host_info::address());
+        assert_eq!(record(&config, id, &[]).address, host_address());
+    }
+
+    #[test]
+    fn host_has_all_resources() {
+        let has = resources(Path::new("/"));
+        assert!(has.cpu >= 1000 && has.memory > 1 << 20 && has.disk > 0, "{has}");
+        assert_eq!(disk(Path::new("/nowhere")), 0);
+        assert!(host_address().is_none_or(|host_address| !host_address.is_loopback()));
+    }
+
+    #[test]
+    fn parses_meminfo() {
+        let text = "MemTotal:       16326428 kB\nMemFree:         5125236 kB\n";
+        assert_eq!(total(text), Some(16_326_428 * 1024));
+        assert_eq!(total("MemFree: 1 kB\n"), None);
     }
 }

@@ -1,16 +1,12 @@
 //! `fleetd`, the daemon. It runs one machine of a cluster, or a whole cluster in one process.
 
-mod accept_store;
-mod auth_reload;
 mod cli;
 pub(crate) mod config;
 mod dev;
 mod directories;
 mod earlier_manager;
-mod error;
 #[cfg(feature = "etcd")]
 mod etcd;
-mod host_info;
 mod identity;
 mod journals;
 mod loop_metrics;
@@ -20,18 +16,19 @@ pub(crate) mod offline;
 mod reload;
 mod remote;
 mod run;
-mod socket_activation;
 mod summary;
 mod systemd;
 mod wire_up;
 
+use std::error::Error;
+use std::fmt;
 use std::process::ExitCode;
 
-pub(crate) use self::auth_reload::certificate_warning;
-use self::cli::Invocation;
-use self::error::StartError;
-use self::reload::ConfigSource;
-use crate::ui::logging;
+use crate::ui::{error, logging};
+use cli::Invocation;
+use reload::ConfigSource;
+
+pub(crate) use self::reload::certificate_warning;
 
 /// Runs the daemon, and returns its exit status.
 ///
@@ -60,7 +57,7 @@ fn perform(request: Invocation) -> Result<(), StartError> {
         }
         Invocation::CheckConfig { file, flags } => {
             let (_, config) = ConfigSource::read(Some(file.clone()), flags)?;
-            auth_reload::load(&config.auth)?;
+            reload::load_auth(&config.auth)?;
             wire_up::check_store_files(&config.store)?;
             let certificate = certificate_warning(&config);
             config.warnings.iter().chain(&certificate).for_each(|warning| say(warning));
@@ -69,7 +66,7 @@ fn perform(request: Invocation) -> Result<(), StartError> {
         }
         Invocation::AcceptStore { file } => {
             let (_, config) = ConfigSource::read(file, config::RawConfig::new())?;
-            accept_store::run(&config)?;
+            offline::accept_store(&config)?;
             say(
                 "the next fleetd on this machine follows the store that it finds, and stops units \
                  that are not in it: restart fleetd",
@@ -103,8 +100,7 @@ pub(crate) fn prepare_descriptors() {
 fn block_on(work: impl Future<Output = Result<(), StartError>>) -> Result<(), StartError> {
     prepare_descriptors();
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
-    let runtime =
-        error::Context::context(runtime, || "cannot start the threads of fleetd".to_owned())?;
+    let runtime = Context::context(runtime, || "cannot start the threads of fleetd".to_owned())?;
     runtime.block_on(work)
 }
 
@@ -117,4 +113,62 @@ fn say(line: &str) {
 fn say_error(line: &str) {
     use std::io::Write as _;
     let _unread = writeln!(std::io::stderr(), "fleetd: {line}").is_err();
+}
+
+/// A failed action, its cause and the exit status.
+#[derive(Debug)]
+pub(crate) struct StartError {
+    what: String,
+    cause: Option<Box<dyn Error + Send + Sync>>,
+    status: u8,
+}
+
+impl StartError {
+    /// Creates an error with a self-explanatory message.
+    pub(crate) fn new(what: impl Into<String>) -> Self {
+        Self { what: what.into(), cause: None, status: 1 }
+    }
+
+    /// Creates an error of the command line or the configuration.
+    pub(crate) fn usage(what: impl Into<String>) -> Self {
+        Self { status: 2, ..Self::new(what) }
+    }
+
+    /// Creates an error with a cause.
+    pub(crate) fn because(
+        what: impl Into<String>,
+        cause: impl Into<Box<dyn Error + Send + Sync>>,
+    ) -> Self {
+        Self { cause: Some(cause.into()), ..Self::new(what) }
+    }
+
+    /// Whether the command line or the configuration is wrong.
+    pub(crate) fn is_usage(&self) -> bool {
+        self.status == 2
+    }
+
+    /// Returns the exit status for this error.
+    pub(crate) fn exit_code(&self) -> ExitCode {
+        ExitCode::from(self.status)
+    }
+}
+
+impl fmt::Display for StartError {
+    /// Formats the error with its chain of causes on one line.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let cause = self.cause.as_deref().map(|cause| cause as &dyn Error);
+        f.write_str(&error::in_one_line(&self.what, cause))
+    }
+}
+
+/// Adds the failed action to an error.
+pub(crate) trait Context<T> {
+    /// Adds the action, for example `cannot open the store`.
+    fn context(self, what: impl FnOnce() -> String) -> Result<T, StartError>;
+}
+
+impl<T, E: Into<Box<dyn Error + Send + Sync>>> Context<T> for Result<T, E> {
+    fn context(self, what: impl FnOnce() -> String) -> Result<T, StartError> {
+        self.map_err(|cause| StartError { what: what(), cause: Some(cause.into()), status: 1 })
+    }
 }

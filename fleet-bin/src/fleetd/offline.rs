@@ -1,18 +1,21 @@
-//! Access to a configured store without its daemon.
+//! Access to a configured store without its daemon, and `fleetd accept-store`: a person decides that
+//! this machine follows another store. The daemon changes its saved state when it starts.
 
 use std::fs::File;
-use std::io;
 use std::path::{Path, PathBuf};
+use std::{fs, io};
 
-use fleet_agent::create_dir_with_mode;
-use fleet_core::Strictness;
+use fleet_agent::{
+    AgentState, accept_any_store, create_dir_with_mode, protected_lineage, write_atomic,
+};
+use fleet_core::{MachineId, Strictness};
 use fleet_store::Registry;
+use fleet_store::registry::Lineage;
 use tempfile::TempDir;
 
 use super::config::{Config, RawConfig, StoreKind};
-use super::error::{Context as _, StartError};
 use super::reload::ConfigSource;
-use super::{directories, identity, wire_up};
+use super::{Context as _, StartError, directories, identity, machine, wire_up};
 
 /// The store of a configuration.
 pub(crate) struct OfflineCluster {
@@ -80,7 +83,7 @@ impl OfflineCluster {
         let what = || format!("cannot create the store {}", to.display());
         create_dir_with_mode(&data_dir, directories::DATA_DIR_MODE).context(what)?;
         // Unlike a rename, a hard link never replaces a store that was created in the meantime.
-        std::fs::hard_link(from, &to).context(what)?;
+        fs::hard_link(from, &to).context(what)?;
         File::open(&data_dir).and_then(|folder| folder.sync_all()).context(what)
     }
 }
@@ -128,7 +131,7 @@ fn temp_folder_in(beside: &Path) -> io::Result<(TempDir, File)> {
         let is_stale = entry.file_name().to_string_lossy().starts_with(TEMP_PREFIX)
             && entry.file_type().is_ok_and(|kind| kind.is_dir())
             && File::open(entry.path()).is_ok_and(|folder| folder.try_lock().is_ok());
-        if is_stale && let Err(error) = std::fs::remove_dir_all(entry.path()) {
+        if is_stale && let Err(error) = fs::remove_dir_all(entry.path()) {
             let folder = entry.path();
             tracing::warn!(
                 folder = %folder.display(), %error,
@@ -146,4 +149,67 @@ fn temp_folder_in(beside: &Path) -> io::Result<(TempDir, File)> {
 fn nearest_existing(folder: &Path) -> &Path {
     let mut above = folder.ancestors().filter(|it| *it != Path::new(""));
     above.find(|it| it.is_dir()).unwrap_or(Path::new("."))
+}
+
+// `fleetd accept-store`: a person decides that this machine follows another store.
+//
+// The daemon itself changes its saved state, when it starts. So the command may accept_store beside a
+// daemon, and needs neither the store nor the API.
+
+/// Stores that may change the units of a machine.
+#[derive(Debug, Clone)]
+pub(crate) enum StorePolicy {
+    /// Any store: a store in memory is new at each start.
+    Any,
+    /// The store that the machine has followed, or any if this file exists.
+    Known {
+        /// File by which a person accepts any store once.
+        accepted: PathBuf,
+    },
+}
+
+impl StorePolicy {
+    pub(crate) fn of(config: &Config) -> Self {
+        match config.store {
+            StoreKind::Memory => Self::Any,
+            _ => Self::Known { accepted: marker(&machine::directory(config)) },
+        }
+    }
+
+    /// Returns the lineage that the store must continue. If a person has accepted any store, first
+    /// records that in the machine's saved state.
+    pub(crate) async fn protected_lineage(
+        &self,
+        state: &dyn AgentState,
+        machine: &MachineId,
+    ) -> Result<Option<Lineage>, StartError> {
+        let Self::Known { accepted } = self else { return Ok(None) };
+        let what =
+            || format!("cannot accept another store, as requested by {}", accepted.display());
+        if accepted.try_exists().context(what)? {
+            accept_any_store(state, machine).await.context(what)?;
+            fs::remove_file(accepted).context(what)?;
+            tracing::info!(
+                "following the present store, because \"fleetd accept-store\" was accept_store"
+            );
+        }
+        Ok(protected_lineage(state, machine).await)
+    }
+}
+
+/// Lets the next daemon of this configuration follow any store.
+pub(crate) fn accept_store(config: &Config) -> Result<(), StartError> {
+    let directory = machine::directory(config);
+    let marker = marker(&directory);
+    write_atomic(&marker, b"", true).map_err(|error| match error.kind() {
+        io::ErrorKind::NotFound => StartError::new(format!(
+            "{} does not exist, so no fleetd has accept_store here, and the next one follows any store",
+            directory.display()
+        )),
+        _ => StartError::because(format!("cannot write {}", marker.display()), error),
+    })
+}
+
+fn marker(directory: &Path) -> PathBuf {
+    directory.join("accept-store")
 }

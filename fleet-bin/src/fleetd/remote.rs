@@ -9,7 +9,7 @@ use std::time::Duration;
 use fleet_agent::remote::{RemoteConfig, RemoteManager};
 use fleet_agent::{Clock, ServiceError, ServiceManager, SystemClock};
 
-use super::error::{Context as _, StartError};
+use super::{Context as _, StartError};
 
 /// Time to wait for a fleet-init that is being started concurrently.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);

@@ -9,14 +9,12 @@ use fleet_http::{AuthPolicy, ListenAddress, ListenError, Listener};
 use rustix::process::geteuid;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-use super::accept_store::StorePolicy;
-use super::auth_reload::{AuthReloader, certificate_warning};
 use super::config::{Config, ConfigError};
-use super::error::{Context as _, StartError};
-use super::reload::ConfigSource;
-use super::socket_activation::adopt_all;
+use super::notify::adopt_all;
+use super::offline::StorePolicy;
+use super::reload::{AuthReloader, ConfigSource, certificate_warning};
 use super::wire_up::{DaemonParts, MachineSetup, RunningDaemon};
-use super::{directories, identity, machine, notify};
+use super::{Context as _, StartError, directories, identity, machine, notify};
 use crate::ui::logging::Level;
 
 /// Time to wait for a listen address in use. A daemon that was just killed may still hold it.

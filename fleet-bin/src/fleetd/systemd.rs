@@ -4,8 +4,8 @@ use std::path::PathBuf;
 
 use fleet_agent::SystemdConfig;
 
+use super::StartError;
 use super::config::SystemdSettings;
-use super::error::StartError;
 
 /// Returns the configuration for the systemd that these settings select for this process.
 pub(crate) fn of_process(settings: &SystemdSettings) -> Result<SystemdConfig, StartError> {

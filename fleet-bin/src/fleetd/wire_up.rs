@@ -10,8 +10,6 @@ use fleet_agent::{
 };
 use fleet_core::{Strictness, Timestamp};
 use fleet_http::{Api, Listener, Metrics, Peers, ServerLimits, serve_with_limits};
-#[cfg(feature = "etcd")]
-use fleet_store::EtcdStore;
 use fleet_store::mirror::StoreIdentity;
 use fleet_store::registry::{Lineage, MachineRecord};
 use fleet_store::{EmbeddedStore, Layout, MemoryStore, Mirror, Registry, Store, StoreError};
@@ -19,17 +17,16 @@ use futures_util::future::join_all;
 use futures_util::stream::{FuturesUnordered, StreamExt as _};
 use tokio::task::JoinSet;
 
-use super::accept_store::StorePolicy;
 use super::config::{Config, ServiceManagerKind, StoreKind};
 use super::earlier_manager::{EarlierManager, refuse_running_units, remember};
-use super::error::{Context as _, StartError};
 #[cfg(feature = "etcd")]
 use super::etcd;
-use super::identity;
 use super::journals::LocalJournals;
-use super::loop_metrics::{self, EngineMetrics};
-use super::remote;
-use super::systemd;
+use super::loop_metrics::EngineMetrics;
+use super::offline::StorePolicy;
+use super::{Context as _, StartError, identity, loop_metrics, remote, systemd};
+#[cfg(feature = "etcd")]
+use fleet_store::EtcdStore;
 
 /// Components of a daemon.
 pub(crate) struct DaemonParts {

@@ -1,10 +1,9 @@
 //! The error of `fleetctl` and `fleet-init`: a message, its cause, hints, and the exit code.
 
 use std::error::Error;
-use std::fmt;
-use std::io::{self, Write};
+use std::io::Write;
+use std::{fmt, io};
 
-use super::chain;
 use super::colour::{BAD, Colour, HELP};
 use super::sanitize::sanitize_for_terminal;
 
@@ -177,7 +176,7 @@ impl CliError {
 
     /// Returns the message with the chain of causes.
     fn in_one_line(&self) -> String {
-        chain::in_one_line(&self.message, self.source())
+        in_one_line(&self.message, self.source())
     }
 
     /// Returns the direct cause, or the message if there is none.
@@ -238,6 +237,17 @@ impl From<io::Error> for CliError {
         }
         Self::failed("cannot write the output").because(error)
     }
+}
+
+/// Formats `message: cause: cause`, starting with `cause` and following its sources.
+pub(crate) fn in_one_line(message: &str, mut cause: Option<&dyn Error>) -> String {
+    let mut line = message.to_owned();
+    while let Some(error) = cause {
+        line.push_str(": ");
+        line.push_str(&error.to_string());
+        cause = error.source();
+    }
+    line
 }
 
 #[cfg(test)]

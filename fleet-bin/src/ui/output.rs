@@ -1,6 +1,7 @@
 //! Prints results on standard output in the selected format.
 
-use std::io::{self, IsTerminal as _, Write};
+use std::io;
+use std::io::{IsTerminal as _, Write};
 
 use serde::Serialize;
 use serde_json::Value;

@@ -1,9 +1,12 @@
-//! Arguments of `apply`, `diff`, `plan` and `scale`.
+//! Arguments of `apply`, `diff`, `plan`, `scale`, `machine` and `rebalance`, and parsers of numbers.
 
-use clap::{Args, ValueEnum};
-use fleet_core::TargetState;
+use std::fmt::Display;
+use std::ops::RangeInclusive;
+use std::str::FromStr;
 
-use super::numbers::number;
+use clap::{Args, Subcommand, ValueEnum};
+use fleet_core::{RebalanceLimits, TargetState};
+
 use crate::fleetctl::args::{WaitArgs, WaitUntilArgs};
 
 /// Unit files, and the desired state of their units.
@@ -83,4 +86,128 @@ pub(crate) struct ScaleArgs {
     pub(crate) dry_run: bool,
     #[command(flatten)]
     pub(crate) wait: WaitArgs,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct MachineArgs {
+    #[command(subcommand)]
+    pub(crate) command: MachineCommand,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum MachineCommand {
+    /// Show a machine with its units and the progress of a drain.
+    Show(NamedArgs),
+    /// Stop placing units on a machine, and end a drain of it.
+    Cordon(NamedArgs),
+    /// Allow placing units on a machine again, after a cordon or drain.
+    Uncordon(NamedArgs),
+    /// Stop placing units on a machine, and move its units away.
+    #[command(after_help = "Exit codes: 0 success, or nothing would move; 5 with --dry-run: \
+        units would move; 1 failure.")]
+    Drain(DrainArgs),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct NamedArgs {
+    /// ID of the machine, or a prefix of it.
+    #[arg(value_name = "ID")]
+    pub(crate) machine: String,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct DrainArgs {
+    #[command(flatten)]
+    pub(crate) named: NamedArgs,
+    /// Keep at least N instances of each template active while units move.
+    #[arg(long, value_name = "N", default_value_t = 0, value_parser = number(0..=u32::MAX))]
+    pub(crate) keep_up: u32,
+    /// Print the units that would move or stay, but change nothing.
+    #[arg(long, conflicts_with_all = ["wait", "wait_timeout"])]
+    pub(crate) dry_run: bool,
+    /// Wait until the machine is empty.
+    #[arg(long)]
+    pub(crate) wait: bool,
+    /// Wait for up to this many seconds [default: without limit]
+    #[arg(long, value_name = "SECONDS", requires = "wait", value_parser = number(0..=u32::MAX))]
+    pub(crate) wait_timeout: Option<u32>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct RebalanceArgs {
+    #[command(flatten)]
+    limits: RebalanceLimitArgs,
+    /// Print the moves, but make none.
+    #[arg(long, conflicts_with_all = ["wait", "wait_timeout"])]
+    pub(crate) dry_run: bool,
+    /// Cancel the rebalancing; units that were moved stay where they are.
+    #[arg(
+        long,
+        conflicts_with_all = ["at_once", "max", "gain", "keep_up", "dry_run", "wait"]
+    )]
+    pub(crate) stop: bool,
+    /// Wait until the rebalancing is over.
+    #[arg(long)]
+    pub(crate) wait: bool,
+    /// Wait for up to this many seconds [default: without limit]
+    #[arg(long, value_name = "SECONDS", requires = "wait", value_parser = number(0..=u32::MAX))]
+    pub(crate) wait_timeout: Option<u32>,
+}
+
+#[derive(Debug, Args)]
+struct RebalanceLimitArgs {
+    /// Move up to N units at a time; a move ends when the unit is active again.
+    #[arg(
+        long,
+        value_name = "N",
+        default_value_t = 1,
+        value_parser = number(1..=RebalanceLimits::MAX_IN_FLIGHT)
+    )]
+    at_once: u32,
+    /// Move up to N units in total [default: without limit]
+    #[arg(long, value_name = "N", value_parser = number(1..=u32::MAX))]
+    max: Option<u32>,
+    /// Move a unit only if its new machine has at least N + 2 units fewer than its old one.
+    #[arg(long, value_name = "N", default_value_t = 0, value_parser = number(0..=u32::MAX))]
+    gain: u32,
+    /// Keep at least N instances of each template active while units move.
+    #[arg(long, value_name = "N", default_value_t = 0, value_parser = number(0..=u32::MAX))]
+    keep_up: u32,
+}
+
+impl RebalanceArgs {
+    /// Returns the limits on the command line.
+    pub(crate) fn limits(&self) -> RebalanceLimits {
+        let RebalanceLimitArgs { at_once, max, gain, keep_up } = self.limits;
+        let (max_in_flight, max_moves, min_available) = (at_once, max, keep_up);
+        RebalanceLimits { max_in_flight, gain, min_available, max_moves }
+    }
+}
+
+/// Returns a parser for numbers within these bounds.
+pub(crate) fn number<N>(
+    bounds: RangeInclusive<N>,
+) -> impl Fn(&str) -> Result<N, String> + Clone + Send + Sync + 'static
+where
+    N: FromStr + PartialOrd + Display + Clone + Send + Sync + 'static,
+{
+    move |text| {
+        let number = text.parse().ok().filter(|number| bounds.contains(number));
+        let (least, most) = (bounds.start(), bounds.end());
+        number.ok_or_else(|| format!("expected a whole number from {least} to {most}"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn number_outside_bounds_names_the_bounds() {
+        let read = number(1..=100_u32);
+        assert_eq!((read("1"), read("100")), (Ok(1), Ok(100)));
+        for text in ["", "x", "0", "101", "-1", "1.5", "4294967296"] {
+            assert_eq!(read(text).unwrap_err(), "expected a whole number from 1 to 100", "{text}");
+        }
+    }
 }

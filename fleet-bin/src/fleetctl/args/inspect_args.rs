@@ -4,7 +4,7 @@ use clap::Args;
 use fleet_http::JournalRequest;
 use fleet_unitfile::values::{Timespan, parse_timespan};
 
-use super::numbers::number;
+use super::change_args::number;
 
 #[derive(Debug, Args)]
 pub(crate) struct LogsArgs {

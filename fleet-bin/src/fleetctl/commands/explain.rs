@@ -9,7 +9,7 @@ use crate::fleetctl::args::ExplainArgs;
 use crate::fleetctl::format::{MachineLabels, without_name};
 use crate::fleetctl::select::{DesiredFilter, select};
 use crate::fleetctl::session::context::Context;
-use crate::fleetctl::session::machine_cache::MachineCache;
+use crate::fleetctl::session::machines::MachineCache;
 use crate::ui::error::CliError;
 use crate::ui::global_args::Format;
 use crate::ui::output::Record;

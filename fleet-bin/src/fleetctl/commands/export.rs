@@ -1,6 +1,7 @@
-//! `export`: writes the cluster to one portable file.
+//! `export`: writes the cluster to one portable file, through a daemon or directly from its store.
 
-use std::io::{self, ErrorKind};
+use std::io;
+use std::io::ErrorKind;
 use std::path::Path;
 
 use fleet_http::ExportBytes;
@@ -10,10 +11,10 @@ use serde::Serialize;
 
 use crate::fleetctl::args::ExportArgs;
 use crate::fleetctl::atomic_file::AtomicFile;
-use crate::fleetctl::offline;
 use crate::fleetctl::session::context::Context;
-use crate::fleetd::offline::MissingStore;
-use crate::ui::error::CliError;
+use crate::fleetd::offline;
+use crate::fleetd::offline::{MissingStore, OfflineCluster};
+use crate::ui::error::{CliError, Exit};
 use crate::ui::output::Record;
 
 /// Summary of an export.
@@ -62,7 +63,7 @@ pub(super) async fn run(context: &mut Context, args: &ExportArgs) -> Result<(), 
             ExportSource::Store(Box::new(saved.export.lines()))
         }
         (Some(config), None) => {
-            let offline = offline::open(context, config, MissingStore::Refuse).await?;
+            let offline = open(context, config, MissingStore::Refuse).await?;
             let export = offline.registry.export().await;
             let export = export.map_err(|error| failed("read the store").because(error))?;
             ExportSource::Store(Box::new(export.lines()))
@@ -197,4 +198,20 @@ fn write_error(path: &Path, error: io::Error) -> CliError {
         }
         _ => error,
     }
+}
+
+/// Opens the store, and prints warnings about the configuration.
+pub(crate) async fn open(
+    context: &mut Context,
+    config: &Path,
+    missing: MissingStore,
+) -> Result<OfflineCluster, CliError> {
+    let store = offline::open(config, missing).await.map_err(|error| {
+        let exit = if error.is_usage() { Exit::Usage } else { Exit::Failure };
+        CliError::failed(error.to_string()).with_exit(exit)
+    })?;
+    for remark in &store.warnings {
+        context.progress.note(&format!("{}: {remark}", config.display()));
+    }
+    Ok(store)
 }

@@ -2,20 +2,24 @@
 
 mod summary;
 
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::io;
+use std::sync::Arc;
 
-use fleet_core::Epoch;
+use fleet_core::{Epoch, Fault, Requirements, Snapshot, Strictness, Unit};
 use fleet_http::UnitUpload;
 use fleet_store::transfer::{
-    Import, ImportAction, ImportOptions, ImportPlan, ImportReport, PlannedUnit, RescheduleReason,
+    Export, ExportItem, ExportReader, ExportedUnit, Import, ImportAction, ImportOptions,
+    ImportPlan, ImportReport, PlannedUnit, RescheduleReason,
 };
+use fleet_unitfile::UnitFile;
 use futures_util::{StreamExt as _, TryStreamExt as _, stream};
 
 use crate::fleetctl::args::ImportArgs;
+use crate::fleetctl::commands::export;
 use crate::fleetctl::session::Session;
 use crate::fleetctl::session::context::Context;
-use crate::fleetctl::{import_target, offline};
 use crate::fleetd::offline::MissingStore;
 use crate::ui::error::CliError;
 use summary::ImportSummary;
@@ -84,7 +88,7 @@ async fn import_all(
         return import_through_daemon(&context.session, import, &mut options).await;
     };
     let missing = if args.dry_run { MissingStore::AssumeEmpty } else { MissingStore::Create };
-    let offline = offline::open(context, config, missing).await?;
+    let offline = export::open(context, config, missing).await?;
     options.strictness = offline.strictness;
     let report = fleet_store::transfer::import(&offline.registry, import, &options).await;
     let name = input_name(args);
@@ -107,7 +111,7 @@ async fn import_through_daemon(
     import: Import,
     options: &mut ImportOptions,
 ) -> Result<ImportReport, CliError> {
-    let before = import_target::read(session).await?;
+    let before = read_target(session).await?;
     options.strictness = before.strictness;
     let epochs = import.epoch_to_exceed(&before.cluster);
     let plan = ImportPlan::new(import, &before.cluster, options);
@@ -116,7 +120,7 @@ async fn import_through_daemon(
         return Ok(report);
     }
     write(session, &plan, epochs).await.map_err(retry_hint)?;
-    let after = import_target::read(session).await?;
+    let after = read_target(session).await?;
     Ok(ImportReport { mismatches: Some(plan.mismatches(&after.cluster)), ..report })
 }
 
@@ -146,4 +150,56 @@ async fn put(session: &Session, it: &PlannedUnit) -> Result<(), CliError> {
             )))
         }
     }
+}
+
+/// Content of a cluster, and the strictness of its daemon.
+pub(crate) struct ImportTarget {
+    /// Units, broken units, run-time metadata, and intents for machines.
+    pub(crate) cluster: Export,
+    /// Treatment of unit files with problems that fleet v1 ignored, as configured in the daemon.
+    pub(crate) strictness: Strictness,
+}
+
+/// Reads the content of the cluster.
+pub(crate) async fn read_target(session: &Session) -> Result<ImportTarget, CliError> {
+    let mut bytes = session.export().await?;
+    let mut reader = ExportReader::new();
+    let (mut snapshot, mut intents) = (Snapshot::default(), BTreeMap::new());
+    let wrong =
+        |error| CliError::failed("cannot read_target the units of the cluster").because(error);
+    while let Some(piece) = session.next_export_chunk(&mut bytes).await? {
+        let take = &mut |item, _| match item {
+            ExportItem::Intent(it) => drop(intents.insert(it.machine, it.intent)),
+            item => add(&mut snapshot, item),
+        };
+        reader.push(&piece, take).map_err(wrong)?;
+    }
+    let (header, _) = reader.finish().map_err(wrong)?;
+    snapshot.revision = header.revision;
+    let (snapshot, max_epoch) = (Arc::new(snapshot), header.max_epoch);
+    // A lineage of an unknown form cannot equal that of any file.
+    let lineage = header.lineage.and_then(|it| it.parse().ok());
+    let cluster = Export { snapshot, intents, lineage, max_epoch };
+    Ok(ImportTarget { cluster, strictness: bytes.strictness() })
+}
+
+fn add(snapshot: &mut Snapshot, item: ExportItem) {
+    match item {
+        ExportItem::Metadata(it) => snapshot.put_dynamic_metadata(it.machine, it.key, it.value),
+        ExportItem::Intent(_) => {}
+        ExportItem::Fault { unit, problem } => snapshot.put_fault(unit, Fault { message: problem }),
+        ExportItem::Unit(it) => match unit(&it) {
+            Ok(unit) => snapshot.put_unit(unit),
+            Err(message) => snapshot.put_fault(it.name, Fault { message }),
+        },
+    }
+}
+
+/// Parses a unit of the cluster. A unit that is valid for the daemon can still fail here, because
+/// the daemon may be newer than this program.
+fn unit(from: &ExportedUnit) -> Result<Unit, String> {
+    let file = UnitFile::parse(&from.source).map_err(|error| error.to_string())?;
+    let parsed = Requirements::parse(&from.name, &file, Strictness::Warn);
+    let requirements = parsed.map_err(|error| error.to_string())?.requirements;
+    Ok(Unit::new(from.name.clone(), file, requirements, from.desired))
 }

@@ -1,4 +1,5 @@
-//! `list-unit-files`: lists the units of the cluster with their desired and current states.
+//! `list-unit-files` lists the units of the cluster with their desired and current states. `cat`
+//! prints unit files as submitted; on a terminal, sanitized.
 
 use fleet_http::wire;
 use fleet_unitfile::UnitName;
@@ -7,9 +8,13 @@ use serde::Serialize;
 
 use crate::fleetctl::args::inspect_args::ListArgs;
 use crate::fleetctl::columns::Columns;
+use crate::fleetctl::concurrent::buffered;
 use crate::fleetctl::format::{MachineLabels, first_clause, machine_label, short_hash};
+use crate::fleetctl::select::{DesiredFilter, select};
 use crate::fleetctl::session::context::Context;
+use crate::fleetctl::session::source;
 use crate::ui::error::CliError;
+use crate::ui::global_args::Format;
 use crate::ui::output::Record;
 use crate::ui::table::{NOTHING, cell};
 
@@ -119,6 +124,38 @@ pub(super) fn description(unit: &wire::UnitEntity) -> String {
     let name = UnitName::parse(&unit.name).ok();
     let expanded = name.and_then(|name| expand_fleet_specifiers(text, &name).ok());
     expanded.unwrap_or_else(|| text.to_owned())
+}
+
+/// A unit and its file, as JSON. Bytes that are not UTF-8 are replaced, because JSON cannot contain
+/// them; the plain output keeps them.
+#[derive(Debug, Serialize)]
+struct UnitSource {
+    unit: String,
+    hash: String,
+    source: String,
+}
+
+impl Record for UnitSource {
+    fn name(&self) -> &str {
+        &self.unit
+    }
+}
+
+/// Runs the command. Files are concatenated without separators.
+pub(super) async fn cat(context: &mut Context, args: &[String]) -> Result<(), CliError> {
+    let units = select(&context.session, args, DesiredFilter::All).await?;
+    let session = &context.session;
+    let known = buffered(units.iter().map(|unit| session.known_unit(&unit.name))).await;
+    for unit in CliError::all_or_none(known)? {
+        let bytes = source(&unit)?;
+        if context.output.format() == Format::Table {
+            context.output.document(&bytes)?;
+            continue;
+        }
+        let source = String::from_utf8_lossy(&bytes).into_owned();
+        context.output.record(&UnitSource { unit: unit.name, hash: unit.hash, source }, "")?;
+    }
+    context.output.finish()
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! `logs`: prints the journals of many units from all their machines.
+//! `logs` and `journal`: print the journals of units from all their machines.
 
 use std::collections::BTreeSet;
 use std::future::ready;
@@ -6,17 +6,19 @@ use std::time::Duration;
 
 use fleet_http::{Interrupted, JournalEntry, JournalLines, JournalOptions, merge_journals};
 use fleet_unitfile::UnitName;
-use futures_util::stream::{self, BoxStream, StreamExt as _};
+use futures_util::stream;
+use futures_util::stream::{BoxStream, StreamExt as _};
 use serde::Serialize;
 
-use crate::fleetctl::args::inspect_args::LogsArgs;
+use crate::fleetctl::args::inspect_args::{JournalArgs, LogsArgs};
 use crate::fleetctl::concurrent::buffered;
 use crate::fleetctl::format::short_machine;
 use crate::fleetctl::select::{DesiredFilter, select};
 use crate::fleetctl::session::context::Context;
-use crate::fleetctl::session::{Session, next_dated};
+use crate::fleetctl::session::{Session, next_dated, next_line};
 use crate::ui::error::CliError;
 use crate::ui::global_args::Format;
+use crate::ui::names::unit_arg;
 use crate::ui::output::Record;
 
 /// Most journals to read, each over its own connection.
@@ -261,4 +263,42 @@ impl Label {
             }
         }
     }
+}
+
+/// One line of a journal.
+#[derive(Debug, Serialize)]
+struct JournalRow {
+    unit: String,
+    line: String,
+}
+
+impl Record for JournalRow {
+    fn name(&self) -> &str {
+        &self.unit
+    }
+}
+
+/// Runs the command. Prints the lines as they arrive; Ctrl-C ends the program.
+///
+/// If the unit is on several machines, the daemon merges their journals and prefixes each line with
+/// the ID of its machine.
+pub(super) async fn journal(context: &mut Context, args: &JournalArgs) -> Result<(), CliError> {
+    if args.follow && context.output.format() == Format::Json {
+        return Err(endless_document("followed journals"));
+    }
+    let name = unit_arg(&args.unit)?.name;
+    context.session.known_unit(&name).await?;
+    let machine = match &args.machine {
+        Some(start) => Some(context.session.machine_named(start).await?.id),
+        None => None,
+    };
+    // With `--since`, all lines of that time are printed.
+    let lines = args.lines.or_else(|| args.since.is_none().then_some(10));
+    let options = JournalOptions { lines, since: args.since, follow: args.follow, machine };
+    let mut journal = context.session.journal(&name, &options).await?;
+    while let Some(line) = next_line(&mut journal, &name).await? {
+        let line = JournalRow { unit: name.to_string(), line };
+        context.output.journal_line("", &line.line, args.raw, &line)?;
+    }
+    context.output.finish()
 }

@@ -1,23 +1,18 @@
 //! Implementations of the commands, one file each.
 
 mod apply;
-mod cat;
-mod destroy;
 mod docs;
 mod doctor;
 mod events;
 mod explain;
 mod export;
 mod import;
-mod journal;
 mod list_machines;
 mod list_unit_files;
 mod list_units;
 mod logs;
 mod machine;
-mod machine_drain;
 mod rebalance;
-mod restart;
 mod scale;
 mod ssh;
 mod start;
@@ -25,8 +20,6 @@ mod status;
 mod stop;
 mod upload;
 mod verify;
-mod version;
-mod watch;
 
 use fleet_core::Verb;
 
@@ -63,9 +56,9 @@ async fn carry_out(context: &mut Context, command: Command) -> Result<Exit, CliE
         Command::Stop(args) => stop_units(context, Verb::Stop, args).await?,
         Command::Unload(args) => stop_units(context, Verb::Unload, args).await?,
         Command::Destroy(DestroyArgs { stop, yes }) => {
-            destroy::run(context, &stop.units, yes, stop.wait.into()).await?;
+            stop::destroy(context, &stop.units, yes, stop.wait.into()).await?;
         }
-        Command::Restart(args) => restart::run(context, &args.units, args.wait.into()).await?,
+        Command::Restart(args) => stop::restart(context, &args.units, args.wait.into()).await?,
         Command::Apply(args) => return apply::run(context, args).await,
         Command::Diff(args) => return apply::diff(context, &args.manifest).await,
         Command::Plan(args) => return apply::plan(context, &args).await,
@@ -74,9 +67,9 @@ async fn carry_out(context: &mut Context, command: Command) -> Result<Exit, CliE
         Command::Events(args) => events::run(context, &args).await?,
         Command::Doctor => return doctor::run(context).await,
         Command::Scale(args) => return scale::run(context, args).await,
-        Command::Cat(args) => cat::run(context, &args.units).await?,
+        Command::Cat(args) => list_unit_files::cat(context, &args.units).await?,
         Command::Status(args) => return status::run(context, &args).await,
-        Command::Journal(args) => journal::run(context, &args).await?,
+        Command::Journal(args) => logs::journal(context, &args).await?,
         Command::Verify(args) => verify::run(context, &args)?,
         Command::ListUnits(args) => {
             let run = async |context: &mut Context| list_units::run(context, &args).await;
@@ -97,7 +90,7 @@ async fn carry_out(context: &mut Context, command: Command) -> Result<Exit, CliE
         Command::Completions(args) => docs::completions(context, args.shell)?,
         Command::Man(args) => docs::man(context, &args.folder)?,
         Command::Reference => docs::print_reference(context)?,
-        Command::Version(args) => version::run(context, args.server).await?,
+        Command::Version(args) => docs::version(context, args.server).await?,
         Command::Ssh(args) => return ssh::run(context, &args).await,
         Command::FdForward(args) => ssh::fd_forward(&args.socket).await?,
     }
@@ -115,7 +108,7 @@ async fn list(
     run: impl AsyncFn(&mut Context) -> Result<(), CliError>,
 ) -> Result<(), CliError> {
     match again {
-        true => watch::watch(context, run).await,
+        true => events::watch(context, run).await,
         false => run(context).await,
     }
 }

@@ -7,7 +7,7 @@ use fleet_core::RebalanceLimits;
 use fleet_http::wire::RebalanceReport;
 use serde::Serialize;
 
-use crate::fleetctl::args::rebalance_args::RebalanceArgs;
+use crate::fleetctl::args::change_args::RebalanceArgs;
 use crate::fleetctl::format::short_machine;
 use crate::fleetctl::session::context::Context;
 use crate::ui::error::{CliError, Exit};

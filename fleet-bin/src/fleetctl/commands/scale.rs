@@ -7,9 +7,10 @@ use fleet_http::wire;
 use fleet_unitfile::UnitName;
 use serde::Serialize;
 
-use super::{destroy, start};
+use super::start;
 use crate::fleetctl::args::change_args::ScaleArgs;
 use crate::fleetctl::args::{CreateArgs, WaitArgs, WaitUntil};
+use crate::fleetctl::commands::stop;
 use crate::fleetctl::local::read_units;
 use crate::fleetctl::session::Session;
 use crate::fleetctl::session::context::Context;
@@ -105,7 +106,7 @@ async fn carry_out(
         start::run(context, Verb::Start, &args, WaitUntil::Active, wait.into()).await?;
     }
     if !destroying.is_empty() {
-        destroy::run(context, &destroying, true, wait.into()).await?;
+        stop::destroy(context, &destroying, true, wait.into()).await?;
     }
     Ok(())
 }

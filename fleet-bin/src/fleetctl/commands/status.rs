@@ -18,7 +18,7 @@ use crate::fleetctl::format::{
 use crate::fleetctl::select::{DesiredFilter, select};
 use crate::fleetctl::session::Session;
 use crate::fleetctl::session::context::Context;
-use crate::fleetctl::session::machine_cache::MachineCache;
+use crate::fleetctl::session::machines::MachineCache;
 use crate::fleetctl::wait::Observation;
 use crate::ui::colour::Colour;
 use crate::ui::error::{CliError, Exit};

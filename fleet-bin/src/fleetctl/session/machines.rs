@@ -1,9 +1,14 @@
-//! Requests about machines.
+//! Requests about machines and rebalancing, and a cache of machines for their addresses.
 
-use fleet_core::MachineId;
+use std::collections::BTreeSet;
+
+use fleet_core::{MachineId, RebalanceLimits};
+use fleet_http::wire::RebalanceReport;
 use fleet_http::{StateFilter, wire};
 
 use super::{Session, cannot};
+use crate::fleetctl::concurrent::buffered;
+use crate::fleetctl::format::MachineLabels;
 use crate::fleetctl::partial_failure::abbreviated_list;
 use crate::ui::error::CliError;
 use crate::ui::names::nearest;
@@ -109,6 +114,95 @@ fn pick<'a>(prefix: &str, ids: &[&'a str]) -> Vec<&'a str> {
         return vec![id];
     }
     ids.iter().copied().filter(|id| id.starts_with(prefix)).collect()
+}
+
+/// Maximum number of machines that are requested one by one. Beyond it, a single request for the
+/// list of all machines is cheaper.
+const MAX_SINGLE_REQUESTS: usize = 8;
+
+/// Machines that a command has looked up, each requested only once.
+///
+/// A few machines are requested one by one. A command that shows one unit therefore does not fetch
+/// the list of all machines of a large cluster.
+#[derive(Debug, Default)]
+pub(crate) struct MachineCache {
+    requested: BTreeSet<String>,
+    present: Vec<wire::MachineEntity>,
+    has_all: bool,
+}
+
+impl MachineCache {
+    /// Looks up machines that are not in the cache yet. Ignores empty IDs, and IDs of machines that
+    /// are not present.
+    ///
+    /// # Errors
+    ///
+    /// A request failed.
+    pub(crate) async fn load<'a>(
+        &mut self,
+        session: &Session,
+        ids: impl IntoIterator<Item = &'a str>,
+    ) -> Result<(), CliError> {
+        let is_new = |id: &&str| !id.is_empty() && !self.requested.contains(*id);
+        let missing: BTreeSet<&str> = ids.into_iter().filter(is_new).collect();
+        if self.has_all || missing.is_empty() {
+            return Ok(());
+        }
+        if self.requested.len() + missing.len() > MAX_SINGLE_REQUESTS {
+            return self.load_all(session).await;
+        }
+        let loaded = buffered(missing.iter().map(|id| session.machine(id))).await;
+        self.present.extend(CliError::all_or_none(loaded)?.into_iter().flatten());
+        self.requested.extend(missing.into_iter().map(str::to_owned));
+        Ok(())
+    }
+
+    /// Looks up all machines that are present.
+    ///
+    /// # Errors
+    ///
+    /// The request failed.
+    pub(crate) async fn load_all(&mut self, session: &Session) -> Result<(), CliError> {
+        if !self.has_all {
+            self.present = session.machines().await?;
+            self.has_all = true;
+        }
+        Ok(())
+    }
+
+    /// Returns the cached machines that are present.
+    pub(crate) fn present(&self) -> &[wire::MachineEntity] {
+        &self.present
+    }
+
+    /// Returns labels for the cached machines.
+    pub(crate) fn labels(&self) -> MachineLabels {
+        MachineLabels::new(&self.present)
+    }
+}
+
+impl Session {
+    /// Starts rebalancing, or returns the planned moves if `dry_run`.
+    pub(crate) async fn rebalance(
+        &self,
+        limits: &RebalanceLimits,
+        dry_run: bool,
+    ) -> Result<RebalanceReport, CliError> {
+        let report = self.client.rebalance(limits, dry_run).await;
+        report.map_err(|error| cannot("rebalance the cluster".to_owned(), error))
+    }
+
+    /// Returns the progress of the rebalancing; `None` if there is none.
+    pub(crate) async fn rebalancing(&self) -> Result<Option<RebalanceReport>, CliError> {
+        let report = self.client.rebalance_status().await;
+        report.map_err(|error| cannot("get the progress of rebalancing".to_owned(), error))
+    }
+
+    /// Cancels the rebalancing.
+    pub(crate) async fn end_rebalancing(&self) -> Result<(), CliError> {
+        let ended = self.client.cancel_rebalance().await;
+        ended.map_err(|error| cannot("cancel rebalancing".to_owned(), error))
+    }
 }
 
 #[cfg(test)]

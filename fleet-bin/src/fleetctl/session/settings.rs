@@ -8,9 +8,9 @@ use clap::ValueEnum;
 
 use super::credentials::CredentialFiles;
 use super::ssh::Ssh;
-use crate::dev_directory;
 use crate::fleetctl::args::WaitArgs;
 use crate::ui::error::CliError;
+use crate::ui::global_args;
 use crate::ui::global_args::{Format, GlobalArgs, V1Args};
 
 /// Default endpoint of a daemon.
@@ -66,8 +66,8 @@ impl Settings {
         let tunnel = args.tunnel.clone().or_else(|| variable("FLEETCTL_TUNNEL"));
         let ssh = Ssh::new(&old, tunnel.filter(|host| !host.is_empty()))?;
         let is_default = endpoint.is_none() && ssh.tunnel().is_none();
-        let dev_directory = dev_directory::default(environment).filter(|_| is_default);
-        let dev_socket = dev_directory.map(|it| it.join(dev_directory::SOCKET));
+        let dev_directory = global_args::default(environment).filter(|_| is_default);
+        let dev_socket = dev_directory.map(|it| it.join(global_args::SOCKET));
         let endpoint = endpoint.unwrap_or_else(|| DEFAULT_ENDPOINT.into());
         Ok(Self { endpoint, credentials, format, debug, ssh, dev_socket })
     }

@@ -6,9 +6,8 @@ use std::path::PathBuf;
 use fleet_http::{Endpoint, ListenAddress};
 use fleet_unitfile::values::parse_bool;
 
-use super::error::ConfigError;
 use super::resolve::{Values, bad_value, contradiction, requires};
-use super::value::ValueOrigin;
+use super::{ConfigError, ValueOrigin};
 
 /// Key that permits root to listen on loopback without authentication.
 const ALLOW_OPEN_LOOPBACK: &str = "allow_unauthenticated_loopback";

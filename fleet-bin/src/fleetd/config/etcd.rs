@@ -9,8 +9,8 @@ use fleet_http::Endpoint;
 use fleet_store::{EtcdConfig, Layout};
 use fleet_unitfile::values::parse_timespan;
 
+use super::ConfigError;
 use super::auth::{FileSetting, file_setting};
-use super::error::ConfigError;
 use super::resolve::{Values, bad_value, contradiction, requires};
 
 /// Settings of the etcd store. The files are not read yet.
