@@ -6,7 +6,6 @@ mod cursors;
 mod duplex;
 mod headers;
 mod merge;
-mod no_server_verification;
 mod server;
 mod tls;
 mod token;

@@ -6,15 +6,15 @@
 use std::fmt;
 use std::sync::Arc;
 
-use rustls::client::danger::ServerCertVerifier;
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::client::{WebPkiServerVerifier, verify_server_name};
-use rustls::crypto::CryptoProvider;
+use rustls::crypto::{CryptoProvider, verify_tls12_signature, verify_tls13_signature};
 use rustls::pki_types::pem::PemObject as _;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
 use rustls::server::{ParsedCertificate, WebPkiClientVerifier};
-use rustls::{ClientConfig, RootCertStore, ServerConfig};
-
-use crate::no_server_verification::NoServerVerification;
+use rustls::{
+    ClientConfig, DigitallySignedStruct, Error, RootCertStore, ServerConfig, SignatureScheme,
+};
 
 /// TLS configuration of a server: its identity, and optionally the CA of client certificates.
 #[derive(Clone)]
@@ -49,10 +49,10 @@ pub enum TlsError {
     NoKey,
     /// A certificate is invalid or not suited to its purpose.
     #[error("the certificate cannot be used")]
-    Certificate(#[source] rustls::Error),
+    Certificate(#[source] Error),
     /// The private key is invalid or does not match the certificate.
     #[error("the private key does not match the certificate")]
-    Key(#[source] rustls::Error),
+    Key(#[source] Error),
     /// This host has no trusted CA.
     #[error("this host has no trusted CA certificates: specify a CA file")]
     NoAuthority,
@@ -76,9 +76,10 @@ impl ServerTls {
                 let verifier = WebPkiClientVerifier::builder_with_provider(roots, provider());
                 // A client without a certificate completes the handshake, so that it gets an error
                 // response.
-                let verifier = verifier.allow_unauthenticated().build().map_err(|error| {
-                    TlsError::Certificate(rustls::Error::General(error.to_string()))
-                })?;
+                let verifier = verifier
+                    .allow_unauthenticated()
+                    .build()
+                    .map_err(|error| TlsError::Certificate(Error::General(error.to_string())))?;
                 builder.with_client_cert_verifier(verifier)
             }
         };
@@ -118,7 +119,7 @@ impl ClientTls {
         let verifier = WebPkiServerVerifier::builder_with_provider(Arc::new(roots), provider());
         let verifier = verifier
             .build()
-            .map_err(|error| TlsError::Certificate(rustls::Error::General(error.to_string())))?;
+            .map_err(|error| TlsError::Certificate(Error::General(error.to_string())))?;
         Self::verifying(verifier, identity)
     }
 
@@ -198,9 +199,9 @@ pub fn certificate_covers(certificate: &[u8], host: &str) -> Result<bool, TlsErr
 }
 
 /// Maps an error of a certificate and its private key.
-fn identity_error(error: rustls::Error) -> TlsError {
+fn identity_error(error: Error) -> TlsError {
     match error {
-        rustls::Error::InvalidCertificate(_) => TlsError::Certificate(error),
+        Error::InvalidCertificate(_) => TlsError::Certificate(error),
         error => TlsError::Key(error),
     }
 }
@@ -227,6 +228,54 @@ fn native_roots() -> Result<RootCertStore, TlsError> {
     // Certificates that cannot be parsed are skipped, and thus not trusted.
     roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
     if roots.is_empty() { Err(TlsError::NoAuthority) } else { Ok(roots) }
+}
+
+/// Verifier that accepts every server certificate, but checks that the server holds the
+/// certificate's private key.
+#[derive(Debug)]
+pub(crate) struct NoServerVerification(Arc<CryptoProvider>);
+
+impl NoServerVerification {
+    pub(crate) fn new(provider: Arc<CryptoProvider>) -> Self {
+        Self(provider)
+    }
+}
+
+impl ServerCertVerifier for NoServerVerification {
+    fn verify_server_cert(
+        &self,
+        _: &CertificateDer<'_>,
+        _: &[CertificateDer<'_>],
+        _: &ServerName<'_>,
+        _: &[u8],
+        _: UnixTime,
+    ) -> Result<ServerCertVerified, Error> {
+        Ok(ServerCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        let algorithms = &self.0.signature_verification_algorithms;
+        verify_tls12_signature(message, certificate, signed, algorithms)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        let algorithms = &self.0.signature_verification_algorithms;
+        verify_tls13_signature(message, certificate, signed, algorithms)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.0.signature_verification_algorithms.supported_schemes()
+    }
 }
 
 #[cfg(test)]

@@ -16,8 +16,8 @@ use hyper_util::rt::{TokioExecutor, TokioTimer};
 use serde::de::DeserializeOwned;
 use tokio::time::timeout;
 
-use super::connect::Connector;
-use super::query::Query;
+use super::endpoint::Connector;
+use super::pages::Query;
 use super::{ClientError, Credentials, Endpoint, Entity};
 use crate::TlsError;
 use crate::headers::{BEHIND, PROXIED};

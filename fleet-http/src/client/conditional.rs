@@ -1,11 +1,12 @@
 //! Conditional writes: change a unit only if no other client has modified it in the meantime.
 
-use fleet_unitfile::UnitName;
+use fleet_core::TargetState;
+use fleet_unitfile::{UnitFile, UnitName};
 use hyper::Method;
-use hyper::header::{HeaderName, HeaderValue, IF_MATCH};
+use hyper::header::{HeaderName, HeaderValue, IF_MATCH, IF_NONE_MATCH};
 
-use super::{Client, ClientError, UnitUpload, none_if_not_found, unit_path};
-use crate::wire::UnitEntity;
+use super::{Client, ClientError, none_if_not_found, unit_path};
+use crate::wire::{PutUnit, UnitEntity};
 
 /// A unit with its entity tag.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -77,4 +78,36 @@ fn unchanged(written: Result<(), ClientError>) -> Result<bool, ClientError> {
         Err(ClientError::Api { status: 412, .. }) => Ok(false),
         Err(error) => Err(error),
     }
+}
+
+/// A unit to create, or new content for an existing unit.
+#[derive(Debug, Clone)]
+pub struct UnitUpload {
+    /// The unit file.
+    pub file: UnitFile,
+    /// The desired state. If `None`, an existing unit keeps its desired state, and a new unit
+    /// becomes inactive.
+    pub desired: Option<TargetState>,
+    /// Whether an existing unit must stay unchanged.
+    pub create_only: bool,
+}
+
+impl UnitUpload {
+    pub(super) fn entity(&self) -> PutUnit {
+        let (source, source_base64) = match self.file.source_str() {
+            Some(text) => (Some(text.to_owned()), None),
+            None => (None, Some(base64_of(self.file.source()))),
+        };
+        let desired_state = self.desired.map(|desired| desired.to_string());
+        PutUnit { desired_state, source, source_base64, ..PutUnit::default() }
+    }
+
+    pub(super) fn header(&self) -> Option<(HeaderName, HeaderValue)> {
+        self.create_only.then_some((IF_NONE_MATCH, HeaderValue::from_static("*")))
+    }
+}
+
+fn base64_of(bytes: &[u8]) -> String {
+    use base64::Engine as _;
+    base64::engine::general_purpose::STANDARD.encode(bytes)
 }

@@ -7,9 +7,9 @@ use fleet_unitfile::values::Timespan;
 
 use super::ClientError;
 use super::call::Caller;
+use super::events::Retry;
 use super::lines::BodyLines;
-use super::query::Query;
-use super::retry::Retry;
+use super::pages::Query;
 use crate::clock::Stopwatch;
 use crate::cursors::Cursors;
 use crate::headers::{CURSORS, TIMESTAMPS};

@@ -2,21 +2,14 @@
 
 mod call;
 mod conditional;
-mod connect;
 mod endpoint;
 mod error;
 mod events;
 mod export;
-mod filter;
 mod journal;
 mod lines;
 mod machines;
 mod pages;
-mod plans;
-mod query;
-mod rebalance;
-mod retry;
-mod upload;
 
 use std::time::Duration;
 
@@ -32,17 +25,17 @@ use crate::wire::{
 };
 use crate::{ClientTls, Token};
 use call::Caller;
-use query::Query;
+use pages::Query;
 
+pub use self::conditional::UnitUpload;
+pub(crate) use self::events::Retry;
+pub use self::pages::{StateFilter, UnitFilter};
 pub use conditional::WithEtag;
 pub use endpoint::{Endpoint, EndpointError};
 pub use error::ClientError;
 pub use events::{EventOptions, Events};
 pub use export::ExportBytes;
-pub use filter::{StateFilter, UnitFilter};
 pub use journal::{JournalLines, JournalOptions};
-pub(crate) use retry::Retry;
-pub use upload::UnitUpload;
 
 /// A client of the API. Cloning is cheap, and clones share connections.
 ///
@@ -415,7 +408,7 @@ fn none_if_not_found<T>(response: Result<T, ClientError>) -> Result<Option<T>, C
 }
 
 fn unit_path(name: &UnitName) -> String {
-    format!("units/{}", query::escape(name.as_str()))
+    format!("units/{}", pages::escape(name.as_str()))
 }
 
 /// Serializable request body.

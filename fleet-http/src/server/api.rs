@@ -10,10 +10,9 @@ use fleet_store::{Mirror, Registry};
 
 use super::failure::Failure;
 use super::handlers::extract::Params;
-use super::handlers::listings::Listings;
-use super::handlers::page::PageToken;
+use super::handlers::listings::{Listings, PageToken};
 use super::metrics::Metrics;
-use super::stream::hub::Hub;
+use super::stream::events::Hub;
 use super::stream::journals::{Journals, NoJournals};
 use super::stream::peers::Peers;
 use crate::wire::OTHER_STORE;

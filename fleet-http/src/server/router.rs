@@ -15,16 +15,14 @@ use utoipa_axum::router::{OpenApiRouter, UtoipaMethodRouterExt as _};
 use utoipa_axum::routes;
 
 use super::api::SharedApi;
-use super::auth::preview::is_preview;
-use super::auth::read_share::ReadPermit;
+use super::auth::auth_policy::{ReadPermit, is_preview};
 use super::auth::tokens::Rights;
 use super::failure::{Failure, ServerError};
 use super::handlers::{
-    discovery, explain, export, health, import, intents, machines, openapi, plan, put, rebalance,
-    snapshot_metrics, states, status, units,
+    export, health, intents, machines, openapi, plan, put, rebalance, states, status, units,
 };
+use super::net::head;
 use super::net::limits::ConnectionOrigin;
-use super::net::{head, host};
 use super::stream::{events, journal};
 use crate::clock::Stopwatch;
 use crate::headers::BEHIND;
@@ -61,7 +59,7 @@ pub(super) fn described() -> &'static str {
 fn daemon() -> OpenApiRouter<SharedApi> {
     OpenApiRouter::new()
         .routes(routes!(health::alive).map(only_get))
-        .routes(routes!(snapshot_metrics::metrics).map(only_get))
+        .routes(routes!(health::metrics).map(only_get))
         .routes(routes!(health::ready).map(only_get))
 }
 
@@ -76,7 +74,7 @@ fn about() -> OpenApiRouter<SharedApi> {
     OpenApiRouter::new()
         .routes(routes!(health::version).map(only_get))
         .routes(routes!(openapi::document).map(only_get))
-        .routes(routes!(discovery::document).map(discovery_only))
+        .routes(routes!(openapi::discovery_document).map(discovery_only))
 }
 
 /// Routes of the cluster: units, states, machines and operations.
@@ -88,7 +86,7 @@ fn cluster() -> OpenApiRouter<SharedApi> {
         .merge(machines())
         .routes(routes!(events::events).map(only_get))
         .routes(routes!(export::export).map(only_get))
-        .routes(routes!(import::import).map(only_post))
+        .routes(routes!(export::import).map(only_post))
         .routes(routes!(rebalance::rebalance, rebalance::progress, rebalance::end).map(rebalancing))
         .routes(routes!(plan::plan).map(only_post))
 }
@@ -106,7 +104,7 @@ fn units() -> OpenApiRouter<SharedApi> {
     OpenApiRouter::new()
         .routes(routes!(units::list).map(only_get))
         .routes(routes!(put::put, units::get, units::delete).map(unit))
-        .routes(routes!(explain::explain).map(only_get))
+        .routes(routes!(plan::explain).map(only_get))
         .routes(routes!(units::restart).map(only_post))
         .routes(routes!(units::stop).map(only_post))
         .routes(routes!(journal::journal).map(only_get))
@@ -279,7 +277,7 @@ fn admit(request: &Request) -> Result<Option<Arc<ReadPermit>>, Failure> {
     if let Some(origin) = request.extensions().get::<ConnectionOrigin>() {
         head::check(request, origin.limits.head_size)?;
         if let Some(message) =
-            origin.needs_host_check().then(|| host::misdirected(request)).flatten()
+            origin.needs_host_check().then(|| head::misdirected(request)).flatten()
         {
             return Err(Failure::new(StatusCode::MISDIRECTED_REQUEST, message));
         }

@@ -6,18 +6,17 @@
 //! bodies of imports and plans are an exception: they must not contain unknown fields.
 
 mod convert;
-mod drain;
 mod entity;
 mod error;
 mod event;
 mod json;
 mod plan;
-mod reason;
 mod rebalance;
 mod request;
-mod status;
 
-pub use drain::{DrainReport, HeldUnit, UnitMove};
+pub use self::entity::{MachineStatus, StatusDetails, UnitStatusReport};
+pub use self::plan::{NearestRefusal, ReasonDetail, ReasonPeer, RefusalCount};
+pub use self::rebalance::{DrainReport, HeldUnit, UnitMove};
 pub use entity::{
     MachineEntity, MachinePage, ResourceAmounts, RestartResponse, UnitEntity, UnitOptionEntity,
     UnitPage, UnitStateEntity, UnitStatePage, VersionResponse,
@@ -25,10 +24,8 @@ pub use entity::{
 pub use error::{ErrorBody, ErrorDetail, ErrorEntity, OTHER_STORE};
 pub use event::ClusterEvent;
 pub use plan::{MachineVerdict, PlacementExplanation, PlanReport, PlanStep, UnplacedUnit};
-pub use reason::{NearestRefusal, ReasonDetail, ReasonPeer, RefusalCount};
 pub use rebalance::{MachineLoad, PendingMove, RebalanceMove, RebalanceOrder, RebalanceReport};
 pub use request::{ImportRequest, MachineIntent, MetadataOp, PlanRequest, PutUnit};
-pub use status::{MachineStatus, StatusDetails, UnitStatusReport};
 
 pub(crate) use convert::{
     faulty_unit, machine, reason_detail, reason_text, state, unit, unit_summary, unit_with_source,

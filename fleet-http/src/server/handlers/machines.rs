@@ -9,14 +9,14 @@ use axum::response::{IntoResponse, Response};
 use fleet_core::{MachineId, Snapshot};
 use fleet_store::registry::MetadataChange;
 
-use super::dry_run::dry_run;
-use super::extract::{Name, Params, read_body};
+use super::extract::{Name, Params, dry_run, read_body};
 use super::filters::MachineFilter;
 use super::intents::present_machine;
 use super::openapi::{self as path, DryRun, DryRunResult, Failures, Page};
 use crate::server::api::SharedApi;
 use crate::server::failure::Failure;
-use crate::wire::{self, MachineEntity, MachinePage, MetadataOp, decode_patch};
+use crate::wire;
+use crate::wire::{MachineEntity, MachinePage, MetadataOp, decode_patch};
 
 /// List machines.
 ///

@@ -143,3 +143,25 @@ impl IntoResponses for Failures {
         .into()
     }
 }
+
+/// Description of the API in the format of Google's discovery service. The `rootUrl` is a
+/// placeholder that clients replace with the API's URL.
+const DOCUMENT: &str = include_str!("../../discovery.json");
+
+/// Discovery discovery_document.
+#[utoipa::path(
+    get,
+    path = "/discovery",
+    operation_id = "getDiscovery",
+    tag = "daemon",
+    responses(
+        (
+            status = 200, body = Object,
+            description = "The API in the format of Google's discovery service",
+        ),
+        Failures,
+    ),
+)]
+pub(crate) async fn discovery_document() -> impl IntoResponse {
+    ([(CONTENT_TYPE, "application/json")], DOCUMENT)
+}

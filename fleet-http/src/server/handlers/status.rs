@@ -4,8 +4,7 @@ use axum::Json;
 use axum::extract::State;
 use axum::http::request::Parts;
 use fleet_core::MachineId;
-use futures_util::StreamExt as _;
-use futures_util::stream;
+use futures_util::{StreamExt as _, stream};
 
 use super::extract::{Name, Params};
 use super::openapi::{self as path, Failures};
@@ -15,7 +14,8 @@ use crate::server::failure::{Failure, error_chain};
 use crate::server::stream::journal::{MAX_MACHINES, machines_of, query};
 use crate::server::stream::journal_source::JournalSource;
 use crate::server::stream::journals::JournalError;
-use crate::wire::{self, MachineStatus, UnitStatusReport};
+use crate::wire;
+use crate::wire::{MachineStatus, UnitStatusReport};
 
 /// Number of machines queried concurrently.
 const AT_ONCE: usize = 64;

@@ -1,7 +1,9 @@
 //! Accepts connections and serves requests until shutdown.
 
+use std::io;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use axum::Router;
@@ -14,17 +16,21 @@ use hyper::service::Service;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::graceful::{GracefulShutdown, Watcher};
 use hyper_util::service::TowerToHyperService;
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _, ReadBuf};
+use tokio::net::TcpStream;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::JoinSet;
+use tokio::time::timeout;
+use tokio_rustls::TlsAcceptor;
 
 use super::connection_slots::{ConnectionSlot, IdleQueue, RequestBody, SlotBody};
-use super::handshake::{self, AcceptedStream, Handshake};
 use super::limits::{ConnectionOrigin, ServerLimits};
 use super::listener::Listener;
-use super::shutdown::Shutdown;
-use super::sleep::sleep;
-use super::write_timeout::WriteTimeout;
-use crate::server::auth::read_share::ReadPermit;
+use super::shutdown::{Shutdown, sleep};
+use crate::ServerTls;
+use crate::duplex::BoxedStream;
+use crate::server::auth::auth_policy::ReadPermit;
+use crate::wire::{ErrorBody, ErrorEntity};
 
 /// Time that open connections have to finish after shutdown begins. Connections that are still open
 /// then are closed, because a client that does not read its response would delay the shutdown
@@ -143,7 +149,7 @@ async fn serve_connection(
 ) {
     let limits = service.origin.limits;
     let handshake = tokio::select! {
-        handshake = handshake::open(accepted, limits.handshake_time) => handshake,
+        handshake = open(accepted, limits.handshake_time) => handshake,
         () = slot.reclaimed() => return,
         () = service.shutdown.clone().closed() => return,
     };
@@ -209,5 +215,155 @@ impl Service<Request<Incoming>> for SlotService {
             let permit = response.extensions_mut().remove::<Option<Arc<ReadPermit>>>().flatten();
             Ok(response.map(|body| Body::new(SlotBody::new(body, busy, permit))))
         })
+    }
+}
+
+/// An accepted connection.
+pub(crate) enum AcceptedStream {
+    /// A connection without TLS.
+    Plain(BoxedStream),
+    /// A connection that begins with a TLS handshake.
+    Tls(TcpStream, ServerTls),
+}
+
+/// A connection that is ready for requests.
+pub(crate) struct Handshake {
+    pub(crate) stream: BoxedStream,
+    /// TLS configuration that verified the client's certificate, if it presented one. `None` makes
+    /// the authentication policy refuse requests that need a certificate.
+    pub(crate) verified_by: Option<ServerTls>,
+}
+
+/// First byte of a TLS handshake.
+const TLS_HANDSHAKE: u8 = 0x16;
+
+/// Number of bytes read from a plaintext request before the error response.
+const PLAINTEXT_READ_SIZE: usize = 8192;
+
+/// Completes the handshake. Returns `None` if it fails or takes longer than `limit`.
+pub(crate) async fn open(accepted: AcceptedStream, limit: Duration) -> Option<Handshake> {
+    let (stream, tls) = match accepted {
+        AcceptedStream::Plain(stream) => return Some(Handshake { stream, verified_by: None }),
+        AcceptedStream::Tls(stream, tls) => (stream, tls),
+    };
+    match timeout(limit, shake_hands(stream, tls)).await {
+        Ok(Ok(opened)) => opened,
+        Ok(Err(error)) => {
+            tracing::debug!(%error, "TLS handshake failed");
+            None
+        }
+        Err(_) => {
+            tracing::debug!("TLS handshake timed out");
+            None
+        }
+    }
+}
+
+async fn shake_hands(stream: TcpStream, tls: ServerTls) -> io::Result<Option<Handshake>> {
+    let mut first = [0];
+    if stream.peek(&mut first).await? == 0 {
+        return Ok(None);
+    }
+    if first[0] != TLS_HANDSHAKE {
+        return refuse_plaintext(stream).await.map(|()| None);
+    }
+    let stream = TlsAcceptor::from(tls.config()).accept(stream).await?;
+    let has_certificate = stream.get_ref().1.peer_certificates().is_some();
+    Ok(Some(Handshake { stream: Box::new(stream), verified_by: has_certificate.then_some(tls) }))
+}
+
+/// Responds to plaintext HTTP on a TLS port with an error.
+async fn refuse_plaintext(mut stream: TcpStream) -> io::Result<()> {
+    // Closing the socket with unread input would reset the connection before the client reads the
+    // response.
+    let _request = stream.read(&mut [0; PLAINTEXT_READ_SIZE]).await?;
+    let message = "this port requires TLS: use https:// instead of http://".to_owned();
+    let error = ErrorEntity { code: 400, message, ..ErrorEntity::default() };
+    let body = serde_json::to_string(&ErrorBody { error, unit: None })?;
+    let response = format!(
+        "HTTP/1.1 400 Bad Request\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\
+         Connection: close\r\n\r\n{body}",
+        body.len()
+    );
+    stream.write_all(response.as_bytes()).await?;
+    stream.shutdown().await
+}
+
+type Pause = Pin<Box<dyn Future<Output = ()> + Send>>;
+
+/// A connection on which writes fail if the client reads nothing for longer than `limit`.
+pub(crate) struct WriteTimeout {
+    stream: BoxedStream,
+    limit: Duration,
+    /// Slot to notify of flushes.
+    slot: Arc<ConnectionSlot>,
+    /// Runs while the output is stalled.
+    stalled: Option<Pause>,
+}
+
+impl WriteTimeout {
+    /// Wraps a connection with a limit on the time without progress.
+    pub(crate) fn new(stream: BoxedStream, limit: Duration, slot: Arc<ConnectionSlot>) -> Self {
+        Self { stream, limit, slot, stalled: None }
+    }
+
+    fn judge<T>(
+        &mut self,
+        cx: &mut Context<'_>,
+        attempt: Poll<io::Result<T>>,
+    ) -> Poll<io::Result<T>> {
+        if attempt.is_ready() {
+            self.stalled = None;
+            return attempt;
+        }
+        let limit = self.limit;
+        let stalled = self.stalled.get_or_insert_with(|| Box::pin(sleep(limit)));
+        stalled.as_mut().poll(cx).map(|()| Err(io::ErrorKind::TimedOut.into()))
+    }
+}
+
+impl AsyncRead for WriteTimeout {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_read(cx, buf)
+    }
+}
+
+impl AsyncWrite for WriteTimeout {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        let attempt = Pin::new(&mut self.stream).poll_write(cx, buf);
+        self.judge(cx, attempt)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bufs: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let attempt = Pin::new(&mut self.stream).poll_write_vectored(cx, bufs);
+        self.judge(cx, attempt)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let attempt = Pin::new(&mut self.stream).poll_flush(cx);
+        if attempt.is_ready() {
+            self.slot.on_flush();
+        }
+        self.judge(cx, attempt)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(cx)
     }
 }

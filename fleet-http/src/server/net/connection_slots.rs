@@ -11,7 +11,7 @@ use axum::body::{Body, Bytes, HttpBody};
 use hyper::body::{Frame, SizeHint};
 use tokio::sync::Notify;
 
-use crate::server::auth::read_share::ReadPermit;
+use crate::server::auth::auth_policy::ReadPermit;
 
 /// Queue of a listener's connections that wait for their clients to send data.
 #[derive(Debug, Default)]

@@ -6,8 +6,7 @@ use std::time::Duration;
 use axum::http::HeaderMap;
 
 use crate::ServerTls;
-use crate::server::auth::auth_policy::AuthPolicy;
-use crate::server::auth::read_share::ReadShare;
+use crate::server::auth::auth_policy::{AuthPolicy, ReadShare};
 use crate::server::auth::tokens::Rights;
 
 /// Resource limits for each client or listener.

@@ -6,12 +6,10 @@ use std::path::{Path, PathBuf};
 
 use tokio::net::{TcpListener, UnixListener};
 
-use super::handshake::AcceptedStream;
+use super::connection::AcceptedStream;
 use super::limits::{ConnectionOrigin, ServerLimits};
-use super::listen::ListenAddress;
-use super::unix::{SocketFile, listen_unix};
-use crate::server::auth::auth_policy::AuthPolicy;
-use crate::server::auth::read_share::ReadShare;
+use super::listen::{ListenAddress, SocketFile, listen_unix};
+use crate::server::auth::auth_policy::{AuthPolicy, ReadShare};
 
 /// A listening socket. Dropping it closes the socket. If [`bind`](Self::bind) created a unix
 /// socket, dropping also removes the socket file.

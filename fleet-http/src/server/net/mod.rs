@@ -3,13 +3,8 @@
 pub(super) mod compression;
 pub(super) mod connection;
 pub(super) mod connection_slots;
-pub(super) mod handshake;
 pub(super) mod head;
-pub(super) mod host;
 pub(super) mod limits;
 pub(super) mod listen;
 pub(super) mod listener;
 pub(super) mod shutdown;
-pub(super) mod sleep;
-pub(super) mod unix;
-pub(super) mod write_timeout;

@@ -1,6 +1,7 @@
 //! Shutdown signal for endless responses.
 
 use std::future::pending;
+use std::time::Duration;
 
 use axum::extract::Extension;
 use tokio::sync::watch;
@@ -29,4 +30,10 @@ pub(crate) async fn closed(shutdown: Option<Extension<Shutdown>>) {
         Some(Extension(shutdown)) => shutdown.closed().await,
         None => pending().await,
     }
+}
+
+/// Waits for `duration`.
+pub(crate) async fn sleep(duration: Duration) {
+    let never = pending::<()>();
+    let _elapsed = tokio::time::timeout(duration, never).await;
 }

@@ -1,7 +1,7 @@
 //! `GET /events`: cluster events as server-sent events.
 
 use std::convert::Infallible;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use axum::body::{Body, Bytes};
@@ -9,12 +9,14 @@ use axum::extract::{Extension, State};
 use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE};
 use axum::http::{HeaderMap, HeaderName};
 use axum::response::{IntoResponse, Response};
-use fleet_core::Revision;
+use fleet_core::{Revision, Snapshot};
 use fleet_store::Mirror;
 use fleet_unitfile::UnitName;
 use futures_util::{StreamExt as _, stream};
+use tokio::sync::broadcast;
 use tokio::sync::broadcast::Receiver;
 use tokio::sync::broadcast::error::RecvError;
+use tokio::task::AbortHandle;
 use tokio::time::timeout;
 
 use super::event_stream::{Batch, Filter, batch, id_lines};
@@ -23,7 +25,7 @@ use crate::server::failure::Failure;
 use crate::server::handlers::extract::Params;
 use crate::server::handlers::filters::template;
 use crate::server::handlers::openapi::Failures;
-use crate::server::net::shutdown::{Shutdown, closed};
+use crate::server::net::shutdown::{Shutdown, closed, sleep};
 
 /// Time without a change in the cluster after which the server sends a client its position in the
 /// stream. This keeps the connection alive. A client that receives few events can then resume from
@@ -175,4 +177,79 @@ impl Subscriber {
     fn lineage(&self) -> Option<String> {
         self.mirror.lineage().map(|lineage| lineage.to_string())
     }
+}
+
+/// Number of batches queued for a slow subscriber. A subscriber that falls further behind gets a
+/// resync instead of the missed batches, so it never delays the others.
+const QUEUE_SIZE: usize = 64;
+
+/// Minimum interval between batches. In a busy cluster, subscribers are woken at most twenty times
+/// a second. In a quiet cluster, a change is published at once.
+const BATCH_INTERVAL: Duration = Duration::from_millis(50);
+
+/// Publishes events to subscribers. Its task starts with the first subscriber.
+#[derive(Clone)]
+pub(crate) struct Hub(Arc<Inner>);
+
+struct Inner {
+    mirror: Mirror,
+    sender: broadcast::Sender<Arc<Batch>>,
+    task: OnceLock<AbortHandle>,
+}
+
+impl Hub {
+    pub(crate) fn new(mirror: &Mirror) -> Self {
+        let (sender, _) = broadcast::channel(QUEUE_SIZE);
+        Self(Arc::new(Inner { mirror: mirror.clone(), sender, task: OnceLock::new() }))
+    }
+
+    /// Returns the number of subscribers.
+    pub(crate) fn subscribers(&self) -> usize {
+        self.0.sender.receiver_count()
+    }
+
+    /// Subscribes to all further batches.
+    pub(crate) fn subscribe(&self) -> Receiver<Arc<Batch>> {
+        let subscriber = self.0.sender.subscribe();
+        self.0.task.get_or_init(|| {
+            let publishing = run(self.0.mirror.clone(), self.0.sender.clone());
+            tokio::spawn(publishing).abort_handle()
+        });
+        subscriber
+    }
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        if let Some(task) = self.task.get() {
+            task.abort();
+        }
+    }
+}
+
+async fn run(mirror: Mirror, sender: broadcast::Sender<Arc<Batch>>) {
+    let mut progress = mirror.subscribe();
+    let mut seen = mirror.snapshot();
+    while progress.changed().await.is_ok() {
+        let is_new = progress.borrow_and_update().revision > seen.revision;
+        if is_new && let Some(batch) = next_batch(&mirror, &mut seen, sender.receiver_count() > 0) {
+            // All subscribers may be gone by now.
+            let _sent = sender.send(Arc::new(batch));
+            sleep(BATCH_INTERVAL).await;
+        }
+    }
+}
+
+/// Returns the changes since `seen` as a batch, and sets `seen` to the current snapshot. Returns
+/// `None` if the hub has no subscribers, or if no event results from the changes.
+fn next_batch(mirror: &Mirror, seen: &mut Arc<Snapshot>, has_subscribers: bool) -> Option<Batch> {
+    if !has_subscribers {
+        *seen = mirror.snapshot();
+        return None;
+    }
+    let delta = mirror.full_delta_since(seen.revision);
+    let lineage = mirror.lineage().map(|lineage| lineage.to_string());
+    let batch = batch(&delta, Some(seen), lineage.as_deref());
+    *seen = delta.inputs.snapshot;
+    batch.should_send().then_some(batch)
 }

@@ -10,9 +10,8 @@ use fleet_unitfile::values::Timespan;
 use futures_util::{StreamExt as _, stream};
 use tokio::time::timeout;
 
-use super::follow_reconnect::follow;
 use super::journals::{JournalEntry, JournalError, JournalRequest, JournalStream, is_cursor};
-use super::merge::merged;
+use super::merge::{follow, merged};
 use crate::ClientError;
 use crate::client::{JournalLines, JournalOptions};
 use crate::cursors::Cursors;

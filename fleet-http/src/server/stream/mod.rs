@@ -2,8 +2,6 @@
 
 pub(super) mod event_stream;
 pub(super) mod events;
-pub(super) mod follow_reconnect;
-pub(super) mod hub;
 pub(super) mod journal;
 pub(super) mod journal_source;
 pub(super) mod journals;
