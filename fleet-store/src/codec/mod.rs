@@ -10,18 +10,15 @@
 //! Unit files are not JSON: their bytes are stored unchanged after a first line with the format
 //! number.
 
-mod content;
 mod reason;
 mod rebalancing;
 mod record;
-mod refusal;
 mod state;
 
 use fleet_core::{Epoch, Generation, MachineId, Metadata, TargetState};
 use serde::{Deserialize, Serialize};
 
-use crate::registry::ContentId;
-use crate::registry::{Lineage, MachineRecord};
+use crate::registry::{ContentId, Lineage, MachineRecord};
 
 /// Format of all values without a format of their own.
 const FORMAT: u32 = 1;
@@ -110,7 +107,7 @@ pub(crate) struct LeaderClaim {
     pub(crate) term: u64,
 }
 
-pub(crate) use content::{decode_content, encode_content};
+pub(crate) use self::record::{decode_content, encode_content};
 pub(crate) use reason::{decode_reason, encode_reason};
 pub(crate) use rebalancing::{decode_rebalancing, encode_rebalancing};
 pub(crate) use record::{

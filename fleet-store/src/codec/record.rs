@@ -5,14 +5,15 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
-use serde::{Deserialize, Serialize};
-
 use fleet_core::{Intent, Resources, Timestamp};
+use serde::{Deserialize, Serialize};
 
 use super::{
     Claim, CodecError, Epoch, FORMAT, Generation, LAYOUT_FORMAT, LeaderClaim, Lineage,
-    MachineRecord, Metadata, PLACEMENT_FORMAT, UnitRecord, decode, encode, parse, wire,
+    MachineRecord, Metadata, PLACEMENT_FORMAT, UnitRecord, decode, encode, format_error, parse,
+    wire,
 };
+use crate::registry::ContentId;
 
 #[derive(Serialize, Deserialize)]
 struct WireUnit<'a> {
@@ -245,6 +246,33 @@ pub(crate) fn decode_text(bytes: &[u8]) -> Result<String, CodecError> {
     decode::<WireText>(bytes).map(|wire| wire.value)
 }
 
+/// The first line of format one; a later format begins with another number.
+const HEADER: &[u8] = b"{\"v\":1}\n";
+
+pub(crate) fn encode_content(source: &[u8]) -> Vec<u8> {
+    [HEADER, source].concat()
+}
+
+/// Returns the bytes of the unit file stored under `id`, after checking that the bytes match the
+/// ID.
+pub(crate) fn decode_content(id: ContentId, value: &[u8]) -> Result<&[u8], CodecError> {
+    let source = value.strip_prefix(HEADER).filter(|source| ContentId::of(source) == id);
+    source.ok_or_else(|| match format(value) {
+        Some(found) if found != FORMAT => format_error(found, FORMAT),
+        _ => CodecError::damaged("the content does not match the hash in its key"),
+    })
+}
+
+/// Returns the format in the first line, if it has one.
+fn format(value: &[u8]) -> Option<u32> {
+    #[derive(serde::Deserialize)]
+    struct Probe {
+        v: u32,
+    }
+    let line = value.split(|byte| *byte == b'\n').next()?;
+    serde_json::from_slice::<Probe>(line).ok().map(|probe| probe.v)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -285,5 +313,30 @@ mod tests {
         // An unknown resource of a later version is ignored.
         let less = text.replace(r#""memory":18446744073709551615,"#, r#""gpu":1,"#);
         assert_eq!(decode_claim(less.as_bytes()).unwrap().machine.offers.memory, 0);
+    }
+
+    #[test]
+    fn content_round_trips() {
+        let sources = [&b""[..], b"[Unit]\n", b"\xff\0", HEADER, b"{\"v\":2}\n[Unit]\n"];
+        for source in sources {
+            let id = ContentId::of(source);
+            let value = encode_content(source);
+            assert!(value.starts_with(b"{\"v\":1}\n"));
+            assert_eq!(decode_content(id, &value).unwrap(), source);
+        }
+    }
+
+    #[test]
+    fn newer_format_differs_from_damage() {
+        let id = ContentId::of(b"[Unit]\n");
+        let newer = |value: &[u8]| match decode_content(id, value) {
+            Err(CodecError::Newer { found, .. }) => Some(found),
+            Err(CodecError::Damaged(_)) => None,
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(newer(b"{\"v\":2,\"packed\":true}\nxxxx"), Some(2));
+        for damaged in [&b"{\"v\":1}\n[unit]\n"[..], b"[unit]\n", b"", b"{\"v\":0}\n"] {
+            assert_eq!(newer(damaged), None);
+        }
     }
 }

@@ -8,7 +8,6 @@
 //! - reading large ranges in pages of one revision
 //! - resuming broken watches
 
-mod assemble;
 mod client;
 mod config;
 mod endpoint;
@@ -26,13 +25,15 @@ use etcd_client::GetOptions;
 use etcd_client::proto::{PbKeyValue, PbRangeResponse, PbTxnOpResponse};
 use fleet_core::Revision;
 
-pub use config::{EtcdConfig, EtcdConfigError, EtcdIdentity, EtcdTls, EtcdUser};
-
-use crate::{Commit, Condition, Entry, Expect, LeaseId, Listing};
-use crate::{Store, StoreError, Transaction, Watch, Write};
+use crate::{
+    Commit, Condition, Entry, Expect, LeaseId, Listing, Store, StoreError, Transaction, Watch,
+    Write,
+};
 use client::{Client, Retry};
 use failure::{Failure, FailureKind, ProtocolViolation};
 use key_prefix::{KeyPrefix, etcd_lease_id, lease_id, revision_of, signed};
+
+pub use config::{EtcdConfig, EtcdConfigError, EtcdIdentity, EtcdTls, EtcdUser};
 
 /// Number of keys in a page, unless their values are too large.
 const PAGE: i64 = 1000;

@@ -3,21 +3,18 @@
 //! It implements the rules of the [`Store`](crate::Store) contract. It reads no clock; the caller
 //! passes the time.
 
-mod history;
-mod leases;
-
-use std::collections::BTreeMap;
 use std::collections::btree_map::Entry as MapEntry;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Bound;
 use std::sync::Arc;
 use std::time::Duration;
 
 use fleet_core::{Revision, Timestamp};
 
-use crate::{Changes, Commit, Condition, Entry, Expect, KeyChange, LeaseId, Listing};
-use crate::{StoreError, Transaction, Write};
-use history::History;
-use leases::Leases;
+use crate::{
+    Changes, Commit, Condition, Entry, Expect, KeyChange, LeaseId, Listing, StoreError,
+    Transaction, Write,
+};
 
 /// A store as a plain data structure: keys with their values, revisions and leases, and recent
 /// changes. It has no durability, no clients and no clock.
@@ -316,6 +313,141 @@ impl StoredValue {
             value: self.value.to_vec(),
             modified: self.modified,
             lease: self.lease,
+        }
+    }
+}
+
+/// Whole revisions, oldest first. Beyond the limit the oldest are dropped.
+#[derive(Debug, Clone)]
+struct History {
+    /// Revision after which all changes are kept.
+    oldest: Revision,
+    revisions: VecDeque<Changes>,
+    /// Total number of changes in all kept revisions.
+    changes: usize,
+    max_changes: usize,
+}
+
+impl History {
+    /// Creates a history that begins at `revision` and keeps at most `max_changes` changes.
+    fn new(revision: Revision, max_changes: usize) -> Self {
+        Self { oldest: revision, revisions: VecDeque::new(), changes: 0, max_changes }
+    }
+
+    fn push(&mut self, changes: Changes) {
+        self.changes += changes.changes.len();
+        self.revisions.push_back(changes);
+        while self.changes > self.max_changes && self.revisions.len() > 1 {
+            self.forget_oldest();
+        }
+    }
+
+    /// Returns the revisions after `after`, which must not be in the future.
+    fn after(&self, after: Revision) -> Result<impl Iterator<Item = &Changes>, StoreError> {
+        if after < self.oldest {
+            return Err(StoreError::Compacted { oldest: self.oldest });
+        }
+        let first = self.revisions.partition_point(|changes| changes.revision <= after);
+        Ok(self.revisions.range(first..))
+    }
+
+    fn forget_oldest(&mut self) {
+        if let Some(forgotten) = self.revisions.pop_front() {
+            self.changes -= forgotten.changes.len();
+            self.oldest = forgotten.revision;
+        }
+    }
+}
+
+/// Leases that have not been ended. Some may be past their end time.
+#[derive(Debug, Clone)]
+struct Leases {
+    last: LeaseId,
+    leases: BTreeMap<LeaseId, Lease>,
+    /// Keys of each lease, including leases that only another keyspace grants; see
+    /// `Keyspace::apply_changes`.
+    keys: BTreeMap<LeaseId, BTreeSet<Arc<str>>>,
+    ends: BTreeSet<(Timestamp, LeaseId)>,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Lease {
+    ttl: Duration,
+    end: Timestamp,
+}
+
+impl Leases {
+    /// Creates an empty set; the next lease gets the ID after `last`.
+    fn after(last: LeaseId) -> Self {
+        Self { last, leases: BTreeMap::new(), keys: BTreeMap::new(), ends: BTreeSet::new() }
+    }
+
+    fn grant(&mut self, now: Timestamp, ttl: Duration) -> LeaseId {
+        self.last = LeaseId(self.last.0 + 1);
+        self.insert(now, self.last, ttl);
+        self.last
+    }
+
+    fn insert(&mut self, now: Timestamp, id: LeaseId, ttl: Duration) {
+        let ttl = ttl.max(Duration::from_millis(1)); // the resolution of timestamps
+        let end = now.after(ttl);
+        if let Some(before) = self.leases.insert(id, Lease { ttl, end }) {
+            self.ends.remove(&(before.end, id));
+        }
+        self.ends.insert((end, id));
+    }
+
+    /// Returns the time to live of a lease, or [`StoreError::LeaseLost`] if the lease has ended. A
+    /// lease past its end time counts as ended, even if it is not removed yet.
+    fn check(&self, now: Timestamp, id: LeaseId) -> Result<Duration, StoreError> {
+        let lease = self.leases.get(&id).filter(|lease| now < lease.end);
+        lease.map(|lease| lease.ttl).ok_or(StoreError::LeaseLost(id))
+    }
+
+    fn renew(&mut self, now: Timestamp, id: LeaseId) -> Result<(), StoreError> {
+        let ttl = self.check(now, id)?;
+        self.insert(now, id, ttl);
+        Ok(())
+    }
+
+    /// Renews all leases, including those past their end time.
+    fn renew_all(&mut self, now: Timestamp) {
+        let all: Vec<_> = self.leases.iter().map(|(id, lease)| (*id, lease.ttl)).collect();
+        all.into_iter().for_each(|(id, ttl)| self.insert(now, id, ttl));
+    }
+
+    /// Ends a lease and returns the keys bound to it, or `None` if the lease does not exist.
+    fn end(&mut self, id: LeaseId) -> Option<BTreeSet<Arc<str>>> {
+        let lease = self.leases.remove(&id)?;
+        self.ends.remove(&(lease.end, id));
+        Some(self.keys.remove(&id).unwrap_or_default())
+    }
+
+    /// Returns the leases past their end time, earliest first.
+    fn due(&self, now: Timestamp) -> Vec<LeaseId> {
+        let over = self.ends.iter().take_while(|(end, _)| *end <= now);
+        over.map(|(_, id)| *id).collect()
+    }
+
+    fn next_end(&self) -> Option<Timestamp> {
+        self.ends.first().map(|(end, _)| *end)
+    }
+
+    /// Moves a key from one lease, or none, to another, or none.
+    fn rebind(&mut self, key: &Arc<str>, from: Option<LeaseId>, to: Option<LeaseId>) {
+        if from == to {
+            return;
+        }
+        if let Some(from) = from
+            && let Some(keys) = self.keys.get_mut(&from)
+        {
+            keys.remove(key);
+            if keys.is_empty() {
+                self.keys.remove(&from);
+            }
+        }
+        if let Some(to) = to {
+            self.keys.entry(to).or_default().insert(key.clone());
         }
     }
 }

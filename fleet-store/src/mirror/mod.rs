@@ -4,9 +4,6 @@
 mod changes;
 mod contents;
 mod follow;
-mod last_seen;
-mod limits;
-mod machine_progress;
 mod requirements_cache;
 mod results;
 mod state;
@@ -26,13 +23,12 @@ use crate::clock::Clock;
 use crate::registry::{Lineage, RemovePlacement, UnusedContent};
 use crate::transfer::Export;
 use crate::{Layout, Listing, Registry, RegistryError};
-use last_seen::LastSeen;
-use machine_progress::MachineWatchers;
-use state::{Shared, State};
+use follow::MachineWatchers;
+use state::{LastSeen, Shared, State};
 use view::View;
 
+pub use self::follow::MachineProgress;
 pub use changes::ChangeSet;
-pub use machine_progress::MachineProgress;
 pub use results::ResultChange;
 pub(crate) use stored_placements::UnitPlacements;
 

@@ -5,7 +5,7 @@ use std::collections::{BTreeSet, VecDeque};
 use fleet_core::{MachineId, Revision};
 use fleet_unitfile::UnitName;
 
-use super::limits::MAX_NAMES;
+use super::changes::MAX_NAMES;
 
 /// Change of a decision's result.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]

@@ -6,18 +6,13 @@
 //! Concurrent operations on units are merged into one transaction. Nevertheless, each of them can
 //! be refused separately.
 
-mod batch;
 mod destroy;
 mod error;
 mod group_commit;
-mod intents;
 mod leadership;
 mod lineage;
 mod metadata;
 mod presence;
-mod rebalancing;
-#[cfg(feature = "embedded")]
-mod restore;
 mod units;
 
 use std::sync::Arc;
@@ -28,6 +23,8 @@ use fleet_core::Revision;
 use crate::{Commit, Condition, Entry, Layout, LeaseId, Store, StoreError, Transaction};
 use group_commit::GroupCommit;
 
+#[cfg(feature = "embedded")]
+pub(crate) use self::lineage::restored_entries;
 pub use crate::codec::CodecError;
 pub use crate::layout::{ContentId, ContentIdError, Key};
 pub use error::RegistryError;
@@ -39,8 +36,6 @@ pub use leadership::{
 pub use lineage::{Lineage, LineageError};
 pub use metadata::MetadataChange;
 pub use presence::{MachineRecord, Presence};
-#[cfg(feature = "embedded")]
-pub(crate) use restore::restored_entries;
 pub use units::{ExpectUnit, NewUnit, UnusedContent};
 
 /// Typed writes to one cluster. A registry is cheap to clone.

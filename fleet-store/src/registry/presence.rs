@@ -7,7 +7,7 @@ use fleet_core::{MachineId, Metadata, Resources, Revision, Timestamp, UnitState}
 use fleet_unitfile::UnitName;
 use tokio::sync::RwLock;
 
-use super::batch::pack;
+use super::destroy::pack;
 use super::{Registry, RegistryError, unchanged};
 use crate::codec::{Claim, decode_claim, encode_claim, encode_state};
 use crate::registry::Key;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use fleet_core::Revision;
 
-use super::support::{apply, entry, expect_invalid, put, read, value};
+use super::{apply, entry, expect_invalid, put, read, value};
 use crate::{Commit, Condition, LeaseId, Store, StoreError, Transaction};
 
 /// A read that begins after a commit was acknowledged sees the commit, and returns its revision.

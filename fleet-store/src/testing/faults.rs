@@ -6,10 +6,10 @@ use std::time::Duration;
 use async_trait::async_trait;
 use tokio::time::timeout;
 
-use super::support::{TIMEOUT, apply, entry, next, next_plain, put, read, value, watch};
 use super::{
-    exactly_one_of_many_writers_wins, failed_condition_prevents_all_writes,
-    read_sees_acknowledged_commits, watch_delivers_whole_revisions_once,
+    TIMEOUT, apply, entry, exactly_one_of_many_writers_wins, failed_condition_prevents_all_writes,
+    next, next_plain, put, read, read_sees_acknowledged_commits, value, watch,
+    watch_delivers_whole_revisions_once,
 };
 use crate::clock::sleep;
 use crate::{Store, StoreError, Transaction, Watch};

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tokio::time::timeout;
 
-use super::support::{TIMEOUT, apply, entry, next, next_plain, put, read, value, watch};
+use super::{TIMEOUT, apply, entry, next, next_plain, put, read, value, watch};
 use crate::{LeaseId, Store, StoreError, Transaction};
 
 /// Time to live that is short enough to wait for, and long enough for a busy machine to renew in

@@ -46,12 +46,15 @@ mod faults;
 mod faulty;
 mod leases;
 mod reopening;
-mod support;
 mod watches;
 
 use std::sync::Arc;
+use std::time::Duration;
 
-use crate::Store;
+use fleet_core::Revision;
+use tokio::time::timeout;
+
+use crate::{Changes, Commit, Entry, Listing, Store, StoreError, Transaction, Watch};
 
 pub use commits::*;
 pub use faults::*;
@@ -177,4 +180,70 @@ suite! {
     ended_lease_cannot_be_used,
     key_is_bound_to_its_last_lease,
     lease_ids_are_unique,
+}
+
+/// Time after which an operation counts as hanging. Stores may round up leases.
+const TIMEOUT: Duration = Duration::from_secs(60);
+
+async fn read(store: &Arc<dyn Store>, prefix: &str) -> Listing {
+    store.read(prefix).await.expect("the store can be read")
+}
+
+async fn entry(store: &Arc<dyn Store>, key: &str) -> Option<Entry> {
+    read(store, key).await.entries.into_iter().find(|entry| entry.key == key)
+}
+
+async fn value(store: &Arc<dyn Store>, key: &str) -> Option<Vec<u8>> {
+    entry(store, key).await.map(|entry| entry.value)
+}
+
+/// Commits a transaction that must be applied.
+async fn apply(store: &Arc<dyn Store>, transaction: Transaction) -> Revision {
+    match store.commit(transaction).await.expect("the store takes a transaction") {
+        Commit::Applied(revision) => revision,
+        Commit::Refused { condition, .. } => panic!("condition {condition} did not hold"),
+    }
+}
+
+async fn put(store: &Arc<dyn Store>, key: &str, value: &str) -> Revision {
+    apply(store, Transaction::new().put(key, value)).await
+}
+
+/// Watches from the current revision on.
+async fn watch(store: &Arc<dyn Store>, prefix: &str) -> Watch {
+    let revision = read(store, prefix).await.revision;
+    watch_after(store, prefix, revision).await
+}
+
+async fn watch_after(store: &Arc<dyn Store>, prefix: &str, after: Revision) -> Watch {
+    store.watch(prefix, after).await.expect("the store can be watched")
+}
+
+/// Returns the next non-empty changes within [`TIMEOUT`].
+async fn next(watch: &mut Watch) -> Changes {
+    loop {
+        let changes = timeout(TIMEOUT, watch.next()).await;
+        let changes = changes.expect("the watch delivers in time").expect("the watch continues");
+        if !changes.changes.is_empty() {
+            return changes;
+        }
+    }
+}
+
+/// Changes in a comparable form: the revision, keys and values.
+type Plain = (Revision, Vec<(String, Option<String>)>);
+
+fn plain(changes: &Changes) -> Plain {
+    let text = |value: &Arc<[u8]>| String::from_utf8_lossy(value).into_owned();
+    let change =
+        |change: &crate::KeyChange| (change.key.to_string(), change.value.as_ref().map(text));
+    (changes.revision, changes.changes.iter().map(change).collect())
+}
+
+async fn next_plain(watch: &mut Watch) -> Plain {
+    plain(&next(watch).await)
+}
+
+fn expect_invalid<T: std::fmt::Debug>(result: Result<T, StoreError>) {
+    assert!(matches!(result, Err(StoreError::Invalid(_))), "{result:?} is not invalid");
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 
-use super::support::{apply, next_plain, put, read, watch};
+use super::{apply, next_plain, put, read, watch};
 use crate::{Store, StoreError, Transaction};
 
 /// Closes and opens a durable store.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use tokio::time::timeout;
 
-use super::support::{
+use super::{
     TIMEOUT, apply, expect_invalid, next, next_plain, put, read, value, watch, watch_after,
 };
 use crate::{Store, StoreError, Transaction};

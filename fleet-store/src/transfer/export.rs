@@ -7,8 +7,7 @@ use std::vec::IntoIter;
 use fleet_core::{Epoch, Fault, Intent, MachineId, Snapshot, Unit};
 use fleet_unitfile::UnitName;
 
-use super::digest::{ContentDigest, Digest};
-use super::line::{ExportedMetadata, FORMAT, Line, VERSION};
+use super::line::{ContentDigest, Digest, ExportedMetadata, FORMAT, Line, VERSION};
 use crate::registry::Lineage;
 
 /// A cluster at one revision, which can be written to a portable file.

@@ -1,15 +1,17 @@
 //! The content of a file to import, of either kind.
 
-use std::io::{self, Read};
+use std::io;
+use std::io::Read;
 
 use fleet_core::{Epoch, Generation, Intent, MachineId, TargetState};
 use fleet_unitfile::UnitName;
 
+use super::apply::RefusedImport;
 use super::export::Export;
 use super::line::{ExportEnd, ExportHeader, ExportItem, ExportedUnit};
 use super::reader::{ExportError, ExportReader};
-use super::report::RefusedImport;
-use super::v1::{self, V1DumpError};
+use super::v1;
+use super::v1::V1DumpError;
 use crate::registry::Lineage;
 
 /// Maximum size of a dump of fleet v1, in bytes. The whole dump is kept in memory.

@@ -11,16 +11,14 @@
 //! | applying the changes to a store, and the report | `apply`, `report` |
 
 mod apply;
-mod check;
-mod digest;
 mod export;
 mod import;
 mod line;
 mod plan;
 mod reader;
-mod report;
 mod v1;
 
+pub use self::apply::{ImportReport, ImportWarning, RefusedImport, RescheduleReason};
 pub use apply::import;
 pub use export::{Export, ExportLines};
 pub use import::{Import, ImportError, ImportIntent, ImportMetadata, ImportOrigin, ImportUnit};
@@ -29,5 +27,4 @@ pub use line::{
 };
 pub use plan::{ImportAction, ImportOptions, ImportPlan, PlannedUnit};
 pub use reader::{ExportError, ExportReader};
-pub use report::{ImportReport, ImportWarning, RefusedImport, RescheduleReason};
 pub use v1::V1DumpError;

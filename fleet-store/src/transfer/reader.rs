@@ -1,8 +1,9 @@
 //! Pure: an incremental reader of exports. Only the last line, with the checksums, proves that the
 //! whole file is valid.
 
-use super::digest::{ContentDigest, Digest};
-use super::line::{ExportEnd, ExportHeader, ExportItem, FORMAT, Line, ParsedLine, VERSION};
+use super::line::{
+    ContentDigest, Digest, ExportEnd, ExportHeader, ExportItem, FORMAT, Line, ParsedLine, VERSION,
+};
 
 /// Maximum length of a line in bytes. The line of any unit that fits into a store is shorter.
 const MAX_LINE: usize = 8 << 20;

@@ -15,7 +15,7 @@ use super::{UNREADABLE_STATE, View, fault, warn};
 use crate::codec::{UnitRecord, decode_state, decode_unit};
 use crate::mirror::changes::ChangeSet;
 use crate::mirror::contents::{Content, Contents, StoredContent};
-use crate::mirror::machine_progress::AffectedMachines;
+use crate::mirror::follow::AffectedMachines;
 use crate::mirror::results::ResultLog;
 use crate::registry::{ContentId, Key};
 use crate::{Entry, Layout, Listing};
