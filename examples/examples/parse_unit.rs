@@ -15,7 +15,8 @@ use std::error::Error;
 use std::process::ExitCode;
 
 use fleet_unitfile::{
-    CommandLine, Finding, OptionErrorKind, Severity, SpecifierContext, UnitFile, UnitName,
+    CommandLine, Finding, OptionErrorKind, OptionView, Severity, SpecifierContext, UnitFile,
+    UnitName,
 };
 
 const WORKER: &str = r#"# One worker for each queue.
@@ -63,7 +64,7 @@ fn the_options(unit: &UnitFile) {
     print_options(unit);
     // All values of a list option are kept; for other options the last one counts.
     let environment: Vec<&str> =
-        unit.values("Service", "Environment").map(|option| option.value()).collect();
+        unit.values("Service", "Environment").map(OptionView::value).collect();
     assert_eq!(environment, ["LEVEL=2", "MODE=fast"]);
     assert_eq!(unit.get("Service", "Restart"), Some("on-failure"));
 }

@@ -26,7 +26,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use fleet_agent::{InitSupervisor, NativeConfig, NativeManager, ServiceManager, SupervisorConfig};
-use fleet_core::graph::text::read_stanzas;
+use fleet_core::graph::format::read_stanzas;
 use fleet_core::graph::{Graph, Settings, Timeouts};
 use fleet_core::{ActiveState, Epoch, Generation};
 use fleet_unitfile::{UnitFile, UnitName};

@@ -10,7 +10,7 @@ use fleet_core::graph::convert::{
     Conversion, ConversionNote, ConvertOptions, ConvertedUnit, InitSystem, NoteSeverity,
     SourceFile, convert_with,
 };
-use fleet_core::graph::text::MAX_FILE_SIZE;
+use fleet_core::graph::format::MAX_FILE_SIZE;
 use fleet_unitfile::UnitName;
 use serde::Serialize;
 

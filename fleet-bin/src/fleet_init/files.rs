@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::{fs, io};
 
 use fleet_agent::{group_exists, user_exists};
-use fleet_core::graph::text::{FileRole, FileSet, HostResource, InitFile, MAX_FILE_SIZE};
+use fleet_core::graph::format::{FileRole, FileSet, HostResource, InitFile, MAX_FILE_SIZE};
 use fleet_core::graph::{Graph, Target};
 use fleet_unitfile::{Severity, UnitName};
 use rustix::fs::{Access, Mode, OFlags, access, open};

@@ -5,7 +5,7 @@ use std::io;
 use std::io::Write;
 
 use fleet_core::Timestamp;
-use fleet_core::graph::text::Code;
+use fleet_core::graph::format::Code;
 use fleet_core::graph::{InitState, Observation, Settings, Target};
 use fleet_unitfile::Severity;
 

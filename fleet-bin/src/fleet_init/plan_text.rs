@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use fleet_core::Timestamp;
-use fleet_core::graph::text::differing_keys;
+use fleet_core::graph::format::differing_keys;
 use fleet_core::graph::{
     DerivedState, EdgeKind, InitState, InitUnit, Name, PlannedAction, Preview, StopReason, Target,
     UnitPreview,
@@ -212,7 +212,7 @@ fn text(value: impl ToString) -> String {
 
 #[cfg(test)]
 mod tests {
-    use fleet_core::graph::text::{FileRole, FileSet, InitFile};
+    use fleet_core::graph::format::{FileRole, FileSet, InitFile};
     use fleet_core::graph::{EventKind, Exit, Graph, Settings, UnitEvent};
 
     use super::*;

@@ -1,6 +1,6 @@
 //! Messages of a fleet-init that runs units from files: the requests to it, and its responses.
 
-use fleet_core::graph::text::{FileRole, InitFile};
+use fleet_core::graph::format::{FileRole, InitFile};
 use serde::{Deserialize, Serialize};
 
 use crate::ui::output::Record;

@@ -8,7 +8,7 @@ use std::fs;
 use std::path::PathBuf;
 
 use fleet_agent::InitSupervisor;
-use fleet_core::graph::text::InitFile;
+use fleet_core::graph::format::InitFile;
 use fleet_core::graph::{Graph, Settings, Target};
 use serde::{Deserialize, Serialize};
 use tokio::task::JoinError;

@@ -24,8 +24,6 @@ mod planner;
 pub mod strategies;
 pub mod systemd;
 
-pub use format as text;
-
 pub use build::{DependencyCycle, Graph, GraphError, SettingConflict, Settings};
 pub use model::{
     Command, ConditionResult, ConditionTest, DelayGrowth, DirectoryPath, EdgeKind, EnvironmentFile,

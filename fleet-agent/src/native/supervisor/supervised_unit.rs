@@ -3,7 +3,7 @@
 use std::io;
 use std::sync::Arc;
 
-use fleet_core::graph::{Incarnation, InitUnit, Name, StatusReport, Timeouts, text};
+use fleet_core::graph::{Incarnation, InitUnit, Name, StatusReport, Timeouts, format};
 use tokio::task::AbortHandle;
 
 use super::run_task::RunSender;
@@ -180,7 +180,7 @@ impl SupervisedUnit {
         if self.written.as_ref() == Some(unit) {
             return Ok(());
         }
-        let printed = text::print(unit, &Timeouts::default());
+        let printed = format::print(unit, &Timeouts::default());
         self.directory.write_definition(&printed.text)?;
         self.written = Some(Arc::clone(unit));
         Ok(())
@@ -194,7 +194,7 @@ pub(super) fn read_definition(
     unit: &Name,
 ) -> io::Result<Option<InitUnit>> {
     let Some(stanza) = directory.read_definition()? else { return Ok(None) };
-    let read = text::read_stanzas(stanza.as_bytes(), &Timeouts::default());
+    let read = format::read_stanzas(stanza.as_bytes(), &Timeouts::default());
     let mut units = read.stanzas.into_iter().filter_map(|stanza| stanza.unit);
     let found = units.find(|it| it.name == *unit);
     let why = || match read.diagnostics.first() {

@@ -4,8 +4,8 @@
 use std::collections::BTreeSet;
 
 use fleet_core::graph::Timeouts;
+use fleet_core::graph::format::read_stanzas;
 use fleet_core::graph::systemd::CompileOptions;
-use fleet_core::graph::text::read_stanzas;
 use fleet_unitfile::{SpecifierContext, UnitFile};
 
 use super::compile::HostCapabilities;

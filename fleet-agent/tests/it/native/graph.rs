@@ -6,7 +6,7 @@ use std::time::Duration;
 use fleet_agent::{
     InitSnapshot, InitSupervisor, JournalQuery, SupervisorConfig, SupervisorError, UnitSnapshot,
 };
-use fleet_core::graph::text::read_stanzas;
+use fleet_core::graph::format::read_stanzas;
 use fleet_core::graph::{
     Activity, BlockedBy, DerivedState, FailureCause, Graph, Retry, Settings, Target, Timeouts,
     WaitReason,

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fleet_core::Timestamp;
-use fleet_core::graph::text::read_stanzas;
+use fleet_core::graph::format::read_stanzas;
 use fleet_core::graph::{
     ActionKind, Graph, Incarnation, InitState, InitUnit, Name, ObservedUnit, Phase, Settings,
     StopOutcome, Target, Timeouts, UnitEvent,
