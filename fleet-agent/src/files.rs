@@ -1,4 +1,4 @@
-//! Atomic replacement of files.
+//! Files of the daemon: atomic replacement, and modes that do not depend on the umask.
 
 use std::fs::{DirBuilder, File, OpenOptions};
 use std::io;

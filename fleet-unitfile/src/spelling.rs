@@ -6,7 +6,7 @@ const MAX_WORD: usize = 64;
 /// Returns the candidate most similar to a word, or `None` if no candidate is similar enough.
 ///
 /// The comparison ignores case. It tolerates one [edit](edit_distance) for every four letters of
-/// the word, and none for a word of one letter. A candidate that begins with a word of four letters
+/// the word, but none if one of them has a single letter. A candidate that begins with a word of four letters
 /// or more counts as one edit away. Of several equally similar candidates, the first is returned.
 ///
 /// ```
@@ -28,7 +28,8 @@ pub fn suggest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) ->
         }
         let may_be = other.len().abs_diff(word.len()) <= limit;
         let distance = may_be.then(|| distance(&word, &other))?;
-        (distance <= limit && distance < word.len()).then_some((distance, candidate))
+        (distance <= limit && distance < word.len().min(other.len()))
+            .then_some((distance, candidate))
     });
     near.min_by_key(|(distance, _)| *distance).map(|(_, candidate)| candidate)
 }
@@ -92,5 +93,6 @@ mod tests {
         assert_eq!(suggest("", words), None);
         assert_eq!(suggest("bd", ["db"]), Some("db"));
         assert_eq!(suggest("b", ["a"]), None);
+        assert_eq!(suggest("aa", ["a"]), None);
     }
 }

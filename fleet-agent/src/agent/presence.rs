@@ -1,4 +1,4 @@
-//! Keeps a machine present in the cluster.
+//! Keeps a machine present in the cluster, and checks that the mirror shows this machine's writes.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,4 +1,5 @@
-//! State that an agent keeps for the next daemon of its machine.
+//! State that an agent keeps for the next daemon of its machine, with the store that may change the
+//! machine's units.
 
 use std::collections::BTreeMap;
 use std::io;

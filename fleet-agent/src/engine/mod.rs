@@ -1,4 +1,4 @@
-//! The engine: decides which machine runs which unit, while it leads.
+//! The engine: decides which machine runs which unit, and writes the placements, while it leads.
 
 mod absent_machines;
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! State shared by all parts of one manager.
+//! State shared by all parts of one manager, with a lock for each unit.
 
 use std::collections::BTreeMap;
 use std::io;

@@ -1,4 +1,4 @@
-//! Loads and unloads units.
+//! Loads and unloads units, and reloads systemd if it would otherwise use old files.
 
 use std::collections::BTreeSet;
 use std::sync::{Mutex, MutexGuard, PoisonError};

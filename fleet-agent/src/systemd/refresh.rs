@@ -1,4 +1,4 @@
-//! Queries the states of units where signals are not enough.
+//! Queries the states of units where signals are not enough, and the elapses of timers.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

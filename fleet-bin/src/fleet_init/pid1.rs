@@ -101,7 +101,7 @@ async fn watch(args: &[OsString], directory: &Path) -> io::Result<ExitCode> {
         {
             // After a crash its units may be adopted by another supervisor, so they stay.
             if pid1.is_stopping {
-                end(&mut children, &clock, || reap(None).map(drop)).await?;
+                end_orphans(&mut children, &clock, || reap(None).map(drop)).await?;
                 fleet_agent::remove_empty_cgroups(directory);
             }
             return Ok(code);
@@ -268,7 +268,7 @@ const GRACE: Duration = Duration::from_secs(10);
 /// during this call. Gives up after [`GRACE`].
 ///
 /// `ends` reports that children may have exited; `reap` then collects their exit statuses.
-pub(super) async fn end(
+async fn end_orphans(
     ends: &mut unix::Signal,
     clock: &SystemClock,
     mut reap: impl FnMut() -> io::Result<()>,

@@ -92,11 +92,11 @@ pub(crate) fn resources(directory: &Path) -> Resources {
     resources
 }
 
-/// Returns the source host_address that the kernel would use for remote hosts, preferring IPv4. No
+/// Returns the source address that the kernel would use for remote hosts, preferring IPv4. No
 /// packet is sent, because connecting a UDP socket only looks up a route. Returns `None` without a
 /// route.
 pub(crate) fn host_address() -> Option<IpAddr> {
-    // Documentation addresses, which are routed like any remote host_address.
+    // Documentation addresses, which are routed like any remote address.
     let worlds: [(IpAddr, IpAddr); 2] = [
         (Ipv4Addr::UNSPECIFIED.into(), Ipv4Addr::new(192, 0, 2, 1).into()),
         (Ipv6Addr::UNSPECIFIED.into(), Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 1).into()),
@@ -104,8 +104,8 @@ pub(crate) fn host_address() -> Option<IpAddr> {
     let way = |(from, to): (IpAddr, IpAddr)| {
         let socket = UdpSocket::bind(SocketAddr::new(from, 0)).ok()?;
         socket.connect(SocketAddr::new(to, 9)).ok()?;
-        let host_address = socket.local_addr().ok()?.ip();
-        (!host_address.is_loopback() && !host_address.is_unspecified()).then_some(host_address)
+        let address = socket.local_addr().ok()?.ip();
+        (!address.is_loopback() && !address.is_unspecified()).then_some(address)
     };
     worlds.into_iter().find_map(way)
 }
@@ -184,7 +184,7 @@ mod tests {
         let has = resources(Path::new("/"));
         assert!(has.cpu >= 1000 && has.memory > 1 << 20 && has.disk > 0, "{has}");
         assert_eq!(disk(Path::new("/nowhere")), 0);
-        assert!(host_address().is_none_or(|host_address| !host_address.is_loopback()));
+        assert!(host_address().is_none_or(|address| !address.is_loopback()));
     }
 
     #[test]

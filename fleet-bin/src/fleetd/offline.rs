@@ -1,5 +1,5 @@
-//! Access to a configured store without its daemon, and `fleetd accept-store`: a person decides that
-//! this machine follows another store. The daemon changes its saved state when it starts.
+//! Access to a configured store without its daemon, and `fleetd accept-store`: a person decides
+//! that this machine follows another store. The daemon changes its saved state when it starts.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -153,7 +153,7 @@ fn nearest_existing(folder: &Path) -> &Path {
 
 // `fleetd accept-store`: a person decides that this machine follows another store.
 //
-// The daemon itself changes its saved state, when it starts. So the command may accept_store beside a
+// The daemon itself changes its saved state, when it starts. So the command may run beside a
 // daemon, and needs neither the store nor the API.
 
 /// Stores that may change the units of a machine.
@@ -189,9 +189,7 @@ impl StorePolicy {
         if accepted.try_exists().context(what)? {
             accept_any_store(state, machine).await.context(what)?;
             fs::remove_file(accepted).context(what)?;
-            tracing::info!(
-                "following the present store, because \"fleetd accept-store\" was accept_store"
-            );
+            tracing::info!("following the present store, because \"fleetd accept-store\" was run");
         }
         Ok(protected_lineage(state, machine).await)
     }
@@ -203,7 +201,7 @@ pub(crate) fn accept_store(config: &Config) -> Result<(), StartError> {
     let marker = marker(&directory);
     write_atomic(&marker, b"", true).map_err(|error| match error.kind() {
         io::ErrorKind::NotFound => StartError::new(format!(
-            "{} does not exist, so no fleetd has accept_store here, and the next one follows any store",
+            "{} does not exist, so no fleetd has run here, and the next one follows any store",
             directory.display()
         )),
         _ => StartError::because(format!("cannot write {}", marker.display()), error),

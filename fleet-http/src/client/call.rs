@@ -17,7 +17,7 @@ use serde::de::DeserializeOwned;
 use tokio::time::timeout;
 
 use super::endpoint::Connector;
-use super::pages::Query;
+use super::query::Query;
 use super::{ClientError, Credentials, Endpoint, Entity};
 use crate::TlsError;
 use crate::headers::{BEHIND, PROXIED};

@@ -1,4 +1,5 @@
-//! Conditional writes: change a unit only if no other client has modified it in the meantime.
+//! Unit uploads and conditional writes. A conditional write changes a unit only if no other client
+//! has modified it in the meantime.
 
 use fleet_core::TargetState;
 use fleet_unitfile::{UnitFile, UnitName};

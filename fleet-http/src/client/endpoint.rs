@@ -1,4 +1,4 @@
-//! URL of a server.
+//! URL of a server, and the connector to it.
 
 use std::path::PathBuf;
 use std::pin::Pin;

@@ -1,4 +1,4 @@
-//! Event stream of the cluster.
+//! Event stream of the cluster, and the backoff for reopening streams.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use tokio::time::timeout;
 use super::ClientError;
 use super::call::Caller;
 use super::lines::BodyLines;
-use super::pages::Query;
+use super::query::Query;
 use crate::wire::ClusterEvent;
 
 /// Maximum size of an event, in bytes; a larger event is an error. The server's events are much

@@ -9,7 +9,7 @@ use super::ClientError;
 use super::call::Caller;
 use super::events::Retry;
 use super::lines::BodyLines;
-use super::pages::Query;
+use super::query::Query;
 use crate::clock::Stopwatch;
 use crate::cursors::Cursors;
 use crate::headers::{CURSORS, TIMESTAMPS};

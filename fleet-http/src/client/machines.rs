@@ -1,4 +1,4 @@
-//! Client methods for machines.
+//! Client methods for machines, rebalancing, explanations and dry runs.
 
 use fleet_core::{MachineId, RebalanceLimits};
 use fleet_store::registry::MetadataChange;
@@ -6,9 +6,9 @@ use fleet_unitfile::UnitName;
 use hyper::Method;
 
 use super::machines::path as machine_path;
-use super::pages::Query;
+use super::query::Query;
 use super::{Client, ClientError, UnitUpload, none_if_not_found, unit_path};
-use crate::client::pages;
+use crate::client::query;
 use crate::wire::{
     DrainReport, MachineEntity, MetadataOp, PlacementExplanation, PlanReport, PlanRequest, PutUnit,
     RebalanceReport,
@@ -77,7 +77,7 @@ impl Client {
 }
 
 pub(super) fn path(id: &MachineId) -> String {
-    format!("machines/{}", pages::escape(id.as_str()))
+    format!("machines/{}", query::escape(id.as_str()))
 }
 
 impl Client {

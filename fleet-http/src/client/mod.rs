@@ -9,7 +9,7 @@ mod export;
 mod journal;
 mod lines;
 mod machines;
-mod pages;
+mod query;
 
 use std::time::Duration;
 
@@ -25,11 +25,11 @@ use crate::wire::{
 };
 use crate::{ClientTls, Token};
 use call::Caller;
-use pages::Query;
+use query::Query;
 
 pub use self::conditional::UnitUpload;
 pub(crate) use self::events::Retry;
-pub use self::pages::{StateFilter, UnitFilter};
+pub use self::query::{StateFilter, UnitFilter};
 pub use conditional::WithEtag;
 pub use endpoint::{Endpoint, EndpointError};
 pub use error::ClientError;
@@ -408,7 +408,7 @@ fn none_if_not_found<T>(response: Result<T, ClientError>) -> Result<Option<T>, C
 }
 
 fn unit_path(name: &UnitName) -> String {
-    format!("units/{}", pages::escape(name.as_str()))
+    format!("units/{}", query::escape(name.as_str()))
 }
 
 /// Serializable request body.

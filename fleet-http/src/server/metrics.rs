@@ -1,4 +1,4 @@
-//! Metrics for Prometheus.
+//! Metrics for Prometheus, and a store wrapper that counts and times calls.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};

@@ -1,4 +1,4 @@
-//! Units, unit states, machines, and pages of them.
+//! Units, their status and states, machines, and pages of them.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! Explanations of placements, and plans.
+//! Explanations of placements, plans, and the reasons for unplaced units.
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;

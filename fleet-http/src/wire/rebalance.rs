@@ -1,4 +1,4 @@
-//! Progress of a rebalancing.
+//! Progress of a rebalancing, and the remaining work of a drain.
 
 use fleet_core::{RebalanceLimits, Rebalancing};
 use serde::{Deserialize, Serialize};

@@ -1,4 +1,4 @@
-//! Pure: the wire form of a reason.
+//! Pure: the wire forms of a reason and of a refusal.
 
 use std::time::Duration;
 

@@ -1,5 +1,5 @@
-//! Pure: the wire forms of units, placements, claims, intents, rebalancing limits, lineages and
-//! metadata.
+//! Pure: the wire forms of units, placements, claims, intents, rebalancing limits, lineages,
+//! metadata and unit files.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;

@@ -1,4 +1,5 @@
-//! State shared by the handles of a mirror and its task.
+//! State shared by the handles of a mirror and its task, with the times at which absent machines
+//! were last seen.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError, RwLock};

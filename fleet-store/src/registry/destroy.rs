@@ -1,4 +1,5 @@
-//! Destroying units together with their placements. Placement keys begin with the machine.
+//! Destroying units together with their placements. Placement keys begin with the machine. Many
+//! small writes are packed into few transactions.
 
 use std::time::Duration;
 

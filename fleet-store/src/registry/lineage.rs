@@ -1,4 +1,4 @@
-//! Lineages: the identity of a store's history.
+//! Lineages: the identity of a store's history, and the conversion of a backup for a new lineage.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};

@@ -1,4 +1,5 @@
-//! Run-time metadata, which overrides a machine's configuration.
+//! Requests of operators: run-time metadata, which overrides a machine's configuration, intents for
+//! machines, and rebalancing.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! Imports directly into a store, whether daemons run on it or not.
+//! Imports directly into a store, whether daemons run on it or not, and reports what has changed.
 
 use std::fmt;
 use std::time::Duration;

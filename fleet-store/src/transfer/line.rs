@@ -1,4 +1,4 @@
-//! Pure: the lines of an export.
+//! Pure: the lines of an export, and its checksums.
 //!
 //! An export is text with one JSON document per line. Equal clusters give equal bytes, because the
 //! order of the lines is fixed:

@@ -1,4 +1,4 @@
-//! Pure: the changes to a cluster that an import needs.
+//! Pure: the changes to a cluster that an import needs, and the checks of imported objects.
 
 use std::sync::Arc;
 
@@ -81,7 +81,7 @@ impl ImportPlan {
         let mut all = target.clone();
         let mut sound = Vec::new();
         for from in import.units {
-            match unit(&from, options.strictness) {
+            match check_unit(&from, options.strictness) {
                 Ok((unit, warnings)) => {
                     let unit = Arc::new(unit);
                     all.put_unit(unit.clone());
@@ -91,7 +91,7 @@ impl ImportPlan {
             }
         }
         for (from, unit, warnings) in sound {
-            match cycle(&all, &unit).map_or_else(|| decide(&unit, target, options), Err) {
+            match check_cycle(&all, &unit).map_or_else(|| decide(&unit, target, options), Err) {
                 Ok(action) => {
                     plan.warn(&from, action, warnings);
                     plan.units.push(planned(unit, from.machine, action));
@@ -192,7 +192,7 @@ impl ImportPlan {
 
     fn set(&mut self, pair: ImportMetadata, target: &Snapshot, replace: bool) {
         let name = metadata_name(&pair);
-        if let Some(reason) = metadata(&pair) {
+        if let Some(reason) = check_metadata(&pair) {
             return self.refuse(pair.location, name, vec![reason]);
         }
         match found(&pair, target) {
@@ -288,7 +288,7 @@ fn describe(intent: Intent) -> String {
 const RESERVED_BYTES: usize = 4096;
 
 /// Returns the unit with the warnings about its file, or all problems of the unit itself.
-pub(super) fn unit(
+fn check_unit(
     from: &ImportUnit,
     strictness: Strictness,
 ) -> Result<(Unit, Vec<String>), Vec<String>> {
@@ -328,7 +328,7 @@ pub(super) fn unit(
 
 /// Describes the cycle of `MachineOf=` or `Replaces=` that the unit is part of, if any. `all` has
 /// the units of the file and of the target.
-pub(super) fn cycle(all: &Snapshot, unit: &Unit) -> Option<String> {
+fn check_cycle(all: &Snapshot, unit: &Unit) -> Option<String> {
     // Only units that refer to others can be part of a cycle, and few do.
     let requirements = &unit.requirements;
     let by_machine = (!requirements.machine_of.is_empty()).then(|| machine_of_cycle(all, unit));
@@ -338,7 +338,7 @@ pub(super) fn cycle(all: &Snapshot, unit: &Unit) -> Option<String> {
 }
 
 /// Returns the problem of a metadata entry, if any.
-pub(super) fn metadata(pair: &ImportMetadata) -> Option<String> {
+fn check_metadata(pair: &ImportMetadata) -> Option<String> {
     let allowed = |b: u8| b.is_ascii_alphanumeric() || b"_.-".contains(&b);
     let sound = !pair.key.is_empty() && pair.key.bytes().all(allowed);
     (!sound).then(|| {

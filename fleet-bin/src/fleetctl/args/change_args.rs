@@ -1,4 +1,5 @@
-//! Arguments of `apply`, `diff`, `plan`, `scale`, `machine` and `rebalance`, and parsers of numbers.
+//! Arguments of `apply`, `diff`, `plan`, `scale`, `machine` and `rebalance`, and parsers of
+//! numbers.
 
 use std::fmt::Display;
 use std::ops::RangeInclusive;

@@ -63,7 +63,7 @@ pub(super) async fn run(context: &mut Context, args: &ExportArgs) -> Result<(), 
             ExportSource::Store(Box::new(saved.export.lines()))
         }
         (Some(config), None) => {
-            let offline = open(context, config, MissingStore::Refuse).await?;
+            let offline = open_store(context, config, MissingStore::Refuse).await?;
             let export = offline.registry.export().await;
             let export = export.map_err(|error| failed("read the store").because(error))?;
             ExportSource::Store(Box::new(export.lines()))
@@ -201,7 +201,7 @@ fn write_error(path: &Path, error: io::Error) -> CliError {
 }
 
 /// Opens the store, and prints warnings about the configuration.
-pub(crate) async fn open(
+pub(crate) async fn open_store(
     context: &mut Context,
     config: &Path,
     missing: MissingStore,

@@ -88,7 +88,7 @@ async fn import_all(
         return import_through_daemon(&context.session, import, &mut options).await;
     };
     let missing = if args.dry_run { MissingStore::AssumeEmpty } else { MissingStore::Create };
-    let offline = export::open(context, config, missing).await?;
+    let offline = export::open_store(context, config, missing).await?;
     options.strictness = offline.strictness;
     let report = fleet_store::transfer::import(&offline.registry, import, &options).await;
     let name = input_name(args);
@@ -165,8 +165,7 @@ pub(crate) async fn read_target(session: &Session) -> Result<ImportTarget, CliEr
     let mut bytes = session.export().await?;
     let mut reader = ExportReader::new();
     let (mut snapshot, mut intents) = (Snapshot::default(), BTreeMap::new());
-    let wrong =
-        |error| CliError::failed("cannot read_target the units of the cluster").because(error);
+    let wrong = |error| CliError::failed("cannot read the units of the cluster").because(error);
     while let Some(piece) = session.next_export_chunk(&mut bytes).await? {
         let take = &mut |item, _| match item {
             ExportItem::Intent(it) => drop(intents.insert(it.machine, it.intent)),

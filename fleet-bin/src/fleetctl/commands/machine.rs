@@ -156,11 +156,11 @@ pub(super) async fn drain(
     args: &DrainArgs,
 ) -> Result<Exit, CliError> {
     let first = context.session.drain(id, args.keep_up, args.dry_run).await?;
-    let mut drain_text = drain_text(&first);
+    let mut text = drain_text(&first);
     if args.dry_run && first.is_empty() {
-        drain_text.push_str("nothing would move\n");
+        text.push_str("nothing would move\n");
     }
-    context.output.record(&first, &drain_text)?;
+    context.output.record(&first, &text)?;
     let emptied = if args.wait { wait(context, id, args).await } else { Ok(()) };
     context.output.finish()?;
     emptied?;
@@ -173,8 +173,8 @@ async fn wait(context: &mut Context, id: &MachineId, args: &DrainArgs) -> Result
     let deadline = limit.map(|limit| context.clock.now().after(limit));
     loop {
         let Some(report) = context.session.drain_status(id).await? else {
-            let drain_text = format!("the drain of machine {} was cancelled", short(id));
-            return Err(CliError::failed(drain_text));
+            let text = format!("the drain of machine {} was cancelled", short(id));
+            return Err(CliError::failed(text));
         };
         if report.is_empty() {
             context.progress.note(&format!("Machine {} is empty", short(id)));

@@ -1,5 +1,5 @@
-//! `stop`, `unload`, `destroy` and `restart`: change units that the cluster knows. To destroy a unit
-//! that does not exist is no error, as in fleet v1.
+//! `stop`, `unload`, `destroy` and `restart`: change units that the cluster knows. To destroy a
+//! unit that does not exist is no error, as in fleet v1.
 
 use std::io;
 use std::io::{IsTerminal as _, Write as _};

@@ -4,8 +4,8 @@ use fleet_core::graph::{Command, EdgeKind, InitUnit, Name, Readiness, Run, Servi
 use proptest::test_runner::{Config, contextualize_config};
 
 /// Returns a configuration with this many thousand cases, or more if `PROPTEST_CASES` is set.
-/// `FLEET_FEWER_CASES=10` runs a tenth of the cases. A small `PROPTEST_CASES` is refused, because it
-/// would weaken each property by another factor.
+/// `FLEET_FEWER_CASES=10` runs a tenth of the cases. A small `PROPTEST_CASES` is refused, because
+/// it would weaken each property by another factor.
 #[expect(clippy::disallowed_methods, reason = "the environment sets the number of cases")]
 pub(crate) fn cases(thousands: u32) -> Config {
     let divisor = std::env::var("FLEET_FEWER_CASES").map_or(1, |text| text.parse().unwrap());
@@ -14,8 +14,8 @@ pub(crate) fn cases(thousands: u32) -> Config {
     let config = contextualize_config(config);
     assert!(
         config.cases >= asked,
-        "PROPTEST_CASES is {}, and this property takes {asked}: unset it; FLEET_FEWER_CASES=10 runs \
-         a tenth of the cases",
+        "PROPTEST_CASES is {}, and this property takes {asked}: unset it; FLEET_FEWER_CASES=10 \
+         runs a tenth of the cases",
         config.cases,
     );
     config

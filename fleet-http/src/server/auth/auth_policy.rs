@@ -1,8 +1,5 @@
 //! Authentication of requests on TCP ports: decides whether a request needs a client certificate or
-//! a token, and whether it has one.
-//!
-//! A certificate that arrives here is valid. In the handshake (`handshake.rs`), rustls verifies it
-//! against the CA of the port's `ServerTls` (`tls.rs`) and closes the connection if it is not.
+//! a token, what a read-only token may do, and how many connections such tokens may occupy.
 
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};

@@ -1,4 +1,5 @@
-//! `GET /export`: the whole cluster at one revision, as a portable file.
+//! `GET /export`: the whole cluster at one revision, as a portable file. `POST /import`: prepares
+//! the import of another cluster.
 
 use std::convert::Infallible;
 

@@ -1,4 +1,4 @@
-//! Extractors for names, query parameters and bodies.
+//! Extractors for names, query parameters, bodies and dry runs, and the entity tags of units.
 
 use std::convert::Infallible;
 
@@ -139,7 +139,7 @@ pub(crate) async fn dry_run(
 // detects every change after that revision, even if a later change restores the unit's content.
 
 /// Returns the tag of the state at that revision.
-pub(crate) fn of(mirror: &Mirror, revision: Revision) -> HeaderValue {
+pub(crate) fn etag_of(mirror: &Mirror, revision: Revision) -> HeaderValue {
     let tag = match mirror.lineage() {
         Some(lineage) => format!("\"{revision}-{lineage}\""),
         None => format!("\"{revision}\""),
@@ -199,7 +199,7 @@ impl Condition {
 
 /// Returns whether the client already has the current state of the unit, according to the tags in
 /// `If-None-Match`.
-pub(crate) fn is_known(
+pub(crate) fn etag_is_known(
     headers: &HeaderMap,
     mirror: &Mirror,
     snapshot: &Snapshot,

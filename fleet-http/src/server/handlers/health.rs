@@ -1,4 +1,4 @@
-//! Liveness, readiness and version of the daemon.
+//! Liveness, readiness, version and metrics of the daemon.
 
 use std::collections::BTreeMap;
 

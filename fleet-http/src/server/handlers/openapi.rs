@@ -1,4 +1,4 @@
-//! OpenAPI description of the API, generated from the routes.
+//! OpenAPI description of the API, generated from the routes, and the discovery document.
 
 use std::collections::BTreeMap;
 
@@ -148,7 +148,7 @@ impl IntoResponses for Failures {
 /// placeholder that clients replace with the API's URL.
 const DOCUMENT: &str = include_str!("../../discovery.json");
 
-/// Discovery discovery_document.
+/// Discovery document.
 #[utoipa::path(
     get,
     path = "/discovery",

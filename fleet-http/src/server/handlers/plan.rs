@@ -1,4 +1,5 @@
-//! `POST /plan`: plans several writes without carrying them out.
+//! `POST /plan` and `GET /units/<name>/explain`. The planner runs on blocking threads, so that a long
+//! run does not delay other requests.
 
 use axum::Json;
 use axum::extract::{Request, State};
@@ -58,8 +59,8 @@ pub(crate) async fn plan(
 fn unit(api: &SharedApi, entity: &PutUnit, after: &Snapshot) -> Result<Unit, Failure> {
     let name = UnitName::parse(&name_of(entity)).map_err(Failure::bad_request)?;
     let desired = desired_state(&name, entity)?;
-    match put::unit_file(entity)? {
-        Some(sent) => put::unit(&name, &sent.file, desired, api.strictness, after),
+    match put::validated_file(entity)? {
+        Some(sent) => put::validated_unit(&name, &sent.file, desired, api.strictness, after),
         None => {
             let known = after.unit(name.as_str()).ok_or_else(Failure::no_unit)?;
             Ok(Unit { desired: desired.unwrap_or(known.desired), ..Unit::clone(known) })

@@ -1,4 +1,5 @@
-//! `PUT /units/<name>`: creates a unit, replaces its content or sets its desired state.
+//! `PUT /units/<name>`: creates a unit, replaces its content or sets its desired state. Submitted
+//! units pass the same checks in each case.
 
 use axum::extract::{Request, State};
 use axum::http::header::{CONTENT_TYPE, ETAG, IF_NONE_MATCH};
@@ -74,7 +75,7 @@ pub(crate) async fn put(
     if !condition.holds(&api.mirror, &known, &name) {
         return Err(units::precondition_failed_at(&api, &known, &name));
     }
-    let write = match unit_file(&entity)? {
+    let write = match validated_file(&entity)? {
         None => change_state(&api, name, desired, create_only)?,
         Some(sent) => {
             let generation = generation(&entity)?;
@@ -131,7 +132,7 @@ impl Write {
             Err((error, _)) => return Err(error.into()),
         };
         api.wait_until_visible(revision).await;
-        Ok((status, [(ETAG, extract::of(&api.mirror, revision))]).into_response())
+        Ok((status, [(ETAG, extract::etag_of(&api.mirror, revision))]).into_response())
     }
 
     async fn preview(self, known: &Snapshot) -> Result<Response, Failure> {
@@ -197,7 +198,7 @@ fn put_file(
     create_only: bool,
 ) -> Result<Write, Failure> {
     let snapshot = api.view()?;
-    let mut unit = unit(&name, &sent.file, desired, api.strictness, &snapshot)?;
+    let mut unit = validated_unit(&name, &sent.file, desired, api.strictness, &snapshot)?;
     unit.generation = generation;
     let known = snapshot.unit(name.as_str());
     if create_only && (known.is_some() || snapshot.fault(name.as_str()).is_some()) {
@@ -311,7 +312,7 @@ impl SubmittedFile {
 
 /// Returns the submitted unit file, read from its source or its options. Returns `None` if neither
 /// was submitted. If both were, they must contain the same options.
-pub(crate) fn unit_file(entity: &PutUnit) -> Result<Option<SubmittedFile>, Failure> {
+pub(crate) fn validated_file(entity: &PutUnit) -> Result<Option<SubmittedFile>, Failure> {
     let options = entity.options.as_deref().filter(|options| !options.is_empty());
     let from_options = options.map(file_from_options).transpose()?;
     let from_source = source(entity)?.map(|source| file_from_source(&source)).transpose()?;
@@ -362,7 +363,7 @@ fn file_from_options(options: &[crate::wire::UnitOptionEntity]) -> Result<UnitFi
 }
 
 /// Builds the requested unit and validates it together with the existing units.
-pub(crate) fn unit(
+pub(crate) fn validated_unit(
     name: &UnitName,
     file: &UnitFile,
     desired: Option<TargetState>,

@@ -1,4 +1,4 @@
-//! Orders, reports and cancels a rebalancing.
+//! Orders, reports and cancels a rebalancing. The report says what the rebalancing waits for.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::RangeInclusive;

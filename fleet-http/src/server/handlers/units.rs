@@ -98,9 +98,10 @@ pub(crate) async fn get(
 ) -> Result<Response, Failure> {
     let snapshot = api.view()?;
     let unit = show_unit(&api, &snapshot, &name)?;
-    let tagged = [(ETAG, extract::of(&api.mirror, snapshot.revision))];
+    let tagged = [(ETAG, extract::etag_of(&api.mirror, snapshot.revision))];
     // The time since an absent machine was last seen changes continuously.
-    if unit.unknown_for.is_none() && extract::is_known(&headers, &api.mirror, &snapshot, &name) {
+    if unit.unknown_for.is_none() && extract::etag_is_known(&headers, &api.mirror, &snapshot, &name)
+    {
         return Ok((StatusCode::NOT_MODIFIED, tagged).into_response());
     }
     Ok((tagged, Json(unit)).into_response())
@@ -125,7 +126,9 @@ pub(crate) async fn precondition_failed(
 /// and not met. The error contains the unit as it is in `now`, if it exists there.
 pub(crate) fn precondition_failed_at(api: &SharedApi, now: &Snapshot, name: &UnitName) -> Failure {
     let unit = show_unit(api, now, name.as_str()).ok();
-    Failure::precondition_failed(unit.map(|unit| (unit, extract::of(&api.mirror, now.revision))))
+    Failure::precondition_failed(
+        unit.map(|unit| (unit, extract::etag_of(&api.mirror, now.revision))),
+    )
 }
 
 /// Returns a unit with its source, or with its decoding error.

@@ -1,4 +1,4 @@
-//! Accepts connections and serves requests until shutdown.
+//! Accepts connections, opens TLS, and serves requests until shutdown. Stalled writes time out.
 
 use std::io;
 use std::pin::{Pin, pin};
@@ -149,7 +149,7 @@ async fn serve_connection(
 ) {
     let limits = service.origin.limits;
     let handshake = tokio::select! {
-        handshake = open(accepted, limits.handshake_time) => handshake,
+        handshake = open_handshake(accepted, limits.handshake_time) => handshake,
         () = slot.reclaimed() => return,
         () = service.shutdown.clone().closed() => return,
     };
@@ -241,7 +241,7 @@ const TLS_HANDSHAKE: u8 = 0x16;
 const PLAINTEXT_READ_SIZE: usize = 8192;
 
 /// Completes the handshake. Returns `None` if it fails or takes longer than `limit`.
-pub(crate) async fn open(accepted: AcceptedStream, limit: Duration) -> Option<Handshake> {
+pub(crate) async fn open_handshake(accepted: AcceptedStream, limit: Duration) -> Option<Handshake> {
     let (stream, tls) = match accepted {
         AcceptedStream::Plain(stream) => return Some(Handshake { stream, verified_by: None }),
         AcceptedStream::Tls(stream, tls) => (stream, tls),

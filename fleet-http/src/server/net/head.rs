@@ -1,5 +1,5 @@
-//! Checks request heads for what the HTTP library accepts but HTTP or the limits forbid. Pure: no
-//! I/O, no clock.
+//! Checks request heads for what the HTTP library accepts but HTTP or the limits forbid, and their
+//! `Host` as a protection against DNS rebinding. Pure: no I/O, no clock.
 
 use std::net::{IpAddr, Ipv6Addr};
 

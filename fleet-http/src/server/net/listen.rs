@@ -1,4 +1,4 @@
-//! Addresses to listen on.
+//! Addresses to listen on, and unix sockets with their files.
 
 use std::fs::Permissions;
 use std::net::SocketAddr;

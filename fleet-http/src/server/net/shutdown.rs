@@ -1,4 +1,4 @@
-//! Shutdown signal for endless responses.
+//! Shutdown signal for endless responses, and sleeping for the few places of the server that need it.
 
 use std::future::pending;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! `GET /events`: cluster events as server-sent events.
+//! `GET /events`: cluster events as server-sent events, encoded once for all subscribers.
 
 use std::convert::Infallible;
 use std::sync::{Arc, OnceLock};

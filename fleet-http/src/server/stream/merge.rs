@@ -1,4 +1,4 @@
-//! Merges the journals of several machines in timestamp order.
+//! Merges the journals of several machines in timestamp order, and reconnects interrupted ones.
 
 use fleet_core::MachineId;
 use futures_util::{StreamExt as _, stream};

@@ -1,4 +1,4 @@
-//! Paginated lists.
+//! Queries of lists: filters, query strings, and pages.
 
 use std::fmt;
 use std::fmt::Write as _;
