@@ -6,8 +6,9 @@ const MAX_WORD: usize = 64;
 /// Returns the candidate most similar to a word, or `None` if no candidate is similar enough.
 ///
 /// The comparison ignores case. It tolerates one [edit](edit_distance) for every four letters of
-/// the word, but none if one of them has a single letter. A candidate that begins with a word of four letters
-/// or more counts as one edit away. Of several equally similar candidates, the first is returned.
+/// the word, but none if one of them has a single letter. A candidate that begins with a word of
+/// four letters or more counts as one edit away. Of several equally similar candidates, the first
+/// is returned.
 ///
 /// ```
 /// use fleet_unitfile::spelling::suggest;

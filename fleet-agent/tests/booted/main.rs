@@ -1,7 +1,7 @@
 //! The systemd service manager with a real systemd, in machines that the tests boot.
 //!
 //! It is a separate test binary because it boots machines. Each test boots one and runs this same
-//! binary in it, with the test [`inside`] and the name of a *case*. `scripts/test` runs it if the
+//! binary in it, with the test [`inside`] and the name of a *case*. `scripts/test --full` runs it if the
 //! environment supports that.
 
 mod bench;
@@ -26,7 +26,7 @@ macro_rules! cases {
     ($($module:ident: $($case:ident),+;)+) => {
         $($(
             #[test]
-            #[ignore = "boots a machine: run by scripts/test"]
+            #[ignore = "boots a machine: run by scripts/test --full"]
             fn $case() {
                 Machine::boot(stringify!($case)).run_case(stringify!($case));
             }
@@ -66,7 +66,7 @@ cases! {
 
 /// Runs one case inside a booted machine; does nothing elsewhere.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-#[ignore = "needs a machine that another test boots: run by scripts/test"]
+#[ignore = "needs a machine that another test boots: run by scripts/test --full"]
 async fn inside() {
     if let Some(case) = machine::case_to_run() {
         let ended = tokio::time::timeout(LONGEST_CASE, run(&case)).await;

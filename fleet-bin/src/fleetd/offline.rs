@@ -1,5 +1,6 @@
 //! Access to a configured store without its daemon, and `fleetd accept-store`: a person decides
-//! that this machine follows another store. The daemon changes its saved state when it starts.
+//! that this machine follows another store. The daemon changes its saved state when it starts. So
+//! the command may run beside a daemon, and needs neither the store nor the API.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -150,11 +151,6 @@ fn nearest_existing(folder: &Path) -> &Path {
     let mut above = folder.ancestors().filter(|it| *it != Path::new(""));
     above.find(|it| it.is_dir()).unwrap_or(Path::new("."))
 }
-
-// `fleetd accept-store`: a person decides that this machine follows another store.
-//
-// The daemon itself changes its saved state, when it starts. So the command may run beside a
-// daemon, and needs neither the store nor the API.
 
 /// Stores that may change the units of a machine.
 #[derive(Debug, Clone)]

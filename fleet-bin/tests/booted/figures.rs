@@ -38,7 +38,7 @@ const REST: Duration = Duration::from_secs(20);
 const SETTLED: Duration = Duration::from_secs(20);
 
 #[tokio::test]
-#[ignore = "boots machines: run by scripts/test"]
+#[ignore = "boots machines: run by scripts/test --full"]
 async fn figures() {
     if IN_DEVELOPMENT {
         figure("development build with fewer units: use --release for representative figures");

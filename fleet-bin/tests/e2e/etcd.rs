@@ -192,7 +192,7 @@ impl Drop for Cluster {
 }
 
 #[test]
-#[ignore = "needs etcd: run by scripts/test"]
+#[ignore = "needs etcd: run by scripts/test --full"]
 fn two_daemons_survive_each_other_and_etcd() {
     let mut cluster = Cluster::start();
     cluster.launch(0, "one.service");
@@ -246,7 +246,7 @@ const TALKER: &str = "[Service]\nExecStart=/bin/sh -c 'while :; do date +%%s%%N;
 const LINES: usize = 20;
 
 #[tokio::test]
-#[ignore = "needs etcd: run by scripts/test"]
+#[ignore = "needs etcd: run by scripts/test --full"]
 async fn remote_line_is_shown_immediately() {
     let cluster = Cluster::start();
     cluster.launch_text(0, "talker.service", TALKER);

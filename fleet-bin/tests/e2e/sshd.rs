@@ -1,4 +1,4 @@
-//! `--tunnel` and `ssh` with the real ssh and a real sshd of the test. `scripts/test` runs it if
+//! `--tunnel` and `ssh` with the real ssh and a real sshd of the test. `scripts/test --full` runs it if
 //! sshd is installed.
 
 use std::fs;
@@ -136,7 +136,7 @@ fn write_settings(at: &Path, port: u16) {
 }
 
 #[test]
-#[ignore = "needs sshd: run by scripts/test"]
+#[ignore = "needs sshd: run by scripts/test --full"]
 fn real_sshd_serves_tunnels_and_shells() {
     let cluster = Cluster::start(&[]);
     let unit = "[Service]\nExecStart=/bin/sh -c 'echo hello; exec sleep infinity'\n";

@@ -8,7 +8,7 @@
 //! | `stream` | endless responses: events and journals |
 //! | `auth` | tokens, client certificates, read-only callers |
 //! | `net` | sockets, TLS, connections and their limits |
-//! | `failure`, `metrics`, `metered_store` | error responses; figures for Prometheus |
+//! | `failure`, `metrics` | error responses; figures for Prometheus, also about the store |
 
 mod api;
 mod auth;

@@ -2,13 +2,13 @@
 //!
 //! | step | module |
 //! |---|---|
-//! | the lines of the file, and their checksums | `line`, `digest` |
+//! | the lines of the file, and their checksums | `line` |
 //! | exporting a cluster | `export` |
 //! | reading and verifying an export incrementally | `reader` |
 //! | reading a key dump of fleet v1 | `v1` |
 //! | the content of a file to import: an export or a key dump | `import` |
-//! | checking the content and deciding on the changes (pure) | `check`, `plan` |
-//! | applying the changes to a store, and the report | `apply`, `report` |
+//! | checking the content and deciding on the changes (pure) | `plan` |
+//! | applying the changes to a store, and the report | `apply` |
 
 mod apply;
 mod export;

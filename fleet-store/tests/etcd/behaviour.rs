@@ -12,7 +12,7 @@ use crate::cluster::{Cluster, Kind};
 use crate::support::{chain, next, put, soon};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-#[ignore = "needs etcd: run by scripts/test"]
+#[ignore = "needs etcd: run by scripts/test --full"]
 async fn large_range_is_read_at_one_revision() {
     let cluster = Cluster::one().await;
     let store = cluster.store("test/");
@@ -48,7 +48,7 @@ async fn large_range_is_read_at_one_revision() {
 }
 
 #[tokio::test]
-#[ignore = "needs etcd: run by scripts/test"]
+#[ignore = "needs etcd: run by scripts/test --full"]
 async fn watch_catches_up_over_several_responses() {
     let cluster = Cluster::one().await;
     let store = cluster.store("test/");
@@ -72,7 +72,7 @@ async fn watch_catches_up_over_several_responses() {
 }
 
 #[tokio::test]
-#[ignore = "needs etcd: run by scripts/test"]
+#[ignore = "needs etcd: run by scripts/test --full"]
 async fn compacted_revision_cannot_be_watched() {
     let cluster = Cluster::one().await;
     let store = cluster.store("test/");
@@ -94,7 +94,7 @@ async fn compacted_revision_cannot_be_watched() {
 }
 
 #[tokio::test]
-#[ignore = "needs etcd: run by scripts/test"]
+#[ignore = "needs etcd: run by scripts/test --full"]
 async fn stores_with_different_prefixes_are_separate() {
     let cluster = Cluster::one().await;
     let (one, other) = (cluster.store("test/1/"), cluster.store("test/2/"));
@@ -110,7 +110,7 @@ async fn stores_with_different_prefixes_are_separate() {
 }
 
 #[tokio::test]
-#[ignore = "needs etcd: run by scripts/test"]
+#[ignore = "needs etcd: run by scripts/test --full"]
 async fn ended_lease_is_named() {
     let cluster = Cluster::one().await;
     let store = cluster.store("test/");
@@ -130,7 +130,7 @@ async fn ended_lease_is_named() {
 }
 
 #[tokio::test]
-#[ignore = "needs etcd: run by scripts/test"]
+#[ignore = "needs etcd: run by scripts/test --full"]
 async fn transaction_with_long_keys_works() {
     let cluster = Cluster::one().await;
     let store = cluster.store("test/");
@@ -151,7 +151,7 @@ async fn transaction_with_long_keys_works() {
 }
 
 #[tokio::test]
-#[ignore = "needs etcd: run by scripts/test"]
+#[ignore = "needs etcd: run by scripts/test --full"]
 async fn rejected_user_gets_the_cause_and_no_effect() {
     let cluster = Cluster::three_secure().await;
     let good = cluster.config("test/");
@@ -186,7 +186,7 @@ async fn rejected_user_gets_the_cause_and_no_effect() {
 }
 
 #[tokio::test]
-#[ignore = "needs etcd: run by scripts/test"]
+#[ignore = "needs etcd: run by scripts/test --full"]
 async fn configured_user_works_without_authentication() {
     let cluster = Cluster::one().await;
     let user = EtcdUser { name: "fleet".to_owned(), password: "secret".to_owned() };
@@ -197,7 +197,7 @@ async fn configured_user_works_without_authentication() {
 /// A watch also reports revisions that changed only keys under other prefixes. A reader that waits
 /// for such a revision must not wait until the next write under its own prefix.
 #[tokio::test]
-#[ignore = "needs etcd: run by scripts/test"]
+#[ignore = "needs etcd: run by scripts/test --full"]
 async fn watch_learns_of_foreign_revisions() {
     let arguments = &["--experimental-watch-progress-notify-interval=1s"];
     let cluster = Cluster::start(Kind { members: 1, secure: false, arguments }).await;

@@ -44,7 +44,7 @@ const FAULTS: [Fault; 5] = [
 /// `FLEET_ETCD_SEED` repeats the faults of a seed, and `FLEET_ETCD_ROUNDS` sets their number.
 // Holds: I-6, I-24
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-#[ignore = "needs etcd: run by scripts/test"]
+#[ignore = "needs etcd: run by scripts/test --full"]
 async fn member_faults_lose_no_write_and_no_change() {
     let seed = number("FLEET_ETCD_SEED").unwrap_or_else(|| u64::from(std::process::id()));
     let rounds = number("FLEET_ETCD_ROUNDS").unwrap_or(ROUNDS);

@@ -12,13 +12,13 @@ use crate::link::{Link, LinkMode};
 use crate::support::put;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-#[ignore = "needs etcd: run by scripts/test"]
+#[ignore = "needs etcd: run by scripts/test --full"]
 async fn single_server_keeps_the_contract() {
     keeps_the_contract(&Cluster::one().await).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-#[ignore = "needs etcd: run by scripts/test"]
+#[ignore = "needs etcd: run by scripts/test --full"]
 async fn secured_cluster_keeps_the_contract() {
     keeps_the_contract(&Cluster::three_secure().await).await;
 }
@@ -34,13 +34,13 @@ async fn keeps_the_contract(cluster: &Cluster) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-#[ignore = "needs etcd: run by scripts/test"]
+#[ignore = "needs etcd: run by scripts/test --full"]
 async fn single_server_keeps_the_contract_under_faults() {
     keeps_the_contract_under_faults(Cluster::one().await).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-#[ignore = "needs etcd: run by scripts/test"]
+#[ignore = "needs etcd: run by scripts/test --full"]
 async fn secured_cluster_keeps_the_contract_under_faults() {
     keeps_the_contract_under_faults(Cluster::three_secure().await).await;
 }

@@ -41,7 +41,7 @@ async fn end_of(mut watch: Watch) -> StoreError {
 }
 
 #[tokio::test]
-#[ignore = "needs etcd: run by scripts/test"]
+#[ignore = "needs etcd: run by scripts/test --full"]
 async fn commit_with_a_lost_response_may_be_applied() {
     let cluster = Cluster::one().await;
     let link = Link::to(&cluster.urls()[0]).await;
@@ -57,7 +57,7 @@ async fn commit_with_a_lost_response_may_be_applied() {
 }
 
 #[tokio::test]
-#[ignore = "needs etcd: run by scripts/test"]
+#[ignore = "needs etcd: run by scripts/test --full"]
 async fn unreachable_endpoint_is_skipped() {
     let cluster = Cluster::one().await;
     let link = Link::to(&cluster.urls()[0]).await;
@@ -84,7 +84,7 @@ async fn unreachable_endpoint_is_skipped() {
 
 /// A client that chose members at random would fail repeatedly while one member is stopped.
 #[tokio::test]
-#[ignore = "needs etcd: run by scripts/test"]
+#[ignore = "needs etcd: run by scripts/test --full"]
 async fn stopped_member_fails_no_call() {
     let mut cluster = Cluster::start(Kind { members: 3, secure: false, arguments: &[] }).await;
     let store = |number| {
@@ -107,7 +107,7 @@ async fn stopped_member_fails_no_call() {
 }
 
 #[tokio::test]
-#[ignore = "needs etcd: run by scripts/test"]
+#[ignore = "needs etcd: run by scripts/test --full"]
 async fn silent_endpoint_is_skipped_and_the_watch_moves() {
     let cluster = Cluster::one().await;
     let (first, second) = (Link::to(&cluster.urls()[0]).await, Link::to(&cluster.urls()[0]).await);
@@ -128,7 +128,7 @@ async fn silent_endpoint_is_skipped_and_the_watch_moves() {
 
 // Holds: I-24
 #[tokio::test]
-#[ignore = "needs etcd: run by scripts/test"]
+#[ignore = "needs etcd: run by scripts/test --full"]
 async fn watch_that_cannot_continue_returns_an_error() {
     let cluster = Cluster::one().await;
     for way in [LinkMode::HoldAll, LinkMode::HoldResponses, LinkMode::Cut] {
@@ -141,7 +141,7 @@ async fn watch_that_cannot_continue_returns_an_error() {
 }
 
 #[tokio::test]
-#[ignore = "needs etcd: run by scripts/test"]
+#[ignore = "needs etcd: run by scripts/test --full"]
 async fn watch_of_a_quiet_prefix_lasts() {
     let cluster = Cluster::one().await;
     let link = Link::to(&cluster.urls()[0]).await;
@@ -156,7 +156,7 @@ async fn watch_of_a_quiet_prefix_lasts() {
 }
 
 #[tokio::test]
-#[ignore = "needs etcd: run by scripts/test"]
+#[ignore = "needs etcd: run by scripts/test --full"]
 async fn watch_and_leases_survive_a_server_restart() {
     let mut cluster = Cluster::start(Kind { members: 1, secure: true, arguments: &[] }).await;
     let patient = Duration::from_secs(20);
@@ -183,7 +183,7 @@ async fn watch_and_leases_survive_a_server_restart() {
 
 /// Members keep tokens in memory, so a restarted member knows none.
 #[tokio::test]
-#[ignore = "needs etcd: run by scripts/test"]
+#[ignore = "needs etcd: run by scripts/test --full"]
 async fn lost_token_is_renewed() {
     let mut cluster = Cluster::three_secure().await;
     let store = cluster.store("test/");
@@ -208,7 +208,7 @@ async fn lost_token_is_renewed() {
 
 // Holds: I-24
 #[tokio::test]
-#[ignore = "needs etcd: run by scripts/test"]
+#[ignore = "needs etcd: run by scripts/test --full"]
 async fn isolated_member_does_not_respond() {
     let mut cluster = Cluster::start(Kind { members: 3, secure: false, arguments: &[] }).await;
     let endpoints = vec![cluster.urls()[0].clone()];
@@ -234,7 +234,7 @@ async fn isolated_member_does_not_respond() {
 }
 
 #[tokio::test]
-#[ignore = "needs etcd: run by scripts/test"]
+#[ignore = "needs etcd: run by scripts/test --full"]
 async fn mirror_resyncs_after_missed_changes_are_compacted() {
     let cluster = Cluster::one().await;
     let link = Link::to(&cluster.urls()[0]).await;

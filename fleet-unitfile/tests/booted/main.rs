@@ -1,6 +1,6 @@
 //! Compares how a booted systemd and this crate read thousands of unit files, property by property.
 //!
-//! This is a test binary of its own, because it boots a machine. `scripts/test` runs it on hosts
+//! This is a test binary of its own, because it boots a machine. `scripts/test --full` runs it on hosts
 //! that can boot one.
 
 mod cases;
@@ -31,7 +31,7 @@ const BATCH: usize = 250;
 const MAX_REPORTED: usize = 20;
 
 #[test]
-#[ignore = "boots a machine: run by scripts/test"]
+#[ignore = "boots a machine: run by scripts/test --full"]
 fn systemd_and_crate_read_the_same_properties() {
     let seed = setting("FLEET_BOOTED_SEED", 20_140_224);
     let count = setting("FLEET_BOOTED_FILES", 2_000);

@@ -291,7 +291,7 @@ fn ours(directive: (&str, &str, &str), value: &str) -> Option<Verdict> {
 }
 
 #[test]
-#[ignore = "needs the library of systemd 252: run by scripts/test"]
+#[ignore = "needs the library of systemd 252: run by scripts/test --full"]
 fn every_directive_agrees_with_the_library() {
     const TYPES: [(&str, &str); 9] = [
         ("Service", "service"),

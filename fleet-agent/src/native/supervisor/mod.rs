@@ -21,7 +21,7 @@
 //!
 //! | module | topic |
 //! |---|---|
-//! | `command`, `requests` | commands of frontends; requests for loaded units, stored first |
+//! | `command`, `requests` | commands of frontends and the handle that sends them; requests for loaded units, stored first |
 //! | `goal` | goal, extra targets, masks; replacement of the graph of files; shutdown |
 //! | `managed_units` | loaded units: the graph of them, their requests, waiting callers |
 //! | `timers` | timer units: next elapse, start of their units |
@@ -29,6 +29,7 @@
 //! | `run_task`, `supervised_unit` | the task of a run and its channel; the state kept per unit |
 //! | `snapshot`, `unit_log` | the status of all units, and previews; log lines about units |
 //! | `compile` | which unit files can run here |
+//! | `config`, `error` | configuration and errors of a supervisor |
 
 pub(super) mod command;
 pub(super) mod compile;

@@ -46,7 +46,7 @@ fn with<'a>(verb: &[&'a str], units: &[&'a str]) -> Vec<&'a str> {
 }
 
 #[test]
-#[ignore = "boots machines: run by scripts/test"]
+#[ignore = "boots machines: run by scripts/test --full"]
 fn commands_work_on_units_of_every_type() {
     let cluster = Cluster::boot("30s");
     let units = write_all(&cluster);
@@ -160,7 +160,7 @@ fn check_import(cluster: &Cluster, units: &[&str]) {
 }
 
 #[test]
-#[ignore = "boots machines: run by scripts/test"]
+#[ignore = "boots machines: run by scripts/test --full"]
 fn machines_are_cordoned_drained_and_uncordoned() {
     let cluster = Cluster::boot("30s");
     let machines = cluster.listed("list-machines");

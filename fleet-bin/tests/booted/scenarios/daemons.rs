@@ -18,7 +18,7 @@ fn replace(cluster: &Cluster, machine: &str, script: &str) {
 
 // Holds: I-9
 #[test]
-#[ignore = "boots machines: run by scripts/test"]
+#[ignore = "boots machines: run by scripts/test --full"]
 fn replaced_daemons_restart_no_unit() {
     let cluster = Cluster::boot("30s");
     let crashing = "[Unit]\nStartLimitIntervalSec=0\n[Service]\nRestart=always\nRestartSec=100ms\n\
@@ -66,7 +66,7 @@ fn replaced_daemons_restart_no_unit() {
 }
 
 #[test]
-#[ignore = "boots machines: run by scripts/test"]
+#[ignore = "boots machines: run by scripts/test --full"]
 fn reload_applies_new_metadata() {
     let cluster = Cluster::boot("30s");
     let with_rules = |rules: &str| format!("{SLEEP}[X-Fleet]\n{rules}\n");
@@ -94,7 +94,7 @@ fn reload_applies_new_metadata() {
 
 /// Regression: a daemon with another service manager started every running unit a second time.
 #[test]
-#[ignore = "boots machines: run by scripts/test"]
+#[ignore = "boots machines: run by scripts/test --full"]
 fn other_service_manager_waits_for_running_units() {
     let cluster = Cluster::boot("30s");
     let text = "[Service]\nExecStartPre=/bin/sh -c 'echo started >>/srv/share/results/starts'\n\

@@ -28,7 +28,7 @@ fn wait_failed(cluster: &Cluster, unit: &str, exit: &str) -> String {
 }
 
 #[test]
-#[ignore = "boots machines: run by scripts/test"]
+#[ignore = "boots machines: run by scripts/test --full"]
 fn failed_units_stay_until_their_machine_is_lost() {
     let cluster = Cluster::boot("5s");
     let on_m2 = |text: &str, more: &str| format!("{text}[X-Fleet]\nPrefer=100: name = m2\n{more}");
@@ -76,7 +76,7 @@ fn failed_units_stay_until_their_machine_is_lost() {
 
 /// Regression: the command printed "launched" and did nothing.
 #[test]
-#[ignore = "boots machines: run by scripts/test"]
+#[ignore = "boots machines: run by scripts/test --full"]
 fn start_after_a_stop_by_hand_starts_the_unit() {
     let cluster = Cluster::boot("30s");
     cluster.start("halted.service", &format!("{SLEEP}[X-Fleet]\nMachineMetadata=name=m2\n"));
@@ -91,7 +91,7 @@ fn start_after_a_stop_by_hand_starts_the_unit() {
 
 /// Regression: a start during the re-execution of systemd failed, though the unit came up later.
 #[test]
-#[ignore = "boots machines: run by scripts/test"]
+#[ignore = "boots machines: run by scripts/test --full"]
 fn starts_during_a_reexecution_of_systemd_succeed() {
     let cluster = Cluster::boot("30s");
     for round in 0..10 {

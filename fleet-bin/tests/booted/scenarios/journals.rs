@@ -26,7 +26,7 @@ systemctl daemon-reload
 systemctl start fleet.socket fleet.service";
 
 #[tokio::test]
-#[ignore = "boots machines: run by scripts/test"]
+#[ignore = "boots machines: run by scripts/test --full"]
 async fn journal_of_another_machine_is_followed_live() {
     let cluster = Cluster::boot("30s");
     write_tls_config(&cluster);

@@ -38,7 +38,7 @@ fn wait_spread(cluster: &Cluster, names: &[String], machines: &[&str]) {
 }
 
 #[test]
-#[ignore = "boots machines: run by scripts/test"]
+#[ignore = "boots machines: run by scripts/test --full"]
 fn crashed_machine_loses_its_units_and_rejoins() {
     let cluster = Cluster::boot(TTL);
     let moving = start_instances(&cluster, "moving", SLEEP, 9);
@@ -71,7 +71,7 @@ fn crashed_machine_loses_its_units_and_rejoins() {
 }
 
 #[test]
-#[ignore = "boots machines: run by scripts/test"]
+#[ignore = "boots machines: run by scripts/test --full"]
 fn cluster_runs_the_same_units_after_power_loss() {
     let cluster = Cluster::boot(TTL);
     let names = start_instances(&cluster, "steady", SLEEP, 6);
@@ -106,7 +106,7 @@ fn noting(rules: &str) -> String {
 }
 
 #[test]
-#[ignore = "boots machines: run by scripts/test"]
+#[ignore = "boots machines: run by scripts/test --full"]
 fn partitioned_machine_follows_on_partition_and_rejoins() {
     let cluster = Cluster::boot(TTL);
     let (first, second) = (cluster.id("m1"), cluster.id("m3"));

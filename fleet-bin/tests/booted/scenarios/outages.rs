@@ -37,13 +37,13 @@ fn check_etcd_outage(stop: &str, resume: &str) {
 }
 
 #[test]
-#[ignore = "boots machines: run by scripts/test"]
+#[ignore = "boots machines: run by scripts/test --full"]
 fn units_survive_a_stopped_etcd() {
     check_etcd_outage("systemctl stop etcd", "systemctl start etcd");
 }
 
 #[test]
-#[ignore = "boots machines: run by scripts/test"]
+#[ignore = "boots machines: run by scripts/test --full"]
 fn units_survive_a_hung_etcd() {
     let send = |signal| format!("systemctl kill --signal={signal} etcd");
     check_etcd_outage(&send("STOP"), &send("CONT"));

@@ -8,7 +8,7 @@ fn with_rules(rules: &str) -> String {
 }
 
 #[test]
-#[ignore = "boots machines: run by scripts/test"]
+#[ignore = "boots machines: run by scripts/test --full"]
 fn placement_rules_are_followed() {
     let cluster = Cluster::boot("30s");
     check_named_machines(&cluster);

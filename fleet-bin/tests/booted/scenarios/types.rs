@@ -18,7 +18,7 @@ const CANNOT_RUN: [(&str, &str); 2] = [
 
 // Holds: D-12
 #[test]
-#[ignore = "boots machines: run by scripts/test"]
+#[ignore = "boots machines: run by scripts/test --full"]
 fn rare_unit_types_run_or_are_reported_as_unsupported() {
     let cluster = Cluster::boot("30s");
     for (unit, text) in RUN {

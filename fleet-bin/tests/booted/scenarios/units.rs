@@ -6,7 +6,7 @@ use crate::cluster::{Cluster, MACHINES, SLEEP};
 use crate::observe::wait_for;
 
 #[test]
-#[ignore = "boots machines: run by scripts/test"]
+#[ignore = "boots machines: run by scripts/test --full"]
 fn sidekick_starts_with_its_main_unit() {
     let cluster = Cluster::boot("30s");
     let side = format!(
@@ -44,7 +44,7 @@ fn sidekick_starts_with_its_main_unit() {
 
 // Holds: I-12
 #[test]
-#[ignore = "boots machines: run by scripts/test"]
+#[ignore = "boots machines: run by scripts/test --full"]
 fn units_refused_by_systemd_do_not_affect_others() {
     let cluster = Cluster::boot("30s");
     cluster.start("good@1.service", SLEEP);
@@ -79,7 +79,7 @@ fn units_refused_by_systemd_do_not_affect_others() {
 
 // Holds: I-14
 #[test]
-#[ignore = "boots machines: run by scripts/test"]
+#[ignore = "boots machines: run by scripts/test --full"]
 fn recreated_unit_runs_its_new_content() {
     const UNIT: &str = "changing.service";
     const HOLDER: &str = "[Unit]\nAfter=changing.service\n[Service]\nType=oneshot\n\
@@ -120,7 +120,7 @@ impl Drop for Gate {
 
 // Holds: I-26, D-34
 #[test]
-#[ignore = "boots machines: run by scripts/test"]
+#[ignore = "boots machines: run by scripts/test --full"]
 fn slow_stop_does_not_delay_other_starts() {
     let cluster = Cluster::boot("30s");
     let slow = format!(
@@ -156,7 +156,7 @@ const NEVER_STARTED: [(&str, &str); 2] = [
 
 /// Regression: each command waited for the end of the start, which never came.
 #[test]
-#[ignore = "boots machines: run by scripts/test"]
+#[ignore = "boots machines: run by scripts/test --full"]
 fn starting_unit_is_stopped_replaced_drained_and_destroyed() {
     let cluster = Cluster::boot("30s");
     for (unit, text) in NEVER_STARTED {
@@ -202,7 +202,7 @@ fn starting_unit_is_stopped_replaced_drained_and_destroyed() {
 
 /// Regression: the command waited in vain, because the unit was wanted as loaded only.
 #[test]
-#[ignore = "boots machines: run by scripts/test"]
+#[ignore = "boots machines: run by scripts/test --full"]
 fn stop_ends_what_a_timer_or_another_unit_started() {
     let cluster = Cluster::boot("30s");
     let placed = "[X-Fleet]\nMachineOf=job.service\n";

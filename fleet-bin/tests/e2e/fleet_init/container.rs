@@ -51,7 +51,7 @@ fn end_by(init: &Init, signal: Signal) {
 }
 
 #[test]
-#[ignore = "needs unshare: run by scripts/test"]
+#[ignore = "needs unshare: run by scripts/test --full"]
 fn fleet_init_runs_as_pid1_of_a_container() {
     let init = Init::start_with(WRAPPER, &["--fleet"]);
     init.run("unit.service", "ExecStart=/bin/sleep infinity");
@@ -61,7 +61,7 @@ fn fleet_init_runs_as_pid1_of_a_container() {
 }
 
 #[test]
-#[ignore = "needs unshare: run by scripts/test"]
+#[ignore = "needs unshare: run by scripts/test --full"]
 fn units_reload_and_stop_in_order_in_a_container() {
     let init = start_wrapped(WRAPPER);
     wait_state(&init, "db", "running");
@@ -81,7 +81,7 @@ fn units_reload_and_stop_in_order_in_a_container() {
 
 /// Their parents have exited, so only process 1 can reap them.
 #[test]
-#[ignore = "needs unshare: run by scripts/test"]
+#[ignore = "needs unshare: run by scripts/test --full"]
 fn orphans_in_a_container_are_reaped() {
     let init = Init::start_with(WRAPPER, &["--fleet"]);
     let gate = init.home.path().join("gate");
@@ -131,7 +131,7 @@ fn group_of(process: Pid) -> Option<PathBuf> {
 }
 
 #[test]
-#[ignore = "needs unshare: run by scripts/test"]
+#[ignore = "needs unshare: run by scripts/test --full"]
 fn each_stop_signal_ends_a_container() {
     for signal in [Signal::QUIT, Signal::INT] {
         let init = Init::start_with(WRAPPER, &["--fleet"]);
@@ -142,7 +142,7 @@ fn each_stop_signal_ends_a_container() {
 
 /// Its `/proc` would describe other processes.
 #[test]
-#[ignore = "needs unshare: run by scripts/test"]
+#[ignore = "needs unshare: run by scripts/test --full"]
 fn proc_of_another_namespace_is_refused() {
     let home = tempfile::tempdir().unwrap();
     let mut command = Command::new("unshare");
@@ -165,7 +165,7 @@ fn proc_of_another_namespace_is_refused() {
 }
 
 #[test]
-#[ignore = "needs unshare: run by scripts/test"]
+#[ignore = "needs unshare: run by scripts/test --full"]
 fn killed_container_restarts_from_scratch() {
     let mut init = start_of(ONCE, "svc", WRAPPER, &[]);
     wait_state(&init, "svc", "running");

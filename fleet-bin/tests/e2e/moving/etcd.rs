@@ -96,7 +96,7 @@ fn choose_store(machine: &Machine, etcd: Option<&Etcd>) {
 }
 
 #[test]
-#[ignore = "needs etcd: run by scripts/test"]
+#[ignore = "needs etcd: run by scripts/test --full"]
 fn migration_to_etcd_and_back_disturbs_no_unit() {
     let etcd = Etcd::start();
     let mut machine = Machine::new();
@@ -124,7 +124,7 @@ fn migration_to_etcd_and_back_disturbs_no_unit() {
 }
 
 #[test]
-#[ignore = "needs etcd: run by scripts/test"]
+#[ignore = "needs etcd: run by scripts/test --full"]
 fn fleet_v1_keys_of_a_real_etcd_are_imported() {
     let etcd = Etcd::start();
     let text = "[Service]\nExecStart=/bin/sleep infinity\n";

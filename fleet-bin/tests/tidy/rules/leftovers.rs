@@ -27,7 +27,7 @@ fn libraries_do_not_print() {
 }
 
 /// The end of the reason with which a test is ignored because it needs a program.
-const RUN_BY_SCRIPT: &str = ": run by scripts/test\"";
+const RUN_BY_SCRIPT: &str = ": run by scripts/test --full\"";
 
 #[test]
 fn every_test_runs() {
@@ -35,7 +35,7 @@ fn every_test_runs() {
     fail_on(
         findings.collect(),
         "make the test run everywhere: give it what it needs, or a fake of it; where only the real \
-         program will do, say `#[ignore = \"needs PROGRAM: run by scripts/test\"]`",
+         program will do, say `#[ignore = \"needs PROGRAM: run by scripts/test --full\"]`",
     );
 }
 
@@ -77,7 +77,8 @@ fn leftovers_are_found_in_code_only() {
     assert_eq!((found(&STUBS), found(&PRINTS)), (1, 1));
     assert_eq!(ignored("a.rs", &source), [Finding::at("a.rs", 3, "an ignored test")]);
     for reason in ["needs etcd", "boots a machine"] {
-        let elsewhere = Source::new(&format!("#[ignore = \"{reason}: run by scripts/test\"]\n"));
+        let attribute = format!("#[ignore = \"{reason}: run by scripts/test --full\"]\n");
+        let elsewhere = Source::new(&attribute);
         assert_eq!(ignored("a.rs", &elsewhere), []);
     }
 }

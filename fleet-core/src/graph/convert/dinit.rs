@@ -85,12 +85,16 @@ fn draft(file: usize, text: &str, report: &mut Report<'_>) -> Option<Draft> {
     Some(Draft { dependencies, ..Draft::new(file, report, unit) })
 }
 
-/// Returns the lines with their numbers, each joined with the lines that continue it.
+/// Returns the lines with their numbers, each joined with the lines that continue it. A comment does
+/// not continue, and neither does a line that ends with an escaped backslash.
 fn logical_lines(text: &str) -> Vec<(usize, String)> {
     let mut lines: Vec<(usize, String)> = Vec::new();
     let mut continues = false;
     for (at, text) in text.lines().enumerate() {
-        let (text, next) = text.strip_suffix('\\').map_or((text, false), |text| (text, true));
+        let backslashes = text.len() - text.trim_end_matches('\\').len();
+        let is_comment = !continues && text.trim_start().starts_with('#');
+        let next = backslashes % 2 == 1 && !is_comment;
+        let text = if next { &text[..text.len() - 1] } else { text };
         match lines.last_mut() {
             Some((_, line)) if continues => line.push_str(text),
             _ => lines.push((at + 1, text.to_owned())),
@@ -135,7 +139,7 @@ struct Reader<'r, 'a> {
     /// Value of `type`, with its line.
     kind: (usize, String),
     pid_file: Option<String>,
-    /// Line of `restart`, and of `smooth-recovery` if it is on.
+    /// Lines of `restart` and `smooth-recovery`, if they are on.
     restart: Option<usize>,
     smooth: Option<usize>,
     limit: (u32, Duration),
@@ -180,7 +184,8 @@ impl<'r, 'a> Reader<'r, 'a> {
         };
         let (name, adds) = name.strip_suffix('+').map_or((name, false), |name| (name, true));
         let Some(words) = words(value) else {
-            return self.refuse(line, name.trim(), "has a quote without an end", "close the quote");
+            let why = "has a quote or an escape without an end";
+            return self.refuse(line, name.trim(), why, "close the quote, or write \\\\");
         };
         let plain: Option<Vec<String>> = words.iter().map(|it| without_variables(it)).collect();
         let Some(words) = plain else {
@@ -196,6 +201,9 @@ impl<'r, 'a> Reader<'r, 'a> {
 
     fn setting(&mut self, line: usize, name: &str, words: Vec<String>, adds: bool) {
         let value = words.join(" ");
+        if value.is_empty() && ["env-file", "logfile", "run-as", "working-dir"].contains(&name) {
+            return self.refuse(line, name, "has no value", "write a value, or delete the line");
+        }
         let environment = &mut self.unit.run.exec_environment;
         match name {
             "type" => self.kind = (line, value),
@@ -208,7 +216,10 @@ impl<'r, 'a> Reader<'r, 'a> {
             "after" => self.depend(line, EdgeKind::After, &value, false),
             "before" => self.depend(line, EdgeKind::After, &value, true),
             "restart" => self.restart(line, &value),
-            "smooth-recovery" => self.smooth = is_true(&value).then_some(line),
+            "smooth-recovery" => match boolean(&value) {
+                Some(is_on) => self.smooth = is_on.then_some(line),
+                None => self.refuse(line, name, "is neither true nor false", "write true or false"),
+            },
             "working-dir" => environment.directory.path = DirectoryPath::At(value),
             "env-file" => {
                 let file = EnvironmentFile { path: value, optional: false };
@@ -219,6 +230,8 @@ impl<'r, 'a> Reader<'r, 'a> {
                 environment.user = Some(user.to_owned());
                 environment.group = Some(group.to_owned()).filter(|it| !it.is_empty());
             }
+            // `log-type = none` wins in any order.
+            "logfile" if environment.output == ExecOutput::Null => {}
             "logfile" => environment.output = ExecOutput::Append(value),
             "log-type" => self.log_type(line, &value),
             "pid-file" => self.pid_file = Some(value),
@@ -244,12 +257,17 @@ impl<'r, 'a> Reader<'r, 'a> {
     }
 
     fn restart(&mut self, line: usize, value: &str) {
-        self.restart = Some(line);
-        self.unit.restart.when = match value {
-            "on-failure" => RestartWhen::OnFailure,
-            value if is_true(value) => RestartWhen::Always,
-            _ => RestartWhen::Never,
+        let when = match (value, boolean(value)) {
+            ("on-failure", _) => RestartWhen::OnFailure,
+            (_, Some(true)) => RestartWhen::Always,
+            (_, Some(false)) => RestartWhen::Never,
+            (_, None) => {
+                let help = "write true, on-failure or false";
+                return self.refuse(line, "restart", &format!("is `{value}`"), help);
+            }
         };
+        self.restart = (when != RestartWhen::Never).then_some(line);
+        self.unit.restart.when = when;
     }
 
     fn log_type(&mut self, line: usize, value: &str) {
@@ -392,8 +410,12 @@ impl<'r, 'a> Reader<'r, 'a> {
     }
 }
 
-fn is_true(value: &str) -> bool {
-    ["true", "yes"].contains(&value)
+fn boolean(value: &str) -> Option<bool> {
+    match value {
+        "true" | "yes" => Some(true),
+        "false" | "no" => Some(false),
+        _ => None,
+    }
 }
 
 /// Sets the command, or adds arguments to it.

@@ -115,7 +115,10 @@ fn settings_without_equivalent_are_reported() {
         ("rlimit-cpu = 5", "`rlimit-cpu` is unknown"),
         ("start-timeout = soon", "`start-timeout` is `soon`"),
         ("working-dir = /srv/$1", "`working-dir` has a variable"),
-        ("run-as = \"www", "`run-as` has a quote without an end"),
+        ("run-as = \"www", "`run-as` has a quote or an escape without an end"),
+        ("restart = maybe", "`restart` is `maybe`"),
+        ("smooth-recovery = maybe", "`smooth-recovery` is neither true nor false"),
+        ("working-dir =", "`working-dir` has no value"),
         ("colour = red", "`colour` is an unknown setting"),
         ("depends-on = a b", "`a b` is not a valid target name"),
         ("@include other", "`@include other` is not converted"),
@@ -128,5 +131,21 @@ fn settings_without_equivalent_are_reported() {
         let text = format!("type = process\ncommand = /bin/web\n{setting}\n");
         let output = output(InitSystem::Dinit, &[("web", &text)]).replace("\n    ", " ");
         assert!(output.contains(&format!("web:3:1 {expected}")), "{setting}\n{output}");
+    }
+}
+
+#[test]
+fn dinit_comments_do_not_continue_on_the_next_line() {
+    let text = "# a comment \\\ntype = process\ncommand = /bin/web \\\n  --all\n";
+    let output = output(InitSystem::Dinit, &[("web", text)]);
+    assert!(output.contains("exec-start: /bin/web --all"), "{output}");
+}
+
+#[test]
+fn dinit_discards_output_in_any_order_of_settings() {
+    for settings in ["log-type = none\nlogfile = /l\n", "logfile = /l\nlog-type = none\n"] {
+        let text = format!("type = process\ncommand = /bin/web\n{settings}");
+        let output = output(InitSystem::Dinit, &[("web", &text)]);
+        assert!(output.contains("output: null"), "{settings}\n{output}");
     }
 }

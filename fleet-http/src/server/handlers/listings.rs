@@ -1,5 +1,5 @@
-//! Pages of lists: their tokens, and snapshots of the lists in progress, so that all pages of a list
-//! show the same revision.
+//! Pages of lists: their tokens, and snapshots of the lists in progress, so that all pages of a
+//! list show the same revision.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};

@@ -1,5 +1,5 @@
-//! `POST /plan` and `GET /units/<name>/explain`. The planner runs on blocking threads, so that a long
-//! run does not delay other requests.
+//! `POST /plan` and `GET /units/<name>/explain`. The planner runs on blocking threads, so that a
+//! long run does not delay other requests.
 
 use axum::Json;
 use axum::extract::{Request, State};

@@ -1,4 +1,5 @@
-//! Shutdown signal for endless responses, and sleeping for the few places of the server that need it.
+//! Shutdown signal for endless responses, and sleeping for the few places of the server that need
+//! it.
 
 use std::future::pending;
 use std::time::Duration;
