@@ -9,7 +9,7 @@
 //! | `model` | what a unit is | |
 //! | `build` | units to a [`Graph`], or all their errors | `model` |
 //! | `planner` | [`InitState`]: a graph and events to actions | `model`, `build` |
-//! | [`format`] | stanzas to units, and units to stanzas | `model`, `build` |
+//! | [`mod@format`] | stanzas to units, and units to stanzas | `model`, `build` |
 //! | [`systemd`] | unit files of systemd to units; timers | `model`, `build` |
 //! | `convert` (feature) | files of other inits to stanzas | all but `planner` |
 

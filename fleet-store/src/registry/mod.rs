@@ -13,6 +13,8 @@ mod leadership;
 mod lineage;
 mod metadata;
 mod presence;
+#[cfg(feature = "embedded")]
+mod restore;
 mod units;
 
 use std::sync::Arc;
@@ -23,8 +25,6 @@ use fleet_core::Revision;
 use crate::{Commit, Condition, Entry, Layout, LeaseId, Store, StoreError, Transaction};
 use group_commit::GroupCommit;
 
-#[cfg(feature = "embedded")]
-pub(crate) use self::lineage::restored_entries;
 pub use crate::codec::CodecError;
 pub use crate::layout::{ContentId, ContentIdError, Key};
 pub use error::RegistryError;
@@ -36,6 +36,8 @@ pub use leadership::{
 pub use lineage::{Lineage, LineageError};
 pub use metadata::MetadataChange;
 pub use presence::{MachineRecord, Presence};
+#[cfg(feature = "embedded")]
+pub(crate) use restore::restored_entries;
 pub use units::{ExpectUnit, NewUnit, UnusedContent};
 
 /// Typed writes to one cluster. A registry is cheap to clone.

@@ -82,7 +82,7 @@ pub struct CalendarError {
     text: String,
 }
 
-/// A time zone. Its local time determines when a [`Calendar`](super::Calendar) elapses.
+/// A time zone. Its local time determines when a [`Calendar`] elapses.
 ///
 /// This crate has no time zone database. Callers implement this trait on top of one. With the
 /// feature `jiff`, `jiff::tz::TimeZone` implements it. All times are in seconds since 1 January
