@@ -2,6 +2,7 @@
 
 use std::fs::{File, TryLockError};
 use std::path::Path;
+#[cfg(feature = "native")]
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -46,6 +47,7 @@ pub(crate) async fn acquire(directory: &Path, clock: &dyn Clock) -> Result<File,
 
 /// Locks a mutex, even if a thread has panicked while it held the lock. The data is still valid in
 /// that case, because no holder leaves it half changed.
+#[cfg(feature = "native")]
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
