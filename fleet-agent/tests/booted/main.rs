@@ -1,8 +1,8 @@
 //! The systemd service manager with a real systemd, in machines that the tests boot.
 //!
 //! It is a separate test binary because it boots machines. Each test boots one and runs this same
-//! binary in it, with the test [`inside`] and the name of a *case*. `scripts/test --full` runs it if the
-//! environment supports that.
+//! binary in it, with the test [`inside`] and the name of a *case*. `scripts/test --full` runs it
+//! if the environment supports that.
 
 mod bench;
 mod cases;

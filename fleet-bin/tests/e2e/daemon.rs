@@ -175,6 +175,7 @@ pub(crate) fn wait_for<T>(what: &str, condition: impl Fn() -> Option<T>) -> T {
 
 /// Returns a directory for the data of etcd, in memory if possible: etcd flushes each write, which
 /// takes long on a busy disk. It writes at least 128 MiB.
+#[cfg(feature = "etcd")]
 pub(crate) fn etcd_directory() -> TempDir {
     let memory = Path::new("/dev/shm");
     let has_room = rustix::fs::statvfs(memory)

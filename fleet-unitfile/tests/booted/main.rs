@@ -1,7 +1,7 @@
 //! Compares how a booted systemd and this crate read thousands of unit files, property by property.
 //!
-//! This is a test binary of its own, because it boots a machine. `scripts/test --full` runs it on hosts
-//! that can boot one.
+//! This is a test binary of its own, because it boots a machine. `scripts/test --full` runs it on
+//! hosts that can boot one.
 
 mod cases;
 mod expected;

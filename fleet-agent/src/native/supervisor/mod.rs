@@ -21,7 +21,7 @@
 //!
 //! | module | topic |
 //! |---|---|
-//! | `command`, `requests` | commands of frontends and the handle that sends them; requests for loaded units, stored first |
+//! | `command`, `requests` | commands and their handle; requests for loaded units, stored first |
 //! | `goal` | goal, extra targets, masks; replacement of the graph of files; shutdown |
 //! | `managed_units` | loaded units: the graph of them, their requests, waiting callers |
 //! | `timers` | timer units: next elapse, start of their units |

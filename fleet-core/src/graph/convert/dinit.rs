@@ -85,8 +85,8 @@ fn draft(file: usize, text: &str, report: &mut Report<'_>) -> Option<Draft> {
     Some(Draft { dependencies, ..Draft::new(file, report, unit) })
 }
 
-/// Returns the lines with their numbers, each joined with the lines that continue it. A comment does
-/// not continue, and neither does a line that ends with an escaped backslash.
+/// Returns the lines with their numbers, each joined with the lines that continue it. A comment
+/// does not continue, and neither does a line that ends with an escaped backslash.
 fn logical_lines(text: &str) -> Vec<(usize, String)> {
     let mut lines: Vec<(usize, String)> = Vec::new();
     let mut continues = false;
