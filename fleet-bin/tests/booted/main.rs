@@ -3,8 +3,8 @@
 //! The campaign injects random faults for minutes or hours, with `scripts/campaign`.
 //!
 //! This is a separate test binary because it boots machines. Each scenario boots a cluster, runs
-//! `fleetctl`, injects failures, and checks the units on all machines. `scripts/test --full` runs them
-//! if the host can boot machines.
+//! `fleetctl`, injects failures, and checks the units on all machines. `scripts/test --full` runs
+//! them if the host can boot machines.
 
 mod campaign;
 mod cluster;

@@ -1,5 +1,5 @@
-//! `--tunnel` and `ssh` with the real ssh and a real sshd of the test. `scripts/test --full` runs it
-//! if sshd is installed.
+//! `--tunnel` and `ssh` with the real ssh and a real sshd of the test. `scripts/test --full` runs
+//! it if sshd is installed.
 
 use std::fs;
 use std::net::{TcpListener, TcpStream};
