@@ -255,12 +255,6 @@ fn reap(supervisor: Option<Pid>) -> io::Result<Option<WaitStatus>> {
     }
 }
 
-// Kills the processes that remain as children of process 1 at the end.
-//
-// Without control groups, units are found by process group, parent and environment. A process that
-// changes all three is not found when its unit stops. When its parent exits, the kernel makes it a
-// child of process 1, so process 1 kills it at the end.
-
 /// Maximum time to wait until the killed processes have exited.
 const GRACE: Duration = Duration::from_secs(10);
 

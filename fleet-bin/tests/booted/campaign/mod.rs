@@ -23,7 +23,7 @@ const GRACE: Duration = Duration::from_secs(15);
 /// Runs for `FLEET_CAMPAIGN_MINUTES` (default 3) with the random numbers of `FLEET_CAMPAIGN_SEED`.
 // Holds: I-1, I-9, I-21
 #[test]
-#[ignore = "boots machines for minutes, only with --full: run by scripts/test --full"]
+#[ignore = "boots machines for minutes: run by scripts/test --full"]
 fn campaign() {
     let minutes = number("FLEET_CAMPAIGN_MINUTES").unwrap_or(3);
     let mut random = Random(number("FLEET_CAMPAIGN_SEED").unwrap_or(20_140_224));
