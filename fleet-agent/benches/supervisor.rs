@@ -25,7 +25,8 @@ use std::process::Stdio;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use fleet_agent::{InitSupervisor, NativeConfig, NativeManager, ServiceManager, SupervisorConfig};
+use fleet_agent::native::{InitSupervisor, SupervisorConfig};
+use fleet_agent::{NativeConfig, NativeManager, ServiceManager};
 use fleet_core::graph::format::read_stanzas;
 use fleet_core::graph::{Graph, Settings, Timeouts};
 use fleet_core::{ActiveState, Epoch, Generation};

@@ -4,17 +4,18 @@
 //! its machine agree with these decisions. When a change wakes one of these loops, the loop reads
 //! the whole cluster from a [`Mirror`](fleet_store::Mirror), decides, and acts only afterwards.
 
-mod agent;
+pub mod agent;
 mod async_fd;
 mod backoff;
 mod clock;
 mod engine;
-mod files;
+pub mod files;
+pub mod journal;
 #[cfg(any(feature = "native", feature = "systemd"))]
 mod lock;
 mod mirror_changes;
 #[cfg(feature = "native")]
-mod native;
+pub mod native;
 mod observer;
 mod service_manager;
 mod shutdown;
@@ -23,36 +24,26 @@ mod sleep;
 mod stop_deadline;
 #[cfg(feature = "systemd")]
 mod systemd;
-mod watchdog;
+pub mod watchdog;
 
 #[cfg(feature = "testing")]
 pub mod testing;
 
-pub use agent::{
-    Agent, AgentConfig, AgentState, DiskState, MemoryState, StateKey, accept_any_store,
-    protected_lineage,
-};
+pub use agent::{Agent, AgentConfig, AgentState, DiskState, MemoryState};
 pub use clock::{Clock, SystemClock, wall_time};
 pub use engine::{Engine, EngineConfig};
-pub use files::{create_dir_with_mode, create_private_dir, write_atomic};
 #[cfg(feature = "native")]
+#[doc(inline)]
 pub use native::rpc as remote;
 #[cfg(feature = "native")]
-pub use native::{
-    BadExternal, DesiredTargets, External, InitDryRun, InitDryRunResult, InitSnapshot,
-    InitSupervisor, NativeConfig, NativeManager, SupervisorConfig, SupervisorError, Tracking,
-    UnitSnapshot, current_boot, group_exists, is_current_boot, machine_specifiers,
-    raise_file_limit, remove_empty_cgroups, set_cloexec_on_all, user_exists,
-};
+pub use native::{NativeConfig, NativeManager};
 pub use observer::{AgentMetrics, EngineObserver};
 pub use service_manager::{
-    ChangeReceiver, ChangeSender, Drift, Journal, JournalLine, JournalQuery, ManagedUnit,
-    ServiceError, ServiceManager, UnitDetails,
+    ChangeReceiver, ChangeSender, Drift, ManagedUnit, ServiceError, ServiceManager, UnitDetails,
 };
 pub use shutdown::{Shutdown, ShutdownTrigger};
 #[cfg(feature = "systemd")]
 pub use systemd::{SystemdConfig, SystemdManager, SystemdScope};
-pub use watchdog::{Heartbeat, MAX_BUSY, Monitored, Watchdog};
 
 /// Compiles and runs the examples of the crate's README.
 #[cfg(doctest)]

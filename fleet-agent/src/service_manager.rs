@@ -1,7 +1,5 @@
 //! The contract between an agent and the service manager of its machine.
 
-mod journal;
-
 use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
@@ -11,8 +9,6 @@ use async_trait::async_trait;
 use fleet_core::{ActiveState, Epoch, Generation, KnownUnit, SystemdState, Timestamp};
 use fleet_unitfile::{UnitFile, UnitName};
 use tokio::sync::Notify;
-
-pub use journal::{Journal, JournalLine, JournalQuery};
 
 /// Runs units on one machine.
 ///
@@ -28,6 +24,8 @@ pub use journal::{Journal, JournalLine, JournalQuery};
 /// * A failed call affects no other unit, and returns an error that a person understands.
 /// * Every change of a unit's state reaches every [`ChangeReceiver`]. Changes in quick succession
 ///   may be reported as one.
+///
+/// The output of units is the matter of another trait, [`JournalReader`](crate::journal::JournalReader).
 #[async_trait]
 pub trait ServiceManager: Send + Sync + 'static {
     /// Loads a unit from its file. If the unit is already known with the same file, only records
@@ -132,31 +130,6 @@ pub trait ServiceManager: Send + Sync + 'static {
 
     /// Subscribes to the names of units that change from now on.
     fn changes(&self) -> ChangeReceiver;
-
-    /// Returns the output of a unit, oldest line first. A journal with `follow` ends when the unit
-    /// is unloaded.
-    async fn journal(&self, unit: &UnitName, query: JournalQuery) -> Result<Journal, ServiceError>;
-
-    /// Returns the output of a unit after the line with this [cursor](JournalLine::cursor). If
-    /// `follow` is set, also returns new lines as they are written. A cursor stays valid when the
-    /// service manager or the daemon is restarted.
-    ///
-    /// If the line with the cursor is no longer stored, returns a line that reports the gap, and
-    /// then all stored lines. The default implementation does so for every cursor.
-    ///
-    /// # Errors
-    ///
-    /// Those of [`journal`](Self::journal).
-    async fn journal_from(
-        &self,
-        unit: &UnitName,
-        cursor: &str,
-        follow: bool,
-    ) -> Result<Journal, ServiceError> {
-        let _unknown = cursor;
-        let query = JournalQuery { follow, ..JournalQuery::default() };
-        Ok(self.journal(unit, query).await?.with_gap())
-    }
 }
 
 /// A unit as its service manager knows it.

@@ -9,6 +9,7 @@ mod expression;
 #[cfg(feature = "graph")]
 pub mod graph;
 mod intent;
+pub mod journal;
 mod machine;
 mod map;
 mod numbers;

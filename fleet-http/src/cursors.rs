@@ -6,8 +6,9 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use fleet_core::journal::JournalLine;
+
 use crate::clock::Stopwatch;
-use crate::server::JournalEntry;
 
 /// Margin for [`Cursors::time_since_opened`]. Lines become older while a request is on its way to
 /// the machine. The margin makes up for that time, if it is at most one second.
@@ -47,7 +48,7 @@ impl Cursors {
     }
 
     /// Records a received line. A line without a cursor is ignored.
-    pub(crate) fn record(&mut self, line: &JournalEntry) {
+    pub(crate) fn record(&mut self, line: &JournalLine) {
         let Some((machine, cursor)) = line.cursor.as_ref().and_then(|at| at.split_once('/')) else {
             return;
         };
@@ -105,7 +106,7 @@ mod tests {
         let mut cursors = Cursors::new();
         for cursor in [Some("m1/1"), Some("m2/s=1;i=2/3"), None, Some("m1/2"), Some("odd")] {
             let cursor = cursor.map(str::to_owned);
-            cursors.record(&JournalEntry { cursor, ..String::new().into() });
+            cursors.record(&JournalLine::new("").with_cursor(cursor));
         }
         assert_eq!(cursors.cursors().collect::<Vec<_>>(), ["m1/2", "m2/s=1;i=2/3"]);
         assert_eq!((cursors.cursor("m1"), cursors.cursor("m3")), (Some("2"), None));
@@ -119,7 +120,7 @@ mod tests {
                       m=123456789;t=123456789abcd;x=0123456789abcdef";
         let record = |cursors: &mut Cursors, machine: u32| {
             let cursor = Some(format!("{machine:032x}/{cursor}"));
-            cursors.record(&JournalEntry { cursor, ..String::new().into() });
+            cursors.record(&JournalLine::new("").with_cursor(cursor));
         };
         for machine in 0..1_000 {
             record(&mut cursors, machine);

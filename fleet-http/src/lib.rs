@@ -20,9 +20,9 @@ pub use client::{
 };
 pub use merge::{Interrupted, merge_journals};
 pub use server::{
-    Api, AuthPolicy, JournalEntry, JournalError, JournalRequest, JournalStream, Journals,
-    ListenAddress, ListenError, ListenParseError, Listener, Metrics, Peers, ServerLimits,
-    SocketFile, Tokens, TokensError, listen_unix, serve, serve_with_limits,
+    Api, AuthPolicy, JournalError, JournalStream, Journals, ListenAddress, ListenError,
+    ListenParseError, Listener, Metrics, Peers, ServerLimits, SocketFile, Tokens, TokensError,
+    listen_unix, serve, serve_with_limits,
 };
 pub use tls::{ClientTls, PemIdentity, ServerTls, TlsError, certificate_covers};
 pub use token::{Token, TokenError};

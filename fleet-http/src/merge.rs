@@ -8,13 +8,13 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use fleet_core::Timestamp;
+use fleet_core::journal::JournalLine;
 use futures_core::Stream;
 use futures_util::StreamExt as _;
 use futures_util::future::join_all;
 use futures_util::stream::{self, BoxStream};
 use tokio::time::timeout;
 
-use crate::JournalEntry;
 use crate::clock::Stopwatch;
 
 /// Time added to a journal's wait budget after each line. Because of this refill, a distant journal
@@ -44,14 +44,15 @@ pub enum Interrupted<E> {
 /// use std::time::Duration;
 ///
 /// use fleet_core::Timestamp;
-/// use fleet_http::{JournalEntry, merge_journals};
+/// use fleet_http::merge_journals;
+/// use fleet_core::journal::JournalLine;
 /// use futures_util::{StreamExt as _, stream};
 ///
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() {
 /// let line = |at, text: &str| {
 ///     let timestamp = Some(Timestamp::from_millis(at));
-///     Ok::<_, String>(JournalEntry { timestamp, ..text.to_owned().into() })
+///     Ok::<_, String>(JournalLine::new(text).with_time(timestamp))
 /// };
 /// let web = stream::iter([line(1, "started"), line(3, "done")]);
 /// let db = stream::iter([line(2, "query"), Err("disk failure".to_owned())]);
@@ -68,12 +69,12 @@ pub enum Interrupted<E> {
 pub fn merge_journals<W, E, O, S>(
     opening: Vec<(W, O)>,
     max_wait: Duration,
-) -> BoxStream<'static, (W, Result<JournalEntry, Interrupted<E>>)>
+) -> BoxStream<'static, (W, Result<JournalLine, Interrupted<E>>)>
 where
     W: Clone + Send + 'static,
     E: Send + 'static,
     O: Future<Output = Result<S, E>> + Send + 'static,
-    S: Stream<Item = Result<JournalEntry, E>> + Unpin + Send + 'static,
+    S: Stream<Item = Result<JournalLine, E>> + Unpin + Send + 'static,
 {
     let merged = async move {
         let open = opening.into_iter().map(|(name, open)| Source::open(name, open, max_wait));
@@ -93,14 +94,14 @@ struct Merge<W, E, S> {
     last_emitted: Option<usize>,
 }
 
-impl<W: Clone, E, S: Stream<Item = Result<JournalEntry, E>> + Unpin> Merge<W, E, S> {
+impl<W: Clone, E, S: Stream<Item = Result<JournalLine, E>> + Unpin> Merge<W, E, S> {
     fn new(sources: Vec<Source<W, E, S>>) -> Self {
         let heads = sources.iter().enumerate().filter(|(_, source)| source.head.is_some());
         let heads = heads.map(|(number, source)| (source.at, number)).collect();
         Self { sources, heads, last_emitted: None }
     }
 
-    async fn next(&mut self) -> Option<(W, Result<JournalEntry, Interrupted<E>>)> {
+    async fn next(&mut self) -> Option<(W, Result<JournalLine, Interrupted<E>>)> {
         if let Some(number) = self.last_emitted.take() {
             let source = &mut self.sources[number];
             source.pull().await;
@@ -121,7 +122,7 @@ struct Source<W, E, S> {
     /// Remaining lines; `None` after the end.
     lines: Option<S>,
     /// Next line.
-    head: Option<JournalEntry>,
+    head: Option<JournalLine>,
     /// Timestamp by which the next line is sorted: its own, but at least that of the preceding
     /// line.
     at: Timestamp,
@@ -133,7 +134,7 @@ struct Source<W, E, S> {
     interrupted: Option<Interrupted<E>>,
 }
 
-impl<W: Clone, E, S: Stream<Item = Result<JournalEntry, E>> + Unpin> Source<W, E, S> {
+impl<W: Clone, E, S: Stream<Item = Result<JournalLine, E>> + Unpin> Source<W, E, S> {
     async fn open(name: W, open: impl Future<Output = Result<S, E>>, max_wait: Duration) -> Self {
         let (at, budget) = (Timestamp::default(), max_wait);
         let mut source =
@@ -156,7 +157,7 @@ impl<W: Clone, E, S: Stream<Item = Result<JournalEntry, E>> + Unpin> Source<W, E
             None | Some(None) => {}
             Some(Some(Err(error))) => self.interrupted = Some(Interrupted::Failed(error)),
             Some(Some(Ok(line))) => {
-                self.at = line.timestamp.map_or(self.at, |at| at.max(self.at));
+                self.at = line.at.map_or(self.at, |at| at.max(self.at));
                 self.budget = self.max_wait.min(self.budget + REFILL_PER_LINE);
                 (self.head, self.lines) = (Some(line), Some(lines));
             }
@@ -177,7 +178,7 @@ impl<W: Clone, E, S: Stream<Item = Result<JournalEntry, E>> + Unpin> Source<W, E
 
     /// Returns the journal's name and the reason why it was interrupted; `None` if it was not.
     /// Later calls return `None`, so that the interruption is reported only once.
-    fn take_interruption(&mut self) -> Option<(W, Result<JournalEntry, Interrupted<E>>)> {
+    fn take_interruption(&mut self) -> Option<(W, Result<JournalLine, Interrupted<E>>)> {
         let interrupted = self.interrupted.take()?;
         Some((self.name.clone(), Err(interrupted)))
     }
@@ -198,13 +199,13 @@ mod tests {
     fn merge(journals: Vec<Lines>) -> Vec<String> {
         let opening = journals.into_iter().enumerate().map(|(number, journal)| {
             let line = |(at, text): (Option<u64>, String)| {
-                Ok(JournalEntry { timestamp: at.map(Timestamp::from_millis), ..text.into() })
+                Ok(JournalLine::new(text).with_time(at.map(Timestamp::from_millis)))
             };
             let lines = stream::iter(journal.into_iter().map(line).collect::<Vec<_>>());
             (format!("m{number}"), ready(Ok::<_, Infallible>(lines)))
         });
         let merged = merge_journals(opening.collect(), Duration::from_secs(60));
-        let text = |(name, line): (String, Result<JournalEntry, _>)| {
+        let text = |(name, line): (String, Result<JournalLine, _>)| {
             format!("{name}: {}", line.unwrap().text)
         };
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();

@@ -6,10 +6,11 @@ use std::error::Error;
 use std::sync::Arc;
 use std::time::Duration;
 
+use fleet_agent::journal::JournalReader as _;
 use fleet_agent::{
-    Agent, AgentConfig, Engine, EngineConfig, JournalQuery, MemoryState, ServiceManager as _,
-    Shutdown, ShutdownTrigger, SystemClock,
+    Agent, AgentConfig, Engine, EngineConfig, MemoryState, Shutdown, ShutdownTrigger, SystemClock,
 };
+use fleet_core::journal::JournalQuery;
 use fleet_core::{ActiveState, MachineId, Snapshot, TargetState, Unit};
 use fleet_store::registry::{ExpectUnit, MachineRecord, NewUnit};
 use fleet_store::{Layout, Mirror, Registry};
@@ -97,7 +98,7 @@ impl Cluster {
         let snapshot = self.mirror.snapshot();
         let placement = snapshot.placement(unit).ok_or("the unit has no machine")?;
         let (machine, _) = self.machines.get(&placement.machine).ok_or("the machine is off")?;
-        let query = JournalQuery { follow: true, ..JournalQuery::default() };
+        let query = JournalQuery::default().with_follow(true);
         let mut journal = TaskManager::new(machine).journal(&unit.parse()?, query).await?;
         let mut read = Vec::new();
         while read.len() < lines {

@@ -6,10 +6,11 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
+use fleet_agent::journal::{Journal, JournalReader};
 use fleet_agent::{
-    ChangeReceiver, ChangeSender, Journal, JournalLine, JournalQuery, ManagedUnit, ServiceError,
-    ServiceManager, wall_time,
+    ChangeReceiver, ChangeSender, ManagedUnit, ServiceError, ServiceManager, wall_time,
 };
+use fleet_core::journal::{JournalLine, JournalQuery};
 use fleet_core::{
     ActiveState, Epoch, ExitStatus, Generation, KnownUnit, LoadState, SystemdState, TargetState,
     Timestamp,
@@ -183,9 +184,8 @@ impl TaskUnit {
             self.lines.pop_front();
         }
         // A follower that is gone or too slow is dropped: output never blocks.
-        self.followers.retain(|follower| {
-            follower.try_send(JournalLine { at: Some(now), ..line.to_owned().into() }).is_ok()
-        });
+        self.followers
+            .retain(|follower| follower.try_send(JournalLine::new(line).with_time(now)).is_ok());
     }
 
     fn managed(&self, unit: &UnitName) -> ManagedUnit {
@@ -273,13 +273,16 @@ impl ServiceManager for TaskManager {
     fn changes(&self) -> ChangeReceiver {
         self.machine.feed.subscribe()
     }
+}
 
+#[async_trait]
+impl JournalReader for TaskManager {
     async fn journal(&self, unit: &UnitName, query: JournalQuery) -> Result<Journal, ServiceError> {
         let mut units = lock(&self.machine.units);
         let found = units.get_mut(unit);
         let found = found.ok_or_else(|| ServiceError::NotLoaded { unit: unit.clone() })?;
         let lines = found.lines.iter().map(|(at, line)| (*at, line));
-        let (more, journal) = Journal::from_lines(lines, query);
+        let (more, journal) = Journal::from_lines(lines, &query);
         found.followers.extend(more);
         Ok(journal)
     }

@@ -20,7 +20,8 @@ use tokio::task::JoinSet;
 use super::exclusivity::PresenceWindow;
 use super::state::{AgentState, StateKey};
 use super::unit_errors::chain;
-use crate::{Clock, Heartbeat, ServiceError, ServiceManager, Shutdown};
+use crate::watchdog::Heartbeat;
+use crate::{Clock, ServiceError, ServiceManager, Shutdown};
 
 /// Wait before a failed stop is retried.
 const RETRY: Duration = Duration::from_secs(1);

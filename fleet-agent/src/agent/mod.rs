@@ -31,7 +31,8 @@ use fleet_store::{Mirror, Registry};
 use tokio::sync::watch;
 use tokio::task::{JoinError, JoinSet};
 
-use crate::{AgentMetrics, Clock, Heartbeat, ServiceManager, Shutdown, Watchdog};
+use crate::watchdog::{Heartbeat, Watchdog};
+use crate::{AgentMetrics, Clock, ServiceManager, Shutdown};
 use fence::{FenceTask, StoppingUnits};
 use presence::{PresenceTask, WriteVisibilityCheck};
 use publish::Publisher;

@@ -12,7 +12,8 @@ use super::exclusivity::PresenceWindow;
 use super::fence;
 use super::state::AgentState;
 use crate::backoff::BackoffLimits;
-use crate::{Clock, Heartbeat, Shutdown};
+use crate::watchdog::Heartbeat;
+use crate::{Clock, Shutdown};
 
 /// Wait before the machine joins again.
 const REJOIN: BackoffLimits =

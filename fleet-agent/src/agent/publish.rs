@@ -13,7 +13,8 @@ use tokio::sync::watch;
 
 use super::unit_errors::{UnitError, UnitErrors, chain};
 use crate::clock::wait_until;
-use crate::{Clock, Drift, Heartbeat, ManagedUnit, ServiceError, ServiceManager, Shutdown};
+use crate::watchdog::Heartbeat;
+use crate::{Clock, Drift, ManagedUnit, ServiceError, ServiceManager, Shutdown};
 
 /// Wait before a failed publication is retried.
 const RETRY: Duration = Duration::from_secs(1);

@@ -26,7 +26,8 @@ use super::task_tracker::{DesiredUnits, KnownUnits, RETRY, TaskTracker, additive
 use super::unit_errors::{UnitErrors, chain};
 use crate::clock::wait_until;
 use crate::mirror_changes::{ClusterChanges, MachineChanges};
-use crate::{ChangeReceiver, Clock, Heartbeat, ServiceManager, Shutdown};
+use crate::watchdog::Heartbeat;
+use crate::{ChangeReceiver, Clock, ServiceManager, Shutdown};
 
 /// Time that a daemon waits for a complete view of the cluster before it starts its machine's last
 /// known units. The wait covers a network that comes up only after a boot, and a leader election of

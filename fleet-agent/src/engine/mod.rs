@@ -27,7 +27,8 @@ use tokio::task::JoinHandle;
 use crate::clock::wait_until;
 use crate::mirror_changes::ClusterChanges;
 use crate::observer::NoopObserver;
-use crate::{Agent, Clock, EngineObserver, Heartbeat, Shutdown};
+use crate::watchdog::Heartbeat;
+use crate::{Agent, Clock, EngineObserver, Shutdown};
 use absent_machines::{AbsentMachines, MirrorStatus};
 use planner::Planner;
 use requested_moves::{NextStep, waits_for_reports};
@@ -101,7 +102,7 @@ impl Engine {
         Self { config, presence: None, heartbeat, observer }
     }
 
-    /// Returns the heartbeat of the engine, for the [watchdog](crate::Watchdog) that monitors it.
+    /// Returns the heartbeat of the engine, for the [watchdog](crate::watchdog::Watchdog) that monitors it.
     #[must_use]
     pub fn heartbeat(&self) -> Heartbeat {
         self.heartbeat.clone()

@@ -15,14 +15,16 @@
 //! | `run` | one run of one unit: the state machine (pure) and its driver |
 //! | `log` | the output of one unit: a file within a limit, its lines and their times |
 //! | `state` | records on disk, from which the next process continues |
-//! | `linux` | system calls and `/proc` |
+//! | `linux` | system calls and `/proc`; `host` is the public part |
 //!
 //! An idle manager polls nothing and does not wake up. Processes are reaped as children or watched
 //! through a pidfd. Timers use the clock, and log writes are noticed through inotify.
 
 mod frontends;
+pub mod host;
 mod linux;
 mod log;
+#[doc(hidden)] // Public as `fleet_agent::remote`
 pub mod rpc;
 mod run;
 mod state;
@@ -30,12 +32,7 @@ mod supervisor;
 
 pub use frontends::files::InitSupervisor;
 pub use frontends::manager::{NativeConfig, NativeManager};
-pub use linux::boot::{current_boot, is_current_boot};
-pub use linux::cgroup::remove_empty_cgroups;
-pub use linux::descriptors::{raise_file_limit, set_cloexec_on_all};
-pub use linux::identity::{group_exists, user_exists};
 pub use linux::process_table::Tracking;
-pub use linux::specifiers::machine_specifiers;
 pub use state::desired_targets::DesiredTargets;
 pub use supervisor::managed_units::external::{BadExternal, External};
 pub use supervisor::{

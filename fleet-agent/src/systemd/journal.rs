@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fleet_core::Timestamp;
+use fleet_core::journal::{JournalLine, JournalQuery};
 use fleet_unitfile::UnitName;
 use serde::Deserialize;
 use tokio::io::{AsyncBufRead, AsyncBufReadExt as _, AsyncReadExt as _, BufReader};
@@ -15,7 +16,8 @@ use tokio::sync::mpsc;
 
 use super::SystemdScope;
 use super::context::io_error;
-use crate::{Clock, Journal, JournalLine, JournalQuery, ServiceError, wall_time};
+use crate::journal::Journal;
+use crate::{Clock, ServiceError, wall_time};
 
 /// Maximum size in bytes of an entry that is read. An entry may be four times as long as its
 /// message, because in JSON a message may be an array of bytes.
@@ -49,15 +51,15 @@ pub(crate) enum StartAt {
 
 impl LineSelection {
     pub(crate) fn new(query: JournalQuery) -> Self {
-        let JournalQuery { lines, since, follow } = query;
+        let JournalQuery { after, lines, since, follow, .. } = query;
+        if let Some(cursor) = after {
+            return Self { from: StartAt::After(LineCursor::read(&cursor)), follow };
+        }
+        let now = wall_time();
         // Limited to the present: future lines are all wanted, and may be written before journalctl
         // has started.
-        let since = since.map(|since| since.min(wall_time()));
+        let since = since.map(|since| since.at(now).min(now));
         Self { from: StartAt::Last { lines, since }, follow }
-    }
-
-    pub(crate) fn after(cursor: &str, follow: bool) -> Self {
-        Self { from: StartAt::After(LineCursor::read(cursor)), follow }
     }
 }
 
@@ -297,7 +299,11 @@ impl JournalEntry {
             Some(if number == last { cursor.clone() } else { format!("{cursor}/{number}") })
         };
         let numbered = (1..).zip(texts);
-        numbered.map(|(number, text)| JournalLine { at, text, cursor: position(number) }).collect()
+        numbered
+            .map(|(number, text)| {
+                JournalLine::new(text).with_time(at).with_cursor(position(number))
+            })
+            .collect()
     }
 }
 

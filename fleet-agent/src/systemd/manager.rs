@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use fleet_core::journal::JournalQuery;
 use fleet_core::{Epoch, Generation};
 use fleet_unitfile::{UnitFile, UnitName, UnitType};
 use tokio::sync::watch;
@@ -15,11 +16,9 @@ use super::files::UnitFiles;
 use super::journal::LineSelection;
 use super::{SystemdConfig, connection, journal, load, operations, refresh};
 use crate::clock::boot_id;
+use crate::journal::{Journal, JournalReader};
 use crate::lock::acquire;
-use crate::{
-    ChangeReceiver, Drift, Journal, JournalQuery, ManagedUnit, ServiceError, ServiceManager,
-    UnitDetails,
-};
+use crate::{ChangeReceiver, Drift, ManagedUnit, ServiceError, ServiceManager, UnitDetails};
 
 /// Runs units by systemd, over D-Bus.
 ///
@@ -209,18 +208,16 @@ impl ServiceManager for SystemdManager {
     fn changes(&self) -> ChangeReceiver {
         self.context.feed.subscribe()
     }
+}
 
+#[async_trait]
+impl JournalReader for SystemdManager {
     async fn journal(&self, unit: &UnitName, query: JournalQuery) -> Result<Journal, ServiceError> {
-        self.read_journal(unit, LineSelection::new(query))
-    }
-
-    async fn journal_from(
-        &self,
-        unit: &UnitName,
-        cursor: &str,
-        follow: bool,
-    ) -> Result<Journal, ServiceError> {
-        self.read_journal(unit, LineSelection::after(cursor, follow))
+        self.context.record(unit)?;
+        let wanted = LineSelection::new(query);
+        let SystemdConfig { scope, clock, .. } = &self.context.config;
+        let alive = self.context.units.alive(unit).filter(|_| wanted.follow);
+        journal::read(*scope, unit, wanted, clock.clone(), wait_until_unknown(alive))
     }
 }
 
@@ -237,17 +234,6 @@ impl SystemdManager {
             self.context.refresh_requested.notify_one();
         }
         result
-    }
-
-    fn read_journal(
-        &self,
-        unit: &UnitName,
-        wanted: LineSelection,
-    ) -> Result<Journal, ServiceError> {
-        self.context.record(unit)?;
-        let SystemdConfig { scope, clock, .. } = &self.context.config;
-        let alive = self.context.units.alive(unit).filter(|_| wanted.follow);
-        journal::read(*scope, unit, wanted, clock.clone(), wait_until_unknown(alive))
     }
 }
 

@@ -3,11 +3,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use fleet_core::journal::JournalQuery;
 use fleet_core::{ActiveState, Epoch, ExitStatus, Generation, SystemdState, TargetState};
 use fleet_unitfile::UnitName;
 
-use super::harness::{Harness, UnitKind};
-use crate::{JournalQuery, ManagedUnit, ServiceError, ServiceManager};
+use super::harness::{Harness, Opened, UnitKind};
+use crate::journal::JournalReader;
+use crate::{ManagedUnit, ServiceError, ServiceManager};
 
 /// Time limit for everything that has to happen.
 pub(super) const DEADLINE: Duration = Duration::from_secs(20);
@@ -18,7 +20,7 @@ pub(super) const DEADLINE: Duration = Duration::from_secs(20);
 ///
 /// If a guarantee is broken. The message describes the guarantee.
 pub async fn conformance(harness: &dyn Harness) {
-    let check = Check { manager: harness.open().await, harness };
+    let check = Check::open(harness).await;
     check.a_loaded_unit_is_known_and_does_not_run().await;
     check.loading_the_same_file_only_records_the_epoch().await;
     check.invalid_unit_is_refused_and_not_known().await;
@@ -51,9 +53,15 @@ pub async fn conformance(harness: &dyn Harness) {
 pub(super) struct Check<'a> {
     pub(super) harness: &'a dyn Harness,
     pub(super) manager: Arc<dyn ServiceManager>,
+    pub(super) journals: Arc<dyn JournalReader>,
 }
 
 impl<'a> Check<'a> {
+    async fn open(harness: &'a dyn Harness) -> Self {
+        let Opened { manager, journals } = harness.open().await;
+        Self { harness, manager, journals }
+    }
+
     async fn a_loaded_unit_is_known_and_does_not_run(&self) {
         let unit = self.load("loaded.service", UnitKind::RunsForEver).await;
         let found = self.get(&unit).await;
@@ -104,7 +112,7 @@ impl<'a> Check<'a> {
             self.manager.restart(&unit, Generation(1)).await,
             self.manager.stop(&unit).await,
             self.manager.reload_unit(&unit).await,
-            self.manager.journal(&unit, query).await.map(drop),
+            self.journals.journal(&unit, query).await.map(drop),
         ] {
             let error = result.expect_err("it is not known");
             assert!(matches!(error, ServiceError::NotLoaded { .. }), "not loaded, not {error}");
@@ -208,8 +216,8 @@ impl<'a> Check<'a> {
         let unit = self.run("reloading.service", UnitKind::Reloads).await;
         let before = self.get(&unit).await;
         self.manager.reload_unit(&unit).await.expect("it can reload");
-        let query = JournalQuery { follow: true, ..JournalQuery::default() };
-        let mut journal = self.manager.journal(&unit, query).await.expect("a journal");
+        let query = JournalQuery::default().with_follow(true);
+        let mut journal = self.journals.journal(&unit, query).await.expect("a journal");
         let line = tokio::time::timeout(DEADLINE, journal.next()).await.expect("a line");
         assert_eq!(line.as_deref(), Some("reloaded"), "its reload command has run");
         let active = |state: &SystemdState| state.active == ActiveState::Active;
@@ -308,9 +316,9 @@ impl<'a> Check<'a> {
         let stopped = self.load("sleeper.service", UnitKind::RunsForEver).await;
         let (wrote, cursor) = self.cursor_of_two().await;
         let before = self.manager.list().await.expect("list");
-        let Self { harness, manager } = self;
-        drop(manager);
-        let check = Self { harness, manager: harness.open().await };
+        let Self { harness, manager, journals } = self;
+        drop((manager, journals));
+        let check = Self::open(harness).await;
         assert_eq!(check.manager.list().await.expect("list"), before, "all is as it was");
         check.journal_still_resumes(&wrote, cursor).await;
         check.unload(&wrote).await;

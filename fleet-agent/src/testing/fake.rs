@@ -7,15 +7,14 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
+use fleet_core::journal::JournalQuery;
 use fleet_core::{ActiveState, Epoch, ExitStatus, Generation, SystemdState, TargetState};
 use fleet_unitfile::{UnitFile, UnitName};
 use tokio::sync::Notify;
 
 use super::script::{Behaviour, Call};
-use crate::{
-    ChangeReceiver, ChangeSender, Drift, Journal, JournalQuery, ManagedUnit, ServiceError,
-    ServiceManager,
-};
+use crate::journal::{Journal, JournalReader};
+use crate::{ChangeReceiver, ChangeSender, Drift, ManagedUnit, ServiceError, ServiceManager};
 use unit::{FakeUnit, ended, started};
 
 /// A scripted service manager without processes, files or a clock. A line of output has the
@@ -374,13 +373,16 @@ impl ServiceManager for FakeManager {
     fn changes(&self) -> ChangeReceiver {
         self.feed.subscribe()
     }
+}
 
+#[async_trait]
+impl JournalReader for FakeManager {
     async fn journal(&self, unit: &UnitName, query: JournalQuery) -> Result<Journal, ServiceError> {
         let mut state = self.lock();
         let found = state.units.get_mut(unit);
         let found = found.ok_or_else(|| ServiceError::NotLoaded { unit: unit.clone() })?;
         let lines = found.lines.iter().map(|(at, line)| (*at, line));
-        let (more, journal) = Journal::from_lines(lines, query);
+        let (more, journal) = Journal::from_lines(lines, &query);
         found.followers.extend(more);
         Ok(journal)
     }

@@ -1,5 +1,6 @@
 //! Inputs of the conformance suite for one service manager.
 
+use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -7,6 +8,7 @@ use async_trait::async_trait;
 use fleet_unitfile::{UnitFile, UnitName};
 
 use crate::ServiceManager;
+use crate::journal::JournalReader;
 
 /// A kind of unit that the suite needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -35,12 +37,33 @@ pub enum UnitKind {
     Broken,
 }
 
+/// An open service manager under test, and the journals of its units.
+#[derive(Clone)]
+pub struct Opened {
+    pub(super) manager: Arc<dyn ServiceManager>,
+    pub(super) journals: Arc<dyn JournalReader>,
+}
+
+impl Opened {
+    /// Wraps a service manager.
+    #[must_use]
+    pub fn new<M: ServiceManager + JournalReader>(manager: Arc<M>) -> Self {
+        Self { manager: manager.clone(), journals: manager }
+    }
+}
+
+impl fmt::Debug for Opened {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Opened").finish_non_exhaustive()
+    }
+}
+
 /// A machine with the service manager under test.
 #[async_trait]
 pub trait Harness: Send + Sync {
     /// Opens a service manager on the machine, as a daemon does when it starts. The suite drops the
     /// previous service manager first.
-    async fn open(&self) -> Arc<dyn ServiceManager>;
+    async fn open(&self) -> Opened;
 
     /// Whether the service manager can reload units.
     fn can_reload(&self) -> bool {

@@ -2,12 +2,14 @@
 
 use std::time::Duration;
 
+use fleet_core::journal::{JournalLine, JournalQuery, Since};
 use fleet_core::{Epoch, Generation, Timestamp};
 use fleet_unitfile::UnitName;
 
 use super::conformance::{Check, DEADLINE};
 use super::harness::UnitKind;
-use crate::{Clock as _, Journal, JournalLine, JournalQuery, SystemClock, wall_time};
+use crate::journal::Journal;
+use crate::{Clock as _, SystemClock, wall_time};
 
 /// Pause between two writes that must have different times. After a shorter pause the times may be
 /// equal, because the file system dates writes by a coarse clock.
@@ -16,10 +18,10 @@ const APART: Duration = Duration::from_millis(50);
 impl Check<'_> {
     pub(super) async fn the_last_lines_come_oldest_first(&self) {
         let unit = self.run("writing.service", UnitKind::Writes).await;
-        let query = JournalQuery { follow: true, ..JournalQuery::default() };
+        let query = JournalQuery::default().with_follow(true);
         let mut journal = self.journal(&unit, query).await;
         assert_eq!(next(&mut journal, 3).await, ["one", "two", "three"]);
-        let query = JournalQuery { lines: Some(2), ..JournalQuery::default() };
+        let query = JournalQuery::default().with_lines(2);
         assert_eq!(all(self.journal(&unit, query).await).await, ["two", "three"]);
         self.unload(&unit).await;
     }
@@ -27,15 +29,15 @@ impl Check<'_> {
     pub(super) async fn since_excludes_earlier_lines(&self) {
         let start = wall_time();
         let unit = self.run("dated.service", UnitKind::Writes).await;
-        let query = JournalQuery { follow: true, ..JournalQuery::default() };
+        let query = JournalQuery::default().with_follow(true);
         let mut followed = self.journal(&unit, query).await;
         assert_eq!(next(&mut followed, 3).await, ["one", "two", "three"]);
         let between = wait_for_distinct_time().await;
 
-        let future = Some(between.after(Duration::from_secs(3600)));
-        let query = JournalQuery { since: future, ..JournalQuery::default() };
+        let future = Since::Time(between.after(Duration::from_secs(3600)));
+        let query = JournalQuery::default().with_since(future);
         assert_eq!(all(self.journal(&unit, query).await).await, [""; 0], "nothing is of then");
-        let query = JournalQuery { since: future, follow: true, ..query };
+        let query = JournalQuery::default().with_since(future).with_follow(true);
         let mut from_now_on = self.journal(&unit, query).await;
 
         let file = self.harness.unit(&unit, UnitKind::WritesMore);
@@ -109,15 +111,16 @@ impl Check<'_> {
 
     /// The machine may have lines of an earlier unit of that name.
     async fn follow_new_writer(&self, name: &str) -> (UnitName, Journal) {
-        let since = Some(wall_time());
+        let since = Since::Time(wall_time());
         let unit = self.run(name, UnitKind::Writes).await;
-        let query = JournalQuery { since, follow: true, ..JournalQuery::default() };
+        let query = JournalQuery::default().with_since(since).with_follow(true);
         let journal = self.journal(&unit, query).await;
         (unit, journal)
     }
 
     async fn after(&self, unit: &UnitName, cursor: &str, follow: bool) -> Journal {
-        self.manager.journal_from(unit, cursor, follow).await.expect("a journal")
+        let query = JournalQuery::default().with_after(cursor.to_owned()).with_follow(follow);
+        self.journal(unit, query).await
     }
 
     /// Checks selections of lines from a journal with the lines `one` to `four`. The first three
@@ -132,17 +135,20 @@ impl Check<'_> {
             (between, Some(0), &[]),
         ];
         for (since, lines, expected) in rows {
-            let query = JournalQuery { since: Some(since), lines, follow: false };
+            let query = JournalQuery::default().with_lines(lines).with_since(Since::Time(since));
             let found = all(self.journal(unit, query).await).await;
             assert_eq!(found, expected, "the last {lines:?} since {since:?}");
         }
-        let query = JournalQuery { since: Some(between), lines: Some(3), follow: true };
+        let query = JournalQuery::default()
+            .with_since(Since::Time(between))
+            .with_lines(3)
+            .with_follow(true);
         let mut followed = self.journal(unit, query).await;
         assert_eq!(next(&mut followed, 1).await, ["four"], "followed, too");
     }
 
     async fn journal(&self, unit: &UnitName, query: JournalQuery) -> Journal {
-        self.manager.journal(unit, query).await.expect("a journal")
+        self.journals.journal(unit, query).await.expect("a journal")
     }
 }
 

@@ -14,7 +14,7 @@ mod script;
 
 pub use conformance::conformance;
 pub use fake::FakeManager;
-pub use harness::{Harness, UnitKind};
+pub use harness::{Harness, Opened, UnitKind};
 pub use script::{Behaviour, Call};
 
 pub use crate::engine::planner::Planner;

@@ -4,8 +4,10 @@ use std::path::Path;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use fleet_agent::testing::{Behaviour, Call, FakeManager, Harness, UnitKind, conformance};
-use fleet_agent::{JournalQuery, ServiceError, ServiceManager};
+use fleet_agent::journal::JournalReader as _;
+use fleet_agent::testing::{Behaviour, Call, FakeManager, Harness, Opened, UnitKind, conformance};
+use fleet_agent::{ServiceError, ServiceManager};
+use fleet_core::journal::JournalQuery;
 use fleet_core::{ActiveState, Epoch, ExitStatus, Generation};
 use fleet_unitfile::{UnitFile, UnitName};
 
@@ -18,8 +20,8 @@ pub(crate) struct FakeHarness {
 
 #[async_trait]
 impl Harness for FakeHarness {
-    async fn open(&self) -> Arc<dyn ServiceManager> {
-        Arc::clone(&self.machine) as Arc<dyn ServiceManager>
+    async fn open(&self) -> Opened {
+        Opened::new(Arc::clone(&self.machine))
     }
 
     fn directory(&self) -> &Path {
@@ -99,7 +101,7 @@ async fn followers_get_written_lines() {
     let unit = name("a.service");
     machine.load(&unit, &file(), Epoch(1)).await.expect("it loads");
     machine.write(&unit, "before");
-    let query = JournalQuery { lines: Some(1), since: None, follow: true };
+    let query = JournalQuery::default().with_lines(1).with_follow(true);
     let mut journal = machine.journal(&unit, query).await.expect("it has a journal");
     machine.write(&unit, "after");
     assert_eq!(journal.next().await.as_deref(), Some("before"));

@@ -5,10 +5,12 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use fleet_agent::journal::Journal;
+use fleet_agent::journal::JournalReader as _;
 use fleet_agent::{
-    Clock, Journal, JournalQuery, ManagedUnit, NativeConfig, NativeManager, ServiceError,
-    ServiceManager, SystemClock,
+    Clock, ManagedUnit, NativeConfig, NativeManager, ServiceError, ServiceManager, SystemClock,
 };
+use fleet_core::journal::JournalQuery;
 use fleet_core::{Epoch, Generation, SystemdState, Timestamp};
 use fleet_unitfile::{UnitFile, UnitName};
 use rustix::process::{Pid, Signal, kill_process};

@@ -5,10 +5,10 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
+use fleet_agent::agent::StateKey;
 use fleet_agent::testing::FakeManager;
-use fleet_agent::{
-    Agent, AgentConfig, AgentState, MAX_BUSY, MemoryState, ShutdownTrigger, StateKey, SystemClock,
-};
+use fleet_agent::watchdog::MAX_BUSY;
+use fleet_agent::{Agent, AgentConfig, AgentState, MemoryState, ShutdownTrigger, SystemClock};
 use fleet_core::{Revision, Timestamp};
 use fleet_store::backend::WatchSender;
 use fleet_store::registry::MachineRecord;

@@ -3,9 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use fleet_agent::{
-    Agent, AgentConfig, Engine, EngineConfig, ShutdownTrigger, accept_any_store, protected_lineage,
-};
+use fleet_agent::agent::{accept_any_store, protected_lineage};
+use fleet_agent::{Agent, AgentConfig, Engine, EngineConfig, ShutdownTrigger};
 use fleet_core::{MachineId, Metadata, TargetState};
 use fleet_store::registry::{ExpectUnit, Key, MachineRecord, NewUnit};
 use fleet_store::testing::FaultyStore;

@@ -5,11 +5,12 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
+use fleet_agent::journal::{Journal, JournalReader};
 use fleet_agent::testing::{Call, FakeManager};
 use fleet_agent::{
-    ChangeReceiver, Clock as _, Drift, Journal, JournalQuery, ManagedUnit, MemoryState,
-    ServiceError, ServiceManager,
+    ChangeReceiver, Clock as _, Drift, ManagedUnit, MemoryState, ServiceError, ServiceManager,
 };
+use fleet_core::journal::JournalQuery;
 use fleet_core::{Epoch, Generation, KnownUnit, MachineId, Revision};
 use fleet_store::testing::FaultyStore;
 use fleet_store::{MemoryStore, Store as _};
@@ -379,7 +380,10 @@ impl ServiceManager for Host {
     fn changes(&self) -> ChangeReceiver {
         self.0.fake.changes()
     }
+}
 
+#[async_trait]
+impl JournalReader for Host {
     async fn journal(&self, unit: &UnitName, query: JournalQuery) -> Result<Journal, ServiceError> {
         self.0.fake.journal(unit, query).await
     }

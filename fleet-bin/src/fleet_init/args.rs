@@ -7,7 +7,7 @@ use std::time::Duration;
 use clap::builder::StyledStr;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use fleet_agent::External;
+use fleet_agent::native::External;
 use fleet_core::graph::Target;
 use fleet_unitfile::UnitName;
 use fleet_unitfile::values::{Timespan, parse_timespan};

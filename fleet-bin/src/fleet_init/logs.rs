@@ -2,8 +2,10 @@
 
 use std::io;
 
-use fleet_agent::{JournalQuery, ServiceManager as _, wall_time};
+use fleet_agent::journal::JournalReader as _;
+use fleet_agent::wall_time;
 use fleet_core::Timestamp;
+use fleet_core::journal::{JournalQuery, Since};
 use fleet_unitfile::UnitName;
 use serde::Serialize;
 
@@ -56,7 +58,10 @@ async fn of_files(init: &InitClient, args: &LogsArgs, out: &mut Out) -> Result<(
 async fn of_fleet(init: &InitClient, args: &LogsArgs, out: &mut Out) -> Result<(), CliError> {
     let unit = UnitName::parse(&args.unit)
         .map_err(|error| CliError::usage(format!("invalid unit {:?}", args.unit)).because(error))?;
-    let query = JournalQuery { lines: args.lines, since: since(args), follow: args.follow };
+    let query = JournalQuery::default()
+        .with_lines(args.lines)
+        .with_since(since(args).map(Since::Time))
+        .with_follow(args.follow);
     let cannot = |error| CliError::failed(format!("cannot read the log of {unit}")).because(error);
     let manager = fleet::open(init).await?;
     let mut journal = manager.journal(&unit, query).await.map_err(cannot)?;

@@ -6,8 +6,9 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
+use fleet_agent::native::{InitSupervisor, SupervisorConfig};
 use fleet_agent::remote::{RequestHandler, ServiceManagerHandler, serve_with};
-use fleet_agent::{InitSupervisor, NativeManager, ServiceManager, SupervisorConfig, SystemClock};
+use fleet_agent::{NativeManager, SystemClock};
 use fleet_core::graph::Settings;
 use tokio::signal::unix::SignalKind;
 
@@ -132,8 +133,7 @@ async fn run_fleet(args: &RunArgs) -> Result<(), CliError> {
     };
     let manager = NativeManager::open(settings.config(&directory)).await;
     let manager = manager.map_err(|error| in_use(&directory).because(error))?;
-    let shared: Arc<dyn ServiceManager> = manager.clone();
-    let units = ServiceManagerHandler::new(shared);
+    let units = ServiceManagerHandler::new(Arc::clone(&manager));
     let service = Arc::new(FleetServer { units, manager: Arc::clone(&manager) });
     let running = RunningInit { signals, listener, directory, service };
     running.serve_until_stopped(args, UnitOwner::Manager(manager), std::future::pending()).await

@@ -5,12 +5,13 @@ use std::error::Error;
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use fleet_agent::NativeManager;
+use fleet_agent::journal::Journal;
+use fleet_agent::native::{InitDryRun, InitSnapshot, InitSupervisor, SupervisorError};
 use fleet_agent::remote::{RequestHandler, ResponseSender, ServiceManagerHandler};
-use fleet_agent::{
-    InitDryRun, InitSnapshot, InitSupervisor, Journal, JournalQuery, NativeManager, SupervisorError,
-};
 use fleet_core::Timestamp;
 use fleet_core::graph::{GraphError, Name, ServiceType, Target};
+use fleet_core::journal::{JournalQuery, Since};
 use serde_json::Value;
 
 use super::protocol::{
@@ -178,9 +179,10 @@ impl FilesServer {
             }
             Request::Logs { unit, lines, since, follow, times } => {
                 let name = self.unit_of(&unit).await?;
+                let since = since.map(|millis| Since::Time(Timestamp::from_millis(millis)));
                 let query =
-                    JournalQuery { lines, since: since.map(Timestamp::from_millis), follow };
-                let journal = self.journal(&name, query).await?;
+                    JournalQuery::default().with_lines(lines).with_since(since).with_follow(follow);
+                let journal = self.journal(&name, &query).await?;
                 let sent = match times {
                     true => response.send_journal_with_times(journal).await,
                     false => response.send_journal(journal).await,
@@ -229,7 +231,7 @@ impl FilesServer {
     }
 
     /// Returns the log of a unit. To follow a unit that has not run yet, waits for its first run.
-    async fn journal(&self, name: &Name, query: JournalQuery) -> Result<Journal, Refusal> {
+    async fn journal(&self, name: &Name, query: &JournalQuery) -> Result<Journal, Refusal> {
         let mut changes = self.supervisor.changes();
         loop {
             changes.borrow_and_update();

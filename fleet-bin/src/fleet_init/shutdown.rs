@@ -7,7 +7,8 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use fleet_agent::{Clock, InitSupervisor, NativeManager, UnitSnapshot};
+use fleet_agent::native::{InitSupervisor, UnitSnapshot};
+use fleet_agent::{Clock, NativeManager};
 use fleet_core::graph::DerivedState;
 use tokio::signal::unix;
 use tokio::signal::unix::{SignalKind, signal};

@@ -7,7 +7,7 @@
 use std::fs;
 use std::path::PathBuf;
 
-use fleet_agent::InitSupervisor;
+use fleet_agent::native::InitSupervisor;
 use fleet_core::graph::format::InitFile;
 use fleet_core::graph::{Graph, Settings, Target};
 use serde::{Deserialize, Serialize};

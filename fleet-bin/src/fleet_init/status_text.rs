@@ -1,6 +1,6 @@
 //! Pure: the state of each unit as text.
 
-use fleet_agent::{InitSnapshot, Tracking, UnitSnapshot};
+use fleet_agent::native::{InitSnapshot, Tracking, UnitSnapshot};
 use fleet_core::Timestamp;
 use fleet_core::graph::{
     Activity, BlockedBy, DerivedState, FailureCause, Graph, InitState, Retry, StopReason, Target,

@@ -19,10 +19,11 @@ use std::time::Duration;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
+use fleet_core::journal::JournalLine;
 use fleet_core::{Epoch, Generation, Intent, MachineId, Requirements, Strictness, TargetState};
 use fleet_http::{
-    Client, ClientError, Endpoint, EventOptions, Events, ExportBytes, JournalEntry, JournalLines,
-    JournalOptions, PutOutcome, StateFilter, UnitFilter, UnitUpload, wire,
+    Client, ClientError, Endpoint, EventOptions, Events, ExportBytes, JournalLines, JournalOptions,
+    PutOutcome, StateFilter, UnitFilter, UnitUpload, wire,
 };
 use fleet_store::registry::MetadataChange;
 use fleet_unitfile::{UnitFile, UnitName};
@@ -355,7 +356,7 @@ pub(crate) async fn next_line(
 pub(crate) async fn next_dated(
     journal: &mut JournalLines,
     name: &UnitName,
-) -> Result<Option<JournalEntry>, CliError> {
+) -> Result<Option<JournalLine>, CliError> {
     let line = journal.next_entry().await;
     line.map_err(|error| journal_error("continue reading", name, error))
 }

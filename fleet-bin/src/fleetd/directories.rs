@@ -8,7 +8,7 @@ use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 use std::{fs, io};
 
-use fleet_agent::{create_dir_with_mode, create_private_dir};
+use fleet_agent::files::{create_dir_with_mode, create_private_dir};
 use rustix::process::geteuid;
 
 use super::{Context as _, StartError};

@@ -7,10 +7,12 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::{fmt, io};
 
+use fleet_agent::files::write_atomic;
+use fleet_agent::native::host::{current_boot, is_current_boot};
 use fleet_agent::remote::{RemoteConfig, RemoteManager};
 use fleet_agent::{
     NativeManager, ServiceError, ServiceManager as _, SystemClock, SystemdConfig, SystemdManager,
-    SystemdScope, current_boot, is_current_boot, write_atomic,
+    SystemdScope,
 };
 use fleet_unitfile::UnitName;
 use serde::{Deserialize, Serialize};

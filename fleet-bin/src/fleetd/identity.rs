@@ -2,7 +2,8 @@
 
 use std::path::Path;
 
-use fleet_agent::{wall_time, write_atomic};
+use fleet_agent::files::write_atomic;
+use fleet_agent::wall_time;
 use fleet_core::MachineId;
 use fleet_store::Registry;
 use fleet_store::registry::Lineage;

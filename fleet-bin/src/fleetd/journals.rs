@@ -4,29 +4,35 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use fleet_agent::{Journal, JournalQuery, ServiceError, ServiceManager, wall_time};
+use fleet_agent::journal::{Journal, JournalReader};
+use fleet_agent::{ServiceError, ServiceManager};
+use fleet_core::journal::JournalLine;
+use fleet_core::journal::JournalQuery;
 use fleet_core::{MachineId, Timestamp};
 use fleet_http::wire::StatusDetails;
-use fleet_http::{JournalEntry, JournalError, JournalStream, Journals};
+use fleet_http::{JournalError, JournalStream, Journals};
 use fleet_unitfile::UnitName;
 use futures_util::{StreamExt as _, stream};
 
-/// Service managers of this daemon's machines.
+/// A machine of this daemon.
+pub(crate) struct LocalMachine {
+    pub(crate) manager: Arc<dyn ServiceManager>,
+    pub(crate) journals: Arc<dyn JournalReader>,
+}
+
+/// Journals and details of the units on this daemon's machines.
 pub(crate) struct LocalJournals {
-    managers: BTreeMap<MachineId, Arc<dyn ServiceManager>>,
+    machines: BTreeMap<MachineId, LocalMachine>,
 }
 
 impl LocalJournals {
-    pub(crate) fn new(
-        managers: impl IntoIterator<Item = (MachineId, Arc<dyn ServiceManager>)>,
-    ) -> Self {
-        Self { managers: managers.into_iter().collect() }
+    pub(crate) fn new(machines: impl IntoIterator<Item = (MachineId, LocalMachine)>) -> Self {
+        Self { machines: machines.into_iter().collect() }
     }
 
-    fn manager(&self, machine: &MachineId) -> Result<&dyn ServiceManager, JournalError> {
-        let manager = self.managers.get(machine);
+    fn machine(&self, machine: &MachineId) -> Result<&LocalMachine, JournalError> {
         let not_here = || JournalError::NotLocal { machine: machine.clone() };
-        manager.map(|manager| &**manager).ok_or_else(not_here)
+        self.machines.get(machine).ok_or_else(not_here)
     }
 }
 
@@ -36,13 +42,9 @@ impl Journals for LocalJournals {
         &self,
         machine: &MachineId,
         unit: &UnitName,
-        query: &fleet_http::JournalRequest,
+        query: &JournalQuery,
     ) -> Result<JournalStream, JournalError> {
-        let manager = self.manager(machine)?;
-        let journal = match &query.after {
-            Some(cursor) => manager.journal_from(unit, cursor, query.follow).await,
-            None => manager.journal(unit, read(query)).await,
-        };
+        let journal = self.machine(machine)?.journals.journal(unit, query.clone()).await;
         let journal = journal.map_err(|error| failed(machine, error))?;
         Ok(stream::unfold(Some(journal), next).boxed())
     }
@@ -52,7 +54,7 @@ impl Journals for LocalJournals {
         machine: &MachineId,
         unit: &UnitName,
     ) -> Result<Option<StatusDetails>, JournalError> {
-        let details = self.manager(machine)?.details(unit).await;
+        let details = self.machine(machine)?.manager.details(unit).await;
         let details = details.map_err(|error| failed(machine, error))?;
         let is_nothing = details == fleet_agent::UnitDetails::default();
         let fleet_agent::UnitDetails { retry_in, degraded_by, tracking, next_elapse, last_elapse } =
@@ -73,13 +75,13 @@ impl Journals for LocalJournals {
 /// the last item.
 async fn next(
     journal: Option<Journal>,
-) -> Option<(Result<JournalEntry, JournalError>, Option<Journal>)> {
+) -> Option<(Result<JournalLine, JournalError>, Option<Journal>)> {
     let mut journal = journal?;
-    let Some(fleet_agent::JournalLine { at, text, cursor }) = journal.next_line().await else {
+    let Some(line) = journal.next_line().await else {
         let failure = journal.failure()?;
         return Some((Err(JournalError::Failed(failure.into())), None));
     };
-    Some((Ok(JournalEntry { timestamp: at, text, cursor }), Some(journal)))
+    Some((Ok(line), Some(journal)))
 }
 
 fn failed(machine: &MachineId, error: ServiceError) -> JournalError {
@@ -90,12 +92,4 @@ fn failed(machine: &MachineId, error: ServiceError) -> JournalError {
         ServiceError::Unavailable(_) => JournalError::Unreachable { machine, cause: error.into() },
         error => JournalError::Failed(error.into()),
     }
-}
-
-fn read(query: &fleet_http::JournalRequest) -> JournalQuery {
-    let lines = query.lines.map(|lines| usize::try_from(lines).unwrap_or(usize::MAX));
-    // The machine is local, so the local clock applies.
-    let origin = Timestamp::default();
-    let before = |age| origin.after(wall_time().since(origin.after(age)));
-    JournalQuery { lines, since: query.since.map(before), follow: query.follow }
 }

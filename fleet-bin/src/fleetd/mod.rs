@@ -89,10 +89,10 @@ fn perform(request: Invocation) -> Result<(), StartError> {
 /// - Inherited descriptors become close-on-exec, so that units do not inherit them in turn.
 /// - The limit of open files is raised to the hard limit, so that many units can run.
 pub(crate) fn prepare_descriptors() {
-    if let Err(error) = fleet_agent::set_cloexec_on_all() {
+    if let Err(error) = fleet_agent::native::host::set_cloexec_on_all() {
         tracing::warn!(%error, "cannot set close-on-exec on open files: units inherit the files");
     }
-    if let Err(error) = fleet_agent::raise_file_limit() {
+    if let Err(error) = fleet_agent::native::host::raise_file_limit() {
         tracing::warn!(%error, "cannot raise the limit of open files: few units can run");
     }
 }

@@ -6,9 +6,9 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::{fs, io};
 
-use fleet_agent::{
-    AgentState, accept_any_store, create_dir_with_mode, protected_lineage, write_atomic,
-};
+use fleet_agent::AgentState;
+use fleet_agent::agent::{accept_any_store, protected_lineage};
+use fleet_agent::files::{create_dir_with_mode, write_atomic};
 use fleet_core::{MachineId, Strictness};
 use fleet_store::Registry;
 use fleet_store::registry::Lineage;

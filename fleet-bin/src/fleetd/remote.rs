@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fleet_agent::remote::{RemoteConfig, RemoteManager};
-use fleet_agent::{Clock, ServiceError, ServiceManager, SystemClock};
+use fleet_agent::{Clock, ServiceError, SystemClock};
 
 use super::{Context as _, StartError};
 
@@ -21,7 +21,7 @@ const RETRY_DELAY: Duration = Duration::from_millis(50);
 pub(super) async fn open(
     socket: &Path,
     directory: &Path,
-) -> Result<Arc<dyn ServiceManager>, StartError> {
+) -> Result<Arc<RemoteManager>, StartError> {
     refuse_orphaned_units(directory)?;
     let clock = Arc::new(SystemClock::start());
     let config = RemoteConfig {
@@ -45,7 +45,7 @@ pub(super) async fn open(
                         socket = socket.display()
                     )
                 };
-                return Ok(opened.context(what)?);
+                return opened.context(what);
             }
         }
     }

@@ -4,9 +4,12 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use fleet_agent::journal::JournalReader;
+use fleet_agent::native::Tracking;
+use fleet_agent::watchdog::{Heartbeat, Watchdog};
 use fleet_agent::{
-    Agent, AgentConfig, DiskState, Engine, EngineConfig, Heartbeat, NativeManager, ServiceError,
-    ServiceManager, Shutdown, ShutdownTrigger, SystemClock, SystemdManager, Tracking, Watchdog,
+    Agent, AgentConfig, DiskState, Engine, EngineConfig, NativeManager, ServiceError,
+    ServiceManager, Shutdown, ShutdownTrigger, SystemClock, SystemdManager,
 };
 use fleet_core::{Strictness, Timestamp};
 use fleet_http::{Api, Listener, Metrics, Peers, ServerLimits, serve_with_limits};
@@ -21,7 +24,7 @@ use super::config::{Config, ServiceManagerKind, StoreKind};
 use super::earlier_manager::{EarlierManager, refuse_running_units, remember};
 #[cfg(feature = "etcd")]
 use super::etcd;
-use super::journals::LocalJournals;
+use super::journals::{LocalJournals, LocalMachine};
 use super::loop_metrics::EngineMetrics;
 use super::offline::StorePolicy;
 use super::{Context as _, StartError, identity, loop_metrics, remote, systemd};
@@ -143,12 +146,12 @@ impl DaemonParts {
                 Ok(Manager::Native(manager.context(what)?))
             }
             ServiceManagerKind::FleetInit(socket) => {
-                Ok(Manager::Other(remote::open(socket, &setup.directory).await?))
+                Ok(Manager::other(remote::open(socket, &setup.directory).await?))
             }
             ServiceManagerKind::Systemd(settings) => {
                 let manager = SystemdManager::open(systemd::of_process(settings)?);
                 let what = || "cannot use systemd to run units".to_owned();
-                Ok(Manager::Other(manager.await.context(what)?))
+                Ok(Manager::other(manager.await.context(what)?))
             }
         }
     }
@@ -199,9 +202,9 @@ impl DaemonParts {
 
     fn serve(self, running: &mut RunningDaemon, shutdown: &Shutdown, metrics: Metrics) {
         let ids = self.machines.iter().map(|setup| setup.machine.id.clone());
-        let managers = ids.zip(running.managers.iter().map(Manager::shared));
+        let machines = ids.zip(running.managers.iter().map(Manager::local_machine));
         let api = Api::new(running.registry.clone(), running.mirror.clone())
-            .with_journals(Arc::new(LocalJournals::new(managers)))
+            .with_journals(Arc::new(LocalJournals::new(machines)))
             .with_peers(self.peers)
             .with_metrics(metrics)
             .with_page_size(self.token_limit)
@@ -241,14 +244,29 @@ fn limits(listeners: usize) -> ServerLimits {
 enum Manager {
     /// A manager inside this daemon, which can stop its units when the daemon ends.
     Native(Arc<NativeManager>),
-    Other(Arc<dyn ServiceManager>),
+    Other {
+        manager: Arc<dyn ServiceManager>,
+        journals: Arc<dyn JournalReader>,
+    },
 }
 
 impl Manager {
+    fn other<M: ServiceManager + JournalReader>(manager: Arc<M>) -> Self {
+        Self::Other { manager: manager.clone(), journals: manager }
+    }
+
+    fn local_machine(&self) -> LocalMachine {
+        let (manager, journals): (_, Arc<dyn JournalReader>) = match self {
+            Self::Native(manager) => (self.shared(), manager.clone()),
+            Self::Other { journals, .. } => (self.shared(), journals.clone()),
+        };
+        LocalMachine { manager, journals }
+    }
+
     fn shared(&self) -> Arc<dyn ServiceManager> {
         match self {
             Self::Native(manager) => manager.clone(),
-            Self::Other(manager) => manager.clone(),
+            Self::Other { manager, .. } => manager.clone(),
         }
     }
 
@@ -256,14 +274,14 @@ impl Manager {
     fn tracking(&self) -> Option<Tracking> {
         match self {
             Self::Native(manager) => Some(manager.tracking()),
-            Self::Other(_) => None,
+            Self::Other { .. } => None,
         }
     }
 
     async fn end_units(&self) -> Result<(), ServiceError> {
         match self {
             Self::Native(manager) => manager.shutdown().await,
-            Self::Other(_) => Ok(()), // The units belong to the machine, not to the daemon
+            Self::Other { .. } => Ok(()), // The units belong to the machine, not to the daemon
         }
     }
 }

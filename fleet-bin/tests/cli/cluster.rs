@@ -5,10 +5,10 @@ use std::path::Path;
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use fleet_core::journal::{JournalLine, JournalQuery, Since};
 use fleet_core::{MachineId, Snapshot, Timestamp};
 use fleet_http::{
-    Api, Client, JournalEntry, JournalError, JournalRequest, JournalStream, Journals,
-    ListenAddress, Listener, serve,
+    Api, Client, JournalError, JournalStream, Journals, ListenAddress, Listener, serve,
 };
 use fleet_store::registry::Key;
 use fleet_store::{Layout, Mirror, Registry, Transaction};
@@ -149,7 +149,7 @@ impl Journals for FakeJournals {
         &self,
         machine: &MachineId,
         unit: &UnitName,
-        query: &JournalRequest,
+        query: &JournalQuery,
     ) -> Result<JournalStream, JournalError> {
         if machine.as_str() == "far" {
             return Err(JournalError::NotLocal { machine: machine.clone() });
@@ -158,7 +158,10 @@ impl Journals for FakeJournals {
         let unit_is_cut = unit.as_str() == "cut.service";
         let unit_is_slow = unit.as_str() == "slow.service";
         let lines = query.lines.map_or(4, |lines| lines.min(3));
-        let age = query.since.map_or_else(String::new, |age| format!(", at most {age:?} old"));
+        let age = match query.since {
+            Some(Since::Age(age)) => format!(", at most {age:?} old"),
+            _ => String::new(),
+        };
         let control = if unit.as_str() == "rude.service" { CONTROL_SEQUENCES } else { "" };
         // The lines of these two units have timestamps, and alternate.
         let first = match unit.as_str() {
@@ -166,12 +169,10 @@ impl Journals for FakeJournals {
             "even.service" => Some(2),
             _ => None,
         };
-        let line = move |n: u32| {
-            let at = first.map(|first: u64| Timestamp::from_millis(first + 2 * u64::from(n)));
-            Ok(JournalEntry {
-                timestamp: at,
-                ..JournalEntry::from(format!("{unit} on {machine}: {n}{age}{control}"))
-            })
+        let line = move |n: usize| {
+            let at = first.map(|first: u64| Timestamp::from_millis(first + 2 * n as u64));
+            let text = format!("{unit} on {machine}: {n}{age}{control}");
+            Ok(JournalLine::new(text).with_time(at))
         };
         let lines = stream::iter(1..=lines).map(line);
         if unit_is_cut {

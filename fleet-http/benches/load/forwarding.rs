@@ -5,7 +5,8 @@ use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use fleet_core::MachineId;
-use fleet_http::{JournalError, JournalOptions, JournalRequest, JournalStream, Journals};
+use fleet_core::journal::JournalQuery;
+use fleet_http::{JournalError, JournalOptions, JournalStream, Journals};
 use fleet_store::registry::MachineRecord;
 use fleet_store::{Layout, MemoryStore, Registry, Store};
 use fleet_unitfile::UnitName;
@@ -58,7 +59,7 @@ impl Journals for SentLines {
         &self,
         _: &MachineId,
         _: &UnitName,
-        _: &JournalRequest,
+        _: &JournalQuery,
     ) -> Result<JournalStream, JournalError> {
         let next = async |mut receiver: broadcast::Receiver<String>| {
             receiver.recv().await.ok().map(|line: String| (Ok(line.into()), receiver))

@@ -5,10 +5,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use fleet_core::journal::JournalQuery;
 use fleet_core::{MachineId, TargetState};
 use fleet_http::{
-    Api, Client, Endpoint, JournalError, JournalRequest, JournalStream, Journals, ListenAddress,
-    Listener, UnitUpload, serve,
+    Api, Client, Endpoint, JournalError, JournalStream, Journals, ListenAddress, Listener,
+    UnitUpload, serve,
 };
 use fleet_store::{Layout, Mirror, Registry, Store};
 use fleet_unitfile::{UnitFile, UnitName};
@@ -175,7 +176,7 @@ impl Journals for NoJournals {
         &self,
         machine: &MachineId,
         _: &UnitName,
-        _: &JournalRequest,
+        _: &JournalQuery,
     ) -> Result<JournalStream, JournalError> {
         Err(JournalError::NotLocal { machine: machine.clone() })
     }

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use fleet_core::TargetState;
+use fleet_core::journal::JournalLine;
 use fleet_unitfile::values::Timespan;
 
 use super::ClientError;
@@ -14,7 +15,7 @@ use crate::clock::Stopwatch;
 use crate::cursors::Cursors;
 use crate::headers::{CURSORS, TIMESTAMPS};
 use crate::server::LinePrefix;
-use crate::{JournalEntry, wire};
+use crate::wire;
 
 /// Time after which an open journal counts as working, even if it has returned no line. If the
 /// journal breaks later than that, the retries start again with the shortest delay. Each returned
@@ -41,6 +42,9 @@ pub struct JournalOptions {
 }
 
 impl JournalOptions {
+    /// Maximum number of lines in a request; the API refuses more.
+    pub const MAX_LINES: u32 = 100_000;
+
     fn query(&self) -> Query {
         let lines = self.lines.map(|lines| lines.to_string());
         let since = self.since.map(|since| since.to_string());
@@ -163,7 +167,7 @@ impl JournalLines {
     /// # Errors
     ///
     /// As for [`next_line`](Self::next_line).
-    pub async fn next_entry(&mut self) -> Result<Option<JournalEntry>, ClientError> {
+    pub async fn next_entry(&mut self) -> Result<Option<JournalLine>, ClientError> {
         loop {
             let error = match self.opened.next().await {
                 Ok(Some(line)) => {
@@ -259,8 +263,8 @@ impl OpenJournal {
         Ok(Self { lines, prefix, since: Some(Stopwatch::start()) })
     }
 
-    async fn next(&mut self) -> Result<Option<JournalEntry>, ClientError> {
+    async fn next(&mut self) -> Result<Option<JournalLine>, ClientError> {
         let line = self.lines.next_line().await?;
-        Ok(line.map(|line| JournalEntry::read(&line, self.prefix)))
+        Ok(line.map(|line| self.prefix.read(&line)))
     }
 }

@@ -5,13 +5,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use fleet_core::journal::{JournalQuery, Since};
 use fleet_core::{
     ActiveState, Epoch, Generation, LoadState, MachineId, Metadata, Placement, Reason, Revision,
     SystemdState, TargetState, UnitState,
 };
 use fleet_http::{
-    Api, AuthPolicy, Client, JournalError, JournalRequest, JournalStream, Journals, ListenAddress,
-    Listener, Metrics, ServerLimits, serve_with_limits,
+    Api, AuthPolicy, Client, JournalError, JournalStream, Journals, ListenAddress, Listener,
+    Metrics, ServerLimits, serve_with_limits,
 };
 use fleet_store::registry::{
     Key, MachineRecord, PlacementWrites, Presence, RemovePlacement, SetPlacement,
@@ -303,7 +304,7 @@ impl Journals for GeneratedJournals {
         &self,
         machine: &MachineId,
         unit: &UnitName,
-        query: &JournalRequest,
+        query: &JournalQuery,
     ) -> Result<JournalStream, JournalError> {
         match machine.as_str() {
             "m1" if unit.as_str() == "unloaded.service" => {
@@ -319,9 +320,12 @@ impl Journals for GeneratedJournals {
             _ => return Err(JournalError::NotLocal { machine: machine.clone() }),
         }
         let (unit, lines) = (unit.clone(), query.lines.unwrap_or(12));
-        let age = query.since.map_or_else(String::new, |age| format!(", at most {age:?} old"));
+        let age = match query.since {
+            Some(Since::Age(age)) => format!(", at most {age:?} old"),
+            _ => String::new(),
+        };
         let there = stream::iter(1..=lines).map(move |n| Ok(format!("{unit} {n}{age}").into()));
-        if lines == BREAKS {
+        if lines == BREAKS as usize {
             let cut = stream::once(async { Err(JournalError::Failed("cut".into())) });
             return Ok(there.chain(cut).boxed());
         }

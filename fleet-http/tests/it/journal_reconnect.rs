@@ -5,10 +5,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use fleet_core::journal::{JournalLine, JournalQuery};
 use fleet_core::{MachineId, TargetState};
 use fleet_http::{
-    Api, Client, JournalEntry, JournalError, JournalLines, JournalOptions, JournalRequest,
-    JournalStream, Journals, ListenAddress, ServerLimits,
+    Api, Client, JournalError, JournalLines, JournalOptions, JournalStream, Journals,
+    ListenAddress, ServerLimits,
 };
 use fleet_store::registry::{MachineRecord, Presence};
 use fleet_store::testing::FaultyStore;
@@ -29,7 +30,7 @@ struct TestJournal {
     machine: &'static str,
     lines: watch::Sender<Vec<String>>,
     /// Requests received.
-    read: watch::Sender<Vec<JournalRequest>>,
+    read: watch::Sender<Vec<JournalQuery>>,
     is_loaded: watch::Sender<bool>,
 }
 
@@ -43,7 +44,7 @@ impl TestJournal {
         self.lines.send_modify(|lines| lines.push(text.to_owned()));
     }
 
-    fn read(&self) -> Vec<JournalRequest> {
+    fn read(&self) -> Vec<JournalQuery> {
         self.read.borrow().clone()
     }
 
@@ -63,7 +64,7 @@ impl Journals for TestJournal {
         &self,
         machine: &MachineId,
         unit: &UnitName,
-        query: &JournalRequest,
+        query: &JournalQuery,
     ) -> Result<JournalStream, JournalError> {
         if machine.as_str() != self.machine {
             return Err(JournalError::NotLocal { machine: machine.clone() });
@@ -74,7 +75,7 @@ impl Journals for TestJournal {
             return Err(JournalError::NotLoaded { unit, machine });
         }
         let there = self.lines.borrow().len();
-        let last = there - query.lines.map_or(there, |lines| there.min(lines as usize));
+        let last = there - query.lines.map_or(there, |lines| there.min(lines));
         let first = query.after.as_ref().map_or(last, |cursor| cursor.parse().unwrap());
         let is_end = |at: usize| self.lines.borrow().get(at).is_some_and(|line| line == "the end");
         let first = first + usize::from(query.after.is_some() && is_end(first));
@@ -85,7 +86,7 @@ impl Journals for TestJournal {
             let cursor = Some((at + 1).to_string());
             // This line ends the stream; a resumed stream does not read it again.
             (text != "the end")
-                .then_some((Ok(JournalEntry { timestamp: None, text, cursor }), (at + 1, written)))
+                .then_some((Ok(JournalLine::new(text).with_cursor(cursor)), (at + 1, written)))
         };
         Ok(stream::unfold((first, self.lines.subscribe()), next).boxed())
     }

@@ -4,11 +4,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use fleet_core::journal::{JournalLine, JournalQuery};
 use fleet_core::{MachineId, Timestamp};
 use fleet_http::wire::StatusDetails;
 use fleet_http::{
-    AuthPolicy, Client, ClientError, Credentials, JournalEntry, JournalError, JournalOptions,
-    JournalRequest, JournalStream, Journals, Peers, Tokens,
+    AuthPolicy, Client, ClientError, Credentials, JournalError, JournalOptions, JournalStream,
+    Journals, Peers, Tokens,
 };
 use fleet_store::registry::{MachineRecord, Presence};
 use fleet_unitfile::UnitName;
@@ -41,7 +42,7 @@ impl Journals for PeerJournals {
         &self,
         machine: &MachineId,
         _: &UnitName,
-        query: &JournalRequest,
+        query: &JournalQuery,
     ) -> Result<JournalStream, JournalError> {
         if machine.as_str() != self.machine {
             return Err(JournalError::NotLocal { machine: machine.clone() });
@@ -50,8 +51,8 @@ impl Journals for PeerJournals {
         let there = stream::iter(1..=query.lines.unwrap_or(3));
         let there = there.map(move |number| {
             let own = u64::from(at.as_bytes()[1] - b'0');
-            let written = Timestamp::from_millis(u64::from(number) * 10 + own);
-            Ok(JournalEntry { timestamp: Some(written), ..format!("{number} of {at}").into() })
+            let written = Timestamp::from_millis(number as u64 * 10 + own);
+            Ok(JournalLine::new(format!("{number} of {at}")).with_time(written))
         });
         if !query.follow {
             return Ok(there.boxed());

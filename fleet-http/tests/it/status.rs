@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use fleet_core::MachineId;
-use fleet_http::{JournalError, JournalRequest, JournalStream, Journals};
+use fleet_core::journal::JournalQuery;
+use fleet_http::{JournalError, JournalStream, Journals};
 use fleet_unitfile::UnitName;
 use futures_util::{StreamExt as _, stream};
 use tokio::time::interval;
@@ -28,7 +29,7 @@ impl Journals for Endless {
         &self,
         _: &MachineId,
         _: &UnitName,
-        _: &JournalRequest,
+        _: &JournalQuery,
     ) -> Result<JournalStream, JournalError> {
         Ok(match self {
             Self::Fast => stream::repeat_with(|| Ok("x".repeat(2048).into())).boxed(),

@@ -5,8 +5,10 @@ use std::num::NonZeroU32;
 use std::path::Path;
 
 use fleet_core::graph::{Graph, Name, Settings, Target};
+use fleet_core::journal::JournalQuery;
 use tokio::sync::watch;
 
+use crate::journal::Journal;
 use crate::native::linux::process_table::Tracking;
 use crate::native::log::journal;
 use crate::native::state::manager_context::was_used_this_boot;
@@ -14,7 +16,6 @@ use crate::native::supervisor::command::{Command, SupervisorHandle, TargetComman
 use crate::native::supervisor::{
     InitDryRun, InitDryRunResult, InitSnapshot, SupervisorConfig, SupervisorError, io_error,
 };
-use crate::{Journal, JournalQuery};
 
 /// Supervises the units of a graph. It starts the units that the goal needs, in dependency order,
 /// and keeps them in the state that the graph prescribes.
@@ -194,7 +195,7 @@ impl InitSupervisor {
     ///
     /// - [`SupervisorError::NoLog`] if the unit has never run.
     /// - [`SupervisorError::Service`] if the log of the unit cannot be read.
-    pub fn journal(&self, unit: &Name, query: JournalQuery) -> Result<Journal, SupervisorError> {
+    pub fn journal(&self, unit: &Name, query: &JournalQuery) -> Result<Journal, SupervisorError> {
         let no_log = || SupervisorError::NoLog { unit: unit.clone() };
         let log = self.0.log(unit).ok_or_else(no_log)?;
         Ok(journal::read(&log, query).map_err(io_error("read a log"))?)

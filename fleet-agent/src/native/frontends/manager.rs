@@ -7,9 +7,11 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use fleet_core::journal::JournalQuery;
 use fleet_core::{Epoch, Generation};
 use fleet_unitfile::{UnitFile, UnitName, UnitType};
 
+use crate::journal::{Journal, JournalReader};
 use crate::native::linux::process_table::Tracking;
 use crate::native::log::{Log, journal};
 use crate::native::state::manager_context::running_units;
@@ -19,8 +21,7 @@ use crate::native::supervisor::managed_units::external::External;
 use crate::native::supervisor::requests::UnitRequest;
 use crate::native::supervisor::{InitSnapshot, SupervisorConfig};
 use crate::{
-    ChangeReceiver, Clock, Journal, JournalQuery, ManagedUnit, ServiceError, ServiceManager,
-    SystemClock, UnitDetails,
+    ChangeReceiver, Clock, ManagedUnit, ServiceError, ServiceManager, SystemClock, UnitDetails,
 };
 
 /// Service manager that runs `.service`, `.target` and `.timer` units without systemd. It starts
@@ -83,7 +84,7 @@ use crate::{
 /// written. Unloading a unit removes its log.
 ///
 /// The time of each line is not recorded, but the size of the file at each check is. A journal
-/// [`since`](crate::JournalQuery::since) a timestamp begins at the last recorded size that was
+/// [`since`](fleet_core::journal::JournalQuery::since) a timestamp begins at the last recorded size that was
 /// certainly reached before that timestamp:
 ///
 /// - For a unit that writes continuously, the journal begins at most a tenth of a second too early.
@@ -250,22 +251,18 @@ impl ServiceManager for NativeManager {
     fn changes(&self) -> ChangeReceiver {
         self.0.context().feed.subscribe()
     }
+}
 
+#[async_trait]
+impl JournalReader for NativeManager {
     async fn journal(&self, unit: &UnitName, query: JournalQuery) -> Result<Journal, ServiceError> {
-        self.read_log(unit, |log| journal::read(log, query))
-    }
-
-    async fn journal_from(
-        &self,
-        unit: &UnitName,
-        position: &str,
-        follow: bool,
-    ) -> Result<Journal, ServiceError> {
-        if unit.unit_type() == UnitType::Timer {
+        match query.after {
             // A timer writes nothing, so no line of it can be missing.
-            return self.journal(unit, JournalQuery { follow, ..JournalQuery::default() }).await;
+            Some(cursor) if unit.unit_type() != UnitType::Timer => {
+                self.read_log(unit, |log| journal::read_after(log, &cursor, query.follow))
+            }
+            _ => self.read_log(unit, |log| journal::read(log, &query)),
         }
-        self.read_log(unit, |log| journal::read_after(log, position, follow))
     }
 }
 
@@ -288,7 +285,7 @@ pub struct NativeConfig {
     /// Directory for unit files, state and logs. Only one manager at a time may use it.
     pub directory: PathBuf,
     /// Directory in memory for records of runs and notification sockets; see
-    /// [`SupervisorConfig::runtime_directory`](crate::SupervisorConfig::runtime_directory).
+    /// [`SupervisorConfig::runtime_directory`](crate::native::SupervisorConfig::runtime_directory).
     pub runtime_directory: Option<PathBuf>,
     /// Environment variables for every process of every unit, besides `PATH`.
     pub environment: Vec<(String, String)>,

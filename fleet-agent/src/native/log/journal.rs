@@ -4,22 +4,25 @@ use std::io;
 use std::sync::{Arc, Weak};
 
 use fleet_core::Timestamp;
+use fleet_core::journal::{JournalLine, JournalQuery};
 use tokio::sync::{mpsc, watch};
 
 use super::Log;
 use super::cursor::{self, LogCursor};
 use super::time_index::TimeIndex;
+use crate::journal::Journal;
 use crate::native::linux::inotify::FileWatch;
-use crate::{Journal, JournalLine, JournalQuery, ServiceError, wall_time};
+use crate::{ServiceError, wall_time};
 
 /// Longer lines are split into pieces of this many bytes.
 const MAX_LINE: usize = 64 * 1024;
 
 /// Starts a task that sends the lines of a log to the returned journal. The task ends early if the
 /// journal is dropped or the log is removed.
-pub(crate) fn read(log: &Arc<Log>, query: JournalQuery) -> io::Result<Journal> {
+pub(crate) fn read(log: &Arc<Log>, query: &JournalQuery) -> io::Result<Journal> {
+    let (lines, since) = (query.lines, query.since.map(|since| since.at(wall_time())));
     begin(log, query.follow, move |log| {
-        let (text, end) = log.tail(query.lines, query.since)?;
+        let (text, end) = log.tail(lines, since)?;
         let first = end.saturating_sub(text.len() as u64);
         let notice = log.is_truncated_at(first).then(truncation_notice);
         Ok(InitialRead { text, end, time_index: log.time_index(), notice })
@@ -29,7 +32,7 @@ pub(crate) fn read(log: &Arc<Log>, query: JournalQuery) -> io::Result<Journal> {
 /// Returns a line that reports that another program removed earlier lines.
 fn truncation_notice() -> JournalLine {
     let text = "[earlier lines are lost: another program has truncated this log]";
-    JournalLine::from(text.to_owned())
+    JournalLine::new(text)
 }
 
 /// As [`read`], but starts after the line with this cursor.
@@ -112,7 +115,7 @@ impl LogFollower {
         let Some(changes) = changes else {
             if let Some(partial) = self.lines.take_partial() {
                 // The reader may be gone.
-                let line = JournalLine { at: time_index.written_by(end), ..partial.into() };
+                let line = JournalLine::new(partial).with_time(time_index.written_by(end));
                 drop(self.sender.send(line).await);
             }
             return Ok(());
@@ -197,7 +200,7 @@ impl LogFollower {
             let read = last_read.len() + usize::try_from(end).unwrap_or(usize::MAX);
             let cursor = LogCursor::new(place, &all[..read.min(all.len())]);
             let line =
-                JournalLine { at: written_by(place), text, cursor: Some(cursor.to_string()) };
+                JournalLine::new(text).with_time(written_by(place)).with_cursor(cursor.to_string());
             if self.sender.send(line).await.is_err() {
                 return false;
             }

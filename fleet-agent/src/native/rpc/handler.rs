@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use fleet_core::journal::JournalQuery;
 use fleet_core::{Epoch, Generation};
 use fleet_unitfile::UnitName;
 use serde_json::Value;
@@ -15,6 +16,7 @@ use super::protocol::{
 use super::response::ResponseSender;
 use super::server::{RequestHandler, serve_with};
 use super::states::UnitWire;
+use crate::journal::JournalReader;
 use crate::{Clock, ServiceError, ServiceManager};
 
 /// Prefix of the error for a request of a newer version.
@@ -30,24 +32,25 @@ const UNITS: usize = 256;
 /// `program` is the name of this server, for people.
 pub async fn serve(
     listener: UnixListener,
-    manager: Arc<dyn ServiceManager>,
+    handler: ServiceManagerHandler,
     program: &str,
     clock: Arc<dyn Clock>,
 ) {
-    serve_with(listener, Arc::new(ServiceManagerHandler::new(manager)), program, clock).await;
+    serve_with(listener, Arc::new(handler), program, clock).await;
 }
 
 /// Handles calls to a service manager. A program that also serves other requests has its own
 /// [`RequestHandler`], which forwards the calls to this handler.
 pub struct ServiceManagerHandler {
     manager: Arc<dyn ServiceManager>,
+    journals: Arc<dyn JournalReader>,
 }
 
 impl ServiceManagerHandler {
-    /// Creates a handler for this service manager.
+    /// Creates a handler for this service manager, and for the journals of its units.
     #[must_use]
-    pub fn new(manager: Arc<dyn ServiceManager>) -> Self {
-        Self { manager }
+    pub fn new<M: ServiceManager + JournalReader>(manager: Arc<M>) -> Self {
+        Self { manager: manager.clone(), journals: manager }
     }
 
     /// Whether this is a call to a service manager.
@@ -120,14 +123,15 @@ impl ServiceManagerHandler {
             }
             Request::Watch => self.watch(response).await?,
             Request::Journal { unit, query, with_cursors } => {
-                let journal = self.manager.journal(&name(&unit)?, query.into()).await?;
+                let journal = self.journals.journal(&name(&unit)?, query.into()).await?;
                 match with_cursors {
                     true => response.send_journal_with_cursors(journal).await?,
                     false => response.send_journal(journal).await?,
                 }
             }
             Request::JournalFrom { unit, cursor, follow } => {
-                let journal = self.manager.journal_from(&name(&unit)?, &cursor, follow).await?;
+                let query = JournalQuery::default().with_after(cursor).with_follow(follow);
+                let journal = self.journals.journal(&name(&unit)?, query).await?;
                 response.send_journal_with_cursors(journal).await?;
             }
             change => {

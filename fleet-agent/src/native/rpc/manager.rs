@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use fleet_core::journal::JournalQuery;
 use fleet_core::{Epoch, Generation};
 use fleet_unitfile::{UnitFile, UnitName};
 use serde::de::DeserializeOwned;
@@ -20,11 +21,9 @@ use super::protocol::{
 };
 use super::reconnect::{ConnectionState, Reconnector};
 use super::states::UnitWire;
+use crate::journal::{Journal, JournalReader};
 use crate::lock::acquire;
-use crate::{
-    ChangeReceiver, Clock, Drift, Journal, JournalQuery, ManagedUnit, ServiceError, ServiceManager,
-    UnitDetails,
-};
+use crate::{ChangeReceiver, Clock, Drift, ManagedUnit, ServiceError, ServiceManager, UnitDetails};
 
 /// Settings of a [`RemoteManager`].
 #[derive(Clone)]
@@ -196,29 +195,33 @@ impl ServiceManager for RemoteManager {
     fn changes(&self) -> ChangeReceiver {
         self.reconnector.changes()
     }
+}
 
-    async fn journal(&self, unit: &UnitName, query: JournalQuery) -> Result<Journal, ServiceError> {
-        let (unit, query) = (unit.to_string(), query.into());
-        self.open_journal(Request::Journal { unit, query, with_cursors: true }).await
-    }
-
-    async fn journal_from(
+#[async_trait]
+impl JournalReader for RemoteManager {
+    async fn journal(
         &self,
         unit: &UnitName,
-        cursor: &str,
-        follow: bool,
+        mut query: JournalQuery,
     ) -> Result<Journal, ServiceError> {
-        let request =
-            Request::JournalFrom { unit: unit.to_string(), cursor: cursor.to_owned(), follow };
+        let Some(cursor) = query.after.take() else {
+            return self.open_journal(journal_request(unit, query)).await;
+        };
+        let follow = query.follow;
+        let request = Request::JournalFrom { unit: unit.to_string(), cursor, follow };
         match self.open_journal(request).await {
             // An earlier version does not know cursors.
             Err(ServiceError::Unavailable(why)) if why.starts_with(NOT_UNDERSTOOD_PREFIX) => {
-                let query = JournalQuery { follow, ..JournalQuery::default() };
-                Ok(self.journal(unit, query).await?.with_gap())
+                let query = JournalQuery::default().with_follow(follow);
+                Ok(self.open_journal(journal_request(unit, query)).await?.with_gap())
             }
             opened => opened,
         }
     }
+}
+
+fn journal_request(unit: &UnitName, query: JournalQuery) -> Request {
+    Request::Journal { unit: unit.to_string(), query: query.into(), with_cursors: true }
 }
 
 impl RemoteManager {

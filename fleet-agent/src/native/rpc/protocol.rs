@@ -3,10 +3,11 @@
 use std::time::Duration;
 
 use fleet_core::Timestamp;
+use fleet_core::journal::{JournalLine, JournalQuery, Since};
 use fleet_unitfile::{ParseError, UnitFile};
 use serde::{Deserialize, Serialize};
 
-use crate::{Drift, JournalLine, JournalQuery, UnitDetails};
+use crate::{Drift, UnitDetails, wall_time};
 
 /// Distinguishes calls to a service manager from other requests on the socket.
 #[derive(Debug, Serialize, Deserialize)]
@@ -119,15 +120,16 @@ pub(crate) struct QueryWire {
 
 impl From<JournalQuery> for QueryWire {
     fn from(query: JournalQuery) -> Self {
-        let JournalQuery { lines, since, follow } = query;
-        Self { lines, since: since.map(Timestamp::as_millis), follow }
+        let JournalQuery { lines, since, follow, .. } = query;
+        Self { lines, since: since.map(|since| since.at(wall_time()).as_millis()), follow }
     }
 }
 
 impl From<QueryWire> for JournalQuery {
     fn from(query: QueryWire) -> Self {
         let QueryWire { lines, since, follow } = query;
-        Self { lines, since: since.map(Timestamp::from_millis), follow }
+        let since = since.map(|millis| Since::Time(Timestamp::from_millis(millis)));
+        Self::default().with_lines(lines).with_since(since).with_follow(follow)
     }
 }
 
@@ -163,7 +165,7 @@ impl From<LineFormat> for LineWire {
 
 impl From<JournalLine> for LineWire {
     fn from(line: JournalLine) -> Self {
-        let JournalLine { at, text, cursor } = line;
+        let JournalLine { at, text, cursor, .. } = line;
         Self { text, at: at.map(Timestamp::as_millis), cursor }
     }
 }
@@ -171,7 +173,7 @@ impl From<JournalLine> for LineWire {
 impl From<LineWire> for JournalLine {
     fn from(line: LineWire) -> Self {
         let LineWire { text, at, cursor } = line;
-        Self { at: at.map(Timestamp::from_millis), text, cursor }
+        Self::new(text).with_time(at.map(Timestamp::from_millis)).with_cursor(cursor)
     }
 }
 
@@ -290,9 +292,9 @@ mod tests {
 
     #[test]
     fn lines_parse_in_both_formats() {
-        let line = |text: &str| JournalLine::from(text.to_owned());
+        let line = |text: &str| JournalLine::new(text);
         let at = Some(Timestamp::from_millis(7));
-        let with_cursors = JournalLine { at, cursor: Some("p".to_owned()), ..line("one") };
+        let with_cursors = line("one").with_time(at).with_cursor("p".to_owned());
         let sent =
             serde_json::to_string(&[LineWire::from(with_cursors.clone()), line("two").into()]);
         let read: Vec<LineWire> = serde_json::from_str(&sent.unwrap()).unwrap();

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use fleet_core::Timestamp;
+use fleet_core::journal::JournalLine;
 use futures_util::FutureExt as _;
 use serde::Serialize;
 use tokio::sync::mpsc::{self, error::TrySendError};
@@ -12,7 +13,8 @@ use tokio::sync::{Semaphore, TryAcquireError};
 
 use super::frame::{EndStatus, Frame, WINDOW, encode_item};
 use super::protocol::LineWire;
-use crate::{Journal, JournalLine, ServiceError};
+use crate::ServiceError;
+use crate::journal::Journal;
 
 /// Number of bytes of lines in one item, not counting the last line.
 const ITEM_BYTES: usize = 64 * 1024;

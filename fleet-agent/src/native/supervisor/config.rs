@@ -13,7 +13,7 @@ use crate::{Clock, ServiceError, SystemClock};
 /// Environment variable for the language of programs.
 pub(super) const LANGUAGE: &str = "LANG";
 
-/// Configuration of an [`InitSupervisor`](crate::InitSupervisor).
+/// Configuration of an [`InitSupervisor`](crate::native::InitSupervisor).
 #[derive(Clone)]
 pub struct SupervisorConfig {
     /// Directory for state and logs. At most one supervisor at a time may use the directory, and it
@@ -25,7 +25,7 @@ pub struct SupervisorConfig {
     /// sockets have abstract addresses.
     pub runtime_directory: Option<PathBuf>,
     /// Environment variables that every process of every unit gets, besides `PATH`. An
-    /// [`InitSupervisor`](crate::InitSupervisor) also passes on its own `LANG`, unless `LANG` is
+    /// [`InitSupervisor`](crate::native::InitSupervisor) also passes on its own `LANG`, unless `LANG` is
     /// set here.
     pub environment: Vec<(String, String)>,
     /// Bytes of output kept per unit.

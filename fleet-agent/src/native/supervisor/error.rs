@@ -4,7 +4,7 @@ use fleet_core::graph::{GraphError, Name, NotReloadable, Target};
 
 use crate::ServiceError;
 
-/// Error returned by an [`InitSupervisor`](crate::InitSupervisor).
+/// Error returned by an [`InitSupervisor`](crate::native::InitSupervisor).
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SupervisorError {

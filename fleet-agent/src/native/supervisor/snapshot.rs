@@ -13,8 +13,9 @@ use fleet_unitfile::UnitName;
 use super::Supervisor;
 use super::error::SupervisorError;
 use super::managed_units::name_of;
+use crate::native::Tracking;
 use crate::native::state::desired_targets::DesiredTargets;
-use crate::{ServiceError, Tracking, UnitDetails};
+use crate::{ServiceError, UnitDetails};
 
 /// Status of all units at one time.
 #[derive(Debug, Clone)]
@@ -122,9 +123,9 @@ impl Supervisor {
 #[derive(Debug, Clone, Default)]
 pub struct InitDryRun {
     /// Another graph with its settings, as for
-    /// [`InitSupervisor::reload`](crate::InitSupervisor::reload).
+    /// [`InitSupervisor::reload`](crate::native::InitSupervisor::reload).
     pub files: Option<(Graph, Settings)>,
-    /// Another goal, as for [`InitSupervisor::set_goal`](crate::InitSupervisor::set_goal). It
+    /// Another goal, as for [`InitSupervisor::set_goal`](crate::native::InitSupervisor::set_goal). It
     /// overrides the goal of the settings.
     pub goal: Option<Target>,
     /// Extra targets besides the goal. If this set is empty and [`goal`](Self::goal) is `None`, the

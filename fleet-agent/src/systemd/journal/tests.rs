@@ -113,7 +113,9 @@ fn journalctl_arguments_match_selection() {
         ("s=a --until=1", "--lines=all --follow _SYSTEMD_UNIT=a.service"),
     ];
     for (cursor, expected) in rows {
-        let wanted = LineSelection::after(cursor, true);
+        let wanted = LineSelection::new(
+            JournalQuery::default().with_after(cursor.to_owned()).with_follow(true),
+        );
         let found = arguments(SystemdScope::System, &unit, &wanted).join(" ");
         assert_eq!(found, format!("{all} {expected}"));
     }
@@ -133,7 +135,10 @@ fn invalid_cursor_is_not_passed_on() {
 /// Returns the lines after this cursor. The journal has two entries of two lines each: `a1` and
 /// `a2` at the cursor `i=1`, and `b1` and `b2` at `i=2`.
 fn after(cursor: &str) -> Vec<String> {
-    let mut filter = LineFilter(LineSelection::after(cursor, true).from);
+    let mut filter = LineFilter(
+        LineSelection::new(JournalQuery::default().with_after(cursor.to_owned()).with_follow(true))
+            .from,
+    );
     let entry = |cursor: &str, text: &str| {
         let texts = vec![format!("{text}1"), format!("{text}2")];
         JournalEntry { cursor: cursor.to_owned(), at: None, texts }

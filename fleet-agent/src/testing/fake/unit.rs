@@ -1,5 +1,6 @@
 //! A simulated unit, and the states that it takes.
 
+use fleet_core::journal::JournalLine;
 use fleet_core::{
     ActiveState, Epoch, ExitStatus, Generation, KnownUnit, LoadState, SystemdState, TargetState,
     Timestamp,
@@ -8,7 +9,7 @@ use fleet_unitfile::{UnitHash, UnitName};
 use tokio::sync::mpsc;
 
 use crate::testing::Behaviour;
-use crate::{Drift, JournalLine, ManagedUnit, wall_time};
+use crate::{Drift, ManagedUnit, wall_time};
 
 #[derive(Debug)]
 pub(super) struct FakeUnit {
@@ -36,7 +37,7 @@ impl FakeUnit {
         let at = wall_time();
         self.lines.push((at, line.to_owned()));
         self.followers.retain(|follower| {
-            let line = JournalLine { at: Some(at), ..line.to_owned().into() };
+            let line = JournalLine::new(line).with_time(at);
             let sent = follower.try_send(line);
             !matches!(sent, Err(mpsc::error::TrySendError::Closed(_)))
         });

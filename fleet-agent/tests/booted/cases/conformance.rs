@@ -1,11 +1,10 @@
 //! The conformance suite over each kind of connection.
 
 use std::path::Path;
-use std::sync::Arc;
 
 use async_trait::async_trait;
-use fleet_agent::testing::{Harness, conformance};
-use fleet_agent::{ServiceManager, SystemdConfig, SystemdManager};
+use fleet_agent::testing::{Harness, Opened, conformance};
+use fleet_agent::{SystemdConfig, SystemdManager};
 use tempfile::TempDir;
 
 use crate::bench::{shell, wait_until};
@@ -17,8 +16,8 @@ struct Conforming {
 
 #[async_trait]
 impl Harness for Conforming {
-    async fn open(&self) -> Arc<dyn ServiceManager> {
-        SystemdManager::open(self.config.clone()).await.expect("it opens")
+    async fn open(&self) -> Opened {
+        Opened::new(SystemdManager::open(self.config.clone()).await.expect("it opens"))
     }
 
     fn directory(&self) -> &Path {

@@ -1,6 +1,8 @@
 //! The output of units.
 
-use fleet_agent::{Journal, JournalQuery, ServiceManager as _};
+use fleet_agent::journal::Journal;
+use fleet_agent::journal::JournalReader as _;
+use fleet_core::journal::JournalQuery;
 
 use crate::bench::{Bench, DEADLINE, name, shell, wait_until};
 
@@ -20,7 +22,7 @@ pub(crate) async fn journal_can_be_followed() {
     bench.run("writer.service", &text).await;
     shell("printf 'zero\\n' >/run/l; mv /run/l /run/line0");
     let unit = name("writer.service");
-    let query = JournalQuery { follow: true, ..JournalQuery::default() };
+    let query = JournalQuery::default().with_follow(true);
     let mut journal = bench.manager.journal(&unit, query).await.expect("it has one");
     assert_eq!(next(&mut journal).await.as_deref(), Some("zero"));
     shell("printf '\\377odd\\ntwo\\n' >/run/l; mv /run/l /run/line1");
@@ -32,7 +34,7 @@ pub(crate) async fn journal_can_be_followed() {
     assert_ne!(readers(), "", "it has a reader");
     drop(journal);
     wait_until("journalctl ends with the reader", async || readers().is_empty()).await;
-    let query = JournalQuery { lines: Some(2), ..JournalQuery::default() };
+    let query = JournalQuery::default().with_lines(2);
     let mut journal = bench.manager.journal(&unit, query).await.expect("it has one");
     assert_eq!(next(&mut journal).await.as_deref(), Some("two"));
     assert_eq!(next(&mut journal).await.map(|line| line.len()), Some(20_000));

@@ -1,11 +1,10 @@
 //! Conformance tests of the native service manager.
 
 use std::path::Path;
-use std::sync::Arc;
 
 use async_trait::async_trait;
-use fleet_agent::testing::{Harness, conformance};
-use fleet_agent::{NativeConfig, NativeManager, ServiceManager};
+use fleet_agent::testing::{Harness, Opened, conformance};
+use fleet_agent::{NativeConfig, NativeManager};
 use tempfile::TempDir;
 
 struct NativeHarness {
@@ -14,9 +13,9 @@ struct NativeHarness {
 
 #[async_trait]
 impl Harness for NativeHarness {
-    async fn open(&self) -> Arc<dyn ServiceManager> {
+    async fn open(&self) -> Opened {
         let config = NativeConfig::new(self.directory.path().join("native"));
-        NativeManager::open(config).await.expect("it opens")
+        Opened::new(NativeManager::open(config).await.expect("it opens"))
     }
 
     fn directory(&self) -> &Path {

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::os::unix::fs::MetadataExt as _;
 
-use fleet_agent::UnitSnapshot;
+use fleet_agent::native::UnitSnapshot;
 use fleet_core::graph::{Activity, DerivedState, Exit, FailureCause, Retry, Settings};
 
 use super::graph::{SLEEP, Stand, supervised, target};

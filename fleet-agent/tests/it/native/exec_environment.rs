@@ -24,7 +24,7 @@ async fn fifo_in_a_unit_file_blocks_no_other_unit() {
     let stand = Stand::new(&stanzas, "all").await;
     stand.running("works").await;
     for (at, key) in keys.iter().enumerate() {
-        let is_failed = |unit: &fleet_agent::UnitSnapshot| {
+        let is_failed = |unit: &fleet_agent::native::UnitSnapshot| {
             matches!(unit.report.state, DerivedState::Failed { .. })
         };
         let unit = stand.wait_for(&format!("u{at}"), is_failed).await;

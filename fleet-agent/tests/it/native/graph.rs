@@ -3,14 +3,15 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use fleet_agent::{
-    InitSnapshot, InitSupervisor, JournalQuery, SupervisorConfig, SupervisorError, UnitSnapshot,
+use fleet_agent::native::{
+    InitSnapshot, InitSupervisor, SupervisorConfig, SupervisorError, UnitSnapshot,
 };
 use fleet_core::graph::format::read_stanzas;
 use fleet_core::graph::{
     Activity, BlockedBy, DerivedState, FailureCause, Graph, Retry, Settings, Target, Timeouts,
     WaitReason,
 };
+use fleet_core::journal::JournalQuery;
 
 use super::event_table::failed;
 use crate::support::{Home, runs, signal, wait_until};
@@ -358,7 +359,7 @@ async fn failure_has_a_reason_and_can_be_reset() {
         let doomed = WaitReason::Blocked(vec![(target("bad"), BlockedBy::Failed)]);
         assert_eq!(stand.unit("needs").await.report.state, DerivedState::Waiting(doomed));
         let mut journal =
-            stand.supervisor.journal(&bad.unit, JournalQuery::default()).expect("it ran");
+            stand.supervisor.journal(&bad.unit, &JournalQuery::default()).expect("it ran");
         for _ in 0..run {
             assert!(journal.next().await.is_some_and(|line| line.contains("/no/such/program")));
         }

@@ -7,7 +7,7 @@ use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use fleet_agent::{InitSnapshot, InitSupervisor, SupervisorConfig, UnitSnapshot};
+use fleet_agent::native::{InitSnapshot, InitSupervisor, SupervisorConfig, UnitSnapshot};
 use fleet_core::graph::{DerivedState, Retry, Settings, Target};
 
 use super::crash::verify_no_leftovers;

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::num::NonZeroU32;
 use std::path::Path;
 
-use fleet_agent::{SupervisorError, UnitSnapshot};
+use fleet_agent::native::{SupervisorError, UnitSnapshot};
 use fleet_core::graph::{Activity, BlockedBy, DerivedState, Settings, WaitReason};
 
 use super::event_table::{does, failed, is, meet, tell, unit, want};

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::fs::File;
 use std::path::Path;
 
-use fleet_agent::{SupervisorConfig, UnitSnapshot};
+use fleet_agent::native::{SupervisorConfig, UnitSnapshot};
 use fleet_core::graph::{DerivedState, Settings};
 
 use super::graph::{Stand, graph, supervised, target};

@@ -2,11 +2,12 @@
 
 use std::collections::BTreeSet;
 
+use fleet_agent::native::UnitSnapshot;
+use fleet_core::graph::{Activity, DerivedState, Retry};
+
 use super::graph::{Stand, target};
 use super::helper::stanza_with_steps;
 use crate::support::{Home, signal};
-use fleet_agent::UnitSnapshot;
-use fleet_core::graph::{Activity, DerivedState, Retry};
 
 const UNITS: &str = include_str!("../../../../examples/home/home.unit");
 

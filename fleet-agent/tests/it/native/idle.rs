@@ -4,7 +4,8 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use fleet_agent::{InitSupervisor, NativeConfig, NativeManager, ServiceManager, SupervisorConfig};
+use fleet_agent::native::{InitSupervisor, SupervisorConfig};
+use fleet_agent::{NativeConfig, NativeManager, ServiceManager};
 use fleet_core::graph::Settings;
 use fleet_core::{Epoch, Generation};
 use fleet_unitfile::UnitFile;

@@ -2,7 +2,8 @@
 
 use std::num::NonZeroU32;
 
-use fleet_agent::{ServiceError, Tracking};
+use fleet_agent::ServiceError;
+use fleet_agent::native::Tracking;
 use fleet_core::ActiveState;
 use futures_util::future::join_all;
 

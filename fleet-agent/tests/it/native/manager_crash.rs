@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use fleet_agent::{External, ManagedUnit, NativeConfig, NativeManager, ServiceManager};
+use fleet_agent::native::External;
+use fleet_agent::{ManagedUnit, NativeConfig, NativeManager, ServiceManager};
 use fleet_core::graph::StatusReport;
 use fleet_core::{Epoch, TargetState};
 use fleet_unitfile::UnitFile;

@@ -2,7 +2,8 @@
 
 use std::os::unix::fs::MetadataExt as _;
 
-use fleet_agent::{JournalQuery, ServiceManager};
+use fleet_agent::ServiceManager;
+use fleet_core::journal::JournalQuery;
 
 use crate::support::{Bench, DEADLINE, hasty, name, runs, signal, signal_group, wait_until};
 
@@ -13,7 +14,7 @@ async fn stdout_and_stderr_are_kept_in_order() {
         .run("a.service", "Type=oneshot\nExecStart=/bin/sh -c 'echo 1; echo 2 >&2; echo 3'\n")
         .await;
     assert_eq!(bench.log("a.service").await, ["1", "2", "3"]);
-    let query = JournalQuery { lines: Some(2), ..JournalQuery::default() };
+    let query = JournalQuery::default().with_lines(2);
     let mut journal = bench.journal("a.service", query).await;
     assert_eq!(journal.next().await.as_deref(), Some("2"));
     bench.start("a.service").await.expect("it runs again");
@@ -31,7 +32,7 @@ async fn truncated_log_says_so() {
     std::fs::write(&log, "new\n").expect("it can be written");
     let notice = "[earlier lines are lost: another program has truncated this log]";
     assert_eq!(bench.log("a.service").await, [notice, "new"]);
-    let query = JournalQuery { lines: Some(1), ..JournalQuery::default() };
+    let query = JournalQuery::default().with_lines(1);
     bench.start("a.service").await.expect("it runs again");
     let mut journal = bench.journal("a.service", query).await;
     assert_eq!(journal.next().await.as_deref(), Some("a long line"), "the last lines are there");
@@ -97,7 +98,7 @@ async fn followed_journal_gets_new_lines_and_ends_with_the_unit() {
     let bench = Bench::new().await;
     let script = "trap \"echo new\" HUP; echo old; while :; do sleep 0.01; done";
     bench.run("a.service", &format!("ExecStart=/bin/sh -c '{script}'\n")).await;
-    let query = JournalQuery { follow: true, ..JournalQuery::default() };
+    let query = JournalQuery::default().with_follow(true);
     let mut journal = bench.journal("a.service", query).await;
     for expected in ["old", "new", "new"] {
         let next = tokio::time::timeout(DEADLINE, journal.next()).await.expect("a line comes");

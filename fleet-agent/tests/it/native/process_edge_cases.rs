@@ -4,7 +4,7 @@ use std::path::Path;
 use std::process::Child;
 use std::time::{Duration, Instant};
 
-use fleet_agent::UnitSnapshot;
+use fleet_agent::native::UnitSnapshot;
 use fleet_core::graph::{Activity, DerivedState, Exit, FailureCause, Settings};
 
 use super::event_table::{does, failed, is, meet, tell, unit, want, with_cause};

@@ -1,6 +1,6 @@
 //! Counters of consecutive ends and failures, after a recovery.
 
-use fleet_agent::UnitSnapshot;
+use fleet_agent::native::UnitSnapshot;
 use fleet_core::graph::{DerivedState, Retry};
 
 use super::graph::{SLEEP, Stand, graph, supervised};

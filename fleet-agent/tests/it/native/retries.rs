@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use fleet_agent::{ServiceManager, UnitDetails, UnitSnapshot};
+use fleet_agent::native::UnitSnapshot;
+use fleet_agent::{ServiceManager, UnitDetails};
 use fleet_core::ActiveState;
 use fleet_core::graph::{DerivedState, Retry};
 

@@ -2,7 +2,9 @@
 
 use std::path::Path;
 
-use fleet_agent::{JournalQuery, ServiceError, ServiceManager};
+use fleet_agent::journal::JournalReader as _;
+use fleet_agent::{ServiceError, ServiceManager};
+use fleet_core::journal::JournalQuery;
 use fleet_core::{ActiveState, Generation, TargetState};
 use futures_util::FutureExt as _;
 
@@ -78,11 +80,11 @@ async fn followed_timer_journal_ends_with_the_timer() {
     let bench = Bench::new().await;
     bench.load_timer("OnActiveSec=1h").await;
     let (timer, query) = (name("a.timer"), JournalQuery::default());
-    let mut all = bench.journal("a.timer", query).await;
+    let mut all = bench.journal("a.timer", query.clone()).await;
     assert_eq!(all.next().await, None, "a timer writes nothing");
-    let query = JournalQuery { follow: true, ..query };
-    let mut followed = bench.journal("a.timer", query).await;
-    let after = bench.manager.journal_from(&timer, "nowhere", true).await;
+    let query = query.with_follow(true);
+    let mut followed = bench.journal("a.timer", query.clone()).await;
+    let after = bench.manager.journal(&timer, query.with_after("nowhere".to_owned())).await;
     let mut after = after.expect("it can be followed");
     // A change or another load of the timer does not end the journal.
     bench.start("a.timer").await.expect("it starts");

@@ -1,6 +1,7 @@
 //! Tracking of processes, with control groups and without.
 
-use fleet_agent::{ServiceManager, Tracking};
+use fleet_agent::ServiceManager;
+use fleet_agent::native::Tracking;
 use rustix::process::{Pid, Signal, kill_process, test_kill_process_group};
 
 use super::adoption::rewind_start;

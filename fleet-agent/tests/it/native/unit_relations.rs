@@ -1,6 +1,7 @@
 //! Relations between units: common starts, stops and failures.
 
-use fleet_agent::{External, ManagedUnit, ServiceError, ServiceManager};
+use fleet_agent::native::External;
+use fleet_agent::{ManagedUnit, ServiceError, ServiceManager};
 use fleet_core::{ActiveState, Generation, SystemdState, TargetState};
 
 use crate::support::{Bench, DEADLINE, name, runs, signal, signal_group, wait_until};

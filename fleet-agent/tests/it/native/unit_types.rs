@@ -60,8 +60,9 @@ async fn readiness_of_each_unit_type() {
         assert!(runs(stand.running(name).await), "{name}");
     }
     assert_eq!(stand.unit("says").await.status.as_deref(), Some("well"));
-    let is =
-        |wanted: DerivedState| move |unit: &fleet_agent::UnitSnapshot| unit.report.state == wanted;
+    let is = |wanted: DerivedState| {
+        move |unit: &fleet_agent::native::UnitSnapshot| unit.report.state == wanted
+    };
     stand.wait_for("script", is(DerivedState::Active(Activity::Running))).await;
     assert!(home.path("on").exists());
     stand.wait_for("once", is(DerivedState::Active(Activity::Exited))).await;
@@ -91,7 +92,7 @@ async fn rejected_readiness_sender_is_named() {
         stand.running(name).await;
         assert_eq!(stand.unit(name).await.problem, None, "{name}");
     }
-    let over = |unit: &fleet_agent::UnitSnapshot| failed(&unit.report.state).is_some();
+    let over = |unit: &fleet_agent::native::UnitSnapshot| failed(&unit.report.state).is_some();
     let problem = stand.wait_for("vain", over).await.problem.unwrap_or_default();
     let expected = " sent READY=1, but only the main process may send it: see notify-access";
     assert!(problem.ends_with(expected), "{problem}");
@@ -114,7 +115,7 @@ async fn foreign_readiness_sender_is_named() {
     assert!(stranger.wait().expect("it is a child").success());
     // The earlier message counted, but did not make the unit ready.
     signal(main.expect("it runs"), "KILL");
-    let over = |unit: &fleet_agent::UnitSnapshot| failed(&unit.report.state).is_some();
+    let over = |unit: &fleet_agent::native::UnitSnapshot| failed(&unit.report.state).is_some();
     let problem = stand.wait_for("a", over).await.problem.unwrap_or_default();
     let why = "only processes of the unit may send it, until they are reaped: see notify-access";
     assert_eq!(problem, format!("process {sender} sent READY=1, but {why}"));
@@ -126,7 +127,7 @@ async fn status_text_ends_with_its_run() {
     let steps = "say READY=1,STATUS=at work|exit 0";
     let stanzas = unit("a", "foreground-notified", &stanza_with_steps(steps)) + &all_of(&["a"]);
     let stand = Stand::new(&stanzas, "all").await;
-    let over = |unit: &fleet_agent::UnitSnapshot| failed(&unit.report.state).is_some();
+    let over = |unit: &fleet_agent::native::UnitSnapshot| failed(&unit.report.state).is_some();
     assert_eq!(stand.wait_for("a", over).await.status, None);
     stand.clean_up().await;
 }
@@ -137,7 +138,7 @@ async fn unsupported_unit_fails_alone_with_a_reason() {
         + &unit("b", "oneshot", "exec-start: /bin/true")
         + &all_of(&["a", "b"]);
     let stand = Stand::without_control_groups(&stanzas, "all").await;
-    let over = |unit: &fleet_agent::UnitSnapshot| failed(&unit.report.state).is_some();
+    let over = |unit: &fleet_agent::native::UnitSnapshot| failed(&unit.report.state).is_some();
     let problem = stand.wait_for("a", over).await.problem.unwrap_or_default();
     assert!(problem.contains("memory-max needs control groups"), "{problem}");
     stand.wait_for("b", |unit| unit.report.state == DerivedState::Active(Activity::Exited)).await;
@@ -210,7 +211,7 @@ async fn each_end_has_its_cause() {
         ("assert", FailureCause::Assertion),
         ("dog", FailureCause::Watchdog),
     ] {
-        let over = |unit: &fleet_agent::UnitSnapshot| {
+        let over = |unit: &fleet_agent::native::UnitSnapshot| {
             matches!(unit.report.state, DerivedState::Failed { .. })
         };
         let unit = stand.wait_for(name, over).await;
@@ -245,7 +246,7 @@ async fn failed_stop_commands_are_failures() {
     let stanzas = units.concat();
     let stand = Stand::new(&stanzas, "all").await;
     for name in ["slow", "bad", "bad-post"] {
-        let is_up = |unit: &fleet_agent::UnitSnapshot| {
+        let is_up = |unit: &fleet_agent::native::UnitSnapshot| {
             unit.report.state == DerivedState::Active(Activity::Running)
         };
         stand.wait_for(name, is_up).await;
@@ -256,7 +257,7 @@ async fn failed_stop_commands_are_failures() {
         ("bad", FailureCause::StopCommand(Exit::Status(1))),
         ("bad-post", FailureCause::StopCommand(Exit::Status(1))),
     ] {
-        let is_failed = |unit: &fleet_agent::UnitSnapshot| {
+        let is_failed = |unit: &fleet_agent::native::UnitSnapshot| {
             matches!(unit.report.state, DerivedState::Failed { .. } | DerivedState::Disabled)
         };
         let unit = stand.wait_for(name, is_failed).await;
@@ -357,7 +358,7 @@ async fn repeated_failures_hit_the_restart_limit() {
     let more = "exec-start: /bin/false\nrestart-delay: 1ms\nrestart-limit: 3";
     let stanzas = supervised("a", more) + &supervised("b", &format!("waits-for: a\n{SLEEP}"));
     let stand = Stand::new(&stanzas, "b").await;
-    let over = |unit: &fleet_agent::UnitSnapshot| {
+    let over = |unit: &fleet_agent::native::UnitSnapshot| {
         matches!(unit.report.state, DerivedState::Failed { retry: Retry::GaveUp, .. })
     };
     assert_eq!(stand.wait_for("a", over).await.report.attempts, 4);

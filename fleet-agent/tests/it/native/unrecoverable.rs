@@ -3,8 +3,9 @@
 use std::os::unix::fs::{MetadataExt as _, symlink};
 use std::path::Path;
 
-use fleet_agent::{JournalQuery, SupervisorConfig, UnitSnapshot};
+use fleet_agent::native::{SupervisorConfig, UnitSnapshot};
 use fleet_core::graph::{DerivedState, FailureCause, Retry, Settings};
+use fleet_core::journal::JournalQuery;
 
 use super::graph::{SLEEP, Stand, graph, supervised, target};
 use crate::support::{Home, runs, signal, signal_group, wait_until};
@@ -160,7 +161,7 @@ async fn log_of_an_unrecoverable_unit_is_limited() {
     let stand = after_replacing(stand, (KNOWN, UNKNOWN), &writes).await;
     let unit = stand.unit("a").await.unit;
     let mut journal =
-        stand.supervisor.journal(&unit, JournalQuery::default()).expect("it can be read");
+        stand.supervisor.journal(&unit, &JournalQuery::default()).expect("it can be read");
     assert_eq!(journal.next().await.as_deref(), Some("hello"));
     std::fs::write(gate, "").expect("it can be written");
     let taken = || std::fs::metadata(&log).expect("it is there").blocks() * 512;
@@ -169,7 +170,7 @@ async fn log_of_an_unrecoverable_unit_is_limited() {
     say(&stand.home.path("native/runs"), "a", UNKNOWN, KNOWN);
     read_again(&stand, &writes, &stand.settings).await;
     assert_eq!(stand.running("a").await, a);
-    stand.supervisor.journal(&unit, JournalQuery::default()).expect("it can still be read");
+    stand.supervisor.journal(&unit, &JournalQuery::default()).expect("it can still be read");
     stand.clean_up().await;
 }
 

@@ -2,9 +2,11 @@
 
 use std::sync::Arc;
 
+use fleet_agent::journal::JournalReader as _;
 use fleet_agent::remote::{Connection, RequestError};
 use fleet_agent::testing::FakeManager;
-use fleet_agent::{JournalQuery, ServiceError, ServiceManager};
+use fleet_agent::{ServiceError, ServiceManager};
+use fleet_core::journal::JournalQuery;
 use fleet_core::{Epoch, Generation};
 use fleet_unitfile::UnitFile;
 use serde_json::{Value, json};
@@ -18,7 +20,7 @@ const UNIT: &str = "a.service";
 
 async fn served() -> (Served, Arc<FakeManager>) {
     let (mut served, machine) = (Served::new(), FakeManager::new());
-    served.begin(Arc::clone(&machine) as Arc<dyn ServiceManager>);
+    served.begin(Arc::clone(&machine));
     let file = UnitFile::parse("[Service]\nExecStart=/bin/true\n").expect("it is well formed");
     let unit = name(UNIT);
     machine.load(&unit, &file, Epoch(1)).await.expect("it loads");

@@ -4,8 +4,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use fleet_agent::testing::{FakeManager, Harness, UnitKind, conformance};
-use fleet_agent::{NativeConfig, NativeManager, ServiceManager};
+use fleet_agent::testing::{FakeManager, Harness, Opened, UnitKind, conformance};
+use fleet_agent::{NativeConfig, NativeManager};
 use fleet_unitfile::{UnitFile, UnitName};
 
 use super::served_manager::Served;
@@ -19,8 +19,8 @@ struct RemoteHarness<H> {
 
 #[async_trait]
 impl<H: Harness> Harness for RemoteHarness<H> {
-    async fn open(&self) -> Arc<dyn ServiceManager> {
-        self.served.open().await
+    async fn open(&self) -> Opened {
+        Opened::new(self.served.open().await)
     }
 
     fn directory(&self) -> &Path {
@@ -40,16 +40,22 @@ impl<H: Harness> Harness for RemoteHarness<H> {
 async fn fake_conforms_over_socket() {
     let machine = FakeManager::new();
     let mut served = Served::new();
-    served.begin(Arc::clone(&machine) as Arc<dyn ServiceManager>);
+    served.begin(Arc::clone(&machine));
     conformance(&RemoteHarness { served, inner: FakeHarness { machine } }).await;
 }
 
 struct Native(std::path::PathBuf);
 
+impl Native {
+    async fn open_native(&self) -> Arc<NativeManager> {
+        NativeManager::open(NativeConfig::new(self.0.join("native"))).await.expect("it opens")
+    }
+}
+
 #[async_trait]
 impl Harness for Native {
-    async fn open(&self) -> Arc<dyn ServiceManager> {
-        NativeManager::open(NativeConfig::new(self.0.join("native"))).await.expect("it opens")
+    async fn open(&self) -> Opened {
+        Opened::new(self.open_native().await)
     }
 
     fn directory(&self) -> &Path {
@@ -60,7 +66,7 @@ impl Harness for Native {
 async fn the_native_one_conforms() {
     let mut served = Served::new();
     let inner = Native(served.directory.path().to_owned());
-    served.begin(inner.open().await);
+    served.begin(inner.open_native().await);
     conformance(&RemoteHarness { served, inner }).await;
 }
 

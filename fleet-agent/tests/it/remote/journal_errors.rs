@@ -4,10 +4,11 @@ use std::io::ErrorKind;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
+use fleet_agent::journal::Journal;
+use fleet_agent::journal::JournalReader as _;
 use fleet_agent::remote::{Connection, RequestError, RequestHandler, ResponseSender, serve_with};
-use fleet_agent::{
-    Journal, JournalQuery, NativeConfig, NativeManager, ServiceError, ServiceManager, SystemClock,
-};
+use fleet_agent::{NativeConfig, NativeManager, ServiceError, ServiceManager, SystemClock};
+use fleet_core::journal::JournalQuery;
 use fleet_core::{Epoch, Generation};
 use fleet_unitfile::UnitFile;
 use serde_json::{Value, json};
@@ -21,14 +22,14 @@ async fn missing_log_error_reaches_the_client() {
     let mut served = Served::new();
     let (home, gate) = (served.directory.path().join("n"), served.directory.path().join("gate"));
     let native = NativeManager::open(NativeConfig::new(&home)).await.expect("it opens");
-    served.begin(Arc::clone(&native) as Arc<dyn ServiceManager>);
+    served.begin(Arc::clone(&native));
     let (manager, unit) = (served.open().await, name("a.service"));
     let waits = format!("until [ -e {} ]; do sleep 0.01; done", gate.display());
     let script = format!("echo one; {waits}; echo two; exec sleep 100000");
     let file = UnitFile::parse(format!("[Service]\nExecStart=/bin/sh -c '{script}'\n"));
     manager.load(&unit, &file.expect("it is well formed"), Epoch(1)).await.expect("it loads");
     manager.start(&unit, Generation(1)).await.expect("it starts");
-    let query = JournalQuery { follow: true, ..JournalQuery::default() };
+    let query = JournalQuery::default().with_follow(true);
     let mut journal = manager.journal(&unit, query).await.expect("it can be followed");
     assert_eq!(journal.next().await.as_deref(), Some("one"));
 

@@ -3,11 +3,13 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use fleet_agent::journal::JournalReader as _;
 use fleet_agent::remote::{
     Connection, RequestHandler, ResponseSender, ServiceManagerHandler, serve_with,
 };
 use fleet_agent::testing::FakeManager;
-use fleet_agent::{JournalLine, JournalQuery, ServiceManager, SystemClock, UnitDetails};
+use fleet_agent::{ServiceManager, SystemClock, UnitDetails};
+use fleet_core::journal::{JournalLine, JournalQuery};
 use fleet_core::{Epoch, Generation};
 use fleet_unitfile::UnitFile;
 use serde_json::{Value, json};
@@ -49,12 +51,13 @@ async fn journals_of_earlier_version_are_read() {
     let (manager, unit) = (served.open().await, name("a.service"));
     let journal = manager.journal(&unit, JournalQuery::default()).await;
     let mut journal = journal.expect("the response is well formed");
-    let lines = ["one", "two", "three"].map(|line| JournalLine::from(line.to_owned()));
+    let lines = ["one", "two", "three"].map(JournalLine::new);
     for line in &lines {
         assert_eq!(journal.next_line().await.as_ref(), Some(line));
     }
     assert_eq!(journal.next_line().await, None);
-    let journal = manager.journal_from(&unit, "a.cursor", false).await;
+    let journal =
+        manager.journal(&unit, JournalQuery::default().with_after("a.cursor".to_owned())).await;
     let mut journal = journal.expect("it begins at the start");
     for line in [JournalLine::gap()].iter().chain(&lines) {
         assert_eq!(journal.next_line().await.as_ref(), Some(line));
@@ -68,7 +71,7 @@ async fn journals_of_earlier_version_are_read() {
 #[tokio::test]
 async fn earlier_version_can_read_journals() {
     let (mut served, machine, unit) = (Served::new(), FakeManager::new(), name("a.service"));
-    served.begin(Arc::clone(&machine) as Arc<dyn ServiceManager>);
+    served.begin(Arc::clone(&machine));
     let file = UnitFile::parse("[Service]\nExecStart=/bin/true\n").expect("it is well formed");
     machine.load(&unit, &file, Epoch(1)).await.expect("it loads");
     machine.start(&unit, Generation(1)).await.expect("it starts");
@@ -89,7 +92,7 @@ async fn earlier_version_can_read_journals() {
 #[tokio::test]
 async fn client_of_other_version_gets_ours() {
     let (mut served, machine) = (Served::new(), FakeManager::new());
-    served.begin(machine as Arc<dyn ServiceManager>);
+    served.begin(machine);
     let mut stream = UnixStream::connect(served.socket()).await.expect("it listens");
     let hello = json!({ "hello": { "version": 2, "program": "fleetd 9" } }).to_string();
     let ask = json!({ "request": { "id": 1, "body": { "units": "list" } } }).to_string();

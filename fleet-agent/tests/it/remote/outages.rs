@@ -23,7 +23,7 @@ fn is_unavailable<T>(result: &Result<T, ServiceError>) -> bool {
 #[tokio::test]
 async fn outage_is_not_absence() {
     let (mut served, machine) = (Served::new(), FakeManager::new());
-    served.begin(Arc::clone(&machine) as Arc<dyn ServiceManager>);
+    served.begin(Arc::clone(&machine));
     let manager = served.open().await;
     let (stays, goes) = (name("stays.service"), name("goes.service"));
     for unit in [&stays, &goes] {
@@ -38,7 +38,7 @@ async fn outage_is_not_absence() {
     assert!(is_unavailable(&manager.start(&stays, Generation(1)).await));
 
     machine.unload(&goes).await.expect("it unloads");
-    served.begin(Arc::clone(&machine) as Arc<dyn ServiceManager>);
+    served.begin(Arc::clone(&machine));
     let both = async {
         let mut received = changes.next().await;
         while !(received.contains(&stays) && received.contains(&goes)) {
@@ -55,7 +55,7 @@ async fn outage_is_not_absence() {
 #[tokio::test]
 async fn interrupted_call_is_an_error() {
     let (mut served, machine) = (Served::new(), FakeManager::new());
-    served.begin(Arc::clone(&machine) as Arc<dyn ServiceManager>);
+    served.begin(Arc::clone(&machine));
     let manager = served.open().await;
     let unit = name("a.service");
     machine.hang_stop(&unit);

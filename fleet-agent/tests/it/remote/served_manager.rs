@@ -3,7 +3,8 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use fleet_agent::remote::{RemoteConfig, RemoteManager, serve};
+use fleet_agent::journal::JournalReader;
+use fleet_agent::remote::{RemoteConfig, RemoteManager, ServiceManagerHandler, serve};
 use fleet_agent::{ServiceError, ServiceManager, SystemClock};
 use tempfile::TempDir;
 use tokio::net::UnixListener;
@@ -25,11 +26,12 @@ impl Served {
     }
 
     /// Starts serving a service manager.
-    pub(super) fn begin(&mut self, manager: Arc<dyn ServiceManager>) {
+    pub(super) fn begin<M: ServiceManager + JournalReader>(&mut self, manager: Arc<M>) {
         drop(std::fs::remove_file(self.socket()));
         let listener = UnixListener::bind(self.socket()).expect("it can listen");
         let clock = Arc::new(SystemClock::start());
-        let server = async move { serve(listener, manager, "test", clock).await };
+        let handler = ServiceManagerHandler::new(manager);
+        let server = async move { serve(listener, handler, "test", clock).await };
         self.server = Some(tokio::spawn(server));
     }
 

@@ -99,7 +99,7 @@ async fn silent_server_counts_as_lost() {
 #[tokio::test]
 async fn slow_response_does_not_lose_the_connection() {
     let (mut served, machine, clock) = (Served::new(), FakeManager::new(), Hand::new());
-    served.begin(Arc::clone(&machine) as Arc<dyn ServiceManager>);
+    served.begin(Arc::clone(&machine));
     let (manager, unit) = (open(&served, &clock).await, name("a.service"));
     let file = UnitFile::parse("[Service]\nExecStart=/bin/true\n").expect("it is well formed");
     machine.hang_stop(&unit);

@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
+use fleet_agent::AgentState as _;
+use fleet_agent::agent::StateKey;
 use fleet_agent::testing::Call;
-use fleet_agent::{AgentState as _, StateKey};
 use fleet_core::TargetState;
 
 use crate::cluster::Cluster;

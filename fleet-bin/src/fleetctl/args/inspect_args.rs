@@ -1,7 +1,7 @@
 //! Arguments of commands that show something: lists, status, logs, events and `ssh`.
 
 use clap::Args;
-use fleet_http::JournalRequest;
+use fleet_http::JournalOptions;
 use fleet_unitfile::values::{Timespan, parse_timespan};
 
 use super::change_args::number;
@@ -13,7 +13,7 @@ pub(crate) struct LogsArgs {
     pub(crate) units: Vec<String>,
     /// Print up to N lines of each journal [default: 10, or all with --since]
     #[arg(short = 'n', long, value_name = "N")]
-    #[arg(value_parser = number(0..=JournalRequest::MAX_LINES))]
+    #[arg(value_parser = number(0..=JournalOptions::MAX_LINES))]
     pub(crate) lines: Option<u32>,
     /// Print only lines of the last SPAN, such as 10min or "1h 30min".
     #[arg(short = 'S', long, value_name = "SPAN", value_parser = parse_timespan)]
@@ -66,7 +66,7 @@ pub(crate) struct JournalArgs {
     pub(crate) unit: String,
     /// Print up to N lines [default: 10, or all with --since]
     #[arg(short = 'n', long, value_name = "N")]
-    #[arg(value_parser = number(0..=JournalRequest::MAX_LINES))]
+    #[arg(value_parser = number(0..=JournalOptions::MAX_LINES))]
     pub(crate) lines: Option<u32>,
     /// Print only lines of the last SPAN, such as 10min or "1h 30min".
     #[arg(short = 'S', long, value_name = "SPAN", value_parser = parse_timespan)]

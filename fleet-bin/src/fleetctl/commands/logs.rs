@@ -4,7 +4,8 @@ use std::collections::BTreeSet;
 use std::future::ready;
 use std::time::Duration;
 
-use fleet_http::{Interrupted, JournalEntry, JournalLines, JournalOptions, merge_journals};
+use fleet_core::journal::JournalLine;
+use fleet_http::{Interrupted, JournalLines, JournalOptions, merge_journals};
 use fleet_unitfile::UnitName;
 use futures_util::stream;
 use futures_util::stream::{BoxStream, StreamExt as _};
@@ -76,7 +77,7 @@ pub(super) async fn run(context: &mut Context, args: &LogsArgs) -> Result<(), Cl
     };
     while let Some((key, next)) = all.next().await {
         match next {
-            Ok(JournalEntry { text, .. }) => {
+            Ok(JournalLine { text, .. }) => {
                 let (label, line) = (label.text(&key), Line::new(key, text));
                 context.output.journal_line(&label, &line.line, args.raw, &line)?;
             }
@@ -213,10 +214,10 @@ async fn keys_of_unit(session: &Session, name: &UnitName) -> Result<Vec<JournalK
 }
 
 /// Lines of a journal. An error is the last item.
-type Lines = BoxStream<'static, Result<JournalEntry, CliError>>;
+type Lines = BoxStream<'static, Result<JournalLine, CliError>>;
 
 /// Lines of all journals.
-type MergedLines = BoxStream<'static, (JournalKey, Result<JournalEntry, CliError>)>;
+type MergedLines = BoxStream<'static, (JournalKey, Result<JournalLine, CliError>)>;
 
 fn read(unit: UnitName, journal: JournalLines) -> Lines {
     let next = async |(unit, journal): (UnitName, Option<JournalLines>)| {

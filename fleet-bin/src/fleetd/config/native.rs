@@ -5,7 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::num::NonZeroU32;
 use std::path::{Path, PathBuf};
 
-use fleet_agent::{External, NativeConfig};
+use fleet_agent::NativeConfig;
+use fleet_agent::native::External;
 use fleet_unitfile::UnitName;
 use fleet_unitfile::values::parse_bool;
 

@@ -5,7 +5,7 @@ use std::num::NonZeroU32;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 
-use fleet_agent::External;
+use fleet_agent::native::External;
 use fleet_core::Resources;
 
 use super::*;

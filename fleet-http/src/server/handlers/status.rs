@@ -21,7 +21,7 @@ use crate::wire::{MachineStatus, UnitStatusReport};
 const AT_ONCE: usize = 64;
 
 /// Maximum number of lines of one machine. All of them are buffered.
-const MOST_LINES: u32 = 1000;
+const MOST_LINES: usize = 1000;
 
 /// Get a unit's status with its last journal lines.
 ///

@@ -6,12 +6,14 @@ use axum::http::StatusCode;
 use axum::http::header::CONTENT_TYPE;
 use axum::http::request::Parts;
 use axum::response::{IntoResponse, Response};
+use fleet_core::journal::{JournalLine, JournalQuery, Since};
 use fleet_core::{MachineId, Snapshot, Unit};
 use fleet_unitfile::values::{parse_bool, parse_timespan};
 use futures_util::{StreamExt as _, stream};
 
 use super::journal_source::JournalSource;
-use super::journals::{JournalEntry, JournalError, JournalRequest, JournalStream, LinePrefix};
+use super::journals::{JournalError, JournalStream, LinePrefix};
+use crate::client::JournalOptions;
 use crate::headers::{CURSORS, TIMESTAMPS};
 use crate::server::api::SharedApi;
 use crate::server::failure::{Failure, error_chain};
@@ -132,7 +134,7 @@ fn until_shutdown(lines: JournalStream, shutdown: Option<Extension<Shutdown>>) -
 /// Encodes a line. Returning an error cuts off the connection. Therefore, before it returns an
 /// error, this function yields, so that the connection can send the preceding lines.
 async fn encode_line(
-    line: Result<JournalEntry, JournalError>,
+    line: Result<JournalLine, JournalError>,
     prefix: LinePrefix,
 ) -> Result<String, JournalError> {
     if let Err(error) = &line {
@@ -142,25 +144,26 @@ async fn encode_line(
         );
         tokio::task::yield_now().await;
     }
-    line.map(|line| line.encode(prefix) + "\n")
+    line.map(|line| prefix.encode(line) + "\n")
 }
 
-pub(crate) fn query(params: &Params) -> Result<JournalRequest, Failure> {
-    let mut query = JournalRequest::default();
+pub(crate) fn query(params: &Params) -> Result<JournalQuery, Failure> {
+    let mut query = JournalQuery::default().with_lines(10);
     if let Some(text) = params.first("since") {
         let span = parse_timespan(text).map_err(|error| {
             Failure::bad_request(format!("query parameter \"since\", {text:?}: {error}"))
         })?;
-        (query.since, query.lines) = (span.as_duration(), None);
+        (query.since, query.lines) = (span.as_duration().map(Since::Age), None);
     }
     if let Some(text) = params.first("lines") {
-        let lines = text.parse().ok().filter(|lines| *lines <= JournalRequest::MAX_LINES);
-        query.lines = Some(lines.ok_or_else(|| {
-            let most = JournalRequest::MAX_LINES;
+        let lines = text.parse::<u32>().ok().filter(|lines| *lines <= JournalOptions::MAX_LINES);
+        let lines = lines.ok_or_else(|| {
+            let most = JournalOptions::MAX_LINES;
             Failure::bad_request(format!(
                 "query parameter \"lines\": {text:?} is not a number from 0 to {most}"
             ))
-        })?);
+        })?;
+        query.lines = Some(lines as usize);
     }
     if let Some(text) = params.first("follow") {
         query.follow = parse_bool(text).ok_or_else(|| {

@@ -4,13 +4,14 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use axum::http::request::Parts;
+use fleet_core::journal::{JournalLine, JournalQuery, Since};
 use fleet_core::{MachineId, Snapshot, TargetState};
 use fleet_unitfile::UnitName;
 use fleet_unitfile::values::Timespan;
 use futures_util::{StreamExt as _, stream};
 use tokio::time::timeout;
 
-use super::journals::{JournalEntry, JournalError, JournalRequest, JournalStream, is_cursor};
+use super::journals::{JournalError, JournalStream, is_cursor};
 use super::merge::{follow, merged};
 use crate::ClientError;
 use crate::client::{JournalLines, JournalOptions};
@@ -31,7 +32,7 @@ const MAX_BYTES: usize = 1 << 20;
 pub(crate) struct JournalSource {
     api: SharedApi,
     unit: UnitName,
-    query: JournalRequest,
+    query: JournalQuery,
     /// Cursors to resume after, by machine.
     after: BTreeMap<String, String>,
     /// Whether another daemon forwarded the request. If so, this daemon responds from its own
@@ -43,7 +44,7 @@ impl JournalSource {
     pub(crate) fn new(
         api: &SharedApi,
         unit: &UnitName,
-        query: JournalRequest,
+        query: JournalQuery,
         request: &Parts,
     ) -> Self {
         Self {
@@ -80,7 +81,8 @@ impl JournalSource {
                 self.after.insert(machine.to_string(), cursor.to_owned());
             }
             None => {
-                (self.query.lines, self.query.since) = (None, Some(cursors.time_since_opened()));
+                let since = Since::Age(cursors.time_since_opened());
+                (self.query.lines, self.query.since) = (None, Some(since));
             }
         }
         self
@@ -107,7 +109,7 @@ impl JournalSource {
     /// Opens the journal of one machine.
     pub(crate) async fn open(&self, machine: &MachineId) -> Result<JournalStream, JournalError> {
         let after = self.after.get(machine.as_str()).cloned();
-        let query = JournalRequest { after, ..self.query.clone() };
+        let query = self.query.clone().with_after(after);
         match self.api.journals.open(machine, &self.unit, &query).await {
             Err(error @ JournalError::NotLocal { .. }) if !self.is_proxied => {
                 let url = self.url(machine).ok_or(error)?;
@@ -164,7 +166,7 @@ impl JournalSource {
         machine: &MachineId,
         last: &mut Vec<String>,
     ) -> Result<(), JournalError> {
-        let most = self.query.lines.unwrap_or(JournalRequest::MAX_LINES) as usize;
+        let most = self.query.lines.unwrap_or(JournalOptions::MAX_LINES as usize);
         let mut lines = self.open(machine).await?.take(most);
         let mut room = MAX_BYTES;
         while let Some(line) = lines.next().await.transpose()? {
@@ -207,8 +209,13 @@ impl JournalSource {
         url: &str,
     ) -> Result<JournalStream, JournalError> {
         let client = self.api.peers.client(url).map_err(|error| unreachable(machine, error))?;
-        let JournalRequest { lines, since, follow, .. } = self.query;
-        let since = since.map(Timespan::Finite);
+        let JournalQuery { lines, since, follow, .. } = self.query;
+        let lines = lines.and_then(|lines| u32::try_from(lines).ok());
+        // The API has no absolute times, because the clocks of machines differ.
+        let since = match since {
+            Some(Since::Age(age)) => Some(Timespan::Finite(age)),
+            Some(Since::Time(_)) | None => None,
+        };
         let options = JournalOptions { lines, since, follow, machine: Some(machine.to_string()) };
         let after = self.after.get(machine.as_str());
         let after = after.map(|cursor| format!("{machine}/{cursor}"));
@@ -262,9 +269,9 @@ fn forward(machine: MachineId, lines: JournalLines) -> JournalStream {
 /// Prefixes the cursor of each line with the machine ID, because a cursor is valid only on its own
 /// machine.
 fn prefix_cursors(machine: MachineId, lines: JournalStream) -> JournalStream {
-    let place = move |line: JournalEntry| {
-        let cursor = line.cursor.map(|cursor| format!("{machine}/{cursor}"));
-        JournalEntry { cursor, ..line }
+    let place = move |line: JournalLine| {
+        let cursor = line.cursor.as_ref().map(|cursor| format!("{machine}/{cursor}"));
+        line.with_cursor(cursor)
     };
     lines.map(move |line| line.map(&place)).boxed()
 }

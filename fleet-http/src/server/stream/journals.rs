@@ -2,9 +2,9 @@
 
 use std::error::Error;
 use std::pin::Pin;
-use std::time::Duration;
 
 use async_trait::async_trait;
+use fleet_core::journal::{JournalLine, JournalQuery};
 use fleet_core::{MachineId, Timestamp};
 use fleet_unitfile::UnitName;
 use futures_core::Stream;
@@ -27,7 +27,7 @@ pub trait Journals: Send + Sync {
         &self,
         machine: &MachineId,
         unit: &UnitName,
-        query: &JournalRequest,
+        query: &JournalQuery,
     ) -> Result<JournalStream, JournalError>;
 
     /// Returns details of `unit` on `machine` beyond its state. The default implementation returns
@@ -55,7 +55,7 @@ impl Journals for NoJournals {
         &self,
         machine: &MachineId,
         _: &UnitName,
-        _: &JournalRequest,
+        _: &JournalQuery,
     ) -> Result<JournalStream, JournalError> {
         Err(JournalError::NotLocal { machine: machine.clone() })
     }
@@ -63,47 +63,7 @@ impl Journals for NoJournals {
 
 /// Lines of a journal, oldest first. If an error occurs, it is the last item. Dropping the stream
 /// closes the journal.
-pub type JournalStream = Pin<Box<dyn Stream<Item = Result<JournalEntry, JournalError>> + Send>>;
-
-/// A line of a journal.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct JournalEntry {
-    /// Timestamp by the clock of the unit's machine, if known.
-    pub timestamp: Option<Timestamp>,
-    /// The line without its newline.
-    pub text: String,
-    /// Position of the line in the unit's journal on its machine, for [`JournalRequest::after`];
-    /// `None` if unknown. It consists of at most [`MAX_CURSOR_LEN`](Self::MAX_CURSOR_LEN) visible
-    /// ASCII characters.
-    pub cursor: Option<String>,
-}
-
-impl JournalEntry {
-    /// Maximum length of a cursor, in bytes.
-    pub const MAX_CURSOR_LEN: usize = 512;
-
-    /// Encodes the line with the given prefix fields.
-    pub(crate) fn encode(self, prefix: LinePrefix) -> String {
-        let Self { timestamp, text, cursor } = self;
-        let unknown = || "-".to_owned();
-        let cursor = prefix.cursors.then(|| cursor.unwrap_or_else(unknown) + " ");
-        let millis = timestamp.map_or_else(unknown, |at| at.as_millis().to_string());
-        let timestamp = prefix.timestamps.then(|| millis + " ");
-        [cursor, timestamp, Some(text)].into_iter().flatten().collect()
-    }
-
-    /// Decodes a line that was written by [`encode`](Self::encode). Accepts any input.
-    pub(crate) fn read(mut line: &str, prefix: LinePrefix) -> Self {
-        let mut word = |is_there: bool| {
-            let (word, rest) = line.split_once(' ').filter(|_| is_there)?;
-            line = rest;
-            Some(word)
-        };
-        let cursor = word(prefix.cursors).filter(|word| is_cursor(word)).map(str::to_owned);
-        let millis = word(prefix.timestamps).and_then(|word| word.parse().ok());
-        Self { timestamp: millis.map(Timestamp::from_millis), text: line.to_owned(), cursor }
-    }
-}
+pub type JournalStream = Pin<Box<dyn Stream<Item = Result<JournalLine, JournalError>> + Send>>;
 
 /// Fields at the beginning of each line.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -114,44 +74,34 @@ pub(crate) struct LinePrefix {
     pub(crate) timestamps: bool,
 }
 
+impl LinePrefix {
+    /// Encodes a line with these fields.
+    pub(crate) fn encode(self, line: JournalLine) -> String {
+        let JournalLine { at, text, cursor, .. } = line;
+        let unknown = || "-".to_owned();
+        let cursor = self.cursors.then(|| cursor.unwrap_or_else(unknown) + " ");
+        let millis = at.map_or_else(unknown, |at| at.as_millis().to_string());
+        let timestamp = self.timestamps.then(|| millis + " ");
+        [cursor, timestamp, Some(text)].into_iter().flatten().collect()
+    }
+
+    /// Decodes a line that was written by [`encode`](Self::encode). Accepts any input.
+    pub(crate) fn read(self, mut line: &str) -> JournalLine {
+        let mut word = |is_there: bool| {
+            let (word, rest) = line.split_once(' ').filter(|_| is_there)?;
+            line = rest;
+            Some(word)
+        };
+        let cursor = word(self.cursors).filter(|word| is_cursor(word)).map(str::to_owned);
+        let millis = word(self.timestamps).and_then(|word| word.parse().ok());
+        JournalLine::new(line).with_time(millis.map(Timestamp::from_millis)).with_cursor(cursor)
+    }
+}
+
 /// Whether a word is a valid cursor.
 pub(crate) fn is_cursor(word: &str) -> bool {
-    let lengths = 1..=JournalEntry::MAX_CURSOR_LEN;
+    let lengths = 1..=JournalLine::MAX_CURSOR_LEN;
     lengths.contains(&word.len()) && word.bytes().all(|b| b.is_ascii_graphic()) && word != "-"
-}
-
-impl From<String> for JournalEntry {
-    /// Creates a line without timestamp and cursor.
-    fn from(text: String) -> Self {
-        Self { timestamp: None, text, cursor: None }
-    }
-}
-
-/// Selects lines of a journal.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct JournalRequest {
-    /// The [cursor](JournalEntry::cursor) of a line to resume after. All later lines are returned,
-    /// regardless of their number and age. If the journal no longer stores that line, the first
-    /// returned line reports the gap, and all stored lines follow.
-    pub after: Option<String>,
-    /// Maximum number of existing lines, counted from the end; `None` means all.
-    pub lines: Option<u32>,
-    /// Maximum age of existing lines, by the clock of the unit's machine; `None` sets no limit.
-    pub since: Option<Duration>,
-    /// Whether to wait for new lines.
-    pub follow: bool,
-}
-
-impl JournalRequest {
-    /// Maximum number of lines in a request; the API refuses more.
-    pub const MAX_LINES: u32 = 100_000;
-}
-
-impl Default for JournalRequest {
-    /// Selects the last ten lines.
-    fn default() -> Self {
-        Self { after: None, lines: Some(10), since: None, follow: false }
-    }
 }
 
 /// Error of opening or reading a journal.
@@ -202,40 +152,37 @@ mod tests {
     #[test]
     fn encoding_contains_only_requested_fields() {
         let timestamp = Some(Timestamp::from_millis(7));
-        let line =
-            JournalEntry { timestamp, text: "a b".to_owned(), cursor: Some("m1/3".to_owned()) };
-        let encoded = ALL.map(|prefix| line.clone().encode(prefix));
+        let line = JournalLine::new("a b").with_time(timestamp).with_cursor("m1/3".to_owned());
+        let encoded = ALL.map(|prefix| prefix.encode(line.clone()));
         assert_eq!(encoded, ["a b", "7 a b", "m1/3 a b", "m1/3 7 a b"]);
-        let encoded = ALL.map(|prefix| JournalEntry::from(String::new()).encode(prefix));
+        let encoded = ALL.map(|prefix| prefix.encode(JournalLine::new("")));
         assert_eq!(encoded, ["", "- ", "- ", "- - "]);
     }
 
     proptest! {
         #[test]
-        fn entries_round_trip(
+        fn lines_round_trip(
             at in proptest::option::of(any::<u64>()),
             text in "[^\\n]{0,40}",
             cursor in proptest::option::of("[!-~]{2,40}"),
         ) {
-            let timestamp = at.map(Timestamp::from_millis);
-            let line = JournalEntry { timestamp, text, cursor };
+            let at = at.map(Timestamp::from_millis);
+            let line = JournalLine::new(text).with_time(at).with_cursor(cursor);
             for prefix in ALL {
-                let read = JournalEntry::read(&line.clone().encode(prefix), prefix);
-                let expected = JournalEntry {
-                    timestamp: line.timestamp.filter(|_| prefix.timestamps),
-                    text: line.text.clone(),
-                    cursor: line.cursor.clone().filter(|_| prefix.cursors),
-                };
+                let read = prefix.read(&prefix.encode(line.clone()));
+                let expected = JournalLine::new(line.text.clone())
+                    .with_time(line.at.filter(|_| prefix.timestamps))
+                    .with_cursor(line.cursor.clone().filter(|_| prefix.cursors));
                 prop_assert_eq!(read, expected);
             }
         }
 
         /// Arbitrary input becomes a line, without content that was not in the input.
         #[test]
-        fn arbitrary_bytes_decode_to_an_entry(bytes in any::<Vec<u8>>()) {
+        fn arbitrary_bytes_decode_to_a_line(bytes in any::<Vec<u8>>()) {
             let text = String::from_utf8_lossy(&bytes);
             for prefix in ALL {
-                let line = JournalEntry::read(&text, prefix);
+                let line = prefix.read(&text);
                 prop_assert!(text.ends_with(&line.text));
                 prop_assert!(line.cursor.is_none_or(|cursor| is_cursor(&cursor)));
             }

@@ -1,11 +1,12 @@
 //! Merges the journals of several machines in timestamp order, and reconnects interrupted ones.
 
 use fleet_core::MachineId;
+use fleet_core::journal::JournalLine;
 use futures_util::{StreamExt as _, stream};
 use tokio::time::timeout;
 
 use super::journal_source::{JournalSource, MACHINE_TIMEOUT, timed_out};
-use super::journals::{JournalEntry, JournalError, JournalStream};
+use super::journals::{JournalError, JournalStream};
 use crate::client::Retry;
 use crate::cursors::Cursors;
 use crate::merge::{Interrupted, merge_journals};
@@ -27,10 +28,13 @@ where
 
 fn entry_of(
     machine: &MachineId,
-    entry: Result<JournalEntry, Interrupted<JournalError>>,
-) -> JournalEntry {
+    entry: Result<JournalLine, Interrupted<JournalError>>,
+) -> JournalLine {
     let error = match entry {
-        Ok(line) => return JournalEntry { text: format!("{machine}: {}", line.text), ..line },
+        Ok(mut line) => {
+            line.text.insert_str(0, &format!("{machine}: "));
+            return line;
+        }
         Err(Interrupted::Failed(error)) => error,
         Err(Interrupted::TimedOut) => timed_out(machine),
     };
@@ -69,7 +73,7 @@ struct FollowedMachine {
 }
 
 impl FollowedMachine {
-    async fn next(&mut self) -> Option<JournalEntry> {
+    async fn next(&mut self) -> Option<JournalLine> {
         loop {
             let error = match &mut self.lines {
                 None => match self.open().await {
@@ -97,10 +101,11 @@ impl FollowedMachine {
     /// Handles a received line: resets the retries, and prefixes the line with the machine ID.
     /// Opening the journal alone does not reset the retries, because a journal may open and end at
     /// once, again and again.
-    fn on_entry(&mut self, line: JournalEntry) -> JournalEntry {
+    fn on_entry(&mut self, mut line: JournalLine) -> JournalLine {
         (self.retry, self.error_reported) = (None, false);
         self.cursors.get_or_insert_with(Cursors::new).record(&line);
-        JournalEntry { text: format!("{}: {}", self.machine, line.text), ..line }
+        line.text.insert_str(0, &format!("{}: ", self.machine));
+        line
     }
 
     /// Opens the journal, or resumes it after the last line. Returns `false` if the unit is no
@@ -134,8 +139,8 @@ mod tests {
 
     use super::*;
 
-    fn line(at: u64, text: &str) -> Result<JournalEntry, JournalError> {
-        Ok(JournalEntry { timestamp: Some(Timestamp::from_millis(at)), ..text.to_owned().into() })
+    fn line(at: u64, text: &str) -> Result<JournalLine, JournalError> {
+        Ok(JournalLine::new(text).with_time(Some(Timestamp::from_millis(at))))
     }
 
     /// A journal that writes a line only occasionally is cut off. This is reported in a line, and

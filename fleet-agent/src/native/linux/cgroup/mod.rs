@@ -44,7 +44,7 @@ pub(crate) struct Groups {
     controllers: BTreeSet<String>,
 }
 
-/// Removes the empty control groups that an [`InitSupervisor`](crate::InitSupervisor) or a
+/// Removes the empty control groups that an [`InitSupervisor`](crate::native::InitSupervisor) or a
 /// [`NativeManager`](crate::NativeManager) of `directory` has created below the group of this
 /// process.
 ///

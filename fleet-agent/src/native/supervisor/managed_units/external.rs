@@ -182,12 +182,12 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
 /// external unit counts as up for as long as it is needed.
 ///
 /// ```
-/// use fleet_agent::External;
+/// use fleet_agent::native::External;
 ///
 /// let docker: External = "path:/run/docker.sock".parse()?;
 /// assert_eq!(docker, External::Path("/run/docker.sock".into()));
 /// assert!("path:docker.sock".parse::<External>().is_err());
-/// # Ok::<(), fleet_agent::BadExternal>(())
+/// # Ok::<(), fleet_agent::native::BadExternal>(())
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum External {

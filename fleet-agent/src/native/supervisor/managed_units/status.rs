@@ -138,8 +138,8 @@ pub(super) mod tests {
 
     use super::super::{ManagedUnitsConfig, name_of};
     use super::*;
-    use crate::SupervisorConfig;
     use crate::clock::pause;
+    use crate::native::SupervisorConfig;
     use crate::native::supervisor::command::{Command, PendingResult, SupervisorHandle};
     use crate::native::supervisor::requests::UnitRequest;
 

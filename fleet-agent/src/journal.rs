@@ -1,60 +1,28 @@
-//! The output of a unit, as its service manager returns it.
+//! The output of units, as the service manager of their machine returns it.
 
+use async_trait::async_trait;
 use fleet_core::Timestamp;
+use fleet_core::journal::{JournalLine, JournalQuery};
+use fleet_unitfile::UnitName;
 use tokio::sync::{mpsc, oneshot};
 
-use super::ServiceError;
+use crate::{ServiceError, wall_time};
 
-/// Selects lines of a unit's output. By default all stored lines, without following.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct JournalQuery {
-    /// How many of the last stored lines come first; `None` means all.
-    pub lines: Option<usize>,
-    /// Leaves out stored lines written before this time, even if `lines` asks for more. A line
-    /// written at exactly this time is included. `None` includes lines of any age.
+/// Reads the output of the units on one machine.
+///
+/// The service manager that runs the units usually implements this too.
+#[async_trait]
+pub trait JournalReader: Send + Sync + 'static {
+    /// Returns the output of a unit, oldest line first. A journal with `follow` ends when the unit
+    /// is unloaded.
     ///
-    /// The time is a [`wall_time`](crate::wall_time) on the machine that runs the unit, and the
-    /// clocks of other machines may differ. A time in the future leaves out all stored lines, but
-    /// no followed lines.
+    /// An implementation without cursors treats every [`after`](JournalQuery::after) as a line that
+    /// is no longer stored, as [`Journal::from_lines`] does.
     ///
-    /// A service manager that does not know when each line was written may begin some seconds too
-    /// early, but never too late.
-    pub since: Option<Timestamp>,
-    /// Whether to continue with new lines as they are written.
-    pub follow: bool,
-}
-
-/// A line of a unit's output.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct JournalLine {
-    /// Time at which the line was written, as [`wall_time`](crate::wall_time) on the unit's
-    /// machine. `None` if the service manager does not know the time.
-    pub at: Option<Timestamp>,
-    /// The line, without its newline.
-    pub text: String,
-    /// Position of the line, for [`journal_from`](super::ServiceManager::journal_from). It consists
-    /// of at most 512 bytes of visible ASCII, and only the machine's service manager can interpret
-    /// it. `None` if the service manager has no cursors.
-    pub cursor: Option<String>,
-}
-
-impl JournalLine {
-    /// Creates a line that reports a gap in a journal. Lines may be missing at the gap, because the
-    /// line after which the reader wanted to continue is no longer stored.
-    #[must_use]
-    pub fn gap() -> Self {
-        Self::from(
-            "[lines may be missing here: the last line that was read is no longer stored]"
-                .to_owned(),
-        )
-    }
-}
-
-impl From<String> for JournalLine {
-    /// Creates a line without time and cursor.
-    fn from(text: String) -> Self {
-        Self { at: None, text, cursor: None }
-    }
+    /// # Errors
+    ///
+    /// [`ServiceError::NotLoaded`] if the unit is not known, and [`ServiceError::Unavailable`].
+    async fn journal(&self, unit: &UnitName, query: JournalQuery) -> Result<Journal, ServiceError>;
 }
 
 /// A stream of lines of a unit's output.
@@ -92,22 +60,29 @@ impl Journal {
     /// time at which it was written. If the query asks for later lines too (`follow`), also returns
     /// the sender for these lines.
     ///
+    /// These lines have no cursors. With [`after`](JournalQuery::after), all of them are selected,
+    /// after a line that reports the gap.
+    ///
     /// All selected lines are buffered for the reader, so the caller has to limit their number.
     pub fn from_lines<L: AsRef<str>>(
         lines: impl IntoIterator<Item = (Timestamp, L)>,
-        query: JournalQuery,
+        query: &JournalQuery,
     ) -> (Option<mpsc::Sender<JournalLine>>, Self) {
-        let is_early = |at: Timestamp| query.since.is_some_and(|since| at < since);
+        let is_gap = query.after.is_some();
+        let since = query.since.filter(|_| !is_gap).map(|since| since.at(wall_time()));
+        let is_early = |at: Timestamp| since.is_some_and(|since| at < since);
         let lines = lines.into_iter().skip_while(|&(at, _)| is_early(at));
         let lines: Vec<_> = lines.collect();
-        let skipped = query.lines.map_or(0, |wanted| lines.len().saturating_sub(wanted));
+        let wanted = query.lines.filter(|_| !is_gap).unwrap_or(usize::MAX);
+        let skipped = lines.len().saturating_sub(wanted);
         let (sender, waiting) = mpsc::channel(Self::CAPACITY + lines.len());
         for (at, line) in &lines[skipped..] {
-            let line = JournalLine { at: Some(*at), ..line.as_ref().to_owned().into() };
+            let line = JournalLine::new(line.as_ref()).with_time(*at);
             // The buffer has room for all of them, and the reader exists.
             drop(sender.try_send(line));
         }
-        (query.follow.then_some(sender), Self { first: None, lines: waiting, failure: None })
+        let first = is_gap.then(JournalLine::gap);
+        (query.follow.then_some(sender), Self { first, lines: waiting, failure: None })
     }
 
     /// Prepends a line that reports [missing lines](JournalLine::gap).
