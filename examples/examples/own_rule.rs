@@ -17,7 +17,8 @@
 //! the defect, in the program's output.
 #![expect(clippy::print_stdout, reason = "the program demonstrates its results on standard output")]
 
-use fleet_core::{Machine, Rule};
+use fleet_core::Machine;
+use fleet_core::refusal::Rule;
 use fleet_scheduler::policy::{Candidate, HardRule, Policy, RetryOn, View};
 use fleet_scheduler::testing::naive::{self, RuleQuery, RuleSet};
 use fleet_scheduler::testing::strategies::{Features, GeneratedCluster, clusters};

@@ -6,7 +6,9 @@ use std::sync::Arc;
 
 use fleet_unitfile::UnitName;
 
-use crate::{FleetOption, Peer, Snapshot, Unit};
+use crate::pattern::Peer;
+use crate::requirements::FleetOption;
+use crate::{Snapshot, Unit};
 
 /// A dependency cycle of units, none of which can be placed as required.
 #[derive(Debug, Clone, PartialEq, Eq)]

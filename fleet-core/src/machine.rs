@@ -1,4 +1,4 @@
-//! Machines: their identity and the data that they publish.
+//! Machines: their identity, the data that they publish, and the intents of operators.
 
 use std::borrow::Borrow;
 use std::collections::BTreeMap;
@@ -7,7 +7,7 @@ use std::net::IpAddr;
 use std::str::FromStr;
 use std::sync::Arc;
 
-use crate::{Intent, Resources};
+use crate::Resources;
 
 /// Key-value pairs that a machine publishes, for example `region=us-east-1`.
 pub type Metadata = BTreeMap<String, String>;
@@ -23,7 +23,7 @@ pub type Metadata = BTreeMap<String, String>;
 /// assert_eq!(id.short(), "148a18ff");
 /// assert!("".parse::<MachineId>().is_err());
 /// assert!("a/b".parse::<MachineId>().is_err());
-/// # Ok::<(), fleet_core::MachineIdError>(())
+/// # Ok::<(), fleet_core::machine::MachineIdError>(())
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct MachineId(Arc<str>);
@@ -136,7 +136,7 @@ impl Machine {
     /// let offers = Resources { cpu: 4000, memory: 16 << 30, disk: 0 };
     /// let machine = Machine::named("m1")?.with_metadata("disk", "ssd").with_offers(offers);
     /// assert_eq!(machine.id.as_str(), "m1");
-    /// # Ok::<(), fleet_core::MachineIdError>(())
+    /// # Ok::<(), fleet_core::machine::MachineIdError>(())
     /// ```
     ///
     /// # Errors
@@ -169,6 +169,34 @@ impl Machine {
     pub fn with_metadata(mut self, key: &str, value: &str) -> Self {
         self.metadata.insert(key.to_owned(), value.to_owned());
         self
+    }
+}
+
+/// An operator's intent for a machine.
+///
+/// An intent stays in the cluster until an operator withdraws it, even while the machine is absent.
+/// (The data that a machine publishes disappears with the machine.) A machine without an intent
+/// accepts units.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Intent {
+    /// Keeps the units that are placed on the machine, and accepts no others.
+    Cordoned,
+    /// Moves its units to other machines, and accepts none.
+    Drained {
+        /// Minimum number of running instances of a template while its instances are moved.
+        min_available: u32,
+    },
+}
+
+impl Intent {
+    /// Returns the minimum number of instances of a template that must keep running during a drain.
+    /// Returns `None` if the intent is not a drain.
+    #[must_use]
+    pub fn min_available(self) -> Option<u32> {
+        match self {
+            Self::Cordoned => None,
+            Self::Drained { min_available } => Some(min_available),
+        }
     }
 }
 

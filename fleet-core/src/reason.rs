@@ -7,7 +7,9 @@ use std::time::Duration;
 use fleet_unitfile::UnitName;
 
 use crate::cycle::format_cycle;
-use crate::{MachineId, Peer, Refusal, Rule};
+use crate::pattern::Peer;
+use crate::refusal::Rule;
+use crate::{MachineId, Refusal};
 
 /// The number of machines that one rule refused, and one of these machines as an example.
 #[derive(Debug, Clone, PartialEq, Eq)]

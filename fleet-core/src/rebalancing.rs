@@ -126,7 +126,8 @@ mod tests {
     use fleet_unitfile::UnitFile;
 
     use super::*;
-    use crate::{Epoch, Generation, LoadState, SystemdState, Unit};
+    use crate::unit_state::LoadState;
+    use crate::{Epoch, Generation, SystemdState, Unit};
 
     fn cluster(desired: TargetState, machine: &str, epoch: u64) -> Snapshot {
         let (mut cluster, file) = (Snapshot::default(), UnitFile::parse("").unwrap());

@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use fleet_unitfile::UnitName;
 
-use crate::{MachineId, Pattern, Peer, Resource};
+use crate::pattern::Peer;
+use crate::{MachineId, Pattern, Resource};
 
 /// A hard rule that a machine must pass to run a unit. Each variant describes how a machine fails
 /// the rule. Rules are checked in the order of the variants.

@@ -167,7 +167,7 @@ impl Resource {
     /// assert_eq!(Resource::Cpu.parse("1.5")?, 1500);
     /// assert_eq!(Resource::Cpu.parse("150%")?, 1500);
     /// assert_eq!(Resource::Disk.parse("10G")?, 10 << 30);
-    /// # Ok::<(), fleet_core::AmountError>(())
+    /// # Ok::<(), fleet_core::resources::AmountError>(())
     /// ```
     ///
     /// # Errors

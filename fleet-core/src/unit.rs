@@ -1,10 +1,10 @@
-//! Units: a named unit file with its desired state.
+//! Units: a named unit file with its desired state; and placements, which assign units to machines.
 
 use std::sync::Arc;
 
 use fleet_unitfile::{UnitFile, UnitHash, UnitName};
 
-use crate::{Generation, Requirements, TargetState};
+use crate::{Epoch, Generation, MachineId, Requirements, TargetState};
 
 /// A unit of the cluster.
 #[derive(Debug, Clone)]
@@ -52,4 +52,13 @@ impl Unit {
     pub fn is_wanted(&self) -> bool {
         self.desired != TargetState::Inactive && !self.name.is_template()
     }
+}
+
+/// The engine's decision to run a unit on a machine.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Placement {
+    /// The machine.
+    pub machine: MachineId,
+    /// Epoch of the decision; see [`Epoch`].
+    pub epoch: Epoch,
 }

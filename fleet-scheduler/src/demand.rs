@@ -3,11 +3,13 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use fleet_core::{
-    Epoch, ExpressionError, InvalidRequirements, Machine, MachineId, MachineIdError, PatternError,
-    PeerError, Preference, RequirementErrors, Requirements, Reschedule, Resources, Spread,
-    Strictness, Unit,
+use fleet_core::expression::ExpressionError;
+use fleet_core::machine::MachineIdError;
+use fleet_core::pattern::{PatternError, PeerError};
+use fleet_core::requirements::{
+    InvalidRequirements, Preference, RequirementErrors, Reschedule, Spread,
 };
+use fleet_core::{Epoch, Machine, MachineId, Requirements, Resources, Strictness, Unit};
 use fleet_unitfile::{NameError, ParseError, UnitFile, UnitName};
 
 /// A unit as the scheduler sees it: its name, its requirements on a machine, and whether it is

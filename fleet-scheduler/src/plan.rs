@@ -102,7 +102,7 @@ pub enum StepAction {
 /// For example, a unit leaves because a peer of its [`MachineOf`] is missing. The peer may then
 /// return to the machine, while the unit finds no room there.
 ///
-/// [`MachineOf`]: fleet_core::Rule::MachineOf
+/// [`MachineOf`]: fleet_core::refusal::Rule::MachineOf
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum StepCause {

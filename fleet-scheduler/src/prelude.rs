@@ -4,8 +4,9 @@
 //! use fleet_scheduler::prelude::*;
 //! ```
 
+pub use fleet_core::refusal::Rule;
 pub use fleet_core::{
-    Epoch, Machine, MachineId, Reason, Refusal, Requirements, Resources, Revision, Rule, Snapshot,
+    Epoch, Machine, MachineId, Reason, Refusal, Requirements, Resources, Revision, Snapshot,
     TargetState, Unit,
 };
 pub use fleet_unitfile::{UnitFile, UnitName};

@@ -2,7 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use fleet_core::{ActiveState, RebalanceLimits, Snapshot, TargetState};
+use fleet_core::rebalancing::RebalanceLimits;
+use fleet_core::{ActiveState, Snapshot, TargetState};
 use fleet_unitfile::UnitName;
 
 use crate::drain::down;

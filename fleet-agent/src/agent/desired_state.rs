@@ -9,9 +9,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::sync::Arc;
 
+use fleet_core::requirements::OnPartition;
 use fleet_core::{
-    DesiredUnit, Epoch, Generation, MachineId, OnPartition, Requirements, Strictness, TargetState,
-    Unit,
+    DesiredUnit, Epoch, Generation, MachineId, Requirements, Strictness, TargetState, Unit,
 };
 use fleet_store::registry::{Lineage, LineageError};
 use fleet_unitfile::{UnitFile, UnitName};

@@ -4,8 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
+use fleet_core::unit_state::LoadState;
 use fleet_core::{
-    ActiveState, LoadState, MachineId, Revision, SystemdState, TargetState, Timestamp, UnitState,
+    ActiveState, MachineId, Revision, SystemdState, TargetState, Timestamp, UnitState,
 };
 use fleet_store::registry::Presence;
 use fleet_unitfile::UnitName;

@@ -10,9 +10,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use fleet_core::{
-    MachineId, OnPartition, Reason, Requirements, Reschedule, Snapshot, Timestamp, Unit,
-};
+use fleet_core::requirements::{OnPartition, Reschedule};
+use fleet_core::{MachineId, Reason, Requirements, Snapshot, Timestamp, Unit};
 use fleet_scheduler::{Plan, StepAction};
 use fleet_store::mirror::{ChangeSet, Delta};
 use fleet_unitfile::UnitName;

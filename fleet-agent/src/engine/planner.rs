@@ -119,9 +119,8 @@ impl Planner {
 
 #[cfg(test)]
 mod tests {
-    use fleet_core::{
-        Epoch, Fault, Machine, MachineId, Requirements, Strictness, TargetState, Unit,
-    };
+    use fleet_core::snapshot::Fault;
+    use fleet_core::{Epoch, Machine, MachineId, Requirements, Strictness, TargetState, Unit};
     use fleet_scheduler::{apply, plan};
     use fleet_unitfile::{UnitFile, UnitName};
 

@@ -4,7 +4,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use fleet_core::{ActiveState, MachineId, Rebalancing, RecentMove, Snapshot};
+use fleet_core::rebalancing::{Rebalancing, RecentMove};
+use fleet_core::{ActiveState, MachineId, Snapshot};
 use fleet_scheduler::{
     Cluster, Drain, DrainPlan, HoldReason, Rebalance, Step, StepAction, StepCause,
 };

@@ -2,7 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use fleet_core::{ActiveState, ExitStatus, LoadState, SystemdState};
+use fleet_core::unit_state::{ExitStatus, LoadState};
+use fleet_core::{ActiveState, SystemdState};
 use fleet_unitfile::UnitType;
 use zbus::wire::{OwnedVariant, Variant};
 

@@ -4,7 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fleet_core::journal::JournalQuery;
-use fleet_core::{ActiveState, Epoch, ExitStatus, Generation, SystemdState, TargetState};
+use fleet_core::unit_state::ExitStatus;
+use fleet_core::{ActiveState, Epoch, Generation, SystemdState, TargetState};
 use fleet_unitfile::UnitName;
 
 use super::harness::{Harness, Opened, UnitKind};

@@ -8,7 +8,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use fleet_core::journal::JournalQuery;
-use fleet_core::{ActiveState, Epoch, ExitStatus, Generation, SystemdState, TargetState};
+use fleet_core::unit_state::ExitStatus;
+use fleet_core::{ActiveState, Epoch, Generation, SystemdState, TargetState};
 use fleet_unitfile::{UnitFile, UnitName};
 use tokio::sync::Notify;
 

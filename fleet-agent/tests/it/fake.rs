@@ -8,7 +8,8 @@ use fleet_agent::journal::JournalReader as _;
 use fleet_agent::testing::{Behaviour, Call, FakeManager, Harness, Opened, UnitKind, conformance};
 use fleet_agent::{ServiceError, ServiceManager};
 use fleet_core::journal::JournalQuery;
-use fleet_core::{ActiveState, Epoch, ExitStatus, Generation};
+use fleet_core::unit_state::ExitStatus;
+use fleet_core::{ActiveState, Epoch, Generation};
 use fleet_unitfile::{UnitFile, UnitName};
 
 use crate::support::name;

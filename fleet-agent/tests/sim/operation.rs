@@ -3,7 +3,8 @@
 use std::fmt;
 use std::time::Duration;
 
-use fleet_core::{Intent, RebalanceLimits, TargetState};
+use fleet_core::rebalancing::RebalanceLimits;
+use fleet_core::{Intent, TargetState};
 use fleet_store::RegistryError;
 use fleet_unitfile::UnitName;
 

@@ -4,10 +4,9 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use fleet_core::{
-    Metadata, ParsedRequirements, Requirements, Snapshot, Strictness, TargetState, Unit,
-    machine_of_cycle, replaces_cycle,
-};
+use fleet_core::cycle::{machine_of_cycle, replaces_cycle};
+use fleet_core::requirements::ParsedRequirements;
+use fleet_core::{Metadata, Requirements, Snapshot, Strictness, TargetState, Unit};
 use fleet_http::{AuthPolicy, ListenAddress, Listener, Peers};
 use fleet_store::registry::{ExpectUnit, MachineRecord, NewUnit};
 use fleet_unitfile::UnitName;

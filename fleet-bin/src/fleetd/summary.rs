@@ -172,7 +172,8 @@ fn quoted(word: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use fleet_core::{Epoch, Generation, LoadState, Requirements, Strictness, SystemdState};
+    use fleet_core::unit_state::LoadState;
+    use fleet_core::{Epoch, Generation, Requirements, Strictness, SystemdState};
     use fleet_unitfile::UnitFile;
 
     use super::*;

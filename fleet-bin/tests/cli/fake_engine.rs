@@ -6,9 +6,10 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use fleet_agent::Drift;
+use fleet_core::unit_state::{ExitStatus, LoadState};
 use fleet_core::{
-    ActiveState, Epoch, ExitStatus, Generation, LoadState, MachineId, Metadata, Reason, Snapshot,
-    SystemdState, TargetState, Unit, UnitState,
+    ActiveState, Epoch, Generation, MachineId, Metadata, Reason, Snapshot, SystemdState,
+    TargetState, Unit, UnitState,
 };
 use fleet_store::registry::{
     Leadership, MachineRecord, PlacementWrites, Presence, RemovePlacement, SetPlacement,

@@ -5,7 +5,7 @@ use std::fmt;
 use fleet_unitfile::Span;
 use fleet_unitfile::specifier::SpecifierError;
 
-use super::token::Keyword;
+use super::parser::Keyword;
 
 /// The first error in an expression.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -2,9 +2,7 @@
 
 mod error;
 mod node;
-mod number;
 mod parser;
-mod token;
 
 use std::cmp::Ordering;
 use std::fmt;
@@ -63,7 +61,7 @@ const MAX_BYTES: usize = 4096;
 ///
 /// metadata.insert("cores".to_owned(), "32".to_owned());
 /// assert!(expression.eval(&metadata));
-/// # Ok::<(), fleet_core::ExpressionError>(())
+/// # Ok::<(), fleet_core::expression::ExpressionError>(())
 /// ```
 #[derive(Clone)]
 pub struct Expression(Arc<Inner>);
@@ -145,7 +143,7 @@ fn read(
     expand: &dyn Fn(&str) -> Result<String, SpecifierError>,
 ) -> Result<Expression, ExpressionError> {
     check_length(text, text)?;
-    let node = parser::parse(text, token::tokens(text, expand)?)?;
+    let node = parser::parse(text, parser::tokens(text, expand)?)?;
     let canonical = node.to_string();
     check_length(&canonical, text)?;
     Ok(Expression(Arc::new(Inner { text: canonical, node })))

@@ -5,10 +5,12 @@ use std::fmt;
 use fleet_unitfile::specifier::SpecifierError;
 use fleet_unitfile::{Location, NameError, Span, UnitName};
 
-use super::{FleetOption, MetadataProblem, metadata};
-use crate::{
-    AmountError, ExpressionError, ExpressionProblem, MachineId, Pattern, PatternError, Peer,
-};
+use super::{FleetOption, MetadataProblem};
+use crate::expression::{ExpressionError, ExpressionProblem};
+use crate::pattern::{PatternError, Peer};
+use crate::requirements::values;
+use crate::resources::AmountError;
+use crate::{MachineId, Pattern};
 
 /// One error in an `[X-Fleet]` section.
 ///
@@ -332,7 +334,7 @@ fn expression_help(cause: &ExpressionError) -> String {
 }
 
 fn metadata_help(value: &str, problem: MetadataProblem) -> String {
-    match metadata::suggestion(value, problem) {
+    match values::suggestion(value, problem) {
         Some(suggestion) => format!("write MachineMetadata={suggestion}"),
         None => "write MachineMetadata=key=value, one \"=\" in each condition".into(),
     }

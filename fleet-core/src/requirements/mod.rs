@@ -2,30 +2,27 @@
 
 mod error;
 mod errors;
-mod metadata;
 mod option;
 mod parse;
 mod preferences;
-mod report;
-mod rules;
 mod scalars;
 mod validate;
 mod values;
-mod warning;
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use fleet_unitfile::{UnitFile, UnitName};
 
-use crate::{Expression, MachineId, Pattern, Peer, Resources};
+use crate::pattern::Peer;
+use crate::{Expression, MachineId, Pattern, Resources};
 
+pub use self::errors::{RequirementWarning, RequirementWarningKind};
+pub use self::values::MetadataProblem;
 pub use error::{RequirementError, RequirementErrorKind};
 pub use errors::RequirementErrors;
-pub use metadata::MetadataProblem;
 pub use option::FleetOption;
 pub use preferences::{OnPartition, Preference, Reschedule, Spread};
 pub use validate::InvalidRequirements;
-pub use warning::{RequirementWarning, RequirementWarningKind};
 
 /// The section of a unit file that fleet reads.
 const SECTION: &str = "X-Fleet";

@@ -6,13 +6,15 @@ use fleet_unitfile::specifier::expand_fleet_specifiers;
 use fleet_unitfile::values::parse_bool;
 use fleet_unitfile::{OptionView, Span, UnitFile, UnitName};
 
-use super::report::Reports;
+use super::errors::Reports;
 use super::{
     FleetOption, MetadataProblem, ParsedRequirements, RequirementErrorKind as Kind,
     RequirementErrors, RequirementWarningKind as WarningKind, Requirements, SECTION, Strictness,
-    metadata, rules, values,
+    values,
 };
-use crate::{MachineId, Pattern, Peer, PeerError};
+use crate::pattern::{Peer, PeerError};
+use crate::requirements::validate;
+use crate::{MachineId, Pattern};
 
 /// Maximum number of values of an option. The number is limited because values are compared in
 /// pairs, with each other and with those of other units.
@@ -72,7 +74,7 @@ impl<'a> SectionReader<'a> {
             }
         }
         self.warn_about_misnamed_sections();
-        rules::check(self);
+        validate::check(self);
     }
 
     /// Returns the requirements and warnings, or the errors if there are any.
@@ -268,7 +270,7 @@ impl<'a> SectionReader<'a> {
     /// Parses a `MachineMetadata=` condition. The condition is split into key and value before
     /// specifiers are expanded, so that the unit's name cannot change the split.
     fn read_metadata(&mut self, text: &str, span: Span) {
-        let (key, value) = match metadata::split_pair(text) {
+        let (key, value) = match values::split_pair(text) {
             Ok(pair) => pair,
             Err(problem) => return self.report_metadata_problem(text, problem, span),
         };
@@ -279,7 +281,7 @@ impl<'a> SectionReader<'a> {
         let expand =
             |part| expand_fleet_specifiers(part, self.name).expect("the whole was expanded");
         let (key, value) = (expand(key), expand(value));
-        match metadata::split_pair(&format!("{key}={value}")) {
+        match values::split_pair(&format!("{key}={value}")) {
             Ok(_) => _ = self.metadata.entry(key).or_default().insert(value),
             Err(problem) => self.report_metadata_problem(&format!("{key}={value}"), problem, span),
         }

@@ -1,7 +1,8 @@
 //! Dependency cycles of `MachineOf=` and `Replaces=`, compared with a naive search.
 
 use fleet_core::TargetState::Inactive;
-use fleet_core::{Requirements, Snapshot, Strictness, Unit, machine_of_cycle, replaces_cycle};
+use fleet_core::cycle::{machine_of_cycle, replaces_cycle};
+use fleet_core::{Requirements, Snapshot, Strictness, Unit};
 use fleet_unitfile::{UnitFile, UnitName};
 use proptest::prelude::*;
 

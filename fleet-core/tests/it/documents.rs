@@ -1,6 +1,7 @@
 //! Parses the examples on the page about unit options.
 
-use fleet_core::{FleetOption, Requirements, Strictness};
+use fleet_core::requirements::FleetOption;
+use fleet_core::{Requirements, Strictness};
 use fleet_unitfile::UnitFile;
 
 const PAGE: &str = include_str!("../../../docs/reference/unit-options.md");

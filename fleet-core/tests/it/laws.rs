@@ -1,9 +1,7 @@
 //! Properties of all `[X-Fleet]` sections.
 
-use fleet_core::{
-    FleetOption, ParsedRequirements, RequirementErrors, Requirements, Reschedule, Resource,
-    Strictness,
-};
+use fleet_core::requirements::{FleetOption, ParsedRequirements, RequirementErrors, Reschedule};
+use fleet_core::{Requirements, Resource, Strictness};
 use fleet_unitfile::{UnitFile, UnitName};
 use proptest::prelude::*;
 

@@ -1,6 +1,7 @@
 //! Options that fleet v1 did not have: their values, errors and warnings.
 
-use fleet_core::{OnPartition, Reschedule, Strictness};
+use fleet_core::Strictness;
+use fleet_core::requirements::{OnPartition, Reschedule};
 
 use crate::refusals::errors;
 use crate::requirements::{parse, read};

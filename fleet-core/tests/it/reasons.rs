@@ -1,8 +1,8 @@
 //! The text forms of reasons and refusals.
 
-use fleet_core::{
-    MachineId, NearestMachine, Pattern, Reason, Refusal, Resource, Rule, Tally, tally,
-};
+use fleet_core::reason::{NearestMachine, Tally, tally};
+use fleet_core::refusal::Rule;
+use fleet_core::{MachineId, Pattern, Reason, Refusal, Resource};
 use fleet_unitfile::UnitName;
 
 use crate::wrap::wrap;

@@ -1,6 +1,7 @@
 //! Errors in `[X-Fleet]` sections, with their messages.
 
-use fleet_core::{FleetOption, RequirementErrorKind, Strictness};
+use fleet_core::Strictness;
+use fleet_core::requirements::{FleetOption, RequirementErrorKind};
 use fleet_unitfile::Span;
 
 use crate::requirements::parse;

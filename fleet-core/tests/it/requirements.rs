@@ -2,7 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use fleet_core::{ParsedRequirements, RequirementErrors, Requirements, Strictness};
+use fleet_core::requirements::{ParsedRequirements, RequirementErrors};
+use fleet_core::{Requirements, Strictness};
 use fleet_unitfile::UnitFile;
 
 /// Parses a section given as its lines.

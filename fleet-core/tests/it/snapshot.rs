@@ -1,7 +1,8 @@
 //! Queries of a snapshot, above all the current state of a unit.
 
 use fleet_core::TargetState::{self, Inactive, Launched, Loaded};
-use fleet_core::{Epoch, Fault, Generation, Requirements, Snapshot, SystemdState, Unit, UnitState};
+use fleet_core::snapshot::Fault;
+use fleet_core::{Epoch, Generation, Requirements, Snapshot, SystemdState, Unit, UnitState};
 use fleet_unitfile::{UnitFile, UnitName};
 
 /// The machines that report a unit, with the requested state of each.

@@ -1,7 +1,9 @@
 //! The table of commands and target states.
 
 use fleet_core::TargetState::{self, Inactive, Launched, Loaded};
-use fleet_core::{ActiveState, LoadState, Transition, Verb};
+use fleet_core::target_state::Transition;
+use fleet_core::unit_state::LoadState;
+use fleet_core::{ActiveState, Verb};
 
 const FROM: [Option<TargetState>; 4] = [None, Some(Inactive), Some(Loaded), Some(Launched)];
 

@@ -1,6 +1,7 @@
 //! Requirements that were built as values: what the parser refuses, validation refuses as well.
 
-use fleet_core::{Preference, Requirements, Resources, Spread, Strictness};
+use fleet_core::requirements::{Preference, Spread};
+use fleet_core::{Requirements, Resources, Strictness};
 
 use crate::requirements::parse;
 

@@ -1,6 +1,7 @@
 //! Warnings about `[X-Fleet]` sections, and lenient parsing.
 
-use fleet_core::{RequirementWarning, RequirementWarningKind, Requirements, Strictness};
+use fleet_core::requirements::{RequirementWarning, RequirementWarningKind};
+use fleet_core::{Requirements, Strictness};
 use fleet_unitfile::UnitFile;
 
 use crate::requirements::parse;

@@ -1,6 +1,7 @@
 //! Client methods for machines, rebalancing, explanations and dry runs.
 
-use fleet_core::{MachineId, RebalanceLimits};
+use fleet_core::MachineId;
+use fleet_core::rebalancing::RebalanceLimits;
 use fleet_store::registry::MetadataChange;
 use fleet_unitfile::UnitName;
 use hyper::Method;
@@ -90,7 +91,7 @@ impl Client {
     /// Returns [`ClientError::Api`] with status 400 if the limits are invalid.
     ///
     /// ```no_run
-    /// use fleet_core::RebalanceLimits;
+    /// use fleet_core::rebalancing::RebalanceLimits;
     /// use fleet_http::Client;
     ///
     /// # async fn example(client: Client) -> Result<(), Box<dyn std::error::Error>> {

@@ -2,7 +2,9 @@
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use fleet_core::{Fault, Intent, Placement, Reason, Snapshot, Tally};
+use fleet_core::reason::Tally;
+use fleet_core::snapshot::Fault;
+use fleet_core::{Intent, Placement, Reason, Snapshot};
 use fleet_unitfile::UnitName;
 
 use super::{
@@ -180,7 +182,7 @@ pub(crate) fn reason_detail(reason: &Reason) -> ReasonDetail {
     }
 }
 
-fn peer_named(peer: &fleet_core::Peer) -> ReasonPeer {
+fn peer_named(peer: &fleet_core::pattern::Peer) -> ReasonPeer {
     ReasonPeer { machine_id: String::new(), name: peer.to_string() }
 }
 
@@ -199,7 +201,7 @@ fn refusals(tallies: &[Tally]) -> Vec<RefusalCount> {
     counts.collect()
 }
 
-fn nearest(nearest: &fleet_core::NearestMachine) -> NearestRefusal {
+fn nearest(nearest: &fleet_core::reason::NearestMachine) -> NearestRefusal {
     NearestRefusal {
         machine_id: nearest.machine.to_string(),
         rule: nearest.refusal.rule_name().to_owned(),

@@ -1,6 +1,6 @@
 //! Progress of a rebalancing, and the remaining work of a drain.
 
-use fleet_core::{RebalanceLimits, Rebalancing};
+use fleet_core::rebalancing::{RebalanceLimits, Rebalancing};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 

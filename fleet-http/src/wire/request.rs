@@ -1,6 +1,7 @@
 //! Request bodies: unit uploads, metadata changes, imports and plans.
 
-use fleet_core::{Epoch, Intent, MachineId, MachineIdError};
+use fleet_core::machine::MachineIdError;
+use fleet_core::{Epoch, Intent, MachineId};
 use fleet_store::registry::MetadataChange;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;

@@ -6,9 +6,10 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use fleet_core::journal::{JournalQuery, Since};
+use fleet_core::unit_state::LoadState;
 use fleet_core::{
-    ActiveState, Epoch, Generation, LoadState, MachineId, Metadata, Placement, Reason, Revision,
-    SystemdState, TargetState, UnitState,
+    ActiveState, Epoch, Generation, MachineId, Metadata, Placement, Reason, Revision, SystemdState,
+    TargetState, UnitState,
 };
 use fleet_http::{
     Api, AuthPolicy, Client, JournalError, JournalStream, Journals, ListenAddress, Listener,

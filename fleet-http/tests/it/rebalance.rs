@@ -3,9 +3,8 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use fleet_core::{
-    ActiveState, Epoch, Intent, MachineId, RebalanceLimits, Rebalancing, RecentMove, UnitState,
-};
+use fleet_core::rebalancing::{RebalanceLimits, Rebalancing, RecentMove};
+use fleet_core::{ActiveState, Epoch, Intent, MachineId, UnitState};
 use fleet_http::EventOptions;
 use fleet_http::wire::ClusterEvent;
 use fleet_store::registry::{PlacementWrites, Presence, SetPlacement};

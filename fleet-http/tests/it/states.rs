@@ -1,7 +1,7 @@
 //! Unit states: filters, the state of one unit, and additional fields.
 
-use fleet_core::{ActiveState, ExitStatus, Generation, LoadState, SystemdState, UnitState};
-
+use fleet_core::unit_state::{ExitStatus, LoadState};
+use fleet_core::{ActiveState, Generation, SystemdState, UnitState};
 use fleet_http::StateFilter;
 
 use crate::harness::{Server, name, running};

@@ -1,6 +1,7 @@
 //! Additional fields of units: reason, source and restarts.
 
-use fleet_core::{MachineId, NearestMachine, Reason, Refusal, tally};
+use fleet_core::reason::{NearestMachine, tally};
+use fleet_core::{MachineId, Reason, Refusal};
 
 use crate::harness::{Server, name, running};
 

@@ -1,8 +1,8 @@
 //! The measured clusters.
 
+use fleet_core::requirements::{Preference, Spread};
 use fleet_core::{
-    Epoch, Expression, Machine, Preference, Requirements, Resources, Revision, Snapshot, Spread,
-    TargetState, Unit,
+    Epoch, Expression, Machine, Requirements, Resources, Revision, Snapshot, TargetState, Unit,
 };
 use fleet_unitfile::UnitFile;
 

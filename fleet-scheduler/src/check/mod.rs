@@ -9,7 +9,8 @@ mod rules;
 use std::collections::BTreeSet;
 use std::fmt;
 
-use fleet_core::{MachineId, Refusal, Reschedule, Revision, Snapshot, Unit};
+use fleet_core::requirements::Reschedule;
+use fleet_core::{MachineId, Refusal, Revision, Snapshot, Unit};
 use fleet_unitfile::UnitName;
 
 use self::rules::PlannedMachine;

@@ -3,8 +3,9 @@
 
 use std::collections::BTreeSet;
 
+use fleet_core::pattern::Peer;
 use fleet_core::{
-    Machine, MachineId, Pattern, Peer, Refusal, Requirements, Resource, Resources, Snapshot, Unit,
+    Machine, MachineId, Pattern, Refusal, Requirements, Resource, Resources, Snapshot, Unit,
 };
 use fleet_unitfile::UnitName;
 

@@ -3,7 +3,8 @@
 
 use std::sync::Arc;
 
-use fleet_core::{Pattern, Peer, Requirements};
+use fleet_core::pattern::Peer;
+use fleet_core::{Pattern, Requirements};
 use fleet_unitfile::UnitName;
 
 use super::{Cluster, placements, retry_queue, undo_log};

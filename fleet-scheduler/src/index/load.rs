@@ -3,7 +3,8 @@
 
 use std::sync::Arc;
 
-use fleet_core::{Peer, Snapshot};
+use fleet_core::Snapshot;
+use fleet_core::pattern::Peer;
 use fleet_unitfile::UnitName;
 
 use super::{Cluster, definitions, placements};

@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use fleet_core::{Epoch, Machine, MachineId, Reschedule};
+use fleet_core::requirements::Reschedule;
+use fleet_core::{Epoch, Machine, MachineId};
 
 use super::{Cluster, retry_queue, undo_log};
 use crate::state::{MachineNo, UnitKind, UnitNo, WaitState};

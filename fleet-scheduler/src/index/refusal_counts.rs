@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 
-use fleet_core::Rule;
+use fleet_core::refusal::Rule;
 
 use super::Cluster;
 use crate::ranking::{ChangeLog, Heap, HeapPositions, machine_of};

@@ -4,7 +4,7 @@
 
 use std::cmp::Reverse;
 
-use fleet_core::Rule;
+use fleet_core::refusal::Rule;
 
 use crate::index::refusal_counts::{PLACEHOLDER_RULE, RefusalSummary};
 use crate::index::{Cluster, refusal_counts};

@@ -4,7 +4,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use fleet_core::{MachineId, NearestMachine, Reason, Refusal, Tally};
+use fleet_core::reason::{NearestMachine, Tally};
+use fleet_core::{MachineId, Reason, Refusal};
 use fleet_unitfile::UnitName;
 
 use super::{candidates, replace};

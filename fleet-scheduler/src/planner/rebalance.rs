@@ -4,7 +4,7 @@
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
-use fleet_core::Reschedule;
+use fleet_core::requirements::Reschedule;
 
 use super::disruption_budget::DisruptionBudget;
 use super::eviction_group::MoveReason;

@@ -2,7 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use fleet_core::{MachineId, Peer, Refusal};
+use fleet_core::pattern::Peer;
+use fleet_core::{MachineId, Refusal};
 use fleet_unitfile::UnitName;
 
 use crate::index::Cluster;

@@ -3,7 +3,8 @@
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
-use fleet_core::{Machine, Preference, Resources, Spread};
+use fleet_core::requirements::{Preference, Spread};
+use fleet_core::{Machine, Resources};
 
 use super::change_log::ChangeLog;
 use super::heap::{Heap, HeapPositions, machine_of};

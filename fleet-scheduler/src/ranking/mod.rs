@@ -24,7 +24,8 @@ mod room_index;
 use std::collections::BTreeMap;
 use std::hash::BuildHasher;
 
-use fleet_core::{Preference, Resources, Spread};
+use fleet_core::Resources;
+use fleet_core::requirements::{Preference, Spread};
 use rustc_hash::FxBuildHasher;
 
 use self::machine_order::MachineOrder;

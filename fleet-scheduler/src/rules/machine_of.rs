@@ -1,6 +1,7 @@
 //! `MachineOf=`: every named unit, and a matching unit for each pattern, is on the same machine.
 
-use fleet_core::{Peer, Refusal};
+use fleet_core::Refusal;
+use fleet_core::pattern::Peer;
 
 use super::{Denial, PlacementQuery};
 use crate::state::{MachineNo, Occupancy, PeerRef, State, UnitKind, UnitNo};

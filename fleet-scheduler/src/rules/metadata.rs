@@ -1,6 +1,7 @@
 //! `MachineMetadata=`: for each named key, the machine has one of the named values.
 
-use fleet_core::{Machine, Refusal, Requirements, Rule};
+use fleet_core::refusal::Rule;
+use fleet_core::{Machine, Refusal, Requirements};
 
 use super::{Denial, PlacementQuery};
 use crate::state::first_missing;

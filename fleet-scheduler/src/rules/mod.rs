@@ -16,7 +16,8 @@ pub(crate) mod metadata_expr;
 pub(crate) mod replaces;
 mod reserve;
 
-use fleet_core::{Machine, Refusal, Rule};
+use fleet_core::refusal::Rule;
+use fleet_core::{Machine, Refusal};
 use fleet_unitfile::UnitName;
 
 use crate::state::{EquivalenceClass, MachineNo, Occupancy, State, UnitNo};

@@ -11,7 +11,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{BuildHasher, Hash};
 
-use fleet_core::{Expression, Metadata, Requirements, Rule};
+use fleet_core::refusal::Rule;
+use fleet_core::{Expression, Metadata, Requirements};
 use hashbrown::HashTable;
 use rustc_hash::FxBuildHasher;
 

@@ -2,9 +2,8 @@
 
 use std::sync::Arc;
 
-use fleet_core::{
-    Epoch, Machine, Reason, Requirements, Revision, Rule, Snapshot, TargetState, Unit,
-};
+use fleet_core::refusal::Rule;
+use fleet_core::{Epoch, Machine, Reason, Requirements, Revision, Snapshot, TargetState, Unit};
 use fleet_scheduler::{Cluster, Demand, Drain, Plan, Policy, Rebalance, check, plan};
 use fleet_unitfile::{UnitFile, UnitName};
 

@@ -1,7 +1,8 @@
 //! The properties of the default planner also hold for custom policies and for clusters of many
 //! machines.
 
-use fleet_core::{Epoch, Machine, Resources, Rule, Snapshot};
+use fleet_core::refusal::Rule;
+use fleet_core::{Epoch, Machine, Resources, Snapshot};
 use fleet_scheduler::policy::{Candidate, HardRule, Policy, RetryOn, View};
 use fleet_scheduler::testing::naive;
 use fleet_scheduler::testing::strategies::{clusters, policies, wide_clusters};

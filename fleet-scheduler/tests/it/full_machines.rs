@@ -1,9 +1,9 @@
 //! Units with a reservation of their own each, over many machines of which most are full. A long
 //! search for room then uses another structure than a short one.
 
-use fleet_core::{
-    Machine, Peer, Preference, Requirements, Resources, Snapshot, Spread, TargetState, Unit,
-};
+use fleet_core::pattern::Peer;
+use fleet_core::requirements::{Preference, Spread};
+use fleet_core::{Machine, Requirements, Resources, Snapshot, TargetState, Unit};
 use fleet_scheduler::policy::{Policy, Ranking};
 use fleet_scheduler::testing::naive;
 use fleet_scheduler::{Cluster, apply};

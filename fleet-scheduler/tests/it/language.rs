@@ -26,9 +26,9 @@
 
 use std::collections::BTreeMap;
 
+use fleet_core::snapshot::Fault;
 use fleet_core::{
-    Epoch, Fault, Machine, Requirements, Resource, Revision, Snapshot, Strictness, TargetState,
-    Unit,
+    Epoch, Machine, Requirements, Resource, Revision, Snapshot, Strictness, TargetState, Unit,
 };
 use fleet_scheduler::testing::naive;
 use fleet_scheduler::{Cluster, Drain, Policy, Rebalance, apply, check, explain, plan, share};

@@ -4,7 +4,8 @@
 
 use std::collections::BTreeSet;
 
-use fleet_core::{Epoch, Machine, Rule, Snapshot};
+use fleet_core::refusal::Rule;
+use fleet_core::{Epoch, Machine, Snapshot};
 use fleet_scheduler::testing::naive::{self, PlacementState, RuleQuery, RuleSet};
 use fleet_scheduler::testing::strategies::{Features, GeneratedCluster, clusters};
 use fleet_scheduler::{Policy, Violation, check};

@@ -2,7 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use fleet_core::{Epoch, Machine, Reason, Rule, Snapshot, Tally};
+use fleet_core::reason::Tally;
+use fleet_core::refusal::Rule;
+use fleet_core::{Epoch, Machine, Reason, Snapshot};
 use fleet_scheduler::policy::{Policy, Ranking};
 use fleet_scheduler::testing::naive::{self, StayReason};
 use fleet_scheduler::testing::strategies::{Features, clusters, policies, wide_clusters};

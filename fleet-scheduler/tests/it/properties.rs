@@ -2,7 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use fleet_core::{Machine, MachineId, Rule, Snapshot, Unit};
+use fleet_core::refusal::Rule;
+use fleet_core::{Machine, MachineId, Snapshot, Unit};
 use fleet_scheduler::policy::{Policy, Ranking};
 use fleet_scheduler::testing::naive;
 use fleet_scheduler::testing::strategies::{Features, clusters, clusters_with_unit};

@@ -3,9 +3,10 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use fleet_core::rebalancing::{RebalanceLimits, Rebalancing, RecentMove};
+use fleet_core::unit_state::LoadState;
 use fleet_core::{
-    ActiveState, Epoch, Generation, LoadState, Machine, RebalanceLimits, Rebalancing, RecentMove,
-    Snapshot, SystemdState, TargetState, UnitState,
+    ActiveState, Epoch, Generation, Machine, Snapshot, SystemdState, TargetState, UnitState,
 };
 use fleet_scheduler::{Cluster, Policy, Rebalance};
 use fleet_unitfile::UnitName;

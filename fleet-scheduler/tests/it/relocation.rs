@@ -2,8 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use fleet_core::requirements::Reschedule;
 use fleet_core::{
-    ActiveState, Epoch, Generation, Intent, Machine, MachineId, Requirements, Reschedule, Snapshot,
+    ActiveState, Epoch, Generation, Intent, Machine, MachineId, Requirements, Snapshot,
     SystemdState, TargetState, Unit, UnitState,
 };
 use fleet_scheduler::policy::{Policy, Ranking};

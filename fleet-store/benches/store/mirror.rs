@@ -3,9 +3,8 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use fleet_core::{
-    ActiveState, Epoch, Generation, LoadState, Metadata, SystemdState, TargetState, UnitState,
-};
+use fleet_core::unit_state::LoadState;
+use fleet_core::{ActiveState, Epoch, Generation, Metadata, SystemdState, TargetState, UnitState};
 use fleet_store::registry::{ExpectUnit, MachineRecord, NewUnit, PlacementWrites, SetPlacement};
 use fleet_store::{Layout, MemoryStore, Mirror, Registry};
 

@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use fleet_core::{MachineId, NearestMachine, Peer, Reason, Refusal, Resource, Tally};
+use fleet_core::pattern::Peer;
+use fleet_core::reason::{NearestMachine, Tally};
+use fleet_core::{MachineId, Reason, Refusal, Resource};
 use fleet_unitfile::UnitName;
 use serde::{Deserialize, Serialize};
 

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use fleet_core::{RebalanceLimits, Rebalancing, RecentMove};
+use fleet_core::rebalancing::{RebalanceLimits, Rebalancing, RecentMove};
 use serde::{Deserialize, Serialize};
 
 use super::{CodecError, FORMAT, decode, encode, parse, wire};

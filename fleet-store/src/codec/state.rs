@@ -2,7 +2,8 @@
 
 use std::borrow::Cow;
 
-use fleet_core::{Epoch, ExitStatus, Generation, MachineId, SystemdState, TargetState, UnitState};
+use fleet_core::unit_state::ExitStatus;
+use fleet_core::{Epoch, Generation, MachineId, SystemdState, TargetState, UnitState};
 use fleet_unitfile::UnitName;
 use serde::{Deserialize, Serialize};
 

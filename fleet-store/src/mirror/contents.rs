@@ -4,7 +4,8 @@ use std::collections::{BTreeMap, BTreeSet, btree_map};
 use std::iter::Peekable;
 use std::sync::Arc;
 
-use fleet_core::{Fault, Requirements, Revision};
+use fleet_core::snapshot::Fault;
+use fleet_core::{Requirements, Revision};
 use fleet_unitfile::{UnitFile, UnitName};
 
 use super::requirements_cache::RequirementsCache;

@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use fleet_core::{Fault, Requirements, Strictness};
+use fleet_core::snapshot::Fault;
+use fleet_core::{Requirements, Strictness};
 use fleet_unitfile::{UnitFile, UnitName};
 
 use super::view::fault;

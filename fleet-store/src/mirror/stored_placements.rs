@@ -15,7 +15,8 @@
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
-use fleet_core::{Epoch, Fault, MachineId, Placement, Revision, Snapshot};
+use fleet_core::snapshot::Fault;
+use fleet_core::{Epoch, MachineId, Placement, Revision, Snapshot};
 use fleet_unitfile::UnitName;
 
 use crate::registry::RemovePlacement;

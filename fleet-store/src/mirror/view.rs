@@ -14,7 +14,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Display;
 use std::sync::Arc;
 
-use fleet_core::{Epoch, Fault, Intent, Machine, MachineId, Revision, Snapshot, Unit};
+use fleet_core::snapshot::Fault;
+use fleet_core::{Epoch, Intent, Machine, MachineId, Revision, Snapshot, Unit};
 use fleet_unitfile::UnitName;
 
 use super::changes::{ChangeSet, DeltaLog};

@@ -7,7 +7,8 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use fleet_core::{Epoch, MachineId, Placement, Reason, Rebalancing, Revision, Term};
+use fleet_core::rebalancing::Rebalancing;
+use fleet_core::{Epoch, MachineId, Placement, Reason, Revision, Term};
 use fleet_unitfile::UnitName;
 use tokio::sync::Mutex;
 

@@ -3,7 +3,8 @@
 
 use std::collections::BTreeMap;
 
-use fleet_core::{Intent, MachineId, RebalanceLimits, Rebalancing, Revision};
+use fleet_core::rebalancing::{RebalanceLimits, Rebalancing};
+use fleet_core::{Intent, MachineId, Revision};
 
 use super::{Registry, RegistryError, unchanged};
 use crate::codec::{decode_rebalancing, encode_intent, encode_rebalancing, encode_text};

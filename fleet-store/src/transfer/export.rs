@@ -4,7 +4,8 @@ use std::collections::{BTreeMap, btree_map};
 use std::sync::Arc;
 use std::vec::IntoIter;
 
-use fleet_core::{Epoch, Fault, Intent, MachineId, Snapshot, Unit};
+use fleet_core::snapshot::Fault;
+use fleet_core::{Epoch, Intent, MachineId, Snapshot, Unit};
 use fleet_unitfile::UnitName;
 
 use super::line::{ContentDigest, Digest, ExportedMetadata, FORMAT, Line, VERSION};

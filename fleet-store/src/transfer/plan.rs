@@ -2,10 +2,9 @@
 
 use std::sync::Arc;
 
-use fleet_core::{
-    Intent, MachineId, ParsedRequirements, Requirements, Snapshot, Strictness, TargetState, Unit,
-    machine_of_cycle, replaces_cycle,
-};
+use fleet_core::cycle::{machine_of_cycle, replaces_cycle};
+use fleet_core::requirements::ParsedRequirements;
+use fleet_core::{Intent, MachineId, Requirements, Snapshot, Strictness, TargetState, Unit};
 use fleet_unitfile::{Severity, UnitFile};
 
 use super::apply::{ImportReport, ImportWarning, RefusedImport, RescheduleReason};

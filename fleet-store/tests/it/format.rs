@@ -1,9 +1,11 @@
 //! The stored keys and values. Daemons of different versions share a store, so this encoding must
 //! not change without a new format number.
 
+use fleet_core::reason::Tally;
+use fleet_core::unit_state::{ExitStatus, LoadState};
 use fleet_core::{
-    ActiveState, Epoch, ExitStatus, Generation, Intent, LoadState, Reason, Refusal, Revision,
-    SystemdState, Tally, TargetState, UnitState,
+    ActiveState, Epoch, Generation, Intent, Reason, Refusal, Revision, SystemdState, TargetState,
+    UnitState,
 };
 use fleet_store::registry::{ExpectUnit, Key, MetadataChange, PlacementWrites, SetPlacement};
 use fleet_store::{Mirror, Registry, RegistryError, Transaction, Write};

@@ -3,9 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use fleet_core::{
-    Epoch, MachineId, NearestMachine, Placement, Reason, Refusal, Resource, Rule, Tally, Term,
-};
+use fleet_core::reason::{NearestMachine, Tally};
+use fleet_core::refusal::Rule;
+use fleet_core::{Epoch, MachineId, Placement, Reason, Refusal, Resource, Term};
 use fleet_store::registry::{Key, Leadership, PlacementWrites, RemovePlacement, SetPlacement};
 use fleet_store::testing::FaultyStore;
 use fleet_store::{Commit, Layout, Registry, RegistryError, StoreError, Transaction};

@@ -1,8 +1,7 @@
 //! A mirror that followed all changes equals one that reads the final state, after any writes.
 
-use fleet_core::{
-    Epoch, Intent, Placement, Reason, RebalanceLimits, Snapshot, TargetState, UnitState,
-};
+use fleet_core::rebalancing::RebalanceLimits;
+use fleet_core::{Epoch, Intent, Placement, Reason, Snapshot, TargetState, UnitState};
 use fleet_store::registry::{
     ContentId, ExpectUnit, Key, Leadership, MetadataChange, PlacementWrites, RemovePlacement,
     SetPlacement,

@@ -4,9 +4,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use fleet_core::{
-    Epoch, Placement, RebalanceLimits, Rebalancing, RecentMove, Revision, TargetState,
-};
+use fleet_core::rebalancing::{RebalanceLimits, Rebalancing, RecentMove};
+use fleet_core::{Epoch, Placement, Revision, TargetState};
 use fleet_store::registry::{ExpectUnit, Key, PlacementWrites, RebalanceUpdate, SetPlacement};
 use fleet_store::{Mirror, Registry, RegistryError, Transaction};
 

@@ -3,9 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use fleet_core::unit_state::{ExitStatus, LoadState};
 use fleet_core::{
-    ActiveState, Epoch, ExitStatus, Generation, LoadState, MachineId, Metadata, Revision,
-    SystemdState, TargetState, UnitState,
+    ActiveState, Epoch, Generation, MachineId, Metadata, Revision, SystemdState, TargetState,
+    UnitState,
 };
 use fleet_store::registry::{ExpectUnit, MachineRecord, NewUnit, Presence};
 use fleet_store::{Layout, MemoryStore, Mirror, Registry, RegistryError, Store};

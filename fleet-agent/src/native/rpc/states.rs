@@ -2,7 +2,8 @@
 
 use std::str::FromStr;
 
-use fleet_core::{Epoch, ExitStatus, Generation, KnownUnit, SystemdState};
+use fleet_core::unit_state::ExitStatus;
+use fleet_core::{Epoch, Generation, KnownUnit, SystemdState};
 use fleet_unitfile::UnitName;
 use serde::{Deserialize, Serialize};
 
@@ -95,7 +96,8 @@ fn parse<T: FromStr>(text: String) -> Result<T, String> {
 
 #[cfg(test)]
 mod tests {
-    use fleet_core::{ActiveState, LoadState, TargetState};
+    use fleet_core::unit_state::LoadState;
+    use fleet_core::{ActiveState, TargetState};
     use fleet_unitfile::UnitFile;
 
     use super::*;

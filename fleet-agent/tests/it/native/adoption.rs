@@ -1,7 +1,8 @@
 //! Recovery of units after the end of a daemon.
 
 use fleet_agent::{NativeConfig, NativeManager, ServiceError, ServiceManager};
-use fleet_core::{ActiveState, Epoch, ExitStatus, Generation, SystemdState, TargetState};
+use fleet_core::unit_state::ExitStatus;
+use fleet_core::{ActiveState, Epoch, Generation, SystemdState, TargetState};
 use fleet_unitfile::UnitFile;
 
 use crate::support::{Bench, Dead, name, runs, signal, signal_group, wait_until};

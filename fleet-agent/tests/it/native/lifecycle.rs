@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use fleet_agent::{ServiceError, ServiceManager};
-use fleet_core::{ActiveState, ExitStatus, Generation, SystemdState, TargetState};
+use fleet_core::unit_state::ExitStatus;
+use fleet_core::{ActiveState, Generation, SystemdState, TargetState};
 
 use crate::support::{Bench, name, runs, signal};
 

@@ -7,7 +7,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use fleet_agent::{ServiceError, ServiceManager};
-use fleet_core::{ActiveState, ExitStatus, Generation};
+use fleet_core::unit_state::ExitStatus;
+use fleet_core::{ActiveState, Generation};
 
 use super::helper::{does, send_to};
 use crate::support::{Bench, DEADLINE, name, runs, signal, wait_until};

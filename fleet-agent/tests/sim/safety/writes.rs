@@ -4,7 +4,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use fleet_core::{Epoch, MachineId, Placement, Requirements, Reschedule, Revision, Snapshot, Unit};
+use fleet_core::requirements::Reschedule;
+use fleet_core::{Epoch, MachineId, Placement, Requirements, Revision, Snapshot, Unit};
 use fleet_scheduler::{
     Cluster, Drain, HoldReason, Plan, Policy, Rebalance, Step, StepAction, StepCause, check, plan,
 };

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use fleet_core::{Intent, RebalanceLimits, TargetState};
+use fleet_core::rebalancing::RebalanceLimits;
+use fleet_core::{Intent, TargetState};
 
 use crate::cluster::{Cluster, TTL};
 

@@ -6,7 +6,8 @@ use std::ops::RangeInclusive;
 use std::str::FromStr;
 
 use clap::{Args, Subcommand, ValueEnum};
-use fleet_core::{RebalanceLimits, TargetState};
+use fleet_core::TargetState;
+use fleet_core::rebalancing::RebalanceLimits;
 
 use crate::fleetctl::args::{WaitArgs, WaitUntilArgs};
 

@@ -7,7 +7,8 @@ use std::fs::File;
 use std::io;
 use std::sync::Arc;
 
-use fleet_core::{Epoch, Fault, Requirements, Snapshot, Strictness, Unit};
+use fleet_core::snapshot::Fault;
+use fleet_core::{Epoch, Requirements, Snapshot, Strictness, Unit};
 use fleet_http::UnitUpload;
 use fleet_store::transfer::{
     Export, ExportItem, ExportReader, ExportedUnit, Import, ImportAction, ImportOptions,

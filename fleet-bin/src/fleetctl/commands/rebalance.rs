@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use fleet_agent::Clock as _;
-use fleet_core::RebalanceLimits;
+use fleet_core::rebalancing::RebalanceLimits;
 use fleet_http::wire::RebalanceReport;
 use serde::Serialize;
 

@@ -2,7 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use fleet_core::{MachineId, RebalanceLimits};
+use fleet_core::MachineId;
+use fleet_core::rebalancing::RebalanceLimits;
 use fleet_http::wire::RebalanceReport;
 use fleet_http::{StateFilter, wire};
 

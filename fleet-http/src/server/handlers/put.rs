@@ -7,10 +7,9 @@ use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use fleet_core::{
-    Generation, RequirementErrors, Requirements, Revision, Snapshot, Strictness, TargetState, Unit,
-    machine_of_cycle, replaces_cycle,
-};
+use fleet_core::cycle::{machine_of_cycle, replaces_cycle};
+use fleet_core::requirements::RequirementErrors;
+use fleet_core::{Generation, Requirements, Revision, Snapshot, Strictness, TargetState, Unit};
 use fleet_store::RegistryError;
 use fleet_store::registry::{ExpectUnit, NewUnit};
 use fleet_unitfile::{Diagnostic, Severity, UnitFile, UnitName, UnitOption};

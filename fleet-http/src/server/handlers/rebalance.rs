@@ -8,9 +8,8 @@ use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
-use fleet_core::{
-    ActiveState, Machine, MachineId, RebalanceLimits, Rebalancing, RecentMove, Snapshot,
-};
+use fleet_core::rebalancing::{RebalanceLimits, Rebalancing, RecentMove};
+use fleet_core::{ActiveState, Machine, MachineId, Snapshot};
 use fleet_scheduler::{
     Cluster, Drain, HoldReason, Policy, Rebalance, Step, StepAction, StepCause, share,
 };

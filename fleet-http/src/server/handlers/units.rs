@@ -314,7 +314,7 @@ fn with_unknown_for(api: &SharedApi, mut unit: UnitEntity) -> UnitEntity {
 /// A unit, decodable or not.
 enum Entry<'a> {
     Unit(&'a Unit),
-    Faulty(&'a UnitName, &'a fleet_core::Fault),
+    Faulty(&'a UnitName, &'a fleet_core::snapshot::Fault),
 }
 
 impl Entry<'_> {
@@ -360,7 +360,7 @@ fn entries<'a>(
     first: Option<&UnitName>,
 ) -> Box<dyn Iterator<Item = Entry<'a>> + 'a> {
     let unit = |unit: &'a Arc<Unit>| (&unit.name, Entry::Unit(unit));
-    let faulty = |(name, fault): (&'a UnitName, &'a Arc<fleet_core::Fault>)| {
+    let faulty = |(name, fault): (&'a UnitName, &'a Arc<fleet_core::snapshot::Fault>)| {
         (name, Entry::Faulty(name, fault))
     };
     match first {

@@ -1,6 +1,7 @@
 //! Section 3, second half: the assignment of groups to machines.
 
-use fleet_core::{Machine, Rule, Unit};
+use fleet_core::refusal::Rule;
+use fleet_core::{Machine, Unit};
 use fleet_unitfile::UnitName;
 
 use super::affinity::groups;

@@ -2,7 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use fleet_core::{Machine, MachineId, Rule, Snapshot};
+use fleet_core::refusal::Rule;
+use fleet_core::{Machine, MachineId, Snapshot};
 use fleet_unitfile::UnitName;
 
 use super::assign::{assign_all, with_group};

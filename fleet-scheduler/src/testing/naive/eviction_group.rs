@@ -3,7 +3,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use fleet_core::{Machine, Peer};
+use fleet_core::Machine;
+use fleet_core::pattern::Peer;
 use fleet_unitfile::UnitName;
 
 use super::assign::with_unit;

@@ -2,7 +2,8 @@
 
 use std::cmp::Reverse;
 
-use fleet_core::{Machine, Spread, Unit};
+use fleet_core::requirements::Spread;
+use fleet_core::{Machine, Unit};
 
 use super::custom;
 use super::state::PlacementState;

@@ -3,9 +3,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
-use fleet_core::{
-    Machine, MachineId, NearestMachine, Peer, Reason, Refusal, Rule, Snapshot, Tally,
-};
+use fleet_core::pattern::Peer;
+use fleet_core::reason::{NearestMachine, Tally};
+use fleet_core::refusal::Rule;
+use fleet_core::{Machine, MachineId, Reason, Refusal, Snapshot};
 use fleet_unitfile::UnitName;
 
 use super::affinity::groups;

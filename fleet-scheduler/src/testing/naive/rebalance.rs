@@ -3,7 +3,8 @@
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
-use fleet_core::{Machine, MachineId, Reschedule, Snapshot};
+use fleet_core::requirements::Reschedule;
+use fleet_core::{Machine, MachineId, Snapshot};
 use fleet_unitfile::UnitName;
 
 use super::assign::assign_all;

@@ -2,7 +2,9 @@
 
 use std::collections::BTreeSet;
 
-use fleet_core::{Epoch, Machine, Reschedule, Rule, Snapshot, Unit};
+use fleet_core::refusal::Rule;
+use fleet_core::requirements::Reschedule;
+use fleet_core::{Epoch, Machine, Snapshot, Unit};
 use fleet_unitfile::UnitName;
 
 use super::rules::{self, RuleFn, RuleQuery};
@@ -18,7 +20,8 @@ use crate::HoldReason;
 /// this defect.
 ///
 /// ```
-/// use fleet_core::{Machine, Rule, Snapshot};
+/// use fleet_core::{Machine, Snapshot};
+/// use fleet_core::refusal::Rule;
 /// use fleet_scheduler::testing::naive;
 /// use fleet_scheduler::Policy;
 ///

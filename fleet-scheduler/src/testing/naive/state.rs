@@ -3,7 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::LazyLock;
 
-use fleet_core::{Machine, MachineId, Peer, Requirements, Snapshot, Unit};
+use fleet_core::pattern::Peer;
+use fleet_core::{Machine, MachineId, Requirements, Snapshot, Unit};
 use fleet_unitfile::UnitName;
 
 use super::RuleSet;

@@ -3,7 +3,8 @@
 use std::fmt;
 use std::ops::Deref;
 
-use fleet_core::{Epoch, Fault, Revision, Snapshot};
+use fleet_core::snapshot::Fault;
+use fleet_core::{Epoch, Revision, Snapshot};
 use fleet_unitfile::UnitName;
 use proptest::collection::vec;
 use proptest::option;

@@ -2,9 +2,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use fleet_core::pattern::Peer;
+use fleet_core::requirements::{Preference, Reschedule, Spread};
 use fleet_core::{
-    Expression, Machine, MachineId, Metadata, Pattern, Peer, Preference, Requirements, Reschedule,
-    Resources, Spread, TargetState, Unit,
+    Expression, Machine, MachineId, Metadata, Pattern, Requirements, Resources, TargetState, Unit,
 };
 use fleet_unitfile::{UnitFile, UnitName};
 use proptest::bool;

@@ -2,7 +2,8 @@
 
 use std::fmt;
 
-use fleet_core::{Epoch, Fault, Machine, MachineId, Placement, Snapshot, Unit};
+use fleet_core::snapshot::Fault;
+use fleet_core::{Epoch, Machine, MachineId, Placement, Snapshot, Unit};
 use fleet_unitfile::UnitName;
 use proptest::collection::vec;
 use proptest::prelude::*;

@@ -1,8 +1,8 @@
 //! Formats clusters and events as scenario commands.
 
-use fleet_core::{
-    Machine, MachineId, Peer, Placement, Requirements, Reschedule, Resource, Snapshot, Unit,
-};
+use fleet_core::pattern::Peer;
+use fleet_core::requirements::Reschedule;
+use fleet_core::{Machine, MachineId, Placement, Requirements, Resource, Snapshot, Unit};
 use fleet_unitfile::UnitName;
 
 /// Returns all commands that create a cluster.

@@ -8,7 +8,8 @@ use std::collections::btree_map;
 use std::iter::Peekable;
 use std::sync::Arc;
 
-use fleet_core::{Fault, MachineId, Unit, UnitState};
+use fleet_core::snapshot::Fault;
+use fleet_core::{MachineId, Unit, UnitState};
 use fleet_unitfile::UnitName;
 
 use super::{UNREADABLE_STATE, View, fault, warn};

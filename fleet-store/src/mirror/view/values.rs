@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use fleet_core::{Fault, Intent, MachineId, Revision};
+use fleet_core::snapshot::Fault;
+use fleet_core::{Intent, MachineId, Revision};
 use fleet_unitfile::UnitName;
 
 use super::{Leader, UNREADABLE_STATE, View, fault, warn};

@@ -1,7 +1,8 @@
 //! Pure: no I/O, no clock. Results of runs, and the states of services, in systemd's words.
 
 use fleet_core::graph::{Exit, InitUnit, ServiceType};
-use fleet_core::{ActiveState, ExitStatus, LoadState, SystemdState};
+use fleet_core::unit_state::{ExitStatus, LoadState};
+use fleet_core::{ActiveState, SystemdState};
 use serde::{Deserialize, Serialize};
 
 use super::state::{RunState, ServicePhase};

@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
 use fleet_core::graph::{DerivedState, Name, Retry, StatusReport, WaitReason};
-use fleet_core::{ActiveState, LoadState, SystemdState};
+use fleet_core::unit_state::LoadState;
+use fleet_core::{ActiveState, SystemdState};
 use fleet_unitfile::UnitName;
 
 use super::super::Supervisor;

@@ -6,7 +6,8 @@ use std::sync::Arc;
 use fleet_core::graph::systemd::{
     RandomizedDelay, Timer, TimerContext, TimerMachine, TimerPhase, TriggeredUnitState,
 };
-use fleet_core::{LoadState, SystemdState, Timestamp};
+use fleet_core::unit_state::LoadState;
+use fleet_core::{SystemdState, Timestamp};
 use fleet_unitfile::{UnitHash, UnitName};
 
 use super::super::managed_units::{PublishedStatus, known};
