@@ -1,27 +1,22 @@
-//! Events of the units, and their effect on the units around.
+//! The events of units, and the transitions that they cause.
 
-use std::sync::Arc;
-
-use super::InitState;
 use super::event::{EventKind, UnitEvent};
-use super::node::{DependencyEffect, NeighbourView};
 use super::phase::{Activity, FailureCause, Phase, StopOutcome};
+use super::transitions::Units;
 use crate::Timestamp;
-use crate::graph::build::adjacency::Adjacency;
 use crate::graph::model::{Exit, InitUnit, OnCleanExit, Restart, ServiceType, Signal};
 
-impl InitState {
-    /// Handles an event and returns whether it had an effect. An event that is impossible in the
-    /// current phase is ignored. An event of a past incarnation or of an unknown unit is ignored
-    /// and counted.
-    pub fn on_event(&mut self, event: &UnitEvent, now: Timestamp) -> bool {
-        let at = self.find(&event.unit);
-        let is_current = |&at: &u32| self.node(at).observed.incarnation == Some(event.incarnation);
+impl Units {
+    /// Handles an event, as [`InitState::on_event`](super::InitState::on_event) describes.
+    pub(super) fn on_event(&mut self, event: &UnitEvent, now: Timestamp) -> bool {
+        let at = self.nodes.find(&event.unit);
+        let is_current =
+            |&at: &u32| self.nodes.node(at).observed.incarnation == Some(event.incarnation);
         let Some(at) = at.filter(is_current) else {
             self.stale_events = self.stale_events.saturating_add(1);
             return false;
         };
-        let handled = match self.node(at).observed.phase {
+        let handled = match self.nodes.node(at).observed.phase {
             Phase::Inactive | Phase::Completed => false,
             Phase::Starting => self.on_starting(at, event.kind, now),
             Phase::Active(activity) => self.on_active(at, activity, event.kind, now),
@@ -29,9 +24,9 @@ impl InitState {
             Phase::Failed => self.on_failed(at, event.kind),
         };
         if let (true, EventKind::MainExited(exit)) = (handled, event.kind) {
-            self.node_mut(at).observed.exit = Some(exit);
+            self.nodes.node_mut(at).observed.exit = Some(exit);
         }
-        self.propagate();
+        self.nodes.propagate();
         handled
     }
 
@@ -62,14 +57,16 @@ impl InitState {
             (Activity::Reloading, EventKind::ReloadEnded { well }) => {
                 self.end_reload(at, well, now);
             }
-            (_, EventKind::AllGone) if self.node(at).observed.exited => self.forget_processes(at),
+            (_, EventKind::AllGone) if self.nodes.node(at).observed.exited => {
+                self.forget_processes(at);
+            }
             (Activity::Exited, _) => return false,
-            (_, EventKind::MainExited(_)) if self.node(at).observed.exited => return false,
+            (_, EventKind::MainExited(_)) if self.nodes.node(at).observed.exited => return false,
             (_, EventKind::Failed(cause)) => self.fail(at, cause, now),
             (_, EventKind::Stopping) => self.begin_self_stop(at, now),
             (_, EventKind::MainExited(exit)) => self.on_exit(at, exit, now),
             (_, EventKind::Extend(more)) => return self.extend(at, now.after(more)),
-            (_, EventKind::AllGone) if self.running_definition(at).has_main() => {
+            (_, EventKind::AllGone) if self.nodes.node(at).running_definition().has_main() => {
                 self.on_main_lost(at, now);
             }
             (_, EventKind::AllGone) => self.forget_processes(at),
@@ -112,8 +109,8 @@ impl InitState {
             return true;
         }
         // A unit that is still needed starts again after its stop, as after any requested stop.
-        let is_needed = self.node(at).needed;
-        let observed = &mut self.node_mut(at).observed;
+        let is_needed = self.nodes.node(at).needed;
+        let observed = &mut self.nodes.node_mut(at).observed;
         let handled = match observed.outcome {
             Some(StopOutcome::Completed(_) | StopOutcome::SelfInitiated) => true,
             Some(StopOutcome::Inactive(_)) if !is_needed => {
@@ -124,16 +121,16 @@ impl InitState {
         };
         if handled {
             observed.outcome = Some(StopOutcome::Failed(cause));
-            self.touch(at);
+            self.nodes.touch(at);
         }
         handled
     }
 
     fn on_failed(&mut self, at: u32, kind: EventKind) -> bool {
-        let handled = kind == EventKind::AllGone && self.node(at).observed.processes;
+        let handled = kind == EventKind::AllGone && self.nodes.node(at).observed.processes;
         if handled {
             self.forget_processes(at);
-            self.node_mut(at).observed.definition = None;
+            self.nodes.node_mut(at).observed.definition = None;
         }
         handled
     }
@@ -141,7 +138,7 @@ impl InitState {
     /// Handles the exit of the main process before the unit was active.
     fn on_exit_before_ready(&mut self, at: u32, exit: Exit, now: Timestamp) {
         let may_end = matches!(
-            self.running_definition(at).kind,
+            self.nodes.node(at).running_definition().kind,
             ServiceType::Oneshot { .. } | ServiceType::ForegroundSupervised(_)
         );
         if may_end {
@@ -153,10 +150,10 @@ impl InitState {
 
     /// Handles an unrequested exit of the main process.
     fn on_exit(&mut self, at: u32, exit: Exit, now: Timestamp) {
-        let unit = self.running_definition(at);
+        let unit = self.nodes.node(at).running_definition();
         if !unit.is_success(exit) {
             self.fail(at, FailureCause::Exit(exit), now);
-        } else if unit.stays_active() && !self.node(at).unit.restart.follows_success(exit) {
+        } else if unit.stays_active() && !self.nodes.node(at).unit.restart.follows_success(exit) {
             self.activate(at, Activity::Exited, now);
         } else {
             self.finish(at, StopOutcome::Completed(Some(exit)), now);
@@ -166,36 +163,30 @@ impl InitState {
     /// Handles the case that all processes have exited, but the exit of the main process was not
     /// reported. The unit fails with an unknown exit.
     fn on_main_lost(&mut self, at: u32, now: Timestamp) {
-        self.node_mut(at).observed.processes = false;
+        self.nodes.node_mut(at).observed.processes = false;
         self.enter_failed(at, FailureCause::Exit(Exit::Unknown), now);
     }
 
     fn extend(&mut self, at: u32, until: Timestamp) -> bool {
-        let Some(deadline) = &mut self.node_mut(at).observed.deadline else { return false };
+        let Some(deadline) = &mut self.nodes.node_mut(at).observed.deadline else { return false };
         *deadline = until.max(*deadline);
-        self.touch(at);
+        self.nodes.touch(at);
         true
     }
 
     fn forget_processes(&mut self, at: u32) {
-        self.node_mut(at).observed.processes = false;
-        self.touch(at);
+        self.nodes.node_mut(at).observed.processes = false;
+        self.nodes.touch(at);
     }
 
     fn is_self_stop(&self, at: u32) -> bool {
-        self.node(at).observed.outcome == Some(StopOutcome::SelfInitiated)
+        self.nodes.node(at).observed.outcome == Some(StopOutcome::SelfInitiated)
     }
 
     /// Returns whether a readiness notification makes the unit active. For a oneshot it does not,
     /// because a oneshot becomes active only once its commands have ended.
     fn signals_readiness(&self, at: u32) -> bool {
-        !matches!(self.running_definition(at).kind, ServiceType::Oneshot { .. })
-    }
-
-    /// Returns the definition of the current incarnation.
-    pub(super) fn running_definition(&self, at: u32) -> &InitUnit {
-        let node = self.node(at);
-        node.observed.definition.as_ref().unwrap_or(&node.unit)
+        !matches!(self.nodes.node(at).running_definition().kind, ServiceType::Oneshot { .. })
     }
 }
 
@@ -235,83 +226,5 @@ impl InitUnit {
 impl Restart {
     fn follows_success(&self, exit: Exit) -> bool {
         self.applies(None, Some(exit))
-    }
-}
-
-impl InitState {
-    /// Marks a unit for evaluation.
-    pub(super) fn touch(&mut self, at: u32) {
-        self.dirty.insert(self.adjacency.rank(at));
-    }
-
-    /// Evaluates the marked units, and all units to which their changes matter. Dependencies are
-    /// evaluated before their dependents, so each unit is evaluated once. Only `pulls` edges, which
-    /// have no order, may cause a second evaluation.
-    pub(super) fn propagate(&mut self) {
-        let adjacency = Arc::clone(&self.adjacency);
-        while let Some(rank) = self.dirty.pop() {
-            self.refresh(&adjacency, adjacency.order()[rank as usize]);
-        }
-        self.degraded.propagate(&adjacency, |at| self.changed.insert(at));
-    }
-
-    fn refresh(&mut self, adjacency: &Adjacency, at: u32) {
-        let node = self.node_mut(at);
-        let (before, after) = (node.view, node.next_view());
-        node.view = after;
-        self.changed.insert(at);
-        if before != after {
-            for link in adjacency.dependents(at) {
-                let effects = (before.effect(link.kind), after.effect(link.kind));
-                if effects.0 != effects.1 {
-                    self.count(link.node, effects);
-                }
-            }
-            if before.stop_state() != after.stop_state() {
-                self.unblock(adjacency, at, before, after);
-            }
-            self.degraded.update(adjacency, at, after.active, after.fulfils_dependents());
-        }
-        self.update_queues(at);
-    }
-
-    /// Updates the counts of a unit after the effect of one dependency has changed. Marks the unit
-    /// for evaluation if the change matters to it. For an inactive unit every change matters, for
-    /// any other unit only the loss or the return of a dependency.
-    fn count(&mut self, at: u32, (before, after): (DependencyEffect, DependencyEffect)) {
-        let node = self.node_mut(at);
-        let was_lost = node.has_lost_dependency();
-        node.counts.replace(before, after);
-        if node.observed.phase == Phase::Inactive || node.has_lost_dependency() != was_lost {
-            self.touch(at);
-        }
-    }
-
-    /// Updates, for each dependency of the unit `at`, the number of dependents that have to stop
-    /// before it. Called when `at` has begun or ceased to be one of these dependents.
-    fn unblock(
-        &mut self,
-        adjacency: &Adjacency,
-        at: u32,
-        before: NeighbourView,
-        after: NeighbourView,
-    ) {
-        for link in adjacency.dependencies(at) {
-            let blocks = (before.delays_stop_of(link.kind), after.delays_stop_of(link.kind));
-            if blocks.0 != blocks.1 {
-                self.node_mut(link.node).counts.replace_dependent_to_stop(blocks.0, blocks.1);
-                self.update_queues(link.node);
-            }
-        }
-    }
-
-    /// Moves a unit into the queues that should contain it.
-    fn update_queues(&mut self, at: u32) {
-        let node = &mut self.nodes[at as usize];
-        let (before, after) = (node.queues, node.next_membership());
-        if before != after {
-            node.queues = after;
-            self.queues.update(at, before, after);
-        }
     }
 }

@@ -6,31 +6,42 @@
 //! that its neighbours' views have on it. A unit is evaluated again only if one of its counts
 //! changes in a way that matters to it. The cost of an event therefore depends on the number of
 //! affected units, not on the size of the graph.
+//!
+//! Three types build on each other:
+//!
+//! | type | modules | holds |
+//! |---|---|---|
+//! | `InitState` | this one, `requests` | the requested and masked targets; the public functions |
+//! | `Units` | `transitions`, `events`, `plan` | the phases, and the actions that changes cause |
+//! | `Nodes` | `nodes`, `need`, `status` | one `Node` per unit, with its derived data |
+//!
+//! `degraded` and `queues` are parts of `Nodes`. `event` and `phase` are the data that callers see,
+//! `retry` is the restart policy, and `preview` runs the planner ahead on a copy.
 
 mod degraded;
 mod event;
 mod events;
 mod need;
 mod node;
+mod nodes;
 mod phase;
 mod plan;
 mod preview;
 mod queues;
 mod requests;
 mod retry;
+mod status;
+mod transitions;
 
 use std::collections::BTreeSet;
-use std::num::NonZeroU32;
 use std::sync::Arc;
 
 use crate::Timestamp;
-use crate::graph::build::adjacency::{Adjacency, number};
 use crate::graph::build::{Graph, GraphError, Settings};
-use crate::graph::model::{EdgeKind, InitUnit, Name, Target};
-use degraded::DegradedFlags;
-use need::Components;
-use node::{NeighbourView, Node};
-use queues::{MarkedUnits, Queues, RankSet};
+use crate::graph::model::{InitUnit, Name, Target};
+use need::RequestedTargets;
+use status::is_visible;
+use transitions::Units;
 
 pub use event::{
     ActionKind, EventKind, Incarnation, Observation, ObservedUnit, StartRateLimit, UnitAction,
@@ -74,28 +85,9 @@ pub use requests::NotReloadable;
 /// ```
 #[derive(Debug, Clone)]
 pub struct InitState {
-    graph: Arc<Graph>,
-    goal: Option<Target>,
-    extra_targets: BTreeSet<Target>,
-    mask: BTreeSet<Target>,
-    max_starting: Option<NonZeroU32>,
+    units: Units,
+    requested: RequestedTargets,
     unlimited_starts: BTreeSet<Name>,
-    /// Nodes of all units in the graph, and of units outside it that still run, sorted by name.
-    nodes: Vec<Node>,
-    adjacency: Arc<Adjacency>,
-    components: Arc<Components>,
-    /// Units to evaluate again, by their ranks.
-    dirty: RankSet,
-    degraded: DegradedFlags,
-    queues: Queues,
-    /// Number of starting units, without those exempt from `max_starting`.
-    starting: u32,
-    last_incarnation: Incarnation,
-    stale_events: u64,
-    /// Actions caused by events, returned with the next plan.
-    pending_actions: Vec<UnitAction>,
-    /// Nodes whose status may have changed.
-    changed: MarkedUnits,
 }
 
 impl InitState {
@@ -125,38 +117,30 @@ impl InitState {
         if let Some(error) = error {
             return Err(error);
         }
-        let mut state = Self {
-            graph: Arc::new(graph),
+        let requested = RequestedTargets {
             goal: settings.goal.clone(),
             extra_targets: observed.extra_targets,
             mask: settings.mask.clone(),
-            max_starting: settings.max_starting,
-            unlimited_starts: settings.unlimited_starts.clone(),
-            nodes: Vec::new(),
-            adjacency: Arc::default(),
-            components: Arc::default(),
-            dirty: RankSet::default(),
-            degraded: DegradedFlags::default(),
-            queues: Queues::default(),
-            starting: 0,
-            last_incarnation: observed.last,
-            stale_events: 0,
-            pending_actions: Vec::new(),
-            changed: MarkedUnits::default(),
         };
-        state.rebuild(observed.units);
-        Ok(state)
+        let unlimited_starts = settings.unlimited_starts.clone();
+        let mut units = Units {
+            max_starting: settings.max_starting,
+            last_incarnation: observed.last,
+            ..Units::default()
+        };
+        units.rebuild(graph, observed.units, &requested, &unlimited_starts);
+        Ok(Self { units, requested, unlimited_starts })
     }
 
     /// Returns the observed state, as input for [`restore`](Self::restore).
     #[must_use]
     pub fn observation(&self) -> Observation {
-        let known = self.nodes.iter().filter(|node| !node.observed.is_default());
+        let known = self.units.nodes.iter().filter(|node| !node.observed.is_default());
         let units = known.map(|node| (node.unit.name.clone(), node.observed.clone())).collect();
         Observation {
             units,
-            extra_targets: self.extra_targets.clone(),
-            last: self.last_incarnation,
+            extra_targets: self.requested.extra_targets.clone(),
+            last: self.units.last_incarnation,
         }
     }
 
@@ -164,86 +148,50 @@ impl InitState {
     /// event occurs. Returns `None` if no deadline or restart is pending.
     #[must_use]
     pub fn next_deadline(&self) -> Option<Timestamp> {
-        self.queues.next_timer()
+        self.units.nodes.queues.next_timer()
     }
 
     /// Returns the number of the last start.
     #[must_use]
     pub fn last_incarnation(&self) -> Incarnation {
-        self.last_incarnation
+        self.units.last_incarnation
     }
 
     /// Returns the number of ignored events that named a past incarnation or an unknown unit.
     #[must_use]
     pub fn stale_events(&self) -> u64 {
-        self.stale_events
+        self.units.stale_events
     }
 
-    fn find(&self, name: &Name) -> Option<u32> {
-        self.nodes.binary_search_by(|node| node.unit.name.cmp(name)).ok().map(number)
-    }
-
-    fn node(&self, at: u32) -> &Node {
-        &self.nodes[at as usize]
-    }
-
-    fn node_mut(&mut self, at: u32) -> &mut Node {
-        &mut self.nodes[at as usize]
-    }
-
-    fn all(&self) -> std::ops::Range<u32> {
-        0..number(self.nodes.len())
-    }
-}
-
-impl InitState {
     /// Returns the graph of the units.
     #[must_use]
     pub fn graph(&self) -> &Graph {
-        &self.graph
+        &self.units.nodes.graph
     }
 
     /// Returns the goal.
     #[must_use]
     pub fn goal(&self) -> Option<&Target> {
-        self.goal.as_ref()
+        self.requested.goal.as_ref()
     }
 
     /// Returns the goal and the extra targets.
     pub fn requested_targets(&self) -> impl Iterator<Item = &Target> {
-        self.goal.iter().chain(&self.extra_targets)
-    }
-
-    /// Returns the status of a unit, or `None` if the unit is not in the graph and has no
-    /// processes.
-    #[must_use]
-    pub fn status(&self, unit: &Name) -> Option<StatusReport> {
-        let at = self.find(unit).filter(|&at| is_visible(self.node(at)))?;
-        let node = self.node(at);
-        Some(StatusReport {
-            state: self.derive_state(node),
-            needed: node.needed,
-            degraded: self.degraded.is_degraded(at),
-            since: node.observed.since,
-            incarnation: node.observed.incarnation,
-            attempts: node.observed.attempts,
-            failures: node.observed.failures,
-            reload_failed: node.observed.reload_failed,
-        })
+        self.requested.targets()
     }
 
     /// Returns the definition by which a unit runs, and by which it will be stopped. Returns `None`
     /// if the unit has no run.
     #[must_use]
     pub fn running(&self, unit: &Name) -> Option<&Arc<InitUnit>> {
-        self.find(unit).and_then(|at| self.node(at).observed.definition.as_ref())
+        self.units.nodes.get(unit)?.observed.definition.as_ref()
     }
 
     /// Returns the units that the next plan restarts because their last run has ended.
     #[must_use]
     pub fn due_restarts(&self, now: Timestamp) -> Vec<Name> {
-        let due = self.queues.timers.iter().take_while(|&&(timer, _)| timer <= now);
-        let nodes = due.map(|&(_, at)| self.node(at));
+        let due = self.units.nodes.queues.timers.iter().take_while(|&&(timer, _)| timer <= now);
+        let nodes = due.map(|&(_, at)| self.units.nodes.node(at));
         let restarts = nodes.filter(|node| {
             let is_over = matches!(node.observed.phase, Phase::Failed | Phase::Completed);
             is_over && !node.exceeds_start_limit(now)
@@ -256,169 +204,85 @@ impl InitState {
     /// which also computes the reasons for waiting.
     #[must_use]
     pub fn stays_inactive(&self, unit: &Name) -> Option<bool> {
-        let node = self.find(unit).map(|at| self.node(at)).filter(|node| is_visible(node))?;
+        let node = self.units.nodes.get(unit).filter(|node| is_visible(node))?;
         Some(node.observed.phase == Phase::Inactive && (node.masked || !node.needed))
     }
 
     /// Returns whether a unit is inactive.
     #[must_use]
     pub fn is_inactive(&self, unit: &Name) -> bool {
-        self.find(unit).is_some_and(|at| self.node(at).observed.phase == Phase::Inactive)
+        self.units.nodes.get(unit).is_some_and(|node| node.observed.phase == Phase::Inactive)
     }
 
     /// Returns whether a reload is requested that has not begun.
     #[must_use]
     pub fn has_pending_reload(&self, unit: &Name) -> bool {
-        self.find(unit).is_some_and(|at| self.node(at).observed.reload_requested)
+        self.units.nodes.get(unit).is_some_and(|node| node.observed.reload_requested)
     }
 
     /// Returns the names of all units in the graph, and of units outside it that still run.
     pub fn units(&self) -> impl Iterator<Item = &Name> {
-        self.nodes.iter().filter(|node| is_visible(node)).map(|node| &node.unit.name)
+        self.units.nodes.iter().filter(|node| is_visible(node)).map(|node| &node.unit.name)
     }
 
     /// Returns the names of the units that may have changed their status since the last call,
     /// including units that no longer exist. A unit that stays degraded or waiting is not included
     /// if only the reasons change. But the units that cause such a change are included.
     pub fn take_changed(&mut self) -> Vec<Name> {
-        self.changed.take().into_iter().map(|at| self.node(at).unit.name.clone()).collect()
+        self.units.nodes.take_changed()
+    }
+
+    /// Returns the status of a unit, or `None` if the unit is not in the graph and has no
+    /// processes.
+    #[must_use]
+    pub fn status(&self, unit: &Name) -> Option<StatusReport> {
+        self.units.nodes.status(unit, self.units.is_full())
     }
 
     /// Returns whether a target is active only by coincidence: its unit is needed, but only for
     /// other targets that the unit provides.
     #[must_use]
     pub fn is_coincidental(&self, target: &Target) -> bool {
-        let Some(at) = self.provider(target).filter(|&at| self.node(at).needed) else {
-            return false;
-        };
-        let names = |node: &Node| {
-            node.unit.edges.iter().any(|(kind, name)| kind.requires() && name == target)
-        };
-        let mut dependents = self.adjacency.dependents(at).iter().map(|link| self.node(link.node));
-        !self.requested_targets().any(|goal| goal == target)
-            && !dependents.any(|node| node.needed && names(node))
+        self.units.nodes.is_coincidental(target, &self.requested)
     }
 
     /// Returns the targets that make a unit degraded, sorted by name. The list is empty if the unit
     /// is not degraded.
     #[must_use]
     pub fn degraded_by(&self, unit: &Name) -> Vec<Target> {
-        let Some(at) = self.find(unit).filter(|&at| self.degraded.is_degraded(at)) else {
-            return Vec::new();
-        };
-        self.collect_targets(self.node(at), |kind, provider| {
-            let keeps = provider
-                .map_or(kind.requires(), |provider| self.degraded.is_reason(provider, kind));
-            keeps.then_some(())
-        })
-        .into_iter()
-        .map(|(target, ())| target)
-        .collect()
+        self.units.nodes.degraded_by(unit)
     }
 
-    fn derive_state(&self, node: &Node) -> DerivedState {
-        let observed = &node.observed;
-        match observed.phase {
-            Phase::Inactive if node.masked => DerivedState::Masked,
-            Phase::Inactive if !node.needed => DerivedState::Disabled,
-            Phase::Inactive => DerivedState::Waiting(self.wait_reason(node)),
-            Phase::Starting => DerivedState::Starting,
-            Phase::Active(activity) => DerivedState::Active(activity),
-            Phase::Stopping => {
-                DerivedState::Stopping(observed.outcome.as_ref().and_then(stop_reason))
-            }
-            Phase::Failed => DerivedState::Failed {
-                cause: observed
-                    .cause
-                    .unwrap_or(FailureCause::Exit(crate::graph::model::Exit::Unknown)),
-                retry: retry(node),
-                stuck: observed.processes,
-            },
-            Phase::Completed => DerivedState::Completed(retry(node)),
-        }
+    /// Handles an event and returns whether it had an effect. An event that is impossible in the
+    /// current phase is ignored. An event of a past incarnation or of an unknown unit is ignored
+    /// and counted.
+    pub fn on_event(&mut self, event: &UnitEvent, now: Timestamp) -> bool {
+        self.units.on_event(event, now)
     }
 
-    fn wait_reason(&self, node: &Node) -> WaitReason {
-        if node.view.blocked {
-            return WaitReason::Blocked(self.collect_targets(node, |kind, provider| {
-                blocked_by(kind, provider.map(|at| self.node(at).view))
-            }));
-        }
-        let waiting_for = self.collect_targets(node, |kind, provider| {
-            provider.is_some_and(|at| self.node(at).view.effect(kind).unready).then_some(())
-        });
-        if !waiting_for.is_empty() {
-            return WaitReason::Dependencies(
-                waiting_for.into_iter().map(|(target, ())| target).collect(),
-            );
-        }
-        if node.observed.processes {
-            return WaitReason::LeftoverProcesses;
-        }
-        let full = self.max_starting.is_some_and(|most| self.starting >= most.get());
-        if full { WaitReason::Slot } else { WaitReason::NextPlan }
+    /// Returns the actions that are due and records them as done. The caller has to carry out the
+    /// actions and report their results as events. Kills come first, then stops, reloads and
+    /// starts. Of the starts, the most urgent come first: those with the longest chain of waiting
+    /// dependents.
+    pub fn next_actions(&mut self, now: Timestamp) -> Vec<UnitAction> {
+        self.units.next_actions(now)
     }
 
-    /// Returns the targets that a unit depends on and for which `select` returns a value, each with
-    /// its value, sorted by name. `select` gets the edge kind and the node of the target's
-    /// provider, if there is one.
-    fn collect_targets<T>(
-        &self,
-        node: &Node,
-        select: impl Fn(EdgeKind, Option<u32>) -> Option<T>,
-    ) -> Vec<(Target, T)> {
-        let mut found: Vec<(Target, T)> = Vec::new();
-        let mut edges: Vec<&(EdgeKind, Target)> = node.unit.edges.iter().collect();
-        edges.sort_by(|a, b| (&a.1, a.0).cmp(&(&b.1, b.0)));
-        for (kind, target) in edges {
-            let provider = self.provider(target);
-            let known = found.last().is_some_and(|(last, _)| last == target);
-            if let Some(selected) = select(*kind, provider).filter(|_| !known) {
-                found.push((target.clone(), selected));
-            }
-        }
-        found
+    /// Returns whether no action is pending and no unit is starting or stopping.
+    #[must_use]
+    pub fn is_settled(&self) -> bool {
+        self.units.is_settled()
     }
-}
 
-/// Returns whether the unit has a status.
-fn is_visible(node: &Node) -> bool {
-    !node.orphan || node.observed.phase.is_busy() || node.observed.processes
-}
-
-fn blocked_by(kind: EdgeKind, provider: Option<NeighbourView>) -> Option<BlockedBy> {
-    let Some(view) = provider else {
-        return (kind <= EdgeKind::DependsMs).then_some(BlockedBy::Missing);
-    };
-    if !view.effect(kind).blocks_start {
-        return None;
-    }
-    let table = [
-        (view.masked, BlockedBy::Masked),
-        (view.failed, BlockedBy::Failed),
-        (view.ended, BlockedBy::Completed),
-    ];
-    let found = table.into_iter().find(|(found, _)| *found);
-    Some(found.map_or(BlockedBy::Blocked, |(_, blocked_by)| blocked_by))
-}
-
-fn stop_reason(outcome: &StopOutcome) -> Option<StopReason> {
-    match outcome {
-        StopOutcome::Inactive(reason) => Some(reason.clone()),
-        StopOutcome::Failed(cause) => Some(StopReason::Failed(*cause)),
-        StopOutcome::Completed(_) => Some(StopReason::Completed),
-        StopOutcome::Skipped => Some(StopReason::Skipped),
-        StopOutcome::SelfInitiated => None,
-    }
-}
-
-/// Returns whether and when a unit is restarted. A scheduled restart is ignored if the unit is not
-/// needed.
-fn retry(node: &Node) -> Retry {
-    match (node.observed.retry_at.filter(|_| node.needed), node.observed.gave_up) {
-        (Some(at), _) => Retry::At(at),
-        (None, true) => Retry::GaveUp,
-        (None, false) => Retry::Never,
+    /// Computes the actions that follow if every start and stop succeeds and no time passes. Failed
+    /// units are therefore not restarted. Units that are already stopping are assumed to finish at
+    /// the same time, although in reality any of them may finish first.
+    ///
+    /// To preview a change, apply it to a copy of the state and call this function on the copy. The
+    /// result is the plan that the planner would carry out.
+    #[must_use]
+    pub fn preview(self, now: Timestamp) -> Preview {
+        preview::preview(self, now)
     }
 }
 

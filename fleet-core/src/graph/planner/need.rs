@@ -3,20 +3,35 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use super::InitState;
 use super::node::Node;
+use super::nodes::Nodes;
 use crate::graph::build::adjacency::Adjacency;
 use crate::graph::build::cycle::components_by;
-use crate::graph::model::EdgeKind;
+use crate::graph::model::{EdgeKind, Target};
 
-impl InitState {
+/// The requested and the masked targets.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct RequestedTargets {
+    pub(super) goal: Option<Target>,
+    pub(super) extra_targets: BTreeSet<Target>,
+    pub(super) mask: BTreeSet<Target>,
+}
+
+impl RequestedTargets {
+    /// Returns the goal and the extra targets.
+    pub(super) fn targets(&self) -> impl Iterator<Item = &Target> {
+        self.goal.iter().chain(&self.extra_targets)
+    }
+}
+
+impl Nodes {
     /// Recomputes which units are masked and needed, and the heights of all units. Called when the
     /// nodes are rebuilt or all requested targets change at once. Never called for an event,
     /// because its cost depends on the size of the graph.
-    pub(super) fn recompute_demand(&mut self) {
+    pub(super) fn recompute_demand(&mut self, requested: &RequestedTargets) {
         let (adjacency, components) = (Arc::clone(&self.adjacency), Arc::clone(&self.components));
         let before: Vec<_> = self.nodes.iter().map(Node::demand_summary).collect();
-        self.count_requests();
+        self.count_requests(requested);
         let needed = self.needed(&adjacency);
         for (node, &needed) in self.nodes.iter_mut().zip(&needed) {
             (node.masked, node.needed, node.height) = (node.demand.masks > 0, needed, None);
@@ -58,11 +73,10 @@ impl InitState {
     }
 
     /// Counts the requested and masked targets of each unit.
-    fn count_requests(&mut self) {
+    fn count_requests(&mut self, requested: &RequestedTargets) {
         self.nodes.iter_mut().for_each(|node| node.demand = Demand::default());
-        let goals = self.goal.iter().chain(&self.extra_targets);
-        let wanted: Vec<u32> = goals.filter_map(|goal| self.provider(goal)).collect();
-        let masked: Vec<u32> = self.mask.iter().filter_map(|it| self.provider(it)).collect();
+        let wanted: Vec<u32> = requested.targets().filter_map(|goal| self.provider(goal)).collect();
+        let masked: Vec<u32> = requested.mask.iter().filter_map(|it| self.provider(it)).collect();
         wanted.into_iter().for_each(|at| self.node_mut(at).demand.wanted += 1);
         masked.into_iter().for_each(|at| self.node_mut(at).demand.masks += 1);
     }

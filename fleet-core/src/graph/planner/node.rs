@@ -98,6 +98,16 @@ impl Node {
         }
     }
 
+    /// Returns the definition of the current incarnation.
+    pub(super) fn running_definition(&self) -> &InitUnit {
+        self.observed.definition.as_ref().unwrap_or(&self.unit)
+    }
+
+    /// Returns whether the last run has failed or completed, and none of its processes is left.
+    pub(super) fn is_at_rest(&self) -> bool {
+        matches!(self.observed.phase, Phase::Failed | Phase::Completed) && !self.observed.processes
+    }
+
     pub(super) fn has_lost_dependency(&self) -> bool {
         self.counts.lost > 0 || self.missing.depends_on
     }

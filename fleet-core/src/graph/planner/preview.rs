@@ -44,29 +44,21 @@ pub enum PlannedAction {
     Restart(usize, usize, StopReason),
 }
 
-impl InitState {
-    /// Computes the actions that follow if every start and stop succeeds and no time passes. Failed
-    /// units are therefore not restarted. Units that are already stopping are assumed to finish at
-    /// the same time, although in reality any of them may finish first.
-    ///
-    /// To preview a change, apply it to a copy of the state and call this function on the copy. The
-    /// result is the plan that the planner would carry out.
-    #[must_use]
-    pub fn preview(self, now: Timestamp) -> Preview {
-        let names: Vec<Name> = self.units().cloned().collect();
-        let mut simulation = Simulation::of(self, now);
-        simulation.run();
-        let unit_preview = |unit: Name| {
-            let unit_progress =
-                simulation.state.find(&unit).map(|at| &simulation.units[at as usize]);
-            let (action, running) = unit_progress.map_or((PlannedAction::Unchanged, None), |it| {
-                (it.planned_action(), it.running.clone())
-            });
-            UnitPreview { unit, action, running }
-        };
-        let units = names.into_iter().map(unit_preview).collect();
-        Preview { units, after: simulation.state }
-    }
+/// Runs the planner ahead, as [`InitState::preview`] describes.
+pub(super) fn preview(state: InitState, now: Timestamp) -> Preview {
+    let names: Vec<Name> = state.units().cloned().collect();
+    let mut simulation = Simulation::of(state, now);
+    simulation.run();
+    let unit_preview = |unit: Name| {
+        let unit_progress =
+            simulation.state.units.nodes.find(&unit).map(|at| &simulation.units[at as usize]);
+        let (action, running) = unit_progress.map_or((PlannedAction::Unchanged, None), |it| {
+            (it.planned_action(), it.running.clone())
+        });
+        UnitPreview { unit, action, running }
+    };
+    let units = names.into_iter().map(unit_preview).collect();
+    Preview { units, after: simulation.state }
 }
 
 /// An init state whose units carry out every action at once.
@@ -101,15 +93,15 @@ impl SimulatedUnit {
 
 impl Simulation {
     fn of(mut state: InitState, now: Timestamp) -> Self {
-        state.max_starting = None;
-        let units = state.nodes.iter().map(|node| {
+        state.units.max_starting = None;
+        let units = state.units.nodes.iter().map(|node| {
             let running =
                 node.observed.definition.clone().filter(|_| node.observed.phase.is_busy());
             SimulatedUnit { phase: node.observed.phase, running, stop: None, start: None }
         });
         let units = units.collect();
         drop(state.take_changed());
-        Self { adjacency: Arc::clone(&state.adjacency), state, now, units }
+        Self { adjacency: Arc::clone(&state.units.nodes.adjacency), state, now, units }
     }
 
     /// Runs the simulation until no action is left. The number of rounds is limited, because a unit
@@ -140,8 +132,8 @@ impl Simulation {
     /// waits for one of these stops is itself stopped.
     fn finish_stops(&mut self) -> bool {
         let mut ended = false;
-        for at in self.state.all() {
-            if self.state.node(at).observed.phase == Phase::Stopping {
+        for at in self.state.units.nodes.all() {
+            if self.state.units.nodes.node(at).observed.phase == Phase::Stopping {
                 self.send(at, EventKind::AllGone);
                 ended = true;
             }
@@ -153,8 +145,8 @@ impl Simulation {
     /// starting unit that has to stop does not become active.
     fn finish_operations(&mut self) -> bool {
         let mut progressed = false;
-        for at in self.state.all() {
-            let node = self.state.node(at);
+        for at in self.state.units.nodes.all() {
+            let node = self.state.units.nodes.node(at);
             let (phase, must_stop) = (node.observed.phase, node.view.must_stop);
             match phase {
                 Phase::Starting if !must_stop => self.activate(at),
@@ -171,7 +163,7 @@ impl Simulation {
     /// explains why stops finish first.
     fn carry_out(&mut self, actions: &[UnitAction], ends: bool) {
         for action in actions {
-            let Some(at) = self.state.find(&action.unit) else { continue };
+            let Some(at) = self.state.units.nodes.find(&action.unit) else { continue };
             match action.kind {
                 ActionKind::Start if ends => {}
                 ActionKind::Start => self.activate(at),
@@ -182,17 +174,20 @@ impl Simulation {
     }
 
     fn activate(&mut self, at: u32) {
-        if !matches!(self.state.running_definition(at).kind, ServiceType::Oneshot { .. }) {
+        if !matches!(
+            self.state.units.nodes.node(at).running_definition().kind,
+            ServiceType::Oneshot { .. }
+        ) {
             return self.send(at, EventKind::Ready);
         }
         self.send(at, EventKind::MainExited(Exit::Status(0)));
-        if self.state.node(at).observed.phase.is_active() {
+        if self.state.units.nodes.node(at).observed.phase.is_active() {
             self.send(at, EventKind::AllGone);
         }
     }
 
     fn send(&mut self, at: u32, kind: EventKind) {
-        let node = self.state.node(at);
+        let node = self.state.units.nodes.node(at);
         let (unit, incarnation) = (node.unit.name.clone(), node.observed.incarnation);
         let event = UnitEvent { unit, incarnation: incarnation.unwrap_or_default(), kind };
         self.state.on_event(&event, self.now);
@@ -203,7 +198,7 @@ impl Simulation {
     fn record(&mut self, actions: &[UnitAction]) {
         let acted_on = actions.iter().map(|action| &action.unit);
         let changed = self.state.take_changed();
-        let both = acted_on.chain(&changed).filter_map(|unit| self.state.find(unit));
+        let both = acted_on.chain(&changed).filter_map(|unit| self.state.units.nodes.find(unit));
         let mut touched: Vec<u32> = both.collect();
         touched.sort_unstable_by_key(|&at| (self.adjacency.rank(at), at));
         touched.dedup();
@@ -224,14 +219,14 @@ impl Simulation {
             }
         }
         for at in touched {
-            self.units[at as usize].phase = self.state.node(at).observed.phase;
+            self.units[at as usize].phase = self.state.units.nodes.node(at).observed.phase;
         }
     }
 
     /// Returns the reason for which the last plan stopped a starting or active unit. Returns `None`
     /// if the unit was in another phase, or if the plan did not stop it.
     fn was_stopped(&self, at: u32) -> Option<StopReason> {
-        let observed = &self.state.node(at).observed;
+        let observed = &self.state.units.nodes.node(at).observed;
         let before = self.units[at as usize].phase;
         let (was_active, was_starting) = (before.is_active(), before == Phase::Starting);
         match (observed.phase, &observed.outcome) {
@@ -239,15 +234,18 @@ impl Simulation {
                 Some(why.clone())
             }
             // Units without stop commands are inactive at once, and may be starting again.
-            (Phase::Inactive, _) if was_active || was_starting => Some(self.state.stop_reason(at)),
-            (Phase::Starting, _) if was_active => Some(self.state.stop_reason(at)),
+            (Phase::Inactive, _) if was_active || was_starting => {
+                Some(self.state.units.nodes.stop_reason(at))
+            }
+            (Phase::Starting, _) if was_active => Some(self.state.units.nodes.stop_reason(at)),
             _ => None,
         }
     }
 
     fn was_started(&self, at: u32) -> bool {
         let began = |phase: Phase| phase.is_active() || phase == Phase::Starting;
-        let (before, after) = (self.units[at as usize].phase, self.state.node(at).observed.phase);
+        let (before, after) =
+            (self.units[at as usize].phase, self.state.units.nodes.node(at).observed.phase);
         let restarted = before.is_active() && after == Phase::Starting;
         began(after) && (restarted || !began(before))
     }
