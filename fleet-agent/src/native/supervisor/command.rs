@@ -14,12 +14,13 @@ use fleet_unitfile::UnitName;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::AbortHandle;
 
+use super::Supervisor;
+use super::core::Core;
 use super::error::{Crashed, SupervisorError};
-use super::managed_units::{LoadedUnit, PulledTimer};
+use super::managed_units::{LoadedUnit, ManagedUnits, PulledTimer};
 use super::requests::{Requests, UnitRequest};
-use super::snapshot::InitSnapshot;
-use super::snapshot::{InitDryRun, InitDryRunResult};
-use super::{Logs, Supervisor};
+use super::snapshot::{InitDryRun, InitDryRunResult, InitSnapshot, dry_run, snapshot};
+use super::units::Logs;
 use crate::lock::lock;
 use crate::native::log::Log;
 use crate::native::state::manager_context::ManagerContext;
@@ -197,12 +198,12 @@ impl Drop for SupervisorHandle {
 impl Supervisor {
     /// Starts the event loop.
     pub(super) fn spawn(self) -> SupervisorHandle {
-        let context = Arc::clone(&self.context);
+        let context = Arc::clone(&self.core.context);
         SupervisorHandle {
             log_task: tokio::spawn(Arc::clone(&context).limit_logs()).abort_handle(),
             context,
             requests: Arc::clone(&self.requests),
-            logs: Arc::clone(&self.logs),
+            logs: Arc::clone(self.core.units.logs()),
             changes: self.changes.subscribe(),
             event_loop: tokio::spawn(self.run()).abort_handle(),
         }
@@ -210,65 +211,73 @@ impl Supervisor {
 
     /// Carries out a command.
     pub(super) fn on_command(&mut self, command: Command) {
+        let core = &mut self.core;
         match command {
             Command::SetGoal { goal, extra_targets, reply } => {
-                answer(reply, self.set_goal(goal, extra_targets));
+                answer(reply, core.set_goal(goal, extra_targets));
             }
             Command::SetMaxStarting { most, reply } => {
-                self.planner.set_max_starting(most);
+                core.planner.set_max_starting(most);
                 answer(reply, ());
             }
             Command::ReplaceGraph { graph, settings, reply } => {
-                answer(reply, self.replace_graph(graph, &settings));
+                answer(reply, core.replace_graph(graph, &settings));
             }
-            Command::Load { unit, reply } => answer(reply, self.load(*unit)),
-            Command::Target { target, command } => self.on_target_command(&target, command),
-            Command::Unit { unit, command } => self.on_unit_command(&unit, command),
+            Command::Load { unit, reply } => answer(reply, self.managed.load(core, *unit)),
+            Command::Target { target, command } => on_target_command(core, &target, command),
+            Command::Unit { unit, command } => {
+                on_unit_command(&mut self.managed, core, &unit, command);
+            }
             Command::Shutdown { reply } => self.shut_down(reply),
             Command::KillAll { reply } => {
-                self.kill_all();
+                core.units.kill_all();
                 answer(reply, ());
             }
-            Command::Snapshot { reply } => answer(reply, self.snapshot()),
-            Command::DryRun { request, reply } => answer(reply, self.dry_run(request)),
+            Command::Snapshot { reply } => answer(reply, snapshot(core)),
+            Command::DryRun { request, reply } => answer(reply, dry_run(core, request)),
             #[cfg(test)]
             Command::Inspect(inspect) => inspect(self),
         }
     }
+}
 
-    fn on_target_command(&mut self, target: &Target, command: TargetCommand) {
-        match command {
-            TargetCommand::Mask(reply) => answer(reply, self.mask_target(target)),
-            TargetCommand::Unmask(reply) => answer(reply, self.unmask_target(target)),
-            TargetCommand::ResetFailed(reply) => answer(reply, self.reset_failed(target)),
-            TargetCommand::Restart(reply) => answer(reply, self.planner.restart(target)),
-            TargetCommand::Reload(reply) => answer(reply, self.planner.request_reload(target)),
-        }
+fn on_target_command(core: &mut Core, target: &Target, command: TargetCommand) {
+    match command {
+        TargetCommand::Mask(reply) => answer(reply, core.mask(target)),
+        TargetCommand::Unmask(reply) => answer(reply, core.unmask(target)),
+        TargetCommand::ResetFailed(reply) => answer(reply, core.reset_failed(target)),
+        TargetCommand::Restart(reply) => answer(reply, core.planner.restart(target)),
+        TargetCommand::Reload(reply) => answer(reply, core.planner.request_reload(target)),
     }
+}
 
-    fn on_unit_command(&mut self, unit: &UnitName, command: UnitCommand) {
-        match command {
-            UnitCommand::PrepareStart(reply) => answer(reply, self.prepare_start(unit)),
-            UnitCommand::Request { request, requested, reply } => {
-                let (result, pending) = oneshot::channel();
-                self.carry_out(unit, request, requested, result);
-                answer(reply, pending);
-            }
-            UnitCommand::SetRequested { requested, reply } => {
-                self.set_requested(unit, requested);
-                answer(reply, ());
-            }
-            UnitCommand::Reload(reply) => {
-                let (result, pending) = oneshot::channel();
-                self.reload_managed(unit, result);
-                answer(reply, pending);
-            }
-            UnitCommand::Forget(reply) => {
-                self.forget(unit);
-                answer(reply, ());
-            }
-            UnitCommand::Details(reply) => answer(reply, self.details(unit)),
+fn on_unit_command(
+    managed: &mut ManagedUnits,
+    core: &mut Core,
+    unit: &UnitName,
+    command: UnitCommand,
+) {
+    match command {
+        UnitCommand::PrepareStart(reply) => answer(reply, managed.prepare_start(core, unit)),
+        UnitCommand::Request { request, requested, reply } => {
+            let (result, pending) = oneshot::channel();
+            managed.carry_out(core, unit, request, requested, result);
+            answer(reply, pending);
         }
+        UnitCommand::SetRequested { requested, reply } => {
+            managed.set_requested(core, unit, requested);
+            answer(reply, ());
+        }
+        UnitCommand::Reload(reply) => {
+            let (result, pending) = oneshot::channel();
+            managed.reload(core, unit, result);
+            answer(reply, pending);
+        }
+        UnitCommand::Forget(reply) => {
+            managed.forget(core, unit);
+            answer(reply, ());
+        }
+        UnitCommand::Details(reply) => answer(reply, managed.details(core, unit)),
     }
 }
 

@@ -1,30 +1,33 @@
 //! Logs what happens to the units of files, one line for each event: starts, stops, failures,
 //! restarts, kills and failed reloads.
 
+use std::collections::BTreeSet;
+
 use fleet_core::Timestamp;
 use fleet_core::graph::{
     ActionKind, DerivedState, EventKind, FailureCause, Name, Retry, StopReason, UnitAction,
 };
 
-use super::{Supervisor, UnitSource};
+/// Log of events, which repeats nothing about a start that is retried each second.
+#[derive(Default)]
+pub(super) struct EventLog {
+    /// Units whose last start could not be recorded, which is logged only once.
+    unrecorded: BTreeSet<Name>,
+}
 
-impl Supervisor {
+impl EventLog {
     /// Logs an action before it is carried out. The result of a failed or completed run is logged
     /// once its processes are gone.
-    pub(super) fn log_action(&self, action: &UnitAction) {
+    pub(super) fn log_action(&self, action: &UnitAction, is_auto_restart: bool) {
         let unit = &action.unit;
         match &action.kind {
-            _ if self.source == UnitSource::Loads => {}
             ActionKind::Start if self.unrecorded.contains(unit) => {
                 tracing::debug!(%unit, "trying to record the start of a unit again");
             }
-            ActionKind::Start => {
-                let entry = self.units.get(unit);
-                match entry.is_some_and(|entry| entry.is_auto_restart) {
-                    true => tracing::info!(%unit, "restarting a unit"),
-                    false => tracing::info!(%unit, "starting a unit"),
-                }
-            }
+            ActionKind::Start => match is_auto_restart {
+                true => tracing::info!(%unit, "restarting a unit"),
+                false => tracing::info!(%unit, "starting a unit"),
+            },
             ActionKind::Stop { reason: StopReason::Failed(cause), .. } => {
                 tracing::debug!(%unit, %cause, "stopping the processes of a failed unit");
             }
@@ -35,13 +38,14 @@ impl Supervisor {
         }
     }
 
-    /// Logs an event after the planner has handled it. A start that cannot be recorded is retried
-    /// each second, so only its first failure is logged.
-    pub(super) fn log_event(&mut self, unit: &Name, event: EventKind, now: Timestamp) {
-        if self.source == UnitSource::Loads {
-            return;
-        }
-        let Some(state) = self.planner.status(unit).map(|status| status.state) else { return };
+    /// Logs an event after the planner has handled it. `state` is the state of the unit since then.
+    pub(super) fn log_event(
+        &mut self,
+        unit: &Name,
+        event: EventKind,
+        state: DerivedState,
+        now: Timestamp,
+    ) {
         if self.repeats_unrecorded_failure(unit, event, &state) {
             return;
         }
@@ -63,6 +67,11 @@ impl Supervisor {
             (EventKind::AllGone, _) => tracing::info!(%unit, "a unit has stopped"),
             _ => {}
         }
+    }
+
+    /// Forgets a unit that no longer exists.
+    pub(super) fn forget(&mut self, unit: &Name) {
+        self.unrecorded.remove(unit);
     }
 
     /// Returns whether an event ends another start of a unit that could not be recorded.

@@ -26,23 +26,22 @@ use std::sync::Arc;
 
 use fleet_core::Timestamp;
 use fleet_core::graph::{
-    DerivedState, EventKind, FailureCause, Graph, Incarnation, InitState, InitUnit, Name,
-    Observation, ObservedUnit, Phase, Settings, UnitEvent,
+    EventKind, FailureCause, Graph, Incarnation, InitState, InitUnit, Name, Observation,
+    ObservedUnit, Phase, Settings,
 };
 
 use super::command::SupervisorHandle;
 use super::compile::host_capabilities;
 use super::config::{LANGUAGE, SupervisorConfig};
+use super::core::Core;
 use super::error::{SupervisorError, io_error};
-use super::goal::restore_state;
-use super::managed_units::{ManagedUnits, hit_start_limit};
-use super::supervised_unit::{SupervisedUnit, read_definition};
+use super::managed_units::LoadedGraph;
+use super::targets::restore_state;
+use super::units::{SupervisedUnit, read_definition};
 use super::{Supervisor, UnitSource};
-use crate::lock::lock;
 use crate::native::linux::descriptors::check_descriptors_left;
 use crate::native::run::adopt::{observe_run, resume, stop_only_definition};
 use crate::native::run::driver::RunDriver;
-use crate::native::run::machine::state::RunState;
 use crate::native::state::desired_targets::TargetSelection;
 use crate::native::state::manager_context::{ManagerContext, TARGETS};
 use crate::native::state::unit_directory::{RunRecord, UnitDirectory};
@@ -76,19 +75,21 @@ impl SupervisorHandle {
         let is_written = stored.is_some();
         let restored = restore_state(graph, settings, observation, stored)?;
         let host = host_capabilities(BTreeSet::new(), context.controllers());
-        let managed = ManagedUnits::default();
-        let mut supervisor = Supervisor::new(context, host, UnitSource::Files, restored, managed);
-        let logs = units.iter().map(|(unit, entry)| (unit.clone(), Arc::clone(&entry.log)));
-        lock(&supervisor.logs).extend(logs);
-        (supervisor.units, supervisor.unrecoverable) = (units, unrecoverable);
+        let mut supervisor =
+            Supervisor::new(context, host, UnitSource::Files, restored, LoadedGraph::default());
+        let core = &mut supervisor.core;
+        for (unit, entry) in units {
+            core.units.insert(unit, entry);
+        }
+        core.unrecoverable = unrecoverable;
         if is_written {
             // Stores the new configured targets, which later overrides are compared with.
-            supervisor.write_targets()?;
+            core.targets.write()?;
         }
         for (unit, incarnation, driver) in runs {
-            supervisor.spawn_run_task(&unit, incarnation, driver);
+            core.units.spawn_run(&unit, incarnation, driver);
         }
-        supervisor.take_over_definitions();
+        core.take_over_definitions(&core.units.names());
         Ok(supervisor.spawn())
     }
 }
@@ -194,31 +195,6 @@ fn entry_of<'a>(
     })
 }
 
-impl Supervisor {
-    /// Updates the stored state of each of `units` that has no current run. Stores that the unit
-    /// has hit its start limit, or clears the stored state if the hit or a failed stop was reset.
-    /// The planner decides this after the last run, so that run has not stored it.
-    pub(super) fn persist_ended_runs(&mut self, units: &BTreeSet<Name>) {
-        for unit in units {
-            let entry = self.units.get_mut(unit).filter(|entry| entry.handle.is_none());
-            let Some(entry) = entry else { continue };
-            let state = self.planner.status(unit).map(|status| status.state);
-            let gave_up = state.as_ref().is_some_and(hit_start_limit);
-            let is_failed = matches!(state, Some(DerivedState::Failed { .. }));
-            let run_state = match (gave_up, entry.run_state.gave_up) {
-                (true, false) => RunState { gave_up, ..RunState::clone(&entry.run_state) },
-                (false, true) => RunState::default(),
-                _ if !is_failed && entry.run_state.has_failed_to_stop() => RunState::default(),
-                _ => continue,
-            };
-            if gave_up {
-                tracing::warn!(%unit, "giving up a unit: it has reached its restart limit");
-            }
-            entry.set_idle_state(run_state, "its earlier saved state applies");
-        }
-    }
-}
-
 /// Returns the stored definition of a unit. If none is stored, returns the definition in the graph.
 /// If the graph has none either, returns an error.
 fn definition(directory: &UnitDirectory, graph: &Graph, name: &Name) -> io::Result<Arc<InitUnit>> {
@@ -260,62 +236,54 @@ pub(super) fn reason(unit: &Name, error: &io::Error) -> String {
     )
 }
 
-impl Supervisor {
-    /// Tries again to recover the units that could not be recovered.
-    pub(super) fn retry_unrecoverable(&mut self, max_starting: Option<NonZeroU32>) {
-        if self.unrecoverable.is_empty() || self.shutting_down {
+/// Tries again to recover the units that could not be recovered.
+pub(super) fn retry_unrecoverable(core: &mut Core, max_starting: Option<NonZeroU32>) {
+    if core.unrecoverable.is_empty() || core.shutting_down {
+        return;
+    }
+    let graph = core.planner.graph().clone();
+    let mut recovery = Recovery { observation: core.planner.observation(), ..Recovery::default() };
+    for name in core.unrecoverable.keys() {
+        recovery.observation.units.remove(name);
+        recovery.units.extend(core.units.remove(name).map(|entry| (name.clone(), entry)));
+        recovery.recover_unit(&core.context, &graph, name);
+    }
+    let Recovery { observation, units, runs, unrecoverable } = recovery;
+    for (unit, entry) in units {
+        core.units.insert(unit, entry);
+    }
+    let settings = Settings { max_starting, ..Settings::default() };
+    let settings = core.targets.desired().apply_to(&settings);
+    match InitState::restore(graph, &settings, observation) {
+        Ok(planner) => core.planner = planner,
+        Err(error) => {
+            tracing::error!(%error, "cannot supervise the recovered units: all stay failed");
             return;
         }
-        let graph = self.planner.graph().clone();
-        let mut recovery =
-            Recovery { observation: self.planner.observation(), ..Recovery::default() };
-        for name in self.unrecoverable.keys() {
-            recovery.observation.units.remove(name);
-            recovery.units.extend(self.units.remove_entry(name));
-            recovery.recover_unit(&self.context, &graph, name);
-        }
-        let Recovery { observation, units, runs, unrecoverable } = recovery;
-        self.replace_logs(&units);
-        self.units.extend(units);
-        let settings = Settings { max_starting, ..Settings::default() };
-        match InitState::restore(graph, &self.selection.desired.apply_to(&settings), observation) {
-            Ok(planner) => self.planner = planner,
-            Err(error) => {
-                tracing::error!(%error, "cannot supervise the recovered units: all stay failed");
-                return;
-            }
-        }
-        self.unrecoverable = unrecoverable;
-        for (unit, incarnation, driver) in runs {
-            self.spawn_run_task(&unit, incarnation, driver);
-        }
     }
-
-    /// Replaces the logs of unrecoverable units by those of `units`.
-    fn replace_logs(&self, units: &BTreeMap<Name, SupervisedUnit>) {
-        let mut logs = lock(&self.logs);
-        logs.retain(|unit, _| !self.unrecoverable.contains_key(unit));
-        logs.extend(units.iter().map(|(unit, entry)| (unit.clone(), Arc::clone(&entry.log))));
+    core.unrecoverable = unrecoverable;
+    for (unit, incarnation, driver) in runs {
+        core.units.spawn_run(&unit, incarnation, driver);
     }
+}
 
-    /// Treats an unrecoverable unit as gone; does nothing for any other unit.
-    pub(super) fn forget_unrecoverable(&mut self, unit: &Name) {
-        if self.unrecoverable.remove(unit).is_none() {
-            return;
-        }
-        let written = self.context.storage(unit.as_str()).write_run(&RunRecord::default());
-        if let Err(error) = written {
-            tracing::warn!(
-                %unit,
-                %error,
-                "cannot save the reset of a unit that could not be recovered: after fleet-init \
-                 restarts, the unit is shown as failed again"
-            );
-        }
-        let incarnation = self.planner.status(unit).and_then(|state| state.incarnation);
-        if let Some(incarnation) = incarnation {
-            let (unit, what) = (unit.clone(), EventKind::AllGone);
-            self.planner.on_event(&UnitEvent { unit, incarnation, kind: what }, self.context.now());
-        }
+/// Treats an unrecoverable unit as gone; does nothing for any other unit.
+pub(super) fn forget_unrecoverable(core: &mut Core, unit: &Name) {
+    if core.unrecoverable.remove(unit).is_none() {
+        return;
+    }
+    let written = core.context.storage(unit.as_str()).write_run(&RunRecord::default());
+    if let Err(error) = written {
+        tracing::warn!(
+            %unit,
+            %error,
+            "cannot save the reset of a unit that could not be recovered: after fleet-init \
+             restarts, the unit is shown as failed again"
+        );
+    }
+    let incarnation = core.planner.status(unit).and_then(|state| state.incarnation);
+    if let Some(incarnation) = incarnation {
+        let now = core.now();
+        core.on_event(unit, incarnation, EventKind::AllGone, now);
     }
 }

@@ -5,17 +5,12 @@
 use std::collections::BTreeSet;
 
 use fleet_core::Timestamp;
-use fleet_core::graph::{
-    DerivedState, Graph, InitState, Name, Retry, Settings, StatusReport, Target,
-};
-use fleet_unitfile::UnitName;
+use fleet_core::graph::{Graph, InitState, Name, Settings, StatusReport, Target};
 
-use super::Supervisor;
+use super::core::Core;
 use super::error::SupervisorError;
-use super::managed_units::name_of;
 use crate::native::Tracking;
 use crate::native::state::desired_targets::DesiredTargets;
-use crate::{ServiceError, UnitDetails};
 
 /// Status of all units at one time.
 #[derive(Debug, Clone)]
@@ -58,65 +53,37 @@ pub struct UnitSnapshot {
     pub problem: Option<String>,
 }
 
-impl Supervisor {
-    /// Returns the status of all units.
-    pub(super) fn snapshot(&self) -> InitSnapshot {
-        let units = self.planner.units().filter_map(|unit| self.status(unit)).collect();
-        InitSnapshot {
-            now: self.context.now(),
-            desired: self.selection.desired.clone(),
-            tracking: self.context.tracking(),
-            units,
-            planner: self.planner.clone(),
-        }
+/// Returns the status of all units.
+pub(super) fn snapshot(core: &Core) -> InitSnapshot {
+    InitSnapshot {
+        now: core.now(),
+        desired: core.targets.desired().clone(),
+        tracking: core.context.tracking(),
+        units: core.planner.units().filter_map(|unit| unit_snapshot(core, unit)).collect(),
+        planner: core.planner.clone(),
     }
+}
 
-    /// Returns details of a loaded unit.
-    pub(super) fn details(&self, unit: &UnitName) -> Result<UnitDetails, ServiceError> {
-        let name = name_of(unit);
-        if let Some(details) = self.timers.details(unit) {
-            return Ok(details);
-        }
-        if !self.managed.is_loaded(&name) {
-            return Err(ServiceError::NotLoaded { unit: unit.clone() });
-        }
-        let retry = match self.planner.status(&name).map(|state| state.state) {
-            Some(
-                DerivedState::Failed { retry: Retry::At(at), .. }
-                | DerivedState::Completed(Retry::At(at)),
-            ) => Some(at.since(self.context.now())),
-            _ => None,
-        };
-        let degraded_by = self.planner.degraded_by(&name);
-        Ok(UnitDetails {
-            retry_in: retry,
-            degraded_by: degraded_by.iter().map(ToString::to_string).collect(),
-            tracking: Some(self.context.tracking().to_string()),
-            ..UnitDetails::default()
-        })
-    }
-
-    fn status(&self, name: &Name) -> Option<UnitSnapshot> {
-        let report = self.planner.status(name)?;
-        let unit = self.planner.graph().unit(name);
-        let provides = unit.map_or_else(Vec::new, |unit| unit.provides.clone());
-        let entry = self.units.get(name);
-        let run_state = entry.map(|entry| &*entry.run_state);
-        let problem = entry.and_then(|entry| entry.problem.as_ref());
-        let handle = entry.filter(|entry| entry.handle.is_some());
-        let coincidental = provides.iter().filter(|target| self.planner.is_coincidental(target));
-        Some(UnitSnapshot {
-            unit: name.clone(),
-            description: unit.map(|unit| unit.description.clone()).unwrap_or_default(),
-            coincidental: coincidental.cloned().collect(),
-            provides,
-            report,
-            degraded_by: self.planner.degraded_by(name),
-            main_pid: run_state.and_then(|run_state| run_state.main).map(|process| process.pid),
-            status: handle.and_then(|entry| entry.run_state.status.clone()),
-            problem: self.unrecoverable.get(name).or(problem).cloned(),
-        })
-    }
+fn unit_snapshot(core: &Core, name: &Name) -> Option<UnitSnapshot> {
+    let report = core.planner.status(name)?;
+    let unit = core.planner.graph().unit(name);
+    let provides = unit.map_or_else(Vec::new, |unit| unit.provides.clone());
+    let entry = core.units.get(name);
+    let run_state = entry.map(|entry| &*entry.run_state);
+    let problem = entry.and_then(|entry| entry.problem.as_ref());
+    let handle = entry.filter(|entry| entry.handle.is_some());
+    let coincidental = provides.iter().filter(|target| core.planner.is_coincidental(target));
+    Some(UnitSnapshot {
+        unit: name.clone(),
+        description: unit.map(|unit| unit.description.clone()).unwrap_or_default(),
+        coincidental: coincidental.cloned().collect(),
+        provides,
+        report,
+        degraded_by: core.planner.degraded_by(name),
+        main_pid: run_state.and_then(|run_state| run_state.main).map(|process| process.pid),
+        status: handle.and_then(|entry| entry.run_state.status.clone()),
+        problem: core.unrecoverable.get(name).or(problem).cloned(),
+    })
 }
 
 /// Change to preview.
@@ -146,22 +113,24 @@ pub struct InitDryRunResult {
     pub after: InitState,
 }
 
-impl Supervisor {
-    pub(super) fn dry_run(&self, request: InitDryRun) -> Result<InitDryRunResult, SupervisorError> {
-        let now = self.context.now();
-        let (mut after, mut desired) = (self.planner.clone(), self.selection.desired.clone());
-        if let Some((graph, settings)) = request.files {
-            desired = self.selection.rebase(&settings).desired;
-            desired.goal = request.goal.clone().or(desired.goal);
-            let done = after.reload_with(graph, &desired.apply_to(&settings), now);
-            done.map_err(SupervisorError::InvalidTargets)?;
-        }
-        if request.goal.is_some() || !request.extra_targets.is_empty() {
-            desired.goal = request.goal.or(desired.goal);
-            desired.extra_targets = request.extra_targets;
-            let done = after.set_goal(desired.goal.clone(), desired.extra_targets.clone(), now);
-            done.map_err(SupervisorError::InvalidTargets)?;
-        }
-        Ok(InitDryRunResult { now, desired, before: self.planner.clone(), after })
+/// Applies a change to a copy of the planner.
+pub(super) fn dry_run(
+    core: &Core,
+    request: InitDryRun,
+) -> Result<InitDryRunResult, SupervisorError> {
+    let now = core.now();
+    let (mut after, mut desired) = (core.planner.clone(), core.targets.desired().clone());
+    if let Some((graph, settings)) = request.files {
+        desired = core.targets.rebased_desired(&settings);
+        desired.goal = request.goal.clone().or(desired.goal);
+        let done = after.reload_with(graph, &desired.apply_to(&settings), now);
+        done.map_err(SupervisorError::InvalidTargets)?;
     }
+    if request.goal.is_some() || !request.extra_targets.is_empty() {
+        desired.goal = request.goal.or(desired.goal);
+        desired.extra_targets = request.extra_targets;
+        let done = after.set_goal(desired.goal.clone(), desired.extra_targets.clone(), now);
+        done.map_err(SupervisorError::InvalidTargets)?;
+    }
+    Ok(InitDryRunResult { now, desired, before: core.planner.clone(), after })
 }

@@ -1,58 +1,74 @@
-//! Changes of the goal, the extra targets and the masks of a supervisor, and the replacement of its
-//! graph. Also the shutdown, which clears the goal.
+//! The targets that the planner has to provide, with their stored form: the goal, the extra targets
+//! and the masks. Each change is stored before it takes effect.
 
 use std::collections::BTreeSet;
+use std::path::PathBuf;
 
-use fleet_core::graph::{DerivedState, Graph, InitState, Name, Observation, Settings, Target};
+use fleet_core::Timestamp;
+use fleet_core::graph::{Graph, InitState, Name, Observation, Settings, Target};
 
-use super::Supervisor;
-use super::command::{Reply, answer};
 use super::error::{SupervisorError, io_error};
-use crate::ServiceError;
-use crate::native::state::desired_targets::TargetSelection;
+use crate::native::state::desired_targets::{DesiredTargets, TargetSelection};
 
-impl Supervisor {
+/// Desired targets of a planner, with the file that stores them.
+pub(super) struct Targets {
+    selection: TargetSelection,
+    file: PathBuf,
+}
+
+impl Targets {
+    pub(super) fn new(selection: TargetSelection, file: PathBuf) -> Self {
+        Self { selection, file }
+    }
+
+    /// Returns the desired targets.
+    pub(super) fn desired(&self) -> &DesiredTargets {
+        &self.selection.desired
+    }
+
+    /// Returns the targets that would be desired with these settings.
+    pub(super) fn rebased_desired(&self, settings: &Settings) -> DesiredTargets {
+        self.selection.rebase(settings).desired
+    }
+
     /// Sets the goal and the extra targets, and stores them.
     pub(super) fn set_goal(
         &mut self,
+        planner: &mut InitState,
         goal: Option<Target>,
         extra_targets: BTreeSet<Target>,
+        now: Timestamp,
     ) -> Result<(), SupervisorError> {
-        if self.shutting_down {
-            return Err(SupervisorError::ShuttingDown);
-        }
-        let valid = self.planner.check_goal(goal.as_ref(), &extra_targets);
+        let valid = planner.check_goal(goal.as_ref(), &extra_targets);
         valid.map_err(SupervisorError::InvalidTargets)?;
         let mut selection = self.selection.clone();
         (selection.desired.goal, selection.desired.extra_targets) =
             (goal.clone(), extra_targets.clone());
         // A choice that cannot be stored is not carried out.
-        self.store_selection(selection)?;
+        self.store(selection)?;
         let names: Vec<&str> = extra_targets.iter().map(Target::as_str).collect();
         let goal_name = goal.as_ref().map_or("none", Target::as_str);
         tracing::info!(goal = goal_name, extra_targets = names.join(", "), "the goal was set");
-        let done = self.planner.set_goal(goal, extra_targets, self.context.now());
+        let done = planner.set_goal(goal, extra_targets, now);
         done.map_err(SupervisorError::InvalidTargets)
     }
 
-    /// Removes the goal and the extra targets until the supervisor ends, without storing that.
-    pub(super) fn clear_goal(&mut self) {
-        // An empty goal is always valid.
-        drop(self.planner.set_goal(None, BTreeSet::new(), self.context.now()));
-    }
-
     /// Masks a target. Returns `false` if its unit was already masked.
-    pub(super) fn mask_target(&mut self, target: &Target) -> Result<bool, SupervisorError> {
-        if !self.masks_of(target).is_empty() {
+    pub(super) fn mask(
+        &mut self,
+        planner: &mut InitState,
+        target: &Target,
+        now: Timestamp,
+    ) -> Result<bool, SupervisorError> {
+        if !self.masks_of(planner.graph(), target).is_empty() {
             return Ok(false);
         }
-        let now = self.context.now();
-        let masked = self.planner.mask(target.clone(), now);
+        let masked = planner.mask(target.clone(), now);
         masked.map_err(SupervisorError::InvalidTargets)?;
         let mut selection = self.selection.clone();
         selection.desired.mask.insert(target.clone());
-        if let Err(error) = self.store_selection(selection) {
-            self.planner.unmask(target, now);
+        if let Err(error) = self.store(selection) {
+            planner.unmask(target, now);
             return Err(error);
         }
         tracing::info!(%target, "the target was masked");
@@ -60,8 +76,13 @@ impl Supervisor {
     }
 
     /// Removes all masks of the unit that provides a target. Returns `false` if there was none.
-    pub(super) fn unmask_target(&mut self, target: &Target) -> Result<bool, SupervisorError> {
-        let masks = self.masks_of(target);
+    pub(super) fn unmask(
+        &mut self,
+        planner: &mut InitState,
+        target: &Target,
+        now: Timestamp,
+    ) -> Result<bool, SupervisorError> {
+        let masks = self.masks_of(planner.graph(), target);
         let configured = &self.selection.configured.mask;
         if let Some(target) = masks.intersection(configured).next().cloned() {
             return Err(SupervisorError::MaskedBySettings { target });
@@ -71,122 +92,106 @@ impl Supervisor {
         }
         let mut selection = self.selection.clone();
         selection.desired.mask.retain(|it| !masks.contains(it));
-        self.store_selection(selection)?;
-        let now = self.context.now();
-        masks.iter().for_each(|it| self.planner.unmask(it, now));
+        self.store(selection)?;
+        masks.iter().for_each(|it| planner.unmask(it, now));
         tracing::info!(%target, "the target was unmasked");
         Ok(true)
     }
 
     /// Returns the masked targets of the unit that provides a target.
-    fn masks_of(&self, target: &Target) -> BTreeSet<Target> {
-        let provider = |target: &Target| -> Option<&Name> {
-            self.planner.graph().provider(target).map(|unit| &unit.name)
-        };
+    fn masks_of(&self, graph: &Graph, target: &Target) -> BTreeSet<Target> {
+        let provider =
+            |target: &Target| -> Option<&Name> { graph.provider(target).map(|unit| &unit.name) };
         let unit = provider(target);
         let is_of_unit = |it: &&Target| *it == target || (unit.is_some() && provider(it) == unit);
         self.selection.desired.mask.iter().filter(is_of_unit).cloned().collect()
     }
 
-    /// Replaces the graph and the settings. Overrides of an operator stay in effect.
+    /// Replaces the graph and the settings of the planner. Overrides of an operator stay in effect.
     pub(super) fn replace_graph(
         &mut self,
+        planner: &mut InitState,
         graph: Graph,
         settings: &Settings,
+        now: Timestamp,
     ) -> Result<(), SupervisorError> {
-        self.retry_unrecoverable(settings.max_starting);
         let selection = self.selection.rebase(settings);
         let earlier = self.selection.clone();
         if selection != earlier {
-            self.store_selection(selection.clone())?;
+            self.store(selection.clone())?;
         }
-        let (settings, now) = (selection.desired.apply_to(settings), self.context.now());
-        if let Err(error) = self.planner.reload_with(graph, &settings, now) {
+        let settings = selection.desired.apply_to(settings);
+        if let Err(error) = planner.reload_with(graph, &settings, now) {
             if selection != earlier {
-                self.store_selection(earlier)?;
+                self.store(earlier)?;
             }
             return Err(SupervisorError::InvalidTargets(error));
-        }
-        tracing::info!("the units were reloaded");
-        self.take_over_definitions();
-        if self.shutting_down {
-            // The reload must not start units again during a shutdown.
-            self.clear_goal();
         }
         Ok(())
     }
 
-    /// Passes definitions that a reload has changed to the runs of their units.
-    pub(super) fn take_over_definitions(&mut self) {
-        let units: Vec<Name> = self.units.keys().cloned().collect();
-        units.iter().for_each(|unit| self.take_over_definition(unit));
-    }
-
-    /// Clears the failed or completed state of the unit that provides a target. Returns whether
-    /// there was one.
-    pub(super) fn reset_failed(&mut self, target: &Target) -> bool {
-        let graph = self.planner.graph();
-        let is_meant = |unit: &&Name| unit.as_str() == target.as_str();
-        let mut removed = self.unrecoverable.keys().filter(|unit| graph.unit(unit).is_none());
-        // No unit in the graph provides a target of a removed unit.
-        if let Some(unit) = removed.find(is_meant).cloned() {
-            self.forget_unrecoverable(&unit);
-            return true;
+    /// Masks the targets of loaded units that are stopped although other units need them. If the
+    /// masks cannot be stored, they apply nevertheless.
+    pub(super) fn mask_stopped(
+        &mut self,
+        planner: &mut InitState,
+        more: Vec<Target>,
+        now: Timestamp,
+    ) {
+        let mut is_new = false;
+        for target in more {
+            is_new |= self.selection.desired.mask.insert(target.clone());
+            // Without a goal every mask is valid.
+            drop(planner.mask(target, now));
         }
-        let unit = graph.provider(target).map(|unit| unit.name.clone());
-        if let Some(unit) = unit {
-            self.forget_unrecoverable(&unit);
-            self.units.get_mut(&unit).into_iter().for_each(|entry| entry.is_auto_restart = false);
-        }
-        self.planner.reset_failed(target, self.context.now())
-    }
-
-    /// Begins to stop all units, and refuses to start any from now on. The stored targets stay.
-    pub(super) fn shut_down(&mut self, reply: Reply<Vec<ServiceError>>) {
-        self.apply_pending_loads();
-        self.shutting_down = true;
-        self.stop_managed_units();
-        self.timers.stop_all();
-        self.clear_goal();
-        self.idle_waiters.push(reply);
-    }
-
-    /// Answers the callers that wait for a shutdown, if all runs are over except those of stuck
-    /// units.
-    pub(super) fn answer_idle_waiters(&mut self) {
-        if self.idle_waiters.is_empty() {
-            return;
-        }
-        let is_stuck = |unit| {
-            let state = self.planner.status(unit);
-            state.is_some_and(|state| {
-                matches!(state.state, DerivedState::Failed { stuck: true, .. })
-            })
-        };
-        let mut running = self.units.iter().filter(|(_, entry)| entry.handle.is_some());
-        if !running.all(|(unit, _)| is_stuck(unit)) {
-            return;
-        }
-        for waiter in self.idle_waiters.drain(..) {
-            answer(waiter, self.managed.stop_errors(&self.planner));
+        if is_new {
+            self.write_stopped();
         }
     }
 
-    /// Kills all processes of all runs. Their exits are reported as usual.
-    pub(super) fn kill_all(&mut self) {
-        let handles = self.units.values().filter_map(|entry| entry.handle.as_ref());
-        handles.for_each(|handle| handle.sender.update(|update| update.kill = true));
+    /// Removes the masks of loaded units that may start again.
+    pub(super) fn unmask_started(
+        &mut self,
+        planner: &mut InitState,
+        less: &BTreeSet<Target>,
+        now: Timestamp,
+    ) {
+        let mask = &mut self.selection.desired.mask;
+        let masked: Vec<&Target> = less.iter().filter(|target| mask.remove(*target)).collect();
+        masked.iter().for_each(|target| planner.unmask(target, now));
+        if !masked.is_empty() {
+            self.write_stopped();
+        }
+    }
+
+    /// Removes the mask of a loaded unit that no longer exists. The planner loses the mask with the
+    /// next graph.
+    pub(super) fn forget_mask(&mut self, target: &Target) {
+        if self.selection.desired.mask.remove(target) {
+            self.write_stopped();
+        }
+    }
+
+    fn write_stopped(&self) {
+        if let Err(error) = self.write() {
+            tracing::warn!(
+                %error,
+                file = %self.file.display(),
+                "cannot save which units were stopped by request: after this program restarts, \
+                 those that other units require might start again"
+            );
+        }
     }
 
     /// Stores the desired targets.
-    pub(super) fn write_targets(&self) -> Result<(), SupervisorError> {
-        let stored = self.selection.write(&self.targets_file);
+    pub(super) fn write(&self) -> Result<(), SupervisorError> {
+        let stored = self.selection.write(&self.file);
         Ok(stored.map_err(io_error("store the desired targets"))?)
     }
 
     /// Stores other desired targets. If that fails, the earlier ones stay.
-    fn store_selection(&mut self, selection: TargetSelection) -> Result<(), SupervisorError> {
-        let stored = selection.write(&self.targets_file);
+    fn store(&mut self, selection: TargetSelection) -> Result<(), SupervisorError> {
+        let stored = selection.write(&self.file);
         stored.map_err(io_error("store the desired targets, so nothing is changed"))?;
         self.selection = selection;
         Ok(())

@@ -1,18 +1,130 @@
-//! State of a unit that the planner does not hold: its log, its stored state, and its current run.
+//! The units that run or have run, with the state that the planner does not hold: the log, the
+//! stored state, and the current run.
 
+use std::collections::BTreeMap;
 use std::io;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use fleet_core::graph::{Incarnation, InitUnit, Name, StatusReport, Timeouts, format};
+use tokio::sync::mpsc;
 use tokio::task::AbortHandle;
 
-use super::run_task::RunSender;
+use super::run_task::{RunReport, RunSender, RunTask, run_channel};
+use crate::lock::lock;
 use crate::native::log::Log;
 use crate::native::run::adopt::StoredUnit;
+use crate::native::run::driver::RunDriver;
 use crate::native::run::machine::outcome::RunOutcome;
 use crate::native::run::machine::state::{RunState, ServicePhase};
 use crate::native::state::manager_context::ManagerContext;
 use crate::native::state::unit_directory::{RequestedState, RunRecord, UnitDirectory};
+
+/// Maximum number of queued run reports; further runs wait for a free slot.
+const REPORT_CAPACITY: usize = 1024;
+
+/// Logs of all units that have run, shared with readers.
+pub(super) type Logs = Arc<Mutex<BTreeMap<Name, Arc<Log>>>>;
+
+/// All units that run or have run. Dropping this ends the tasks of their runs, and leaves their
+/// processes running.
+pub(super) struct Units {
+    context: Arc<ManagerContext>,
+    all: BTreeMap<Name, SupervisedUnit>,
+    logs: Logs,
+    /// Sender that is cloned for each run.
+    reports: mpsc::Sender<RunReport>,
+}
+
+impl Units {
+    /// Creates an empty collection, and returns it with the reports of its future runs.
+    pub(super) fn new(context: Arc<ManagerContext>) -> (Self, mpsc::Receiver<RunReport>) {
+        let (reports, received) = mpsc::channel(REPORT_CAPACITY);
+        (Self { context, all: BTreeMap::new(), logs: Logs::default(), reports }, received)
+    }
+
+    pub(super) fn get(&self, unit: &Name) -> Option<&SupervisedUnit> {
+        self.all.get(unit)
+    }
+
+    pub(super) fn get_mut(&mut self, unit: &Name) -> Option<&mut SupervisedUnit> {
+        self.all.get_mut(unit)
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = (&Name, &SupervisedUnit)> {
+        self.all.iter()
+    }
+
+    pub(super) fn names(&self) -> Vec<Name> {
+        self.all.keys().cloned().collect()
+    }
+
+    /// Returns the logs of all units that have run.
+    pub(super) fn logs(&self) -> &Logs {
+        &self.logs
+    }
+
+    /// Returns a unit, which is created if it has not run yet.
+    pub(super) fn get_or_create(&mut self, unit: &Name) -> io::Result<&mut SupervisedUnit> {
+        if !self.all.contains_key(unit) {
+            let entry = SupervisedUnit::new(&self.context, unit)?;
+            self.insert(unit.clone(), entry);
+        }
+        self.all.get_mut(unit).ok_or_else(|| io::Error::other("the unit is gone"))
+    }
+
+    /// Adds a unit, whose log is then readable.
+    pub(super) fn insert(&mut self, unit: Name, entry: SupervisedUnit) {
+        self.insert_log(unit.clone(), Arc::clone(&entry.log));
+        self.all.insert(unit, entry);
+    }
+
+    /// Makes the log of a unit readable that is not supervised.
+    pub(super) fn insert_log(&mut self, unit: Name, log: Arc<Log>) {
+        lock(&self.logs).insert(unit, log);
+    }
+
+    /// Removes a unit and its log, which stays on disk.
+    pub(super) fn remove(&mut self, unit: &Name) -> Option<SupervisedUnit> {
+        lock(&self.logs).remove(unit);
+        self.all.remove(unit)
+    }
+
+    /// Starts the task of a run.
+    pub(super) fn spawn_run(&mut self, unit: &Name, incarnation: Incarnation, driver: RunDriver) {
+        let (sender, receiver) = run_channel();
+        let (unit_name, reports) = (unit.clone(), self.reports.clone());
+        let run_task = RunTask { driver, unit: unit_name, incarnation, receiver, reports };
+        let Some(entry) = self.all.get_mut(unit) else { return };
+        let task = tokio::spawn(Box::new(run_task).run()).abort_handle();
+        entry.handle = Some(RunHandle { incarnation, sender, task });
+    }
+
+    /// Adds the stand-in of an external unit. `start` starts its task, which reports to the given
+    /// channel. A stand-in has no readable log.
+    pub(super) fn insert_stand_in(
+        &mut self,
+        unit: &Name,
+        start: impl FnOnce(mpsc::Sender<RunReport>) -> RunHandle,
+    ) -> io::Result<()> {
+        let mut entry = SupervisedUnit::new(&self.context, unit)?;
+        entry.handle = Some(start(self.reports.clone()));
+        self.all.insert(unit.clone(), entry);
+        Ok(())
+    }
+
+    /// Kills all processes of all runs. Their exits are reported as usual.
+    pub(super) fn kill_all(&self) {
+        let handles = self.all.values().filter_map(|entry| entry.handle.as_ref());
+        handles.for_each(|handle| handle.sender.update(|update| update.kill = true));
+    }
+}
+
+impl Drop for Units {
+    fn drop(&mut self) {
+        let handles = self.all.values().filter_map(|entry| entry.handle.as_ref());
+        handles.for_each(|handle| handle.task.abort());
+    }
+}
 
 /// A unit that runs or has run.
 pub(super) struct SupervisedUnit {
@@ -162,6 +274,23 @@ impl SupervisedUnit {
                 %error,
                 "cannot save that a start, stop or restart was carried out: after this program \
                  restarts, the request is carried out again"
+            );
+        }
+    }
+
+    /// Passes the definition that the planner runs to the current run, and stores it, if a reload
+    /// has changed it.
+    pub(super) fn take_over_definition(&mut self, runs: &Arc<InitUnit>) {
+        if self.handle.is_none() || self.written.as_ref() == Some(runs) {
+            return;
+        }
+        self.set_definition(Arc::clone(runs));
+        if let Err(error) = self.write_definition(runs) {
+            tracing::warn!(
+                unit = %runs.name,
+                %error,
+                "cannot store the new definition of a running unit: after this program restarts, \
+                 the earlier one applies"
             );
         }
     }

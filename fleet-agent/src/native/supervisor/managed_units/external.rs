@@ -19,17 +19,16 @@ use futures_util::future::join_all;
 use tokio::net::TcpStream;
 use tokio::sync::mpsc;
 
-use super::super::Supervisor;
 use super::super::run_task::{RunReceiver, RunReport, run_channel};
-use super::super::supervised_unit::{RunHandle, SupervisedUnit};
-use super::calls::name_of;
+use super::super::units::RunHandle;
+use super::loaded_unit::name_of;
 use crate::Clock;
 use crate::native::run::machine::state::{RunState, ServicePhase};
 
 /// All external units.
 #[derive(Default)]
 pub(super) struct ExternalRegistry {
-    pub(super) assumed_active: BTreeSet<UnitName>,
+    assumed_active: BTreeSet<UnitName>,
     probed: BTreeMap<Name, (External, CompiledUnit)>,
 }
 
@@ -44,6 +43,16 @@ impl ExternalRegistry {
             }
         }
         externals
+    }
+
+    /// Returns the units that always count as up.
+    pub(super) fn assumed_active(&self) -> &BTreeSet<UnitName> {
+        &self.assumed_active
+    }
+
+    /// Returns a probed unit by the name of its stand-in.
+    pub(super) fn get(&self, name: &Name) -> Option<&External> {
+        self.probed.get(name).map(|(external, _)| external)
     }
 
     /// Returns the stand-ins of the probed units, by name.
@@ -77,51 +86,6 @@ impl ExternalRegistry {
             definition: unit,
             processes: true,
             ..ObservedUnit::default()
-        }
-    }
-}
-
-impl Supervisor {
-    /// Starts the stand-in of an external unit, which waits for the unit to be up, and returns
-    /// `true`. Returns `false` if the action is not for an external unit.
-    pub(in super::super) fn await_external(
-        &mut self,
-        action: &UnitAction,
-    ) -> std::io::Result<bool> {
-        if self.managed.is_loaded(&action.unit) {
-            return Ok(false);
-        }
-        let Some((external, _)) = self.managed.externals.probed.get(&action.unit) else {
-            return Ok(false);
-        };
-        let (sender, receiver) = run_channel();
-        let watch = ExternalWatch {
-            external: external.clone(),
-            clock: Arc::clone(&self.context.clock),
-            unit: action.unit.clone(),
-            incarnation: action.incarnation,
-            receiver,
-            reports: self.report_sender.clone(),
-        };
-        let mut entry = SupervisedUnit::new(&self.context, &action.unit)?;
-        let task = tokio::spawn(watch.run()).abort_handle();
-        entry.handle = Some(RunHandle { incarnation: action.incarnation, sender, task });
-        self.units.insert(action.unit.clone(), entry);
-        Ok(true)
-    }
-}
-
-impl Supervisor {
-    /// Forgets the external unit of this name, because a loaded unit has taken its place.
-    pub(super) fn replace_external(&mut self, name: &Name) {
-        let managed = &mut self.managed;
-        if managed.externals.probed.contains_key(name) {
-            managed.taken_over.insert(name.clone());
-            // The stand-in must not be started as a service.
-            (managed.graph_is_stale, managed.relink_by) = (true, Some(self.context.now()));
-            if let Some(handle) = self.units.remove(name).and_then(|entry| entry.handle) {
-                handle.task.abort();
-            }
         }
     }
 }
@@ -227,6 +191,20 @@ impl FromStr for External {
 }
 
 impl External {
+    /// Starts the task of a stand-in, which waits for the unit to be up.
+    pub(in super::super) fn watch(
+        self,
+        clock: Arc<dyn Clock>,
+        action: &UnitAction,
+        reports: mpsc::Sender<RunReport>,
+    ) -> RunHandle {
+        let (sender, receiver) = run_channel();
+        let (unit, incarnation) = (action.unit.clone(), action.incarnation);
+        let watch = ExternalWatch { external: self, clock, unit, incarnation, receiver, reports };
+        let task = tokio::spawn(watch.run()).abort_handle();
+        RunHandle { incarnation, sender, task }
+    }
+
     /// Probes the unit once.
     pub(crate) async fn is_up(&self, clock: &dyn Clock) -> bool {
         match self {

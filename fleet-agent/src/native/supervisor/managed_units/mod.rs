@@ -1,161 +1,112 @@
 //! The units that fleet has loaded, and the requests for these units.
 //!
+//! ```text
+//! load, unload ──> LoadedUnits ──> LoadedGraph ── new graph ──> planner
+//! requests ──────> calls ── targets, masks, restarts ─────────> planner
+//! changed units <── Waiters (answers), Statuses (published) <── planner, runs
+//! ```
+//!
 //! Requests are mapped to the graph: loading a unit adds it to the graph, and each unit that should
 //! run is an extra target. There is no goal. A caller waits until the unit has reached the
-//! requested state. All state of this module belongs to the event loop.
+//! requested state. All state of this module belongs to the event loop, which passes the
+//! [`Core`] that these units share with units of files.
+//!
+//! | module | topic |
+//! |---|---|
+//! | `loaded_unit`, `graph` | one loaded unit; the graph of all, rebuilt when they change |
+//! | `external`, `timers` | units that others run; timers that a unit starts |
+//! | `calls`, `waiters` | start, stop, restart, reload, unload; the callers that wait for them |
+//! | `status` | the published status |
+//! | `recovery` | the units that an earlier daemon has left |
 
 mod calls;
-mod desired;
 pub(in crate::native) mod external;
+mod graph;
+mod loaded_unit;
 mod recovery;
-mod relink;
 mod status;
 mod timers;
 mod waiters;
 
-pub(super) use self::calls::name_of;
+pub(super) use self::graph::LoadedGraph;
+pub(in crate::native) use self::loaded_unit::LoadedUnit;
+pub(super) use self::loaded_unit::{Definition, known, name_of};
 pub(in crate::native) use self::recovery::ManagedUnitsConfig;
 pub(in crate::native) use self::status::{PublishedStatus, Statuses};
 pub(super) use self::timers::PulledTimer;
 pub(super) use self::waiters::hit_start_limit;
 
-use fleet_core::graph::systemd::{CompiledUnit, LinkedUnits, Relation, Timer};
-use fleet_core::graph::{Incarnation, InitState, Name, Target};
-use fleet_core::{Epoch, Generation, KnownUnit, TargetState, Timestamp};
-use fleet_unitfile::{UnitHash, UnitName};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
-use std::num::NonZeroU32;
 
-use self::external::ExternalRegistry;
-use self::waiters::Waiters;
-use super::Supervisor;
-use super::supervised_unit::SupervisedUnit;
-use crate::ServiceError;
+use fleet_core::Timestamp;
+use fleet_core::graph::{DerivedState, Incarnation, InitState, Name, Retry, Target};
+use fleet_unitfile::UnitName;
+
+use self::calls::requirements;
+use self::external::External;
+use self::graph::NamedObservation;
+use self::loaded_unit::LoadedUnits;
+use self::status::status_of;
+use self::waiters::{Waiters, is_over, start_result, stop_result};
+use super::command::CallResult;
+use super::core::Core;
+use super::timers::Timers;
+use super::units::SupervisedUnit;
+use crate::native::run::adopt::resume;
 use crate::native::state::unit_directory::RequestedState;
+use crate::{ServiceError, UnitDetails};
 
 /// All units that fleet has loaded.
-#[derive(Default)]
 pub(super) struct ManagedUnits {
-    loaded_units: BTreeMap<Name, LoadedUnit>,
+    loaded_units: LoadedUnits,
+    /// Number of loads so far, from which each unit gets its `load_number`. Of two units that
+    /// exclude each other, the one with the higher number is left out of the graph.
+    load_count: u64,
+    graph: LoadedGraph,
+    timers: Timers,
     waiters: Waiters,
     /// Units to restart, each with its current run. The unit is restarted as soon as this run is
     /// over, even if the run has failed.
     pending_restarts: BTreeMap<Name, Incarnation>,
-    externals: ExternalRegistry,
-    timers: timers::TimerIndex,
-    /// Loaded units that the graph still contains as external units.
-    taken_over: BTreeSet<Name>,
-    /// Relations between the loaded units.
-    linked: LinkedUnits,
-    /// Whether units were loaded or unloaded since the graph was built.
-    graph_is_stale: bool,
-    /// Deadline for rebuilding the graph after files of its units have changed.
-    relink_by: Option<Timestamp>,
-    /// Number of loads so far, from which each unit gets its `load_number`. Of two units that
-    /// exclude each other, the one with the higher number is left out of the graph.
-    load_count: u64,
-    max_starting: Option<NonZeroU32>,
     statuses: Statuses,
-}
-
-/// A loaded unit.
-pub(in crate::native) struct LoadedUnit {
-    unit: UnitName,
-    hash: UnitHash,
-    requested: RequestedState,
-    definition: Definition,
-    /// Sequence number of the unit's load.
-    load_number: u64,
-    /// Reason why the unit is not in the graph.
-    refused: Option<String>,
-    /// Whether the unit is being unloaded.
-    unloading: bool,
-    /// Set from a requested start or restart until its result is known, unless the unit was up. An
-    /// earlier run that ended is not shown meanwhile, because it does not answer the request.
-    awaited: Option<AwaitedRun>,
-}
-
-/// A requested start whose result is not known yet.
-struct AwaitedRun {
-    /// The run that has to end first.
-    before: Option<Incarnation>,
-}
-
-/// Definition of a loaded unit.
-pub(super) enum Definition {
-    /// The compiled unit file.
-    Valid(Box<CompiledUnit>),
-    /// The unit file can no longer be run, for the given reason. A run that was started from an
-    /// earlier definition continues and can be stopped.
-    Invalid(String),
-}
-
-impl LoadedUnit {
-    /// Creates the entry of a unit that is being loaded.
-    pub(super) fn new(
-        unit: UnitName,
-        hash: UnitHash,
-        requested: RequestedState,
-        definition: Definition,
-    ) -> Self {
-        let (load_number, refused, unloading, awaited) = (0, None, false, None);
-        Self { unit, hash, requested, definition, load_number, refused, unloading, awaited }
-    }
-
-    /// Returns whether the unit should run even if no other unit needs it, because fleet has
-    /// launched it or a timer has started it.
-    fn should_run(&self) -> bool {
-        self.requested.should_run() && !self.unloading
-    }
-}
-
-impl Definition {
-    /// Returns the timer and its relations, if the unit is a timer.
-    fn timer(&self) -> Option<(&Timer, &[Relation])> {
-        match self {
-            Self::Valid(compiled) => Some((compiled.timer.as_ref()?, &compiled.relations)),
-            Self::Invalid(_) => None,
-        }
-    }
-}
-
-/// Returns what fleet knows of a loaded unit.
-pub(super) fn known(hash: UnitHash, requested: RequestedState) -> KnownUnit {
-    let launched = requested.launched;
-    KnownUnit {
-        hash,
-        requested: if launched { TargetState::Launched } else { TargetState::Loaded },
-        epoch: Epoch(requested.epoch),
-        generation: Generation(requested.generation),
-    }
+    /// Units to publish again, even if the planner reports no change.
+    touched: BTreeSet<Name>,
 }
 
 impl ManagedUnits {
-    /// Returns the published status of all units.
-    pub(super) fn statuses(&self) -> &Statuses {
-        &self.statuses
+    /// Creates the state of no loaded units.
+    pub(super) fn new(graph: LoadedGraph, timers: Timers, statuses: Statuses) -> Self {
+        Self {
+            loaded_units: LoadedUnits::new(),
+            load_count: 0,
+            graph,
+            timers,
+            waiters: Waiters::default(),
+            pending_restarts: BTreeMap::new(),
+            statuses,
+            touched: BTreeSet::new(),
+        }
     }
 
-    /// Returns the deadline for rebuilding the graph after files have changed.
-    pub(super) fn relink_due(&self) -> Option<Timestamp> {
-        self.relink_by
+    pub(super) fn timers(&mut self) -> &mut Timers {
+        &mut self.timers
     }
 
-    /// Returns an error for each loaded unit that cannot be stopped.
-    pub(super) fn stop_errors(&self, planner: &InitState) -> Vec<ServiceError> {
-        let stuck = |(name, loaded): (&Name, &LoadedUnit)| {
-            let state = planner.status(name)?;
-            let problem = waiters::stop_result(Some(&state), state.incarnation)?.err()?;
-            Some(ServiceError::StopFailed { unit: loaded.unit.clone(), problem })
-        };
-        self.loaded_units.iter().filter_map(stuck).collect()
+    /// Returns the external unit that a stand-in of this name represents, if there is one.
+    pub(super) fn external(&self, name: &Name) -> Option<&External> {
+        self.graph.external(name).filter(|_| !self.is_loaded(name))
     }
 
     /// Returns whether a unit is loaded, even if it is not in the graph. As long as a unit is
     /// loaded, its stored state is kept.
     pub(super) fn is_loaded(&self, unit: &Name) -> bool {
         self.loaded_units.contains_key(unit)
+    }
+
+    /// Returns the requested state of a unit.
+    pub(super) fn requested(&self, unit: &Name) -> Option<RequestedState> {
+        self.loaded_units.get(unit).map(|loaded| loaded.requested)
     }
 
     /// Returns the requested state of a unit that is about to be started.
@@ -174,47 +125,314 @@ impl ManagedUnits {
         }
     }
 
-    /// Returns the requested state of a unit.
-    pub(super) fn requested(&self, unit: &Name) -> Option<RequestedState> {
-        self.loaded_units.get(unit).map(|loaded| loaded.requested)
+    /// Adds a loaded unit, or replaces the file of a unit that is loaded already.
+    pub(super) fn load(&mut self, core: &mut Core, mut loaded: LoadedUnit) -> CallResult {
+        let name = name_of(&loaded.unit);
+        loaded.requested = stopped_if_shutting_down(core, loaded.requested);
+        if let Some((timer, relations)) = loaded.definition.timer() {
+            self.graph.insert_timer(&loaded.unit, relations);
+            let LoadedUnit { unit, hash, requested, .. } = loaded;
+            return self.timers.load(&unit, hash, requested, timer);
+        }
+        if self.is_loaded(&name) {
+            self.replace_file(core, &name, loaded);
+        } else {
+            self.add_unit(core, &name, loaded)?;
+        }
+        self.publish_status(core, &name);
+        self.touched.insert(name);
+        Ok(())
     }
-}
 
-impl Supervisor {
+    /// Sets the requested state of a loaded unit whose unit file has not changed.
+    pub(super) fn set_requested(
+        &mut self,
+        core: &mut Core,
+        unit: &UnitName,
+        requested: RequestedState,
+    ) {
+        let (name, requested) = (name_of(unit), stopped_if_shutting_down(core, requested));
+        let loaded = self.loaded_units.get_mut(&name);
+        if let Some(loaded) = loaded {
+            loaded.requested = requested;
+            self.publish_status(core, &name);
+        }
+        self.timers.set_requested(unit, requested);
+    }
+
+    /// Adds a unit that was not loaded. If the unit already runs, its run is adopted. (This happens
+    /// if this daemon could not read the unit's stored state when it started.)
+    fn add_unit(&mut self, core: &mut Core, name: &Name, loaded: LoadedUnit) -> CallResult {
+        let failed =
+            |source| ServiceError::Io { action: format!("start to supervise {name}"), source };
+        if self.graph.take_over_external(name, core.now()) {
+            // The stand-in must not be started as a service.
+            let stand_in = core.units.remove(name).and_then(|entry| entry.handle);
+            stand_in.into_iter().for_each(|handle| handle.task.abort());
+        }
+        let mut entry = SupervisedUnit::new(&core.context, name).map_err(failed)?;
+        let run = entry.directory.read_run().map_err(failed)?;
+        let run = run.filter(|run| run.run_state.is_in_progress());
+        let incarnation = Incarnation(core.planner.last_incarnation().0 + 1);
+        let mut found = None;
+        if let Some(run) = run {
+            let definition = loaded.definition();
+            found = Some(resume(&core.context, &entry.stored(name, &definition), run, incarnation));
+        }
+        let found = found.transpose().map_err(failed)?;
+        if let Some((observed, _)) = &found {
+            entry.is_auto_restart = observed.retry_at.is_some();
+        }
+        core.units.insert(name.clone(), entry);
+        self.insert(name.clone(), loaded);
+        self.graph.mark_stale();
+        if let Some((observed, driver)) = found {
+            self.relink(core, vec![(name.clone(), observed)]);
+            core.units.spawn_run(name, incarnation, driver);
+        }
+        Ok(())
+    }
+
+    /// Adds a unit, as the last that was loaded.
+    fn insert(&mut self, name: Name, mut loaded: LoadedUnit) {
+        self.load_count += 1;
+        loaded.load_number = self.load_count;
+        self.loaded_units.insert(name, loaded);
+    }
+
+    /// Replaces the unit file of a loaded unit. The current run continues, but will be stopped
+    /// according to the new definition. The graph is rebuilt after a short delay, or before the
+    /// next start if that comes first.
+    fn replace_file(&mut self, core: &mut Core, name: &Name, new: LoadedUnit) {
+        let Some(loaded) = self.loaded_units.get_mut(name) else { return };
+        (loaded.hash, loaded.requested, loaded.definition) =
+            (new.hash, new.requested, new.definition);
+        self.graph.on_file_changed(core.now());
+        if let Some(entry) = core.units.get(name) {
+            entry.set_definition(loaded.definition());
+        }
+    }
+
+    /// Removes a unit after its stored state was removed.
+    pub(super) fn forget(&mut self, core: &mut Core, unit: &UnitName) {
+        let name = name_of(unit);
+        if self.timers.forget(unit) {
+            self.graph.remove_timer(unit);
+        }
+        self.loaded_units.remove(&name);
+        self.graph.mark_stale();
+        self.statuses.remove(unit);
+        self.timers.on_unit_changed(unit);
+        core.units.remove(&name);
+        core.targets.forget_mask(&Target::from(&name));
+        core.context.feed.report(unit);
+    }
+
+    /// Returns the deadline for rebuilding the graph after files have changed.
+    pub(super) fn relink_due(&self) -> Option<Timestamp> {
+        self.graph.due()
+    }
+
+    /// Rebuilds the graph if units were loaded or unloaded. Units are often loaded in batches, so
+    /// the graph is only rebuilt when an operation depends on it.
+    pub(super) fn apply_pending_loads(&mut self, core: &mut Core) {
+        if self.graph.is_stale() {
+            self.relink(core, Vec::new());
+        }
+    }
+
+    /// Rebuilds the graph if unit files have changed. Called before the planner acts, so that no
+    /// action is based on the old content of a file.
+    pub(super) fn apply_pending_files(&mut self, core: &mut Core) {
+        if self.graph.due().is_some() {
+            self.relink(core, Vec::new());
+        }
+    }
+
+    fn relink(&mut self, core: &mut Core, found: Vec<NamedObservation>) {
+        self.touched.extend(self.loaded_units.keys().cloned());
+        self.graph.relink(&mut self.loaded_units, core, found);
+    }
+
+    /// Returns the timers to start together with a unit. These are the timers that are pulled in by
+    /// the unit itself or by a unit that it requires.
+    fn timers_of(&mut self, core: &mut Core, unit: &UnitName) -> Vec<PulledTimer> {
+        let name = name_of(unit);
+        if !self.graph.has_timers() || !self.is_loaded(&name) {
+            return Vec::new();
+        }
+        self.apply_pending_loads(core);
+        let needed = requirements(core.planner.graph(), &name);
+        self.graph.timers_pulled_by(&needed, &self.loaded_units)
+    }
+
+    /// Restarts the running units that stop with a unit which restarts by itself, as systemd does.
+    /// They start again once that unit is active.
+    pub(super) fn restart_dependents_of_due_restarts(&mut self, core: &mut Core, now: Timestamp) {
+        if self.loaded_units.is_empty() {
+            return;
+        }
+        for unit in core.planner.due_restarts(now) {
+            for (dependent, run) in self.restart_with_dependents(core, &unit) {
+                self.restart_after(&dependent, run);
+            }
+        }
+    }
+
     /// Clears the result of each unit in `changed` that has a pending restart and whose run is
     /// over, so that the unit starts again. Returns whether there was such a unit.
-    pub(super) fn restart_pending(&mut self, changed: &[Name]) -> bool {
-        let managed = &mut self.managed;
-        if managed.pending_restarts.is_empty() {
+    pub(super) fn restart_pending(&mut self, core: &mut Core, changed: &[Name]) -> bool {
+        if self.pending_restarts.is_empty() {
             return false;
         }
         let mut begun = Vec::new();
         for unit in changed {
-            let Some(run) = managed.pending_restarts.get(unit) else { continue };
-            let state = self.planner.status(unit);
+            let Some(run) = self.pending_restarts.get(unit) else { continue };
+            let state = core.planner.status(unit);
             let state = state.filter(|state| state.incarnation == Some(*run));
-            let is_over = state.as_ref().is_some_and(|state| waiters::is_over(&state.state));
+            let is_over = state.as_ref().is_some_and(|state| is_over(&state.state));
             if is_over || state.is_none() {
-                managed.pending_restarts.remove(unit);
+                self.pending_restarts.remove(unit);
             }
             begun.extend(is_over.then_some(unit));
         }
         for unit in &begun {
-            self.reset_failed(&Target::from(*unit));
+            core.reset_failed(&Target::from(*unit));
         }
         !begun.is_empty()
     }
 
-    /// Stores the start limit hit of each of `units` that the planner no longer retries for this
-    /// reason. The planner decides this after the last run of the unit, so the stored state of that
-    /// run does not include it.
-    pub(super) fn record_start_limit_hits(&mut self, units: &BTreeSet<Name>) {
-        for unit in units {
-            let state = self.planner.status(unit).map(|state| state.state);
-            if !state.is_some_and(|what| hit_start_limit(&what)) {
-                continue;
-            }
-            self.units.get_mut(unit).into_iter().for_each(SupervisedUnit::record_start_limit_hit);
+    /// Notes a report of a run. A caller that waits for a start gets its answer as soon as the unit
+    /// is up, because the unit may be up only briefly.
+    pub(super) fn on_report(
+        &mut self,
+        core: &mut Core,
+        name: &Name,
+        run: Incarnation,
+        is_up: bool,
+    ) {
+        if !self.is_loaded(name) {
+            return;
         }
+        if is_up {
+            self.publish_status(core, name);
+            self.waiters.answer_up(name, run);
+        }
+        self.touched.insert(name.clone());
+    }
+
+    /// Publishes the status of all changed units, and answers the callers that wait for them.
+    pub(super) fn publish(&mut self, core: &mut Core, changed: BTreeSet<Name>) {
+        let mut touched = std::mem::take(&mut self.touched);
+        touched.extend(changed);
+        record_start_limit_hits(core, &touched);
+        for unit in &touched {
+            self.settle_awaited_run(core, unit);
+            self.publish_status(core, unit);
+            let loaded = self.loaded_units.get(unit);
+            if self.waiters.answer(unit, loaded, core) {
+                let requested = self.requested(unit).unwrap_or_default();
+                core.record_applied(unit, requested);
+            }
+        }
+    }
+
+    /// Shows a unit's state as it is again if the result of its requested start is known.
+    fn settle_awaited_run(&mut self, core: &Core, name: &Name) {
+        let Some(loaded) = self.loaded_units.get_mut(name) else { return };
+        let Some(awaited) = &loaded.awaited else { return };
+        let (state, entry) = (core.planner.status(name), core.units.get(name));
+        if loaded.refused.is_some() || start_result(state.as_ref(), entry, awaited.before).is_some()
+        {
+            loaded.awaited = None;
+        }
+    }
+
+    /// Publishes the status of a unit, and reports a change to subscribers.
+    fn publish_status(&mut self, core: &Core, name: &Name) {
+        let (loaded, entry) = (self.loaded_units.get(name), core.units.get(name));
+        let Some((loaded, entry)) = loaded.zip(entry) else { return };
+        let state = core.planner.status(name);
+        if self.statuses.publish(status_of(loaded, state.as_ref(), entry)) {
+            core.context.feed.report(&loaded.unit);
+            self.timers.on_unit_changed(&loaded.unit);
+        }
+    }
+
+    /// Returns details of a loaded unit.
+    pub(super) fn details(
+        &self,
+        core: &Core,
+        unit: &UnitName,
+    ) -> Result<UnitDetails, ServiceError> {
+        let name = name_of(unit);
+        if let Some(details) = self.timers.details(unit) {
+            return Ok(details);
+        }
+        if !self.is_loaded(&name) {
+            return Err(ServiceError::NotLoaded { unit: unit.clone() });
+        }
+        let retry = match core.planner.status(&name).map(|state| state.state) {
+            Some(
+                DerivedState::Failed { retry: Retry::At(at), .. }
+                | DerivedState::Completed(Retry::At(at)),
+            ) => Some(at.since(core.now())),
+            _ => None,
+        };
+        let degraded_by = core.planner.degraded_by(&name);
+        Ok(UnitDetails {
+            retry_in: retry,
+            degraded_by: degraded_by.iter().map(ToString::to_string).collect(),
+            tracking: Some(core.context.tracking().to_string()),
+            ..UnitDetails::default()
+        })
+    }
+
+    /// Begins a shutdown: no loaded unit is requested to run any more, and all timers stop.
+    pub(super) fn begin_shutdown(&mut self, core: &mut Core) {
+        self.apply_pending_loads(core);
+        core.shutting_down = true;
+        self.pending_restarts.clear();
+        let mut all = Vec::new();
+        for (name, loaded) in &mut self.loaded_units {
+            loaded.requested = loaded.requested.stopped();
+            loaded.awaited = None;
+            self.waiters.refuse_starts(name, &loaded.unit);
+            all.push((name.clone(), loaded.requested));
+        }
+        for (name, requested) in all {
+            core.record_applied(&name, requested);
+            self.publish_status(core, &name);
+            self.touched.insert(name);
+        }
+        self.timers.stop_all();
+    }
+
+    /// Returns an error for each loaded unit that cannot be stopped.
+    pub(super) fn stop_errors(&self, planner: &InitState) -> Vec<ServiceError> {
+        let stuck = |(name, loaded): (&Name, &LoadedUnit)| {
+            let state = planner.status(name)?;
+            let problem = stop_result(Some(&state), state.incarnation)?.err()?;
+            Some(ServiceError::StopFailed { unit: loaded.unit.clone(), problem })
+        };
+        self.loaded_units.iter().filter_map(stuck).collect()
+    }
+}
+
+/// Corrects a requested state that was read before a shutdown began.
+fn stopped_if_shutting_down(core: &Core, requested: RequestedState) -> RequestedState {
+    if core.shutting_down { requested.stopped() } else { requested }
+}
+
+/// Stores the start limit hit of each of `units` that the planner no longer retries for this
+/// reason. The planner decides this after the last run of the unit, so the stored state of that
+/// run does not include it.
+fn record_start_limit_hits(core: &mut Core, units: &BTreeSet<Name>) {
+    for unit in units {
+        let state = core.planner.status(unit).map(|state| state.state);
+        if !state.is_some_and(|what| hit_start_limit(&what)) {
+            continue;
+        }
+        core.units.get_mut(unit).into_iter().for_each(SupervisedUnit::record_start_limit_hit);
     }
 }

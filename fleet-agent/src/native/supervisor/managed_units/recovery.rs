@@ -15,23 +15,23 @@ use fleet_unitfile::{UnitFile, UnitName, UnitType};
 use tokio::sync::oneshot;
 
 use super::super::command::SupervisorHandle;
+use super::super::compile::{HostCapabilities, compile, host_capabilities};
 use super::super::config::SupervisorConfig;
+use super::super::core::Core;
 use super::super::error::io_error;
-use super::super::supervised_unit::SupervisedUnit;
-use super::super::{Logs, Supervisor, UnitSource};
-use super::calls::name_of;
-use super::external::ExternalRegistry;
-use super::{Definition, LoadedUnit, ManagedUnits};
+use super::super::units::{SupervisedUnit, Units};
+use super::super::{Supervisor, UnitSource};
+use super::ManagedUnits;
+use super::external::External;
+use super::graph::LoadedGraph;
+use super::loaded_unit::{Definition, LoadedUnit, name_of};
 use crate::ServiceError;
-use crate::lock::lock;
 use crate::native::linux::descriptors::check_descriptors_left;
 use crate::native::run::adopt::{observe_ended, resume};
 use crate::native::run::driver::RunDriver;
 use crate::native::state::desired_targets::TargetSelection;
 use crate::native::state::manager_context::{ManagerContext, TARGETS};
 use crate::native::state::unit_directory::{PendingRequest, RunRecord, StoredUnit};
-use crate::native::supervisor::compile::{HostCapabilities, compile, host_capabilities};
-use crate::native::supervisor::managed_units::external::External;
 
 /// Configuration of managed units, in addition to that of any supervisor.
 pub(in crate::native) struct ManagedUnitsConfig {
@@ -75,21 +75,25 @@ impl SupervisorHandle {
         let selection = selection.unwrap_or_else(|| TargetSelection::from_settings(&settings));
         let none = InitState::restore(Graph::default(), &settings, Observation::default());
         let planner = none.expect("nothing is wrong with no goal");
-        let externals = ExternalRegistry::new(external);
-        let managed = ManagedUnits { max_starting, externals, ..ManagedUnits::default() };
+        let graph = LoadedGraph::new(external, max_starting);
         let mut supervisor =
-            Supervisor::new(context, host, UnitSource::Loads, (planner, selection), managed);
-        supervisor.recover_loaded().await?;
+            Supervisor::new(context, host, UnitSource::Loads, (planner, selection), graph);
+        supervisor.managed.recover(&mut supervisor.core, &supervisor.host).await?;
         // Otherwise the next daemon would ignore requests from now on.
-        let removed = supervisor.context.shutdown.remove();
+        let removed = supervisor.core.context.shutdown.remove();
         removed.map_err(io_error("complete an earlier shutdown"))?;
         Ok(supervisor.spawn())
     }
 }
 
-impl Supervisor {
-    async fn recover_loaded(&mut self) -> Result<(), ServiceError> {
-        let context = Arc::clone(&self.context);
+impl ManagedUnits {
+    /// Recovers the units that an earlier daemon has stored.
+    async fn recover(
+        &mut self,
+        core: &mut Core,
+        host: &HostCapabilities,
+    ) -> Result<(), ServiceError> {
+        let context = Arc::clone(&core.context);
         let was_shutting_down = context.shutdown.exists();
         let was_shutting_down =
             was_shutting_down.map_err(io_error("complete an earlier shutdown"))?;
@@ -99,22 +103,22 @@ impl Supervisor {
         applied.map_err(io_error("complete an earlier shutdown"))?;
         self.timers.prepare().map_err(io_error("read the stored timers"))?;
         let mut timers = Vec::new();
-        let recovered = recover_units(&context, &self.host, &mut timers, &self.logs)
+        let recovered = recover_units(&context, host, &mut timers, &mut core.units)
             .map_err(io_error("read the stored units"))?;
         for (timer, stored) in &timers {
-            self.recover_timer(timer, stored);
+            self.recover_timer(timer, stored, host);
         }
-        let up = self.managed.externals.find_up(&*context.clock).await;
-        self.resume_all(recovered, up);
+        let up = self.graph.externals().find_up(&*context.clock).await;
+        self.resume_all(core, recovered, up);
         self.timers.resume(was_shutting_down);
         Ok(())
     }
 
     /// Adds a timer that an earlier daemon has stored. A timer that cannot be read must not keep
     /// others from being recovered.
-    fn recover_timer(&mut self, timer: &UnitName, stored: &StoredUnit) {
+    fn recover_timer(&mut self, timer: &UnitName, stored: &StoredUnit, host: &HostCapabilities) {
         let file = UnitFile::parse_collecting(&stored.0).0;
-        let compiled = compile(timer, &file, &self.host);
+        let compiled = compile(timer, &file, host);
         let definition = match &compiled {
             Ok(compiled) => compiled.unit.timer.as_ref(),
             Err(bad) => {
@@ -125,7 +129,7 @@ impl Supervisor {
             }
         };
         if let Ok(compiled) = &compiled {
-            self.managed.timers.insert(timer, &compiled.unit.relations);
+            self.graph.insert_timer(timer, &compiled.unit.relations);
         }
         if let Err(error) = self.timers.recover(timer, file.hash(), definition, stored) {
             tracing::error!(
@@ -135,13 +139,85 @@ impl Supervisor {
             );
         }
     }
+
+    /// Continues the runs of the recovered units, and applies each request that an earlier daemon
+    /// stored but did not apply. `up` lists the external units that a probe found to be up.
+    fn resume_all(&mut self, core: &mut Core, recovered: Vec<RecoveredUnit>, up: Vec<Name>) {
+        let first = recovered.len() as u64 + 1;
+        let (mut found, mut drivers, mut pending) = (Vec::new(), Vec::new(), Vec::new());
+        for RecoveredUnit { name, loaded, entry, observed, driver, pending: is_pending } in
+            recovered
+        {
+            self.insert(name.clone(), loaded);
+            core.units.insert(name.clone(), entry);
+            found.extend(observed.map(|observed| (name.clone(), observed)));
+            if is_pending != PendingRequest::Nothing {
+                let run = driver.as_ref().map(|(run, _)| *run);
+                pending.push((name.clone(), is_pending, run));
+            }
+            drivers.extend(driver.map(|(run, driver)| (name, run, driver)));
+        }
+        // Recovered units must not lose the external units that they depend on.
+        let up = up.into_iter().filter(|name| !self.is_loaded(name));
+        for (name, run) in up.zip((first..).map(Incarnation)) {
+            let observed = self.graph.externals().observed_up(&name, run, &*core.context.clock);
+            found.push((name, observed));
+        }
+        self.relink(core, found);
+        for (name, run, driver) in drivers {
+            core.units.spawn_run(&name, run, driver);
+        }
+        for (name, pending, run) in pending {
+            self.apply_pending(core, &name, pending, run);
+        }
+        // Publishes the status of all units before the first turn.
+        core.units.names().iter().for_each(|name| self.publish_status(core, name));
+    }
+
+    /// Applies a request that an earlier daemon has stored but not applied. `run` is the current
+    /// run of the unit, if it has one.
+    ///
+    /// If this run has to end before the request can be fulfilled, the request is not passed to it.
+    /// The run would store the request as applied.
+    fn apply_pending(
+        &mut self,
+        core: &mut Core,
+        name: &Name,
+        pending: PendingRequest,
+        run: Option<Incarnation>,
+    ) {
+        let requested = self.requested(name).unwrap_or_default();
+        match pending {
+            PendingRequest::Nothing => return,
+            PendingRequest::Stop => {
+                self.stop_with_dependents(core, name);
+                return core.record_applied(name, requested);
+            }
+            PendingRequest::Start | PendingRequest::Restart | PendingRequest::Elapse => {
+                self.request_start(core, name);
+            }
+        }
+        let Some(run) = run else {
+            // A target has no run that would store the request as applied; the waiter does, as for
+            // a call.
+            return self.wait_for_start(name, None, oneshot::channel().0);
+        };
+        let state = core.planner.status(name);
+        let is_stopping =
+            state.is_some_and(|state| matches!(state.state, DerivedState::Stopping(_)));
+        if pending != PendingRequest::Restart && !is_stopping {
+            return core.record_applied(name, requested);
+        }
+        core.planner.restart(&Target::from(name));
+        self.restart_after(name, run);
+    }
 }
 
 fn recover_units(
     context: &Arc<ManagerContext>,
     host: &HostCapabilities,
     timers: &mut Vec<(UnitName, StoredUnit)>,
-    logs: &Logs,
+    units: &mut Units,
 ) -> io::Result<Vec<RecoveredUnit>> {
     let (mut recovered, mut running) = (Vec::new(), 0);
     for name in context.known_units()? {
@@ -179,7 +255,7 @@ fn recover_units(
                     %error,
                     "cannot read the saved state of a unit: the unit's processes are not supervised"
                 );
-                limit_log(context, &unit, logs);
+                limit_log(context, &unit, units);
             }
         }
     }
@@ -191,9 +267,9 @@ fn recover_units(
 
 /// Keeps the log of an unrecoverable unit within its size limit, because the unit's processes may
 /// still write to it.
-fn limit_log(context: &ManagerContext, unit: &UnitName, logs: &Logs) {
+fn limit_log(context: &ManagerContext, unit: &UnitName, units: &mut Units) {
     match context.open_log(context.directory(unit.as_str()).log()) {
-        Ok(log) => drop(lock(logs).insert(name_of(unit), log)),
+        Ok(log) => units.insert_log(name_of(unit), log),
         Err(error) => {
             let text = "cannot open the log of a unit: the log grows without limit";
             tracing::error!(%unit, %error, "{text}");
@@ -270,77 +346,4 @@ fn recover_run(
     let observed = (!is_to_run).then(|| observe_ended(&definition, &entry.run_state, now));
     entry.is_auto_restart = observed.as_ref().is_some_and(|observed| observed.retry_at.is_some());
     Ok((observed, None))
-}
-
-impl Supervisor {
-    /// Continues the runs of the recovered units, and applies each request that an earlier daemon
-    /// stored but did not apply. `up` lists the external units that a probe found to be up.
-    fn resume_all(&mut self, recovered: Vec<RecoveredUnit>, up: Vec<Name>) {
-        let first = recovered.len() as u64 + 1;
-        let (mut found, mut drivers, mut pending) = (Vec::new(), Vec::new(), Vec::new());
-        let managed = &mut self.managed;
-        for RecoveredUnit { name, mut loaded, entry, observed, driver, pending: is_pending } in
-            recovered
-        {
-            managed.load_count += 1;
-            loaded.load_number = managed.load_count;
-            managed.loaded_units.insert(name.clone(), loaded);
-            lock(&self.logs).insert(name.clone(), Arc::clone(&entry.log));
-            self.units.insert(name.clone(), entry);
-            found.extend(observed.map(|observed| (name.clone(), observed)));
-            if is_pending != PendingRequest::Nothing {
-                let run = driver.as_ref().map(|(run, _)| *run);
-                pending.push((name.clone(), is_pending, run));
-            }
-            drivers.extend(driver.map(|(run, driver)| (name, run, driver)));
-        }
-        // Recovered units must not lose the external units that they depend on.
-        let up = up.into_iter().filter(|name| !managed.is_loaded(name));
-        for (name, run) in up.zip((first..).map(Incarnation)) {
-            let observed = managed.externals.observed_up(&name, run, &*self.context.clock);
-            found.push((name, observed));
-        }
-        self.relink(found);
-        for (name, run, driver) in drivers {
-            self.spawn_run_task(&name, run, driver);
-        }
-        for (name, pending, run) in pending {
-            self.apply_pending(&name, pending, run);
-        }
-        // Publishes the status of all units before the first turn.
-        let names: Vec<Name> = self.units.keys().cloned().collect();
-        names.iter().for_each(|name| self.publish_status(name));
-    }
-
-    /// Applies a request that an earlier daemon has stored but not applied. `run` is the current
-    /// run of the unit, if it has one.
-    ///
-    /// If this run has to end before the request can be fulfilled, the request is not passed to it.
-    /// The run would store the request as applied.
-    fn apply_pending(&mut self, name: &Name, pending: PendingRequest, run: Option<Incarnation>) {
-        let requested = self.managed.requested(name).unwrap_or_default();
-        match pending {
-            PendingRequest::Nothing => return,
-            PendingRequest::Stop => {
-                self.stop_with_dependents(name);
-                return self.record_applied(name, requested);
-            }
-            PendingRequest::Start | PendingRequest::Restart | PendingRequest::Elapse => {
-                self.request_start(name);
-            }
-        }
-        let Some(run) = run else {
-            // A target has no run that would store the request as applied; the waiter does, as for
-            // a call.
-            return self.wait_for_start(name, None, oneshot::channel().0);
-        };
-        let state = self.planner.status(name);
-        let is_stopping =
-            state.is_some_and(|state| matches!(state.state, DerivedState::Stopping(_)));
-        if pending != PendingRequest::Restart && !is_stopping {
-            return self.record_applied(name, requested);
-        }
-        self.planner.restart(&Target::from(name));
-        self.restart_after(name, run);
-    }
 }

@@ -3,14 +3,13 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
-use fleet_core::graph::{DerivedState, Name, Retry, StatusReport, WaitReason};
+use fleet_core::graph::{DerivedState, Retry, StatusReport, WaitReason};
 use fleet_core::unit_state::LoadState;
 use fleet_core::{ActiveState, SystemdState};
 use fleet_unitfile::UnitName;
 
-use super::super::Supervisor;
-use super::super::supervised_unit::SupervisedUnit;
-use super::known;
+use super::super::units::SupervisedUnit;
+use super::loaded_unit::{LoadedUnit, known};
 use super::waiters::hit_start_limit;
 use crate::ManagedUnit;
 use crate::lock::lock;
@@ -56,30 +55,25 @@ impl Statuses {
     }
 }
 
-impl Supervisor {
-    /// Publishes the status of a unit, and reports a change to subscribers.
-    pub(in super::super) fn publish_status(&mut self, name: &Name) {
-        let (loaded, entry) = (self.managed.loaded_units.get(name), self.units.get(name));
-        let Some((loaded, entry)) = loaded.zip(entry) else { return };
-        let state = self.planner.status(name);
-        let mut shown = systemd_state_of(state.as_ref(), entry);
-        if loaded.awaited.is_some() {
-            shown = without_earlier_run(shown);
-        }
-        let is_changed = self.managed.statuses.publish(PublishedStatus {
-            unit: ManagedUnit {
-                unit: loaded.unit.clone(),
-                known: known(loaded.hash, loaded.requested),
-                state: shown,
-            },
-            requested: loaded.requested,
-            log: Arc::clone(&entry.log),
-            text: entry.run_state.status.clone(),
-        });
-        if is_changed {
-            self.context.feed.report(&loaded.unit);
-            self.timers.on_unit_changed(&loaded.unit);
-        }
+/// Returns the status of a unit to publish.
+pub(super) fn status_of(
+    loaded: &LoadedUnit,
+    state: Option<&StatusReport>,
+    entry: &SupervisedUnit,
+) -> PublishedStatus {
+    let mut shown = systemd_state_of(state, entry);
+    if loaded.awaited.is_some() {
+        shown = without_earlier_run(shown);
+    }
+    PublishedStatus {
+        unit: ManagedUnit {
+            unit: loaded.unit.clone(),
+            known: known(loaded.hash, loaded.requested),
+            state: shown,
+        },
+        requested: loaded.requested,
+        log: Arc::clone(&entry.log),
+        text: entry.run_state.status.clone(),
     }
 }
 
@@ -132,6 +126,7 @@ pub(super) mod tests {
     use std::path::Path;
     use std::time::Duration;
 
+    use fleet_core::graph::Name;
     use fleet_core::{Epoch, Generation};
     use fleet_unitfile::UnitFile;
     use rustix::process::{Pid, Signal, kill_process};
@@ -140,7 +135,7 @@ pub(super) mod tests {
     use super::super::{ManagedUnitsConfig, name_of};
     use super::*;
     use crate::clock::pause;
-    use crate::native::SupervisorConfig;
+    use crate::native::supervisor::Supervisor;
     use crate::native::supervisor::command::{Command, PendingResult, SupervisorHandle};
     use crate::native::supervisor::requests::UnitRequest;
 
@@ -172,7 +167,7 @@ pub(super) mod tests {
             true => UnitRequest::Start(Generation(requested.generation)),
             false => UnitRequest::Stop,
         };
-        supervisor.carry_out(unit, request, requested, reply);
+        supervisor.managed.carry_out(&mut supervisor.core, unit, request, requested, reply);
         answer
     }
 
@@ -192,7 +187,7 @@ pub(super) mod tests {
 
     /// Kills the main process of a unit, and waits until the current run of the unit is over.
     fn kill_and_wait(supervisor: &Supervisor, unit: &Name) {
-        let entry = &supervisor.units[unit];
+        let entry = supervisor.core.units.get(unit).expect("it is supervised");
         let main = entry.run_state.main.expect("it has a main process").pid;
         let main = i32::try_from(main).ok().and_then(Pid::from_raw).expect("a pid");
         kill_process(main, Signal::KILL).expect("it runs");

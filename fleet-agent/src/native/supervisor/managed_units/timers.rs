@@ -9,10 +9,7 @@ use fleet_core::graph::systemd::{Relation, RelationKind};
 use fleet_core::graph::{Name, Target};
 use fleet_unitfile::UnitName;
 
-use super::super::Supervisor;
-use super::calls::name_of;
-use super::desired::requirements;
-use super::{Definition, ManagedUnits};
+use super::loaded_unit::{Definition, LoadedUnits, name_of};
 
 /// A timer that a unit starts, and whether the unit requires it.
 pub(in super::super) type PulledTimer = (UnitName, bool);
@@ -27,6 +24,10 @@ pub(super) struct TimerIndex {
 }
 
 impl TimerIndex {
+    pub(super) fn is_empty(&self) -> bool {
+        self.timers.is_empty()
+    }
+
     pub(super) fn names(&self) -> BTreeSet<UnitName> {
         self.timers.keys().cloned().collect()
     }
@@ -58,43 +59,20 @@ impl TimerIndex {
             }
         }
     }
-}
 
-impl Supervisor {
-    /// Returns the timers to start together with a unit. These are the timers that are pulled in by
-    /// the unit itself or by a unit that it requires.
-    pub(super) fn timers_of(&mut self, unit: &UnitName) -> Vec<PulledTimer> {
-        let name = name_of(unit);
-        if self.managed.timers.timers.is_empty() || !self.managed.is_loaded(&name) {
-            return Vec::new();
-        }
-        self.apply_pending_loads();
-        let needed = requirements(self.planner.graph(), &name);
-        self.managed.timers_pulled_by(&needed)
-    }
-}
-
-impl ManagedUnits {
-    /// Adds a loaded timer, with the relations that its file declares.
-    pub(super) fn add_timer(&mut self, timer: &UnitName, relations: &[Relation]) {
-        self.timers.insert(timer, relations);
-        self.graph_is_stale = true;
-    }
-
-    /// Removes a timer that is unloaded.
-    pub(super) fn remove_timer(&mut self, timer: &UnitName) {
-        self.timers.remove(timer);
-        self.graph_is_stale = true;
-    }
-
-    fn timers_pulled_by(&self, units: &BTreeSet<Target>) -> Vec<PulledTimer> {
+    /// Returns the timers that any of `units` pulls in.
+    pub(super) fn pulled_by(
+        &self,
+        units: &BTreeSet<Target>,
+        loaded_units: &LoadedUnits,
+    ) -> Vec<PulledTimer> {
         // A timer that any unit requires is required, even if others merely want it.
         let mut wanted: BTreeMap<&UnitName, bool> = BTreeMap::new();
         for unit in units.iter().filter_map(|unit| Name::new(unit.as_str()).ok()) {
-            for (timer, is_required) in self.timers.by_unit.get(&unit).into_iter().flatten() {
+            for (timer, is_required) in self.by_unit.get(&unit).into_iter().flatten() {
                 *wanted.entry(timer).or_default() |= is_required;
             }
-            let loaded = self.loaded_units.get(&unit);
+            let loaded = loaded_units.get(&unit);
             let Some(Definition::Valid(compiled)) = loaded.map(|loaded| &loaded.definition) else {
                 continue;
             };
@@ -104,7 +82,7 @@ impl ManagedUnits {
                     RelationKind::Wants => false,
                     _ => continue,
                 };
-                if self.timers.timers.contains_key(&relation.unit) {
+                if self.timers.contains_key(&relation.unit) {
                     *wanted.entry(&relation.unit).or_default() |= is_required;
                 }
             }

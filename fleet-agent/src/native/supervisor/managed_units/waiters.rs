@@ -7,9 +7,10 @@ use fleet_core::graph::{
 };
 use fleet_unitfile::UnitName;
 
-use super::super::Supervisor;
 use super::super::command::{CallResult, Reply, answer};
-use super::super::supervised_unit::SupervisedUnit;
+use super::super::core::Core;
+use super::super::units::SupervisedUnit;
+use super::loaded_unit::LoadedUnit;
 use crate::ServiceError;
 use crate::native::run::machine::outcome::RunOutcome;
 use crate::native::run::machine::outcome::{reload_failure_reason, start_failure_reason};
@@ -35,10 +36,6 @@ impl Waiters {
         self.all.entry(unit.clone()).or_default()
     }
 
-    fn take(&mut self, unit: &Name) -> Option<UnitWaiters> {
-        self.all.remove(unit)
-    }
-
     /// Handles the stop of a unit: callers that still wait for the start of this unit get an error.
     pub(super) fn refuse_starts(&mut self, name: &Name, unit: &UnitName) {
         let Some(waiting) = self.all.get_mut(name) else { return };
@@ -48,39 +45,16 @@ impl Waiters {
         }
     }
 
-    fn put_back(&mut self, unit: &Name, waiting: UnitWaiters) {
-        let UnitWaiters { starts, stops, reloads } = &waiting;
-        if !(starts.is_empty() && stops.is_empty() && reloads.is_empty()) {
-            self.all.insert(unit.clone(), waiting);
-        }
-    }
-}
-
-impl Supervisor {
-    /// Shows a unit's state as it is again if the result of its requested start is known.
-    pub(in super::super) fn settle_awaited_run(&mut self, name: &Name) {
-        let managed = &mut self.managed;
-        let Some(loaded) = managed.loaded_units.get_mut(name) else { return };
-        let Some(awaited) = &loaded.awaited else { return };
-        let (state, entry) = (self.planner.status(name), self.units.get(name));
-        if loaded.refused.is_some() || start_result(state.as_ref(), entry, awaited.before).is_some()
-        {
-            loaded.awaited = None;
-        }
-    }
-
-    /// Answers the callers for which the current state of a unit is decisive.
-    pub(in super::super) fn answer_waiters(&mut self, name: &Name) {
-        let managed = &mut self.managed;
-        let Some(mut waiting) = managed.waiters.take(name) else { return };
-        let Some(loaded) = managed.loaded_units.get(name) else { return };
-        let (requested, mut is_answered) = (loaded.requested, false);
-        let unit = &loaded.unit;
-        let refused = loaded.refused.clone();
-        let (state, entry) = (self.planner.status(name), self.units.get(name));
+    /// Answers the callers for which the current state of a unit is decisive. Returns whether a
+    /// start was among them.
+    pub(super) fn answer(&mut self, name: &Name, loaded: Option<&LoadedUnit>, core: &Core) -> bool {
+        let Some(mut waiting) = self.all.remove(name) else { return false };
+        let Some(LoadedUnit { unit, refused, .. }) = loaded else { return false };
+        let mut is_start_answered = false;
+        let (state, entry) = (core.planner.status(name), core.units.get(name));
         let starts = std::mem::take(&mut waiting.starts);
         for (before, reply) in starts {
-            let result = match &refused {
+            let result = match refused {
                 Some(problem) => Some(Err(problem.clone())),
                 None => start_result(state.as_ref(), entry, before),
             };
@@ -88,7 +62,7 @@ impl Supervisor {
             match result {
                 Some(result) => {
                     answer(reply, result.map_err(failed));
-                    is_answered = true;
+                    is_start_answered = true;
                 }
                 None => waiting.starts.push((before, reply)),
             }
@@ -101,32 +75,39 @@ impl Supervisor {
                 None => waiting.stops.push((run, reply)),
             }
         }
-        let is_reloading = state.as_ref().is_some_and(StatusReport::is_reloading)
-            || self.planner.has_pending_reload(name);
+        let is_reloading = state
+            .as_ref()
+            .is_some_and(|state| state.state == DerivedState::Active(Activity::Reloading))
+            || core.planner.has_pending_reload(name);
         for reply in waiting.reloads.extract_if(.., |_| !is_reloading) {
             let problem = reload_failure(state.as_ref(), entry);
             let failed = |problem| ServiceError::ReloadFailed { unit: unit.clone(), problem };
             answer(reply, problem.map_or(Ok(()), |problem| Err(failed(problem))));
         }
-        managed.waiters.put_back(name, waiting);
-        if is_answered {
-            self.record_applied(name, requested);
+        if !waiting.is_empty() {
+            self.all.insert(name.clone(), waiting);
         }
+        is_start_answered
     }
 
-    /// Reports success to callers that wait for a start. Called as soon as a run reports that its
-    /// unit is up, because the unit may be up only briefly.
-    pub(in super::super) fn answer_up(&mut self, name: &Name, run: Incarnation) {
-        let managed = &mut self.managed;
-        let Some(waiting) = managed.waiters.all.get_mut(name) else { return };
+    /// Reports success to callers that wait for a start, except those that wait for another run
+    /// than `run`.
+    pub(super) fn answer_up(&mut self, name: &Name, run: Incarnation) {
+        let Some(waiting) = self.all.get_mut(name) else { return };
         for (_, reply) in waiting.starts.extract_if(.., |(before, _)| *before != Some(run)) {
             answer(reply, Ok(()));
         }
     }
 }
 
+impl UnitWaiters {
+    fn is_empty(&self) -> bool {
+        self.starts.is_empty() && self.stops.is_empty() && self.reloads.is_empty()
+    }
+}
+
 /// Returns the result of a start; `None` while it is undecided.
-fn start_result(
+pub(super) fn start_result(
     state: Option<&StatusReport>,
     entry: Option<&SupervisedUnit>,
     before: Option<Incarnation>,
@@ -217,14 +198,4 @@ pub(super) fn is_busy(what: &DerivedState) -> bool {
 /// Returns whether a unit may have processes.
 pub(super) fn may_have_processes(what: &DerivedState) -> bool {
     is_busy(what) || matches!(what, DerivedState::Failed { stuck: true, .. })
-}
-
-trait Reloading {
-    fn is_reloading(&self) -> bool;
-}
-
-impl Reloading for StatusReport {
-    fn is_reloading(&self) -> bool {
-        self.state == DerivedState::Active(Activity::Reloading)
-    }
 }
