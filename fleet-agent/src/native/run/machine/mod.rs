@@ -25,9 +25,9 @@ pub(crate) mod state;
 #[cfg(test)]
 pub(crate) mod tests;
 
+mod graph_events;
 mod phases;
 mod process_events;
-mod to_graph_events;
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -36,6 +36,7 @@ use std::time::Duration;
 use fleet_core::Timestamp;
 use fleet_core::graph::{Command, EventKind, FailureCause, InitUnit, ServiceType};
 
+use self::graph_events::{GraphEvents, timeout_event};
 use super::machine::outcome::RunOutcome;
 use super::machine::state::{Role, RunAction, RunState, ServicePhase};
 use crate::native::linux::exit::ProcessExit;
@@ -62,10 +63,7 @@ pub(crate) struct ServiceRun {
     /// Whether the service has sent `STOPPING=1`, without a stop request.
     stopping_itself: bool,
     actions: VecDeque<RunAction>,
-    /// Events that the planner has not taken yet.
-    events: Vec<EventKind>,
-    /// First failure of this run.
-    failure: Option<EventKind>,
+    events: GraphEvents,
     /// Whether a process was not spawned because the run could not be stored.
     is_unrecorded: bool,
 }
@@ -85,8 +83,7 @@ impl ServiceRun {
             reloading: false,
             stopping_itself: false,
             actions: VecDeque::new(),
-            events: Vec::new(),
-            failure: None,
+            events: GraphEvents::default(),
             is_unrecorded: false,
         }
     }
@@ -114,7 +111,7 @@ impl ServiceRun {
         }
         // The planner decides again whether it counts.
         if let Some(end) = service.state.stop_command {
-            service.emit(EventKind::Failed(FailureCause::StopCommand(end.exit())));
+            service.events.emit(EventKind::Failed(FailureCause::StopCommand(end.exit())));
         }
         if service.is_ending() {
             service.signal(service.state.phase, now);
@@ -125,6 +122,16 @@ impl ServiceRun {
     /// Returns the state to store, from which [`restore`](Self::restore) can continue.
     pub(crate) fn run_state(&self) -> &RunState {
         &self.state
+    }
+
+    /// Returns whether there are events to take.
+    pub(crate) fn has_events(&self) -> bool {
+        !self.events.is_empty()
+    }
+
+    /// Takes the events for the planner so far, in order.
+    pub(crate) fn take_events(&mut self) -> Vec<EventKind> {
+        self.events.take()
     }
 
     /// Sets the definition by which the service is run from now on.
@@ -216,13 +223,13 @@ impl ServiceRun {
         if self.state.phase.is_reloading() {
             return self.end_reload(RunOutcome::Timeout, now);
         }
-        self.record_outcome(RunOutcome::Timeout, self.timeout_event());
+        self.record_outcome(RunOutcome::Timeout, timeout_event(&self.state, self.is_ending()));
         match self.state.phase {
             ServicePhase::Running => self.enter_list(ServicePhase::Stop, now),
             ServicePhase::StopSigterm | ServicePhase::StopWatchdog
                 if self.spec.run.kill.send_sigkill =>
             {
-                self.emit(EventKind::Failed(FailureCause::StopTimeout));
+                self.events.emit(EventKind::Failed(FailureCause::StopTimeout));
                 self.signal(ServicePhase::StopSigkill, now);
             }
             ServicePhase::StopWatchdog | ServicePhase::StopSigterm | ServicePhase::StopSigkill => {
@@ -230,7 +237,7 @@ impl ServiceRun {
             }
             ServicePhase::StopPost => self.signal(ServicePhase::FinalSigterm, now),
             ServicePhase::FinalSigterm if self.spec.run.kill.send_sigkill => {
-                self.emit(EventKind::Failed(FailureCause::StopTimeout));
+                self.events.emit(EventKind::Failed(FailureCause::StopTimeout));
                 self.signal(ServicePhase::FinalSigkill, now);
             }
             ServicePhase::FinalSigterm | ServicePhase::FinalSigkill => self.finish(now),
@@ -256,7 +263,7 @@ impl ServiceRun {
     }
 
     fn enter(&mut self, phase: ServicePhase, now: Timestamp) {
-        self.emit_transition(phase);
+        self.events.emit_transition(&self.spec, &self.state, phase, self.stopping_itself);
         self.state.phase = phase;
         self.state.step = 0;
         self.start_time_limit(now);
@@ -265,7 +272,7 @@ impl ServiceRun {
     /// Starts the timeout of the current command or phase.
     fn start_time_limit(&mut self, now: Timestamp) {
         self.deadline = self.time_limit(now);
-        self.emit_time_limit();
+        self.events.emit_time_limit(&self.spec, &self.state);
     }
 
     fn enter_list(&mut self, phase: ServicePhase, now: Timestamp) {
@@ -346,6 +353,11 @@ impl ServiceRun {
             _ => None,
         };
         limit.map(|limit| now.after(limit))
+    }
+
+    /// Returns whether the service has no main process, only start and stop commands.
+    fn is_scripted(&self) -> bool {
+        self.spec.kind == ServiceType::BackgroundScripted
     }
 
     /// Returns whether the service forks: its start command exits and leaves the main process

@@ -39,7 +39,7 @@ impl ServiceRun {
         };
         self.state.outcome = Some(outcome);
         if is_failure {
-            self.failure = Some(EventKind::Failed(FailureCause::Assertion));
+            self.record_failure(EventKind::Failed(FailureCause::Assertion));
         }
         self.enter(phase, now);
     }
@@ -281,7 +281,7 @@ impl ServiceRun {
     /// Starts a reload. If that is impossible, reports a failed reload.
     pub(crate) fn reload_or_report(&mut self, now: Timestamp) {
         if self.reload(now).is_err() {
-            self.emit(EventKind::ReloadEnded { well: false });
+            self.events.emit(EventKind::ReloadEnded { well: false });
         }
     }
 

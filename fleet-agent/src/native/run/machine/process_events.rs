@@ -30,12 +30,12 @@ impl ServiceRun {
             false => (outcome, what),
         };
         if self.stopping_itself && good {
-            self.emit_exit();
+            self.events.emit_exit(&self.spec, &self.state);
         }
         let had_failed = self.has_failed() && self.state.phase.is_stopping();
         self.record_outcome(outcome, what);
         if had_failed {
-            self.emit_main_exit();
+            self.events.emit_main_exit(&self.state);
         }
         match self.state.phase {
             ServicePhase::Start if outcome != RunOutcome::Success => {
@@ -148,6 +148,17 @@ impl ServiceRun {
             }
         }
     }
+
+    /// Records a failure as the reason why the service stops.
+    pub(crate) fn record_failure(&mut self, what: EventKind) {
+        let what = match what {
+            EventKind::Failed(FailureCause::Resources) if self.is_unrecorded => {
+                EventKind::Failed(FailureCause::Unrecorded)
+            }
+            what => what,
+        };
+        self.events.record_failure(self.state.phase, what);
+    }
 }
 
 /// Returns whether a failure of the command is ignored (`ExecStart=-/bin/program`). A failure to
@@ -234,7 +245,7 @@ impl ServiceRun {
         match self.state.phase {
             ServicePhase::Running | ServicePhase::ReloadSignal => {
                 if self.state.phase == ServicePhase::Running {
-                    self.emit(EventKind::Reloading);
+                    self.events.emit(EventKind::Reloading);
                 }
                 self.state.reloaded = None;
                 self.reloading = true;
@@ -250,7 +261,7 @@ impl ServiceRun {
     /// within the stop timeout.
     fn on_stopping(&mut self, now: Timestamp) {
         if self.is_up() && self.state.phase != ServicePhase::Reload {
-            self.emit(EventKind::Stopping);
+            self.events.emit(EventKind::Stopping);
             self.stopping_itself = true;
             self.enter(ServicePhase::StopSigterm, now);
             self.all_gone = false;
@@ -267,6 +278,11 @@ impl ServiceRun {
             self.actions.extend([RunAction::AwaitMain, RunAction::AwaitGone]);
             self.emit_pid_file_limit(now);
         }
+    }
+
+    /// Emits the time within which a pid file has to name the main process.
+    pub(crate) fn emit_pid_file_limit(&mut self, now: Timestamp) {
+        self.events.emit_pid_file_limit(self.deadline.map(|until| until.since(now)));
     }
 
     /// Starts the deadlines of `RuntimeMaxSec=` and of the watchdog.
@@ -287,7 +303,7 @@ impl ServiceRun {
 
     fn extend_deadline(&mut self, span: Duration, now: Timestamp) {
         self.deadline = self.deadline.map(|deadline| deadline.max(now.after(span)));
-        self.emit(EventKind::Extend(span));
+        self.events.emit(EventKind::Extend(span));
         if self.state.awaits_main {
             self.emit_pid_file_limit(now);
         }

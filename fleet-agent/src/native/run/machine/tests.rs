@@ -7,13 +7,11 @@ use fleet_core::Timestamp;
 use fleet_core::graph::{EventKind, InitUnit, StopReason};
 
 use super::ServiceRun;
-use super::outcome::RunOutcome;
-use super::outcome::to_systemd_state;
+use super::outcome::{RunOutcome, to_systemd_state};
 use super::state::{Role, RunAction, ServicePhase};
 use crate::native::linux::exit::ProcessExit;
 use crate::native::linux::process_info::ProcessId;
-use crate::native::supervisor::compile::HostCapabilities;
-use crate::native::supervisor::compile::compile;
+use crate::native::supervisor::compile::{HostCapabilities, compile};
 
 pub(crate) fn spec(service: &str) -> Arc<InitUnit> {
     let file = fleet_unitfile::UnitFile::parse(format!("[Service]\n{service}"));
