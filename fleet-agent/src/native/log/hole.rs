@@ -7,7 +7,6 @@ use std::ffi::OsString;
 use std::fs::File;
 use std::io::{self, Read as _, Seek as _, SeekFrom};
 use std::path::{Path, PathBuf};
-use std::str::FromStr;
 
 use rustix::fs::{FallocateFlags, fallocate};
 use rustix::io::Errno;
@@ -18,7 +17,7 @@ use crate::files::write_atomic;
 pub(super) const BLOCK: u64 = 64 * 1024;
 
 /// Largest block size of file systems.
-pub(super) const LARGEST_BLOCK: u64 = 16 << 20;
+const LARGEST_BLOCK: u64 = 16 << 20;
 
 /// Turns everything before the offset `before` into a hole. Returns `false` if the file system does
 /// not support holes.
@@ -92,9 +91,9 @@ impl BaseOffset {
     /// Reads the base offset of the log in this file. Returns 0 if none is stored, or if it cannot
     /// be read.
     pub(super) fn of(path: &Path) -> Self {
-        let new = Self { base: 0 };
         let written = std::fs::read_to_string(offset_file(path));
-        written.and_then(|text| text.trim_end().parse()).unwrap_or_else(|error| {
+        let base = written.and_then(|text| text.trim_end().parse().map_err(io::Error::other));
+        let base = base.unwrap_or_else(|error| {
             if !is_missing(&error) {
                 // The unit is worth more than the offsets of its lines.
                 let file = offset_file(path);
@@ -105,8 +104,9 @@ impl BaseOffset {
                      might get lines twice"
                 );
             }
-            new
-        })
+            0
+        });
+        Self { base }
     }
 
     /// Returns the base offset after a cut of `cut` bytes. The new offset is already stored when
@@ -122,9 +122,7 @@ impl BaseOffset {
             written => written.map(|()| renewed),
         }
     }
-}
 
-impl BaseOffset {
     /// Returns the base offset after another program has truncated or replaced the file. The new
     /// content begins at `end`, the last known end offset.
     pub(super) fn continue_at(self, path: &Path, end: u64) -> Self {
@@ -142,14 +140,6 @@ impl BaseOffset {
                 next
             }
         }
-    }
-}
-
-impl FromStr for BaseOffset {
-    type Err = io::Error;
-
-    fn from_str(text: &str) -> io::Result<Self> {
-        Ok(Self { base: text.parse().map_err(io::Error::other)? })
     }
 }
 

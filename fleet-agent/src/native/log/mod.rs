@@ -23,8 +23,6 @@ pub(super) mod rate_limit;
 pub(super) mod time_index;
 
 mod hole;
-mod poll_interval;
-mod read_lock;
 mod rotation_task;
 #[cfg(test)]
 mod tests;
@@ -34,22 +32,20 @@ use std::io;
 use std::io::{Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::{FileExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use fleet_core::Timestamp;
 use tokio::sync::watch;
 
-pub(crate) use self::read_lock::ReadLock;
 pub(crate) use self::rotation_task::RotationTask;
 use super::log::time_index::TimeIndex;
 use super::run::process::append;
 use crate::clock::{as_wall_time, wall_time};
 use crate::files::{create_private_dir, private_file};
 use hole::{
-    BLOCK, BaseOffset, LARGEST_BLOCK, data_start, is_missing, next_line, offset_file, punch_hole,
-    start_of_line,
+    BLOCK, BaseOffset, data_start, is_missing, next_line, offset_file, punch_hole, start_of_line,
 };
-use read_lock::ReadOffset;
 
 /// Maximum length of a log file, including its hole. File systems have such limits too.
 const LONGEST: u64 = 1 << 40;
@@ -75,32 +71,35 @@ struct LogState {
     time_index: TimeIndex,
     /// Identifies the file.
     inode: u64,
-    /// Allocated size of the file.
-    allocated: u64,
     /// Whether another program has truncated the file before.
     was_emptied: bool,
     /// Offset of a reader whose unread lines must be kept.
-    read_offset: Weak<ReadOffset>,
+    read_offset: Weak<AtomicU64>,
+}
+
+/// Lock on the unread part of a log: nothing after its offset is removed. It has no effect any more
+/// once it is dropped.
+#[derive(Debug)]
+pub(crate) struct ReadLock(Arc<AtomicU64>);
+
+impl ReadLock {
+    /// Returns the offset up to which the log has been read.
+    pub(crate) fn offset(&self) -> u64 {
+        self.0.load(Ordering::SeqCst)
+    }
+
+    /// Records that everything before this offset has been read.
+    pub(crate) fn advance(&self, offset: u64) {
+        self.0.store(offset, Ordering::SeqCst);
+    }
 }
 
 impl LogState {
-    /// Returns how many bytes the log may store: `limit`, or less if the file must stay shorter.
-    fn capacity(&self, limit: u64) -> u64 {
-        limit.min(self.longest)
-    }
-
     /// Whether the log stores more than `limit`, or its file is too long.
     fn has_grown(&self, limit: u64) -> bool {
         let end = self.time_index.end();
         end.saturating_sub(self.floor) > limit
             || end - self.base_offset.base.min(end) > self.longest
-    }
-
-    /// Returns whether the file takes more disk space than its stored part should. This happens if
-    /// a process writes into the hole because it does not append. One block more is tolerated,
-    /// because the block in which the hole ends stays allocated as a whole.
-    fn hole_is_filled(&self, limit: u64) -> bool {
-        self.floor > self.base_offset.base && self.allocated > limit.saturating_add(LARGEST_BLOCK)
     }
 
     /// Records the file's metadata. Returns the end offset.
@@ -116,7 +115,6 @@ impl LogState {
         if is_the_same && is_shorter {
             self.warn_emptied(path);
         }
-        self.allocated = file.blocks().saturating_mul(512);
         let end = self.base_offset.base + file.len();
         self.time_index.record_check(end, written, wall_time());
         Ok(end)
@@ -137,8 +135,8 @@ impl LogState {
     /// Returns the offset in the file from which the content is kept. This is `from`, or the start
     /// of the line that the reader reads next, if that line comes first.
     fn keep_unread(&self, file: &mut File, from: u64) -> io::Result<u64> {
-        let read_offset = self.read_offset.upgrade().map(|read_offset| read_offset.offset());
-        match read_offset.map(|offset| offset.saturating_sub(self.base_offset.base)) {
+        let read = self.read_offset.upgrade().map(|offset| offset.load(Ordering::SeqCst));
+        match read.map(|offset| offset.saturating_sub(self.base_offset.base)) {
             Some(offset) if offset < from => start_of_line(file, offset),
             _ => Ok(from),
         }
@@ -166,18 +164,14 @@ impl Log {
         let is_new = metadata.len() == 0;
         let left = if is_new { 0 } else { data_start(&mut File::open(&path)?)? };
         let floor = base_offset.base + left;
-        let (time_index, inode) = (TimeIndex::default(), metadata.ino());
-        let read_offset = Weak::new();
-        let (longest, allocated, was_emptied) = (LONGEST, 0, false);
         let mut state = LogState {
             base_offset,
             floor,
-            longest,
-            time_index,
-            inode,
-            allocated,
-            was_emptied,
-            read_offset,
+            longest: LONGEST,
+            time_index: TimeIndex::default(),
+            inode: metadata.ino(),
+            was_emptied: false,
+            read_offset: Weak::new(),
         };
         state.update(&path, &metadata)?;
         Ok(Self { path, limit, state: Mutex::new(state), alive: watch::channel(()).0 })
@@ -223,11 +217,6 @@ impl Log {
         if longest.is_some() { self.trim() } else { Ok(()) }
     }
 
-    /// Returns how many bytes the log may store before its older half is dropped.
-    fn capacity(&self) -> u64 {
-        self.lock().capacity(self.limit)
-    }
-
     /// Returns the current end offset; later writes have higher ones.
     pub(crate) fn end(&self) -> io::Result<u64> {
         let state = self.lock();
@@ -250,16 +239,15 @@ impl Log {
 
     /// Whether the log has grown past its limit, as of the last check.
     pub(crate) fn exceeds_limit(&self) -> bool {
-        let state = self.lock();
-        state.has_grown(self.limit) || state.hole_is_filled(self.limit)
+        self.lock().has_grown(self.limit)
     }
 
     /// Returns a lock that keeps everything from `offset` on, until it is read or the lock is
     /// dropped. Only one such lock may exist at a time.
     pub(crate) fn read_lock(&self, offset: u64) -> ReadLock {
-        let reading = ReadLock::from(offset);
-        self.lock().read_offset = reading.read_offset();
-        reading
+        let offset = Arc::new(AtomicU64::new(offset));
+        self.lock().read_offset = Arc::downgrade(&offset);
+        ReadLock(offset)
     }
 
     /// Returns whether a read lock may keep the log from being rotated. This is so if the log has
@@ -276,14 +264,11 @@ impl Log {
         let metadata = std::fs::metadata(&self.path)?;
         let (end, length) = (state.update(&self.path, &metadata)?, metadata.len());
         let (is_too_long, floor) = (length > state.longest, state.floor - state.base_offset.base);
-        if state.hole_is_filled(self.limit) {
-            punch_hole(&append(&self.path)?, floor)?;
-        }
         if end - state.floor <= self.limit && !is_too_long {
             return Ok(());
         }
         let mut reader = File::open(&self.path)?;
-        let capacity = state.capacity(self.limit);
+        let capacity = self.limit.min(state.longest);
         let from = next_line(&mut reader, length.saturating_sub(capacity / 2))?;
         let from = state.keep_unread(&mut reader, from)?.max(floor);
         if from == floor && !is_too_long {

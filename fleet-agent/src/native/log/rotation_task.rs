@@ -7,12 +7,10 @@
 //! These states keep the number of wakeups low:
 //!
 //! - A unit that does not write never wakes the daemon.
-//! - A unit that writes constantly wakes the daemon ten times a second, and more often only if it
-//!   writes much.
+//! - A unit that writes constantly wakes the daemon twenty times a second.
 //! - Several such units cause no more wakeups than one, because their polls are aligned.
 //!
-//! Writes are noticed after at most one poll interval. So a log can exceed its limit only by as
-//! much as its unit writes in one interval.
+//! So a log can exceed its limit by as much as its unit writes in one [`POLL_INTERVAL`].
 
 use std::collections::BTreeMap;
 use std::io;
@@ -27,10 +25,12 @@ use tokio::io::unix::AsyncFd;
 use tokio::sync::Notify;
 
 use super::Log;
-use super::poll_interval::PollInterval;
 use crate::Clock;
 use crate::async_fd::register_readable;
 use crate::clock::wait_until;
+
+/// Poll interval of a log that is being written. Polls fall on multiples of it.
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
 /// Poll interval of logs that inotify does not report.
 const FALLBACK_INTERVAL: Duration = Duration::from_secs(5);
@@ -59,7 +59,6 @@ struct Logs {
 #[derive(Debug)]
 struct TrackedLog {
     log: Weak<Log>,
-    poll_interval: PollInterval,
     /// End offset at the last check.
     end: u64,
     /// Number of consecutive checks that did not find the file.
@@ -101,12 +100,7 @@ impl RotationTask {
 
     /// Adds a log.
     pub(crate) fn keep(&self, log: &Arc<Log>, now: Timestamp) {
-        let tracked = TrackedLog {
-            log: Arc::downgrade(log),
-            poll_interval: PollInterval::new(now),
-            end: 0,
-            missed: 0,
-        };
+        let tracked = TrackedLog { log: Arc::downgrade(log), end: 0, missed: 0 };
         if log.exceeds_limit() {
             // It was written while no daemon ran.
             self.schedule_check(tracked, now);
@@ -142,12 +136,10 @@ impl RotationTask {
         let Some(number) = number else { return self.check_all(now) };
         let tracked = self.lock().quiet.remove(&number);
         let Some(mut tracked) = tracked else { return };
-        tracked.poll_interval.on_written(now);
         if let Ok(end) = check_and_trim(&tracked.log).await {
             tracked.end = end;
         }
-        let due = tracked.poll_interval.due(now);
-        self.schedule_check(tracked, due);
+        self.schedule_check(tracked, next_poll(now));
     }
 
     async fn on_time(&self, now: Timestamp) {
@@ -162,9 +154,7 @@ impl RotationTask {
             if end == before && !log.is_held() {
                 self.rest(tracked, now);
             } else {
-                tracked.poll_interval.on_growth(end.saturating_sub(before), log.capacity());
-                let due = tracked.poll_interval.due(now);
-                self.schedule_check(tracked, due);
+                self.schedule_check(tracked, next_poll(now));
             }
         }
     }
@@ -176,7 +166,7 @@ impl RotationTask {
     }
 
     /// Sets an inotify watch on a log that is no longer written.
-    fn rest(&self, mut tracked: TrackedLog, now: Timestamp) {
+    fn rest(&self, tracked: TrackedLog, now: Timestamp) {
         let Some(log) = tracked.log.upgrade() else { return };
         // A removal is reported as a change of the link count.
         let gone = WatchFlags::MOVE_SELF | WatchFlags::ATTRIB | WatchFlags::DELETE_SELF;
@@ -190,7 +180,6 @@ impl RotationTask {
             drop(logs);
             return self.schedule_check(tracked, now.after(self.fallback_interval));
         };
-        tracked.poll_interval.on_rest(now);
         let before = tracked.end;
         logs.quiet.insert(number, tracked);
         // A write before the watch was set is not reported.
@@ -218,6 +207,13 @@ impl RotationTask {
     fn lock(&self) -> MutexGuard<'_, Logs> {
         self.logs.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Returns the time of the next poll after `now`.
+fn next_poll(now: Timestamp) -> Timestamp {
+    let next = now.after(POLL_INTERVAL);
+    let interval = u64::try_from(POLL_INTERVAL.as_millis()).unwrap_or(1);
+    Timestamp::from_millis(next.as_millis() - next.as_millis() % interval)
 }
 
 /// Checks a log, trims it if needed, and returns its end offset.

@@ -159,9 +159,9 @@ async fn sudden_burst_exceeds_limit_by_one_interval() {
     let running = tokio::spawn(async move { task.run(&clock).await });
     clock.sleep(Duration::from_secs(30)).await;
     let after_silence = most(&log, clock, fast, 1000).await;
-    assert!(after_silence <= 2 * limit, "{after_silence}");
-    most(&log, clock, 16, 20_000).await;
+    most(&log, clock, 16, 1000).await;
     let after_lines = most(&log, clock, fast, 1000).await;
-    assert!(after_lines <= limit + 101 * fast as u64, "{after_lines}");
+    let bound = limit + 51 * fast as u64;
+    assert!(after_silence.max(after_lines) <= bound, "{after_silence}, {after_lines}");
     running.abort();
 }
