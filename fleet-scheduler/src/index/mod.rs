@@ -10,8 +10,6 @@
 #[cfg(test)]
 mod bounded;
 pub(crate) mod definitions;
-mod load;
-pub(crate) mod pending;
 pub(crate) mod placements;
 pub(crate) mod refusal_counts;
 pub(crate) mod retry_queue;
@@ -20,17 +18,17 @@ pub(crate) mod undo_log;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use fleet_core::pattern::Peer;
 use fleet_core::{Epoch, Machine, MachineId, Revision, Snapshot};
 use fleet_unitfile::UnitName;
 
 use crate::demand::{Change, Demand, full_name};
 use crate::policy::Policy;
 use crate::ranking::MachineOrders;
-use crate::state::{MachineNo, State, UnitKind, UnitNo};
-use pending::PendingPlan;
+use crate::state::{MachineNo, PatternNo, State, UnitKind, UnitNo};
 use refusal_counts::RefusalCountsCache;
 use retry_queue::{RetryQueue, WaitingGroup};
-use undo_log::UndoEntry;
+use undo_log::{PendingPlan, UndoEntry};
 
 /// A cluster that is reported change by change, and planned incrementally.
 ///
@@ -137,7 +135,7 @@ impl Cluster {
     #[must_use]
     pub fn load(policy: Policy, snapshot: &Snapshot) -> Self {
         let mut cluster = Self::with_policy(policy);
-        load::fill(&mut cluster, snapshot);
+        fill(&mut cluster, snapshot);
         cluster.set_revision(snapshot.revision);
         cluster
     }
@@ -156,7 +154,7 @@ impl Cluster {
 
     /// Adds or replaces a unit.
     pub fn add(&mut self, unit: impl Into<Demand>) {
-        pending::rewind(self);
+        undo_log::rewind(self);
         let demand = unit.into();
         let kind = match (demand.is_wanted(), demand.requirements.global) {
             (false, _) => UnitKind::Inactive,
@@ -170,7 +168,7 @@ impl Cluster {
     /// Removes a unit, whether its record is readable or not. The unit's placement stays until it
     /// is removed separately.
     pub fn remove(&mut self, unit: &str) {
-        pending::rewind(self);
+        undo_log::rewind(self);
         if let Some(unit) = self.state.units.find(&full_name(unit)) {
             definitions::upsert(self, unit, UnitKind::Unknown, None, false);
         }
@@ -178,34 +176,34 @@ impl Cluster {
 
     /// Marks a unit's stored record as unreadable. If the unit is placed, it stays on its machine.
     pub fn mark_unreadable(&mut self, unit: UnitName) {
-        pending::rewind(self);
+        undo_log::rewind(self);
         let unit = self.state.units.intern(&unit);
         definitions::upsert(self, unit, UnitKind::Unreadable, None, false);
     }
 
     /// Adds or replaces a machine.
     pub fn add_machine(&mut self, machine: impl Into<Arc<Machine>>) {
-        pending::rewind(self);
+        undo_log::rewind(self);
         placements::update_machine(self, machine.into());
     }
 
     /// Removes a machine. The units placed there need another one.
     pub fn remove_machine(&mut self, machine: &str) {
-        pending::rewind(self);
+        undo_log::rewind(self);
         placements::drop_machine(self, machine);
     }
 
     /// Records the observed placement of a unit. Of two units that cannot stay together on their
     /// machine, the one with the lower epoch stays.
     pub fn place(&mut self, unit: UnitName, machine: MachineId, epoch: Epoch) {
-        pending::rewind(self);
+        undo_log::rewind(self);
         let unit = self.state.units.intern(&unit);
         placements::record_placement(self, unit, &machine, epoch);
     }
 
     /// Removes the placement of a unit.
     pub fn unplace(&mut self, unit: &str) {
-        pending::rewind(self);
+        undo_log::rewind(self);
         if let Some(unit) = self.state.units.find(&full_name(unit)) {
             placements::erase_placement(self, unit);
         }
@@ -247,4 +245,100 @@ impl From<&Snapshot> for Cluster {
     fn from(snapshot: &Snapshot) -> Self {
         Self::load(Policy::default(), snapshot)
     }
+}
+
+/// Reads a snapshot. The cluster must be empty.
+pub(crate) fn fill(cluster: &mut Cluster, snapshot: &Snapshot) {
+    cluster.touched = true;
+    cluster.state.machines.fill(snapshot.machines().map(|machine| &machine.id));
+    let machines: Vec<_> = cluster.state.machines.in_order().collect();
+    for (number, machine) in machines.into_iter().zip(snapshot.machines()) {
+        cluster.state.machines.set(number, Some(Arc::clone(machine)));
+        placements::mark_dirty(cluster, number);
+    }
+    let names = names(snapshot);
+    cluster.state.units.fill(names.iter().map(|name| (*name).clone()));
+    cluster.retry_queue.reserve(names.len());
+    read_placements(cluster, snapshot, &names);
+    let patterns = read_patterns(cluster, snapshot);
+    read_units(cluster, snapshot, &names);
+    patterns.into_iter().for_each(|pattern| cluster.state.patterns.release(pattern));
+}
+
+/// Adds all patterns before any unit has a class, because a pattern added later would have to be
+/// compared with all names. Returns the patterns, which the caller must release once the units use
+/// them.
+fn read_patterns(cluster: &mut Cluster, snapshot: &Snapshot) -> Vec<PatternNo> {
+    let mut held = Vec::new();
+    for unit in snapshot.units().filter(|unit| unit.is_wanted()) {
+        let wants = &unit.requirements;
+        for pattern in wants.conflicts.iter().chain(&wants.replaces) {
+            held.push(cluster.state.patterns.acquire(pattern).0);
+        }
+        for peer in &wants.machine_of {
+            let Peer::Matching(pattern) = peer else { continue };
+            let number = cluster.state.patterns.acquire(pattern).0;
+            cluster.state.patterns[number].members.get_or_insert_default();
+            held.push(number);
+        }
+    }
+    held
+}
+
+fn read_placements(cluster: &mut Cluster, snapshot: &Snapshot, names: &[&UnitName]) {
+    let mut at = 0;
+    for (name, placement) in snapshot.placements() {
+        advance(names, &mut at, name);
+        let machine = placements::intern_machine(cluster, &placement.machine);
+        cluster.state.machines[machine].named += 1;
+        let slot = &mut cluster.state.units[UnitNo::from(at)];
+        slot.placed = machine;
+        slot.epoch = placement.epoch;
+    }
+}
+
+fn read_units(cluster: &mut Cluster, snapshot: &Snapshot, names: &[&UnitName]) {
+    let mut faults = snapshot.faults().map(|(name, _)| name).peekable();
+    let mut units = snapshot.units().peekable();
+    for (at, name) in names.iter().enumerate() {
+        let number = UnitNo::from(at);
+        if let Some(unit) = units.next_if(|unit| is_same(name, &unit.name)) {
+            let slot = &mut cluster.state.units[number];
+            slot.wanted = unit.is_wanted();
+            slot.kind = match (slot.wanted, unit.is_global()) {
+                (false, _) => UnitKind::Inactive,
+                (true, false) => UnitKind::Single,
+                (true, true) => UnitKind::Global,
+            };
+            slot.requirements = Some(Arc::clone(&unit.requirements));
+        } else if faults.next_if(|fault| is_same(name, fault)).is_some() {
+            cluster.state.units[number].kind = UnitKind::Unreadable;
+        }
+        definitions::insert_definition(cluster, number);
+    }
+}
+
+/// Returns all names of a snapshot that are known or placed, in order.
+fn names(snapshot: &Snapshot) -> Vec<&UnitName> {
+    let mut names: Vec<&UnitName> = snapshot.units().map(|unit| &unit.name).collect();
+    let units = names.len();
+    names.extend(snapshot.faults().map(|(name, _)| name));
+    names.extend(snapshot.placements().map(|(name, _)| name));
+    if names.len() > units {
+        // The names form three sorted runs, which the sort merges.
+        names.sort();
+        names.dedup();
+    }
+    names
+}
+
+/// Advances to the position of the name.
+fn advance(names: &[&UnitName], at: &mut usize, name: &UnitName) {
+    while !is_same(names[*at], name) {
+        *at += 1;
+    }
+}
+
+fn is_same(one: &UnitName, other: &UnitName) -> bool {
+    std::ptr::eq(one.as_str(), other.as_str()) || one == other
 }

@@ -10,8 +10,8 @@ use fleet_unitfile::UnitName;
 use super::queue::AttemptQueue;
 use super::{assign, keep, reasons, steps};
 use crate::demand::{Change, Demand};
-use crate::index::pending::PendingPlan;
-use crate::index::{Cluster, definitions, pending, placements};
+use crate::index::undo_log::PendingPlan;
+use crate::index::{Cluster, definitions, placements, undo_log};
 use crate::plan::Plan;
 use crate::state::{MachineNo, State, UnitKind, UnitNo};
 
@@ -35,7 +35,7 @@ pub(super) fn plan(cluster: &mut Cluster) -> Plan {
 
 /// Returns the plan with the reasons of the units that were tried.
 pub(super) fn plan_affected(cluster: &mut Cluster) -> Plan {
-    pending::rewind(cluster);
+    undo_log::rewind(cluster);
     let based_on = cluster.revision();
     if !cluster.touched && cluster.unwanted.is_empty() {
         return Plan::new(based_on);
@@ -59,7 +59,7 @@ pub(super) fn plan_then<T>(
     let result = more(cluster);
     let (_, steps) = steps::steps(cluster, &tried);
     cluster.pending = Some(PendingPlan { tried, changed_machines, ..PendingPlan::default() });
-    pending::rewind(cluster);
+    undo_log::rewind(cluster);
     (Plan { based_on: cluster.revision(), steps, unplaced }, result)
 }
 
@@ -127,7 +127,7 @@ fn explain_the_others(cluster: &mut Cluster, reasons: &mut BTreeMap<UnitName, Ar
 
 /// Returns the plan that would follow some changes.
 pub(super) fn plan_after(cluster: &mut Cluster, changes: &[Change]) -> Plan {
-    pending::rewind(cluster);
+    undo_log::rewind(cluster);
     let mut inverses = Vec::with_capacity(changes.len());
     for change in changes {
         inverses.push(inverse(&cluster.state, change));

@@ -6,14 +6,13 @@ use std::sync::Arc;
 use fleet_core::{Machine, Reason};
 use fleet_unitfile::UnitName;
 
-use super::disruption_budget::DisruptionBudget;
-use super::eviction_group::MoveReason;
+use super::eviction_group::{DisruptionBudget, MoveReason};
 use super::reasons::ReasonCache;
-use super::{decide, disruption_budget, eviction_group, reasons};
+use super::{decide, eviction_group, reasons};
 use crate::demand::Change;
 use crate::drain::{Drain, DrainPlan, HoldReason};
 use crate::index::undo_log::LogPosition;
-use crate::index::{Cluster, pending, undo_log};
+use crate::index::{Cluster, undo_log};
 use crate::state::{ClassNo, Lookup, MachineNo, State, UnitKind, UnitNo};
 
 /// The state of a drain during planning.
@@ -33,7 +32,7 @@ type Obstruction = Option<HoldReason>;
 
 /// Plans the next moves that empty the machines of a drain.
 pub(super) fn drain(cluster: &mut Cluster, drain: &Drain) -> DrainPlan {
-    pending::rewind(cluster);
+    undo_log::rewind(cluster);
     let back = cordon_all(cluster, drain);
     let (plan, held) = decide::plan_then(cluster, |cluster| drain_machines(cluster, drain));
     back.iter().for_each(|change| cluster.change(change));
@@ -168,13 +167,13 @@ fn evict_group(
         return Err(None);
     }
     // The units that made room for the group are not up for a while either.
-    let lost = disruption_budget::disrupted(
+    let lost = eviction_group::disrupted(
         &cluster.state,
         &work.disruption,
-        disruption_budget::moved_since(cluster, start).into_iter(),
+        eviction_group::moved_since(cluster, start).into_iter(),
     );
     if let Some(held) =
-        disruption_budget::check_min_available(&cluster.state, &mut work.disruption, &lost)
+        eviction_group::check_min_available(&cluster.state, &mut work.disruption, &lost)
     {
         return Err(Some(held));
     }
@@ -190,8 +189,8 @@ fn may_leave(state: &State, group: &[UnitNo], work: &mut DrainWork<'_>) -> Resul
     if let Some(unit) = group.iter().find(unreadable) {
         return Err(HoldReason::Unreadable(state.units.name(*unit).clone()));
     }
-    let lost = disruption_budget::disrupted(state, &work.disruption, group.iter().copied());
-    if let Some(held) = disruption_budget::check_min_available(state, &mut work.disruption, &lost) {
+    let lost = eviction_group::disrupted(state, &work.disruption, group.iter().copied());
+    if let Some(held) = eviction_group::check_min_available(state, &mut work.disruption, &lost) {
         return Err(held);
     }
     let most = work.max_moves;

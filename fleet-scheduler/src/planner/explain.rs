@@ -9,10 +9,9 @@ use fleet_unitfile::UnitName;
 
 use super::{decide, keep, reasons};
 use crate::demand::full_name;
-use crate::index::pending::PendingPlan;
 use crate::index::refusal_counts::RefusalSummary;
-use crate::index::undo_log::LeaveReason;
-use crate::index::{Cluster, pending, undo_log};
+use crate::index::undo_log::{LeaveReason, PendingPlan};
+use crate::index::{Cluster, undo_log};
 use crate::rules::{Denial, PlacementQuery, Rank, RefusalExplainer, denial, replaces};
 use crate::state::{MachineNo, PeerRef, PeerState, State, UnitKind, UnitNo};
 
@@ -56,7 +55,7 @@ enum QuickVerdict {
 
 /// Explains the placement of a unit in the current state.
 pub(super) fn explain(cluster: &mut Cluster, unit: &str) -> Option<Explanation> {
-    pending::rewind(cluster);
+    undo_log::rewind(cluster);
     let number = cluster.state.units.find(&full_name(unit))?;
     let slot = &cluster.state.units[number];
     match slot.kind {
@@ -65,7 +64,7 @@ pub(super) fn explain(cluster: &mut Cluster, unit: &str) -> Option<Explanation> 
         UnitKind::Inactive => {
             let changes = decide::assume_wanted(cluster, number);
             let explanation = explain_wanted(cluster, number);
-            pending::rewind(cluster);
+            undo_log::rewind(cluster);
             changes.iter().for_each(|change| cluster.change(change));
             Some(explanation)
         }

@@ -20,10 +20,8 @@
 //!   peers. It leaves its machine as a whole, for a drain or a rebalancing.
 
 mod assign;
-mod candidates;
 mod decide;
 mod departures;
-mod disruption_budget;
 mod drain;
 mod eviction_group;
 mod explain;
@@ -41,7 +39,7 @@ use fleet_core::Snapshot;
 
 use crate::demand::Change;
 use crate::drain::{Drain, DrainPlan};
-use crate::index::{Cluster, pending};
+use crate::index::{Cluster, undo_log};
 use crate::plan::Plan;
 use crate::rebalance::Rebalance;
 pub use explain::{Explanation, PlacementVerdict};
@@ -68,7 +66,7 @@ impl Cluster {
     ///
     /// The call costs almost nothing if this cluster has just made the plan.
     pub fn apply(&mut self, plan: &Plan) {
-        pending::apply(self, plan);
+        undo_log::apply(self, plan);
     }
 
     /// Returns the plan that would follow some changes. The changes are not kept.

@@ -8,9 +8,10 @@ use fleet_core::reason::{NearestMachine, Tally};
 use fleet_core::{MachineId, Reason, Refusal};
 use fleet_unitfile::UnitName;
 
-use super::{candidates, replace};
+use super::replace;
 use crate::index::refusal_counts::RefusalSummary;
 use crate::index::{Cluster, refusal_counts, undo_log};
+use crate::planner::search;
 use crate::rules::{Denial, PlacementQuery, Rank, denial, replaces};
 use crate::state::{
     ClassNo, Lookup, MachineNo, PatternNo, PeerRef, PeerState, State, UnitKind, UnitNo, WaitState,
@@ -179,7 +180,7 @@ pub(super) fn reason_by_machines(cluster: &mut Cluster, group: &[UnitNo]) -> Rea
 /// Returns the reason of a unit that is not tied to others. The reason applies to all waiting units
 /// of the same class.
 fn reason_of_class(cluster: &mut Cluster, unit: UnitNo) -> Reason {
-    if let Some(summary) = candidates::count_refusals_of_few(cluster, unit) {
+    if let Some(summary) = search::count_refusals_of_few(cluster, unit) {
         return reason_from(cluster, &[unit], &summary);
     }
     match refusal_counts::cached_refusals(cluster, unit) {

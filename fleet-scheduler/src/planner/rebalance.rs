@@ -6,10 +6,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use fleet_core::requirements::Reschedule;
 
-use super::disruption_budget::DisruptionBudget;
-use super::eviction_group::MoveReason;
-use super::{decide, disruption_budget, eviction_group, search};
-use crate::index::{Cluster, pending, undo_log};
+use super::eviction_group::{DisruptionBudget, MoveReason};
+use super::{decide, eviction_group, search};
+use crate::index::{Cluster, undo_log};
 use crate::plan::Plan;
 use crate::policy::Ranking;
 use crate::rebalance::Rebalance;
@@ -46,7 +45,7 @@ struct Baseline {
 
 /// Plans the next moves that spread units more evenly.
 pub(super) fn rebalance(cluster: &mut Cluster, request: &Rebalance) -> Plan {
-    pending::rewind(cluster);
+    undo_log::rewind(cluster);
     decide::plan_then(cluster, |cluster| even_out(cluster, request)).0
 }
 
@@ -154,10 +153,8 @@ fn move_for_balance(
     if cluster.state.machines[source].occupancy.load() != before.saturating_sub(size) {
         return None;
     }
-    let lost =
-        disruption_budget::disrupted(&cluster.state, &work.disruption, group.iter().copied());
-    if disruption_budget::check_min_available(&cluster.state, &mut work.disruption, &lost).is_some()
-    {
+    let lost = eviction_group::disrupted(&cluster.state, &work.disruption, group.iter().copied());
+    if eviction_group::check_min_available(&cluster.state, &mut work.disruption, &lost).is_some() {
         return None;
     }
     let most = before.checked_sub(size)?.checked_sub(1)?.checked_sub(work.gain)?;

@@ -6,10 +6,9 @@ use std::collections::BTreeMap;
 use fleet_core::requirements::{Preference, Spread};
 use fleet_core::{Machine, Resources};
 
-use super::change_log::ChangeLog;
 use super::heap::{Heap, HeapPositions, machine_of};
 use super::room_index::RoomIndex;
-use super::{rank, room};
+use super::{ChangeLog, rank, room};
 use crate::state::{FilterNo, Lookup, MachineNo, Machines, PatternNo, State};
 
 /// One order of machines.

@@ -6,9 +6,8 @@ use fleet_core::{Machine, MachineId, Snapshot};
 use fleet_unitfile::UnitName;
 
 use super::RuleSet;
-use super::globals::fit_in;
 use super::rules::RuleQuery;
-use super::state::{is_unreadable, lacks_a_peer, single};
+use super::state::{fit_in, is_unreadable, lacks_a_peer, single};
 
 /// Returns the kept placements of all present machines.
 pub(super) fn keep(rule_set: &RuleSet, cluster: &Snapshot) -> BTreeMap<UnitName, MachineId> {

@@ -5,14 +5,10 @@
 //! the real planner. It is meant for small clusters: to verify the real planner, and to be read
 //! beside the specification.
 
-mod affinity;
 mod assign;
-mod custom;
 mod drain;
 mod eviction_group;
-mod globals;
 mod keep;
-mod order;
 mod reasons;
 mod rebalance;
 mod replace;
@@ -91,7 +87,7 @@ pub fn globals_on(cluster: &Snapshot, machine: &Machine) -> BTreeSet<UnitName> {
     let counts = |name: &UnitName| {
         state::single(cluster, name).is_some() || state::is_unreadable(cluster, name)
     };
-    globals::fit_in(&RuleSet::default(), cluster, machine, &names.filter(counts).collect())
+    state::fit_in(&RuleSet::default(), cluster, machine, &names.filter(counts).collect())
 }
 
 /// Returns the state of kept placements, before any unit comes.

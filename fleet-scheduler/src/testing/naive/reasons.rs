@@ -9,8 +9,7 @@ use fleet_core::refusal::Rule;
 use fleet_core::{Machine, MachineId, Reason, Refusal, Snapshot};
 use fleet_unitfile::UnitName;
 
-use super::affinity::groups;
-use super::assign::{GroupRefusal, RuleIndex, with_group};
+use super::assign::{GroupRefusal, RuleIndex, groups, with_group};
 use super::state::{PlacementState, is_stranded, requirements, single};
 use super::{RuleSet, start};
 use crate::Policy;

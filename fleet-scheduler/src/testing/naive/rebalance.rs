@@ -7,9 +7,8 @@ use fleet_core::requirements::Reschedule;
 use fleet_core::{Machine, MachineId, Snapshot};
 use fleet_unitfile::UnitName;
 
-use super::assign::assign_all;
+use super::assign::{assign_all, instances, score};
 use super::eviction_group::{EvictionGroup, in_order, tied_by_name, with_units, without};
-use super::order::{instances, score};
 use super::replace::replaced;
 use super::state::{PlacementState, single};
 use super::{RuleSet, out_of_reach, start};

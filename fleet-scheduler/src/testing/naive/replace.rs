@@ -5,9 +5,9 @@ use std::collections::BTreeSet;
 use fleet_core::{Machine, Unit};
 use fleet_unitfile::UnitName;
 
-use super::custom;
 use super::rules::{RuleQuery, replaces};
 use super::state::{PlacementState, is_unreadable, lacks_a_peer, single};
+use crate::testing::naive::rules;
 
 /// Returns the units on a machine that a unit replaces, sorted by name. Global units are never
 /// replaced.
@@ -119,7 +119,7 @@ fn with_displaced<'a>(
             let query = RuleQuery { cluster, unit, machine, present, leaving };
             let replaces_none = replaced(&state, name, machine).is_empty();
             let refused = state.rule_set.refusal(query).is_some();
-            replaces_none && !refused && custom::refusal(&state, unit, machine, leaving).is_none()
+            replaces_none && !refused && rules::refusal(&state, unit, machine, leaving).is_none()
         });
         let next = next?.clone();
         left.remove(&next);

@@ -7,11 +7,14 @@ use fleet_core::requirements::Reschedule;
 use fleet_core::{Epoch, Machine, Snapshot, Unit};
 use fleet_unitfile::UnitName;
 
-use super::rules::{self, RuleFn, RuleQuery};
+use super::rules::{RuleFn, RuleQuery};
 use super::state::{PlacementState, is_unreadable};
-use super::{DrainClause, EvictionGroup, LeaveClause, TargetClause};
-use super::{affinity, drain, eviction_group, order, rebalance, replace};
+use super::{
+    DrainClause, EvictionGroup, LeaveClause, TargetClause, drain, eviction_group, rebalance,
+    replace, rules,
+};
 use crate::HoldReason;
+use crate::testing::naive::assign;
 
 /// The clauses of `docs/explain/placement.md` that the naive planner follows.
 ///
@@ -107,8 +110,8 @@ impl Default for RuleSet {
             global_rules: vec![Rule::MachineMetadata, Rule::MachineMetadataExpr, Rule::Conflicts],
             seniority,
             keeps_lost_placement: |unit| unit.requirements.reschedule == Reschedule::Never,
-            waiting_peers: affinity::named,
-            machine_order: order::order,
+            waiting_peers: assign::named,
+            machine_order: assign::order,
             displaced_group: replace::displaced_group,
             is_immovable: replace::is_immovable,
             eviction_group: eviction_group::eviction_group,

@@ -1,4 +1,4 @@
-//! Participants, and the assignment of units at some point of planning.
+//! "Participants", with the global units of a machine, and the assignment of units at some point of planning.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::LazyLock;
@@ -8,7 +8,7 @@ use fleet_core::{Machine, MachineId, Requirements, Snapshot, Unit};
 use fleet_unitfile::UnitName;
 
 use super::RuleSet;
-use super::globals::fit_in;
+use super::rules::RuleQuery;
 use crate::Policy;
 
 /// The requirements of an unreadable unit.
@@ -124,4 +124,26 @@ pub(super) fn lacks_a_peer(
     present: &BTreeSet<UnitName>,
 ) -> bool {
     requirements(cluster, name).machine_of.iter().any(|peer| !is_there(name, peer, present))
+}
+
+/// Returns the global units that fit on a machine beside its placed units. They are added in the
+/// order of their names. Each must pass the rules together with the placed units and the global
+/// units added before it.
+pub(super) fn fit_in(
+    rule_set: &RuleSet,
+    cluster: &Snapshot,
+    machine: &Machine,
+    placed: &BTreeSet<UnitName>,
+) -> BTreeSet<UnitName> {
+    let mut present = placed.clone();
+    let mut fitted = BTreeSet::new();
+    let leaving = &BTreeSet::new();
+    for unit in cluster.units().filter(|unit| unit.is_wanted() && unit.is_global()) {
+        let query = RuleQuery { cluster, unit, machine, present: &present, leaving };
+        if rule_set.refusal_by(&rule_set.global_rules, query).is_none() {
+            present.insert(unit.name.clone());
+            fitted.insert(unit.name.clone());
+        }
+    }
+    fitted
 }

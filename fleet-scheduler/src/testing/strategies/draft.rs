@@ -8,15 +8,14 @@ use fleet_core::{
     Expression, Machine, MachineId, Metadata, Pattern, Requirements, Resources, TargetState, Unit,
 };
 use fleet_unitfile::{UnitFile, UnitName};
-use proptest::bool;
 use proptest::collection::vec;
-use proptest::option;
 use proptest::prelude::*;
 use proptest::sample::select;
+use proptest::{bool, option};
 
-use super::features::Features;
-use super::text;
-use super::vocabulary::{self, MACHINES, UNITS};
+use super::cluster::Features;
+use super::{MACHINES, UNITS, text};
+use crate::testing::strategies;
 
 const MEGABYTE: u64 = 1 << 20;
 
@@ -73,13 +72,13 @@ fn wants() -> impl Strategy<Value = UnitParams> {
     let flags = (bool::weighted(0.15), bool::weighted(0.3));
     let place = (
         option::weighted(0.15, 0..MACHINES.len()),
-        some(0.3, vocabulary::pair()),
-        option::weighted(0.2, vocabulary::expression()),
+        some(0.3, strategies::pair()),
+        option::weighted(0.2, strategies::expression()),
     );
     let room = (option::weighted(0.4, 1..=2_u32), option::weighted(0.6, (0..=3_u64, 0..=2_u64)));
     let keys = select(vec!["zone", "disk"]);
     let soft = (
-        some(0.4, (select(vec![1, 3, -2]), vocabulary::expression())),
+        some(0.4, (select(vec![1, 3, -2]), strategies::expression())),
         some(0.4, (select(vec![1, 2]), keys)),
     );
     (flags, place, room, soft).prop_map(|(flags, place, room, soft)| UnitParams {
@@ -96,8 +95,8 @@ fn wants() -> impl Strategy<Value = UnitParams> {
 }
 
 fn others() -> impl Strategy<Value = PeerParams> {
-    let peers = (some(0.35, 0..UNITS.len()), option::weighted(0.2, vocabulary::peer_pattern()));
-    let patterns = (some(0.3, vocabulary::pattern()), some(0.3, vocabulary::pattern()));
+    let peers = (some(0.35, 0..UNITS.len()), option::weighted(0.2, strategies::peer_pattern()));
+    let patterns = (some(0.3, strategies::pattern()), some(0.3, strategies::pattern()));
     (peers, patterns).prop_map(|((peers, peer_pattern), (conflicts, replaces))| PeerParams {
         peers,
         peer_pattern,
@@ -117,7 +116,7 @@ where
 
 pub(super) fn machine_draft() -> impl Strategy<Value = MachineDraft> {
     let cordoned = bool::weighted(0.25);
-    let parts = (vec(vocabulary::pair(), 0..=3), (0..=5_u64, 0..=4_u64), cordoned);
+    let parts = (vec(strategies::pair(), 0..=3), (0..=5_u64, 0..=4_u64), cordoned);
     parts.prop_map(|(metadata, offers, cordoned)| MachineDraft { metadata, offers, cordoned })
 }
 

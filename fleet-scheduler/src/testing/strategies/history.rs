@@ -8,11 +8,9 @@ use fleet_unitfile::UnitName;
 use proptest::collection::vec;
 use proptest::prelude::*;
 
-use super::cluster::{GeneratedCluster, clusters};
+use super::cluster::{Features, GeneratedCluster, clusters};
 use super::draft::{MachineDraft, UnitDraft, machine_draft, machine_id, name, unit_draft};
-use super::features::Features;
-use super::text;
-use super::vocabulary::{MACHINES, UNITS};
+use super::{MACHINES, UNITS, text};
 use crate::{Change, Demand};
 
 /// A change of a cluster that is not made by the scheduler.
