@@ -11,7 +11,6 @@
 //! number.
 
 mod reason;
-mod rebalancing;
 mod record;
 mod state;
 
@@ -108,8 +107,8 @@ pub(crate) struct LeaderClaim {
 }
 
 pub(crate) use self::record::{decode_content, encode_content};
+pub(crate) use self::record::{decode_rebalancing, encode_rebalancing};
 pub(crate) use reason::{decode_reason, encode_reason};
-pub(crate) use rebalancing::{decode_rebalancing, encode_rebalancing};
 pub(crate) use record::{
     decode_claim, decode_intent, decode_leader, decode_lineage, decode_placement, decode_term,
     decode_text, decode_unit, encode_claim, encode_intent, encode_leader, encode_lineage,

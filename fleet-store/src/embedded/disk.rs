@@ -1,4 +1,5 @@
-//! The file of the store: its tables, and functions that create and write it.
+//! The file of the store: its tables, functions that create and write it, and errors of opening it,
+//! mapped from redb's.
 //!
 //! Each write of the file is one redb transaction that changes the tables in place. The whole file
 //! is read and checked when it is opened, so damage is found before any data is used. redb verifies
@@ -6,20 +7,20 @@
 //! rows of all tables. A missing row changes the sum.
 
 use std::error::Error;
-use std::fs::{self, File, OpenOptions};
-use std::io;
+use std::fs::{File, OpenOptions};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
+use std::{fs, io};
 
 use fleet_core::Revision;
 use redb::{
-    Builder, Database, ReadableTable as _, StorageError, Table, TableDefinition, TableError,
-    WriteTransaction,
+    Builder, Database, DatabaseError, ReadableTable as _, StorageError, Table, TableDefinition,
+    TableError, WriteTransaction,
 };
 use sha1::{Digest as _, Sha1};
 
-use super::error::FileError;
+use super::damaged;
 use super::load::{StoreImage, read};
 use super::writer::Batch;
 use crate::{Entry, LeaseId, StoreError};
@@ -273,4 +274,103 @@ fn digest(parts: &[&[u8]]) -> u64 {
     let mut sha1 = Sha1::new();
     parts.iter().for_each(|part| sha1.update(part));
     sha1.finalize().iter().take(8).fold(0, |sum, byte| sum << 8 | u64::from(*byte))
+}
+
+/// Error of opening a file, without the file's name.
+pub(super) enum FileError {
+    InUse,
+    /// The file is a store where a backup was expected, or a backup where a store was expected.
+    WrongKind(Kind),
+    Exists,
+    Damaged,
+    Newer(u64),
+    Older(u64),
+    Other(Box<dyn Error + Send + Sync>),
+}
+
+impl FileError {
+    /// Adds the file's name and the remedy.
+    pub(super) fn at(self, path: &Path) -> StoreError {
+        let name = path.display();
+        match self {
+            Self::InUse => StoreError::InUse { path: name.to_string() },
+            Self::Exists => StoreError::Exists { path: name.to_string() },
+            Self::Damaged => damaged(path),
+            Self::Newer(format) => StoreError::Format(format!(
+                "{name} has format {format}, but this version of fleet reads format {FORMAT}: \
+                 use a newer version of fleet"
+            )),
+            Self::Older(format) => StoreError::Format(format!(
+                "{name} has format {format}, but this version of fleet reads format {FORMAT}: \
+                 export the cluster with the older version of fleet, and import the export into a \
+                 new store"
+            )),
+            Self::WrongKind(Kind::Backup) => StoreError::Format(format!(
+                "{name} is a backup, not a store: restore it to a new file"
+            )),
+            Self::WrongKind(Kind::Store) => StoreError::Format(format!(
+                "{name} is a store, not a backup: create a backup with EmbeddedStore::backup, or a \
+                 portable export with \"fleetctl export FILE\""
+            )),
+            Self::Other(error) => StoreError::Unavailable(error),
+        }
+    }
+}
+
+impl From<io::Error> for FileError {
+    fn from(error: io::Error) -> Self {
+        match error.kind() {
+            io::ErrorKind::InvalidData | io::ErrorKind::UnexpectedEof => Self::Damaged,
+            _ => Self::Other(Box::new(error)),
+        }
+    }
+}
+
+impl From<StorageError> for FileError {
+    fn from(error: StorageError) -> Self {
+        match error {
+            StorageError::Io(error) => error.into(),
+            StorageError::Corrupted(_) => Self::Damaged,
+            other => Self::Other(Box::new(other)),
+        }
+    }
+}
+
+impl From<DatabaseError> for FileError {
+    fn from(error: DatabaseError) -> Self {
+        match error {
+            DatabaseError::DatabaseAlreadyOpen => Self::InUse,
+            DatabaseError::UpgradeRequired(_) | DatabaseError::RepairAborted => Self::Damaged,
+            DatabaseError::Storage(error) => error.into(),
+            other => Self::Other(Box::new(other)),
+        }
+    }
+}
+
+impl From<TableError> for FileError {
+    fn from(error: TableError) -> Self {
+        match error {
+            TableError::Storage(error) => error.into(),
+            // A file of the right kind without the right tables.
+            _ => Self::Damaged,
+        }
+    }
+}
+
+impl From<redb::TransactionError> for FileError {
+    fn from(error: redb::TransactionError) -> Self {
+        match error {
+            redb::TransactionError::Storage(error) => error.into(),
+            other => Self::Other(Box::new(other)),
+        }
+    }
+}
+
+impl From<redb::CommitError> for FileError {
+    fn from(error: redb::CommitError) -> Self {
+        match error {
+            redb::CommitError::Storage(error) => error.into(),
+            other => Self::Other(Box::new(other)),
+        }
+    }
 }

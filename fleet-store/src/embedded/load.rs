@@ -8,10 +8,9 @@ use fleet_core::Revision;
 use redb::{Builder, ReadableDatabase, ReadableTable};
 
 use super::disk::{
-    CACHE_BYTES, FORMAT, KEYS, Kind, LEASES, META, Row, checksum, lease_checksum, meta,
+    CACHE_BYTES, FORMAT, FileError, KEYS, Kind, LEASES, META, Row, checksum, lease_checksum, meta,
     number_checksum,
 };
-use super::error::FileError;
 use super::writer::Batch;
 use crate::{Entry, LeaseId, StoreError};
 

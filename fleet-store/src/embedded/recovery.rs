@@ -13,8 +13,7 @@ use std::time::Duration;
 
 use fleet_core::{Revision, Timestamp};
 
-use super::disk::Disk;
-use super::error::FileError;
+use super::disk::{Disk, FileError};
 use super::load::StoreImage;
 use super::writer::Batch;
 use crate::StoreError;

@@ -5,7 +5,6 @@ mod changes;
 mod contents;
 mod follow;
 mod requirements_cache;
-mod results;
 mod state;
 mod stored_placements;
 mod view;
@@ -27,9 +26,9 @@ use follow::MachineWatchers;
 use state::{LastSeen, Shared, State};
 use view::View;
 
+pub use self::changes::ResultChange;
 pub use self::follow::MachineProgress;
 pub use changes::ChangeSet;
-pub use results::ResultChange;
 pub(crate) use stored_placements::UnitPlacements;
 
 /// A snapshot of the cluster that follows the store. Cloning gives another handle to the same

@@ -18,11 +18,10 @@ use fleet_core::snapshot::Fault;
 use fleet_core::{Epoch, Intent, Machine, MachineId, Revision, Snapshot, Unit};
 use fleet_unitfile::UnitName;
 
-use super::changes::{ChangeSet, DeltaLog};
+use super::changes::{ChangeSet, DeltaLog, ResultChange, ResultLog};
 use super::contents::Contents;
 use super::follow::AffectedMachines;
 use super::requirements_cache::RequirementsCache;
-use super::results::{ResultChange, ResultLog};
 use super::stored_placements::StoredPlacements;
 use crate::codec::{UnitRecord, decode_lineage};
 use crate::mirror::changes;

@@ -22,14 +22,13 @@ use fleet_core::{Epoch, Revision};
 use fleet_unitfile::UnitName;
 use redb::TableHandle as _;
 
-use self::pages::{Pages, Part, RawRow, Root, number};
-use super::disk::{KEYS, checksum};
-use super::error::FileError;
+use super::disk::{FileError, KEYS, checksum};
 use crate::codec::decode_lineage;
 use crate::mirror::export_of;
 use crate::registry::Key;
 use crate::transfer::Export;
 use crate::{EmbeddedStore, Entry, Layout, Listing, StoreError};
+use pages::{Pages, Part, RawRow, Root, number};
 
 /// The readable part of a damaged store.
 #[derive(Debug, Clone)]

@@ -14,10 +14,9 @@ use fleet_unitfile::UnitName;
 
 use super::{UNREADABLE_STATE, View, fault, warn};
 use crate::codec::{UnitRecord, decode_state, decode_unit};
-use crate::mirror::changes::ChangeSet;
+use crate::mirror::changes::{ChangeSet, ResultLog};
 use crate::mirror::contents::{Content, Contents, StoredContent};
 use crate::mirror::follow::AffectedMachines;
-use crate::mirror::results::ResultLog;
 use crate::registry::{ContentId, Key};
 use crate::{Entry, Layout, Listing};
 

@@ -11,9 +11,8 @@ use crate::codec::{
     UnitRecord, decode_claim, decode_intent, decode_leader, decode_placement, decode_reason,
     decode_rebalancing, decode_state, decode_text, decode_unit,
 };
-use crate::mirror::changes::ChangeSet;
+use crate::mirror::changes::{ChangeSet, ResultChange};
 use crate::mirror::follow::AffectedMachines;
-use crate::mirror::results::ResultChange;
 use crate::mirror::stored_placements::{PlacementMove, UnitPlacements};
 use crate::registry::{Key, MachineRecord, RemovePlacement};
 
