@@ -135,6 +135,7 @@ pub(super) mod tests {
     use super::super::{ManagedUnitsConfig, name_of};
     use super::*;
     use crate::clock::pause;
+    use crate::native::SupervisorConfig;
     use crate::native::supervisor::Supervisor;
     use crate::native::supervisor::command::{Command, PendingResult, SupervisorHandle};
     use crate::native::supervisor::requests::UnitRequest;
