@@ -42,12 +42,10 @@ pub(crate) fn write_atomic_with_mode(
     }
 }
 
-// Files and directories of the daemon, with modes that do not depend on the umask.
-//
-// Unit files, logs and states may contain secrets, and a token proves a machine's identity.
-// Therefore, only the owner can access them. A umask can restrict these modes further.
-
 /// Mode of a file that only its owner can access.
+///
+/// Unit files, logs and states may contain secrets, and a token proves a machine's identity.
+/// Therefore, only the owner can access them. A umask can restrict these modes further.
 pub(crate) const FILE_MODE: u32 = 0o600;
 
 /// Mode of a directory that only its owner can access.

@@ -185,14 +185,12 @@ fn with_causes(error: &dyn std::error::Error) -> String {
     causes.map(ToString::to_string).collect::<Vec<_>>().join(": ")
 }
 
-// Checks that the mirror eventually shows this machine's writes.
-//
-// An agent acts only on the content of its mirror. If the mirror's task hangs, the mirror looks
-// the same as in a cluster without changes. To detect that, this check waits for each accepted
-// write to appear in the mirror. It stops waiting if the mirror reports that it is not current.
-
 /// Task that is busy from each write until the mirror shows the write. So the watchdog detects a
 /// mirror that hangs.
+///
+/// An agent acts only on the content of its mirror. If the mirror's task hangs, the mirror looks
+/// the same as in a cluster without changes. To detect that, this check waits for each accepted
+/// write to appear in the mirror. It stops waiting if the mirror reports that it is not current.
 pub(crate) struct WriteVisibilityCheck {
     pub(crate) mirror: Mirror,
     pub(crate) presence: watch::Receiver<Option<Arc<Presence>>>,

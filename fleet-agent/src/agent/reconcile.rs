@@ -264,18 +264,16 @@ fn desired_units(share: Share) -> DesiredUnits {
     units.map(|(name, (unit, epoch))| (name, DesiredUnit { unit, epoch })).collect()
 }
 
-// Grace period in which unplaced units keep running after their machine has rejoined.
-//
-// When a machine is lost, a unit that no other machine can take loses its placement. A machine
-// that comes back may read the cluster's state before the leader has placed the unit again. If the
-// machine stopped the unit in the meantime, it would only have to start the unit again. In
-// contrast, a unit that is placed elsewhere is stopped at once.
-
 /// Time that a leader gets to notice that a machine is back. A leader notices this almost at once,
 /// unless it has to be elected first.
 const GRACE: Duration = Duration::from_secs(15);
 
 /// Units that the machine had when it rejoined, and that have not been placed since.
+///
+/// When a machine is lost, a unit that no other machine can take loses its placement. A machine
+/// that comes back may read the cluster's state before the leader has placed the unit again. If the
+/// machine stopped the unit in the meantime, it would only have to start the unit again. In
+/// contrast, a unit that is placed elsewhere is stopped at once.
 #[derive(Debug)]
 pub(crate) struct RejoinGrace {
     /// Changes of the whole cluster. Changes of this machine are not enough, because the leader may

@@ -124,15 +124,13 @@ impl AgentState for MemoryState {
     }
 }
 
-// Which store may change the units of a machine.
-//
-// The machine's saved state has the lineage of the store that it is from. A store of another
-// lineage may be an emptied one, and following it would end all units. So a daemon follows it only
-// after a person has accepted it.
-
 /// Returns the lineage that a store must continue to change the units of this machine, for
 /// [`Mirror::start_expecting`](fleet_store::Mirror::start_expecting). Returns `None` if any store
 /// may: the machine has no units, or a person has [accepted](accept_any_store) any store.
+///
+/// The machine's saved state has the lineage of the store that it is from. A store of another
+/// lineage may be an emptied one, and following it would end all units. So a daemon follows it only
+/// after a person has accepted it.
 pub async fn protected_lineage(state: &dyn AgentState, machine: &MachineId) -> Option<Lineage> {
     // The agent logs an unusable state.
     DesiredState::try_read(state, machine).await.ok()?.protected_lineage()

@@ -195,17 +195,15 @@ pub(crate) async fn unload(context: &ManagerContext, unit: &UnitName) -> Result<
     Ok(())
 }
 
-// Makes systemd reload its unit files, but only if it would otherwise use old ones.
-//
-// systemd reads a unit from its file when the unit is needed and not in memory. So a new unit
-// needs no reload. A reload is needed in three cases:
-//
-// - systemd has an older definition of a unit in memory.
-// - systemd has not noticed the file of a unit.
-// - systemd has a unit in memory (for example a target), and another unit was then enabled as a
-//   dependency of it (`WantedBy=`).
-
-/// Whether files have to be reloaded.
+/// Makes systemd reload its unit files, but only if it would otherwise use old ones.
+///
+/// systemd reads a unit from its file when the unit is needed and not in memory. So a new unit
+/// needs no reload. A reload is needed in three cases:
+///
+/// - systemd has an older definition of a unit in memory.
+/// - systemd has not noticed the file of a unit.
+/// - systemd has a unit in memory (for example a target), and another unit was then enabled as a
+///   dependency of it (`WantedBy=`).
 #[derive(Debug, Default)]
 pub(crate) struct Reload {
     state: Mutex<State>,

@@ -225,20 +225,18 @@ pub(crate) fn apply_properties<'a>(
     move |observed| observed.on_properties(interface, properties)
 }
 
-// Pure: no I/O, no clock. Detects that a unit was stopped outside of fleet, for example by
-// `systemctl stop`.
-//
-// systemd reports neither the type nor the requester of a finished job, so the stop is detected by
-// the unit's state. A job has stopped the unit if all of the following hold:
-//
-// - The unit was up when the job began.
-// - Fleet did not request the job.
-// - The unit is down when the job is over.
-//
-// A unit that ends by itself does so without a job. A unit that its timer starts is not up when
-// the job begins.
-
-/// Detects external stops of one unit, from the jobs that this daemon has observed.
+/// Detects external stops of one unit, for example by `systemctl stop`, from the jobs that this
+/// daemon has observed. Pure: no I/O, no clock.
+///
+/// systemd reports neither the type nor the requester of a finished job, so the stop is detected by
+/// the unit's state. A job has stopped the unit if all of the following hold:
+///
+/// - The unit was up when the job began.
+/// - Fleet did not request the job.
+/// - The unit is down when the job is over.
+///
+/// A unit that ends by itself does so without a job. A unit that its timer starts is not up when
+/// the job begins.
 #[derive(Debug, Default)]
 pub(crate) struct ExternalStopDetector {
     /// The unit's current job, if the unit was up when that job began; otherwise `None`. A unit has

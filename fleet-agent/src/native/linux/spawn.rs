@@ -22,11 +22,8 @@ use rustix::process::{Pid, Signal, WaitOptions, kill_process, pidfd_send_signal,
 use tokio::io::unix::AsyncFd;
 
 use super::child::ChildSetup;
-use super::exit::ProcessExit;
-use super::exit::exit_from_status;
-use super::exit::read_exit;
-use super::program::Program;
-use super::program::{ExecStep, SpawnError, StepError};
+use super::exit::{ProcessExit, exit_from_status, read_exit};
+use super::program::{ExecStep, Program, SpawnError, StepError};
 use super::vfork;
 use crate::async_fd::{read_next, register_readable, wait_readable};
 use crate::{Clock as _, SystemClock};

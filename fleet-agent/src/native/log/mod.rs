@@ -16,8 +16,14 @@
 //! Other programs may truncate the file, or move it so that a new file is created. In both cases
 //! the offsets of the new content continue from the last known offset. So no offset changes its
 //! meaning.
+//!
+//! | module | topic |
+//! |---|---|
+//! | `hole` | holes, and the offset at which a file begins |
+//! | `rotation_task` | notices writes, and rotates the logs that exceed their limits |
+//! | `journal`, `time_index` | the lines for a client, with cursors; when they were written |
+//! | `rate_limit` | the daemon's own messages about recurring errors |
 
-pub(super) mod cursor;
 pub(super) mod journal;
 pub(super) mod rate_limit;
 pub(super) mod time_index;
@@ -38,7 +44,6 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use fleet_core::Timestamp;
 use tokio::sync::watch;
 
-pub(crate) use self::rotation_task::RotationTask;
 use super::log::time_index::TimeIndex;
 use super::run::process::append;
 use crate::clock::{as_wall_time, wall_time};
@@ -46,6 +51,8 @@ use crate::files::{create_private_dir, private_file};
 use hole::{
     BLOCK, BaseOffset, data_start, is_missing, next_line, offset_file, punch_hole, start_of_line,
 };
+
+pub(crate) use self::rotation_task::RotationTask;
 
 /// Maximum length of a log file, including its hole. File systems have such limits too.
 const LONGEST: u64 = 1 << 40;

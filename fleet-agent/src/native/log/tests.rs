@@ -4,7 +4,7 @@ use std::os::fd::AsRawFd as _;
 
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, memfd_create};
 
-use super::cursor::LogCursor;
+use super::journal::LogCursor;
 use super::*;
 
 fn log(limit: u64, text: &[u8]) -> (tempfile::TempDir, Log) {

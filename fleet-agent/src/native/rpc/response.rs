@@ -8,8 +8,8 @@ use fleet_core::Timestamp;
 use fleet_core::journal::JournalLine;
 use futures_util::FutureExt as _;
 use serde::Serialize;
-use tokio::sync::mpsc::{self, error::TrySendError};
-use tokio::sync::{Semaphore, TryAcquireError};
+use tokio::sync::mpsc::error::TrySendError;
+use tokio::sync::{Semaphore, TryAcquireError, mpsc};
 
 use super::frame::{EndStatus, Frame, WINDOW, encode_item};
 use super::protocol::LineWire;

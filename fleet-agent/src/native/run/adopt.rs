@@ -29,14 +29,12 @@ use fleet_core::graph::{
 
 use super::driver::{RunDriver, pid_file_owner};
 use super::machine::ServiceRun;
-use super::machine::outcome::RunOutcome;
-use super::machine::state::{RunState, ServicePhase};
+use super::machine::state::{RunOutcome, RunState, ServicePhase};
 use super::pidfile;
 use crate::native::linux::cgroup::Group;
 use crate::native::linux::exit::ProcessExit;
 use crate::native::linux::proc::{ProcessHandle, belongs_to_run};
-use crate::native::linux::process_info::ProcessId;
-use crate::native::linux::process_info::ProcessInfo;
+use crate::native::linux::process_info::{ProcessId, ProcessInfo};
 use crate::native::linux::process_table::read_all;
 use crate::native::log::Log;
 use crate::native::state::manager_context::ManagerContext;

@@ -8,10 +8,10 @@ use std::time::Duration;
 use futures_util::future::join_all;
 
 use crate::native::linux::cgroup::Group;
+use crate::native::linux::exit::{CONT, Sig};
 use crate::native::linux::proc::{ProcessHandle, started};
 use crate::native::linux::process_info::ProcessId;
 use crate::native::linux::process_table::members;
-use crate::native::linux::signals::{CONT, Sig};
 use crate::native::state::manager_context::ManagerContext;
 
 /// Wait before a retry, if a process could not be opened.

@@ -1,21 +1,25 @@
 //! One run of one unit, from its start until none of its processes is left.
 //!
-//! `machine` decides, without I/O. `driver` carries its actions out and passes events to it.
+//! | module | topic |
+//! |---|---|
+//! | `machine` | decides, without I/O: phases, outcome, events for the planner |
+//! | `driver` | carries out the actions of `machine`, and passes events to it |
+//! | `conditions`, `exec_context`, `process` | the start of a process |
+//! | `sd_notify_socket`, `readiness_line`, `pidfile` | how a service reports that it is ready |
+//! | `kill_all` | the end of all processes |
+//! | `adopt` | continues a run that an earlier daemon has left |
 
 pub(super) mod adopt;
-pub(super) mod blocking_fs;
 pub(super) mod conditions;
 pub(super) mod driver;
+#[cfg(test)]
+pub(super) mod driver_tests;
 pub(super) mod exec_context;
 pub(super) mod kill_all;
-#[cfg(test)]
-pub(super) mod log_bound_tests;
 pub(super) mod machine;
 pub(super) mod pidfile;
 pub(super) mod process;
 pub(super) mod readiness_line;
-#[cfg(test)]
-pub(super) mod readiness_tests;
 pub(super) mod sd_notify_socket;
 #[cfg(test)]
 mod spawn_tests;

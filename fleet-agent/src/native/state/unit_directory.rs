@@ -17,7 +17,7 @@
 //! the daemon has one, so that a full disk keeps no unit from starting.
 //!
 //! The files `unit` and `requested.json` are replaced atomically by renaming. A shutdown is marked
-//! by one file for all units, the [`ShutdownMarker`](super::shutdown_marker::ShutdownMarker).
+//! by one file for all units, the [`ShutdownMarker`](super::manager_context::ShutdownMarker).
 //! `run.json` is written before and after each spawn, and at each change of the phase. No file is
 //! synced: a crash of the daemon loses no write that the kernel has accepted, and after a reboot
 //! the files are meaningless.

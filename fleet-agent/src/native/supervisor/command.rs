@@ -1,4 +1,5 @@
-//! The commands of a supervisor, and the handle by which a frontend sends them.
+//! The commands of a supervisor, the handle by which a frontend sends them, its configuration and its
+//! errors.
 //!
 //! A frontend sends commands, and reads what the supervisor publishes: the [`Statuses`] of loaded
 //! units, the logs, and a counter of changes. It touches nothing else of the supervisor.
@@ -7,25 +8,27 @@
 
 use std::collections::BTreeSet;
 use std::num::NonZeroU32;
+use std::path::PathBuf;
 use std::sync::Arc;
 
-use fleet_core::graph::{Graph, Name, NotReloadable, Settings, Target};
+use fleet_core::graph::{Graph, GraphError, Name, NotReloadable, Settings, Target};
 use fleet_unitfile::UnitName;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::AbortHandle;
 
 use super::Supervisor;
 use super::core::Core;
-use super::error::{Crashed, SupervisorError};
 use super::managed_units::{LoadedUnit, ManagedUnits, PulledTimer};
 use super::requests::{Requests, UnitRequest};
 use super::snapshot::{InitDryRun, InitDryRunResult, InitSnapshot, dry_run, snapshot};
 use super::units::Logs;
-use crate::lock::lock;
+use crate::lock::{acquire, lock};
+use crate::native::linux::cgroup::{Groups, leave_units};
 use crate::native::log::Log;
-use crate::native::state::manager_context::ManagerContext;
+use crate::native::state::manager_context::{ManagerContext, forget_old_boot};
+use crate::native::state::runtime_directory::Directories;
 use crate::native::state::unit_directory::RequestedState;
-use crate::{ServiceError, UnitDetails};
+use crate::{Clock, ServiceError, SystemClock, UnitDetails};
 
 /// Maximum number of queued commands; further callers wait for a free slot.
 pub(super) const COMMAND_CAPACITY: usize = 64;
@@ -284,4 +287,160 @@ fn on_unit_command(
 /// Answers a command. The caller may be gone.
 pub(super) fn answer<T>(reply: Reply<T>, value: T) {
     drop(reply.send(value));
+}
+
+/// Error returned by an [`InitSupervisor`](crate::native::InitSupervisor).
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum SupervisorError {
+    /// The graph cannot provide the desired targets.
+    #[error("invalid goal or targets")]
+    InvalidTargets(#[source] GraphError),
+    /// A shutdown has begun.
+    #[error("all units are shutting down: set the goal after fleet-init has started again")]
+    ShuttingDown,
+    /// The unit cannot be reloaded.
+    #[error("{target} cannot be reloaded")]
+    NotReloadable {
+        /// Target of the unit.
+        target: Target,
+        /// Reason.
+        #[source]
+        why: NotReloadable,
+    },
+    /// The settings mask the target, so a request cannot unmask it.
+    #[error("{target} is masked in init.conf: remove it from `mask` there, then reload")]
+    MaskedBySettings {
+        /// The masked target.
+        target: Target,
+    },
+    /// The unit does not exist, or it never ran.
+    #[error("there is no log of {unit}: the unit does not exist, or has never run")]
+    NoLog {
+        /// Name of the unit.
+        unit: Name,
+    },
+    /// The directory is in use, or cannot be read or written.
+    #[error(transparent)]
+    Service(#[from] ServiceError),
+    /// The supervisor task has panicked. The units keep running; start a supervisor again.
+    #[error("the supervisor has crashed; its units keep running: restart fleet-init or fleetd")]
+    Crashed,
+}
+
+/// The task of the supervisor is gone, because it has panicked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::native) struct Crashed;
+
+impl From<Crashed> for SupervisorError {
+    fn from(_: Crashed) -> Self {
+        Self::Crashed
+    }
+}
+
+impl From<Crashed> for ServiceError {
+    fn from(_: Crashed) -> Self {
+        let problem = "its supervisor task has crashed: restart the daemon";
+        Self::Unavailable(problem.to_owned())
+    }
+}
+
+/// Returns a function that describes an I/O error by the failed action.
+pub(in crate::native) fn io_error(action: &str) -> impl FnOnce(std::io::Error) -> ServiceError {
+    let action = action.to_owned();
+    move |source| ServiceError::Io { action, source }
+}
+
+/// Environment variable for the language of programs.
+pub(super) const LANGUAGE: &str = "LANG";
+
+/// Configuration of an [`InitSupervisor`](crate::native::InitSupervisor).
+#[derive(Clone)]
+pub struct SupervisorConfig {
+    /// Directory for state and logs. At most one supervisor at a time may use the directory, and it
+    /// must not be the directory of a [`NativeManager`](crate::NativeManager).
+    pub directory: PathBuf,
+    /// Directory in memory, such as `/run/fleet-init`. Records of runs and notification sockets are
+    /// in a subdirectory of it, so that a full disk prevents no start, and units of other users and
+    /// in other network namespaces can send notifications. `None`: records are in `directory`, and
+    /// sockets have abstract addresses.
+    pub runtime_directory: Option<PathBuf>,
+    /// Environment variables that every process of every unit gets, besides `PATH`. An
+    /// [`InitSupervisor`](crate::native::InitSupervisor) also passes on its own `LANG`, unless `LANG` is
+    /// set here.
+    pub environment: Vec<(String, String)>,
+    /// Bytes of output kept per unit.
+    pub log_limit: u64,
+    /// Whether each run of a unit gets its own control group, on machines where fleet may create
+    /// control groups.
+    pub control_groups: bool,
+    /// Clock for timeouts and restarts.
+    pub clock: Arc<dyn Clock>,
+}
+
+impl SupervisorConfig {
+    /// Returns the default configuration with this directory and the real clock.
+    #[must_use]
+    pub fn new(directory: impl Into<PathBuf>) -> Self {
+        Self {
+            directory: directory.into(),
+            runtime_directory: None,
+            environment: Vec::new(),
+            log_limit: crate::NativeConfig::DEFAULT_LOG_LIMIT,
+            control_groups: true,
+            clock: Arc::new(SystemClock::start()),
+        }
+    }
+
+    /// Adds `LANG` with this value, unless the configuration sets it already.
+    pub(super) fn with_language(mut self, language: Option<String>) -> Self {
+        let is_named = self.environment.iter().any(|(name, _)| name == LANGUAGE);
+        let found = language.filter(|_| !is_named).map(|language| (LANGUAGE.to_owned(), language));
+        self.environment.extend(found);
+        self
+    }
+
+    /// Locks and prepares the directory.
+    pub(super) async fn open(&self) -> Result<Arc<ManagerContext>, ServiceError> {
+        let lock = acquire(&self.directory, &*self.clock).await?;
+        let base = self.runtime_directory.as_deref();
+        let directories = Directories::prepare(self.directory.clone(), base)
+            .map_err(io_error("use the directories of this boot"))?;
+        let prepared = forget_old_boot(&directories);
+        prepared.map_err(io_error("identify the current boot"))?;
+        let groups = if self.control_groups {
+            leave_units(&self.directory)
+                .map_err(io_error("leave the control groups of its units"))?;
+            Groups::find(&self.directory)
+        } else {
+            Err("control groups are disabled".to_owned())
+        };
+        let context = ManagerContext::new(
+            Arc::clone(&self.clock),
+            self.environment.clone(),
+            directories,
+            self.log_limit,
+            groups,
+            lock,
+        );
+        Ok(Arc::new(context))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn language_is_inherited_unless_configured() {
+        let given = |own: &[&str], language: Option<&str>| {
+            let mut config = SupervisorConfig::new("/nowhere");
+            config.environment.extend(own.iter().map(|it| (LANGUAGE.into(), (*it).to_owned())));
+            let config = config.with_language(language.map(ToOwned::to_owned));
+            config.environment.into_iter().map(|(_, value)| value).collect::<Vec<_>>()
+        };
+        assert_eq!(given(&[], Some("C.UTF-8")), ["C.UTF-8"]);
+        assert_eq!(given(&["de_DE.UTF-8"], Some("C.UTF-8")), ["de_DE.UTF-8"]);
+        assert_eq!(given(&[], None), Vec::<String>::new());
+    }
 }

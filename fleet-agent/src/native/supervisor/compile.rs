@@ -4,15 +4,15 @@
 use std::collections::BTreeSet;
 
 use fleet_core::graph::systemd::{
-    self, CompileOptions, CompiledUnit, RefusalCause, UnitRefusal, UnitRefusals,
+    CompileOptions, CompiledUnit, RefusalCause, UnitRefusal, UnitRefusals,
 };
-use fleet_core::graph::{Command, Run};
+use fleet_core::graph::{Command, Run, systemd};
 use fleet_unitfile::{UnitFile, UnitName};
 use jiff::tz::TimeZone;
 use nix::unistd::{Gid, Group, Uid, User as Account};
 
+use crate::native::linux::identity::specifiers;
 use crate::native::linux::resources::{CgroupSetting, settings};
-use crate::native::linux::specifiers::specifiers;
 
 /// Maximum number of refusals reported per unit.
 const MAX_REFUSALS: usize = 8;

@@ -9,7 +9,7 @@ use fleet_core::graph::{
     UnitEvent,
 };
 
-use super::error::SupervisorError;
+use super::command::SupervisorError;
 use super::managed_units::hit_start_limit;
 use super::recovery::{forget_unrecoverable, retry_unrecoverable};
 use super::targets::Targets;

@@ -21,7 +21,7 @@
 //!
 //! | module | topic |
 //! |---|---|
-//! | `command`, `requests` | commands and their handle; requests for loaded units, stored first |
+//! | `command`, `requests` | commands, handle, configuration, errors; requests for loaded units |
 //! | `core`, `targets`, `units` | the planner; its goal, extra targets and masks; the state per unit |
 //! | `managed_units` | loaded units: the graph of them, their requests, waiting callers |
 //! | `timers` | timer units: next elapse, start of their units |
@@ -29,7 +29,6 @@
 //! | `run_task` | the task of a run, and its channel |
 //! | `snapshot`, `event_log` | the status of all units, and previews; log lines about units |
 //! | `compile` | which unit files can run here |
-//! | `config`, `error` | configuration and errors of a supervisor |
 
 pub(super) mod command;
 pub(super) mod compile;
@@ -38,9 +37,7 @@ pub(super) mod requests;
 #[cfg(test)]
 pub(super) mod support_tests;
 
-mod config;
 mod core;
-mod error;
 mod event_log;
 mod recovery;
 mod run_task;
@@ -51,11 +48,11 @@ mod tests;
 mod timers;
 mod units;
 
-pub use config::SupervisorConfig;
-pub use error::SupervisorError;
-pub(super) use error::io_error;
+pub(super) use self::command::io_error;
+pub use self::command::{SupervisorConfig, SupervisorError};
 pub use snapshot::{InitDryRun, InitDryRunResult, InitSnapshot, UnitSnapshot};
 
+use self::core::Core;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io;
 use std::sync::Arc;
@@ -67,7 +64,6 @@ use tokio::sync::{mpsc, watch};
 
 use self::command::{Command, CommandSender, Reply, answer};
 use self::compile::{HostCapabilities, check_supported};
-use self::core::Core;
 use self::event_log::EventLog;
 use self::managed_units::{LoadedGraph, ManagedUnits, Statuses};
 use self::requests::Requests;
@@ -78,8 +74,7 @@ use self::units::Units;
 use crate::ServiceError;
 use crate::native::log::rate_limit::unrecorded_cause;
 use crate::native::run::driver::RunDriver;
-use crate::native::run::machine::outcome::RunOutcome;
-use crate::native::run::machine::state::{RunState, ServicePhase};
+use crate::native::run::machine::state::{RunOutcome, RunState, ServicePhase};
 use crate::native::state::desired_targets::TargetSelection;
 use crate::native::state::manager_context::{ManagerContext, TARGETS};
 use crate::native::state::unit_directory::RequestedState;

@@ -30,11 +30,9 @@ use fleet_core::graph::{
     ObservedUnit, Phase, Settings,
 };
 
-use super::command::SupervisorHandle;
+use super::command::{LANGUAGE, SupervisorConfig, SupervisorError, SupervisorHandle, io_error};
 use super::compile::host_capabilities;
-use super::config::{LANGUAGE, SupervisorConfig};
 use super::core::Core;
-use super::error::{SupervisorError, io_error};
 use super::managed_units::LoadedGraph;
 use super::targets::restore_state;
 use super::units::{SupervisedUnit, read_definition};

@@ -14,10 +14,8 @@ use fleet_unitfile::{UnitFile, UnitName};
 use futures_util::future::{BoxFuture, FutureExt as _, join, join_all};
 use tokio::sync::{OwnedMutexGuard, Semaphore};
 
-use super::command::{CallResult, Command, CommandSender, PendingResult, UnitCommand};
-use super::compile::HostCapabilities;
-use super::compile::compile;
-use super::error::Crashed;
+use super::command::{CallResult, Command, CommandSender, Crashed, PendingResult, UnitCommand};
+use super::compile::{HostCapabilities, compile};
 use super::managed_units::{Definition, LoadedUnit, PublishedStatus, Statuses};
 use crate::lock::lock;
 use crate::native::state::manager_context::ManagerContext;

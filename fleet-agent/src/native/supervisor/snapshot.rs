@@ -7,8 +7,8 @@ use std::collections::BTreeSet;
 use fleet_core::Timestamp;
 use fleet_core::graph::{Graph, InitState, Name, Settings, StatusReport, Target};
 
+use super::command::SupervisorError;
 use super::core::Core;
-use super::error::SupervisorError;
 use crate::native::Tracking;
 use crate::native::state::desired_targets::DesiredTargets;
 

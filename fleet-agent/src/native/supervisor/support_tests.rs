@@ -8,9 +8,7 @@ use fleet_core::graph::format::read_stanzas;
 use fleet_core::graph::systemd::CompileOptions;
 use fleet_unitfile::{SpecifierContext, UnitFile};
 
-use super::compile::HostCapabilities;
-use super::compile::check_supported;
-use super::compile::{BadSetting, RunnableUnit, compile};
+use super::compile::{BadSetting, HostCapabilities, RunnableUnit, check_supported, compile};
 
 impl HostCapabilities {
     /// Returns the capabilities of root, or of an unprivileged user.

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use fleet_core::Timestamp;
 use fleet_core::graph::{Graph, InitState, Name, Observation, Settings, Target};
 
-use super::error::{SupervisorError, io_error};
+use super::command::{SupervisorError, io_error};
 use crate::native::state::desired_targets::{DesiredTargets, TargetSelection};
 
 /// Desired targets of a planner, with the file that stores them.

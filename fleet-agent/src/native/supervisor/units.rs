@@ -14,8 +14,7 @@ use crate::lock::lock;
 use crate::native::log::Log;
 use crate::native::run::adopt::StoredUnit;
 use crate::native::run::driver::RunDriver;
-use crate::native::run::machine::outcome::RunOutcome;
-use crate::native::run::machine::state::{RunState, ServicePhase};
+use crate::native::run::machine::state::{RunOutcome, RunState, ServicePhase};
 use crate::native::state::manager_context::ManagerContext;
 use crate::native::state::unit_directory::{RequestedState, RunRecord, UnitDirectory};
 

@@ -1,7 +1,5 @@
 //! Drives the state machine of one run: carries out its actions, and passes events to it.
 
-#[cfg(test)]
-mod last_message_tests;
 mod notifications;
 mod processes;
 
@@ -17,8 +15,7 @@ use futures_util::stream::{FuturesUnordered, StreamExt};
 use tokio::task::AbortHandle;
 use tokio::task::coop::unconstrained;
 
-use self::processes::PendingExit;
-use super::blocking_fs::{block_in_place_if, run_may_block, spawn_may_block};
+use super::exec_context::{block_in_place_if, run_may_block, spawn_may_block};
 use super::machine::ServiceRun;
 use super::machine::state::{RunAction, ServicePhase};
 use super::pidfile::PidFileWatch;
@@ -33,6 +30,7 @@ use crate::native::run::conditions::check_conditions;
 use crate::native::state::manager_context::ManagerContext;
 use crate::native::state::unit_directory::{RequestedState, RunRecord, UnitDirectory};
 use crate::sleep::Sleep;
+use processes::PendingExit;
 
 /// Driver of the runs of one unit, with their processes.
 pub(crate) struct RunDriver {

@@ -344,8 +344,8 @@ mod tests {
     use tempfile::TempDir;
 
     use super::*;
+    use crate::native::run::driver_tests::DriverHarness;
     use crate::native::run::machine::tests::spec;
-    use crate::native::run::readiness_tests::DriverHarness;
 
     /// Starts a unit with two processes, of which the pid file names the first. Then makes the pid
     /// file unreadable and kills the first process. The second process stays, and the file `next`

@@ -8,8 +8,7 @@ use std::time::Duration;
 
 use fleet_core::graph::{EventKind, Exit, FailureCause, InitUnit};
 
-use super::outcome::{RunOutcome, is_oneshot};
-use super::state::{RunState, ServicePhase};
+use super::state::{RunOutcome, RunState, ServicePhase, is_oneshot};
 use crate::native::linux::exit::ProcessExit;
 
 /// Span that stands for no time limit.

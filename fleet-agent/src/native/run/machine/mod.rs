@@ -17,7 +17,6 @@
 
 #[cfg(test)]
 pub(crate) mod notification_tests;
-pub(crate) mod outcome;
 #[cfg(test)]
 pub(crate) mod property_tests;
 pub(crate) mod sd_notify_message;
@@ -36,11 +35,10 @@ use std::time::Duration;
 use fleet_core::Timestamp;
 use fleet_core::graph::{Command, EventKind, FailureCause, InitUnit, ServiceType};
 
-use self::graph_events::{GraphEvents, timeout_event};
-use super::machine::outcome::RunOutcome;
-use super::machine::state::{Role, RunAction, RunState, ServicePhase};
+use super::machine::state::{Role, RunAction, RunOutcome, RunState, ServicePhase};
 use crate::native::linux::exit::ProcessExit;
 use crate::native::linux::process_info::ProcessId;
+use graph_events::{GraphEvents, timeout_event};
 
 /// State machine of one run of a service.
 #[derive(Debug, Clone)]

@@ -5,9 +5,8 @@ use std::time::Duration;
 use fleet_core::Timestamp;
 
 use super::ServiceRun;
-use super::outcome::RunOutcome;
 use super::sd_notify_message::NotifyMessage;
-use super::state::{RunAction, ServicePhase};
+use super::state::{RunAction, RunOutcome, ServicePhase};
 use super::tests::{ScriptedRun, spec};
 use crate::native::linux::exit::ProcessExit;
 use crate::native::linux::process_info::ProcessId;

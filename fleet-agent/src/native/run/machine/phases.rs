@@ -22,11 +22,9 @@ use fleet_core::graph::{
 };
 
 use super::ServiceRun;
-use super::outcome::{RunOutcome, command_outcome};
-use super::state::{RunAction, ServicePhase, SignalScope};
-use crate::native::linux::exit::ProcessExit;
+use super::state::{RunAction, RunOutcome, ServicePhase, SignalScope, command_outcome};
+use crate::native::linux::exit::{ProcessExit, Sig};
 use crate::native::linux::process_info::ProcessId;
-use crate::native::linux::signals::Sig;
 
 impl ServiceRun {
     /// Handles a condition or assertion that does not hold.

@@ -6,9 +6,8 @@ use fleet_core::Timestamp;
 use fleet_core::graph::{Command, EventKind, FailureCause, ServiceType};
 
 use super::ServiceRun;
-use super::outcome::{RunOutcome, is_oneshot, main_outcome};
 use super::sd_notify_message::{NotifyMessage, WatchdogMessage};
-use super::state::{RunAction, ServicePhase};
+use super::state::{RunAction, RunOutcome, ServicePhase, is_oneshot, main_outcome};
 use crate::native::linux::exit::ProcessExit;
 use crate::native::linux::process_info::ProcessId;
 

@@ -7,8 +7,7 @@ use fleet_core::Timestamp;
 use fleet_core::graph::{EventKind, InitUnit, StopReason};
 
 use super::ServiceRun;
-use super::outcome::{RunOutcome, to_systemd_state};
-use super::state::{Role, RunAction, ServicePhase};
+use super::state::{Role, RunAction, RunOutcome, ServicePhase, to_systemd_state};
 use crate::native::linux::exit::ProcessExit;
 use crate::native::linux::process_info::ProcessId;
 use crate::native::supervisor::compile::{HostCapabilities, compile};

@@ -15,7 +15,7 @@ use super::loaded_unit::{AwaitedRun, LoadedUnit, name_of};
 use super::waiters::{is_busy, is_over, may_have_processes};
 use super::{ManagedUnits, PulledTimer};
 use crate::ServiceError;
-use crate::native::state::shutdown_marker::shutdown_refusal;
+use crate::native::state::manager_context::shutdown_refusal;
 use crate::native::state::unit_directory::RequestedState;
 
 impl ManagedUnits {

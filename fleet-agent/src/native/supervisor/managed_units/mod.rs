@@ -24,16 +24,15 @@ pub(in crate::native) mod external;
 mod graph;
 mod loaded_unit;
 mod recovery;
-mod status;
-mod timers;
+pub(super) mod status;
 mod waiters;
 
 pub(super) use self::graph::LoadedGraph;
+pub(super) use self::graph::PulledTimer;
 pub(in crate::native) use self::loaded_unit::LoadedUnit;
 pub(super) use self::loaded_unit::{Definition, known, name_of};
 pub(in crate::native) use self::recovery::ManagedUnitsConfig;
 pub(in crate::native) use self::status::{PublishedStatus, Statuses};
-pub(super) use self::timers::PulledTimer;
 pub(super) use self::waiters::hit_start_limit;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -43,12 +42,6 @@ use fleet_core::Timestamp;
 use fleet_core::graph::{DerivedState, Incarnation, InitState, Name, Retry, Target};
 use fleet_unitfile::UnitName;
 
-use self::calls::requirements;
-use self::external::External;
-use self::graph::NamedObservation;
-use self::loaded_unit::LoadedUnits;
-use self::status::status_of;
-use self::waiters::{Waiters, is_over, start_result, stop_result};
 use super::command::CallResult;
 use super::core::Core;
 use super::timers::Timers;
@@ -56,6 +49,12 @@ use super::units::SupervisedUnit;
 use crate::native::run::adopt::resume;
 use crate::native::state::unit_directory::RequestedState;
 use crate::{ServiceError, UnitDetails};
+use calls::requirements;
+use external::External;
+use graph::NamedObservation;
+use loaded_unit::LoadedUnits;
+use status::status_of;
+use waiters::{Waiters, is_over, start_result, stop_result};
 
 /// All units that fleet has loaded.
 pub(super) struct ManagedUnits {

@@ -16,9 +16,7 @@ use tokio::sync::oneshot;
 
 use super::super::command::SupervisorHandle;
 use super::super::compile::{HostCapabilities, compile, host_capabilities};
-use super::super::config::SupervisorConfig;
 use super::super::core::Core;
-use super::super::error::io_error;
 use super::super::units::{SupervisedUnit, Units};
 use super::super::{Supervisor, UnitSource};
 use super::ManagedUnits;
@@ -32,6 +30,7 @@ use crate::native::run::driver::RunDriver;
 use crate::native::state::desired_targets::TargetSelection;
 use crate::native::state::manager_context::{ManagerContext, TARGETS};
 use crate::native::state::unit_directory::{PendingRequest, RunRecord, StoredUnit};
+use crate::native::supervisor::command::{SupervisorConfig, io_error};
 
 /// Configuration of managed units, in addition to that of any supervisor.
 pub(in crate::native) struct ManagedUnitsConfig {

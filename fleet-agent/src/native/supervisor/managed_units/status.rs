@@ -14,8 +14,7 @@ use super::waiters::hit_start_limit;
 use crate::ManagedUnit;
 use crate::lock::lock;
 use crate::native::log::Log;
-use crate::native::run::machine::outcome::to_systemd_state;
-use crate::native::run::machine::state::{RunState, ServicePhase};
+use crate::native::run::machine::state::{RunState, ServicePhase, to_systemd_state};
 use crate::native::state::unit_directory::RequestedState;
 
 /// Published status of all loaded units, shared with frontends. Only the supervisor changes it.
@@ -121,7 +120,7 @@ fn systemd_state_of(state: Option<&StatusReport>, entry: &SupervisedUnit) -> Sys
 }
 
 #[cfg(test)]
-pub(super) mod tests {
+pub(in super::super) mod tests {
     use std::collections::BTreeSet;
     use std::path::Path;
     use std::time::Duration;
@@ -176,7 +175,7 @@ pub(super) mod tests {
         RequestedState { generation, launched: true, ..RequestedState::default() }
     }
 
-    pub(in super::super) async fn open(home: &Path) -> SupervisorHandle {
+    pub(in super::super::super) async fn open(home: &Path) -> SupervisorHandle {
         let managed = ManagedUnitsConfig {
             accept: BTreeSet::new(),
             external: BTreeMap::new(),

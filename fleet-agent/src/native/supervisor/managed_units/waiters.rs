@@ -12,9 +12,9 @@ use super::super::core::Core;
 use super::super::units::SupervisedUnit;
 use super::loaded_unit::LoadedUnit;
 use crate::ServiceError;
-use crate::native::run::machine::outcome::RunOutcome;
-use crate::native::run::machine::outcome::{reload_failure_reason, start_failure_reason};
-use crate::native::run::machine::state::{RunState, ServicePhase};
+use crate::native::run::machine::state::{
+    RunOutcome, RunState, ServicePhase, reload_failure_reason, start_failure_reason,
+};
 
 /// Waiting callers, by unit.
 #[derive(Default)]

@@ -10,7 +10,6 @@
 //! after earlier requests for the unit. The event loop polls these requests beside its commands.
 
 mod entry;
-mod queue;
 mod wall_clock;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -25,10 +24,6 @@ use fleet_unitfile::{UnitHash, UnitName};
 use futures_util::future::{BoxFuture, FutureExt as _};
 use futures_util::stream::{FuturesUnordered, StreamExt as _};
 
-use self::entry::{TimerEntry, stop_only_definition};
-use self::queue::TimerQueue;
-use self::wall_clock::ZoneCache;
-use self::wall_clock::{AlarmEvent, CalendarAlarm};
 use super::command::CallResult;
 use super::managed_units::Statuses;
 use super::requests::{Requests, UnitRequest};
@@ -36,6 +31,8 @@ use crate::native::state::manager_context::{ManagerContext, STAMPS, STARTUP, fil
 use crate::native::state::timer_record::{PersistentStamps, startup};
 use crate::native::state::unit_directory::{RequestedState, StoredUnit};
 use crate::{ServiceError, UnitDetails, wall_time};
+use entry::{TimerEntry, TimerQueue, stop_only_definition};
+use wall_clock::{AlarmEvent, CalendarAlarm, ZoneCache};
 
 /// Result of starting the unit of a timer: the timer, the ID of the elapse, and whether the unit
 /// was loaded.

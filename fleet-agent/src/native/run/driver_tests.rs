@@ -1,5 +1,8 @@
-//! Readiness after a time, or after an output line, with real processes.
+//! Tests of the driver with real processes: readiness after a time or an output line, and logs of
+//! units with a file size limit.
 
+use std::io::Write as _;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -9,14 +12,15 @@ use tempfile::TempDir;
 
 use super::driver::RunDriver;
 use super::machine::ServiceRun;
-use super::machine::outcome::RunOutcome;
-use super::machine::state::ServicePhase;
+use super::machine::state::{RunOutcome, RunState, ServicePhase};
 use super::machine::tests::{ScriptedRun, spec};
+use super::process::append;
 use crate::SystemClock;
 use crate::lock::acquire;
 use crate::native::linux::exit::ProcessExit;
 use crate::native::state::manager_context::ManagerContext;
 use crate::native::state::runtime_directory::Directories;
+use crate::native::state::unit_directory::RunRecord;
 
 pub(crate) fn unit(service: &str, readiness: Readiness) -> Arc<InitUnit> {
     let unit = InitUnit::clone(&spec(service));
@@ -173,4 +177,55 @@ async fn readiness_line_is_found_in_fast_output() {
     keeping.abort();
     stage.stop();
     stage.wait_for(ServicePhase::Dead).await;
+}
+
+/// A unit that must not be killed because its log is too long.
+const LIMITED: &str = "ExecStart=/bin/echo up\nLimitFSIZE=64K\n";
+
+impl DriverHarness {
+    /// Makes the log longer than the unit's file size limit.
+    fn fill(&self) {
+        let text = b"sixteen letters\n".repeat(1 << 13);
+        let filled = append(self.log()).and_then(|mut file| file.write_all(&text));
+        filled.expect("it can be written");
+        assert_eq!(self.length(), 128 << 10);
+    }
+
+    fn log(&self) -> &Path {
+        self.driver.log().path()
+    }
+
+    fn length(&self) -> u64 {
+        std::fs::metadata(self.log()).expect("it is there").len()
+    }
+}
+
+#[tokio::test]
+async fn unit_survives_write_after_long_log() {
+    let mut stage = DriverHarness::with(spec(LIMITED)).await;
+    stage.start();
+    stage.fill();
+    stage.wait_for(ServicePhase::Dead).await;
+    let run_state = stage.driver.service.run_state();
+    assert_eq!(run_state.outcome, Some(RunOutcome::Success), "{run_state:?}");
+    assert!(stage.length() < 64 << 10);
+    let (text, _) = stage.driver.log().tail(Some(1), None).expect("it can be read");
+    assert_eq!(text, b"up\n");
+}
+
+#[tokio::test]
+async fn next_daemon_limits_log_of_running_unit() {
+    let mut stage = DriverHarness::with(spec(LIMITED)).await;
+    stage.fill();
+    let service = ServiceRun::restore(spec(LIMITED), RunState::default(), stage.context.now());
+    stage.driver.adopt(service, RunRecord::default(), Vec::new());
+    assert!(stage.length() <= 32 << 10, "{}", stage.length());
+}
+
+#[tokio::test]
+async fn new_file_size_limit_applies_to_next_process() {
+    let mut stage = DriverHarness::with(spec("ExecStart=/bin/echo up\n")).await;
+    stage.fill();
+    stage.driver.set_definition(spec(LIMITED));
+    assert!(stage.length() <= 32 << 10, "{}", stage.length());
 }
