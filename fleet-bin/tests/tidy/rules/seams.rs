@@ -96,6 +96,48 @@ const NATIVE: Layers = Layers {
     ],
 };
 
+/// Folders of [`NATIVE`] that may name a serializer: `state` for the records, and `rpc` for its
+/// messages.
+const SERIALIZING: [&str; 2] = ["state", "rpc"];
+
+/// Folders of [`NATIVE`] that derive serde's traits for the data in records, and know no format.
+const RECORDED: [&str; 2] = ["linux", "run"];
+
+#[test]
+fn state_and_rpc_alone_know_serde() {
+    let mut findings = Vec::new();
+    for file in rust_files() {
+        let inside = file.path.strip_prefix(NATIVE.directory);
+        let Some((folder, _)) = inside.and_then(|it| it.split_once('/')) else { continue };
+        for (line, what) in serde_uses(&file.source, folder) {
+            if !file.in_test(line) {
+                findings.push(Finding::at(&file.path, line, what));
+            }
+        }
+    }
+    fail_on(findings, "pass the data to `state`, which writes and reads it");
+}
+
+/// Returns the lines of a file of `folder` that use serde although they may not.
+fn serde_uses(source: &Source, folder: &str) -> Vec<(usize, String)> {
+    let forbidden: &[&str] = match folder {
+        folder if SERIALIZING.contains(&folder) => &[],
+        folder if RECORDED.contains(&folder) => &["serde_json"],
+        _ => &["serde", "serde_json"],
+    };
+    let used = |code: &str| forbidden.iter().find(|name| mentions(code, name)).copied();
+    let lines = source.code_lines();
+    lines.filter_map(|(line, code)| Some((line, format!("uses {}", used(code)?)))).collect()
+}
+
+#[test]
+fn a_use_of_serde_is_found() {
+    let source = Source::new("use serde::Serialize;\nlet text = serde_json::to_vec(&value);\n");
+    let lines = |folder| serde_uses(&source, folder).into_iter().map(|it| it.0).collect::<Vec<_>>();
+    assert_eq!((lines("supervisor"), lines("run")), (vec![1, 2], vec![2]));
+    assert!(lines("state").is_empty());
+}
+
 #[test]
 fn scheduler_folders_import_only_those_below() {
     SCHEDULER.check();
