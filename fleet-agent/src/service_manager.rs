@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use fleet_core::{ActiveState, Epoch, Generation, KnownUnit, SystemdState, Timestamp};
+use fleet_core::{Epoch, Generation, KnownUnit, SystemdState, Timestamp};
 use fleet_unitfile::{UnitFile, UnitName};
 use tokio::sync::Notify;
 
@@ -147,7 +147,7 @@ impl ManagedUnit {
     /// Whether the unit is neither active nor in transition: it is inactive or failed.
     #[must_use]
     pub fn has_ended(&self) -> bool {
-        matches!(self.state.active, ActiveState::Inactive | ActiveState::Failed)
+        self.state.active.has_ended()
     }
 }
 

@@ -87,6 +87,14 @@ states! {
     }
 }
 
+impl ActiveState {
+    /// Returns whether the unit is neither active nor in transition: it is inactive or failed.
+    #[must_use]
+    pub fn has_ended(self) -> bool {
+        matches!(self, Self::Inactive | Self::Failed)
+    }
+}
+
 /// Error for a word that is not a state of systemd.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{word:?} is not a value of {property} in systemd")]

@@ -11,7 +11,7 @@ use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use fleet_core::{ActiveState, MachineId, Timestamp};
+use fleet_core::{MachineId, Timestamp};
 use fleet_unitfile::UnitName;
 use serde::{Deserialize, Serialize};
 use tokio::sync::{Notify, watch};
@@ -122,7 +122,7 @@ impl FenceTask {
         for unit in units.iter().filter(|unit| !self.stopping.contains(unit)) {
             match self.manager.get(unit).await {
                 Ok(None) => {}
-                Ok(Some(found)) if is_at_rest(found.state.active) => {}
+                Ok(Some(found)) if found.has_ended() => {}
                 Ok(Some(_)) => {
                     let why = "this machine's lease has ended";
                     tracing::warn!(%unit, why, "stopping the unit (OnPartition=stop)");
@@ -158,11 +158,6 @@ impl FenceTask {
             stops.retry_needed = true;
         }
     }
-}
-
-/// Whether a unit does not run, and will not start by itself.
-fn is_at_rest(state: ActiveState) -> bool {
-    matches!(state, ActiveState::Inactive | ActiveState::Failed)
 }
 
 #[derive(Serialize, Deserialize)]

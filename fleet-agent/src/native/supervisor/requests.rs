@@ -332,10 +332,8 @@ impl Requests {
         T: Send + 'static,
         F: Future<Output = Result<T, ServiceError>> + Send,
     {
-        let mutex = Arc::clone(lock(&self.locks).entry(unit.clone()).or_default());
-        let guard = mutex.lock_owned().await;
-        let unit_lock =
-            UnitLock { requests: Arc::clone(self), unit: unit.clone(), guard: Some(guard) };
+        let mut unit_lock = UnitLock::new(self, unit);
+        unit_lock.acquire().await;
         let requests = Arc::clone(self);
         let done = tokio::spawn(async move {
             let done = work(requests).await;
@@ -362,19 +360,32 @@ impl Requests {
     }
 }
 
-/// Lock on a unit, held by one request. When the request drops it, the lock also leaves the table
-/// of locks if no other request waits for the unit.
+/// Lock on a unit, for which one request waits or which it holds. Dropping it also removes the lock
+/// from the table of locks, unless another request waits for the unit.
 struct UnitLock {
     requests: Arc<Requests>,
     unit: UnitName,
+    mutex: Arc<tokio::sync::Mutex<()>>,
     guard: Option<OwnedMutexGuard<()>>,
+}
+
+impl UnitLock {
+    fn new(requests: &Arc<Requests>, unit: &UnitName) -> Self {
+        let mutex = Arc::clone(lock(&requests.locks).entry(unit.clone()).or_default());
+        Self { requests: Arc::clone(requests), unit: unit.clone(), mutex, guard: None }
+    }
+
+    async fn acquire(&mut self) {
+        self.guard = Some(Arc::clone(&self.mutex).lock_owned().await);
+    }
 }
 
 impl Drop for UnitLock {
     fn drop(&mut self) {
         self.guard = None;
         let mut locks = lock(&self.requests.locks);
-        if locks.get(&self.unit).is_some_and(|mutex| Arc::strong_count(mutex) == 1) {
+        // Two owners: the table, and this lock.
+        if Arc::strong_count(&self.mutex) == 2 {
             locks.remove(&self.unit);
         }
     }
@@ -389,4 +400,36 @@ fn log_unstored_stop(unit: &UnitName, error: &ServiceError) {
         "cannot save that a unit was stopped by request: after this program restarts, the unit \
          starts again"
     );
+}
+
+#[cfg(test)]
+mod tests {
+    use futures_util::poll;
+    use tokio::sync::oneshot;
+
+    use super::*;
+    use crate::native::supervisor::managed_units::status::tests::open;
+
+    /// Regression: the lock stayed in the table if its last waiter was dropped after the holder.
+    #[tokio::test]
+    async fn cancelled_request_leaves_no_lock() {
+        let home = tempfile::tempdir().expect("a directory can be made");
+        let handle = open(home.path()).await;
+        let requests = handle.requests();
+        let unit: UnitName = "a.service".parse().expect("it is a name");
+        let (release, held) = oneshot::channel::<()>();
+        let work = async move |_| {
+            held.await.expect("it is released");
+            Ok(())
+        };
+        let mut holder = Box::pin(requests.with_unit_lock(&unit, work));
+        assert!(poll!(&mut holder).is_pending(), "it holds the lock");
+        let mut waiter = Box::pin(requests.with_unit_lock(&unit, async |_| Ok(())));
+        assert!(poll!(&mut waiter).is_pending(), "it waits");
+        release.send(()).expect("the holder waits");
+        holder.await.expect("it succeeds");
+        assert_eq!(lock(&requests.locks).len(), 1, "the waiter's turn has come");
+        drop(waiter);
+        assert!(lock(&requests.locks).is_empty());
+    }
 }

@@ -4,7 +4,7 @@ use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
-use fleet_core::{ActiveState, Intent, Machine, MachineId, Snapshot};
+use fleet_core::{Intent, Machine, MachineId, Snapshot};
 use fleet_scheduler::{Cluster, Drain, DrainPlan, Policy, Step, StepAction, share};
 
 use super::extract::{Name, Params, dry_run};
@@ -221,12 +221,11 @@ fn of_machine(
 /// them.
 fn leaving(snapshot: &Snapshot, id: &MachineId) -> Vec<String> {
     let belongs = share(snapshot, id).units;
-    let runs = |active| !matches!(active, ActiveState::Inactive | ActiveState::Failed);
     let states = snapshot.states().filter(|state| state.machine == *id);
     let leaving = states.filter(|state| {
         let placed = snapshot.placement(state.unit.as_str());
         let is_here = placed.is_some_and(|placement| placement.machine == *id);
-        runs(state.systemd.active) && !is_here && !belongs.contains_key(&state.unit)
+        !state.systemd.active.has_ended() && !is_here && !belongs.contains_key(&state.unit)
     });
     leaving.map(|state| state.unit.to_string()).collect()
 }
