@@ -1,5 +1,7 @@
 //! The contract between an agent and the service manager of its machine.
 
+mod wire;
+
 use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
@@ -8,6 +10,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use fleet_core::{Epoch, Generation, KnownUnit, SystemdState, Timestamp};
 use fleet_unitfile::{UnitFile, UnitName};
+use serde::{Deserialize, Serialize};
 use tokio::sync::Notify;
 
 /// Runs units on one machine.
@@ -133,13 +136,15 @@ pub trait ServiceManager: Send + Sync + 'static {
 }
 
 /// A unit as its service manager knows it.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ManagedUnit {
     /// Its name.
     pub unit: UnitName,
     /// The loaded definition, and the last request.
+    #[serde(with = "wire::KnownUnitWire")]
     pub known: KnownUnit,
     /// Its current state.
+    #[serde(with = "wire::SystemdStateWire")]
     pub state: SystemdState,
 }
 
@@ -153,7 +158,7 @@ impl ManagedUnit {
 
 /// Change of a unit on its machine that fleet did not make. `Display` formats the change as a
 /// sentence.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub enum Drift {
     /// It was stopped.
@@ -184,7 +189,7 @@ impl fmt::Display for Drift {
 }
 
 /// Error of a service manager.
-#[derive(Debug, thiserror::Error)]
+#[derive(Debug, thiserror::Error, Serialize, Deserialize)]
 #[non_exhaustive]
 pub enum ServiceError {
     /// The unit is not known.
@@ -248,6 +253,7 @@ pub enum ServiceError {
         action: String,
         /// The cause.
         #[source]
+        #[serde(with = "wire::io_error")]
         source: std::io::Error,
     },
     /// The service manager cannot be reached, or has ended.
@@ -317,7 +323,7 @@ impl ChangeSender {
 
 /// Details of a unit beyond its state, for display. Many of them change constantly, so they are not
 /// published, but read when a client asks for them.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct UnitDetails {
     /// Time until it is restarted automatically, if it is.
     pub retry_in: Option<Duration>,
@@ -327,7 +333,9 @@ pub struct UnitDetails {
     pub tracking: Option<String>,
     /// Time of the next elapse of a timer, as in [`wall_time`](crate::wall_time). `None` for other
     /// units, and for a timer that is not waiting.
+    #[serde(with = "wire::millis")]
     pub next_elapse: Option<Timestamp>,
     /// Time of the last elapse of a timer, as in [`wall_time`](crate::wall_time).
+    #[serde(with = "wire::millis")]
     pub last_elapse: Option<Timestamp>,
 }

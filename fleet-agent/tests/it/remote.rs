@@ -3,7 +3,6 @@
 mod clients;
 mod conformance;
 mod journal_errors;
-mod other_versions;
 mod outages;
 mod served_manager;
 mod unresponsive_server;

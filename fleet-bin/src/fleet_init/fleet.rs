@@ -1,52 +1,27 @@
 //! Status of a fleet-init that runs the units of fleetd.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
 
-use fleet_agent::remote::{RemoteConfig, RemoteManager};
-use fleet_agent::{ManagedUnit, ServiceManager as _, SystemClock};
+use fleet_agent::ManagedUnit;
+use fleet_agent::remote::{Connection, ManagerRequest};
 use serde::Serialize;
 
-use super::client::{InitClient, PROGRAM};
 use super::protocol::{StatusHeader, Unit};
 use super::tree::tree_with;
 use crate::ui::error::CliError;
 use crate::ui::global_args::Format;
 use crate::ui::output::{Output, Record};
-use crate::ui::table::{cell, painted};
-
-/// Opens the fleet-init's service manager, which reports the units as fleetd sees them.
-pub(super) async fn open(init: &InitClient) -> Result<Arc<RemoteManager>, CliError> {
-    let config = RemoteConfig {
-        socket: init.socket.clone(),
-        directory: None,
-        program: PROGRAM.to_owned(),
-        clock: Arc::new(SystemClock::start()),
-    };
-    let socket = init.socket.display();
-    let cannot = |error| {
-        CliError::failed(format!("cannot connect to the fleet-init at {socket}")).because(error)
-    };
-    RemoteManager::open(config).await.map_err(cannot)
-}
-
-fn cannot_list(init: &InitClient) -> CliError {
-    CliError::failed(format!(
-        "cannot list the units of the fleet-init at {}",
-        init.socket.display()
-    ))
-}
+use crate::ui::table::cell;
 
 /// Prints the units as a tree. Each row also shows the last request of fleetd for the unit, and the
 /// unit's state as fleetd sees it.
 pub(super) async fn tree(
-    init: &InitClient,
+    init: &Connection,
     format: Format,
     head: &StatusHeader,
     mut units: Vec<Unit>,
 ) -> Result<(), CliError> {
-    let managed =
-        open(init).await?.list().await.map_err(|error| cannot_list(init).because(error))?;
+    let managed: Vec<ManagedUnit> = init.call(ManagerRequest::List).await?;
     let rows: BTreeMap<&str, Row> =
         managed.iter().map(|it| (it.unit.as_str(), Row::new(it))).collect();
     let known: BTreeSet<String> = units.iter().map(|unit| unit.unit.clone()).collect();
@@ -85,17 +60,6 @@ impl Record for UnitWithRow<'_> {
     }
 }
 
-/// Lists the units of a fleet-init of an earlier version. Its response to `Status` has no graph.
-pub(super) async fn status(init: &InitClient, format: Format) -> Result<(), CliError> {
-    let units = open(init).await?.list().await.map_err(|error| cannot_list(init).because(error))?;
-    let rows: Vec<Row> = units.iter().map(Row::new).collect();
-    let cells: Vec<Vec<String>> = rows.iter().map(Row::cells).collect();
-    let mut output = Output::on_stdout(format);
-    let columns = ["unit", "asked", "active", "sub", "pid", "result"];
-    let table = painted(&columns, true, &cells, output.colour());
-    output.list(&rows, &table)
-}
-
 /// A unit; also the JSON output.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -129,16 +93,6 @@ impl<'a> Row<'a> {
             exit: state.exit.map(|exit| exit.to_string()),
             restarts: state.restarts,
         }
-    }
-
-    fn cells(&self) -> Vec<String> {
-        let pid = self.main_pid.map(|pid| pid.to_string());
-        let result = match (self.result, &self.exit) {
-            (Some(result), Some(exit)) => Some(format!("{result}, {exit}")),
-            (result, _) => result.map(str::to_owned),
-        };
-        let words = [self.unit, self.asked, self.active, self.sub].map(str::to_owned);
-        words.into_iter().chain([cell(pid), cell(result)]).collect()
     }
 }
 

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
+use fleet_agent::remote::Connection;
 use fleet_agent::{Clock as _, SystemClock};
 
-use super::client::{InitClient, NoResponse};
 use super::protocol::{StatusHeader, Unit};
 use super::status;
 use crate::ui::error::CliError;
@@ -20,12 +20,12 @@ const MAX_NAMES: usize = 5;
 
 /// Queries the status of all units until `outcome` returns a result.
 pub(super) async fn wait<T>(
-    init: &InitClient,
+    init: &Connection,
     outcome: impl Fn(&StatusHeader, &[Unit]) -> Option<Result<T, CliError>>,
 ) -> Result<T, CliError> {
     let (clock, mut delay) = (SystemClock::start(), MIN_POLL);
     loop {
-        let (head, units) = status::of_files(init).await.map_err(NoResponse::into_error)?;
+        let (head, units) = status::all(init).await?;
         if let Some(outcome) = outcome(&head, &units) {
             return outcome;
         }

@@ -4,15 +4,16 @@
 use std::io;
 use std::io::Write;
 
+use fleet_agent::remote::{InitRequest, RequestError, SourceFile};
 use fleet_core::Timestamp;
 use fleet_core::graph::format::Code;
 use fleet_core::graph::{InitState, Observation, Settings, Target};
 use fleet_unitfile::Severity;
 
 use super::args::{CheckArgs, PlanArgs};
-use super::client::{InitClient, NoResponse, read, request_if_running};
+use super::client::request_if_running;
 use super::files::Files;
-use super::protocol::{PlanFiles, PlannedUnit, Request, SourceFile, Targets};
+use super::protocol::{PlannedUnit, Targets};
 use super::{files, paths, plan_text};
 use crate::ui::error::CliError;
 use crate::ui::findings::Finding;
@@ -57,39 +58,27 @@ fn of_running(
     args: &PlanArgs,
     given: Option<&Files>,
 ) -> Result<Option<Result<Plan, String>>, CliError> {
-    let ask = Request::Plan {
-        files: given.map_or(Ok(PlanFiles::Own), sent)?,
+    let request = InitRequest::Plan {
+        files: given.map(sent).transpose()?,
         goal: args.goal.as_ref().map(ToString::to_string),
         extra_targets: args.with.iter().map(ToString::to_string).collect(),
     };
-    let found = request_if_running(&args.socket, async |init| match answer(init, ask).await {
-        Ok(plan) => Ok(Ok(plan)),
-        Err(NoResponse::RunsForFleet) if !args.paths.is_empty() => {
-            Ok(Err(format!("the fleet-init at {} runs the units of fleetd", init.socket.display())))
-        }
-        Err(error) => Err(error.into_error()),
-    })?;
     let socket = paths::socket(args.socket.socket.as_deref());
+    let found = request_if_running(&args.socket, async |init| match init.call(request).await {
+        Ok(plan) => Ok(Ok(plan)),
+        Err(RequestError::RunsForFleet) if !args.paths.is_empty() => {
+            Ok(Err(format!("the fleet-init at {} runs the units of fleetd", socket.display())))
+        }
+        Err(error) => Err(error.into()),
+    })?;
     let not_running = || format!("no fleet-init listens at {}", socket.display());
     Ok(Some(found.unwrap_or_else(|| Err(not_running()))))
 }
 
 /// The files as sent in the request, if they have no errors.
-fn sent(given: &Files) -> Result<PlanFiles, CliError> {
+fn sent(given: &Files) -> Result<Vec<SourceFile>, CliError> {
     given.graph_and_goal(None)?;
-    Ok(PlanFiles::Given(given.sources.files.iter().map(SourceFile::of).collect()))
-}
-
-async fn answer(init: &InitClient, ask: Request) -> Result<Plan, NoResponse> {
-    let mut answer = init.begin(ask)?;
-    let (mut goals, mut rows) = (None, Vec::new());
-    while let Some(item) = init.next(&mut answer).await? {
-        match goals {
-            None => goals = Some(read(item).map_err(NoResponse::Because)?),
-            Some(_) => rows.extend(read::<Vec<PlannedUnit>>(item).map_err(NoResponse::Because)?),
-        }
-    }
-    Ok((goals.unwrap_or_default(), rows))
+    Ok(given.sources.files.iter().map(SourceFile::from).collect())
 }
 
 fn from_nothing(args: &PlanArgs, given: Option<&Files>) -> Result<Plan, CliError> {

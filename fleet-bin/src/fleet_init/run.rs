@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fleet_agent::native::{InitSupervisor, SupervisorConfig};
-use fleet_agent::remote::{RequestHandler, ServiceManagerHandler, serve_with};
+use fleet_agent::remote::{RequestHandler, ServiceManagerHandler, serve};
 use fleet_agent::{NativeManager, SystemClock};
 use fleet_core::graph::Settings;
 use tokio::signal::unix::SignalKind;
@@ -224,7 +224,7 @@ impl RunningInit {
         tracing::info!(socket = %place, %directory, "listening for fleet-init commands");
         let clock = Arc::new(SystemClock::start());
         tokio::select! {
-            () = serve_with(listener, self.service, PROGRAM, clock.clone()) => {}
+            () = serve(listener, self.service, PROGRAM, clock.clone()) => {}
             () = background => {}
             () = self.signals.next() => {}
         }

@@ -5,26 +5,23 @@ use std::error::Error;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use fleet_agent::NativeManager;
 use fleet_agent::journal::Journal;
 use fleet_agent::native::{InitDryRun, InitSnapshot, InitSupervisor, SupervisorError};
-use fleet_agent::remote::{RequestHandler, ResponseSender, ServiceManagerHandler};
-use fleet_core::Timestamp;
-use fleet_core::graph::{GraphError, Name, ServiceType, Target};
-use fleet_core::journal::{JournalQuery, Since};
-use serde_json::Value;
-
-use super::protocol::{
-    InitRequest, PlanFiles, Refusal, Request, SourceFile, StatusHeader, Targets,
+use fleet_agent::remote::{
+    InitRequest, ManagerRequest, Request, RequestError, RequestHandler, ResponseSender,
+    ServiceManagerHandler, SourceFile,
 };
+use fleet_agent::{NativeManager, ServiceError};
+use fleet_core::graph::format::InitFile;
+use fleet_core::graph::{GraphError, Name, ServiceType, Target};
+use fleet_core::journal::JournalQuery;
+
+use super::protocol::{StatusHeader, Targets};
 use super::sources::{Definitions, Sources};
 use super::{files, plan_text, status_text};
 use crate::ui::error;
 use crate::ui::error::CliError;
 use crate::ui::names::nearest;
-
-/// Maximum number of units per item of a response.
-const MAX_UNITS_PER_ITEM: usize = 64;
 
 /// A fleet-init that runs the units of fleetd.
 pub(super) struct FleetServer {
@@ -34,24 +31,19 @@ pub(super) struct FleetServer {
 
 #[async_trait]
 impl RequestHandler for FleetServer {
-    async fn handle(&self, ask: Value, response: &mut ResponseSender) -> Result<(), Value> {
-        self.serve(ask, response).await
-    }
-}
-
-impl FleetServer {
-    async fn serve(&self, ask: Value, response: &mut ResponseSender) -> Result<(), Value> {
-        if ask.get("init").is_none() {
-            return self.units.handle(ask, response).await;
-        }
-        match serde_json::from_value(ask) {
-            Ok(InitRequest { init: Request::Status }) => {
-                let snapshot = self.manager.snapshot().await;
-                let snapshot = snapshot.map_err(|error| to_value(&because(&error)))?;
-                send_units(&status_text::header_for_fleet(&snapshot), &snapshot, response).await;
+    async fn handle(
+        &self,
+        request: Request,
+        response: &mut ResponseSender,
+    ) -> Result<(), RequestError> {
+        match request {
+            Request::Init(InitRequest::Status) => {
+                let snapshot = self.manager.snapshot().await.map_err(|error| because(&error))?;
+                let header = status_text::header_for_fleet(&snapshot);
+                send_units(header, &snapshot, response).await;
                 Ok(())
             }
-            _ => Err(to_value(&Refusal::RunsForFleet)),
+            request => self.units.handle(request, response).await,
         }
     }
 }
@@ -78,7 +70,7 @@ impl FilesServer {
     }
 
     /// Responds with the goal and the extra targets.
-    async fn send_targets(&self, response: &mut ResponseSender) -> Result<(), Refusal> {
+    async fn send_targets(&self, response: &mut ResponseSender) -> Result<(), RequestError> {
         let wanted = self.supervisor.snapshot().await.map_err(|error| because(&error))?.desired;
         let goal = wanted.goal.as_ref().map(ToString::to_string);
         let extra_targets = wanted.extra_targets.iter().map(ToString::to_string).collect();
@@ -90,21 +82,21 @@ impl FilesServer {
     /// files.
     async fn plan(
         &self,
-        given: PlanFiles,
+        given: Option<Vec<SourceFile>>,
         goal: Option<String>,
         extra_targets: &[String],
         response: &mut ResponseSender,
-    ) -> Result<(), Refusal> {
+    ) -> Result<(), RequestError> {
         let goal = goal.as_deref().map(target).transpose()?;
         let extra_targets: BTreeSet<Target> =
             extra_targets.iter().map(|it| target(it)).collect::<Result<_, _>>()?;
         let wants = goal.is_some() || !extra_targets.is_empty();
-        let is_own = matches!(given, PlanFiles::Own);
+        let is_own = given.is_none();
         let files = match given {
-            PlanFiles::Own if wants => None,
-            PlanFiles::Own => Some(self.sources.reread().await),
-            PlanFiles::Given(sources) => {
-                let files = sources.into_iter().map(SourceFile::into_file).collect();
+            None if wants => None,
+            None => Some(self.sources.reread().await),
+            Some(sources) => {
+                let files = sources.into_iter().map(InitFile::from).collect();
                 Some(Definitions::of(
                     files::of(files),
                     goal.as_ref().or(self.sources.goal.as_ref()),
@@ -120,74 +112,63 @@ impl FilesServer {
             false => of(&cannot_replace(error)),
         })?;
         let (goals, rows) = plan_text::describe_plan(Some(&tried.before), tried.after, tried.now);
-        response.send(&goals).await;
-        for part in rows.chunks(MAX_UNITS_PER_ITEM) {
-            response.send(&part).await;
-        }
+        response.send(&(goals, rows)).await;
         Ok(())
     }
 
-    async fn serve(&self, ask: Request, response: &mut ResponseSender) -> Result<(), Refusal> {
-        match ask {
-            Request::Status => {
+    async fn serve(
+        &self,
+        request: InitRequest,
+        response: &mut ResponseSender,
+    ) -> Result<(), RequestError> {
+        match request {
+            InitRequest::Status => {
                 let snapshot = self.supervisor.snapshot().await.map_err(|error| because(&error))?;
-                send_units(&status_text::header(&snapshot), &snapshot, response).await;
+                send_units(status_text::header(&snapshot), &snapshot, response).await;
             }
-            Request::SetTarget { goal, extra_targets } => {
+            InitRequest::SetTarget { goal, extra_targets } => {
                 let goal = target(&goal)?;
-                let extra_targets: Result<BTreeSet<Target>, Refusal> =
+                let extra_targets: Result<BTreeSet<Target>, RequestError> =
                     extra_targets.iter().map(|it| target(it)).collect();
                 let done = self.supervisor.set_goal(Some(goal.clone()), extra_targets?).await;
                 done.map_err(|error| invalid_targets(&error, Some(&goal)))?;
                 self.send_targets(response).await?;
             }
-            Request::Reload => {
+            InitRequest::Reload => {
                 self.reload().await.map_err(|error| of(&error))?;
                 self.send_targets(response).await?;
             }
-            Request::Plan { files, goal, extra_targets } => {
+            InitRequest::Plan { files, goal, extra_targets } => {
                 self.plan(files, goal, &extra_targets, response).await?;
             }
-            Request::ReloadUnit { unit } => {
+            InitRequest::ReloadUnit { unit } => {
                 let target = self.target_of(&unit).await?;
                 let done = self.supervisor.reload_unit(&target).await;
                 done.map_err(|error| because(&error))?;
             }
-            Request::Restart { unit } => {
+            InitRequest::Restart { unit } => {
                 let target = self.target_of(&unit).await?;
                 let restarted =
                     self.supervisor.restart(&target).await.map_err(|error| because(&error))?;
                 response.send(&restarted).await;
             }
-            Request::ResetFailed { unit } => {
+            InitRequest::ResetFailed { unit } => {
                 let target = self.target_of(&unit).await?;
                 let reset =
                     self.supervisor.reset_failed(&target).await.map_err(|error| because(&error))?;
                 response.send(&reset).await;
             }
-            Request::Mask { unit } => {
+            InitRequest::Mask { unit } => {
                 let target = self.target_of(&unit).await?;
                 let masked =
                     self.supervisor.mask(&target).await.map_err(|error| because(&error))?;
                 response.send(&masked).await;
             }
-            Request::Unmask { unit } => {
+            InitRequest::Unmask { unit } => {
                 let target = self.target_of(&unit).await?;
                 let unmasked =
                     self.supervisor.unmask(&target).await.map_err(|error| because(&error))?;
                 response.send(&unmasked).await;
-            }
-            Request::Logs { unit, lines, since, follow, times } => {
-                let name = self.unit_of(&unit).await?;
-                let since = since.map(|millis| Since::Time(Timestamp::from_millis(millis)));
-                let query =
-                    JournalQuery::default().with_lines(lines).with_since(since).with_follow(follow);
-                let journal = self.journal(&name, &query).await?;
-                let sent = match times {
-                    true => response.send_journal_with_times(journal).await,
-                    false => response.send_journal(journal).await,
-                };
-                sent.map_err(|error| because(&error))?;
             }
         }
         Ok(())
@@ -198,7 +179,7 @@ impl FilesServer {
     ///
     /// A unit that is no longer in any file may provide no target. The result is then a target with
     /// the unit's own name.
-    async fn target_of(&self, name: &str) -> Result<Target, Refusal> {
+    async fn target_of(&self, name: &str) -> Result<Target, RequestError> {
         let snapshot = self.supervisor.snapshot().await.map_err(|error| because(&error))?;
         let unit = snapshot.units.iter().find(|unit| unit.unit.as_str() == name);
         let by_unit = unit.and_then(|unit| unit.provides.first().cloned());
@@ -211,7 +192,7 @@ impl FilesServer {
             let problem = format!("no such unit or target: {name}");
             let mut help = did_you_mean(&snapshot, name);
             help.push("list the units with `fleet-init status -o name`".to_owned());
-            Refusal::Because { problem, help }
+            RequestError::Problem { problem, help }
         })
     }
 
@@ -219,7 +200,7 @@ impl FilesServer {
     ///
     /// If no unit fits, returns `text` itself, because a unit that is no longer in any file may
     /// still have a log.
-    async fn unit_of(&self, text: &str) -> Result<Name, Refusal> {
+    async fn unit_of(&self, text: &str) -> Result<Name, RequestError> {
         let name = Name::new(text).map_err(|error| because(&error))?;
         let snapshot = self.supervisor.snapshot().await.map_err(|error| because(&error))?;
         if snapshot.units.iter().any(|unit| unit.unit == name) {
@@ -231,7 +212,7 @@ impl FilesServer {
     }
 
     /// Returns the log of a unit. To follow a unit that has not run yet, waits for its first run.
-    async fn journal(&self, name: &Name, query: &JournalQuery) -> Result<Journal, Refusal> {
+    async fn journal(&self, name: &Name, query: &JournalQuery) -> Result<Journal, RequestError> {
         let mut changes = self.supervisor.changes();
         loop {
             changes.borrow_and_update();
@@ -257,15 +238,17 @@ impl FilesServer {
     }
 
     /// Returns the reason why a unit has no log.
-    async fn no_log(&self, name: &Name, error: &SupervisorError) -> Refusal {
-        let Refusal::Because { problem, mut help } = because(error) else { return because(error) };
+    async fn no_log(&self, name: &Name, error: &SupervisorError) -> RequestError {
+        let RequestError::Problem { problem, mut help } = because(error) else {
+            return because(error);
+        };
         if matches!(error, SupervisorError::NoLog { .. })
             && let Ok(snapshot) = self.supervisor.snapshot().await
         {
             match snapshot.planner.graph().unit(name) {
                 Some(unit) if unit.kind == ServiceType::Virtual => {
                     let problem = format!("{name} is virtual: it runs nothing and has no log");
-                    return Refusal::Because { problem, help };
+                    return RequestError::Problem { problem, help };
                 }
                 Some(_) => {}
                 None => help = did_you_mean(&snapshot, name.as_str()),
@@ -274,32 +257,36 @@ impl FilesServer {
                 "`fleet-init status` shows the units; a unit that never ran has no log".to_owned(),
             );
         }
-        Refusal::Because { problem, help }
+        RequestError::Problem { problem, help }
     }
 }
 
 #[async_trait]
 impl RequestHandler for FilesServer {
-    async fn handle(&self, ask: Value, response: &mut ResponseSender) -> Result<(), Value> {
-        if ServiceManagerHandler::accepts(&ask) {
-            return Err(ServiceManagerHandler::unavailable(
+    async fn handle(
+        &self,
+        request: Request,
+        response: &mut ResponseSender,
+    ) -> Result<(), RequestError> {
+        match request {
+            Request::Init(request) => self.serve(request, response).await,
+            Request::Manager(ManagerRequest::Journal { unit, query }) => {
+                let name = self.unit_of(&unit).await?;
+                let journal = self.journal(&name, &query.into()).await?;
+                response.send_journal(journal).await
+            }
+            Request::Manager(_) => Err(RequestError::Service(ServiceError::Unavailable(
                 "the fleet-init at this socket runs the units of files, not those of fleetd: start \
-                 another one with --fleet and its own --socket and --state-dir",
-            ));
+                 another one with --fleet and its own --socket and --state-dir"
+                    .to_owned(),
+            ))),
         }
-        let ask: InitRequest =
-            serde_json::from_value(ask).map_err(|error| to_value(&unknown_request(&error)))?;
-        let done = self.serve(ask.init, response).await;
-        done.map_err(|refusal| to_value(&refusal))
     }
 }
 
-async fn send_units(header: &StatusHeader, snapshot: &InitSnapshot, response: &mut ResponseSender) {
-    response.send(header).await;
-    for part in snapshot.units.chunks(MAX_UNITS_PER_ITEM) {
-        let unit = |status| status_text::unit(status, &snapshot.planner, snapshot.now);
-        response.send(&part.iter().map(unit).collect::<Vec<_>>()).await;
-    }
+async fn send_units(header: StatusHeader, snapshot: &InitSnapshot, response: &mut ResponseSender) {
+    let unit = |status| status_text::unit(status, &snapshot.planner, snapshot.now);
+    response.send(&(header, snapshot.units.iter().map(unit).collect::<Vec<_>>())).await;
 }
 
 fn cannot_replace(error: SupervisorError) -> CliError {
@@ -313,13 +300,13 @@ fn cannot_replace(error: SupervisorError) -> CliError {
 
 /// Returns the error for a goal or extra targets that cannot be chosen. If no unit provides one of
 /// the extra targets, the error names that target instead of the goal.
-fn invalid_targets(error: &SupervisorError, goal: Option<&Target>) -> Refusal {
+fn invalid_targets(error: &SupervisorError, goal: Option<&Target>) -> RequestError {
     match error {
         SupervisorError::InvalidTargets(GraphError::NoGoal { goal: missing, near })
             if Some(missing) != goal =>
         {
             let near = near.as_ref().map(|near| format!("did you mean {near}?"));
-            Refusal::Because {
+            RequestError::Problem {
                 problem: format!("no unit provides the extra target {missing}"),
                 help: near.into_iter().collect(),
             }
@@ -328,21 +315,14 @@ fn invalid_targets(error: &SupervisorError, goal: Option<&Target>) -> Refusal {
     }
 }
 
-fn target(text: &str) -> Result<Target, Refusal> {
+fn target(text: &str) -> Result<Target, RequestError> {
     Target::new(text).map_err(|error| because(&error))
 }
 
-fn because(error: &dyn Error) -> Refusal {
-    Refusal::Because {
+fn because(error: &dyn Error) -> RequestError {
+    RequestError::Problem {
         problem: error::in_one_line(&error.to_string(), error.source()),
         help: vec![],
-    }
-}
-
-fn unknown_request(error: &serde_json::Error) -> Refusal {
-    Refusal::Because {
-        problem: format!("fleet-init cannot decode the request: {error}"),
-        help: vec!["use the same release for this command and the running fleet-init".to_owned()],
     }
 }
 
@@ -354,12 +334,7 @@ fn did_you_mean(snapshot: &InitSnapshot, name: &str) -> Vec<String> {
     near.map(|near| format!("did you mean {near}?")).into_iter().collect()
 }
 
-fn of(error: &CliError) -> Refusal {
+fn of(error: &CliError) -> RequestError {
     let (problem, help) = error.parts();
-    Refusal::Because { problem, help }
-}
-
-fn to_value(refusal: &Refusal) -> Value {
-    // JSON null is not understood by the client, and therefore also a refusal.
-    serde_json::to_value(refusal).unwrap_or(Value::Null)
+    RequestError::Problem { problem, help }
 }

@@ -8,6 +8,7 @@ use std::fs;
 use std::path::PathBuf;
 
 use fleet_agent::native::InitSupervisor;
+use fleet_agent::remote::SourceFile;
 use fleet_core::graph::format::InitFile;
 use fleet_core::graph::{Graph, Settings, Target};
 use serde::{Deserialize, Serialize};
@@ -15,7 +16,6 @@ use tokio::task::JoinError;
 
 use super::files;
 use super::files::Files;
-use super::protocol::SourceFile;
 use crate::ui::error::CliError;
 
 /// File with the accepted definitions.
@@ -129,7 +129,7 @@ impl Sources {
 
     /// Stores the accepted definitions.
     pub(super) fn store(&self, accepted: &Definitions) {
-        let accepted = self.of(accepted.files.iter().map(SourceFile::of).collect());
+        let accepted = self.of(accepted.files.iter().map(SourceFile::from).collect());
         let aside = self.path().with_extension("new");
         let written = serde_json::to_vec(&accepted).map_err(Into::into);
         let written = written.and_then(|text| fs::write(&aside, text));
@@ -156,7 +156,7 @@ impl Sources {
         if accepted != self.of(accepted.files.clone()) {
             return None;
         }
-        let files = accepted.files.into_iter().map(SourceFile::into_file).collect();
+        let files = accepted.files.into_iter().map(InitFile::from).collect();
         Definitions::of(files::of(files), self.goal.as_ref()).ok()
     }
 

@@ -3,9 +3,11 @@
 use std::io;
 use std::io::Write as _;
 
+use fleet_agent::remote::{Connection, InitRequest, RequestError};
+
 use super::args::StatusArgs;
-use super::client::{InitClient, NoResponse, read, request};
-use super::protocol::{Request, StatusHeader, Unit};
+use super::client::request;
+use super::protocol::{StatusHeader, Unit};
 use super::{fleet, tree};
 use crate::ui::error::CliError;
 use crate::ui::global_args::Format;
@@ -13,36 +15,24 @@ use crate::ui::output::Output;
 
 /// Runs the command.
 pub(super) fn run(args: &StatusArgs) -> Result<(), CliError> {
-    request(&args.socket, async |init| match of_files(init).await {
-        Err(NoResponse::RunsForFleet) => fleet::status(init, args.output).await,
-        Err(NoResponse::Because(error)) => Err(error),
-        Ok((head, units)) if head.fleet => {
-            print_header(&head);
-            fleet::tree(init, args.output, &head, units).await
+    request(&args.socket, async |init| {
+        let (head, units) = all(init).await?;
+        print_header(&head);
+        if head.fleet {
+            return fleet::tree(init, args.output, &head, units).await;
         }
-        Ok((head, units)) => {
-            print_header(&head);
-            let mut output = Output::on_stdout(args.output);
-            let tree = match args.output {
-                Format::Table => tree::tree(&head, &units, output.colour()),
-                _ => String::new(),
-            };
-            output.list(&units, &tree)
-        }
+        let mut output = Output::on_stdout(args.output);
+        let tree = match args.output {
+            Format::Table => tree::tree(&head, &units, output.colour()),
+            _ => String::new(),
+        };
+        output.list(&units, &tree)
     })
 }
 
 /// Requests the status of all units.
-pub(super) async fn of_files(init: &InitClient) -> Result<(StatusHeader, Vec<Unit>), NoResponse> {
-    let mut answer = init.begin(Request::Status)?;
-    let (mut head, mut units) = (None, Vec::new());
-    while let Some(item) = init.next(&mut answer).await? {
-        match head {
-            None => head = Some(read(item).map_err(NoResponse::Because)?),
-            Some(_) => units.extend(read::<Vec<Unit>>(item).map_err(NoResponse::Because)?),
-        }
-    }
-    Ok((head.unwrap_or_default(), units))
+pub(super) async fn all(init: &Connection) -> Result<(StatusHeader, Vec<Unit>), RequestError> {
+    init.call(InitRequest::Status).await
 }
 
 /// Prints on standard error how processes are tracked, and the goal.

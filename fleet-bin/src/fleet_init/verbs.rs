@@ -4,12 +4,12 @@
 use std::io;
 use std::io::Write as _;
 
+use fleet_agent::remote::InitRequest;
 use serde::Serialize;
-use serde_json::Value;
 
 use super::args::{ReloadArgs, RestartArgs, SetTargetArgs, UnitArgs};
-use super::client::{NoResponse, read, request};
-use super::protocol::{Request, Targets};
+use super::client::request;
+use super::protocol::Targets;
 use super::{outcome, status};
 use crate::ui::error::CliError;
 use crate::ui::global_args::Format;
@@ -19,9 +19,9 @@ use crate::ui::output::{Output, Record};
 pub(super) fn set_target(args: &SetTargetArgs) -> Result<(), CliError> {
     let goal = args.goal.to_string();
     let extra_targets = args.with.iter().map(ToString::to_string).collect();
-    let action = Request::SetTarget { goal: goal.clone(), extra_targets };
+    let action = InitRequest::SetTarget { goal: goal.clone(), extra_targets };
     let (goals, outcome) = request(&args.socket, async |init| {
-        let goals = targets(init.request_all(action).await?)?;
+        let goals: Targets = init.call(action).await?;
         let outcome = match args.no_block {
             true => Ok(None),
             false => outcome::wait(init, |head, units| outcome::of_targets(&goal, head, units))
@@ -37,12 +37,13 @@ pub(super) fn set_target(args: &SetTargetArgs) -> Result<(), CliError> {
 /// Runs `reload`.
 pub(super) fn reload(args: &ReloadArgs) -> Result<(), CliError> {
     let Some(unit) = args.unit.clone() else {
-        let items = request(&args.socket, async |init| init.request_all(Request::Reload).await)?;
-        return one(&targets(items)?, args.output);
+        let reload = InitRequest::Reload;
+        let goals: Targets = request(&args.socket, async |init| Ok(init.call(reload).await?))?;
+        return one(&goals, args.output);
     };
-    let ask_it = Request::ReloadUnit { unit: unit.clone() };
+    let ask_it = InitRequest::ReloadUnit { unit: unit.clone() };
     let outcome = request(&args.socket, async |init| {
-        init.request_all(ask_it).await?;
+        init.call::<()>(ask_it).await?;
         Ok(match args.no_block {
             true => Ok(None),
             false => {
@@ -57,11 +58,11 @@ pub(super) fn reload(args: &ReloadArgs) -> Result<(), CliError> {
 /// Runs `restart`.
 pub(super) fn restart(args: &RestartArgs) -> Result<(), CliError> {
     let name = &args.unit.unit;
-    let action = Request::Restart { unit: name.clone() };
+    let action = InitRequest::Restart { unit: name.clone() };
     let (restarted, outcome) = request(&args.unit.socket, async |init| {
-        let (_, units) = status::of_files(init).await.map_err(NoResponse::into_error)?;
+        let (_, units) = status::all(init).await?;
         let before = outcome::find(&units, name).and_then(|unit| unit.incarnation);
-        let restarted = has_effect(init.request_all(action).await?)?;
+        let restarted = init.call(action).await?;
         let outcome = match restarted && !args.no_block {
             true => outcome::wait(init, |_, units| outcome::of_restart(name, before, units))
                 .await
@@ -86,19 +87,9 @@ fn print_line(line: Option<String>) -> Result<(), CliError> {
     Ok(())
 }
 
-/// Reads the new targets.
-fn targets(items: Vec<Value>) -> Result<Targets, CliError> {
-    Ok(items.into_iter().next().map(read::<Targets>).transpose()?.unwrap_or_default())
-}
-
-/// Reads whether an action had an effect.
-fn has_effect(items: Vec<Value>) -> Result<bool, CliError> {
-    Ok(items.into_iter().next().map(read::<bool>).transpose()?.unwrap_or(true))
-}
-
 /// Runs `reset-failed`.
 pub(super) fn reset_failed(args: &UnitArgs) -> Result<(), CliError> {
-    let reset = unit_action(args, Request::ResetFailed { unit: args.unit.clone() })?;
+    let reset = unit_action(args, InitRequest::ResetFailed { unit: args.unit.clone() })?;
     if !reset {
         let _unread = writeln!(
             io::stderr(),
@@ -112,7 +103,7 @@ pub(super) fn reset_failed(args: &UnitArgs) -> Result<(), CliError> {
 
 /// Runs `mask`.
 pub(super) fn mask(args: &UnitArgs) -> Result<(), CliError> {
-    if !unit_action(args, Request::Mask { unit: args.unit.clone() })? {
+    if !unit_action(args, InitRequest::Mask { unit: args.unit.clone() })? {
         let _unread = writeln!(io::stderr(), "{} is already masked", args.unit).is_err();
     }
     one(&MaskResult { unit: &args.unit, masked: true }, args.output)
@@ -120,15 +111,15 @@ pub(super) fn mask(args: &UnitArgs) -> Result<(), CliError> {
 
 /// Runs `unmask`.
 pub(super) fn unmask(args: &UnitArgs) -> Result<(), CliError> {
-    if !unit_action(args, Request::Unmask { unit: args.unit.clone() })? {
+    if !unit_action(args, InitRequest::Unmask { unit: args.unit.clone() })? {
         let _unread = writeln!(io::stderr(), "{} is not masked", args.unit).is_err();
     }
     one(&MaskResult { unit: &args.unit, masked: false }, args.output)
 }
 
 /// Sends an action for a unit. Returns whether it had an effect.
-fn unit_action(args: &UnitArgs, action: Request) -> Result<bool, CliError> {
-    has_effect(request(&args.socket, async |init| init.request_all(action).await)?)
+fn unit_action(args: &UnitArgs, action: InitRequest) -> Result<bool, CliError> {
+    request(&args.socket, async |init| Ok(init.call(action).await?))
 }
 
 /// Result of a unit's reload, as JSON.

@@ -1,40 +1,57 @@
-//! Client side: one connection with many concurrent requests.
+//! Client side: one connection with many concurrent calls, and streams beside it.
 
 use std::collections::HashMap;
 use std::io;
-use std::path::Path;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use bytes::Bytes;
-use serde::Serialize;
+use serde::de::DeserializeOwned;
 use serde_json::Value;
+use tokio::io::AsyncWriteExt as _;
 use tokio::net::UnixStream;
-use tokio::sync::{mpsc, watch};
+use tokio::net::unix::OwnedWriteHalf;
+use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::AbortHandle;
 
-use super::frame::{
-    EndStatus, Frame, FrameReader, FrameWriter, Hello, MAX_PENDING, VERSION, WINDOW,
-};
+use super::frame::{Frame, FrameReader, MAX_PENDING, VERSION, write_frames};
 use super::peer::{untrusted_peer, untrusted_peer_unless_root};
+use super::protocol::{Request, RequestError};
+use crate::Clock;
 
-/// Maximum number of queued frames, above which requests are refused. Without this limit the queue
-/// would grow forever if the peer does not read, for example because it is stopped. Each request
-/// that times out leaves two frames in the queue: the request and its cancellation.
+/// Maximum number of queued frames. The last [`MAX_PENDING`] places are for the cancellations of
+/// pending calls.
 const MAX_QUEUED: usize = 4 * MAX_PENDING;
 
-/// A connection to a program that serves a socket with [`serve_with`](super::serve_with). Dropping
-/// the connection cancels all its requests.
-#[derive(Debug)]
-pub struct Connection {
-    shared: Arc<ConnectionInner>,
-    task: AbortHandle,
-}
+/// How long the connection and the handshake may take.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// While a call waits: time without a received frame after which a ping is sent. If no frame
+/// arrives for this time after the ping either, the connection counts as lost.
+const SILENCE_LIMIT: Duration = Duration::from_secs(15);
 
 /// Reason for the loss of a connection that ended without an error.
 const CLOSED: &str = "the other process has closed it";
 
-/// Reason why a request cannot be made.
+/// Reason for the loss of a connection to a silent process.
+const SILENT: &str =
+    "it does not respond: if its process is stopped, resume it with `kill -CONT PID`";
+
+/// A connection to a program that serves a socket with [`serve`](super::serve). Dropping the
+/// connection cancels all its calls and ends its streams.
+///
+/// A call may take long, for example a stop. So a late response does not prove that the peer hangs.
+/// Therefore a ping is sent if no frame arrives for a while although a call waits. A working peer
+/// responds to the ping at once.
+#[derive(Debug)]
+pub struct Connection {
+    inner: Arc<Inner>,
+    task: AbortHandle,
+}
+
+/// Reason why there is no connection.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ConnectionError {
@@ -47,7 +64,7 @@ pub enum ConnectionError {
         #[source]
         source: io::Error,
     },
-    /// The peer is not trusted, or refuses the connection.
+    /// The peer is not trusted, refuses the connection, or does not respond.
     #[error("{socket}: {problem}")]
     Rejected {
         /// The socket.
@@ -55,42 +72,38 @@ pub enum ConnectionError {
         /// The problem.
         problem: String,
     },
-    /// The connection is lost.
-    #[error("the connection to fleet-init is lost: {0}")]
-    Lost(String),
-}
-
-/// Reason why there is no response.
-#[derive(Debug)]
-pub enum RequestError {
-    /// The request failed, with an error defined by the handler.
-    Failed(Value),
-    /// The request was not handled, for this reason.
-    Refused(String),
-    /// The connection was lost, so the outcome of the request is unknown.
-    Lost(String),
 }
 
 #[derive(Debug)]
-struct ConnectionInner {
-    /// Receivers of responses; `None` once the connection is lost.
-    waiting: Mutex<Option<HashMap<u64, mpsc::Sender<ResponsePart>>>>,
-    /// Queue of outgoing frames. Its length is bounded: above [`MAX_QUEUED`] frames, new requests
-    /// are refused. Each pending request can add only two kinds of frames: one cancellation, and a
-    /// few grants that permit the server to send more items.
-    out: mpsc::UnboundedSender<Bytes>,
-    /// Number of frames in the queue.
-    queued: AtomicUsize,
+struct Inner {
+    socket: PathBuf,
+    program: String,
+    any_user: bool,
+    /// Pending calls; `None` once the connection is lost.
+    pending: Mutex<Option<HashMap<u64, Pending>>>,
+    out: mpsc::Sender<Bytes>,
     next: AtomicU64,
     /// Number of frames received.
     received: AtomicU64,
+    /// Number of waits for a response.
+    expected: watch::Sender<usize>,
     lost: watch::Sender<Option<String>>,
 }
 
 #[derive(Debug)]
-enum ResponsePart {
-    Item(Value),
-    End(EndStatus),
+struct Pending {
+    item: Value,
+    done: oneshot::Sender<Result<Value, RequestError>>,
+}
+
+/// A wait for a response, until this is dropped.
+#[derive(Debug)]
+pub struct Expectation<'a>(&'a watch::Sender<usize>);
+
+impl Drop for Expectation<'_> {
+    fn drop(&mut self) {
+        self.0.send_modify(|expected| *expected -= 1);
+    }
 }
 
 impl Connection {
@@ -99,10 +112,14 @@ impl Connection {
     ///
     /// # Errors
     ///
-    /// No process listens on the socket, the peer is not trusted, or the peer refuses the
-    /// connection.
-    pub async fn connect(path: &Path, program: &str) -> Result<Self, ConnectionError> {
-        Self::connect_checked(untrusted_peer, path, program).await
+    /// No process listens on the socket, or the peer is not trusted, refuses the connection, or
+    /// does not respond.
+    pub async fn connect(
+        socket: &Path,
+        program: &str,
+        clock: Arc<dyn Clock>,
+    ) -> Result<Self, ConnectionError> {
+        Self::connect_checked(socket, program, clock, false).await
     }
 
     /// Like [`connect`](Self::connect), except that root may connect to a program of any user. The
@@ -111,169 +128,223 @@ impl Connection {
     /// # Errors
     ///
     /// Those of [`connect`](Self::connect).
-    pub async fn connect_to_any_user(path: &Path, program: &str) -> Result<Self, ConnectionError> {
-        Self::connect_checked(untrusted_peer_unless_root, path, program).await
+    pub async fn connect_to_any_user(
+        socket: &Path,
+        program: &str,
+        clock: Arc<dyn Clock>,
+    ) -> Result<Self, ConnectionError> {
+        Self::connect_checked(socket, program, clock, true).await
     }
 
     async fn connect_checked(
-        untrusted_peer: impl Fn(&UnixStream) -> io::Result<Option<String>>,
-        path: &Path,
+        socket: &Path,
         program: &str,
+        clock: Arc<dyn Clock>,
+        any_user: bool,
     ) -> Result<Self, ConnectionError> {
-        let socket = path.display().to_string();
-        let failed = |source| ConnectionError::Connect { socket: socket.clone(), source };
-        let stream = UnixStream::connect(path).await.map_err(failed)?;
-        let turned = |problem| ConnectionError::Rejected { socket: socket.clone(), problem };
-        if let Some(problem) = untrusted_peer(&stream).map_err(failed)? {
-            return Err(turned(problem));
-        }
-        let (read, write) = stream.into_split();
-        let (mut frames, mut writer) = (FrameReader::new(read), FrameWriter::new(write));
-        exchange_hello(&mut frames, &mut writer, program).await.map_err(turned)?;
-        let (out, queue) = mpsc::unbounded_channel();
-        let waiting = Mutex::new(Some(HashMap::new()));
-        let (queued, next, received) = (AtomicUsize::new(0), AtomicU64::new(0), AtomicU64::new(0));
-        let lost = watch::Sender::new(None);
-        let shared = Arc::new(ConnectionInner { waiting, out, queued, next, received, lost });
-        let task = tokio::spawn(run(Arc::clone(&shared), frames, writer, queue)).abort_handle();
-        Ok(Self { shared, task })
+        let (out, queue) = mpsc::channel(MAX_QUEUED);
+        let inner = Arc::new(Inner {
+            socket: socket.to_owned(),
+            program: program.to_owned(),
+            any_user,
+            pending: Mutex::new(Some(HashMap::new())),
+            out,
+            next: AtomicU64::new(0),
+            received: AtomicU64::new(0),
+            expected: watch::Sender::new(0),
+            lost: watch::Sender::new(None),
+        });
+        let (frames, half) = tokio::select! {
+            opened = inner.open() => opened?,
+            () = clock.sleep(CONNECT_TIMEOUT) => {
+                let problem = SILENT.to_owned();
+                return Err(ConnectionError::Rejected { socket: inner.name(), problem });
+            }
+        };
+        let task = run(Arc::clone(&inner), frames, half, queue, clock);
+        Ok(Self { inner, task: tokio::spawn(task).abort_handle() })
     }
 
-    /// Sends a request. When this function returns, the request is in the queue, behind all earlier
-    /// requests.
+    /// Sends a request, and returns its result. Calls are sent in the order in which these futures
+    /// are first polled. Dropping the future cancels the call.
     ///
     /// # Errors
     ///
-    /// [`RequestError::Lost`] if the connection is lost. [`RequestError::Refused`] if the request
-    /// is too large, or if too many requests are pending.
-    pub fn request<T: Serialize>(&self, body: &T) -> Result<Response, RequestError> {
-        let refused = |error: &dyn std::error::Error| RequestError::Refused(error.to_string());
-        let body = serde_json::to_value(body).map_err(|error| refused(&error))?;
-        let id = self.shared.next.fetch_add(1, Ordering::Relaxed);
-        let frame = Frame::Request { id, body }.encode().map_err(|error| refused(&error))?;
-        // One more than the window, for the end.
-        let (sender, parts) = mpsc::channel(WINDOW as usize + 1);
-        let mut waiting = self.shared.waiting();
-        let Some(waiting) = &mut *waiting else { return Err(RequestError::Lost(self.why())) };
-        if waiting.len() >= MAX_PENDING || self.shared.is_queue_full() {
-            return Err(RequestError::Refused("too many requests at once".to_owned()));
+    /// The request failed or was refused, or the connection was lost.
+    pub async fn call<T: DeserializeOwned>(
+        &self,
+        request: impl Into<Request>,
+    ) -> Result<T, RequestError> {
+        let _expected = self.expect_response();
+        let mut call = self.inner.begin(&request.into())?;
+        match (&mut call.result).await {
+            Ok(result) => serde_json::from_value(result?)
+                .map_err(|error| RequestError::undecodable("response", &error)),
+            Err(_) => Err(RequestError::Lost(self.inner.why())),
         }
-        waiting.insert(id, sender);
-        self.shared.enqueue(frame);
-        Ok(Response { id, parts, shared: Arc::clone(&self.shared), taken: 0, is_over: false })
+    }
+
+    /// Sends a request whose response is a stream of items.
+    ///
+    /// # Errors
+    ///
+    /// The request could not be sent, or the connection was lost.
+    pub async fn stream(&self, request: impl Into<Request>) -> Result<Stream, RequestError> {
+        let body = &request.into();
+        let request = Frame::Request { id: 0, body }.encode().map_err(refused)?;
+        let _expected = self.expect_response();
+        let opening = async {
+            let lost = |error: &dyn std::error::Error| RequestError::Lost(error.to_string());
+            let (frames, mut half) = self.inner.open().await.map_err(|error| lost(&error))?;
+            half.write_all(&request).await.map_err(|error| lost(&error))?;
+            let lost = self.inner.lost.subscribe();
+            Ok(Stream { frames, _half: half, lost, is_over: false })
+        };
+        tokio::select! {
+            opened = opening => opened,
+            why = self.lost() => Err(RequestError::Lost(why)),
+        }
+    }
+
+    /// Checks that the other process works until the result is dropped. Calls do this themselves;
+    /// it is for streams in which the next item is due.
+    #[must_use]
+    pub fn expect_response(&self) -> Expectation<'_> {
+        self.inner.expected.send_modify(|expected| *expected += 1);
+        Expectation(&self.inner.expected)
     }
 
     /// Returns when the connection is lost, with the reason.
     pub async fn lost(&self) -> String {
-        let mut lost = self.shared.lost.subscribe();
-        match lost.wait_for(Option::is_some).await {
-            Ok(why) => why.clone().unwrap_or_default(),
-            Err(_) => self.why(),
-        }
-    }
-
-    /// Returns the number of frames received so far.
-    pub(crate) fn received(&self) -> u64 {
-        self.shared.received.load(Ordering::Relaxed)
-    }
-
-    /// Closes the connection for this reason.
-    pub(crate) fn abort(&self, why: &str) {
-        self.shared.mark_lost(why);
-        self.task.abort();
-    }
-
-    fn why(&self) -> String {
-        self.shared.lost.borrow().clone().unwrap_or_else(|| CLOSED.to_owned())
+        reason(&mut self.inner.lost.subscribe()).await
     }
 }
 
 impl Drop for Connection {
     fn drop(&mut self) {
         self.task.abort();
-        self.shared.mark_lost("it was closed");
+        self.inner.mark_lost("it was closed");
     }
 }
 
-/// Response to one request. Dropping it cancels the request.
-#[derive(Debug)]
-pub struct Response {
+/// Waits for the loss of a connection, and returns the reason.
+async fn reason(lost: &mut watch::Receiver<Option<String>>) -> String {
+    let why = lost.wait_for(Option::is_some).await.ok().and_then(|why| why.clone());
+    why.unwrap_or_else(|| CLOSED.to_owned())
+}
+
+fn refused(error: io::Error) -> RequestError {
+    RequestError::Refused(error.to_string())
+}
+
+/// A pending call. Dropping it cancels the call.
+struct Call<'a> {
     id: u64,
-    parts: mpsc::Receiver<ResponsePart>,
-    shared: Arc<ConnectionInner>,
-    /// Number of items read since the last grant.
-    taken: u32,
+    inner: &'a Inner,
+    result: oneshot::Receiver<Result<Value, RequestError>>,
+}
+
+impl Drop for Call<'_> {
+    fn drop(&mut self) {
+        let was_open = self.inner.pending().as_mut().and_then(|all| all.remove(&self.id));
+        if was_open.is_some() {
+            self.inner.enqueue(&Frame::Cancel { id: self.id });
+        }
+    }
+}
+
+/// Items of a response, on a connection of their own. Dropping it cancels the request.
+#[derive(Debug)]
+pub struct Stream {
+    frames: FrameReader,
+    _half: OwnedWriteHalf,
+    lost: watch::Receiver<Option<String>>,
     is_over: bool,
 }
 
-impl Response {
-    /// Returns the next item; `None` at the end of the response.
+impl Stream {
+    /// Returns the next item; `None` at the end.
     ///
     /// # Errors
     ///
     /// The request failed or was refused, or the connection was lost.
-    pub async fn next(&mut self) -> Result<Option<Value>, RequestError> {
+    pub async fn next<T: DeserializeOwned>(&mut self) -> Result<Option<T>, RequestError> {
         if self.is_over {
             return Ok(None);
         }
-        match self.parts.recv().await {
-            Some(ResponsePart::Item(item)) => {
-                self.grant_items();
-                Ok(Some(item))
-            }
-            Some(ResponsePart::End(status)) => {
-                self.is_over = true;
-                match status {
-                    EndStatus::Done => Ok(None),
-                    EndStatus::Failed(error) => Err(RequestError::Failed(error)),
-                    EndStatus::Refused(why) => Err(RequestError::Refused(why)),
-                }
-            }
-            None => {
-                self.is_over = true;
-                let why = self.shared.lost.borrow().clone();
-                Err(RequestError::Lost(why.unwrap_or_else(|| CLOSED.to_owned())))
-            }
+        let frame = tokio::select! {
+            frame = self.frames.next() => frame,
+            why = reason(&mut self.lost) => Ok(Some((Frame::Bye(why), 0))),
+        };
+        if let Ok(Some((Frame::Item { body, .. }, _))) = frame {
+            return serde_json::from_value(body)
+                .map_err(|error| RequestError::undecodable("response", &error));
         }
-    }
-
-    fn grant_items(&mut self) {
-        self.taken += 1;
-        if self.taken >= WINDOW / 2 {
-            let items = std::mem::take(&mut self.taken);
-            self.shared.send_control(&Frame::Grant { id: self.id, items });
-        }
+        self.is_over = true;
+        Err(match frame {
+            Ok(Some((Frame::End { error: None, .. }, _))) => return Ok(None),
+            Ok(Some((Frame::End { error: Some(error), .. }, _))) => error,
+            Ok(Some((Frame::Bye(why), _))) => RequestError::Lost(why),
+            Ok(Some(_)) => RequestError::Lost(protocol_error().to_string()),
+            Ok(None) => RequestError::Lost(CLOSED.to_owned()),
+            Err(error) => RequestError::Lost(error.to_string()),
+        })
     }
 }
 
-impl Drop for Response {
-    fn drop(&mut self) {
-        let was_open = self.shared.waiting().as_mut().and_then(|all| all.remove(&self.id));
-        if was_open.is_some() {
-            self.shared.send_control(&Frame::Cancel { id: self.id });
-        }
-    }
+fn protocol_error() -> io::Error {
+    io::Error::other("protocol error: a server sent a frame of a client")
 }
 
-impl ConnectionInner {
-    fn waiting(&self) -> MutexGuard<'_, Option<HashMap<u64, mpsc::Sender<ResponsePart>>>> {
-        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+impl Inner {
+    fn name(&self) -> String {
+        self.socket.display().to_string()
     }
 
-    fn is_queue_full(&self) -> bool {
-        self.queued.load(Ordering::Relaxed) >= MAX_QUEUED
+    /// Opens a connection and exchanges the handshakes.
+    async fn open(&self) -> Result<(FrameReader, OwnedWriteHalf), ConnectionError> {
+        let failed = |source| ConnectionError::Connect { socket: self.name(), source };
+        let rejected = |problem| ConnectionError::Rejected { socket: self.name(), problem };
+        let stream = UnixStream::connect(&self.socket).await.map_err(failed)?;
+        let check = if self.any_user { untrusted_peer_unless_root } else { untrusted_peer };
+        if let Some(problem) = check(&stream).map_err(failed)? {
+            return Err(rejected(problem));
+        }
+        let (read, mut half) = stream.into_split();
+        let mut frames = FrameReader::new(read);
+        exchange_hello(&mut frames, &mut half, &self.program).await.map_err(rejected)?;
+        Ok((frames, half))
+    }
+
+    fn pending(&self) -> MutexGuard<'_, Option<HashMap<u64, Pending>>> {
+        self.pending.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Queues a request.
+    fn begin(&self, body: &Request) -> Result<Call<'_>, RequestError> {
+        let id = self.next.fetch_add(1, Ordering::Relaxed);
+        let frame = Frame::Request { id, body }.encode().map_err(refused)?;
+        let (done, result) = oneshot::channel();
+        let mut pending = self.pending();
+        let Some(pending) = &mut *pending else { return Err(RequestError::Lost(self.why())) };
+        if pending.len() >= MAX_PENDING || self.out.capacity() <= MAX_PENDING {
+            return Err(RequestError::Refused("too many requests at once".to_owned()));
+        }
+        pending.insert(id, Pending { item: Value::Null, done });
+        // If the connection is lost, so is the call.
+        drop(self.out.try_send(frame));
+        Ok(Call { id, inner: self, result })
     }
 
     /// If the connection is lost, the frame is dropped.
-    fn enqueue(&self, frame: Bytes) {
-        self.queued.fetch_add(1, Ordering::Relaxed);
-        drop(self.out.send(frame));
+    fn enqueue(&self, frame: &Frame) {
+        if let Ok(bytes) = frame.encode() {
+            drop(self.out.try_send(bytes));
+        }
     }
 
-    fn send_control(&self, frame: &Frame) {
-        if let Ok(bytes) = frame.encode() {
-            self.enqueue(bytes);
-        }
+    fn why(&self) -> String {
+        self.lost.borrow().clone().unwrap_or_else(|| CLOSED.to_owned())
     }
 
     fn mark_lost(&self, why: &str) {
@@ -282,52 +353,71 @@ impl ConnectionInner {
             lost.get_or_insert_with(|| why.to_owned());
             is_first
         });
-        *self.waiting() = None;
+        *self.pending() = None;
     }
 
-    /// Delivers a part of a response. Parts of cancelled requests are dropped.
+    /// Delivers a part of a response. Parts of cancelled calls are dropped.
     fn dispatch(&self, frame: Frame) -> io::Result<()> {
-        let mut waiting = self.waiting();
-        let Some(waiting) = &mut *waiting else { return Ok(()) };
-        let (id, part) = match frame {
-            Frame::Item { id, body } => (id, ResponsePart::Item(body)),
-            Frame::End { id, status } => (id, ResponsePart::End(status)),
+        self.received.fetch_add(1, Ordering::Relaxed);
+        let mut pending = self.pending();
+        let Some(pending) = &mut *pending else { return Ok(()) };
+        match frame {
+            Frame::Item { id, body } => {
+                if let Some(call) = pending.get_mut(&id) {
+                    call.item = body;
+                }
+            }
+            Frame::End { id, error } => {
+                if let Some(Pending { item, done }) = pending.remove(&id) {
+                    drop(done.send(error.map_or(Ok(item), Err)));
+                }
+            }
+            Frame::Pong => {}
             Frame::Bye(why) => return Err(io::Error::other(why)),
-            _ => return Err(io::Error::other("protocol error: a server sent a frame of a client")),
-        };
-        let is_end = matches!(part, ResponsePart::End(_));
-        if let Some(sender) = waiting.get(&id)
-            && let Err(mpsc::error::TrySendError::Full(_)) = sender.try_send(part)
-        {
-            return Err(io::Error::other(
-                "protocol error: the server sent more items than granted",
-            ));
-        }
-        if is_end {
-            waiting.remove(&id);
+            _ => return Err(protocol_error()),
         }
         Ok(())
+    }
+
+    /// Returns when the peer has been silent for too long, despite a ping. As long as no response
+    /// is expected, no ping is sent.
+    async fn silence(&self, clock: &dyn Clock) {
+        let mut expected = self.expected.subscribe();
+        let received = || self.received.load(Ordering::Relaxed);
+        loop {
+            // The sender is a field of this struct, so it exists.
+            drop(expected.wait_for(|&expected| expected > 0).await);
+            let before = received();
+            clock.sleep(SILENCE_LIMIT).await;
+            if received() != before || *expected.borrow() == 0 {
+                continue;
+            }
+            self.enqueue(&Frame::Ping);
+            clock.sleep(SILENCE_LIMIT).await;
+            if received() == before {
+                return;
+            }
+        }
     }
 }
 
 /// Sends the handshake of this client, and reads that of the server.
 async fn exchange_hello(
     frames: &mut FrameReader,
-    writer: &mut FrameWriter,
+    half: &mut OwnedWriteHalf,
     program: &str,
 ) -> Result<(), String> {
     let message_of = |error: io::Error| error.to_string();
-    let hello = Hello { version: VERSION, program: program.to_owned() };
-    writer.feed(Frame::Hello(hello).encode().map_err(message_of)?).map_err(message_of)?;
+    let hello = Frame::<Value>::Hello { version: VERSION, program: program.to_owned() };
     // A server that refuses this client may have closed the connection; its reason can still be
     // read.
-    let sent = writer.flush().await;
+    let sent = half.write_all(&hello.encode().map_err(message_of)?).await;
     match frames.next().await {
-        Ok(Some((Frame::Hello(theirs), _))) if theirs.version == VERSION => {
+        Ok(Some((Frame::Hello { version, .. }, _))) if version == VERSION => {
             frames.accept_full_frames();
             sent.map_err(message_of)
         }
-        Ok(Some((Frame::Hello(Hello { version, program }), _))) => Err(format!(
+        Ok(Some((Frame::Hello { version, program }, _))) => Err(format!(
             "{program} speaks version {version} of the protocol, and this program version \
              {VERSION}: run both from one release"
         )),
@@ -339,37 +429,22 @@ async fn exchange_hello(
 }
 
 async fn run(
-    shared: Arc<ConnectionInner>,
+    inner: Arc<Inner>,
     mut frames: FrameReader,
-    mut writer: FrameWriter,
-    mut queue: mpsc::UnboundedReceiver<Bytes>,
+    half: OwnedWriteHalf,
+    queue: mpsc::Receiver<Bytes>,
+    clock: Arc<dyn Clock>,
 ) {
     let read = async {
-        loop {
-            match frames.next().await? {
-                Some((frame, _)) => {
-                    shared.received.fetch_add(1, Ordering::Relaxed);
-                    shared.dispatch(frame)?;
-                }
-                None => return Ok(()),
-            }
-        }
-    };
-    let write = async {
-        while let Some(frame) = queue.recv().await {
-            let mut fed = 1;
-            let mut goes_on = writer.feed(frame)?;
-            while goes_on {
-                let Ok(frame) = queue.try_recv() else { break };
-                goes_on = writer.feed(frame)?;
-                fed += 1;
-            }
-            shared.queued.fetch_sub(fed, Ordering::Relaxed);
-            writer.flush().await?;
+        while let Some((frame, _)) = frames.next().await? {
+            inner.dispatch(frame)?;
         }
         Ok(())
     };
-    let ended: io::Result<()> = tokio::select! { ended = read => ended, ended = write => ended };
-    let why = ended.err().map_or_else(|| CLOSED.to_owned(), |error| error.to_string());
-    shared.mark_lost(&why);
+    let ended: io::Result<()> = tokio::select! {
+        ended = read => ended,
+        ended = write_frames(half, queue) => ended,
+        () = inner.silence(&*clock) => Err(io::Error::other(SILENT)),
+    };
+    inner.mark_lost(&ended.err().map_or_else(|| CLOSED.to_owned(), |error| error.to_string()));
 }

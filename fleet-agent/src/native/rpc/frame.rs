@@ -8,10 +8,13 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use tokio::io::AsyncWriteExt as _;
 use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
-use tokio_util::codec::{Encoder as _, FramedRead, LengthDelimitedCodec};
+use tokio::sync::mpsc;
+use tokio_util::codec::{FramedRead, LengthDelimitedCodec};
 
-/// Version of the frames. Other versions are refused.
-pub(crate) const VERSION: u32 = 1;
+use super::protocol::RequestError;
+
+/// Version of the protocol. Other versions are refused.
+pub(crate) const VERSION: u32 = 2;
 
 /// Maximum size of a frame in bytes. It is sufficient for the largest unit file in any encoding.
 const MAX_FRAME: usize = 16 * 1024 * 1024;
@@ -22,103 +25,65 @@ const MAX_HELLO: usize = 4096;
 /// Number of buffered bytes above which frames are written.
 const BATCH: usize = 64 * 1024;
 
-/// Number of response items in flight before the reader has granted more.
-pub(crate) const WINDOW: u32 = 16;
-
-/// Limit on pending requests of one connection.
+/// Limit on pending calls of one connection.
 pub(crate) const MAX_PENDING: usize = 4096;
 
 /// One message on a connection. Each part of a response has the id of its request, which the client
-/// chooses.
-#[derive(Debug, PartialEq, Serialize, Deserialize)]
+/// chooses. When a frame is sent, its body is borrowed: an owned JSON value would take many times
+/// the memory.
+#[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub(crate) enum Frame {
-    /// First frame of each side.
-    Hello(Hello),
+pub(crate) enum Frame<T = Value> {
+    /// First frame of each side. It names the program and its version, for people.
+    Hello { version: u32, program: String },
     /// Last frame of a server that refuses the connection, with the reason.
     Bye(String),
     /// A request.
-    Request { id: u64, body: Value },
-    /// Grants room for this many more items of a response.
-    Grant { id: u64, items: u32 },
+    Request { id: u64, body: T },
     /// Cancels a request.
     Cancel { id: u64 },
-    /// Part of a response.
-    Item { id: u64, body: Value },
+    /// Sent to check whether the server works.
+    Ping,
+    /// The response to a ping.
+    Pong,
+    /// The result of a call, or a part of a stream.
+    Item { id: u64, body: T },
     /// End of a response.
-    End { id: u64, status: EndStatus },
+    End { id: u64, error: Option<RequestError> },
 }
 
-/// Identifies a peer.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Hello {
-    pub(crate) version: u32,
-    /// Program and version, for people.
-    pub(crate) program: String,
-}
-
-/// Status at the end of a response.
-#[derive(Debug, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub(crate) enum EndStatus {
-    /// It is complete.
-    Done,
-    /// The request failed, with an error defined by the handler.
-    Failed(Value),
-    /// The request was not handled, for this reason.
-    Refused(String),
-}
-
-/// Form of [`Frame::Item`] that borrows its body, because an owned JSON value would take many times
-/// the memory.
-#[derive(Serialize)]
-#[serde(rename_all = "kebab-case")]
-enum Response<'a, T> {
-    Item { id: u64, body: &'a T },
-}
-
-/// Encodes an item of a response.
-pub(crate) fn encode_item<T: Serialize>(id: u64, body: &T) -> io::Result<Bytes> {
-    encode(&Response::Item { id, body })
-}
-
-fn encode(frame: &impl Serialize) -> io::Result<Bytes> {
-    let bytes = serde_json::to_vec(frame)?;
-    if bytes.len() > MAX_FRAME {
-        let text = format!("larger than {} MiB", MAX_FRAME >> 20);
-        return Err(io::Error::new(io::ErrorKind::FileTooLarge, text));
-    }
-    Ok(bytes.into())
-}
-
-impl Frame {
-    /// Encodes the frame without its length prefix.
+impl<T: Serialize> Frame<T> {
+    /// Encodes the frame with its length.
     pub(crate) fn encode(&self) -> io::Result<Bytes> {
-        encode(self)
-    }
-
-    /// Encodes the frame with its length prefix.
-    pub(crate) fn encode_with_length(&self) -> io::Result<Bytes> {
-        let mut buffer = BytesMut::new();
-        codec(MAX_FRAME).encode(self.encode()?, &mut buffer)?;
-        Ok(buffer.freeze())
+        let mut bytes = vec![0; 4];
+        serde_json::to_writer(&mut bytes, self)?;
+        match u32::try_from(bytes.len() - 4) {
+            Ok(length) if length as usize <= MAX_FRAME => {
+                bytes[..4].copy_from_slice(&length.to_be_bytes());
+                Ok(bytes.into())
+            }
+            _ => {
+                let text = format!("larger than {} MiB", MAX_FRAME >> 20);
+                Err(io::Error::new(io::ErrorKind::FileTooLarge, text))
+            }
+        }
     }
 }
 
 /// Reading half of a connection.
-pub(crate) struct FrameReader {
-    framed: FramedRead<OwnedReadHalf, LengthDelimitedCodec>,
-}
+#[derive(Debug)]
+pub(crate) struct FrameReader(FramedRead<OwnedReadHalf, LengthDelimitedCodec>);
 
 impl FrameReader {
     /// Creates a reader that only accepts frames up to the handshake's limit.
     pub(crate) fn new(half: OwnedReadHalf) -> Self {
-        Self { framed: FramedRead::new(half, codec(MAX_HELLO)) }
+        let codec = LengthDelimitedCodec::builder().max_frame_length(MAX_HELLO).new_codec();
+        Self(FramedRead::new(half, codec))
     }
 
     /// Accepts frames of full size from now on.
     pub(crate) fn accept_full_frames(&mut self) {
-        self.framed.decoder_mut().set_max_frame_length(MAX_FRAME);
+        self.0.decoder_mut().set_max_frame_length(MAX_FRAME);
     }
 
     /// Reads the next frame, and its size in bytes; `None` at the end of the connection.
@@ -127,7 +92,7 @@ impl FrameReader {
     ///
     /// The connection fails, or the bytes are no valid frame.
     pub(crate) async fn next(&mut self) -> io::Result<Option<(Frame, usize)>> {
-        match self.framed.next().await {
+        match self.0.next().await {
             None => Ok(None),
             Some(Err(error)) => Err(error),
             Some(Ok(bytes)) => Ok(Some((serde_json::from_slice(&bytes)?, bytes.len()))),
@@ -135,45 +100,20 @@ impl FrameReader {
     }
 }
 
-/// Writing half of a connection.
-pub(crate) struct FrameWriter {
-    half: OwnedWriteHalf,
-    codec: LengthDelimitedCodec,
-    buffer: BytesMut,
-}
-
-impl FrameWriter {
-    pub(crate) fn new(half: OwnedWriteHalf) -> Self {
-        Self { half, codec: codec(MAX_FRAME), buffer: BytesMut::new() }
+/// Writes frames as they arrive in a queue, several at once if they are small. Releases the memory
+/// of the buffer after each write, because connections are long-lived.
+pub(crate) async fn write_frames(
+    mut half: OwnedWriteHalf,
+    mut queue: mpsc::Receiver<Bytes>,
+) -> io::Result<()> {
+    while let Some(frame) = queue.recv().await {
+        let mut buffer = BytesMut::from(frame);
+        while buffer.len() < BATCH
+            && let Ok(frame) = queue.try_recv()
+        {
+            buffer.extend_from_slice(&frame);
+        }
+        half.write_all_buf(&mut buffer).await?;
     }
-
-    /// Buffers an encoded frame. Returns whether more may be buffered before a flush.
-    pub(crate) fn feed(&mut self, frame: Bytes) -> io::Result<bool> {
-        self.codec.encode(frame, &mut self.buffer)?;
-        Ok(self.buffer.len() < BATCH)
-    }
-
-    /// Writes the buffered frames. Releases the memory of the buffer afterwards, because
-    /// connections are long-lived and most frames are small.
-    pub(crate) async fn flush(&mut self) -> io::Result<()> {
-        self.half.write_all_buf(&mut self.buffer).await?;
-        self.buffer = BytesMut::new();
-        Ok(())
-    }
-}
-
-fn codec(largest: usize) -> LengthDelimitedCodec {
-    LengthDelimitedCodec::builder().max_frame_length(largest).new_codec()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn borrowed_item_encodes_like_owned() {
-        let body = serde_json::json!({"lines": ["a", "b"], "more": null});
-        let bytes = encode_item(7, &body).expect("it is small");
-        assert_eq!(bytes, Frame::Item { id: 7, body }.encode().expect("it is small"));
-    }
+    Ok(())
 }

@@ -3,43 +3,18 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use fleet_core::journal::JournalQuery;
 use fleet_core::{Epoch, Generation};
 use fleet_unitfile::UnitName;
-use serde_json::Value;
-use tokio::net::UnixListener;
 
-use super::errors::ErrorWire;
-use super::protocol::{
-    ChangedUnits, DriftWire, FileWire, Request, ServiceManagerRequest, TimeWire, UnitDetailsWire,
-};
-use super::response::ResponseSender;
-use super::server::{RequestHandler, serve_with};
-use super::states::UnitWire;
+use super::protocol::{ChangedUnits, FileWire, ManagerRequest, Request, RequestError};
+use super::server::{RequestHandler, ResponseSender};
 use crate::journal::JournalReader;
-use crate::{Clock, ServiceError, ServiceManager};
+use crate::{ServiceError, ServiceManager};
 
-/// Prefix of the error for a request of a newer version.
-pub(crate) const NOT_UNDERSTOOD_PREFIX: &str = "request not understood: ";
-
-/// Number of units per item.
+/// Number of changed units per item.
 const UNITS: usize = 256;
 
-/// Serves a service manager to the [`RemoteManager`](super::RemoteManager)s of other processes,
-/// until the future is dropped. Neither the end of the server nor the disconnection of a client
-/// affects the units, which keep running.
-///
-/// `program` is the name of this server, for people.
-pub async fn serve(
-    listener: UnixListener,
-    handler: ServiceManagerHandler,
-    program: &str,
-    clock: Arc<dyn Clock>,
-) {
-    serve_with(listener, Arc::new(handler), program, clock).await;
-}
-
-/// Handles calls to a service manager. A program that also serves other requests has its own
+/// Handles calls to a service manager. A program that also handles commands has its own
 /// [`RequestHandler`], which forwards the calls to this handler.
 pub struct ServiceManagerHandler {
     manager: Arc<dyn ServiceManager>,
@@ -53,89 +28,52 @@ impl ServiceManagerHandler {
         Self { manager: manager.clone(), journals: manager }
     }
 
-    /// Whether this is a call to a service manager.
-    #[must_use]
-    pub fn accepts(request: &Value) -> bool {
-        request.get("units").is_some()
-    }
-
-    /// Returns the error to send for every call if this process has no service manager. `why` is
-    /// the reason, for people.
-    #[must_use]
-    pub fn unavailable(why: &str) -> Value {
-        to_value(ServiceError::Unavailable(why.to_owned()))
-    }
-
-    async fn handle_request(
+    async fn handle_call(
         &self,
-        request: Request,
+        request: ManagerRequest,
         response: &mut ResponseSender,
-    ) -> Result<(), ServiceError> {
+    ) -> Result<(), RequestError> {
+        use ManagerRequest as R;
+        let manager = &self.manager;
         match request {
-            Request::Load { unit, file, epoch } => {
-                self.load(&name(&unit)?, &file, Epoch(epoch)).await
+            R::Load { unit, file, epoch } => self.load(&unit, &file, Epoch(epoch)).await?,
+            R::Reload => manager.reload().await?,
+            R::Unload { unit } => manager.unload(&unit).await?,
+            R::Start { unit, generation } => manager.start(&unit, Generation(generation)).await?,
+            R::Restart { unit, generation } => {
+                manager.restart(&unit, Generation(generation)).await?;
             }
-            Request::Reload => self.manager.reload().await,
-            Request::Ping => Ok(()),
-            Request::Unload { unit } => self.manager.unload(&name(&unit)?).await,
-            Request::Start { unit, generation } => {
-                self.manager.start(&name(&unit)?, Generation(generation)).await
-            }
-            Request::Restart { unit, generation } => {
-                self.manager.restart(&name(&unit)?, Generation(generation)).await
-            }
-            Request::Stop { unit } => self.manager.stop(&name(&unit)?).await,
-            Request::ReloadUnit { unit } => self.manager.reload_unit(&name(&unit)?).await,
+            R::Stop { unit } => manager.stop(&unit).await?,
+            R::ReloadUnit { unit } => manager.reload_unit(&unit).await?,
             // Boxed: hundreds of concurrent starts would take the memory.
-            query => Box::pin(self.handle_query(query, response)).await,
+            query => Box::pin(self.handle_query(query, response)).await?,
         }
+        Ok(())
     }
 
     async fn handle_query(
         &self,
-        request: Request,
+        request: ManagerRequest,
         response: &mut ResponseSender,
-    ) -> Result<(), ServiceError> {
+    ) -> Result<(), RequestError> {
+        use ManagerRequest as R;
+        let manager = &self.manager;
         match request {
-            Request::Get { unit } => {
-                let found = self.manager.get(&name(&unit)?).await?;
-                response.send(&found.map(UnitWire::from)).await;
-            }
-            Request::Drift { unit } => {
-                let drift = self.manager.drift(&name(&unit)?).await?;
-                response.send(&drift.map(DriftWire::from)).await;
-            }
-            Request::StopTimeout { unit } => {
-                let time_out = self.manager.stop_timeout(&name(&unit)?).await?;
-                response.send(&time_out.map(TimeWire::from)).await;
-            }
-            Request::Details { unit } => {
-                let units = self.manager.details(&name(&unit)?).await?;
-                response.send(&UnitDetailsWire::from(units)).await;
-            }
-            Request::List => {
-                let mut units = self.manager.list().await?.into_iter().map(UnitWire::from);
-                while let Some(first) = units.next() {
-                    let part: Vec<_> =
-                        [first].into_iter().chain(units.by_ref()).take(UNITS).collect();
-                    response.send(&part).await;
-                }
-            }
-            Request::Watch => self.watch(response).await?,
-            Request::Journal { unit, query, with_cursors } => {
-                let journal = self.journals.journal(&name(&unit)?, query.into()).await?;
-                match with_cursors {
-                    true => response.send_journal_with_cursors(journal).await?,
-                    false => response.send_journal(journal).await?,
-                }
-            }
-            Request::JournalFrom { unit, cursor, follow } => {
-                let query = JournalQuery::default().with_after(cursor).with_follow(follow);
-                let journal = self.journals.journal(&name(&unit)?, query).await?;
-                response.send_journal_with_cursors(journal).await?;
+            R::Get { unit } => response.send(&manager.get(&unit).await?).await,
+            R::Drift { unit } => response.send(&manager.drift(&unit).await?).await,
+            R::StopTimeout { unit } => response.send(&manager.stop_timeout(&unit).await?).await,
+            R::Details { unit } => response.send(&manager.details(&unit).await?).await,
+            R::List => response.send(&manager.list().await?).await,
+            R::Watch => self.watch(response).await?,
+            R::Journal { unit, query } => {
+                let unit = UnitName::parse(&unit).map_err(|error| RequestError::Problem {
+                    problem: format!("invalid unit {unit:?}: {error}"),
+                    help: Vec::new(),
+                })?;
+                response.send_journal(self.journals.journal(&unit, query.into()).await?).await?;
             }
             change => {
-                return Err(ServiceError::Unavailable(format!("unexpected request: {change:?}")));
+                return Err(RequestError::Refused(format!("unexpected request: {change:?}")));
             }
         }
         Ok(())
@@ -160,13 +98,9 @@ impl ServiceManagerHandler {
     async fn watch(&self, response: &mut ResponseSender) -> Result<(), ServiceError> {
         let mut changes = self.manager.changes();
         let units = self.manager.list().await?;
-        let all: Vec<UnitName> = units.into_iter().map(|it| it.unit).collect();
+        let here = units.into_iter().map(|it| it.unit).collect();
         // Sent even if there are no units: the first item confirms the connection.
-        let here = |names: &[UnitName]| names.iter().map(ToString::to_string).collect();
-        let (first, rest) = all.split_at(all.len().min(UNITS));
-        for part in [first].into_iter().chain(rest.chunks(UNITS)) {
-            response.send(&ChangedUnits { here: here(part), gone: Vec::new() }).await;
-        }
+        response.send(&ChangedUnits { here, gone: Vec::new() }).await;
         loop {
             let changed: Vec<UnitName> = changes.next().await.into_iter().collect();
             for part in changed.chunks(UNITS) {
@@ -180,7 +114,7 @@ impl ServiceManagerHandler {
         for unit in changed {
             let is_gone = matches!(self.manager.get(unit).await, Ok(None));
             let list = if is_gone { &mut units.gone } else { &mut units.here };
-            list.push(unit.to_string());
+            list.push(unit.clone());
         }
         units
     }
@@ -188,22 +122,16 @@ impl ServiceManagerHandler {
 
 #[async_trait]
 impl RequestHandler for ServiceManagerHandler {
-    async fn handle(&self, request: Value, response: &mut ResponseSender) -> Result<(), Value> {
-        let request: ServiceManagerRequest = serde_json::from_value(request)
-            .map_err(|error| Self::unavailable(&format!("{NOT_UNDERSTOOD_PREFIX}{error}")))?;
-        self.handle_request(request.units, response).await.map_err(to_value)
+    async fn handle(
+        &self,
+        request: Request,
+        response: &mut ResponseSender,
+    ) -> Result<(), RequestError> {
+        match request {
+            Request::Manager(call) => self.handle_call(call, response).await,
+            Request::Init(_) => Err(RequestError::RunsForFleet),
+        }
     }
-}
-
-fn to_value(error: ServiceError) -> Value {
-    // A serialisation failure becomes null, which the client does not understand, so it is an error
-    // too.
-    serde_json::to_value(ErrorWire::from(error)).unwrap_or(Value::Null)
-}
-
-fn name(text: &str) -> Result<UnitName, ServiceError> {
-    let bad = |error| ServiceError::Unavailable(format!("invalid unit name {text:?}: {error}"));
-    UnitName::parse(text).map_err(bad)
 }
 
 #[cfg(test)]
@@ -213,14 +141,11 @@ mod tests {
     #[test]
     fn request_future_is_small() {
         fn size<'a, F: Future>(
-            _: fn(&'a ServiceManagerHandler, Request, &'a mut ResponseSender) -> F,
+            _: fn(&'a ServiceManagerHandler, ManagerRequest, &'a mut ResponseSender) -> F,
         ) -> usize {
             size_of::<F>()
         }
-        assert!(
-            size(ServiceManagerHandler::handle_request) <= 400,
-            "{} bytes",
-            size(ServiceManagerHandler::handle_request)
-        );
+        let size = size(ServiceManagerHandler::handle_call);
+        assert!(size <= 400, "{size} bytes");
     }
 }

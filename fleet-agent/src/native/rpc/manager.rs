@@ -1,8 +1,10 @@
 //! Client of a service manager in another process.
 
+use std::collections::BTreeSet;
+use std::error::Error as _;
 use std::fs::File;
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -10,20 +12,21 @@ use fleet_core::journal::JournalQuery;
 use fleet_core::{Epoch, Generation};
 use fleet_unitfile::{UnitFile, UnitName};
 use serde::de::DeserializeOwned;
-use serde_json::Value;
 use tokio::task::AbortHandle;
 
-use super::connection::{RequestError, Response};
-use super::errors::ErrorWire;
-use super::handler::NOT_UNDERSTOOD_PREFIX;
-use super::protocol::{
-    DriftWire, FileWire, LineWire, Request, ServiceManagerRequest, TimeWire, UnitDetailsWire,
-};
-use super::reconnect::{ConnectionState, Reconnector};
-use super::states::UnitWire;
+use super::connection::{Connection, ConnectionError, Stream};
+use super::protocol::{ChangedUnits, FileWire, LineWire, ManagerRequest, RequestError};
+use crate::backoff::BackoffLimits;
 use crate::journal::{Journal, JournalReader};
 use crate::lock::acquire;
-use crate::{ChangeReceiver, Clock, Drift, ManagedUnit, ServiceError, ServiceManager, UnitDetails};
+use crate::{
+    ChangeReceiver, ChangeSender, Clock, Drift, ManagedUnit, ServiceError, ServiceManager,
+    UnitDetails,
+};
+
+/// Backoff between connection attempts.
+const RECONNECT: BackoffLimits =
+    BackoffLimits { first: Duration::from_millis(50), max: Duration::from_secs(5) };
 
 /// Settings of a [`RemoteManager`].
 #[derive(Clone)]
@@ -40,8 +43,9 @@ pub struct RemoteConfig {
     pub clock: Arc<dyn Clock>,
 }
 
-/// Runs units through the service manager of another process, which serves it with
-/// [`serve`](super::serve). Dropping this manager changes nothing in the other process.
+/// Runs units through the service manager of another process, which [serves](super::serve) a
+/// [`ServiceManagerHandler`](super::ServiceManagerHandler). Dropping this manager changes nothing
+/// in the other process.
 ///
 /// While the other process cannot be reached, every call returns [`ServiceError::Unavailable`], and
 /// this manager tries to reconnect. After a reconnect, all units are reported as changed, including
@@ -67,45 +71,55 @@ impl RemoteManager {
             Some(directory) => Some(acquire(directory, &*config.clock).await?),
             None => None,
         };
-        let reconnector = Arc::new(Reconnector::new(config));
-        let (connection, watch) = reconnector.connect().await.map_err(ServiceError::Unavailable)?;
-        let task = tokio::spawn(Arc::clone(&reconnector).run(connection, watch)).abort_handle();
+        let reconnector = Arc::new(Reconnector {
+            config,
+            connection: Mutex::new(Err("not connected yet".to_owned())),
+            feed: ChangeSender::default(),
+            known: Mutex::default(),
+        });
+        let watch = reconnector.connect().await.map_err(ServiceError::Unavailable)?;
+        let task = tokio::spawn(Arc::clone(&reconnector).run(watch)).abort_handle();
         Ok(Arc::new(Self { reconnector, task, _lock: lock }))
     }
 
-    /// Sends a request. It is queued when this returns.
-    fn request(&self, request: Request) -> Result<Response, ServiceError> {
-        match &*self.reconnector.state() {
-            ConnectionState::Up(connection) => {
-                connection.request(&ServiceManagerRequest { units: request }).map_err(read_error)
+    fn connection(&self) -> Result<Arc<Connection>, ServiceError> {
+        self.reconnector.connection().clone().map_err(ServiceError::Unavailable)
+    }
+
+    async fn call<T: DeserializeOwned>(&self, request: ManagerRequest) -> Result<T, ServiceError> {
+        Ok(self.connection()?.call(request).await?)
+    }
+
+    async fn open_journal(&self, request: ManagerRequest) -> Result<Journal, ServiceError> {
+        let connection = self.connection()?;
+        let mut response = connection.stream(request).await?;
+        let first = {
+            let _expected = connection.expect_response();
+            response.next().await?
+        };
+        drop(connection);
+        let mut lines: Vec<LineWire> = first.unwrap_or_default();
+        let (sender, broken, journal) = Journal::fallible();
+        tokio::spawn(async move {
+            loop {
+                for line in lines {
+                    if sender.send(line.into()).await.is_err() {
+                        return;
+                    }
+                }
+                let next = tokio::select! {
+                    () = sender.closed() => return,
+                    next = response.next() => next,
+                };
+                lines = match next {
+                    Ok(Some(more)) => more,
+                    Ok(None) => return,
+                    // If the reader is gone, the reason is dropped.
+                    Err(error) => return drop(broken.send(error.into())),
+                };
             }
-            ConnectionState::Away(why) => Err(ServiceError::Unavailable(why.clone())),
-        }
-    }
-
-    /// Returns the next item of a response; `None` at its end. During the wait the keepalive
-    /// monitors the peer.
-    async fn next(&self, response: &mut Response) -> Result<Option<Value>, ServiceError> {
-        let _waiting = self.reconnector.keepalive.wait();
-        response.next().await.map_err(read_error)
-    }
-
-    /// Sends a request whose response has no items.
-    async fn execute(&self, request: Request) -> Result<(), ServiceError> {
-        match self.next(&mut self.request(request)?).await? {
-            None => Ok(()),
-            Some(_) => Err(not_understood("unexpected item")),
-        }
-    }
-
-    /// Sends a request whose response has one item.
-    async fn query<T: DeserializeOwned>(&self, request: Request) -> Result<T, ServiceError> {
-        let mut response = self.request(request)?;
-        let item = self.next(&mut response).await?;
-        let item = item.ok_or_else(|| not_understood("no items"))?;
-        // Only the end confirms that the response is complete.
-        self.next(&mut response).await?;
-        read(item)
+        });
+        Ok(journal)
     }
 }
 
@@ -123,160 +137,178 @@ impl ServiceManager for RemoteManager {
         file: &UnitFile,
         epoch: Epoch,
     ) -> Result<(), ServiceError> {
-        let file = FileWire::new(file);
-        self.execute(Request::Load { unit: unit.to_string(), file, epoch: epoch.0 }).await
+        let (unit, file) = (unit.clone(), FileWire::new(file));
+        self.call(ManagerRequest::Load { unit, file, epoch: epoch.0 }).await
     }
 
     async fn reload(&self) -> Result<(), ServiceError> {
-        self.execute(Request::Reload).await
+        self.call(ManagerRequest::Reload).await
     }
 
     async fn unload(&self, unit: &UnitName) -> Result<(), ServiceError> {
-        self.execute(Request::Unload { unit: unit.to_string() }).await
+        self.call(ManagerRequest::Unload { unit: unit.clone() }).await
     }
 
     async fn start(&self, unit: &UnitName, generation: Generation) -> Result<(), ServiceError> {
-        self.execute(Request::Start { unit: unit.to_string(), generation: generation.0 }).await
+        let (unit, generation) = (unit.clone(), generation.0);
+        self.call(ManagerRequest::Start { unit, generation }).await
     }
 
     async fn restart(&self, unit: &UnitName, generation: Generation) -> Result<(), ServiceError> {
-        self.execute(Request::Restart { unit: unit.to_string(), generation: generation.0 }).await
+        let (unit, generation) = (unit.clone(), generation.0);
+        self.call(ManagerRequest::Restart { unit, generation }).await
     }
 
     async fn stop(&self, unit: &UnitName) -> Result<(), ServiceError> {
-        self.execute(Request::Stop { unit: unit.to_string() }).await
+        self.call(ManagerRequest::Stop { unit: unit.clone() }).await
     }
 
     async fn reload_unit(&self, unit: &UnitName) -> Result<(), ServiceError> {
-        self.execute(Request::ReloadUnit { unit: unit.to_string() }).await
+        self.call(ManagerRequest::ReloadUnit { unit: unit.clone() }).await
     }
 
     async fn get(&self, unit: &UnitName) -> Result<Option<ManagedUnit>, ServiceError> {
-        let found: Option<UnitWire> = self.query(Request::Get { unit: unit.to_string() }).await?;
-        found.map(read_unit).transpose()
+        self.call(ManagerRequest::Get { unit: unit.clone() }).await
     }
 
     async fn list(&self) -> Result<Vec<ManagedUnit>, ServiceError> {
-        let mut response = self.request(Request::List)?;
-        let mut units = Vec::new();
-        // A list without its end is incomplete, whatever has arrived.
-        while let Some(item) = self.next(&mut response).await? {
-            for unit in read::<Vec<UnitWire>>(item)? {
-                units.push(read_unit(unit)?);
-            }
-        }
-        Ok(units)
+        self.call(ManagerRequest::List).await
     }
 
     async fn drift(&self, unit: &UnitName) -> Result<Option<Drift>, ServiceError> {
-        let drift: Option<DriftWire> =
-            self.query(Request::Drift { unit: unit.to_string() }).await?;
-        Ok(drift.map(Drift::from))
+        self.call(ManagerRequest::Drift { unit: unit.clone() }).await
     }
 
     async fn stop_timeout(&self, unit: &UnitName) -> Result<Option<Duration>, ServiceError> {
-        let time: Option<TimeWire> =
-            self.query(Request::StopTimeout { unit: unit.to_string() }).await?;
-        Ok(time.map(Duration::from))
+        self.call(ManagerRequest::StopTimeout { unit: unit.clone() }).await
     }
 
     async fn details(&self, unit: &UnitName) -> Result<UnitDetails, ServiceError> {
-        let request = Request::Details { unit: unit.to_string() };
-        match self.query::<UnitDetailsWire>(request).await {
-            Ok(details) => Ok(details.into()),
-            // An earlier version does not know the request.
-            Err(ServiceError::Unavailable(why)) if why.starts_with(NOT_UNDERSTOOD_PREFIX) => {
-                Ok(UnitDetails::default())
-            }
-            Err(error) => Err(error),
-        }
+        self.call(ManagerRequest::Details { unit: unit.clone() }).await
     }
 
     fn changes(&self) -> ChangeReceiver {
-        self.reconnector.changes()
+        self.reconnector.feed.subscribe()
     }
 }
 
 #[async_trait]
 impl JournalReader for RemoteManager {
-    async fn journal(
-        &self,
-        unit: &UnitName,
-        mut query: JournalQuery,
-    ) -> Result<Journal, ServiceError> {
-        let Some(cursor) = query.after.take() else {
-            return self.open_journal(journal_request(unit, query)).await;
+    async fn journal(&self, unit: &UnitName, query: JournalQuery) -> Result<Journal, ServiceError> {
+        let (unit, query) = (unit.to_string(), query.into());
+        self.open_journal(ManagerRequest::Journal { unit, query }).await
+    }
+}
+
+/// Keeps the connection: reconnects when it is lost, and forwards change notifications.
+struct Reconnector {
+    config: RemoteConfig,
+    /// The connection, or the reason why there is none.
+    connection: Mutex<Result<Arc<Connection>, String>>,
+    feed: ChangeSender,
+    /// Units that the other process was last known to have.
+    known: Mutex<BTreeSet<UnitName>>,
+}
+
+impl Reconnector {
+    fn connection(&self) -> MutexGuard<'_, Result<Arc<Connection>, String>> {
+        self.connection.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn known(&self) -> MutexGuard<'_, BTreeSet<UnitName>> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Connects, and reads the first list of units. Returns further changes.
+    ///
+    /// # Errors
+    ///
+    /// A description of the failure, for people.
+    async fn connect(&self) -> Result<Stream, String> {
+        let RemoteConfig { socket, directory, program, clock } = &self.config;
+        let connection = match directory {
+            None => Connection::connect_to_any_user(socket, program, Arc::clone(clock)).await,
+            Some(_) => Connection::connect(socket, program, Arc::clone(clock)).await,
         };
-        let follow = query.follow;
-        let request = Request::JournalFrom { unit: unit.to_string(), cursor, follow };
-        match self.open_journal(request).await {
-            // An earlier version does not know cursors.
-            Err(ServiceError::Unavailable(why)) if why.starts_with(NOT_UNDERSTOOD_PREFIX) => {
-                let query = JournalQuery::default().with_follow(follow);
-                Ok(self.open_journal(journal_request(unit, query)).await?.with_gap())
+        let connection = connection.map_err(|error| chain(&error))?;
+        let watch = async {
+            let _expected = connection.expect_response();
+            let mut watch = connection.stream(ManagerRequest::Watch).await?;
+            self.notify(watch.next().await?.unwrap_or_default());
+            Ok(watch)
+        };
+        let watch = watch.await.map_err(message_of)?;
+        *self.connection() = Ok(Arc::new(connection));
+        Ok(watch)
+    }
+
+    /// Forwards change notifications, and reconnects whenever the connection is lost.
+    async fn run(self: Arc<Self>, watch: Stream) {
+        let mut connected = Some(watch);
+        let mut failures = 0;
+        let socket = self.config.socket.display();
+        loop {
+            if let Some(watch) = connected.take() {
+                let why = self.follow(watch).await;
+                tracing::warn!(
+                    %socket,
+                    why,
+                    "lost the connection to the service manager: connecting again"
+                );
+                *self.connection() = Err(why);
+                self.known().iter().for_each(|unit| self.feed.report(unit));
+                failures = 0;
             }
-            opened => opened,
+            failures += 1;
+            self.config.clock.sleep(RECONNECT.wait(failures)).await;
+            // Units that it had and no longer has have changed too.
+            let before = std::mem::take(&mut *self.known());
+            match self.connect().await {
+                Ok(watch) => {
+                    tracing::info!(%socket, "connected to the service manager again");
+                    connected = Some(watch);
+                    before.iter().for_each(|unit| self.feed.report(unit));
+                }
+                Err(why) => {
+                    self.known().extend(before);
+                    *self.connection() = Err(why);
+                }
+            }
+        }
+    }
+
+    /// Forwards change notifications until the connection is lost; returns the reason.
+    async fn follow(&self, mut watch: Stream) -> String {
+        loop {
+            match watch.next().await {
+                Ok(Some(changed)) => self.notify(changed),
+                Ok(None) => return "it no longer reports changes of units".to_owned(),
+                Err(error) => return message_of(error),
+            }
+        }
+    }
+
+    fn notify(&self, ChangedUnits { here, gone }: ChangedUnits) {
+        let mut known = self.known();
+        for unit in gone {
+            self.feed.report(&unit);
+            known.remove(&unit);
+        }
+        for unit in here {
+            self.feed.report(&unit);
+            known.insert(unit);
         }
     }
 }
 
-fn journal_request(unit: &UnitName, query: JournalQuery) -> Request {
-    Request::Journal { unit: unit.to_string(), query: query.into(), with_cursors: true }
-}
-
-impl RemoteManager {
-    async fn open_journal(&self, request: Request) -> Result<Journal, ServiceError> {
-        let mut response = self.request(request)?;
-        let first = self.next(&mut response).await?;
-        let mut lines: Vec<LineWire> = first.map_or_else(|| Ok(Vec::new()), read)?;
-        let (sender, broken, journal) = Journal::fallible();
-        tokio::spawn(async move {
-            loop {
-                for line in lines {
-                    if sender.send(line.into()).await.is_err() {
-                        return;
-                    }
-                }
-                let next = tokio::select! {
-                    () = sender.closed() => return,
-                    next = response.next() => next,
-                };
-                let more = next.map_err(read_error).and_then(|item| item.map(read).transpose());
-                lines = match more {
-                    Ok(Some(more)) => more,
-                    Ok(None) => return,
-                    // If the reader is gone, the reason is dropped.
-                    Err(error) => return drop(broken.send(error)),
-                };
-            }
-        });
-        Ok(journal)
-    }
-}
-
-fn read_unit(unit: UnitWire) -> Result<ManagedUnit, ServiceError> {
-    unit.read().map_err(|word| not_understood(&format!("{word:?}")))
-}
-
-fn read<T: DeserializeOwned>(item: Value) -> Result<T, ServiceError> {
-    serde_json::from_value(item).map_err(|error| not_understood(&error.to_string()))
-}
-
-fn read_error(error: RequestError) -> ServiceError {
+fn message_of(error: RequestError) -> String {
     match error {
-        RequestError::Failed(error) => match serde_json::from_value::<ErrorWire>(error) {
-            Ok(error) => error.read(),
-            Err(error) => not_understood(&error.to_string()),
-        },
-        RequestError::Refused(why) => ServiceError::Unavailable(why),
-        RequestError::Lost(why) => ServiceError::Unavailable(format!(
-            "the connection was lost before a response arrived: {why}"
-        )),
+        RequestError::Refused(why) | RequestError::Lost(why) => why,
+        error => ServiceError::from(error).to_string(),
     }
 }
 
-fn not_understood(problem: &str) -> ServiceError {
-    ServiceError::Unavailable(format!(
-        "cannot understand the response: {problem}; run both programs from one release"
-    ))
+fn chain(error: &ConnectionError) -> String {
+    let cause = error.source().map(|cause| format!(": {cause}"));
+    format!("{error}{}", cause.unwrap_or_default())
 }

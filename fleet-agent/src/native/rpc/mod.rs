@@ -1,38 +1,32 @@
-//! A service manager in another process, over a unix socket.
+//! One protocol for a running `fleet-init`, over a unix socket.
 //!
 //! ```text
-//! RemoteManager ─ Reconnector ─> Connection ═══ frames ═══ ServerSession ─> RequestHandler
-//!   (fleetd)                      one connection             (fleet-init)     └> ServiceManager
+//! RemoteManager (fleetd), commands ─> Connection ═══ frames ═══ serve ─> RequestHandler
 //! ```
 //!
-//! The lower layer is a request protocol: JSON frames on a socket that only root and the process's
-//! own user may use. Many requests run concurrently, and each response is a stream of items with
-//! flow control. Programs with other requests use this layer directly, through [`serve_with`] and
-//! [`Connection`].
+//! A [`Request`] is a call of a [`ServiceManager`](crate::ServiceManager), or a command to an init
+//! that runs units of files. Frames are JSON with a length prefix, on a socket that only root and
+//! the process's own user may use.
 //!
-//! The upper layer is the protocol of the [`ServiceManager`](crate::ServiceManager) trait. Its
-//! messages are separate types that mirror the types of the trait, so either side can gain fields
-//! without the other.
+//! All calls share one connection, run concurrently and have one result each. A journal or another
+//! stream has a connection of its own. A slow reader then delays only its own stream, because the
+//! server waits until the socket has room.
 //!
 //! *Unknown is not absent*: while the other process cannot be reached, every call is an error, and
 //! no unit counts as missing.
 
 mod connection;
-mod errors;
 mod frame;
 mod handler;
-mod keepalive;
 mod manager;
 mod peer;
 mod protocol;
-mod reconnect;
-mod response;
 mod server;
-mod session;
-mod states;
 
-pub use connection::{Connection, ConnectionError, RequestError, Response};
-pub use handler::{ServiceManagerHandler, serve};
+pub use connection::{Connection, ConnectionError, Expectation, Stream};
+pub use handler::ServiceManagerHandler;
 pub use manager::{RemoteConfig, RemoteManager};
-pub use response::ResponseSender;
-pub use server::{RequestHandler, serve_with};
+pub use protocol::{
+    InitRequest, LineWire, ManagerRequest, QueryWire, Request, RequestError, SourceFile,
+};
+pub use server::{RequestHandler, ResponseSender, serve};

@@ -1,95 +1,206 @@
-//! Wire format of calls to a service manager, and of their responses.
-
-use std::time::Duration;
+//! Requests to a `fleet-init`, and their errors.
 
 use fleet_core::Timestamp;
+use fleet_core::graph::format::{FileRole, InitFile};
 use fleet_core::journal::{JournalLine, JournalQuery, Since};
-use fleet_unitfile::{ParseError, UnitFile};
+use fleet_unitfile::{ParseError, UnitFile, UnitName};
 use serde::{Deserialize, Serialize};
 
-use crate::{Drift, UnitDetails, wall_time};
+use crate::{ServiceError, wall_time};
 
-/// Distinguishes calls to a service manager from other requests on the socket.
-#[derive(Debug, Serialize, Deserialize)]
-pub(crate) struct ServiceManagerRequest {
-    pub(crate) units: Request,
-}
-
-/// A call of [`ServiceManager`](crate::ServiceManager).
+/// A request.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub(crate) enum Request {
+pub enum Request {
+    /// A call of a [`ServiceManager`](crate::ServiceManager).
+    Manager(ManagerRequest),
+    /// A command to an init that runs the units of files.
+    Init(InitRequest),
+}
+
+impl From<ManagerRequest> for Request {
+    fn from(request: ManagerRequest) -> Self {
+        Self::Manager(request)
+    }
+}
+
+impl From<InitRequest> for Request {
+    fn from(request: InitRequest) -> Self {
+        Self::Init(request)
+    }
+}
+
+/// A call of a [`ServiceManager`](crate::ServiceManager). Its result is that of the method with
+/// this name.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+#[expect(missing_docs, reason = "the fields are parameters of the methods")]
+pub enum ManagerRequest {
     Load {
-        unit: String,
+        unit: UnitName,
         file: FileWire,
         epoch: u64,
     },
     Reload,
-    /// Answered at once, without items.
-    Ping,
     Unload {
-        unit: String,
+        unit: UnitName,
     },
     Start {
-        unit: String,
+        unit: UnitName,
         generation: u64,
     },
     Restart {
-        unit: String,
+        unit: UnitName,
         generation: u64,
     },
     Stop {
-        unit: String,
+        unit: UnitName,
     },
     ReloadUnit {
-        unit: String,
+        unit: UnitName,
     },
-    /// Answered with one item, which is null if the unit is not known.
     Get {
-        unit: String,
+        unit: UnitName,
     },
-    /// Answered with lists of units.
     List,
     Drift {
-        unit: String,
+        unit: UnitName,
     },
     StopTimeout {
-        unit: String,
+        unit: UnitName,
     },
     Details {
-        unit: String,
+        unit: UnitName,
     },
-    /// Answered with [`ChangedUnits`] without end: first all units, then those that change.
+    /// An endless stream of changed units. Its first item has all units.
     Watch,
-    /// Answered with lists of lines, the first of which may be empty.
+    /// A stream of lists of lines, the first of which may be empty. An init that runs the units of
+    /// files also accepts it, with the name of a unit or of a target.
     Journal {
         unit: String,
         query: QueryWire,
-        /// Whether the client understands lines with times and cursors. Earlier versions of the
-        /// client do not set this field, and understand only the texts of lines.
-        #[serde(default)]
-        with_cursors: bool,
     },
-    /// Like `Journal`, from a cursor on.
-    JournalFrom {
+}
+
+/// A command to an init that runs the units of files.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum InitRequest {
+    /// Returns the state of all units. An init that runs the units of fleetd accepts this command
+    /// only.
+    Status,
+    /// Chooses the goal and the extra targets.
+    SetTarget {
+        /// The goal.
+        goal: String,
+        /// The extra targets.
+        extra_targets: Vec<String>,
+    },
+    /// Reads the unit files again.
+    Reload,
+    /// Returns a plan. With files, the plan is for running these files. Without files but with a
+    /// goal, it is for choosing that goal. Otherwise it is for a reload.
+    Plan {
+        /// The files. The client sends their contents, because the server may not have permission
+        /// to read them.
+        files: Option<Vec<SourceFile>>,
+        /// The goal.
+        goal: Option<String>,
+        /// The extra targets.
+        extra_targets: Vec<String>,
+    },
+    /// Makes a unit reload its configuration.
+    ReloadUnit {
+        /// The unit, or a target of it.
         unit: String,
-        cursor: String,
-        follow: bool,
     },
+    /// Restarts a unit. Returns whether it was starting or active.
+    Restart {
+        /// The unit, or a target of it.
+        unit: String,
+    },
+    /// Forgets the failure of a unit. Returns whether there was anything to reset.
+    ResetFailed {
+        /// The unit, or a target of it.
+        unit: String,
+    },
+    /// Masks a unit. Returns whether it was not masked before.
+    Mask {
+        /// The unit, or a target of it.
+        unit: String,
+    },
+    /// Unmasks a unit. Returns whether it was masked before.
+    Unmask {
+        /// The unit, or a target of it.
+        unit: String,
+    },
+}
+
+/// Reason why a request has no result.
+#[derive(Debug, thiserror::Error, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+#[non_exhaustive]
+pub enum RequestError {
+    /// The service manager returned an error.
+    #[error(transparent)]
+    Service(#[from] ServiceError),
+    /// The command needs a goal, but the init runs the units of fleetd.
+    #[error("this fleet-init runs the units of fleetd and has no goal")]
+    RunsForFleet,
+    /// A command failed.
+    #[error("{problem}")]
+    Problem {
+        /// The problem.
+        problem: String,
+        /// Remedies.
+        help: Vec<String>,
+    },
+    /// The request was not handled, for this reason.
+    #[error("fleet-init did not complete the request: {0}")]
+    Refused(String),
+    /// The connection was lost, so the outcome of the request is unknown.
+    #[error("lost the connection to fleet-init: {0}")]
+    Lost(String),
+}
+
+impl RequestError {
+    /// Creates the error for data that this program cannot decode.
+    pub(crate) fn undecodable(data: &str, error: &serde_json::Error) -> Self {
+        let help = "use the same release of both programs".to_owned();
+        Self::Problem { problem: format!("cannot decode the {data}: {error}"), help: vec![help] }
+    }
+}
+
+impl From<RequestError> for ServiceError {
+    fn from(error: RequestError) -> Self {
+        match error {
+            RequestError::Service(error) => error,
+            RequestError::Problem { problem, help } => {
+                Self::Unavailable([problem].into_iter().chain(help).collect::<Vec<_>>().join("; "))
+            }
+            RequestError::Lost(why) => Self::Unavailable(format!(
+                "the connection was lost before a response arrived: {why}"
+            )),
+            RequestError::Refused(why) => Self::Unavailable(why),
+            RequestError::RunsForFleet => Self::Unavailable(error.to_string()),
+        }
+    }
 }
 
 /// Units that exist or have changed, and units that are gone.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub(crate) struct ChangedUnits {
-    pub(crate) here: Vec<String>,
-    pub(crate) gone: Vec<String>,
+    pub(crate) here: Vec<UnitName>,
+    pub(crate) gone: Vec<UnitName>,
 }
 
 /// Source of a unit file: text, or numbers if it is not UTF-8.
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(untagged)]
-pub(crate) enum FileWire {
+pub enum FileWire {
+    #[doc(hidden)]
     Text(String),
+    #[doc(hidden)]
     Bytes(Vec<u8>),
 }
 
@@ -109,58 +220,39 @@ impl FileWire {
     }
 }
 
-/// Selection of lines of a unit's output.
+/// Form of a [`JournalQuery`].
 #[derive(Debug, Serialize, Deserialize)]
-pub(crate) struct QueryWire {
+pub struct QueryWire {
+    after: Option<String>,
     lines: Option<usize>,
-    /// In milliseconds.
+    /// In milliseconds since 1970.
     since: Option<u64>,
     follow: bool,
 }
 
 impl From<JournalQuery> for QueryWire {
     fn from(query: JournalQuery) -> Self {
-        let JournalQuery { lines, since, follow, .. } = query;
-        Self { lines, since: since.map(|since| since.at(wall_time()).as_millis()), follow }
+        let JournalQuery { after, lines, since, follow, .. } = query;
+        let since = since.map(|since| since.at(wall_time()).as_millis());
+        Self { after, lines, since, follow }
     }
 }
 
 impl From<QueryWire> for JournalQuery {
     fn from(query: QueryWire) -> Self {
-        let QueryWire { lines, since, follow } = query;
-        let since = since.map(|millis| Since::Time(Timestamp::from_millis(millis)));
-        Self::default().with_lines(lines).with_since(since).with_follow(follow)
+        let since = query.since.map(|millis| Since::Time(Timestamp::from_millis(millis)));
+        let selected = Self::default().with_after(query.after).with_lines(query.lines);
+        selected.with_since(since).with_follow(query.follow)
     }
 }
 
-/// A line of a unit's output.
-#[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(from = "LineFormat")]
-pub(crate) struct LineWire {
+/// Form of a [`JournalLine`].
+#[derive(Debug, Serialize, Deserialize)]
+pub struct LineWire {
     text: String,
-    /// In milliseconds.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    /// In milliseconds since 1970.
     at: Option<u64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     cursor: Option<String>,
-}
-
-/// Formats of a line that a client accepts. A server of an earlier version, which may still run
-/// after an upgrade of the client, sends only the text.
-#[derive(Deserialize)]
-#[serde(untagged)]
-enum LineFormat {
-    Text(String),
-    Full { text: String, at: Option<u64>, cursor: Option<String> },
-}
-
-impl From<LineFormat> for LineWire {
-    fn from(line: LineFormat) -> Self {
-        match line {
-            LineFormat::Text(text) => Self { text, at: None, cursor: None },
-            LineFormat::Full { text, at, cursor } => Self { text, at, cursor },
-        }
-    }
 }
 
 impl From<JournalLine> for LineWire {
@@ -177,137 +269,120 @@ impl From<LineWire> for JournalLine {
     }
 }
 
-/// Change of a unit that was not made by fleet.
-#[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub(crate) enum DriftWire {
-    Stopped,
-    Started,
-    Changed,
+/// A unit file of an init, with its content.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SourceFile {
+    /// Its name.
+    pub name: String,
+    /// Whether the file contains the central settings (`init.conf`).
+    pub is_central: bool,
+    /// Its content.
+    pub text: String,
 }
 
-impl From<Drift> for DriftWire {
-    fn from(drift: Drift) -> Self {
-        match drift {
-            Drift::Stopped => Self::Stopped,
-            Drift::Started => Self::Started,
-            Drift::Changed => Self::Changed,
-        }
-    }
-}
-
-impl From<DriftWire> for Drift {
-    fn from(drift: DriftWire) -> Self {
-        match drift {
-            DriftWire::Stopped => Self::Stopped,
-            DriftWire::Started => Self::Started,
-            DriftWire::Changed => Self::Changed,
-        }
-    }
-}
-
-/// A duration in whole nanoseconds; one that does not fit counts as infinite.
-#[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct TimeWire(u64);
-
-impl From<Duration> for TimeWire {
-    fn from(time: Duration) -> Self {
-        Self(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX))
-    }
-}
-
-impl From<TimeWire> for Duration {
-    fn from(TimeWire(nanos): TimeWire) -> Self {
-        if nanos == u64::MAX { Self::MAX } else { Self::from_nanos(nanos) }
-    }
-}
-
-/// Details of a unit beyond its state.
-#[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct UnitDetailsWire {
-    retry_in: Option<TimeWire>,
-    degraded_by: Vec<String>,
-    tracking: Option<String>,
-    /// In milliseconds since 1970. Earlier versions send neither time.
-    next_elapse: Option<u64>,
-    last_elapse: Option<u64>,
-}
-
-impl From<UnitDetails> for UnitDetailsWire {
-    fn from(details: UnitDetails) -> Self {
-        let UnitDetails { retry_in, degraded_by, tracking, next_elapse, last_elapse } = details;
+impl From<&InitFile> for SourceFile {
+    fn from(file: &InitFile) -> Self {
         Self {
-            retry_in: retry_in.map(TimeWire::from),
-            degraded_by,
-            tracking,
-            next_elapse: next_elapse.map(Timestamp::as_millis),
-            last_elapse: last_elapse.map(Timestamp::as_millis),
+            name: file.name.clone(),
+            is_central: file.role == FileRole::Central,
+            text: String::from_utf8_lossy(&file.source).into_owned(),
         }
     }
 }
 
-impl From<UnitDetailsWire> for UnitDetails {
-    fn from(details: UnitDetailsWire) -> Self {
-        let UnitDetailsWire { retry_in, degraded_by, tracking, next_elapse, last_elapse } = details;
-        Self {
-            retry_in: retry_in.map(Duration::from),
-            degraded_by,
-            tracking,
-            next_elapse: next_elapse.map(Timestamp::from_millis),
-            last_elapse: last_elapse.map(Timestamp::from_millis),
-        }
+impl From<SourceFile> for InitFile {
+    fn from(file: SourceFile) -> Self {
+        let role = if file.is_central { FileRole::Central } else { FileRole::Units };
+        Self { name: file.name, role, source: file.text.into_bytes() }
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::io::{Error, ErrorKind};
+    use std::time::Duration;
+
+    use fleet_core::unit_state::{ExitStatus, LoadState};
+    use fleet_core::{
+        ActiveState, Epoch, Generation, KnownUnit, SystemdState, TargetState, Timestamp,
+    };
+    use serde::de::DeserializeOwned;
+
     use super::*;
+    use crate::{ManagedUnit, UnitDetails};
+
+    fn sent<T: Serialize + DeserializeOwned>(value: &T) -> T {
+        serde_json::from_value(serde_json::to_value(value).unwrap()).unwrap()
+    }
 
     #[test]
     fn unit_file_round_trips_with_its_hash() {
         for source in [&b"# \xff\r\n[Service]\nExecStart=/a\n"[..], "[Unit]\n# ä\n".as_bytes()] {
             let file = UnitFile::parse(source).unwrap();
-            let sent = serde_json::to_string(&FileWire::new(&file)).unwrap();
-            let read = serde_json::from_str::<FileWire>(&sent).unwrap().read().unwrap();
+            let read = sent(&FileWire::new(&file)).read().unwrap();
             assert_eq!((read.source(), read.hash()), (source, file.hash()));
         }
     }
 
     #[test]
-    fn details_round_trip_and_miss_times_of_earlier_versions() {
+    fn details_lines_and_queries_round_trip() {
         let details = UnitDetails {
-            retry_in: Some(Duration::from_millis(3)),
+            retry_in: Some(Duration::MAX),
             degraded_by: vec!["a.service".to_owned()],
             tracking: Some("by pidfd".to_owned()),
             next_elapse: Some(Timestamp::from_millis(1_764_203_711_000)),
-            last_elapse: Some(Timestamp::from_millis(1_764_203_710_000)),
+            last_elapse: None,
         };
-        let sent = serde_json::to_string(&UnitDetailsWire::from(details.clone())).unwrap();
-        let received: UnitDetailsWire = serde_json::from_str(&sent).unwrap();
-        assert_eq!(UnitDetails::from(received), details);
-        let earlier = r#"{"retry_in":null,"degraded_by":[],"tracking":null}"#;
-        let received: UnitDetailsWire = serde_json::from_str(earlier).unwrap();
-        assert_eq!(UnitDetails::from(received), UnitDetails::default());
+        assert_eq!(sent(&details), details);
+        let at = Timestamp::from_millis(7);
+        let line = JournalLine::gap().with_time(at).with_cursor("p".to_owned());
+        assert_eq!(JournalLine::from(sent(&LineWire::from(line.clone()))), line);
+        let query = JournalQuery::default().with_after("p".to_owned()).with_lines(3);
+        let query = query.with_since(Since::Time(at)).with_follow(true);
+        assert_eq!(JournalQuery::from(sent(&QueryWire::from(query.clone()))), query);
     }
 
     #[test]
-    fn lines_parse_in_both_formats() {
-        let line = |text: &str| JournalLine::new(text);
-        let at = Some(Timestamp::from_millis(7));
-        let with_cursors = line("one").with_time(at).with_cursor("p".to_owned());
-        let sent =
-            serde_json::to_string(&[LineWire::from(with_cursors.clone()), line("two").into()]);
-        let read: Vec<LineWire> = serde_json::from_str(&sent.unwrap()).unwrap();
-        let read: Vec<JournalLine> = read.into_iter().map(JournalLine::from).collect();
-        assert_eq!(read, [with_cursors, line("two")]);
-        let read: Vec<LineWire> = serde_json::from_str(r#"["one"]"#).unwrap();
-        assert_eq!(read, [LineWire::from(line("one"))]);
+    fn unit_states_round_trip() {
+        let hash = UnitFile::parse("[Service]\n").unwrap().hash();
+        let exits = [ExitStatus::Code(3), ExitStatus::Signal(9), ExitStatus::Unknown];
+        let exits: Vec<_> = exits.into_iter().map(Some).chain([None]).collect();
+        for (index, &active) in ActiveState::ALL.iter().enumerate() {
+            for &load in LoadState::ALL {
+                let exit = exits[index % exits.len()];
+                let state = SystemdState {
+                    result: exit.map(|_| "exit-code".to_owned()),
+                    main_pid: exit.is_none().then_some(42),
+                    exit,
+                    restarts: 5,
+                    ..SystemdState::new(load, active, "running")
+                };
+                let requested = TargetState::ALL[index % TargetState::ALL.len()];
+                let (epoch, generation) = (Epoch(7), Generation(3));
+                let known = KnownUnit { hash, requested, epoch, generation };
+                let unit = "a@\\x2d.service".parse().unwrap();
+                let managed = ManagedUnit { unit, known, state };
+                assert_eq!(sent(&managed), managed);
+            }
+        }
     }
 
     #[test]
-    fn durations_round_trip() {
-        for time in [Duration::ZERO, Duration::from_micros(1_500_001), Duration::MAX] {
-            assert_eq!(Duration::from(TimeWire::from(time)), time);
+    fn errors_round_trip() {
+        let (unit, problem) = (|| "a.timer".parse().unwrap(), || "no such program".to_owned());
+        let io = |source| ServiceError::Io { action: "read it".to_owned(), source };
+        let errors = [
+            ServiceError::NotLoaded { unit: unit() },
+            ServiceError::BadSetting { unit: unit(), line: 7, problem: problem() },
+            ServiceError::NothingToTrigger { unit: unit(), missing: "a.service".to_owned() },
+            ServiceError::StopFailed { unit: unit(), problem: problem() },
+            io(Error::from_raw_os_error(28)),
+            io(Error::new(ErrorKind::InvalidData, "half a line")),
+            io(Error::other("no more")),
+            ServiceError::Unavailable("it ended".to_owned()),
+        ];
+        for error in errors.map(RequestError::Service) {
+            assert_eq!(format!("{:?}", sent(&error)), format!("{error:?}"));
         }
     }
 }

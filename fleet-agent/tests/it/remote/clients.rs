@@ -3,18 +3,21 @@
 use std::sync::Arc;
 
 use fleet_agent::journal::JournalReader as _;
-use fleet_agent::remote::{Connection, RequestError};
+use fleet_agent::remote::{Connection, ManagerRequest, RequestError};
 use fleet_agent::testing::FakeManager;
-use fleet_agent::{ServiceError, ServiceManager};
+use fleet_agent::{ManagedUnit, ServiceError, ServiceManager};
 use fleet_core::journal::JournalQuery;
 use fleet_core::{Epoch, Generation};
 use fleet_unitfile::UnitFile;
+use futures_util::future::poll_immediate;
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{UnixListener, UnixStream};
+use tokio::task::JoinSet;
 
-use super::served_manager::Served;
-use crate::support::{name, wait_until};
+use super::served_manager::{Served, framed};
+use crate::support::name;
+use crate::wait::{DEADLINE, wait_until};
 
 const UNIT: &str = "a.service";
 
@@ -51,7 +54,7 @@ async fn silent_and_invalid_clients_block_no_other() {
 #[tokio::test]
 async fn slow_journal_reader_blocks_no_other_client() {
     let (served, machine) = served().await;
-    // More than the buffers of a journal, a connection and a window hold together.
+    // More than the buffers of a journal, a queue and a connection hold together.
     let lines: Vec<String> = (0..1500).map(|line| format!("{line} {}", "x".repeat(9000))).collect();
     lines.iter().for_each(|line| machine.write(&name(UNIT), line));
     let slow = served.open().await;
@@ -65,28 +68,40 @@ async fn slow_journal_reader_blocks_no_other_client() {
     }
 }
 
+/// Makes calls until one is refused. Returns the pending ones.
+async fn flood(connection: &Arc<Connection>, call: fn() -> ManagerRequest) -> JoinSet<()> {
+    let mut pending = JoinSet::new();
+    for _ in 0..100_000 {
+        let connection = Arc::clone(connection);
+        let mut calling = Box::pin(async move { connection.call::<()>(call()).await });
+        match poll_immediate(&mut calling).await {
+            Some(Err(RequestError::Refused(why))) => {
+                assert!(why.contains("too many requests"), "{why}");
+                return pending;
+            }
+            Some(other) => panic!("{other:?}"),
+            None => drop(pending.spawn(async move { drop(calling.await) })),
+        }
+    }
+    panic!("it accepts everything");
+}
+
 #[tokio::test]
 async fn request_flood_is_limited_per_connection() {
     let (served, machine) = served().await;
     let unit = name(UNIT);
     machine.hang_stop(&unit);
-    let connection = Connection::connect(&served.socket(), "test").await.expect("it listens");
-    let stop = json!({"units": {"stop": {"unit": UNIT}}});
+    let connection = Arc::new(served.connect().await);
+    let stop = || ManagerRequest::Stop { unit: name(UNIT) };
     let other = served.open().await;
     // Cancelled requests free their capacity on both sides.
     for _ in 0..3 {
-        let mut responses = Vec::new();
-        let refused = loop {
-            match connection.request(&stop) {
-                Ok(answer) => responses.push(answer),
-                Err(error) => break error,
-            }
-        };
-        assert!(matches!(refused, RequestError::Refused(_)), "{refused:?}");
+        let mut pending = flood(&connection, stop).await;
         assert_eq!(other.list().await.expect("the call succeeds").len(), 1);
-        drop(responses);
-        let mut answer = connection.request(&json!({"units": "list"})).expect("there is room");
-        assert!(answer.next().await.expect("it is answered").is_some());
+        pending.shutdown().await;
+        let listed: Vec<ManagedUnit> =
+            connection.call(ManagerRequest::List).await.expect("there is room");
+        assert_eq!(listed.len(), 1);
     }
     machine.release(&unit);
 }
@@ -94,43 +109,65 @@ async fn request_flood_is_limited_per_connection() {
 #[tokio::test]
 async fn unknown_request_keeps_the_connection() {
     let (served, _machine) = served().await;
-    let connection = Connection::connect(&served.socket(), "test").await.expect("it listens");
-    for ask in [json!({"units": {"dance": {}}}), json!(null), json!({"units": {"get": {}}})] {
-        let failed = connection.request(&ask).expect("it is sent").next().await;
-        let Err(RequestError::Failed(error)) = failed else { panic!("{failed:?}") };
-        assert!(error.to_string().contains("not understood"), "{error}");
+    let mut stream = UnixStream::connect(served.socket()).await.expect("it listens");
+    let hello = json!({ "hello": { "version": 2, "program": "test" } });
+    let requests =
+        [json!({ "manager": { "dance": {} } }), json!(null), json!({ "manager": "list" })];
+    stream.write_all(&framed(&hello)).await.expect("it reads");
+    for (id, body) in requests.iter().enumerate() {
+        let frame = json!({ "request": { "id": id, "body": body } });
+        stream.write_all(&framed(&frame)).await.expect("it reads");
     }
-    let mut answer =
-        connection.request(&json!({"units": {"get": {"unit": UNIT}}})).expect("it is sent");
-    let found = answer.next().await.expect("it is answered").expect("there is an item");
-    assert_eq!(found["unit"], UNIT);
+    let mut received = Vec::new();
+    while !String::from_utf8_lossy(&received).contains(UNIT) {
+        stream.read_buf(&mut received).await.expect("it is connected");
+    }
+    let text = String::from_utf8_lossy(&received).into_owned();
+    assert_eq!(text.matches("cannot decode the request").count(), 2, "{text}");
 }
 
-/// Encodes a frame with its length.
-fn framed(frame: &Value) -> Vec<u8> {
-    let text = frame.to_string();
-    let length = u32::try_from(text.len()).expect("it is short").to_be_bytes();
-    [&length, text.as_bytes()].concat()
+/// The client gets the server's version and is disconnected; others are served.
+#[tokio::test]
+async fn client_of_other_version_gets_ours() {
+    let (served, _machine) = served().await;
+    let mut stream = UnixStream::connect(served.socket()).await.expect("it listens");
+    let hello = json!({ "hello": { "version": 1, "program": "fleetd 0" } });
+    stream.write_all(&framed(&hello)).await.expect("it reads");
+    let mut received = Vec::new();
+    let read = tokio::time::timeout(DEADLINE, stream.read_to_end(&mut received)).await;
+    read.expect("it is disconnected").expect("it can be read");
+    let received: Value = serde_json::from_slice(&received[4..]).expect("it is one frame");
+    assert_eq!(received, json!({ "hello": { "version": 2, "program": "test" } }));
+    all_is_well(&served).await;
 }
 
-/// All responses are dropped, so no request counts as pending.
+/// All calls are dropped, so no call counts as pending.
 #[tokio::test]
 async fn requests_to_stopped_server_are_limited() {
     let served = Served::new();
     let listener = UnixListener::bind(served.socket()).expect("it can listen");
-    let hello = framed(&json!({"hello": {"version": 1, "program": "stopped"}}));
+    let hello = framed(&json!({"hello": {"version": 2, "program": "stopped"}}));
     let server = tokio::spawn(async move {
         let (mut stream, _) = listener.accept().await.expect("a client connects");
         stream.write_all(&hello).await.expect("it reads");
         stream
     });
-    let connection = Connection::connect(&served.socket(), "test").await.expect("it listens");
+    let connection = served.connect().await;
     let mut stream = server.await.expect("no panic");
-    let ask = || connection.request(&json!({"units": "list"}));
-    let refused = (0..100_000).find_map(|_| ask().err());
+    let call = async || {
+        let mut calling = Box::pin(connection.call::<()>(ManagerRequest::List));
+        poll_immediate(&mut calling).await.map(|result| result.expect_err("nothing responds"))
+    };
+    let mut refused = None;
+    for _ in 0..100_000 {
+        refused = call().await;
+        if refused.is_some() {
+            break;
+        }
+    }
     assert!(matches!(refused, Some(RequestError::Refused(_))), "{refused:?}");
     let reads = tokio::spawn(async move { stream.read_to_end(&mut Vec::new()).await });
-    wait_until("there is room as soon as it reads", async || ask().is_ok()).await;
+    wait_until("there is room as soon as it reads", async || call().await.is_none()).await;
     drop(connection);
     reads.await.expect("no panic").expect("it reads to the end");
 }
@@ -155,8 +192,8 @@ async fn other_servers_are_refused_with_a_reason() {
     let served = Served::new();
     let rows = [
         (
-            json!({"hello": {"version": 2, "program": "fleet-init 9"}}),
-            "fleet-init 9 speaks version 2",
+            json!({"hello": {"version": 9, "program": "fleet-init 9"}}),
+            "fleet-init 9 speaks version 9",
         ),
         (json!({"bye": "too many connections"}), "too many connections"),
         (json!({"cancel": {"id": 1}}), "not served by fleet-init"),

@@ -4,8 +4,9 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use fleet_agent::journal::JournalReader;
-use fleet_agent::remote::{RemoteConfig, RemoteManager, ServiceManagerHandler, serve};
+use fleet_agent::remote::{Connection, RemoteConfig, RemoteManager, ServiceManagerHandler, serve};
 use fleet_agent::{ServiceError, ServiceManager, SystemClock};
+use serde_json::Value;
 use tempfile::TempDir;
 use tokio::net::UnixListener;
 use tokio::task::JoinHandle;
@@ -30,9 +31,8 @@ impl Served {
         drop(std::fs::remove_file(self.socket()));
         let listener = UnixListener::bind(self.socket()).expect("it can listen");
         let clock = Arc::new(SystemClock::start());
-        let handler = ServiceManagerHandler::new(manager);
-        let server = async move { serve(listener, handler, "test", clock).await };
-        self.server = Some(tokio::spawn(server));
+        let handler = Arc::new(ServiceManagerHandler::new(manager));
+        self.server = Some(tokio::spawn(serve(listener, handler, "test", clock)));
     }
 
     /// Ends the server and all its connections.
@@ -53,7 +53,19 @@ impl Served {
         RemoteManager::open(config).await
     }
 
+    pub(super) async fn connect(&self) -> Connection {
+        let clock = Arc::new(SystemClock::start());
+        Connection::connect(&self.socket(), "test", clock).await.expect("it listens")
+    }
+
     pub(super) async fn open(&self) -> Arc<RemoteManager> {
         self.try_open().await.expect("it is served")
     }
+}
+
+/// Encodes a frame with its length.
+pub(super) fn framed(frame: &Value) -> Vec<u8> {
+    let text = frame.to_string();
+    let length = u32::try_from(text.len()).expect("it is short").to_be_bytes();
+    [&length, text.as_bytes()].concat()
 }

@@ -4,18 +4,19 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use fleet_agent::remote::{
-    RemoteConfig, RemoteManager, RequestHandler, ResponseSender, serve_with,
-};
+use fleet_agent::journal::JournalReader as _;
+use fleet_agent::remote::{Connection, RemoteConfig, RemoteManager};
 use fleet_agent::testing::FakeManager;
-use fleet_agent::{Clock, ServiceError, ServiceManager, SystemClock};
+use fleet_agent::{Clock, ServiceError, ServiceManager};
+use fleet_core::journal::JournalQuery;
 use fleet_core::{Epoch, Generation, Timestamp};
 use fleet_unitfile::UnitFile;
-use serde_json::{Value, json};
+use serde_json::json;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::UnixListener;
 use tokio::sync::watch;
 
-use super::served_manager::Served;
+use super::served_manager::{Served, framed};
 use crate::support::name;
 use crate::wait::wait_until;
 
@@ -59,16 +60,35 @@ async fn open(served: &Served, clock: &Arc<Hand>) -> Arc<RemoteManager> {
     RemoteManager::open(config).await.expect("it is served")
 }
 
-/// Sends the list of units, and then stops responding.
-struct Stopped;
-
-#[async_trait]
-impl RequestHandler for Stopped {
-    async fn handle(&self, ask: Value, response: &mut ResponseSender) -> Result<(), Value> {
-        if ask["units"] == "watch" {
-            response.send(&json!({ "here": [], "gone": [] })).await;
-        }
-        std::future::pending().await
+/// Sends a handshake to each client, and one item to each stream. Then it stops responding.
+async fn serve_and_stop(listener: UnixListener) {
+    let mut clients = Vec::new();
+    loop {
+        let (mut stream, _) = listener.accept().await.expect("a client connects");
+        let (mut received, mut is_greeted) = (Vec::new(), false);
+        clients.push(tokio::spawn(async move {
+            while stream.read_buf(&mut received).await.is_ok_and(|read| read > 0) {
+                let text = String::from_utf8_lossy(&received).into_owned();
+                let mut frames = Vec::new();
+                if !std::mem::replace(&mut is_greeted, true) {
+                    frames.push(json!({ "hello": { "version": 2, "program": "test" } }));
+                }
+                if text.contains("watch") {
+                    let body = json!({ "here": [], "gone": [] });
+                    frames.push(json!({ "item": { "id": 0, "body": body } }));
+                }
+                if text.contains("journal") {
+                    let body = json!([{ "at": null, "text": "one", "cursor": null }]);
+                    frames.push(json!({ "item": { "id": 0, "body": body } }));
+                }
+                if frames.iter().any(|frame| frame.get("item").is_some()) {
+                    received.clear();
+                }
+                for frame in frames {
+                    stream.write_all(&framed(&frame)).await.expect("it reads");
+                }
+            }
+        }));
     }
 }
 
@@ -76,9 +96,11 @@ impl RequestHandler for Stopped {
 async fn silent_server_counts_as_lost() {
     let (served, clock) = (Served::new(), Hand::new());
     let listener = UnixListener::bind(served.socket()).expect("it can listen");
-    let server = serve_with(listener, Arc::new(Stopped), "test", Arc::new(SystemClock::start()));
-    let server = tokio::spawn(server);
-    let manager = open(&served, &clock).await;
+    let server = tokio::spawn(serve_and_stop(listener));
+    let (manager, unit) = (open(&served, &clock).await, name("a.service"));
+    let query = JournalQuery::default().with_follow(true);
+    let mut journal = manager.journal(&unit, query).await.expect("it sends a line");
+    assert_eq!(journal.next().await.as_deref(), Some("one"));
     let listing = {
         let manager = Arc::clone(&manager);
         tokio::spawn(async move { manager.list().await })
@@ -89,11 +111,30 @@ async fn silent_server_counts_as_lost() {
     };
     wait_until("it is sent", is_sent).await;
     let passed = clock.now().as_millis();
-    assert!((60_000..120_000).contains(&passed), "after {passed} ms");
+    assert!((30_000..60_000).contains(&passed), "after {passed} ms");
     let listed = listing.await.expect("no panic");
-    let is_why = matches!(&listed, Err(ServiceError::Unavailable(why)) if why.contains("stopped"));
-    assert!(is_why, "{listed:?}");
+    let is_why = |error: &ServiceError| error.to_string().contains("does not respond");
+    assert!(listed.as_ref().is_err_and(is_why), "{listed:?}");
+    assert_eq!(journal.next().await, None, "its server does not respond either");
+    assert!(journal.failure().as_ref().is_some_and(is_why));
     server.abort();
+}
+
+#[tokio::test]
+async fn missing_handshake_times_out() {
+    let (served, clock) = (Served::new(), Hand::new());
+    let _listener = UnixListener::bind(served.socket()).expect("it can listen");
+    let connecting = {
+        let (socket, clock) = (served.socket(), Arc::clone(&clock) as Arc<dyn Clock>);
+        tokio::spawn(async move { Connection::connect(&socket, "test", clock).await })
+    };
+    let is_over = async || {
+        clock.pass(Duration::from_secs(1));
+        connecting.is_finished()
+    };
+    wait_until("it gives up", is_over).await;
+    let error = connecting.await.expect("no panic").expect_err("nothing responds").to_string();
+    assert!(error.contains("does not respond"), "{error}");
 }
 
 #[tokio::test]
