@@ -9,6 +9,7 @@ use std::time::Duration;
 use axum::Router;
 use axum::body::Body;
 use axum::response::Response;
+use http_body_util::BodyExt as _;
 use hyper::Request;
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
@@ -23,7 +24,7 @@ use tokio::task::JoinSet;
 use tokio::time::timeout;
 use tokio_rustls::TlsAcceptor;
 
-use super::connection_slots::{ConnectionSlot, IdleQueue, RequestBody, SlotBody};
+use super::connection_slots::{ConnectionSlot, IdleQueue, RequestBody, ResponseGuard};
 use super::limits::{ConnectionOrigin, ServerLimits};
 use super::listener::Listener;
 use super::shutdown::{Shutdown, sleep};
@@ -202,18 +203,25 @@ impl Service<Request<Incoming>> for SlotService {
     type Error = SlotReclaimed;
     type Future = Pin<Box<dyn Future<Output = Result<Response, SlotReclaimed>> + Send>>;
 
-    fn call(&self, mut request: Request<Incoming>) -> Self::Future {
-        let Some(busy) = self.slot.begin_request() else {
+    fn call(&self, request: Request<Incoming>) -> Self::Future {
+        let (mut parts, body) = request.into_parts();
+        let Some(body) = RequestBody::new(body, self.slot.clone()) else {
             return Box::pin(async { Err(SlotReclaimed) });
         };
-        request.extensions_mut().insert(self.service.origin.clone());
-        request.extensions_mut().insert(self.service.shutdown.clone());
-        let request = request.map(|body| RequestBody::new(body, self.slot.clone()));
-        let response = self.service.router.call(request);
+        let guard = ResponseGuard(self.slot.clone());
+        parts.extensions.insert(self.service.origin.clone());
+        parts.extensions.insert(self.service.shutdown.clone());
+        let response = self.service.router.call(Request::from_parts(parts, body));
         Box::pin(async move {
             let Ok(mut response) = response.await;
             let permit = response.extensions_mut().remove::<Option<Arc<ReadPermit>>>().flatten();
-            Ok(response.map(|body| Body::new(SlotBody::new(body, busy, permit))))
+            Ok(response.map(|body| {
+                Body::new(body.map_err(move |error| {
+                    // The body keeps both until it is sent.
+                    let _kept = (&guard, &permit);
+                    error
+                }))
+            }))
         })
     }
 }
