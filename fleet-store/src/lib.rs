@@ -1,7 +1,6 @@
 #![doc = include_str!("../README.md")]
 #![forbid(unsafe_code)]
 
-pub mod backend;
 mod clock;
 mod codec;
 #[cfg(feature = "embedded")]
@@ -18,6 +17,12 @@ mod store;
 pub mod testing;
 pub mod transfer;
 mod watch;
+
+/// Parts for implementations of [`Store`] that keep their state in the process.
+pub mod backend {
+    pub use crate::keyspace::{ApplyOutcome, EndedLease, Keyspace};
+    pub use crate::watch::WatchSender;
+}
 
 #[cfg(feature = "embedded")]
 pub use embedded::{EmbeddedStore, Salvage};

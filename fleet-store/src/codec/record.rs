@@ -1,5 +1,5 @@
-//! Pure: the wire forms of units, placements, claims, intents, rebalancing requests and limits,
-//! lineages, metadata and unit files.
+//! Pure: the wire forms of units, placements, claims, intents, the rebalancing request, lineages,
+//! metadata and unit files.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;

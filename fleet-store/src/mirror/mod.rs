@@ -400,19 +400,6 @@ impl Mirror {
     }
 }
 
-impl Registry {
-    /// Reads the cluster from the store for [exporting](Export), without a mirror.
-    ///
-    /// # Errors
-    ///
-    /// [`RegistryError::Store`] when the store cannot be read; [`RegistryError::Value`] when the
-    /// lineage cannot be read.
-    pub async fn export(&self) -> Result<Export, RegistryError> {
-        let listing = self.store().read(self.layout().prefix()).await?;
-        export_of(self.layout().clone(), listing)
-    }
-}
-
 /// Returns the cluster of a listing for [exporting](Export).
 pub(crate) fn export_of(layout: Layout, listing: Listing) -> Result<Export, RegistryError> {
     View::new(layout).relist(listing).export()

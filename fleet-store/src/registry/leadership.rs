@@ -117,58 +117,6 @@ impl PlacementWrites {
     }
 }
 
-impl Registry {
-    /// Tries to become the leader. The leadership lasts for `ttl`, and longer if it is renewed.
-    /// Returns `None` while another candidate leads, or if another candidate has just won.
-    ///
-    /// An existing leadership of the same candidate belongs to an earlier process of its daemon. It
-    /// is replaced immediately, in a new term.
-    ///
-    /// # Errors
-    ///
-    /// [`RegistryError::Value`] when the stored term or lineage cannot be read. Without them, no
-    /// new term or epoch can be determined, so no candidate may lead.
-    pub async fn campaign(
-        &self,
-        candidate: &MachineId,
-        ttl: Duration,
-    ) -> Result<Option<Leadership>, RegistryError> {
-        let (leader_key, term_key) = (self.key(&Key::Leader), self.key(&Key::Term));
-        let version_key = self.key(&Key::PlacementVersion);
-        let entries = self.store.read(&self.layout.engine()).await?.entries;
-        let leader = entries.iter().find(|entry| entry.key == leader_key);
-        if leader.is_some_and(|leader| !is_claim_of(leader, candidate)) {
-            return Ok(None);
-        }
-        let (epoch_base, same_epoch_base) = self.epoch_base_condition().await?;
-        let before = entries.iter().find(|entry| entry.key == term_key);
-        let last_write = entries.iter().find(|entry| entry.key == version_key);
-        let last = before.map_or(Ok(0), |entry| decode_term(&entry.value));
-        let last = last.map_err(|source| RegistryError::Value { key: term_key.clone(), source })?;
-        let term = Term(last).next();
-        let claim = encode_leader(&LeaderClaim { machine: candidate.clone(), term: term.0 });
-        let claiming = |lease| {
-            Transaction::new()
-                .when(unchanged(&leader_key, leader))
-                .when(unchanged(&term_key, before))
-                .when(unchanged(&version_key, last_write))
-                .when(same_epoch_base)
-                .put_leased(leader_key.clone(), claim.clone(), lease)
-                .put(term_key.clone(), encode_term(term.0))
-        };
-        let (lease, commit) = self.with_lease(ttl, claiming).await?;
-        let Commit::Applied(elected) = commit else {
-            return Ok(None);
-        };
-        if let Some(before) = leader.and_then(|leader| leader.lease) {
-            self.release_lease(before).await;
-        }
-        let last_write = Mutex::new(last_write.map(|entry| entry.modified));
-        let registry = self.clone();
-        Ok(Some(Leadership { registry, term, lease, elected, epoch_base, claim, last_write }))
-    }
-}
-
 /// Returns the units to place, or an error if a unit occurs twice. The two placements of such a
 /// unit would have different keys, so the store would keep both.
 fn distinct_units(placements: &[SetPlacement]) -> Result<BTreeSet<&UnitName>, StoreError> {
@@ -187,6 +135,54 @@ fn is_claim_of(leader: &Entry, candidate: &MachineId) -> bool {
 }
 
 impl Leadership {
+    /// Implements [`Registry::campaign`].
+    pub(super) async fn campaign(
+        registry: &Registry,
+        candidate: &MachineId,
+        ttl: Duration,
+    ) -> Result<Option<Self>, RegistryError> {
+        let (leader_key, term_key) = (registry.key(&Key::Leader), registry.key(&Key::Term));
+        let version_key = registry.key(&Key::PlacementVersion);
+        let entries = registry.store.read(&registry.layout.engine()).await?.entries;
+        let leader = entries.iter().find(|entry| entry.key == leader_key);
+        if leader.is_some_and(|leader| !is_claim_of(leader, candidate)) {
+            return Ok(None);
+        }
+        let (epoch_base, same_epoch_base) = registry.epoch_base_condition().await?;
+        let before = entries.iter().find(|entry| entry.key == term_key);
+        let last_write = entries.iter().find(|entry| entry.key == version_key);
+        let last = before.map_or(Ok(0), |entry| decode_term(&entry.value));
+        let last = last.map_err(|source| RegistryError::Value { key: term_key.clone(), source })?;
+        let term = Term(last).next();
+        let claim = encode_leader(&LeaderClaim { machine: candidate.clone(), term: term.0 });
+        let claiming = |lease| {
+            Transaction::new()
+                .when(unchanged(&leader_key, leader))
+                .when(unchanged(&term_key, before))
+                .when(unchanged(&version_key, last_write))
+                .when(same_epoch_base)
+                .put_leased(leader_key.clone(), claim.clone(), lease)
+                .put(term_key.clone(), encode_term(term.0))
+        };
+        let (lease, commit) = registry.with_lease(ttl, claiming).await?;
+        let Commit::Applied(elected) = commit else {
+            return Ok(None);
+        };
+        if let Some(before) = leader.and_then(|leader| leader.lease) {
+            registry.release_lease(before).await;
+        }
+        let last_write = Mutex::new(last_write.map(|entry| entry.modified));
+        Ok(Some(Self {
+            registry: registry.clone(),
+            term,
+            lease,
+            elected,
+            epoch_base,
+            claim,
+            last_write,
+        }))
+    }
+
     /// Returns the term of this leadership. Later terms are higher.
     #[must_use]
     pub fn term(&self) -> Term {

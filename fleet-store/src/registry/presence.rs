@@ -75,54 +75,38 @@ struct StoredClaim {
     bytes: Vec<u8>,
 }
 
-impl Registry {
-    /// Makes a machine present. The presence lasts for `ttl`, and longer if it is renewed.
-    ///
-    /// `token` distinguishes the machine from a copy of it with the same identity. So the token
-    /// must survive a restart of the daemon, but must not be copied with the disk. For example,
-    /// store it in a file below `/run`.
-    ///
-    /// A claim with the same token belongs to an earlier process of the daemon, and is replaced
-    /// immediately. The states that the earlier process published are deleted together with its
-    /// lease. So the caller must publish them again.
-    ///
-    /// # Errors
-    ///
-    /// [`RegistryError::MachineTaken`] when a machine with another token uses this identity, or
-    /// this version cannot read the stored claim; [`RegistryError::Conflict`] when the claim
-    /// changed concurrently.
-    pub async fn join(
-        &self,
+impl Presence {
+    /// Implements [`Registry::join`].
+    pub(super) async fn join(
+        registry: &Registry,
         machine: MachineRecord,
         token: &str,
         ttl: Duration,
-    ) -> Result<Presence, RegistryError> {
+    ) -> Result<Self, RegistryError> {
         let key = Key::Machine(machine.id.clone());
-        let (found, _) = self.get(&key).await?;
+        let (found, _) = registry.get(&key).await?;
         if let Some(entry) = &found {
             check_same_machine(&machine.id, token, entry)?;
         }
-        let key = self.key(&key);
+        let key = registry.key(&key);
         let bytes = |lease| claim_bytes(&machine, token, lease);
         let claiming = |lease| {
             let free = unchanged(&key, found.as_ref());
             Transaction::new().when(free).put_leased(key.clone(), bytes(lease), lease)
         };
-        let (lease, commit) = self.with_lease(ttl, claiming).await?;
+        let (lease, commit) = registry.with_lease(ttl, claiming).await?;
         let Commit::Applied(joined) = commit else {
             return Err(RegistryError::Conflict);
         };
         if let Some(before) = found.and_then(|entry| entry.lease) {
-            self.release_lease(before).await;
+            registry.release_lease(before).await;
         }
         let bytes = bytes(lease);
         let claim = RwLock::new(StoredClaim { machine, bytes });
         let token = token.to_owned();
-        Ok(Presence { registry: self.clone(), lease, joined, token, claim })
+        Ok(Self { registry: registry.clone(), lease, joined, token, claim })
     }
-}
 
-impl Presence {
     /// Returns the lease of the machine's claim and states.
     #[must_use]
     pub fn lease(&self) -> LeaseId {

@@ -1,4 +1,0 @@
-//! Parts for implementations of [`Store`](crate::Store) that keep their state in the process.
-
-pub use crate::keyspace::{ApplyOutcome, EndedLease, Keyspace};
-pub use crate::watch::WatchSender;
