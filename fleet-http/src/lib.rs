@@ -4,7 +4,6 @@ mod client;
 mod clock;
 mod cursors;
 mod duplex;
-mod headers;
 mod merge;
 mod server;
 mod tls;

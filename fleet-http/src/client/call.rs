@@ -20,8 +20,8 @@ use super::endpoint::Connector;
 use super::query::Query;
 use super::{ClientError, Credentials, Endpoint, Entity};
 use crate::TlsError;
-use crate::headers::{BEHIND, PROXIED};
 use crate::wire::ErrorBody;
+use crate::wire::{BEHIND, PROXIED};
 
 /// Timeout for a complete response, including connecting.
 const RESPONSE_TIMEOUT: Duration = Duration::from_secs(30);
@@ -31,6 +31,10 @@ const IDLE_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Maximum size of a response, in bytes. A larger response is an error.
 const MAX_RESPONSE_SIZE: usize = 256 << 20;
+
+/// Maximum number of times that the client starts a list again because the server has dropped its
+/// snapshot.
+const MAX_RELISTS: usize = 3;
 
 /// Sends requests to one endpoint over pooled connections.
 #[derive(Debug, Clone)]
@@ -166,6 +170,47 @@ impl Caller {
     pub(super) fn bad_response(&self, problem: impl ToString) -> ClientError {
         let (endpoint, problem) = (self.endpoint.clone(), problem.to_string());
         ClientError::BadResponse { endpoint, problem }
+    }
+
+    /// Returns the items of all pages of a list. Starts again if the server responds with status
+    /// 400, because it may have dropped the snapshot of the list.
+    pub(super) async fn list<P: DeserializeOwned, T>(
+        &self,
+        path: &str,
+        query: &Query,
+        split: impl Fn(P) -> (Vec<T>, String),
+    ) -> Result<Vec<T>, ClientError> {
+        let mut tries = 0;
+        loop {
+            match self.list_once(path, query, &split).await {
+                Err(ClientError::Api { status: 400, .. }) if tries < MAX_RELISTS => tries += 1,
+                response => return response,
+            }
+        }
+    }
+
+    async fn list_once<P: DeserializeOwned, T>(
+        &self,
+        path: &str,
+        query: &Query,
+        split: impl Fn(P) -> (Vec<T>, String),
+    ) -> Result<Vec<T>, ClientError> {
+        let mut items = Vec::new();
+        let mut token = String::new();
+        loop {
+            let given = Some(token.as_str()).filter(|token| !token.is_empty());
+            let query = query.clone().with("nextPageToken", given);
+            let (page, next) = split(self.get(path, &query).await?);
+            items.extend(page);
+            if next.is_empty() {
+                return Ok(items);
+            }
+            if next == token {
+                let problem = "a page of the list refers to itself as the next one";
+                return Err(self.bad_response(problem));
+            }
+            token = next;
+        }
     }
 
     async fn with_timeout<T>(

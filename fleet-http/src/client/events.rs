@@ -5,8 +5,8 @@ use std::time::Duration;
 use tokio::time::timeout;
 
 use super::ClientError;
+use super::body::BodyLines;
 use super::call::Caller;
-use super::lines::BodyLines;
 use super::query::Query;
 use crate::wire::ClusterEvent;
 

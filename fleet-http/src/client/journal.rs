@@ -7,15 +7,15 @@ use fleet_core::journal::JournalLine;
 use fleet_unitfile::values::Timespan;
 
 use super::ClientError;
+use super::body::BodyLines;
 use super::call::Caller;
 use super::events::Retry;
-use super::lines::BodyLines;
 use super::query::Query;
 use crate::clock::Stopwatch;
 use crate::cursors::Cursors;
-use crate::headers::{CURSORS, TIMESTAMPS};
 use crate::server::LinePrefix;
-use crate::wire;
+use crate::wire::{CURSORS, TIMESTAMPS};
+use crate::{JournalEntry, wire};
 
 /// Time after which an open journal counts as working, even if it has returned no line. If the
 /// journal breaks later than that, the retries start again with the shortest delay. Each returned

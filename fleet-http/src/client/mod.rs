@@ -1,27 +1,27 @@
 //! The client, with one method for each operation of the API.
 
+mod body;
 mod call;
 mod conditional;
 mod endpoint;
 mod error;
 mod events;
-mod export;
 mod journal;
-mod lines;
 mod machines;
 mod query;
 
 use std::time::Duration;
 
-use fleet_core::{Generation, MachineId, TargetState};
+use fleet_core::{Epoch, Generation, Intent, MachineId, TargetState};
 use fleet_store::registry::MetadataChange;
 use fleet_unitfile::UnitName;
 use hyper::{Method, StatusCode};
 use serde::Serialize;
 
 use crate::wire::{
-    MachineEntity, MachinePage, MachineStatus, MetadataOp, PutUnit, RestartResponse, StatusDetails,
-    UnitEntity, UnitPage, UnitStateEntity, UnitStatePage, UnitStatusReport, VersionResponse,
+    ImportRequest, MachineEntity, MachinePage, MachineStatus, MetadataOp, PutUnit, RestartResponse,
+    StatusDetails, UnitEntity, UnitPage, UnitStateEntity, UnitStatePage, UnitStatusReport,
+    VersionResponse,
 };
 use crate::{ClientTls, Token};
 use call::Caller;
@@ -30,11 +30,11 @@ use query::Query;
 pub use self::conditional::UnitUpload;
 pub(crate) use self::events::Retry;
 pub use self::query::{StateFilter, UnitFilter};
+pub use body::ExportBytes;
 pub use conditional::WithEtag;
 pub use endpoint::{Endpoint, EndpointError};
 pub use error::ClientError;
 pub use events::{EventOptions, Events};
-pub use export::ExportBytes;
 pub use journal::{JournalLines, JournalOptions};
 
 /// A client of the API. Cloning is cheap, and clones share connections.
@@ -144,7 +144,7 @@ impl Client {
     /// Returns [`ClientError`] if the request fails.
     pub async fn units(&self) -> Result<Vec<UnitEntity>, ClientError> {
         let split = |page: UnitPage| (page.units, page.next_page_token);
-        self.list("units", &Query::new(), split).await
+        self.caller.list("units", &Query::new(), split).await
     }
 
     /// Returns the units that match the filter at one revision, ordered by name.
@@ -157,7 +157,7 @@ impl Client {
         filter: &UnitFilter,
     ) -> Result<Vec<UnitEntity>, ClientError> {
         let split = |page: UnitPage| (page.units, page.next_page_token);
-        self.list("units", &filter.query(), split).await
+        self.caller.list("units", &filter.query(), split).await
     }
 
     /// Returns the unit of that name with its source, or `None` if it does not exist.
@@ -262,7 +262,7 @@ impl Client {
     pub async fn states(&self, filter: &StateFilter) -> Result<Vec<UnitStateEntity>, ClientError> {
         let query = filter.query();
         let split = |page: UnitStatePage| (page.states, page.next_page_token);
-        self.list("state", &query, split).await
+        self.caller.list("state", &query, split).await
     }
 
     /// Returns the machines that are present, ordered by ID.
@@ -272,7 +272,7 @@ impl Client {
     /// Returns [`ClientError`] if the request fails.
     pub async fn machines(&self) -> Result<Vec<MachineEntity>, ClientError> {
         let split = |page: MachinePage| (page.machines, page.next_page_token);
-        self.list("machines", &Query::new(), split).await
+        self.caller.list("machines", &Query::new(), split).await
     }
 
     /// Returns the machines that the daemon has seen leave and that are still absent, with the time
@@ -284,7 +284,7 @@ impl Client {
     pub async fn absent_machines(&self) -> Result<Vec<MachineEntity>, ClientError> {
         let split = |page: MachinePage| (page.machines, page.next_page_token);
         let mut machines =
-            self.list("machines", &Query::new().with("absent", Some("1")), split).await?;
+            self.caller.list("machines", &Query::new().with("absent", Some("1")), split).await?;
         // An older daemon ignores the parameter.
         machines.retain(|machine| machine.absent_for.is_some());
         Ok(machines)
@@ -396,6 +396,25 @@ impl Client {
     pub async fn export(&self) -> Result<ExportBytes, ClientError> {
         let response = self.caller.open("export", &Query::new()).await?;
         Ok(ExportBytes::new(self.endpoint().clone(), response))
+    }
+
+    /// Prepares the cluster for the import of another cluster's units. Call this method before you
+    /// create the units.
+    ///
+    /// Raises the epoch above `past`, the latest epoch of the other cluster. As a result, new
+    /// placements supersede the placements of the other cluster that machines still remember. Also
+    /// records the given intents, even for machines that are not present.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`ClientError::Api`] with status 409 if the server's store has no lineage.
+    pub async fn prepare_import(
+        &self,
+        past: Epoch,
+        intents: &[(MachineId, Intent)],
+    ) -> Result<(), ClientError> {
+        let body = ImportRequest::new(past, intents);
+        self.caller.send(Method::POST, "import", None, &body).await.map(drop)
     }
 }
 

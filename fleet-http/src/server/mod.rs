@@ -20,6 +20,7 @@ mod router;
 mod stream;
 
 pub use self::net::listen::{SocketFile, listen_unix};
+pub use self::stream::journal_source::Peers;
 pub use api::Api;
 pub use auth::auth_policy::AuthPolicy;
 pub use auth::tokens::{Tokens, TokensError};
@@ -29,5 +30,4 @@ pub use net::limits::ServerLimits;
 pub use net::listen::{ListenAddress, ListenParseError};
 pub use net::listener::{ListenError, Listener};
 pub(crate) use stream::journals::LinePrefix;
-pub use stream::journals::{JournalError, JournalStream, Journals};
-pub use stream::peers::Peers;
+pub use stream::journals::{JournalEntry, JournalError, JournalRequest, JournalStream, Journals};

@@ -4,12 +4,15 @@ use std::sync::{Arc, LazyLock};
 
 use axum::Router;
 use axum::extract::{MatchedPath, Request, State};
-use axum::http::header::{ALLOW, AUTHORIZATION, IF_MATCH, LOCATION, ORIGIN, SERVER};
+use axum::http::header::{ALLOW, AUTHORIZATION, CONTENT_TYPE, IF_MATCH, LOCATION, ORIGIN, SERVER};
 use axum::http::{HeaderValue, Method, StatusCode, Uri};
 use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
 use axum::routing::MethodRouter;
 use fleet_store::mirror::MirrorStatus;
+use tower_http::CompressionLevel;
+use tower_http::compression::CompressionLayer;
+use tower_http::compression::predicate::{And, Predicate, SizeAbove};
 use utoipa::OpenApi as _;
 use utoipa_axum::router::{OpenApiRouter, UtoipaMethodRouterExt as _};
 use utoipa_axum::routes;
@@ -25,7 +28,7 @@ use super::net::head;
 use super::net::limits::ConnectionOrigin;
 use super::stream::{events, journal};
 use crate::clock::Stopwatch;
-use crate::headers::BEHIND;
+use crate::wire::BEHIND;
 
 /// Path prefix of version 1, and its old alias.
 const PREFIXES: [&str; 2] = ["/fleet/v1", "/v1-alpha"];
@@ -40,7 +43,7 @@ pub(super) fn router(api: SharedApi) -> Router {
         .fold(root, |router, prefix| router.merge(version_1(prefix, &api)))
         .fallback(not_found_or_redirect)
         .layer(from_fn_with_state((server, api.clone()), middleware))
-        .layer(super::net::compression::layer())
+        .layer(compression())
         .with_state(api)
 }
 
@@ -324,6 +327,32 @@ fn is_cross_origin_write(request: &Request) -> bool {
 fn has_unsupported_condition(request: &Request) -> bool {
     let is_kept = route(request) == format!("{}/units/{{name}}", PREFIXES[0]);
     !request.method().is_safe() && !is_kept && request.headers().contains_key(IF_MATCH)
+}
+
+/// Minimum size of a compressed response, in bytes.
+const MIN_SIZE: u16 = 1024;
+
+/// Compresses large JSON responses with gzip.
+fn compression() -> CompressionLayer<And<SizeAbove, IsJson>> {
+    CompressionLayer::new()
+        .gzip(true)
+        .quality(CompressionLevel::Fastest)
+        .compress_when(SizeAbove::new(MIN_SIZE.into()).and(IsJson))
+}
+
+/// Matches JSON responses. Streams such as journals and events have other content types. They are
+/// not compressed, because compression would delay their lines.
+#[derive(Debug, Clone, Copy)]
+struct IsJson;
+
+impl Predicate for IsJson {
+    fn should_compress<B>(&self, response: &axum::http::Response<B>) -> bool
+    where
+        B: axum::body::HttpBody,
+    {
+        let content = response.headers().get(CONTENT_TYPE);
+        content.is_some_and(|value| value == HeaderValue::from_static("application/json"))
+    }
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Units, their status and states, machines, and pages of them.
+//! Units, their status and states, machines, and pages of them; error responses.
 
 use std::collections::BTreeMap;
 
@@ -135,7 +135,7 @@ pub struct UnitStateEntity {
     #[serde(skip_serializing_if = "String::is_empty")]
     pub problem: String,
     /// Number of automatic restarts by the service manager.
-    #[serde(skip_serializing_if = "is_zero_u32")]
+    #[serde(skip_serializing_if = "is_zero")]
     pub restarts: u32,
     /// Result of the last run, as in systemd's `Result`.
     #[serde(skip_serializing_if = "String::is_empty")]
@@ -244,14 +244,8 @@ pub struct VersionResponse {
     pub join_problem: Option<String>,
 }
 
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "the signature that serde calls")]
-fn is_zero(number: &u64) -> bool {
-    *number == 0
-}
-
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "the signature that serde calls")]
-fn is_zero_u32(number: &u32) -> bool {
-    *number == 0
+fn is_zero<T: Default + PartialEq>(number: &T) -> bool {
+    *number == T::default()
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "the signature that serde calls")]
@@ -312,4 +306,49 @@ pub struct StatusDetails {
     /// Process tracking method, and the reason for a fallback.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub tracking: String,
+}
+
+/// Message of the errors of a daemon that refuses its store.
+pub const OTHER_STORE: &str = "the store was emptied or replaced, so this daemon leaves its units \
+     running and does nothing else: restore the store, or accept the present one with \
+     \"fleetd accept-store\", then restart fleetd";
+
+/// Body of every response with status 4xx or 5xx.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct ErrorBody {
+    /// The error.
+    pub error: ErrorEntity,
+    /// The unit's current state, with status 412.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unit: Option<Box<UnitEntity>>,
+}
+
+/// An error.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(default)]
+pub struct ErrorEntity {
+    /// HTTP status of the response.
+    pub code: u16,
+    /// Errors in the submitted unit file.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub details: Vec<ErrorDetail>,
+    /// Explanation of the error.
+    pub message: String,
+}
+
+/// An error in a unit file.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(default)]
+pub struct ErrorDetail {
+    /// Column in characters, counted from one; zero if the error has no position.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub column: usize,
+    /// Correction to make.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub help: String,
+    /// Line, counted from one; zero if the error has no position.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub line: usize,
+    /// Description of the error.
+    pub message: String,
 }

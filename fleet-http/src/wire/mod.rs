@@ -1,4 +1,4 @@
-//! JSON types of version 1 of the API.
+//! JSON types and headers of version 1 of the API.
 //!
 //! These types are independent of the domain types, and this module converts between the two. The
 //! fields of an object are written in the order of their declaration. Most empty fields are
@@ -7,13 +7,14 @@
 
 mod convert;
 mod entity;
-mod error;
 mod event;
-mod json;
 mod plan;
 mod rebalance;
 mod request;
 
+use hyper::header::HeaderName;
+
+pub use self::entity::{ErrorBody, ErrorDetail, ErrorEntity, OTHER_STORE};
 pub use self::entity::{MachineStatus, StatusDetails, UnitStatusReport};
 pub use self::plan::{NearestRefusal, ReasonDetail, ReasonPeer, RefusalCount};
 pub use self::rebalance::{DrainReport, HeldUnit, UnitMove};
@@ -21,7 +22,6 @@ pub use entity::{
     MachineEntity, MachinePage, ResourceAmounts, RestartResponse, UnitEntity, UnitOptionEntity,
     UnitPage, UnitStateEntity, UnitStatePage, VersionResponse,
 };
-pub use error::{ErrorBody, ErrorDetail, ErrorEntity, OTHER_STORE};
 pub use event::ClusterEvent;
 pub use plan::{MachineVerdict, PlacementExplanation, PlanReport, PlanStep, UnplacedUnit};
 pub use rebalance::{MachineLoad, PendingMove, RebalanceMove, RebalanceOrder, RebalanceReport};
@@ -33,3 +33,21 @@ pub(crate) use convert::{
 pub(crate) use plan::{explanation, plan};
 pub(crate) use rebalance::rebalance_order;
 pub(crate) use request::{decode_import, decode_patch, decode_plan, decode_put};
+
+/// Response header: number of seconds since the server lost contact with its store. Responses
+/// during a store outage have this header, because they may be outdated.
+pub(crate) const BEHIND: HeaderName = HeaderName::from_static("x-fleet-behind");
+
+/// Request header: another daemon forwards the request on behalf of a client. The server responds
+/// from its own machine, and does not forward the request again.
+pub(crate) const PROXIED: HeaderName = HeaderName::from_static("x-fleet-proxied");
+
+/// Response header of a journal: each line begins with its timestamp.
+pub(crate) const TIMESTAMPS: HeaderName = HeaderName::from_static("x-fleet-timestamps");
+
+/// Response header of a journal: each line begins with its cursor.
+pub(crate) const CURSORS: HeaderName = HeaderName::from_static("x-fleet-cursors");
+
+/// Response header of an export: `refuse` or `warn`. It shows how the server handles mistakes in
+/// unit files that fleet v1 silently accepted.
+pub(crate) const STRICTNESS: HeaderName = HeaderName::from_static("x-fleet-unknown-options");

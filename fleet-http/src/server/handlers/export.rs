@@ -14,9 +14,9 @@ use futures_util::stream;
 
 use super::extract::{Params, read_body};
 use super::openapi::Failures;
-use crate::headers::STRICTNESS;
 use crate::server::api::SharedApi;
 use crate::server::failure::Failure;
+use crate::wire::STRICTNESS;
 use crate::wire::{ImportRequest, decode_import};
 
 /// Size in bytes at which a chunk is sent. A chunk may be larger, because it contains only whole

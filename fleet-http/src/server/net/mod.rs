@@ -1,6 +1,5 @@
 //! Sockets and connections, below the level of paths.
 
-pub(super) mod compression;
 pub(super) mod connection;
 pub(super) mod connection_slots;
 pub(super) mod head;

@@ -12,9 +12,7 @@ use fleet_unitfile::values::{parse_bool, parse_timespan};
 use futures_util::{StreamExt as _, stream};
 
 use super::journal_source::JournalSource;
-use super::journals::{JournalError, JournalStream, LinePrefix};
-use crate::client::JournalOptions;
-use crate::headers::{CURSORS, TIMESTAMPS};
+use super::journals::{JournalEntry, JournalError, JournalRequest, JournalStream, LinePrefix};
 use crate::server::api::SharedApi;
 use crate::server::failure::{Failure, error_chain};
 use crate::server::handlers::extract::{Name, Params};
@@ -23,6 +21,7 @@ use crate::server::handlers::intents::present_machine;
 use crate::server::handlers::openapi::{self as path, Failures};
 use crate::server::net::shutdown::{Shutdown, closed};
 use crate::wire;
+use crate::wire::{CURSORS, TIMESTAMPS};
 
 /// Maximum number of machines from which one request can read journals.
 pub(crate) const MAX_MACHINES: usize = 256;

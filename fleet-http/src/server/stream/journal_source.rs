@@ -1,6 +1,7 @@
 //! Reads journals and status details from the machines of a unit, local or remote.
 
 use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use axum::http::request::Parts;
@@ -13,13 +14,12 @@ use tokio::time::timeout;
 
 use super::journals::{JournalError, JournalStream, is_cursor};
 use super::merge::{follow, merged};
-use crate::ClientError;
 use crate::client::{JournalLines, JournalOptions};
 use crate::cursors::Cursors;
-use crate::headers::PROXIED;
 use crate::server::api::SharedApi;
 use crate::server::failure::Failure;
-use crate::wire::StatusDetails;
+use crate::wire::{PROXIED, StatusDetails};
+use crate::{Client, ClientError, Credentials, EndpointError};
 
 /// Time limit for a machine's response, and for its existing lines.
 pub(crate) const MACHINE_TIMEOUT: Duration = Duration::from_secs(3);
@@ -285,6 +285,52 @@ fn unreachable(
     cause: impl Into<Box<dyn std::error::Error + Send + Sync>>,
 ) -> JournalError {
     JournalError::Unreachable { machine: machine.clone(), cause: cause.into() }
+}
+
+/// Clients of the daemons of other machines. Clones share their state.
+#[derive(Debug, Clone, Default)]
+pub struct Peers(Arc<Mutex<PeerClients>>);
+
+#[derive(Debug, Default)]
+struct PeerClients {
+    credentials: Credentials,
+    /// Clients by URL.
+    clients: BTreeMap<String, Client>,
+}
+
+/// Maximum number of cached clients. Beyond it all are dropped, with their connections.
+const MAX_CLIENTS: usize = 1024;
+
+impl Peers {
+    /// Creates clients with these credentials.
+    #[must_use]
+    pub fn new(credentials: Credentials) -> Self {
+        Self(Arc::new(Mutex::new(PeerClients { credentials, clients: BTreeMap::new() })))
+    }
+
+    /// Replaces the credentials.
+    pub fn set_credentials(&self, credentials: Credentials) {
+        *self.peers() = PeerClients { credentials, clients: BTreeMap::new() };
+    }
+
+    /// Returns the client of the daemon at that URL.
+    pub(crate) fn client(&self, url: &str) -> Result<Client, EndpointError> {
+        let mut peers = self.peers();
+        if let Some(client) = peers.clients.get(url) {
+            return Ok(client.clone());
+        }
+        let client = Client::proxying(&url.parse()?, peers.credentials.clone());
+        if peers.clients.len() >= MAX_CLIENTS {
+            peers.clients.clear();
+        }
+        peers.clients.insert(url.to_owned(), client.clone());
+        Ok(client)
+    }
+
+    /// Ignores poisoning: no panic can leave the map partially modified.
+    fn peers(&self) -> MutexGuard<'_, PeerClients> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 #[cfg(test)]

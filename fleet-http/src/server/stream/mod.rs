@@ -6,4 +6,3 @@ pub(super) mod journal;
 pub(super) mod journal_source;
 pub(super) mod journals;
 pub(super) mod merge;
-pub(super) mod peers;

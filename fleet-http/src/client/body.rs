@@ -1,10 +1,13 @@
-//! Reads a response line by line as it arrives.
+//! Reads a response as it arrives: line by line, or the bytes of an export.
 
+use bytes::Bytes;
+use fleet_core::Strictness;
 use http_body_util::BodyExt as _;
 use hyper::Response;
 use hyper::body::Incoming;
 
 use super::{ClientError, Endpoint};
+use crate::wire::STRICTNESS;
 
 /// Line stream of a response.
 #[derive(Debug)]
@@ -80,6 +83,50 @@ impl LineBuffer {
         self.consumed = next;
         self.searched = self.searched.max(next);
         line
+    }
+}
+
+/// Byte stream of an export.
+#[derive(Debug)]
+pub struct ExportBytes {
+    endpoint: Endpoint,
+    strictness: Strictness,
+    body: Incoming,
+}
+
+impl ExportBytes {
+    pub(super) fn new(endpoint: Endpoint, response: Response<Incoming>) -> Self {
+        let warns = response.headers().get(STRICTNESS).is_some_and(|value| value == "warn");
+        let strictness = if warns { Strictness::Warn } else { Strictness::Refuse };
+        Self { endpoint, strictness, body: response.into_body() }
+    }
+
+    /// Returns the server's handling of unit files that fleet v1 silently accepted.
+    #[must_use]
+    pub fn strictness(&self) -> Strictness {
+        self.strictness
+    }
+
+    /// Returns the next bytes of the export, or `None` at the end.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`ClientError::Broken`] if the export was interrupted.
+    pub async fn next(&mut self) -> Result<Option<Bytes>, ClientError> {
+        loop {
+            match self.body.frame().await {
+                None => return Ok(None),
+                Some(Ok(frame)) => {
+                    if let Ok(bytes) = frame.into_data() {
+                        return Ok(Some(bytes));
+                    }
+                }
+                Some(Err(cause)) => {
+                    let endpoint = self.endpoint.clone();
+                    return Err(ClientError::Broken { endpoint, cause: cause.into() });
+                }
+            }
+        }
     }
 }
 
