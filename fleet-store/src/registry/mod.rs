@@ -12,8 +12,6 @@ mod group_commit;
 mod leadership;
 mod lineage;
 mod presence;
-#[cfg(feature = "embedded")]
-mod restore;
 mod units;
 
 use std::collections::BTreeMap;
@@ -41,8 +39,6 @@ pub use leadership::{
 };
 pub use lineage::{Lineage, LineageError};
 pub use presence::{MachineRecord, Presence};
-#[cfg(feature = "embedded")]
-pub(crate) use restore::restored_entries;
 pub use units::{ExpectUnit, NewUnit, UnusedContent};
 
 /// Change of a machine's metadata.
@@ -177,9 +173,6 @@ impl Registry {
     /// [`RegistryError::NoLineage`] when the store has no lineage; [`RegistryError::Conflict`] when
     /// another process changed the lineage concurrently; [`StoreError::Invalid`] when `past` is
     /// beyond the limit for epochs.
-    ///
-    /// [`StoreError::Invalid`]: crate::StoreError::Invalid
-    /// [`Leadership::raise_epochs`]: Leadership::raise_epochs
     pub async fn raise_epochs(&self, past: Epoch) -> Result<(), RegistryError> {
         if past == Epoch::ZERO {
             return Ok(());
