@@ -18,7 +18,7 @@ use fleet_unitfile::UnitName;
 use serde::{Deserialize, Serialize};
 
 use super::config::ServiceManagerKind;
-use super::{Context as _, StartError, systemd};
+use super::{Context as _, StartError, other_managers};
 
 /// Name of the file in the machine's directory that stores the service manager.
 const FILE: &str = "service-manager.json";
@@ -50,7 +50,7 @@ impl EarlierManager {
             ServiceManagerKind::Native(_) => Self::Native,
             ServiceManagerKind::FleetInit(socket) => Self::FleetInit { socket: socket.clone() },
             ServiceManagerKind::Systemd(settings) => {
-                let config = systemd::of_process(settings)?;
+                let config = other_managers::systemd_config(settings)?;
                 Self::Systemd {
                     user: config.scope == SystemdScope::User,
                     socket: config.socket,

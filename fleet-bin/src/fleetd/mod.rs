@@ -13,19 +13,20 @@ mod loop_metrics;
 mod machine;
 mod notify;
 pub(crate) mod offline;
+mod other_managers;
 mod reload;
-mod remote;
 mod run;
 mod summary;
-mod systemd;
 mod wire_up;
 
 use std::error::Error;
 use std::fmt;
 use std::process::ExitCode;
 
+use clap::Parser as _;
+
 use crate::ui::{error, logging};
-use cli::Invocation;
+use cli::{Action, Cli, ConfigArg};
 use reload::ConfigSource;
 
 pub(crate) use self::reload::certificate_warning;
@@ -39,7 +40,7 @@ pub(crate) use self::reload::certificate_warning;
 /// | 2 | the command line or the configuration is wrong |
 #[must_use]
 pub fn main() -> ExitCode {
-    match perform(cli::parse()) {
+    match perform(Cli::parse()) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             say_error(&error.to_string());
@@ -48,15 +49,15 @@ pub fn main() -> ExitCode {
     }
 }
 
-fn perform(request: Invocation) -> Result<(), StartError> {
-    match request {
-        Invocation::Run { file, flags } => {
-            let (source, config) = ConfigSource::read(file, flags)?;
+fn perform(cli: Cli) -> Result<(), StartError> {
+    match cli.action {
+        None => {
+            let (source, config) = ConfigSource::read(cli.config.file, cli.flags.0)?;
             let level = logging::start(logging::word(config.verbosity));
             block_on(run::run(config, source, level))
         }
-        Invocation::CheckConfig { file, flags } => {
-            let (_, config) = ConfigSource::read(Some(file.clone()), flags)?;
+        Some(Action::CheckConfig { file }) => {
+            let (_, config) = ConfigSource::read(Some(file.clone()), config::RawConfig::new())?;
             reload::load_auth(&config.auth)?;
             wire_up::check_store_files(&config.store)?;
             let certificate = certificate_warning(&config);
@@ -64,7 +65,7 @@ fn perform(request: Invocation) -> Result<(), StartError> {
             say(&format!("{}: no errors", file.display()));
             Ok(())
         }
-        Invocation::AcceptStore { file } => {
+        Some(Action::AcceptStore(ConfigArg { file })) => {
             let (_, config) = ConfigSource::read(file, config::RawConfig::new())?;
             offline::accept_store(&config)?;
             say(
@@ -73,11 +74,11 @@ fn perform(request: Invocation) -> Result<(), StartError> {
             );
             Ok(())
         }
-        Invocation::Dev(args) => {
+        Some(Action::Dev(args)) => {
             logging::start("warn");
             block_on(dev::run(args))
         }
-        Invocation::Version => {
+        Some(Action::Version) => {
             say(&format!("fleetd version {}", env!("CARGO_PKG_VERSION")));
             Ok(())
         }

@@ -27,7 +27,7 @@ use super::etcd;
 use super::journals::{LocalJournals, LocalMachine};
 use super::loop_metrics::EngineMetrics;
 use super::offline::StorePolicy;
-use super::{Context as _, StartError, identity, loop_metrics, remote, systemd};
+use super::{Context as _, StartError, identity, loop_metrics, other_managers};
 #[cfg(feature = "etcd")]
 use fleet_store::EtcdStore;
 
@@ -146,10 +146,10 @@ impl DaemonParts {
                 Ok(Manager::Native(manager.context(what)?))
             }
             ServiceManagerKind::FleetInit(socket) => {
-                Ok(Manager::other(remote::open(socket, &setup.directory).await?))
+                Ok(Manager::other(other_managers::open_fleet_init(socket, &setup.directory).await?))
             }
             ServiceManagerKind::Systemd(settings) => {
-                let manager = SystemdManager::open(systemd::of_process(settings)?);
+                let manager = SystemdManager::open(other_managers::systemd_config(settings)?);
                 let what = || "cannot use systemd to run units".to_owned();
                 Ok(Manager::other(manager.await.context(what)?))
             }

@@ -14,8 +14,8 @@ use super::query::Query;
 use crate::clock::Stopwatch;
 use crate::cursors::Cursors;
 use crate::server::LinePrefix;
+use crate::wire;
 use crate::wire::{CURSORS, TIMESTAMPS};
-use crate::{JournalEntry, wire};
 
 /// Time after which an open journal counts as working, even if it has returned no line. If the
 /// journal breaks later than that, the retries start again with the shortest delay. Each returned

@@ -30,4 +30,4 @@ pub use net::limits::ServerLimits;
 pub use net::listen::{ListenAddress, ListenParseError};
 pub use net::listener::{ListenError, Listener};
 pub(crate) use stream::journals::LinePrefix;
-pub use stream::journals::{JournalEntry, JournalError, JournalRequest, JournalStream, Journals};
+pub use stream::journals::{JournalError, JournalStream, Journals};

@@ -12,7 +12,8 @@ use fleet_unitfile::values::{parse_bool, parse_timespan};
 use futures_util::{StreamExt as _, stream};
 
 use super::journal_source::JournalSource;
-use super::journals::{JournalEntry, JournalError, JournalRequest, JournalStream, LinePrefix};
+use super::journals::{JournalError, JournalStream, LinePrefix};
+use crate::client::JournalOptions;
 use crate::server::api::SharedApi;
 use crate::server::failure::{Failure, error_chain};
 use crate::server::handlers::extract::{Name, Params};
