@@ -6,10 +6,10 @@ use fleet_agent::Clock as _;
 use fleet_core::Timestamp;
 use fleet_unitfile::UnitName;
 
+use super::Context;
 use super::concurrent::Poller;
 use super::format::MachineLabels;
 use super::report::{UnitOutcome, UnitReport};
-use super::session::context::Context;
 use super::session::eligible;
 use super::session::machines::MachineCache;
 use super::session::settings::WaitTimeout;

@@ -8,18 +8,16 @@
 //! | read local unit files | `local` |
 //! | query the cluster, or open its store | `session` |
 //! | connect through ssh | `session::{ssh, tunnel}` |
-//! | limit and batch requests | `concurrent`, `session::machines` |
+//! | limit and batch requests, and collect their failures | `concurrent`, `session::machines` |
 //! | decide what to do (pure) | `resolve`, `manifest_diff`, `wait`, `wait_state` |
 //! | find problems (pure) | `diagnosis`, `rebalance_status` |
 //! | run commands | `commands`, `follow` |
 //! | print results | `report`, `columns`, `format` |
-//! | write files | `atomic_file` |
-//! | report progress and errors | `progress`, `partial_failure` |
+//! | report progress | `progress` |
 //!
 //! Errors, output formats, tables and colours are those of all programs (`ui`).
 
 pub(crate) mod args;
-mod atomic_file;
 mod columns;
 mod commands;
 mod concurrent;
@@ -29,7 +27,6 @@ mod format;
 mod help;
 mod local;
 mod manifest_diff;
-mod partial_failure;
 mod progress;
 mod rebalance_status;
 mod report;
@@ -53,8 +50,8 @@ use crate::ui::output::Output;
 use args::flags::Flags;
 use args::{Cli, Command, flags, spelling};
 use progress::Progress;
-use session::context::Context;
 use session::settings::Settings;
+use session::ssh::Ssh;
 use session::tunnel::Tunnel;
 use session::{Session, settings, tunnel};
 
@@ -158,4 +155,18 @@ fn trace_to_stderr() {
         .with_ansi(false)
         .without_time()
         .init();
+}
+
+/// Session, outputs and clock of a running command.
+pub(crate) struct Context {
+    /// Connection to the cluster.
+    pub(crate) session: Session,
+    /// Prints results.
+    pub(crate) output: Output<io::Stdout>,
+    /// Prints progress and notices.
+    pub(crate) progress: Progress<io::Stderr>,
+    /// Settings for running `ssh`.
+    pub(crate) ssh: Ssh,
+    /// Clock for timeouts and pauses.
+    pub(crate) clock: SystemClock,
 }

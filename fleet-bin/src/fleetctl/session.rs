@@ -1,6 +1,5 @@
 //! Requests to the cluster, with errors that name the failed action.
 
-pub(super) mod context;
 pub(super) mod credentials;
 pub(super) mod settings;
 pub(super) mod ssh;

@@ -8,8 +8,7 @@ use clap_complete::Shell;
 use serde::Serialize;
 
 use crate::fleetctl::args::Cli;
-use crate::fleetctl::help;
-use crate::fleetctl::session::context::Context;
+use crate::fleetctl::{Context, help};
 use crate::ui::error::{CliError, Exit};
 use crate::ui::output::Record;
 

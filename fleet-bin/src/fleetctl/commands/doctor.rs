@@ -4,9 +4,9 @@ use std::path::Path;
 
 use fleet_http::wire::OTHER_STORE;
 
+use crate::fleetctl::Context;
 use crate::fleetctl::diagnosis::{ClusterView, Diagnosis, Severity};
 use crate::fleetctl::rebalance_status::rebalance_problems;
-use crate::fleetctl::session::context::Context;
 use crate::fleetd::{certificate_warning, config};
 use crate::ui::error::{CliError, Exit};
 

@@ -11,9 +11,9 @@ use serde::Serialize;
 use tokio::time::timeout;
 
 use super::logs::endless_document;
+use crate::fleetctl::Context;
 use crate::fleetctl::args::inspect_args::EventsArgs;
 use crate::fleetctl::format::{MachineLabels, machine_label};
-use crate::fleetctl::session::context::Context;
 use crate::ui::error::CliError;
 use crate::ui::global_args::Format;
 use crate::ui::names::unit_arg;

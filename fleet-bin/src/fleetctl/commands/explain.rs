@@ -5,10 +5,10 @@ use std::collections::BTreeMap;
 use fleet_http::wire::{MachineVerdict, PlacementExplanation};
 use fleet_unitfile::UnitName;
 
+use crate::fleetctl::Context;
 use crate::fleetctl::args::ExplainArgs;
 use crate::fleetctl::format::{MachineLabels, without_name};
 use crate::fleetctl::select::{DesiredFilter, select};
-use crate::fleetctl::session::context::Context;
 use crate::fleetctl::session::machines::MachineCache;
 use crate::ui::error::CliError;
 use crate::ui::global_args::Format;

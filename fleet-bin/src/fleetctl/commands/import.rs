@@ -17,10 +17,10 @@ use fleet_store::transfer::{
 use fleet_unitfile::UnitFile;
 use futures_util::{StreamExt as _, TryStreamExt as _, stream};
 
+use crate::fleetctl::Context;
 use crate::fleetctl::args::ImportArgs;
 use crate::fleetctl::commands::export;
 use crate::fleetctl::session::Session;
-use crate::fleetctl::session::context::Context;
 use crate::fleetd::offline::MissingStore;
 use crate::ui::error::CliError;
 use summary::ImportSummary;

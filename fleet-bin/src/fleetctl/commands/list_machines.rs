@@ -5,11 +5,11 @@ use std::collections::BTreeMap;
 use fleet_http::wire;
 use serde::Serialize;
 
+use crate::fleetctl::Context;
 use crate::fleetctl::args::inspect_args::ListArgs;
 use crate::fleetctl::columns::Columns;
 use crate::fleetctl::diagnosis::is_draining;
 use crate::fleetctl::format::{offers, short_machine, unknown_for};
-use crate::fleetctl::session::context::Context;
 use crate::ui::error::CliError;
 use crate::ui::output::Record;
 use crate::ui::table::cell;

@@ -6,12 +6,12 @@ use fleet_unitfile::UnitName;
 use fleet_unitfile::specifier::expand_fleet_specifiers;
 use serde::Serialize;
 
+use crate::fleetctl::Context;
 use crate::fleetctl::args::inspect_args::ListArgs;
 use crate::fleetctl::columns::Columns;
 use crate::fleetctl::concurrent::buffered;
 use crate::fleetctl::format::{MachineLabels, first_clause, machine_label, short_hash};
 use crate::fleetctl::select::{DesiredFilter, select};
-use crate::fleetctl::session::context::Context;
 use crate::fleetctl::session::source;
 use crate::ui::error::CliError;
 use crate::ui::global_args::Format;

@@ -7,12 +7,12 @@ use fleet_core::TargetState;
 use fleet_http::wire;
 use serde::Serialize;
 
+use crate::fleetctl::Context;
 use crate::fleetctl::args::inspect_args::ListArgs;
 use crate::fleetctl::columns::Columns;
 use crate::fleetctl::format::{
     MachineLabels, first_clause, machine_label, short_hash, unknown_for, without_name,
 };
-use crate::fleetctl::session::context::Context;
 use crate::fleetctl::wait::outcome;
 use crate::ui::error::CliError;
 use crate::ui::output::Record;

@@ -11,11 +11,11 @@ use futures_util::stream;
 use futures_util::stream::{BoxStream, StreamExt as _};
 use serde::Serialize;
 
+use crate::fleetctl::Context;
 use crate::fleetctl::args::inspect_args::{JournalArgs, LogsArgs};
 use crate::fleetctl::concurrent::buffered;
 use crate::fleetctl::format::short_machine;
 use crate::fleetctl::select::{DesiredFilter, select};
-use crate::fleetctl::session::context::Context;
 use crate::fleetctl::session::{Session, next_dated, next_line};
 use crate::ui::error::CliError;
 use crate::ui::global_args::Format;

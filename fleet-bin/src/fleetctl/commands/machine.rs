@@ -10,10 +10,9 @@ use fleet_http::wire::DrainReport;
 use serde::Serialize;
 
 use crate::fleetctl::args::change_args::{DrainArgs, MachineCommand};
-use crate::fleetctl::format;
 use crate::fleetctl::format::short_machine;
-use crate::fleetctl::session::context::Context;
 use crate::fleetctl::session::is_complete_id;
+use crate::fleetctl::{Context, format};
 use crate::ui::error::{CliError, Exit};
 use crate::ui::output::Record;
 

@@ -23,8 +23,8 @@ mod verify;
 
 use fleet_core::Verb;
 
+use super::Context;
 use super::args::{Command, DestroyArgs, LoadArgs, StartArgs, StopArgs, WaitUntil};
-use super::session::context::Context;
 use crate::ui::error::{CliError, Exit};
 
 /// Runs a command and returns the exit status.

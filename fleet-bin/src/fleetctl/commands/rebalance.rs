@@ -7,9 +7,9 @@ use fleet_core::rebalancing::RebalanceLimits;
 use fleet_http::wire::RebalanceReport;
 use serde::Serialize;
 
+use crate::fleetctl::Context;
 use crate::fleetctl::args::change_args::RebalanceArgs;
 use crate::fleetctl::format::short_machine;
-use crate::fleetctl::session::context::Context;
 use crate::ui::error::{CliError, Exit};
 use crate::ui::output::Record;
 

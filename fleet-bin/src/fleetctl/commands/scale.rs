@@ -8,12 +8,12 @@ use fleet_unitfile::UnitName;
 use serde::Serialize;
 
 use super::start;
+use crate::fleetctl::Context;
 use crate::fleetctl::args::change_args::ScaleArgs;
 use crate::fleetctl::args::{CreateArgs, WaitArgs, WaitUntil};
 use crate::fleetctl::commands::stop;
 use crate::fleetctl::local::read_units;
 use crate::fleetctl::session::Session;
-use crate::fleetctl::session::context::Context;
 use crate::ui::error::{CliError, Exit};
 use crate::ui::names::{UnitArg, unit_arg, unit_args};
 use crate::ui::output::Record;

@@ -6,9 +6,9 @@ use fleet_http::wire;
 use tokio::io::{AsyncWriteExt as _, copy, stdin, stdout};
 use tokio::net::UnixStream;
 
+use crate::fleetctl::Context;
 use crate::fleetctl::args::inspect_args::SshArgs;
 use crate::fleetctl::session::Session;
-use crate::fleetctl::session::context::Context;
 use crate::fleetctl::session::tunnel::{command, ssh_error};
 use crate::ui::error::{CliError, Exit};
 use crate::ui::names::unit_arg;

@@ -8,19 +8,18 @@ use fleet_http::wire;
 use fleet_unitfile::{UnitFile, UnitName};
 
 use super::upload::{UploadStep, send_contents};
+use crate::fleetctl::Context;
 use crate::fleetctl::args::{CreateArgs, WaitUntil};
-use crate::fleetctl::concurrent::{buffered, try_buffered};
+use crate::fleetctl::concurrent::{all_or_partial_failure, buffered, try_buffered};
 use crate::fleetctl::diagnosis::is_stopped_by_hand;
 use crate::fleetctl::follow::follow;
 use crate::fleetctl::format::MachineLabels;
 use crate::fleetctl::local::{LocalUnit, read_units};
-use crate::fleetctl::partial_failure::all_or_partial_failure;
 use crate::fleetctl::report::{Action, UnitOutcome, UnitReport};
 use crate::fleetctl::resolve::{
     ContentAction, ContentSource, change, content, unused_file_warning,
 };
 use crate::fleetctl::select::{DesiredFilter, select};
-use crate::fleetctl::session::context::Context;
 use crate::fleetctl::session::settings::WaitTimeout;
 use crate::fleetctl::session::{Session, source};
 use crate::fleetctl::wait::{Goal, Observation};

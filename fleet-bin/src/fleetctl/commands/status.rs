@@ -10,6 +10,7 @@ use serde::Serialize;
 
 use super::list_unit_files::description;
 use crate::fleet_init::format_duration;
+use crate::fleetctl::Context;
 use crate::fleetctl::args::inspect_args::StatusArgs;
 use crate::fleetctl::concurrent::buffered;
 use crate::fleetctl::format::{
@@ -17,7 +18,6 @@ use crate::fleetctl::format::{
 };
 use crate::fleetctl::select::{DesiredFilter, select};
 use crate::fleetctl::session::Session;
-use crate::fleetctl::session::context::Context;
 use crate::fleetctl::session::machines::MachineCache;
 use crate::fleetctl::wait::Observation;
 use crate::ui::colour::Colour;

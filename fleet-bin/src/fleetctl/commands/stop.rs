@@ -7,15 +7,16 @@ use std::io::{IsTerminal as _, Write as _};
 use fleet_core::{TargetState, Verb};
 use fleet_unitfile::UnitName;
 
-use crate::fleetctl::concurrent::{buffered, try_buffered};
+use crate::fleetctl::Context;
+use crate::fleetctl::concurrent::{
+    abbreviated_list, all_or_partial_failure, buffered, try_buffered,
+};
 use crate::fleetctl::follow::follow;
 use crate::fleetctl::format::MachineLabels;
-use crate::fleetctl::partial_failure::{abbreviated_list, all_or_partial_failure};
 use crate::fleetctl::report::{Action, UnitOutcome, UnitReport};
 use crate::fleetctl::resolve::change;
 use crate::fleetctl::select::{DesiredFilter, select, selected_by_pattern};
 use crate::fleetctl::session::Session;
-use crate::fleetctl::session::context::Context;
 use crate::fleetctl::session::settings::WaitTimeout;
 use crate::fleetctl::wait::{Goal, is_down};
 use crate::fleetctl::wait_state::WaitTarget;

@@ -4,8 +4,7 @@ use fleet_core::{Requirements, Strictness, TargetState};
 use fleet_http::wire;
 use fleet_unitfile::{UnitFile, UnitName};
 
-use crate::fleetctl::concurrent::try_buffered;
-use crate::fleetctl::partial_failure::with_completed;
+use crate::fleetctl::concurrent::{try_buffered, with_completed};
 use crate::fleetctl::resolve::{ContentAction, resolve_create_race, unstable_unit};
 use crate::fleetctl::session::Session;
 use crate::ui::error::CliError;

@@ -6,10 +6,10 @@ use std::process::Command;
 use fleet_unitfile::check::SystemdVersion;
 use fleet_unitfile::{Severity, UnitName};
 
+use crate::fleetctl::Context;
 use crate::fleetctl::args::VerifyArgs;
 use crate::fleetctl::local::read_file;
 use crate::fleetctl::manifest_diff::unit_files_in;
-use crate::fleetctl::session::context::Context;
 use crate::ui::error::CliError;
 use crate::ui::findings::{Finding, check, verify, verify_drop_in};
 use crate::ui::output::Record;

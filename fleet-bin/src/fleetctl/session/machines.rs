@@ -8,9 +8,8 @@ use fleet_http::wire::RebalanceReport;
 use fleet_http::{StateFilter, wire};
 
 use super::{Session, cannot};
-use crate::fleetctl::concurrent::buffered;
+use crate::fleetctl::concurrent::{abbreviated_list, buffered};
 use crate::fleetctl::format::MachineLabels;
-use crate::fleetctl::partial_failure::abbreviated_list;
 use crate::ui::error::CliError;
 use crate::ui::names::nearest;
 
