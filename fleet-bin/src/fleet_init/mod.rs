@@ -8,17 +8,16 @@
 //! | drawings (pure) | `dot` |
 //! | conversion from other inits | `convert` |
 //! | running and ending units | `run`, `shutdown` |
-//! | serving requests | `server`; the messages: `protocol`, `status_text` |
+//! | serving requests | `server`; the results: `protocol`, `status_text` |
 //! | process 1 of a container | `pid1` |
 //! | socket and directories | `paths` |
-//! | client commands | `client`, `status`, `tree`, `fleet`, `logs`, `verbs`, `outcome` |
+//! | client commands | `client`, `status`, `tree`, `logs`, `verbs`, `outcome` |
 
 mod args;
 mod client;
 mod convert;
 mod dot;
 mod files;
-mod fleet;
 mod logs;
 mod outcome;
 mod paths;

@@ -121,9 +121,10 @@ impl FilesServer {
         request: InitRequest,
         response: &mut ResponseSender,
     ) -> Result<(), RequestError> {
+        let refused = |error: SupervisorError| because(&error);
         match request {
             InitRequest::Status => {
-                let snapshot = self.supervisor.snapshot().await.map_err(|error| because(&error))?;
+                let snapshot = self.supervisor.snapshot().await.map_err(refused)?;
                 send_units(status_text::header(&snapshot), &snapshot, response).await;
             }
             InitRequest::SetTarget { goal, extra_targets } => {
@@ -142,33 +143,24 @@ impl FilesServer {
                 self.plan(files, goal, &extra_targets, response).await?;
             }
             InitRequest::ReloadUnit { unit } => {
-                let target = self.target_of(&unit).await?;
-                let done = self.supervisor.reload_unit(&target).await;
-                done.map_err(|error| because(&error))?;
+                let done = self.supervisor.reload_unit(&self.target_of(&unit).await?).await;
+                done.map_err(refused)?;
             }
             InitRequest::Restart { unit } => {
-                let target = self.target_of(&unit).await?;
-                let restarted =
-                    self.supervisor.restart(&target).await.map_err(|error| because(&error))?;
-                response.send(&restarted).await;
+                let restarted = self.supervisor.restart(&self.target_of(&unit).await?).await;
+                response.send(&restarted.map_err(refused)?).await;
             }
             InitRequest::ResetFailed { unit } => {
-                let target = self.target_of(&unit).await?;
-                let reset =
-                    self.supervisor.reset_failed(&target).await.map_err(|error| because(&error))?;
-                response.send(&reset).await;
+                let reset = self.supervisor.reset_failed(&self.target_of(&unit).await?).await;
+                response.send(&reset.map_err(refused)?).await;
             }
             InitRequest::Mask { unit } => {
-                let target = self.target_of(&unit).await?;
-                let masked =
-                    self.supervisor.mask(&target).await.map_err(|error| because(&error))?;
-                response.send(&masked).await;
+                let masked = self.supervisor.mask(&self.target_of(&unit).await?).await;
+                response.send(&masked.map_err(refused)?).await;
             }
             InitRequest::Unmask { unit } => {
-                let target = self.target_of(&unit).await?;
-                let unmasked =
-                    self.supervisor.unmask(&target).await.map_err(|error| because(&error))?;
-                response.send(&unmasked).await;
+                let unmasked = self.supervisor.unmask(&self.target_of(&unit).await?).await;
+                response.send(&unmasked.map_err(refused)?).await;
             }
         }
         Ok(())
