@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fleet_agent::remote::{RemoteConfig, RemoteManager};
-use fleet_agent::{Clock, ServiceError, ServiceManager, SystemClock, SystemdConfig};
+use fleet_agent::{Clock, ServiceError, SystemClock, SystemdConfig};
 
 use super::config::SystemdSettings;
 use super::{Context as _, StartError};
