@@ -10,11 +10,9 @@ mod conformance;
 mod fake;
 mod harness;
 mod journals;
-mod script;
 
 pub use conformance::conformance;
-pub use fake::FakeManager;
-pub use harness::{Harness, Opened, UnitKind};
-pub use script::{Behaviour, Call};
+pub use fake::{Behaviour, Call, FakeManager};
+pub use harness::{Harness, UnitKind};
 
 pub use crate::engine::planner::Planner;

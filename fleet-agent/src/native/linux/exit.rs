@@ -1,4 +1,5 @@
-//! Exit of a process, by a status or a signal, and the exit status of a process that is not a child of this daemon.
+//! Exit of a process, by a status or a signal, and the exit status of a process that is not a child
+//! of this daemon.
 //!
 //! The kernel returns the exit status of a child to the daemon that waits for it. For other
 //! processes the kernel only reports that they have ended. Since version 6.15 a pidfd also provides

@@ -1,5 +1,5 @@
-//! Users and groups of the supervisor and of a unit's processes, and the values of specifiers on this
-//! machine.
+//! Users and groups of the supervisor and of a unit's processes, and the values of specifiers on
+//! this machine.
 
 use std::collections::BTreeSet;
 use std::ffi::CString;

@@ -1,5 +1,5 @@
-//! Reads the lines of a unit's log, and follows it as it grows. Each line has a cursor, from which a
-//! client can continue.
+//! Reads the lines of a unit's log, and follows it as it grows. Each line has a cursor, from which
+//! a client can continue.
 
 use std::str::FromStr;
 use std::sync::{Arc, Weak};

@@ -44,13 +44,12 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use fleet_core::Timestamp;
 use tokio::sync::watch;
 
-use super::log::time_index::TimeIndex;
-use super::run::process::append;
 use crate::clock::{as_wall_time, wall_time};
 use crate::files::{create_private_dir, private_file};
 use hole::{
     BLOCK, BaseOffset, data_start, is_missing, next_line, offset_file, punch_hole, start_of_line,
 };
+use time_index::TimeIndex;
 
 pub(crate) use self::rotation_task::RotationTask;
 
@@ -365,6 +364,12 @@ impl Log {
     fn lock(&self) -> MutexGuard<'_, LogState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Opens a log in append mode, so that every write goes to the end of the log at that time. If the
+/// log is created, only its owner can access it.
+pub(crate) fn append(log: &Path) -> io::Result<File> {
+    private_file().create(true).append(true).open(log)
 }
 
 /// Appends a line of the supervisor to the log in this file.

@@ -278,7 +278,7 @@ mod tests {
 
     use super::*;
     use crate::SystemClock;
-    use crate::native::run::process::append;
+    use crate::native::log::append;
 
     /// Waits until the log is no longer polled.
     async fn wait_for_rest(task: &RotationTask, log: &Log) {
@@ -420,8 +420,8 @@ mod tests {
         most
     }
 
-    /// The unit has written nothing or little, and then writes as fast as possible. Its log exceeds the
-    /// limit at most by the output of one poll interval.
+    /// The unit has written nothing or little, and then writes as fast as possible. Its log exceeds
+    /// the limit at most by the output of one poll interval.
     #[tokio::test(start_paused = true)]
     async fn sudden_burst_exceeds_limit_by_one_interval() {
         let (limit, fast, directory) =

@@ -11,7 +11,6 @@ use rustix::io::Errno;
 use rustix::process::{Gid, Uid};
 
 use super::exec_context::{ExecContext, SEARCH_PATH, collect};
-use crate::files::private_file;
 use crate::native::linux::cgroup::Group;
 use crate::native::linux::child::{ChildSetup, Credentials, WorkingDirectory, limits};
 use crate::native::linux::descriptors::{is_out_of_descriptors, unit_nofile_limit};
@@ -21,6 +20,7 @@ use crate::native::linux::identity::{Identity, UnknownAccount, look_up, own_home
 use crate::native::linux::program::{ExecStep, SpawnError};
 use crate::native::linux::resources::CgroupSetting;
 use crate::native::linux::spawn::Child;
+use crate::native::log::append;
 
 /// Failure to start a process: a message for people, and the exit to report to the state machine.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -216,12 +216,6 @@ fn open_output(output: &ExecOutput, log: &Path, mode: u32) -> Result<Option<File
 fn unwritable(path: &Path, error: &io::Error) -> SpawnFailure {
     let message = format!("cannot open {} for writing: {error}", path.display());
     SpawnFailure::of(STDOUT, message, error)
-}
-
-/// Opens a log in append mode, so that every write goes to the end of the log at that time. If the
-/// log is created, only its owner can access it.
-pub(crate) fn append(log: &Path) -> io::Result<File> {
-    private_file().create(true).append(true).open(log)
 }
 
 impl SpawnFailure {

@@ -1,5 +1,5 @@
-//! State that all units of one native service manager share: directories, clock, logs, and whether a
-//! shutdown has begun.
+//! State that all units of one native service manager share: directories, clock, logs, and whether
+//! a shutdown has begun.
 
 use std::collections::BTreeSet;
 use std::fs::File;

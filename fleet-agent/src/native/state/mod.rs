@@ -5,7 +5,7 @@
 //! |---|---|
 //! | `manager_context` | what all units of one manager share; the mark of a shutdown |
 //! | `runtime_directory` | the directory for state that a reboot makes meaningless |
-//! | `unit_directory`, `run_journal` | records of a unit: one directory, or one file for all units |
+//! | `unit_directory`, `run_journal` | records of a unit: a directory, or one file for all units |
 //! | `desired_targets`, `timer_record` | goal, extra targets and masks; the state of timers |
 
 pub(super) mod desired_targets;

@@ -42,8 +42,8 @@ use crate::files::{create_private_dir, write_atomic};
 use crate::native::linux::cgroup::Group;
 use crate::native::linux::process_info::ProcessId;
 use crate::native::log::Log;
+use crate::native::log::append;
 use crate::native::run::machine::state::RunState;
-use crate::native::run::process::append;
 
 /// Maximum size of `run.json` in bytes. If the file is larger, the next record replaces it.
 const MAX_RUN_FILE: u64 = 16 * 1024;

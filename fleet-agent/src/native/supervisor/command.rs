@@ -1,5 +1,5 @@
-//! The commands of a supervisor, the handle by which a frontend sends them, its configuration and its
-//! errors.
+//! The commands of a supervisor, the handle by which a frontend sends them, its configuration and
+//! its errors.
 //!
 //! A frontend sends commands, and reads what the supervisor publishes: the [`Statuses`] of loaded
 //! units, the logs, and a counter of changes. It touches nothing else of the supervisor.

@@ -22,7 +22,7 @@
 //! | module | topic |
 //! |---|---|
 //! | `command`, `requests` | commands, handle, configuration, errors; requests for loaded units |
-//! | `core`, `targets`, `units` | the planner; its goal, extra targets and masks; the state per unit |
+//! | `core`, `targets`, `units` | the planner; goal, extra targets and masks; the state per unit |
 //! | `managed_units` | loaded units: the graph of them, their requests, waiting callers |
 //! | `timers` | timer units: next elapse, start of their units |
 //! | `recovery` | state of units of files that an earlier supervisor has left |

@@ -374,8 +374,8 @@ mod tests {
     const STEP: Duration = Duration::from_millis(2);
 
     /// Helper process for the test below. It sends `READY=1`, creates the file that the variable
-    /// `READY_FILE` names, and exits once this file is removed. As a normal test, without the variable,
-    /// it does nothing.
+    /// `READY_FILE` names, and exits once this file is removed. As a normal test, without the
+    /// variable, it does nothing.
     #[test]
     fn helper_process() {
         let Ok(ready_file) = std::env::var("READY_FILE") else { return };
@@ -394,8 +394,8 @@ mod tests {
         }
     }
 
-    /// Blocks this thread until a file exists. The driver runs on the same thread, so it receives no
-    /// messages meanwhile.
+    /// Blocks this thread until a file exists. The driver runs on the same thread, so it receives
+    /// no messages meanwhile.
     fn wait_blocking(file: &Path) {
         for _ in 0..15_000 {
             if file.exists() {
