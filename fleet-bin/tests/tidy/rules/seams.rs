@@ -158,8 +158,8 @@ impl Layers {
         let mut findings = Vec::new();
         for file in rust_files() {
             let inside = file.path.strip_prefix(self.directory);
-            let Some((folder, _)) = inside.and_then(|it| it.split_once('/')) else { continue };
-            let Some(forbidden) = self.forbidden_imports(&file.source, folder) else {
+            let Some((folder, rest)) = inside.and_then(|it| it.split_once('/')) else { continue };
+            let Some(forbidden) = self.forbidden_imports(&file.source, folder, depth(rest)) else {
                 let what = format!("no rule for the folder {folder}");
                 findings.push(Finding::whole(&file.path, what));
                 continue;
@@ -174,10 +174,19 @@ impl Layers {
     }
 
     /// Returns the folders that a file of `folder` imports although it may not, with their lines.
-    /// `None` if the folder is unknown.
-    fn forbidden_imports(&self, source: &Source, folder: &str) -> Option<Vec<(usize, String)>> {
+    /// `None` if the folder is unknown. `depth` is the number of `super` by which the file reaches
+    /// the module of the folders.
+    fn forbidden_imports(
+        &self,
+        source: &Source,
+        folder: &str,
+        depth: usize,
+    ) -> Option<Vec<(usize, String)>> {
         let (_, allowed) = self.folders.iter().find(|(name, _)| *name == folder)?;
+        let above = |depth| names_under(source.code(), &vec!["super"; depth].join("::"));
+        let further = above(depth + 1);
         let mut names = names_under(source.code(), self.module);
+        names.extend(above(depth).into_iter().filter(|name| !further.contains(name)));
         names.retain(|(_, name)| {
             let is_folder = self.folders.iter().any(|(known, _)| known == name);
             is_folder && name != folder && !allowed.contains(&name.as_str())
@@ -186,13 +195,26 @@ impl Layers {
     }
 }
 
+/// Returns the number of `super` by which a file of a folder reaches the module that contains the
+/// folder. `rest` is the path of the file within the folder.
+fn depth(rest: &str) -> usize {
+    let inner = rest.matches('/').count();
+    if rest.ends_with("mod.rs") { inner + 1 } else { inner + 2 }
+}
+
 #[test]
 fn an_import_from_above_is_found() {
     let source = Source::new("use crate::native::linux::spawn;\nuse crate::native::run::Run;\n");
-    let forbidden = |folder| NATIVE.forbidden_imports(&source, folder);
+    let forbidden = |folder| NATIVE.forbidden_imports(&source, folder, 1);
     assert_eq!(forbidden("log"), Some(vec![(2, "run".to_owned())]));
     assert_eq!(forbidden("supervisor"), Some(vec![]));
     assert_eq!(forbidden("attic"), None);
     let source = Source::new("use crate::index::Cluster;\n");
-    assert_eq!(SCHEDULER.forbidden_imports(&source, "rules"), Some(vec![(1, "index".to_owned())]));
+    let found = SCHEDULER.forbidden_imports(&source, "rules", 1);
+    assert_eq!(found, Some(vec![(1, "index".to_owned())]));
+    let source = Source::new("use super::super::run::Run;\nuse super::run::Run;\n");
+    assert_eq!(["mod.rs", "a.rs", "a/mod.rs", "a/b.rs"].map(depth), [1, 2, 2, 3]);
+    let found = |depth| NATIVE.forbidden_imports(&source, "log", depth);
+    assert_eq!(found(1), Some(vec![(2, "run".to_owned())]));
+    assert_eq!(found(2), Some(vec![(1, "run".to_owned())]));
 }
