@@ -137,6 +137,7 @@ pub trait ServiceManager: Send + Sync + 'static {
 
 /// A unit as its service manager knows it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct ManagedUnit {
     /// Its name.
     pub unit: UnitName,
@@ -149,6 +150,12 @@ pub struct ManagedUnit {
 }
 
 impl ManagedUnit {
+    /// Creates a description of a known unit.
+    #[must_use]
+    pub fn new(unit: UnitName, known: KnownUnit, state: SystemdState) -> Self {
+        Self { unit, known, state }
+    }
+
     /// Whether the unit is neither active nor in transition: it is inactive or failed.
     #[must_use]
     pub fn has_ended(&self) -> bool {
@@ -324,6 +331,7 @@ impl ChangeSender {
 /// Details of a unit beyond its state, for display. Many of them change constantly, so they are not
 /// published, but read when a client asks for them.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct UnitDetails {
     /// Time until it is restarted automatically, if it is.
     pub retry_in: Option<Duration>,

@@ -12,7 +12,8 @@ use std::thread::panicking;
 use std::time::{Duration, Instant};
 
 use fleet_core::TargetState;
-use fleet_http::{Client, Endpoint, PutOutcome, StateFilter, UnitUpload};
+use fleet_http::client::{PutOutcome, StateFilter, UnitUpload};
+use fleet_http::{Client, Endpoint};
 use fleet_unitfile::{UnitFile, UnitName};
 use rustix::process::{Pid, Signal, kill_process};
 

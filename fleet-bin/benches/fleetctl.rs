@@ -13,7 +13,8 @@ use std::thread::panicking;
 use std::time::{Duration, Instant};
 
 use fleet_core::TargetState;
-use fleet_http::{Client, Endpoint, StateFilter, UnitUpload};
+use fleet_http::client::{StateFilter, UnitUpload};
+use fleet_http::{Client, Endpoint};
 use fleet_unitfile::UnitFile;
 use rustix::process::{Pid, Signal, kill_process};
 

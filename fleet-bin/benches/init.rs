@@ -20,8 +20,8 @@ use std::sync::Arc;
 use std::thread::{panicking, sleep};
 use std::time::{Duration, Instant};
 
+use fleet_agent::ServiceManager as _;
 use fleet_agent::remote::{RemoteConfig, RemoteManager};
-use fleet_agent::{ServiceManager as _, SystemClock};
 use fleet_core::{Epoch, Generation};
 use fleet_unitfile::{UnitFile, UnitName};
 use futures_util::future::join_all;
@@ -76,8 +76,7 @@ fn fleet() {
 
 /// Loads all units concurrently, then starts them concurrently, like fleetd.
 async fn load_and_start(home: &Path) -> Arc<RemoteManager> {
-    let (program, clock) = ("a benchmark".to_owned(), Arc::new(SystemClock::start()));
-    let config = RemoteConfig { socket: home.join("sock"), directory: None, program, clock };
+    let config = RemoteConfig::new(home.join("sock"), "a benchmark");
     let manager = RemoteManager::open(config).await.expect("fleet-init listens");
     let file =
         UnitFile::parse("[Service]\nExecStart=/bin/sleep 1d\n").expect("the unit file is valid");

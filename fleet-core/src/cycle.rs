@@ -12,6 +12,7 @@ use crate::{Snapshot, Unit};
 
 /// A dependency cycle of units, none of which can be placed as required.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Cycle {
     /// The option that forms the cycle: `MachineOf` or `Replaces`.
     pub option: FleetOption,

@@ -88,6 +88,9 @@ impl Borrow<str> for MachineId {
 }
 
 /// A machine that is present in the cluster.
+///
+/// All fields are listed on purpose, without `#[non_exhaustive]`: the compiler then points to each
+/// encoding of machines that a new field has to become a part of.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Machine {
     /// The machine ID.

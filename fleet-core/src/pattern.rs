@@ -59,6 +59,7 @@ impl fmt::Display for Pattern {
 /// Error for a text that is not a pattern over unit names.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{pattern:?} is not a pattern: character {column} {message}")]
+#[non_exhaustive]
 pub struct PatternError {
     /// The text.
     pub pattern: String,

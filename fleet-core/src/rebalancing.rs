@@ -11,6 +11,9 @@ use crate::{ActiveState, MachineId, Snapshot, TargetState, UnitState};
 ///
 /// The request stays in the cluster until it is completed or withdrawn. A new leader therefore
 /// continues it at the point where the previous leader stopped.
+///
+/// All fields are listed on purpose, without `#[non_exhaustive]`: the compiler then points to each
+/// encoding of orders that a new field has to become a part of.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Rebalancing {
     /// Limits on the moves.
@@ -22,6 +25,9 @@ pub struct Rebalancing {
 }
 
 /// Limits of a rebalancing request.
+///
+/// All fields are listed on purpose, without `#[non_exhaustive]`: the compiler then points to each
+/// encoding of orders that a new field has to become a part of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RebalanceLimits {
     /// Maximum number of moves in flight at the same time. A move is in flight from the time the

@@ -193,6 +193,7 @@ impl fmt::Display for Resource {
 
 /// Error for a text that is not an amount of a resource.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct AmountError {
     /// The resource.
     pub resource: Resource,

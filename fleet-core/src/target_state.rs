@@ -138,6 +138,7 @@ pub enum Transition {
 
 /// Error for a command that may not be applied to a unit in its current desired state.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct InvalidTransition {
     /// The command.
     pub verb: Verb,

@@ -145,6 +145,9 @@ pub struct DesiredUnit {
 /// [`converge`] compares desired states with these requests, not with the units' actual states. A
 /// unit that has exited, or that an operator stopped on the machine, is therefore not started
 /// again.
+///
+/// All fields are listed on purpose, without `#[non_exhaustive]`: the compiler then points to each
+/// encoding of known units that a new field has to become a part of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct KnownUnit {
     /// Hash of the loaded unit file.

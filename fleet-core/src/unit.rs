@@ -7,6 +7,9 @@ use fleet_unitfile::{UnitFile, UnitHash, UnitName};
 use crate::{Epoch, Generation, MachineId, Requirements, TargetState};
 
 /// A unit of the cluster.
+///
+/// All fields are listed on purpose, without `#[non_exhaustive]`: the compiler then points to each
+/// encoding of units that a new field has to become a part of.
 #[derive(Debug, Clone)]
 pub struct Unit {
     /// The name, unique in the cluster.

@@ -98,6 +98,7 @@ impl ActiveState {
 /// Error for a word that is not a state of systemd.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{word:?} is not a value of {property} in systemd")]
+#[non_exhaustive]
 pub struct UnknownSystemdState {
     /// systemd's property: `LoadState` or `ActiveState`.
     pub property: &'static str,
@@ -127,6 +128,9 @@ impl fmt::Display for ExitStatus {
 }
 
 /// State of a unit as reported by its service manager, in systemd's terms.
+///
+/// All fields are listed on purpose, without `#[non_exhaustive]`: the compiler then points to each
+/// encoding of states that a new field has to become a part of.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SystemdState {
     /// The load state.
@@ -169,6 +173,9 @@ impl SystemdState {
 }
 
 /// State of a unit on one machine, as published by its agent.
+///
+/// All fields are listed on purpose, without `#[non_exhaustive]`: the compiler then points to each
+/// encoding of states that a new field has to become a part of.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UnitState {
     /// The unit.

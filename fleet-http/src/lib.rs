@@ -1,27 +1,22 @@
 #![doc = include_str!("../README.md")]
 
-mod client;
+pub mod client;
 mod clock;
 mod cursors;
 mod duplex;
-mod merge;
-mod server;
-mod tls;
-mod token;
+pub mod merge;
+pub mod server;
+pub mod tls;
+pub mod token;
 pub mod wire;
 
 /// Re-export of the crate that defines types in the API of [`Metrics`].
 pub use prometheus_client;
 
-pub use client::{
-    Client, ClientError, Credentials, Endpoint, EndpointError, EventOptions, Events, ExportBytes,
-    JournalLines, JournalOptions, PutOutcome, StateFilter, UnitFilter, UnitUpload, WithEtag,
-};
-pub use merge::{Interrupted, merge_journals};
+pub use client::{Client, ClientError, Credentials, Endpoint};
 pub use server::{
-    Api, AuthPolicy, JournalError, JournalStream, Journals, ListenAddress, ListenError,
-    ListenParseError, Listener, Metrics, Peers, ServerLimits, SocketFile, Tokens, TokensError,
-    listen_unix, serve, serve_with_limits,
+    Api, AuthPolicy, Journals, ListenAddress, ListenError, Listener, Metrics, Peers, ServerLimits,
+    Tokens, serve, serve_with_limits,
 };
-pub use tls::{ClientTls, PemIdentity, ServerTls, TlsError, certificate_covers};
-pub use token::{Token, TokenError};
+pub use tls::{ClientTls, ServerTls};
+pub use token::Token;

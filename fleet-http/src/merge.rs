@@ -44,7 +44,7 @@ pub enum Interrupted<E> {
 /// use std::time::Duration;
 ///
 /// use fleet_core::Timestamp;
-/// use fleet_http::merge_journals;
+/// use fleet_http::merge::merge_journals;
 /// use fleet_core::journal::JournalLine;
 /// use futures_util::{StreamExt as _, stream};
 ///

@@ -10,7 +10,7 @@ use std::str::FromStr;
 ///
 /// let token: Token = "a-long-unguessable-secret".parse()?;
 /// assert_eq!(format!("{token:?}"), "Token");
-/// # Ok::<(), fleet_http::TokenError>(())
+/// # Ok::<(), fleet_http::token::TokenError>(())
 /// ```
 #[derive(Clone, PartialEq, Eq)]
 pub struct Token(String);

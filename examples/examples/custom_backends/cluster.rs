@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use fleet_agent::journal::JournalReader as _;
 use fleet_agent::{
-    Agent, AgentConfig, Engine, EngineConfig, MemoryState, Shutdown, ShutdownTrigger, SystemClock,
+    Agent, AgentConfig, Engine, EngineConfig, MemoryState, Shutdown, ShutdownTrigger,
 };
 use fleet_core::journal::JournalQuery;
 use fleet_core::{ActiveState, MachineId, Snapshot, TargetState, Unit};
@@ -46,14 +46,9 @@ impl Cluster {
         let registry = Registry::new(OwnStore::open(), Layout::DEFAULT_PREFIX);
         let mirror = Mirror::start(&registry);
         let (trigger, shutdown) = ShutdownTrigger::new();
-        let engine = Engine::new(EngineConfig {
-            candidate: ids[0].clone(),
-            ttl: TTL,
-            presence_ttl: TTL,
-            registry: registry.clone(),
-            mirror: mirror.clone(),
-            clock: Arc::new(SystemClock::start()),
-        });
+        let mut config = EngineConfig::new(ids[0].clone(), registry.clone(), mirror.clone());
+        (config.ttl, config.presence_ttl) = (TTL, TTL);
+        let engine = Engine::new(config);
         let engine = tokio::spawn(engine.run(shutdown.clone()));
         let start = |id: MachineId| (id.clone(), start_machine(id, &registry, &mirror, &shutdown));
         let machines = ids.into_iter().map(start).collect();
@@ -135,20 +130,15 @@ fn start_machine(
     shutdown: &Shutdown,
 ) -> (Arc<TaskMachine>, Agent) {
     let machine = TaskMachine::new();
-    let config = AgentConfig {
-        // Distinguishes this machine from another one with the same ID.
-        token: format!("the only {id}"),
-        machine: MachineRecord {
-            version: env!("CARGO_PKG_VERSION").to_owned(),
-            ..MachineRecord::new(id)
-        },
-        ttl: TTL,
-        registry: registry.clone(),
-        mirror: mirror.clone(),
-        manager: Arc::new(TaskManager::new(&machine)),
-        state: Arc::new(MemoryState::default()),
-        clock: Arc::new(SystemClock::start()),
-    };
+    let manager = Arc::new(TaskManager::new(&machine));
+    // Distinguishes this machine from another one with the same ID.
+    let token = format!("the only {id}");
+    let record =
+        MachineRecord { version: env!("CARGO_PKG_VERSION").to_owned(), ..MachineRecord::new(id) };
+    let state = Arc::new(MemoryState::default());
+    let mut config =
+        AgentConfig::new(record, token, registry.clone(), mirror.clone(), manager, state);
+    config.ttl = TTL;
     (machine, Agent::start(config, shutdown))
 }
 

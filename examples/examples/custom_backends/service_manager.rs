@@ -187,7 +187,7 @@ impl TaskUnit {
     }
 
     fn managed(&self, unit: &UnitName) -> ManagedUnit {
-        ManagedUnit { unit: unit.clone(), known: self.known, state: self.state.clone() }
+        ManagedUnit::new(unit.clone(), self.known, self.state.clone())
     }
 }
 

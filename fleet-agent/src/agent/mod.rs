@@ -32,7 +32,7 @@ use tokio::sync::watch;
 use tokio::task::{JoinError, JoinSet};
 
 use crate::watchdog::{Heartbeat, Watchdog};
-use crate::{AgentMetrics, Clock, ServiceManager, Shutdown};
+use crate::{AgentMetrics, Clock, ServiceManager, Shutdown, SystemClock};
 use fence::{FenceTask, StoppingUnits};
 use presence::{PresenceTask, WriteVisibilityCheck};
 use publish::Publisher;
@@ -43,6 +43,7 @@ pub use self::state::{AgentState, DiskState, MemoryState, StateKey};
 pub use self::state::{accept_any_store, protected_lineage};
 
 /// Dependencies and settings of an agent.
+#[non_exhaustive]
 pub struct AgentConfig {
     /// Description of the machine.
     pub machine: MachineRecord,
@@ -60,6 +61,27 @@ pub struct AgentConfig {
     pub state: Arc<dyn AgentState>,
     /// Clock of all waits.
     pub clock: Arc<dyn Clock>,
+}
+
+impl AgentConfig {
+    /// Default time for which the machine stays present without renewal.
+    pub const DEFAULT_TTL: Duration = Duration::from_secs(30);
+
+    /// Creates a configuration with the default time to live, and the real clock. `token`
+    /// distinguishes the machine from another one with the same identity.
+    #[must_use]
+    pub fn new(
+        machine: MachineRecord,
+        token: impl Into<String>,
+        registry: Registry,
+        mirror: Mirror,
+        manager: Arc<dyn ServiceManager>,
+        state: Arc<dyn AgentState>,
+    ) -> Self {
+        let (token, ttl) = (token.into(), Self::DEFAULT_TTL);
+        let clock = Arc::new(SystemClock::start());
+        Self { machine, token, ttl, registry, mirror, manager, state, clock }
+    }
 }
 
 /// A running agent.

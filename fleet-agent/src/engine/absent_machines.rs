@@ -202,11 +202,14 @@ impl AbsentMachines {
             }
         }
         let with = |changes: &ChangeSet| {
-            let units = changes.units.union(&changed).cloned().collect();
-            ChangeSet { units, ..changes.clone() }
+            let mut changes = changes.clone();
+            changes.units.extend(changed.iter().cloned());
+            changes
         };
-        let changes = delta.changes.as_ref().map(with);
-        Delta { snapshot: Arc::new(snapshot), changes, ..*delta }
+        let mut adjusted = delta.clone();
+        adjusted.changes = delta.changes.as_ref().map(with);
+        adjusted.snapshot = Arc::new(snapshot);
+        adjusted
     }
 }
 

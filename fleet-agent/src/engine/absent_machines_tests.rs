@@ -89,7 +89,7 @@ impl Leader {
         self.snapshot.revision = self.snapshot.revision.next();
         let changes = Some(std::mem::take(&mut self.changes));
         let snapshot = Arc::new(self.snapshot.clone());
-        let delta = Delta { snapshot, is_current: true, changes };
+        let delta = Delta::new(snapshot, changes);
         let now = seconds(now);
         let status =
             MirrorStatus { now, current_for: now.since(self.current_since), gaps: self.gaps };

@@ -28,7 +28,7 @@ use crate::clock::wait_until;
 use crate::mirror_changes::ClusterChanges;
 use crate::observer::NoopObserver;
 use crate::watchdog::Heartbeat;
-use crate::{Agent, Clock, EngineObserver, Shutdown};
+use crate::{Agent, AgentConfig, Clock, EngineObserver, Shutdown, SystemClock};
 use absent_machines::{AbsentMachines, MirrorStatus};
 use planner::Planner;
 use requested_moves::{NextStep, waits_for_reports};
@@ -50,6 +50,7 @@ const VISIBILITY_TIMEOUT: Duration = Duration::from_secs(1);
 const REPORT_INTERVAL: Duration = Duration::from_millis(100);
 
 /// Dependencies and settings of an engine.
+#[non_exhaustive]
 pub struct EngineConfig {
     /// Machine for which the engine campaigns.
     pub candidate: MachineId,
@@ -63,6 +64,19 @@ pub struct EngineConfig {
     pub mirror: Mirror,
     /// Clock of all waits.
     pub clock: Arc<dyn Clock>,
+}
+
+impl EngineConfig {
+    /// Default time for which the engine leads without renewal.
+    pub const DEFAULT_TTL: Duration = Duration::from_secs(10);
+
+    /// Creates a configuration with the default times to live, and the real clock.
+    #[must_use]
+    pub fn new(candidate: MachineId, registry: Registry, mirror: Mirror) -> Self {
+        let (ttl, presence_ttl) = (Self::DEFAULT_TTL, AgentConfig::DEFAULT_TTL);
+        let clock = Arc::new(SystemClock::start());
+        Self { candidate, ttl, presence_ttl, registry, mirror, clock }
+    }
 }
 
 /// Campaigns for leadership, and plans while it leads.

@@ -187,7 +187,7 @@ mod tests {
             self.snapshot.revision = self.snapshot.revision.next();
             let changes = Some(std::mem::take(&mut self.changes));
             let snapshot = Arc::new(self.snapshot.clone());
-            let plan = planner.follow(&Delta { snapshot, is_current: true, changes }).clone();
+            let plan = planner.follow(&Delta::new(snapshot, changes)).clone();
             assert_eq!(plan, fleet_scheduler::plan(&self.snapshot));
             plan
         }
@@ -243,7 +243,7 @@ mod tests {
         cluster.lose("m1");
         cluster.snapshot.revision = Revision(9);
         let snapshot = Arc::new(cluster.snapshot.clone());
-        let delta = Delta { snapshot, is_current: true, changes: None };
+        let delta = Delta::new(snapshot, None);
         assert_eq!(*planner.follow(&delta), plan(&cluster.snapshot));
         assert_eq!(planner.revision(), Revision(9));
     }

@@ -50,6 +50,7 @@ pub enum SystemdScope {
 
 /// Settings of a [`SystemdManager`](crate::SystemdManager).
 #[derive(Clone)]
+#[non_exhaustive]
 pub struct SystemdConfig {
     /// The systemd instance that runs the units.
     pub scope: SystemdScope,

@@ -12,8 +12,9 @@ use fleet_core::{ActiveState, Epoch, Generation, SystemdState, TargetState};
 use fleet_unitfile::{UnitFile, UnitHash, UnitName};
 use tokio::sync::Notify;
 
-use crate::journal::{Journal, JournalQuery};
+use crate::journal::{Journal, JournalReader};
 use crate::{ChangeReceiver, ChangeSender, Drift, ManagedUnit, ServiceError, ServiceManager};
+use fleet_core::journal::JournalQuery;
 use unit::{FakeUnit, ended, started};
 
 /// A scripted service manager without processes, files or a clock. A line of output has the

@@ -8,7 +8,7 @@ use async_trait::async_trait;
 use fleet_agent::agent::StateKey;
 use fleet_agent::testing::FakeManager;
 use fleet_agent::watchdog::MAX_BUSY;
-use fleet_agent::{Agent, AgentConfig, AgentState, MemoryState, ShutdownTrigger, SystemClock};
+use fleet_agent::{Agent, AgentConfig, AgentState, MemoryState, ShutdownTrigger};
 use fleet_core::{Revision, Timestamp};
 use fleet_store::backend::WatchSender;
 use fleet_store::registry::MachineRecord;
@@ -74,16 +74,10 @@ async fn hangs(store: Arc<dyn Store>, state: Arc<dyn AgentState>, expected: &[&s
     let (trigger, shutdown) = ShutdownTrigger::new();
     let mirror = Mirror::start(&registry);
     mirror.wait_current().await.unwrap();
-    let config = AgentConfig {
-        machine: MachineRecord::new("m1".parse().unwrap()),
-        token: "token".to_owned(),
-        ttl: Duration::from_secs(60),
-        registry,
-        mirror,
-        manager: FakeManager::new(),
-        state,
-        clock: Arc::new(SystemClock::start()),
-    };
+    let machine = MachineRecord::new("m1".parse().unwrap());
+    let mut config =
+        AgentConfig::new(machine, "token", registry, mirror, FakeManager::new(), state);
+    config.ttl = Duration::from_secs(60);
     let mut agent = Agent::start(config, &shutdown);
     agent.joined().await;
     let mut now = Timestamp::from_millis(0);

@@ -272,24 +272,18 @@ impl Daemon {
         let protected = protected.now_or_never().expect("the state is in memory");
         let mirror = Mirror::start_expecting(&registry, protected);
         let (trigger, shutdown) = ShutdownTrigger::new();
-        let engine = Engine::new(EngineConfig {
-            candidate: host.id().clone(),
-            ttl: TTL,
-            presence_ttl: TTL,
-            registry: registry.clone(),
-            mirror: Mirror::start(&registry),
-            clock: Arc::new(host.clock()),
-        });
-        let agent = AgentConfig {
-            machine: record(machine, host.id()),
-            token: host.token(),
-            ttl: TTL,
-            registry,
-            mirror: mirror.clone(),
-            manager: Arc::new(host.clone()),
-            state: host.notes(),
-            clock: Arc::new(host.clock()),
-        };
+        let own_mirror = Mirror::start(&registry);
+        let mut engine = EngineConfig::new(host.id().clone(), registry.clone(), own_mirror);
+        (engine.ttl, engine.presence_ttl) = (TTL, TTL);
+        engine.clock = Arc::new(host.clock());
+        let engine = Engine::new(engine);
+        let machine = record(machine, host.id());
+        let manager = Arc::new(host.clone());
+        let (token, mirror_of_agent) = (host.token(), mirror.clone());
+        let mut agent =
+            AgentConfig::new(machine, token, registry, mirror_of_agent, manager, host.notes());
+        agent.ttl = TTL;
+        agent.clock = Arc::new(host.clock());
         let mut loops = JoinSet::new();
         let agent = Agent::start(agent, &shutdown);
         loops.spawn(engine.with_presence_of(&agent).run(shutdown));

@@ -7,7 +7,8 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use fleet_agent::{Clock as _, SystemClock};
-use fleet_http::{ListenError, SocketFile, listen_unix};
+use fleet_http::ListenError;
+use fleet_http::server::{SocketFile, listen_unix};
 use tokio::net::{UnixListener, UnixStream};
 
 use crate::ui::error::CliError;

@@ -180,10 +180,8 @@ async fn begin(
     let read = read?;
     // The socket exists before anything runs, so that units can always be stopped.
     let listener = paths::listen(&paths::socket(args.socket.socket.as_deref())).await?;
-    let config = SupervisorConfig {
-        runtime_directory: runtime_directory(args),
-        ..SupervisorConfig::new(&sources.directory)
-    };
+    let mut config = SupervisorConfig::new(&sources.directory);
+    config.runtime_directory = runtime_directory(args);
     let supervisor = InitSupervisor::start(config, read.graph.clone(), &read.settings).await;
     let supervisor = supervisor.map_err(|error| in_use(&sources.directory).because(error))?;
     sources.store(&read);

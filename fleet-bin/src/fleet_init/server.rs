@@ -106,7 +106,7 @@ impl FilesServer {
         let files = files.transpose().map_err(|error| of(&error))?;
         let files = files.map(|read| (read.graph, read.settings));
         let tried =
-            self.supervisor.dry_run(InitDryRun { files, goal: goal.clone(), extra_targets }).await;
+            self.supervisor.dry_run(InitDryRun::new(files, goal.clone(), extra_targets)).await;
         let tried = tried.map_err(|error| match is_own && wants {
             true => invalid_targets(&error, goal.as_ref()),
             false => of(&cannot_replace(error)),

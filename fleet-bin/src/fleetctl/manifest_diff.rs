@@ -3,7 +3,8 @@
 use std::path::{Path, PathBuf};
 
 use fleet_core::TargetState;
-use fleet_http::{UnitUpload, wire};
+use fleet_http::client::UnitUpload;
+use fleet_http::wire;
 use fleet_unitfile::UnitName;
 use similar::TextDiff;
 

@@ -70,14 +70,17 @@ mod tests {
     }
 
     fn under_way(unit: &str, to: &str, reason: &str) -> PendingMove {
-        PendingMove { unit: unit.into(), to: to.into(), reason: reason.into() }
+        let mut pending = PendingMove::default();
+        (pending.unit, pending.to, pending.reason) = (unit.into(), to.into(), reason.into());
+        pending
     }
 
     #[test]
     fn stuck_rebalancing_is_a_problem() {
         let report_text = |stuck| {
             let waits = "m1 is drained first".to_owned();
-            let report = RebalanceReport { waits, stuck, ..RebalanceReport::default() };
+            let mut report = RebalanceReport::default();
+            (report.waits, report.stuck) = (waits, stuck);
             let problems = rebalance_problems(&report, &[], &[]);
             problems.iter().map(|it| it.text(Colour::Off)).collect::<String>()
         };
@@ -110,7 +113,8 @@ mod tests {
         ];
         let machines =
             ["m1", "m2"].map(|id| MachineEntity { id: id.into(), ..MachineEntity::default() });
-        let report = RebalanceReport { under_way, ..RebalanceReport::default() };
+        let mut report = RebalanceReport::default();
+        report.under_way = under_way;
         let text: String = rebalance_problems(&report, &states, &machines)
             .iter()
             .map(|it| it.text(Colour::Off))

@@ -20,10 +20,11 @@ use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 use fleet_core::journal::JournalLine;
 use fleet_core::{Epoch, Generation, Intent, MachineId, Requirements, Strictness, TargetState};
-use fleet_http::{
-    Client, ClientError, Endpoint, EventOptions, Events, ExportBytes, JournalLines, JournalOptions,
-    PutOutcome, StateFilter, UnitFilter, UnitUpload, wire,
+use fleet_http::client::{
+    EventOptions, Events, ExportBytes, JournalLines, JournalOptions, PutOutcome, StateFilter,
+    UnitFilter, UnitUpload,
 };
+use fleet_http::{Client, ClientError, Endpoint, wire};
 use fleet_store::registry::MetadataChange;
 use fleet_unitfile::{UnitFile, UnitName};
 use tokio::sync::OnceCell;

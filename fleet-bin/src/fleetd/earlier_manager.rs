@@ -4,15 +4,13 @@
 //! `service_manager` it would start every unit of the machine a second time.
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::{fmt, io};
 
 use fleet_agent::files::write_atomic;
 use fleet_agent::native::host::{current_boot, is_current_boot};
 use fleet_agent::remote::{RemoteConfig, RemoteManager};
 use fleet_agent::{
-    NativeManager, ServiceError, ServiceManager as _, SystemClock, SystemdConfig, SystemdManager,
-    SystemdScope,
+    NativeManager, ServiceError, ServiceManager as _, SystemdConfig, SystemdManager, SystemdScope,
 };
 use fleet_unitfile::UnitName;
 use serde::{Deserialize, Serialize};
@@ -89,19 +87,21 @@ impl EarlierManager {
 
     /// Returns the units that it has left running on the machine with this directory.
     async fn running_units(&self, machine: &Path) -> Result<Vec<UnitName>, ServiceError> {
-        let clock = Arc::new(SystemClock::start());
         match self.clone() {
             Self::Native => NativeManager::running_units(machine),
             Self::FleetInit { socket } => {
-                let program = concat!("fleetd ", env!("CARGO_PKG_VERSION")).to_owned();
-                let config = RemoteConfig { socket, directory: None, program, clock };
+                let program = concat!("fleetd ", env!("CARGO_PKG_VERSION"));
+                let config = RemoteConfig::new(socket, program);
                 let units = RemoteManager::open(config).await?.list().await?;
                 let running = units.into_iter().filter(|unit| !unit.has_ended());
                 Ok(running.map(|unit| unit.unit).collect())
             }
             Self::Systemd { user, socket, directory, links } => {
-                let scope = if user { SystemdScope::User } else { SystemdScope::System };
-                let config = SystemdConfig { scope, socket, directory, links, clock };
+                let mut config = SystemdConfig::system();
+                if user {
+                    config.scope = SystemdScope::User;
+                }
+                (config.socket, config.directory, config.links) = (socket, directory, links);
                 SystemdManager::running_units(config).await
             }
         }

@@ -9,8 +9,9 @@ use fleet_agent::{ServiceError, ServiceManager};
 use fleet_core::journal::JournalLine;
 use fleet_core::journal::JournalQuery;
 use fleet_core::{MachineId, Timestamp};
+use fleet_http::Journals;
+use fleet_http::server::{JournalError, JournalStream};
 use fleet_http::wire::StatusDetails;
-use fleet_http::{JournalError, JournalStream, Journals};
 use fleet_unitfile::UnitName;
 use futures_util::{StreamExt as _, stream};
 
@@ -57,8 +58,14 @@ impl Journals for LocalJournals {
         let details = self.machine(machine)?.manager.details(unit).await;
         let details = details.map_err(|error| failed(machine, error))?;
         let is_nothing = details == fleet_agent::UnitDetails::default();
-        let fleet_agent::UnitDetails { retry_in, degraded_by, tracking, next_elapse, last_elapse } =
-            details;
+        let fleet_agent::UnitDetails {
+            retry_in,
+            degraded_by,
+            tracking,
+            next_elapse,
+            last_elapse,
+            ..
+        } = details;
         let retry = retry_in.map(|time| u64::try_from(time.as_millis()).unwrap_or(u64::MAX));
         let tracking = tracking.unwrap_or_default();
         Ok((!is_nothing).then_some(StatusDetails {

@@ -25,12 +25,8 @@ pub(super) async fn open_fleet_init(
 ) -> Result<Arc<RemoteManager>, StartError> {
     refuse_orphaned_units(directory)?;
     let clock = Arc::new(SystemClock::start());
-    let config = RemoteConfig {
-        socket: socket.to_owned(),
-        directory: Some(directory.join("remote")),
-        program: concat!("fleetd ", env!("CARGO_PKG_VERSION")).to_owned(),
-        clock: clock.clone(),
-    };
+    let mut config = RemoteConfig::new(socket, concat!("fleetd ", env!("CARGO_PKG_VERSION")));
+    config.directory = Some(directory.join("remote"));
     let deadline = clock.now().after(CONNECT_TIMEOUT);
     loop {
         match RemoteManager::open(config.clone()).await {

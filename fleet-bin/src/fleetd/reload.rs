@@ -4,9 +4,8 @@
 use std::error::Error;
 use std::path::PathBuf;
 
-use fleet_http::{
-    AuthPolicy, ClientTls, Credentials, Peers, PemIdentity, ServerTls, Tokens, certificate_covers,
-};
+use fleet_http::tls::{PemIdentity, certificate_covers};
+use fleet_http::{AuthPolicy, ClientTls, Credentials, Peers, ServerTls, Tokens};
 use fleet_store::registry::MachineRecord;
 use rustix::process::geteuid;
 
@@ -200,7 +199,7 @@ fn certificates(
     let identity = PemIdentity { certificate: &certificate, key: &key };
     let server = ServerTls::new(identity, client_ca.as_deref());
     let server = server.map_err(|error| match error {
-        fleet_http::TlsError::NoCertificate | fleet_http::TlsError::Certificate(_) => {
+        fleet_http::tls::TlsError::NoCertificate | fleet_http::tls::TlsError::Certificate(_) => {
             tls_error(certificate_file, &error)
         }
         error => tls_error(key_file, &error),

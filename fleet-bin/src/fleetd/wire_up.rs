@@ -9,7 +9,7 @@ use fleet_agent::native::Tracking;
 use fleet_agent::watchdog::{Heartbeat, Watchdog};
 use fleet_agent::{
     Agent, AgentConfig, DiskState, Engine, EngineConfig, NativeManager, ServiceError,
-    ServiceManager, Shutdown, ShutdownTrigger, SystemClock, SystemdManager,
+    ServiceManager, Shutdown, ShutdownTrigger, SystemdManager,
 };
 use fleet_core::{Strictness, Timestamp};
 use fleet_http::{Api, Listener, Metrics, Peers, ServerLimits, serve_with_limits};
@@ -164,16 +164,11 @@ impl DaemonParts {
         shutdown: &Shutdown,
     ) -> Vec<Agent> {
         let agents = self.machines.iter().zip(managers).map(|(setup, manager)| {
-            let config = AgentConfig {
-                machine: setup.machine.clone(),
-                token: setup.token.clone(),
-                ttl: self.agent_ttl,
-                registry: registry.clone(),
-                mirror: mirror.clone(),
-                manager: manager.shared(),
-                state: Arc::new(setup.state()),
-                clock: Arc::new(SystemClock::start()),
-            };
+            let (machine, token) = (setup.machine.clone(), setup.token.clone());
+            let (registry, mirror) = (registry.clone(), mirror.clone());
+            let (manager, state) = (manager.shared(), Arc::new(setup.state()));
+            let mut config = AgentConfig::new(machine, token, registry, mirror, manager, state);
+            config.ttl = self.agent_ttl;
             Agent::start(config, shutdown)
         });
         agents.collect()
@@ -186,14 +181,10 @@ impl DaemonParts {
         observer: EngineMetrics,
     ) {
         let Some(first) = self.machines.first().filter(|_| self.engine) else { return };
-        let engine = Engine::new(EngineConfig {
-            candidate: first.machine.id.clone(),
-            ttl: self.engine_ttl,
-            presence_ttl: self.agent_ttl,
-            registry: running.registry.clone(),
-            mirror: running.mirror.clone(),
-            clock: Arc::new(SystemClock::start()),
-        });
+        let (registry, mirror) = (running.registry.clone(), running.mirror.clone());
+        let mut config = EngineConfig::new(first.machine.id.clone(), registry, mirror);
+        (config.ttl, config.presence_ttl) = (self.engine_ttl, self.agent_ttl);
+        let engine = Engine::new(config);
         let engine = running.agents.iter().take(1).fold(engine, Engine::with_presence_of);
         let engine = engine.with_observer(Arc::new(observer));
         let engine = running.watchdog.monitor(&engine.heartbeat(), engine.run(shutdown.clone()));

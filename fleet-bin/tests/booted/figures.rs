@@ -9,7 +9,8 @@ use std::fmt::Write as _;
 use std::time::Duration;
 
 use fleet_core::TargetState;
-use fleet_http::{Client, Endpoint, UnitUpload};
+use fleet_http::client::UnitUpload;
+use fleet_http::{Client, Endpoint};
 use fleet_unitfile::UnitFile;
 use rustix::time::{ClockId, clock_gettime};
 

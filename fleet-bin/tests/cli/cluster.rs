@@ -7,9 +7,8 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use fleet_core::journal::{JournalLine, JournalQuery, Since};
 use fleet_core::{MachineId, Snapshot, Timestamp};
-use fleet_http::{
-    Api, Client, JournalError, JournalStream, Journals, ListenAddress, Listener, serve,
-};
+use fleet_http::server::{JournalError, JournalStream};
+use fleet_http::{Api, Client, Journals, ListenAddress, Listener, serve};
 use fleet_store::registry::Key;
 use fleet_store::{Layout, Mirror, Registry, Transaction};
 use fleet_unitfile::UnitName;

@@ -1,6 +1,6 @@
 //! `submit`, `load` and `start`.
 
-use fleet_http::StateFilter;
+use fleet_http::client::StateFilter;
 
 use crate::cluster::Cluster;
 use crate::fleetctl::Fleetctl;

@@ -8,7 +8,8 @@ use std::path::PathBuf;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, SystemTime};
 
-use fleet_http::{Client, JournalOptions};
+use fleet_http::Client;
+use fleet_http::client::JournalOptions;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use tempfile::TempDir;

@@ -13,8 +13,8 @@ use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::sync::Arc;
 
+use fleet_agent::ServiceManager as _;
 use fleet_agent::remote::{RemoteConfig, RemoteManager};
-use fleet_agent::{ServiceManager as _, SystemClock};
 use fleet_core::{Epoch, Generation};
 use fleet_unitfile::{UnitFile, UnitName};
 use rustix::process::{Pid, Signal, kill_process};
@@ -112,12 +112,7 @@ impl Init {
     fn with_manager<T>(&self, request: impl AsyncFnOnce(Arc<RemoteManager>) -> T) -> T {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         runtime.block_on(async {
-            let config = RemoteConfig {
-                socket: self.socket(),
-                directory: None,
-                program: "test".to_owned(),
-                clock: Arc::new(SystemClock::start()),
-            };
+            let config = RemoteConfig::new(self.socket(), "test");
             request(RemoteManager::open(config).await.unwrap()).await
         })
     }

@@ -9,6 +9,7 @@ use super::parser::Keyword;
 
 /// The first error in an expression.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct ExpressionError {
     /// The affected bytes of the text.
     pub span: Span,

@@ -74,6 +74,7 @@ struct Inner {
 
 /// The part of an expression that is false for a machine.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct FalsePart {
     /// The part, as canonical text.
     pub part: String,

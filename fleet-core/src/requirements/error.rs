@@ -16,6 +16,7 @@ use crate::{MachineId, Pattern};
 ///
 /// `Display` writes location, [message](Self::message) and [help](Self::help) on one line.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct RequirementError {
     /// The affected bytes of the unit file's source.
     pub span: Span,

@@ -123,6 +123,7 @@ impl<'a> Reports<'a> {
 ///
 /// `Display` writes location, [message](Self::message) and [help](Self::help) on one line.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct RequirementWarning {
     /// The affected bytes of the unit file's source.
     pub span: Span,

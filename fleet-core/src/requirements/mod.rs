@@ -80,6 +80,7 @@ pub enum Strictness {
 
 /// Parsed requirements with their warnings.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct ParsedRequirements {
     /// The requirements.
     pub requirements: Requirements,

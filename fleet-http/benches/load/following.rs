@@ -2,8 +2,8 @@
 
 use std::time::{Duration, Instant};
 
+use fleet_http::client::{EventOptions, Events};
 use fleet_http::wire::ClusterEvent;
-use fleet_http::{EventOptions, Events};
 use fleet_unitfile::UnitName;
 use futures_util::future::join_all;
 

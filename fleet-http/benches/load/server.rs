@@ -7,10 +7,9 @@ use std::time::Duration;
 use async_trait::async_trait;
 use fleet_core::journal::JournalQuery;
 use fleet_core::{MachineId, TargetState};
-use fleet_http::{
-    Api, Client, Endpoint, JournalError, JournalStream, Journals, ListenAddress, Listener,
-    UnitUpload, serve,
-};
+use fleet_http::client::UnitUpload;
+use fleet_http::server::{JournalError, JournalStream};
+use fleet_http::{Api, Client, Endpoint, Journals, ListenAddress, Listener, serve};
 use fleet_store::{Layout, Mirror, Registry, Store};
 use fleet_unitfile::{UnitFile, UnitName};
 use futures_util::{StreamExt as _, stream};

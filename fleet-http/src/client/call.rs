@@ -19,7 +19,7 @@ use tokio::time::timeout;
 use super::endpoint::Connector;
 use super::query::Query;
 use super::{ClientError, Credentials, Endpoint, Entity};
-use crate::TlsError;
+use crate::tls::TlsError;
 use crate::wire::ErrorBody;
 use crate::wire::{BEHIND, PROXIED};
 

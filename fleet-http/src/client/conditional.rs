@@ -11,6 +11,7 @@ use crate::wire::{PutUnit, UnitEntity};
 
 /// A unit with its entity tag.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct WithEtag {
     /// The unit with its source.
     pub unit: UnitEntity,

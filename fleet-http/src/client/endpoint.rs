@@ -29,7 +29,7 @@ use crate::duplex::BoxedStream;
 /// let error = "unix://var/run/fleet.sock".parse::<Endpoint>().unwrap_err();
 /// let beginning = "unable to connect to host \"var\" with scheme \"unix\"";
 /// assert!(error.to_string().starts_with(beginning));
-/// # Ok::<(), fleet_http::EndpointError>(())
+/// # Ok::<(), fleet_http::client::EndpointError>(())
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Endpoint(Address);

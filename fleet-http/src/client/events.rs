@@ -72,7 +72,8 @@ impl Events {
     ///
     /// ```
     /// use fleet_http::wire::ClusterEvent;
-    /// use fleet_http::{Client, ClientError, EventOptions};
+    /// use fleet_http::{Client, ClientError};
+    /// use fleet_http::client::EventOptions;
     ///
     /// async fn follow(client: &Client) -> Result<(), ClientError> {
     ///     let mut events = client.events(&EventOptions::default()).await?.reconnecting();

@@ -123,7 +123,7 @@ impl JournalLines {
     /// Makes a followed journal reconnect and resume when it ends or breaks. Has no effect on a
     /// journal that is not followed.
     ///
-    /// The stream reconnects like [`Events::reconnecting`](crate::Events::reconnecting), and
+    /// The stream reconnects like [`Events::reconnecting`](crate::client::Events::reconnecting), and
     /// resumes after the last line, so no line is repeated. If the machine no longer stores some of
     /// the missed lines, a line reports the gap. If no line with a cursor was received before the
     /// interruption, the stream reads the lines written since the journal was opened.
@@ -133,7 +133,8 @@ impl JournalLines {
     /// desired state becomes inactive.
     ///
     /// ```
-    /// use fleet_http::{Client, ClientError, JournalOptions};
+    /// use fleet_http::{Client, ClientError};
+    /// use fleet_http::client::JournalOptions;
     /// use fleet_unitfile::UnitName;
     ///
     /// async fn follow(client: &Client, unit: &UnitName) -> Result<(), ClientError> {

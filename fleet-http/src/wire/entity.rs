@@ -96,6 +96,7 @@ pub struct UnitOptionEntity {
 /// A page of units.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(default, rename_all = "camelCase")]
+#[non_exhaustive]
 pub struct UnitPage {
     /// Token that requests the next page; empty on the last page.
     #[serde(skip_serializing_if = "String::is_empty")]
@@ -154,6 +155,7 @@ pub struct UnitStateEntity {
 /// A page of unit states.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(default, rename_all = "camelCase")]
+#[non_exhaustive]
 pub struct UnitStatePage {
     /// Token that requests the next page; empty on the last page.
     #[serde(skip_serializing_if = "String::is_empty")]
@@ -218,6 +220,7 @@ impl ResourceAmounts {
 /// A page of machines.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(default, rename_all = "camelCase")]
+#[non_exhaustive]
 pub struct MachinePage {
     /// Machines, ordered by ID.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -229,6 +232,7 @@ pub struct MachinePage {
 
 /// Response to a request to restart or stop a unit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[non_exhaustive]
 pub struct RestartResponse {
     /// Generation of the request, which is higher than that of the present run.
     pub generation: u64,
@@ -236,6 +240,7 @@ pub struct RestartResponse {
 
 /// Version of the responding daemon.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[non_exhaustive]
 pub struct VersionResponse {
     /// The version, for example `0.1.0`.
     pub version: String,
@@ -256,6 +261,7 @@ fn is_false(flag: &bool) -> bool {
 /// Status of a unit on each of its machines.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(default, rename_all = "camelCase")]
+#[non_exhaustive]
 pub struct UnitStatusReport {
     /// The machine that the unit is placed on. If the unit has no placement, all machines that
     /// report a state of the unit, ordered by ID.
@@ -268,6 +274,7 @@ pub struct UnitStatusReport {
 /// Status of a unit on one machine.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(default, rename_all = "camelCase")]
+#[non_exhaustive]
 pub struct MachineStatus {
     /// Last lines of the journal, oldest first.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -315,6 +322,7 @@ pub const OTHER_STORE: &str = "the store was emptied or replaced, so this daemon
 
 /// Body of every response with status 4xx or 5xx.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[non_exhaustive]
 pub struct ErrorBody {
     /// The error.
     pub error: ErrorEntity,
@@ -326,6 +334,7 @@ pub struct ErrorBody {
 /// An error.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(default)]
+#[non_exhaustive]
 pub struct ErrorEntity {
     /// HTTP status of the response.
     pub code: u16,
@@ -339,6 +348,7 @@ pub struct ErrorEntity {
 /// An error in a unit file.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(default)]
+#[non_exhaustive]
 pub struct ErrorDetail {
     /// Column in characters, counted from one; zero if the error has no position.
     #[serde(skip_serializing_if = "is_zero")]

@@ -6,6 +6,7 @@ use utoipa::ToSchema;
 /// Verdicts of all machines on a unit.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(default, rename_all = "camelCase")]
+#[non_exhaustive]
 pub struct PlacementExplanation {
     /// Units that must be on the same machine because of `MachineOf=`, including this unit. Empty
     /// if there is no other such unit.
@@ -27,6 +28,7 @@ pub struct PlacementExplanation {
 /// Verdict of a machine on a unit.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(default)]
+#[non_exhaustive]
 pub struct MachineVerdict {
     /// Number of wanted units on the machine, if it is eligible.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -50,6 +52,7 @@ pub struct MachineVerdict {
 /// Actions that the engine would take.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(default)]
+#[non_exhaustive]
 pub struct PlanReport {
     /// Steps in their order.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -62,6 +65,7 @@ pub struct PlanReport {
 /// A step of a plan.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(default)]
+#[non_exhaustive]
 pub struct PlanStep {
     /// Cause of the step, as text.
     pub cause: String,
@@ -78,6 +82,7 @@ pub struct PlanStep {
 /// A unit that would be on no machine.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(default, rename_all = "camelCase")]
+#[non_exhaustive]
 pub struct UnplacedUnit {
     /// Reason, as text.
     pub reason: String,
@@ -146,6 +151,7 @@ fn step(step: &fleet_scheduler::Step) -> PlanStep {
 /// that are set.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(default)]
+#[non_exhaustive]
 pub struct ReasonDetail {
     /// Units of a `MachineOf=` cycle; the last one refers to the first.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -183,6 +189,7 @@ pub struct ReasonDetail {
 /// A unit that another unit must be placed with.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(default)]
+#[non_exhaustive]
 pub struct ReasonPeer {
     /// ID of its machine; empty if it has none.
     #[serde(rename = "machineID", skip_serializing_if = "String::is_empty")]
@@ -194,6 +201,7 @@ pub struct ReasonPeer {
 /// Number of machines that refuse a unit by the same rule, with an example.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(default)]
+#[non_exhaustive]
 pub struct RefusalCount {
     /// ID of one of these machines.
     pub example: String,
@@ -213,6 +221,7 @@ pub struct RefusalCount {
 /// The refusing machine that passed the most rules.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(default)]
+#[non_exhaustive]
 pub struct NearestRefusal {
     /// The machine's ID.
     #[serde(rename = "machineID")]

@@ -7,6 +7,7 @@ use utoipa::ToSchema;
 /// A rebalancing or its dry run, with the remaining work.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(default, rename_all = "camelCase")]
+#[non_exhaustive]
 pub struct RebalanceReport {
     /// The order.
     pub order: RebalanceOrder,
@@ -66,6 +67,7 @@ pub struct RebalanceOrder {
 /// A move of a unit for balance.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(default)]
+#[non_exhaustive]
 pub struct RebalanceMove {
     /// ID of the source machine.
     pub from: String,
@@ -78,6 +80,7 @@ pub struct RebalanceMove {
 /// A unit that was moved and is not up yet.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(default)]
+#[non_exhaustive]
 pub struct PendingMove {
     /// Its current status, as text.
     pub reason: String,
@@ -90,6 +93,7 @@ pub struct PendingMove {
 /// Load of a machine.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(default)]
+#[non_exhaustive]
 pub struct MachineLoad {
     /// Number of units after all moves.
     pub after: u32,
@@ -116,6 +120,7 @@ pub(crate) fn rebalance_order(order: &Rebalancing) -> RebalanceOrder {
 /// A drain or its dry run, with the units on the machine.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(default, rename_all = "camelCase")]
+#[non_exhaustive]
 pub struct DrainReport {
     /// Global units on the machine. A drain does not stop them.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -148,6 +153,7 @@ impl DrainReport {
 /// A unit that cannot leave the drained machine yet.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(default)]
+#[non_exhaustive]
 pub struct HeldUnit {
     /// Reason, as text.
     pub reason: String,
@@ -158,6 +164,7 @@ pub struct HeldUnit {
 /// A unit that moves to another machine.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(default)]
+#[non_exhaustive]
 pub struct UnitMove {
     /// ID of the destination machine.
     pub to: String,

@@ -2,9 +2,11 @@
 
 use std::time::Duration;
 
+use fleet_http::client::EventOptions;
+use fleet_http::tls::TlsError;
 use fleet_http::{
-    AuthPolicy, Client, ClientError, ClientTls, Credentials, EventOptions, ListenError, Listener,
-    ServerLimits, ServerTls, TlsError, Tokens,
+    AuthPolicy, Client, ClientError, ClientTls, Credentials, ListenError, Listener, ServerLimits,
+    ServerTls, Tokens,
 };
 
 use crate::certificates::Authority;
@@ -70,7 +72,7 @@ async fn read_only_token_cannot_write() {
     let writer = Client::with_credentials(&at, ours.client(None, Some(TOKEN)));
     let unit = crate::harness::name("a.service");
     let file = fleet_unitfile::UnitFile::parse("[Service]\nExecStart=/bin/true\n").unwrap();
-    let upload = fleet_http::UnitUpload { file, desired: None, create_only: true };
+    let upload = fleet_http::client::UnitUpload { file, desired: None, create_only: true };
     writer.put_unit(&unit, &upload).await.unwrap();
     let reader = ours.client(None, Some("the-token-of-the-display"));
     let reader = Client::with_credentials(&at, reader);

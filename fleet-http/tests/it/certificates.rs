@@ -1,6 +1,7 @@
 //! A certificate authority for tests.
 
-use fleet_http::{ClientTls, Credentials, PemIdentity, ServerTls};
+use fleet_http::tls::PemIdentity;
+use fleet_http::{ClientTls, Credentials, ServerTls};
 use rcgen::{
     BasicConstraints, Certificate, CertificateParams, DnType, IsCa, Issuer, KeyPair,
     KeyUsagePurpose, date_time_ymd,

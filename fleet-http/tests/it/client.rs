@@ -1,7 +1,8 @@
 //! The client against the server, over unix and TCP sockets.
 
 use fleet_core::TargetState;
-use fleet_http::{Client, ClientError, PutOutcome, StateFilter, UnitUpload};
+use fleet_http::client::{PutOutcome, StateFilter, UnitUpload};
+use fleet_http::{Client, ClientError};
 use fleet_store::registry::MetadataChange;
 use fleet_unitfile::UnitFile;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};

@@ -1,6 +1,6 @@
 //! Conditional reads and writes with entity tags.
 
-use fleet_http::UnitUpload;
+use fleet_http::client::UnitUpload;
 use fleet_store::registry::Key;
 use fleet_store::{Commit, Store as _, Transaction};
 use fleet_unitfile::UnitFile;

@@ -1,8 +1,9 @@
 //! Event streams: no gap goes unreported, and slow subscribers delay no other.
 
 use fleet_core::{Reason, TargetState};
+use fleet_http::client::{EventOptions, Events};
 use fleet_http::wire::ClusterEvent;
-use fleet_http::{Client, EventOptions, Events, ListenAddress, ServerLimits};
+use fleet_http::{Client, ListenAddress, ServerLimits};
 use fleet_store::registry::{ExpectUnit, NewUnit};
 use fleet_store::{Layout, Registry};
 use fleet_unitfile::UnitFile;

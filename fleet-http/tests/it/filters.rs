@@ -1,7 +1,7 @@
 //! Filters of lists.
 
 use fleet_core::TargetState;
-use fleet_http::UnitFilter;
+use fleet_http::client::UnitFilter;
 
 use crate::harness::{Server, name};
 

@@ -11,9 +11,10 @@ use fleet_core::{
     ActiveState, Epoch, Generation, MachineId, Metadata, Placement, Reason, Revision, SystemdState,
     TargetState, UnitState,
 };
+use fleet_http::server::{JournalError, JournalStream};
 use fleet_http::{
-    Api, AuthPolicy, Client, JournalError, JournalStream, Journals, ListenAddress, Listener,
-    Metrics, ServerLimits, serve_with_limits,
+    Api, AuthPolicy, Client, Journals, ListenAddress, Listener, Metrics, ServerLimits,
+    serve_with_limits,
 };
 use fleet_store::registry::{
     Key, MachineRecord, PlacementWrites, Presence, RemovePlacement, SetPlacement,

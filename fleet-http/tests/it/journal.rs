@@ -1,6 +1,7 @@
 //! `GET /units/<name>/journal`: selection of machines and lines, and errors.
 
-use fleet_http::{ClientError, JournalOptions};
+use fleet_http::ClientError;
+use fleet_http::client::JournalOptions;
 
 use crate::harness::{BREAKS, Server, name, running};
 

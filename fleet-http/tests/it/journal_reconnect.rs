@@ -7,10 +7,9 @@ use std::time::Duration;
 use async_trait::async_trait;
 use fleet_core::journal::{JournalLine, JournalQuery};
 use fleet_core::{MachineId, TargetState};
-use fleet_http::{
-    Api, Client, JournalError, JournalLines, JournalOptions, JournalStream, Journals,
-    ListenAddress, ServerLimits,
-};
+use fleet_http::client::{JournalLines, JournalOptions};
+use fleet_http::server::{JournalError, JournalStream};
+use fleet_http::{Api, Client, Journals, ListenAddress, ServerLimits};
 use fleet_store::registry::{MachineRecord, Presence};
 use fleet_store::testing::FaultyStore;
 use fleet_unitfile::UnitName;

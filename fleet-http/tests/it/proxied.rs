@@ -6,11 +6,10 @@ use std::time::Duration;
 use async_trait::async_trait;
 use fleet_core::journal::{JournalLine, JournalQuery};
 use fleet_core::{MachineId, Timestamp};
+use fleet_http::client::JournalOptions;
+use fleet_http::server::{JournalError, JournalStream};
 use fleet_http::wire::StatusDetails;
-use fleet_http::{
-    AuthPolicy, Client, ClientError, Credentials, JournalError, JournalOptions, JournalStream,
-    Journals, Peers, Tokens,
-};
+use fleet_http::{AuthPolicy, Client, ClientError, Credentials, Journals, Peers, Tokens};
 use fleet_store::registry::{MachineRecord, Presence};
 use fleet_unitfile::UnitName;
 use futures_util::{StreamExt as _, stream};
@@ -279,7 +278,7 @@ async fn shutdown_ends_forwarded_journals() {
     assert!(matches!(end, Err(ClientError::Broken { .. })), "not interrupted: {end:?}");
 }
 
-async fn next(journal: &mut fleet_http::JournalLines) -> String {
+async fn next(journal: &mut fleet_http::client::JournalLines) -> String {
     let line = tokio::time::timeout(http::DEADLINE, journal.next_line()).await;
     line.expect("no line within the deadline").unwrap().expect("the journal ended")
 }

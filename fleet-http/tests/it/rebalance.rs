@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use fleet_core::rebalancing::{RebalanceLimits, Rebalancing, RecentMove};
 use fleet_core::{ActiveState, Epoch, Intent, MachineId, UnitState};
-use fleet_http::EventOptions;
+use fleet_http::client::EventOptions;
 use fleet_http::wire::ClusterEvent;
 use fleet_store::registry::{PlacementWrites, Presence, SetPlacement};
 use tokio::time::timeout;

@@ -2,7 +2,7 @@
 
 use fleet_core::unit_state::{ExitStatus, LoadState};
 use fleet_core::{ActiveState, Generation, SystemdState, UnitState};
-use fleet_http::StateFilter;
+use fleet_http::client::StateFilter;
 
 use crate::harness::{Server, name, running};
 

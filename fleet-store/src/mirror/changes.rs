@@ -11,6 +11,7 @@ use fleet_unitfile::UnitName;
 /// are equal in both snapshots. Reported states and reasons are not inputs but results of
 /// decisions, so the set leaves them out.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct ChangeSet {
     /// Units that were added, removed or changed, or became readable or unreadable.
     pub units: BTreeSet<UnitName>,

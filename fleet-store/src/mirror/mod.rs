@@ -52,6 +52,7 @@ pub struct Mirror {
 
 /// Progress of a mirror.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Progress {
     /// Revision of the snapshot.
     pub revision: Revision,
@@ -85,6 +86,7 @@ impl Progress {
 
 /// A snapshot and its scheduling inputs that differ from an earlier one.
 #[derive(Debug, Clone)]
+#[non_exhaustive]
 pub struct Delta {
     /// Last known snapshot.
     pub snapshot: Arc<Snapshot>,
@@ -96,9 +98,18 @@ pub struct Delta {
     pub changes: Option<ChangeSet>,
 }
 
+impl Delta {
+    /// Creates a delta to a current snapshot, as a mirror returns it.
+    #[must_use]
+    pub fn new(snapshot: Arc<Snapshot>, changes: Option<ChangeSet>) -> Self {
+        Self { snapshot, is_current: true, changes }
+    }
+}
+
 /// A snapshot and all its differences from an earlier one, so that a reader can publish them to
 /// clients.
 #[derive(Debug, Clone)]
+#[non_exhaustive]
 pub struct FullDelta {
     /// Last known snapshot, with the changed scheduling inputs.
     pub inputs: Delta,

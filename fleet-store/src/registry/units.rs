@@ -35,6 +35,7 @@ pub enum ExpectUnit {
 
 /// A stored content that no unit uses, as seen by a mirror.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct UnusedContent {
     /// The content.
     pub id: ContentId,

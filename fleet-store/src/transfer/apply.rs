@@ -157,6 +157,7 @@ fn candidate() -> MachineId {
 
 /// Result of an import, or of its dry run.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct ImportReport {
     /// Number of created units.
     pub created: u64,
@@ -189,6 +190,7 @@ pub struct ImportReport {
 
 /// An object in a file that cannot be imported.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct RefusedImport {
     /// Location in the file.
     pub location: String,
@@ -200,6 +202,7 @@ pub struct RefusedImport {
 
 /// A warning about the file of an imported unit.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct ImportWarning {
     /// Location in the file.
     pub location: String,

@@ -22,6 +22,7 @@ const CHUNK: usize = 64 << 10;
 
 /// Content of a file to import.
 #[derive(Debug)]
+#[non_exhaustive]
 pub struct Import {
     /// Kind of the file.
     pub origin: ImportOrigin,
@@ -56,6 +57,7 @@ pub enum ImportOrigin {
 
 /// A unit to import.
 #[derive(Debug, Clone)]
+#[non_exhaustive]
 pub struct ImportUnit {
     /// Location in the file.
     pub location: String,
@@ -73,6 +75,7 @@ pub struct ImportUnit {
 
 /// A metadata entry to import.
 #[derive(Debug, Clone)]
+#[non_exhaustive]
 pub struct ImportMetadata {
     /// Location in the file.
     pub location: String,
@@ -86,6 +89,7 @@ pub struct ImportMetadata {
 
 /// An intent to import.
 #[derive(Debug, Clone)]
+#[non_exhaustive]
 pub struct ImportIntent {
     /// Location in the file.
     pub location: String,

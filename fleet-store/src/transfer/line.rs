@@ -82,6 +82,7 @@ pub(super) enum Line {
 
 /// Header of an export.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct ExportHeader {
     /// Version of fleet that wrote the export.
     pub fleet: String,
@@ -97,6 +98,7 @@ pub struct ExportHeader {
 
 /// Last line of an export.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct ExportEnd {
     /// Number of units.
     pub units: u64,
@@ -133,6 +135,7 @@ pub enum ExportItem {
 
 /// A run-time metadata entry.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct ExportedMetadata {
     /// The machine.
     pub machine: MachineId,
@@ -144,6 +147,7 @@ pub struct ExportedMetadata {
 
 /// An operator's intent for a machine.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct ExportedIntent {
     /// The machine.
     pub machine: MachineId,
@@ -153,6 +157,7 @@ pub struct ExportedIntent {
 
 /// A unit in an export.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct ExportedUnit {
     /// Name of the unit.
     pub name: UnitName,

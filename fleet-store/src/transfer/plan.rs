@@ -40,6 +40,7 @@ pub enum ImportAction {
 
 /// A unit that passed all checks.
 #[derive(Debug, Clone)]
+#[non_exhaustive]
 pub struct PlannedUnit {
     /// The unit.
     pub unit: Arc<Unit>,
@@ -51,6 +52,7 @@ pub struct PlannedUnit {
 
 /// Changes to a cluster that an import needs.
 #[derive(Debug, Clone, Default)]
+#[non_exhaustive]
 pub struct ImportPlan {
     /// Units that passed all checks, ordered by name.
     pub units: Vec<PlannedUnit>,
@@ -306,7 +308,7 @@ fn check_unit(
         wrong
             .push(format!("a template cannot be activated: its desired state is {}", from.desired));
     }
-    let ParsedRequirements { requirements, warnings } =
+    let ParsedRequirements { requirements, warnings, .. } =
         match Requirements::parse(&from.name, &file, strictness) {
             Ok(parsed) => parsed,
             Err(errors) => {

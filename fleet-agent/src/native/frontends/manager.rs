@@ -281,6 +281,7 @@ impl NativeManager {
 
 /// Configuration of a [`NativeManager`].
 #[derive(Clone)]
+#[non_exhaustive]
 pub struct NativeConfig {
     /// Directory for unit files, state and logs. Only one manager at a time may use it.
     pub directory: PathBuf,

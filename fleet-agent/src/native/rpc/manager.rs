@@ -21,7 +21,7 @@ use crate::journal::{Journal, JournalReader};
 use crate::lock::acquire;
 use crate::{
     ChangeReceiver, ChangeSender, Clock, Drift, ManagedUnit, ServiceError, ServiceManager,
-    UnitDetails,
+    SystemClock, UnitDetails,
 };
 
 /// Backoff between connection attempts.
@@ -30,6 +30,7 @@ const RECONNECT: BackoffLimits =
 
 /// Settings of a [`RemoteManager`].
 #[derive(Clone)]
+#[non_exhaustive]
 pub struct RemoteConfig {
     /// Socket that the other process serves.
     pub socket: PathBuf,
@@ -41,6 +42,16 @@ pub struct RemoteConfig {
     pub program: String,
     /// Clock for connection attempts.
     pub clock: Arc<dyn Clock>,
+}
+
+impl RemoteConfig {
+    /// Creates a configuration without a directory, and with the real clock. `program` identifies
+    /// this client, for people.
+    #[must_use]
+    pub fn new(socket: impl Into<PathBuf>, program: impl Into<String>) -> Self {
+        let clock = Arc::new(SystemClock::start());
+        Self { socket: socket.into(), directory: None, program: program.into(), clock }
+    }
 }
 
 /// Runs units through the service manager of another process, which [serves](super::serve) a

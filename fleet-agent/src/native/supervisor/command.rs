@@ -356,6 +356,7 @@ pub(super) const LANGUAGE: &str = "LANG";
 
 /// Configuration of an [`InitSupervisor`](crate::native::InitSupervisor).
 #[derive(Clone)]
+#[non_exhaustive]
 pub struct SupervisorConfig {
     /// Directory for state and logs. At most one supervisor at a time may use the directory, and it
     /// must not be the directory of a [`NativeManager`](crate::NativeManager).

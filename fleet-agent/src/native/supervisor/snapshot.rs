@@ -14,6 +14,7 @@ use crate::native::state::desired_targets::DesiredTargets;
 
 /// Status of all units at one time.
 #[derive(Debug, Clone)]
+#[non_exhaustive]
 pub struct InitSnapshot {
     /// Time of the snapshot. Like all timestamps in the snapshot, it was read from the supervisor's
     /// clock.
@@ -30,6 +31,7 @@ pub struct InitSnapshot {
 
 /// Status of one unit.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct UnitSnapshot {
     /// Name of the unit.
     pub unit: Name,
@@ -88,6 +90,7 @@ fn unit_snapshot(core: &Core, name: &Name) -> Option<UnitSnapshot> {
 
 /// Change to preview.
 #[derive(Debug, Clone, Default)]
+#[non_exhaustive]
 pub struct InitDryRun {
     /// Another graph with its settings, as for
     /// [`InitSupervisor::reload`](crate::native::InitSupervisor::reload).
@@ -100,8 +103,21 @@ pub struct InitDryRun {
     pub extra_targets: BTreeSet<Target>,
 }
 
+impl InitDryRun {
+    /// Creates a change; each part is optional.
+    #[must_use]
+    pub fn new(
+        files: Option<(Graph, Settings)>,
+        goal: Option<Target>,
+        extra_targets: BTreeSet<Target>,
+    ) -> Self {
+        Self { files, goal, extra_targets }
+    }
+}
+
 /// Planner state before and after the previewed change.
 #[derive(Debug, Clone)]
+#[non_exhaustive]
 pub struct InitDryRunResult {
     /// Time of the preview.
     pub now: Timestamp,

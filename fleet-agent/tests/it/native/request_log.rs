@@ -178,15 +178,13 @@ fn unanswered_calls_may_or_may_not_have_effect() {
     use fleet_core::unit_state::LoadState;
     use fleet_core::{ActiveState, Epoch, KnownUnit, SystemdState};
     use fleet_unitfile::UnitHash;
-    let is = |requested, generation| ManagedUnit {
-        unit: "a.service".parse().expect("it is a name"),
-        known: KnownUnit {
-            hash: UnitHash::from_bytes([0; 20]),
-            requested,
-            epoch: Epoch(1),
-            generation: Generation(generation),
-        },
-        state: SystemdState::new(LoadState::Loaded, ActiveState::Inactive, "dead"),
+    let is = |requested, generation| {
+        let (hash, generation) = (UnitHash::from_bytes([0; 20]), Generation(generation));
+        ManagedUnit::new(
+            "a.service".parse().expect("it is a name"),
+            KnownUnit { hash, requested, epoch: Epoch(1), generation },
+            SystemdState::new(LoadState::Loaded, ActiveState::Inactive, "dead"),
+        )
     };
     let (up, down) = (TargetState::Launched, TargetState::Loaded);
     for (lines, allowed, refused) in [

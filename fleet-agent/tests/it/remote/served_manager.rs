@@ -44,12 +44,8 @@ impl Served {
     }
 
     pub(super) async fn try_open(&self) -> Result<Arc<RemoteManager>, ServiceError> {
-        let config = RemoteConfig {
-            socket: self.socket(),
-            directory: Some(self.directory.path().join("daemon")),
-            program: "test".to_owned(),
-            clock: Arc::new(SystemClock::start()),
-        };
+        let mut config = RemoteConfig::new(self.socket(), "test");
+        config.directory = Some(self.directory.path().join("daemon"));
         RemoteManager::open(config).await
     }
 

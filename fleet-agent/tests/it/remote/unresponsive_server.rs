@@ -51,12 +51,8 @@ impl Hand {
 }
 
 async fn open(served: &Served, clock: &Arc<Hand>) -> Arc<RemoteManager> {
-    let config = RemoteConfig {
-        socket: served.socket(),
-        directory: None,
-        program: "test".to_owned(),
-        clock: Arc::clone(clock) as Arc<dyn Clock>,
-    };
+    let mut config = RemoteConfig::new(served.socket(), "test");
+    config.clock = Arc::clone(clock) as Arc<dyn Clock>;
     RemoteManager::open(config).await.expect("it is served")
 }
 

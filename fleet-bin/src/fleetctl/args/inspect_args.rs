@@ -1,7 +1,7 @@
 //! Arguments of commands that show something: lists, status, logs, events and `ssh`.
 
 use clap::Args;
-use fleet_http::JournalOptions;
+use fleet_http::client::JournalOptions;
 use fleet_unitfile::values::{Timespan, parse_timespan};
 
 use super::change_args::number;

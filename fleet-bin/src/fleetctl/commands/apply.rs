@@ -4,7 +4,8 @@
 //! files together.
 
 use fleet_core::TargetState;
-use fleet_http::{UnitUpload, wire};
+use fleet_http::client::UnitUpload;
+use fleet_http::wire;
 use fleet_unitfile::UnitName;
 use serde::Serialize;
 

@@ -5,8 +5,9 @@ use std::io::{IsTerminal as _, stdout};
 use std::time::Duration;
 
 use fleet_agent::Clock as _;
+use fleet_http::client::{EventOptions, Events};
+use fleet_http::wire;
 use fleet_http::wire::ClusterEvent;
-use fleet_http::{EventOptions, Events, wire};
 use serde::Serialize;
 use tokio::time::timeout;
 

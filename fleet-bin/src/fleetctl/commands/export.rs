@@ -5,7 +5,7 @@ use std::io;
 use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
 
-use fleet_http::ExportBytes;
+use fleet_http::client::ExportBytes;
 use fleet_store::transfer::{ExportEnd, ExportHeader, ExportItem, ExportLines, ExportReader};
 use fleet_store::{EmbeddedStore, Layout, Salvage};
 use serde::Serialize;

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use fleet_core::snapshot::Fault;
 use fleet_core::{Epoch, Requirements, Snapshot, Strictness, Unit};
-use fleet_http::UnitUpload;
+use fleet_http::client::UnitUpload;
 use fleet_store::transfer::{
     Export, ExportItem, ExportReader, ExportedUnit, Import, ImportAction, ImportOptions,
     ImportPlan, ImportReport, PlannedUnit, RescheduleReason,
@@ -116,13 +116,14 @@ async fn import_through_daemon(
     options.strictness = before.strictness;
     let epochs = import.epoch_to_exceed(&before.cluster);
     let plan = ImportPlan::new(import, &before.cluster, options);
-    let report = plan.report(Some(RescheduleReason::ThroughDaemon));
+    let mut report = plan.report(Some(RescheduleReason::ThroughDaemon));
     if options.dry_run || plan.is_refused(options) {
         return Ok(report);
     }
     write(session, &plan, epochs).await.map_err(retry_hint)?;
     let after = read_target(session).await?;
-    Ok(ImportReport { mismatches: Some(plan.mismatches(&after.cluster)), ..report })
+    report.mismatches = Some(plan.mismatches(&after.cluster));
+    Ok(report)
 }
 
 /// Writes the plan. The epoch, the intents and the metadata come before the units, because the

@@ -5,7 +5,8 @@ use std::future::ready;
 use std::time::Duration;
 
 use fleet_core::journal::JournalLine;
-use fleet_http::{Interrupted, JournalLines, JournalOptions, merge_journals};
+use fleet_http::client::{JournalLines, JournalOptions};
+use fleet_http::merge::{Interrupted, merge_journals};
 use fleet_unitfile::UnitName;
 use futures_util::stream;
 use futures_util::stream::{BoxStream, StreamExt as _};

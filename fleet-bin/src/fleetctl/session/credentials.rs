@@ -2,7 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
-use fleet_http::{ClientTls, Credentials, PemIdentity, TlsError, Token};
+use fleet_http::tls::{PemIdentity, TlsError};
+use fleet_http::{ClientTls, Credentials, Token};
 
 use crate::ui::error::CliError;
 use crate::ui::global_args::CredentialArgs;

@@ -4,8 +4,9 @@ use std::collections::BTreeSet;
 
 use fleet_core::MachineId;
 use fleet_core::rebalancing::RebalanceLimits;
+use fleet_http::client::StateFilter;
+use fleet_http::wire;
 use fleet_http::wire::RebalanceReport;
-use fleet_http::{StateFilter, wire};
 
 use super::{Session, cannot};
 use crate::fleetctl::concurrent::{abbreviated_list, buffered};

@@ -66,13 +66,12 @@ impl NativeSettings {
 
     /// Returns the configuration of a service manager with this directory.
     pub(crate) fn config(&self, directory: &Path) -> NativeConfig {
-        NativeConfig {
-            max_starting: self.max_starting,
-            runtime_directory: self.runtime_dir.clone(),
-            accept: self.accept.clone(),
-            external: self.external.clone(),
-            ..NativeConfig::new(directory)
-        }
+        let mut config = NativeConfig::new(directory);
+        config.max_starting = self.max_starting;
+        config.runtime_directory.clone_from(&self.runtime_dir);
+        config.accept.clone_from(&self.accept);
+        config.external.clone_from(&self.external);
+        config
     }
 }
 

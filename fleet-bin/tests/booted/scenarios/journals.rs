@@ -4,7 +4,8 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::time::{Duration, SystemTime};
 
-use fleet_http::{Client, JournalOptions};
+use fleet_http::Client;
+use fleet_http::client::JournalOptions;
 use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair, KeyUsagePurpose};
 
 use crate::cluster::{Cluster, MACHINES, print_line};

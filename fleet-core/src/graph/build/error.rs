@@ -132,6 +132,7 @@ pub enum SettingConflict {
 /// The shortest cycle of units that wait for one another. It starts at the unit with the
 /// alphabetically first name.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+#[non_exhaustive]
 pub struct DependencyCycle {
     /// Each unit with the kind of its dependency on the next. The last unit depends on the first.
     pub steps: Vec<(Name, EdgeKind)>,

@@ -60,6 +60,7 @@ pub struct SourceFile {
 
 /// Result of a conversion.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Conversion {
     /// The units, sorted by name.
     pub units: Vec<ConvertedUnit>,
@@ -69,6 +70,7 @@ pub struct Conversion {
 
 /// A converted unit.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct ConvertedUnit {
     /// Origin of the unit, for a comment above its stanza.
     pub from: String,

@@ -16,6 +16,7 @@ use crate::graph::model::{Name, Target};
 
 /// Result of reading the central settings.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct CentralConfig {
     /// The settings. Values that could not be read have their defaults.
     pub settings: Settings,

@@ -10,6 +10,7 @@ use super::lexer;
 ///
 /// `Display` prints position, message and help in one line, without the file name.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct InitDiagnostic {
     /// Kind of the diagnostic.
     pub code: Code,

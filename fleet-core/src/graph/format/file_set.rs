@@ -53,6 +53,7 @@ pub struct InitFile {
 
 /// Files of an init and their contents, before the units are checked together.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct FileSet {
     /// The central settings, with the index of their file if there is one.
     pub central: (Option<usize>, CentralConfig),

@@ -10,6 +10,7 @@ use crate::graph::model::{InitUnit, Timeouts};
 
 /// A unit as text.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct PrintedStanza {
     /// The stanza, ending with a newline.
     pub text: String,
@@ -19,6 +20,7 @@ pub struct PrintedStanza {
 
 /// A setting of a unit that is omitted because a stanza cannot express it.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct OmittedKey {
     /// Key of the setting.
     pub key: &'static str,

@@ -12,6 +12,7 @@ use crate::graph::model::{EdgeKind, ExecOutput, InitUnit, Name, Target, Timeouts
 
 /// Result of reading a file of stanzas.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Stanzas {
     /// All stanzas in the order of the file, including those with errors.
     pub stanzas: Vec<Stanza>,

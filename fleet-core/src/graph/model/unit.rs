@@ -70,6 +70,7 @@ pub struct LinePattern(String);
 /// Error for a text that is not an accepted regular expression.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
+#[non_exhaustive]
 pub struct LinePatternError {
     /// Description of the error, as a full sentence.
     pub message: String,

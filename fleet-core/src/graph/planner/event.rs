@@ -17,6 +17,7 @@ pub struct Incarnation(pub u64);
 
 /// Something to do for a unit.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct UnitAction {
     /// The unit.
     pub unit: Name,

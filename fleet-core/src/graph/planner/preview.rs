@@ -11,6 +11,7 @@ use crate::graph::model::{EdgeKind, Exit, InitUnit, Name, ServiceType};
 
 /// Result of a preview in which every start and every stop succeeds.
 #[derive(Debug, Clone)]
+#[non_exhaustive]
 pub struct Preview {
     /// The current units, sorted by name.
     pub units: Vec<UnitPreview>,
@@ -20,6 +21,7 @@ pub struct Preview {
 
 /// Preview of one unit.
 #[derive(Debug, Clone)]
+#[non_exhaustive]
 pub struct UnitPreview {
     /// The unit.
     pub unit: Name,

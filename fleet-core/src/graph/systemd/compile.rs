@@ -19,6 +19,7 @@ const MAX_REPORTED: usize = 100;
 
 /// A unit without refusals in its own file.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct CompiledUnit {
     /// The unit. It provides its own name and has no dependencies yet.
     pub unit: Arc<InitUnit>,
@@ -339,6 +340,7 @@ pub struct CompileOptions {
 
 /// A relation of a unit to another unit.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Relation {
     /// The option that declares it.
     pub kind: RelationKind,

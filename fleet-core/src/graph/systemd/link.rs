@@ -22,6 +22,7 @@ pub struct ExternalUnits {
 
 /// Result of linking.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct LinkedUnits {
     /// Accepted units with their edges, sorted by name. A unit that gets neither edges nor aliases
     /// is not copied, but shared with its [`CompiledUnit`].

@@ -46,6 +46,7 @@ pub struct UnitRefusals {
 
 /// A remark on a unit that is accepted.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Remark {
     /// The option concerned.
     pub position: OptionPosition,

@@ -20,7 +20,7 @@ use super::listener::{ListenError, io_error};
 /// assert_eq!(listen, ListenAddress::Unix("/run/fleet.sock".into()));
 /// let listen: ListenAddress = "tcp://localhost:4285".parse()?;
 /// assert_eq!(listen.to_string(), "tcp://127.0.0.1:4285");
-/// # Ok::<(), fleet_http::ListenParseError>(())
+/// # Ok::<(), fleet_http::server::ListenParseError>(())
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum ListenAddress {

@@ -14,12 +14,13 @@ use tokio::time::timeout;
 
 use super::journals::{JournalError, JournalStream, is_cursor};
 use super::merge::{follow, merged};
+use crate::client::EndpointError;
 use crate::client::{JournalLines, JournalOptions};
 use crate::cursors::Cursors;
 use crate::server::api::SharedApi;
 use crate::server::failure::Failure;
 use crate::wire::{PROXIED, StatusDetails};
-use crate::{Client, ClientError, Credentials, EndpointError};
+use crate::{Client, ClientError, Credentials};
 
 /// Time limit for a machine's response, and for its existing lines.
 pub(crate) const MACHINE_TIMEOUT: Duration = Duration::from_secs(3);

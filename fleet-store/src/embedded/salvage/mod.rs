@@ -32,6 +32,7 @@ use pages::{Pages, Part, RawRow, Root, number};
 
 /// The readable part of a damaged store.
 #[derive(Debug, Clone)]
+#[non_exhaustive]
 pub struct Salvage {
     /// The cluster. It has no lineage if anything is lost or uncertain, so that no daemon takes an
     /// import of it for the whole cluster.

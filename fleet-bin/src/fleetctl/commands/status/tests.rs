@@ -156,11 +156,9 @@ fn service_manager_details_are_shown() {
         retry_in_milliseconds: Some(2500),
         ..wire::StatusDetails::default()
     };
-    let machine_status = wire::MachineStatus {
-        machine_id: "282f949fc0de".into(),
-        details: Some(particulars),
-        ..wire::MachineStatus::default()
-    };
+    let mut machine_status = wire::MachineStatus::default();
+    machine_status.machine_id = "282f949fc0de".into();
+    machine_status.details = Some(particulars);
     status.add_details(&[machine_status]);
     insta::assert_snapshot!(status.text(Colour::Off), @r"
     web.service - The web
@@ -192,11 +190,9 @@ fn elapses_of_a_timer_are_shown_as_dates() {
     let sent = serde_json::to_string(&details).unwrap();
     assert_eq!(sent, r#"{"lastElapse":1764208800000,"nextElapse":1764212400000}"#);
     assert_eq!(serde_json::from_str::<wire::StatusDetails>(&sent).unwrap(), details);
-    let machine_status = wire::MachineStatus {
-        machine_id: "282f949fc0de".into(),
-        details: Some(details),
-        ..wire::MachineStatus::default()
-    };
+    let mut machine_status = wire::MachineStatus::default();
+    machine_status.machine_id = "282f949fc0de".into();
+    machine_status.details = Some(details);
     status.add_details(&[machine_status]);
     let text = status.text(Colour::Off);
     assert!(text.contains("      Next: Thu, 27 Nov 2025 03:00:00 GMT\n"), "{text}");
