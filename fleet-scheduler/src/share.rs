@@ -7,7 +7,7 @@ use fleet_core::{Epoch, Machine, MachineId, Refusal, Snapshot, Unit};
 use fleet_unitfile::UnitName;
 
 use crate::policy::Candidate;
-use crate::rules::{conflicts, metadata, metadata_expr};
+use crate::rules::{conflicts, machine as machine_rules};
 use crate::state::NOTHING;
 
 /// The units that the agent of one machine must run.
@@ -78,8 +78,8 @@ fn fit_in<'a>(
     there.extend(placed.map(|unit| candidate(unit)));
     there.sort_by_key(|unit| unit.name);
     for unit in globals {
-        let refusal = metadata::refusal(&unit.requirements, machine)
-            .or_else(|| metadata_expr::refusal(&unit.requirements, machine))
+        let refusal = machine_rules::metadata_refusal(&unit.requirements, machine)
+            .or_else(|| machine_rules::expression_refusal(&unit.requirements, machine))
             .or_else(|| conflicts::refusal(candidate(unit), &there));
         if let Some(refusal) = refusal {
             share.refused.insert(unit.name.clone(), refusal);

@@ -8,7 +8,8 @@ use std::sync::Arc;
 
 use fleet_core::Refusal;
 
-use super::{Denial, PlacementQuery, conflicts, max_per_machine, metadata, replaces};
+use super::{Denial, PlacementQuery, conflicts, replaces};
+use crate::rules::machine;
 use crate::state::{Lookup, MachineNo, State, UnitKind, UnitNo};
 
 /// The parts that distinguish one refusal of a unit from another.
@@ -70,12 +71,12 @@ fn refusal_key<'a>(query: &PlacementQuery<'a>, denial: Denial) -> Option<Refusal
         Denial::Cordon => Some(RefusalKey::Cordon),
         Denial::MachineId => Some(RefusalKey::MachineId),
         Denial::Metadata => {
-            let (key, found) = metadata::missing(query)?;
+            let (key, found) = machine::missing_metadata(query)?;
             Some(RefusalKey::Metadata(key, found))
         }
         Denial::MachineOf(at) => Some(RefusalKey::MachineOf(at)),
         Denial::MaxPerMachine => {
-            let (there, limit) = max_per_machine::count(query)?;
+            let (there, limit) = machine::instance_count(query)?;
             Some(RefusalKey::MaxPerMachine(there, limit))
         }
         _ => None,

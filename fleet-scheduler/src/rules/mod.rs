@@ -1,26 +1,22 @@
-//! The hard rules that a machine must pass to accept a unit, in a fixed order, one file each.
+//! The hard rules that a machine must pass to accept a unit, in a fixed order.
 //!
-//! The file of a rule has two functions. `denial` is called for every machine that is tried, so it
-//! returns a compact result. `refusal` adds names and texts, and is called only for results that
-//! are reported.
+//! A rule has two functions. Its `denial` is called for every machine that is tried, so it returns
+//! a compact result. Its `refusal` adds names and texts, and is called only for results that are
+//! reported. Rules about other units on the machine have their own files, named after their
+//! options.
 
 pub(crate) mod conflicts;
-mod cordon;
-mod custom;
 mod explain_refusals;
-pub(crate) mod machine_id;
+pub(crate) mod machine;
 pub(crate) mod machine_of;
-mod max_per_machine;
-pub(crate) mod metadata;
-pub(crate) mod metadata_expr;
 pub(crate) mod replaces;
-mod reserve;
 
 use fleet_core::refusal::Rule;
 use fleet_core::{Machine, Refusal};
 use fleet_unitfile::UnitName;
 
-use crate::state::{EquivalenceClass, MachineNo, Occupancy, State, UnitNo};
+use crate::policy::{Candidate, View};
+use crate::state::{EquivalenceClass, MachineNo, Occupancy, State, StateView, UnitNo};
 pub(crate) use explain_refusals::RefusalExplainer;
 
 /// A placement to check: a unit, a machine and the occupancy to assume.
@@ -120,26 +116,26 @@ impl<'a> PlacementQuery<'a> {
             .or_else(|| machine_of::denial(self))
             .or_else(|| self.denial_by_others())
             .or_else(|| replaces::denial(self))
-            .or_else(|| custom::denial(self))
+            .or_else(|| custom_denial(self))
     }
 
     /// Returns the first rule that refuses a unit. Checks only the rules that depend on nothing but
     /// the unit and the machine, so that other units do not affect the result.
     fn lasting_denial(&self) -> Option<Denial> {
-        cordon::denial(self).or_else(|| self.denial_of_placed())
+        machine::cordon_denial(self).or_else(|| self.denial_of_placed())
     }
 
     /// Like `lasting_denial`, but for a unit that is already placed on the machine: omits `Cordon`,
     /// which does not affect such a unit.
     pub(crate) fn denial_of_placed(&self) -> Option<Denial> {
-        machine_id::denial(self).or_else(|| metadata::denial(self))
+        machine::machine_id_denial(self).or_else(|| machine::metadata_denial(self))
     }
 
     /// Returns the first rule that refuses a unit because of other units.
     pub(crate) fn denial_by_others(&self) -> Option<Denial> {
         conflicts::denial(self)
-            .or_else(|| max_per_machine::denial(self))
-            .or_else(|| reserve::denial(self))
+            .or_else(|| machine::max_per_machine_denial(self))
+            .or_else(|| machine::reserve_denial(self))
     }
 
     /// Like [`denial`](Self::denial), but without `MachineOf=`, because the unit comes together
@@ -148,31 +144,51 @@ impl<'a> PlacementQuery<'a> {
         self.lasting_denial()
             .or_else(|| self.denial_by_others())
             .or_else(|| replaces::denial(self))
-            .or_else(|| custom::denial(self))
+            .or_else(|| custom_denial(self))
     }
 
     /// Like [`denial`](Self::denial), for a global unit.
     pub(crate) fn denial_of_global(&self) -> Option<Denial> {
-        metadata::denial(self).or_else(|| conflicts::denial(self))
+        machine::metadata_denial(self).or_else(|| conflicts::denial(self))
     }
 
     /// Returns the denial with names and texts.
     pub(crate) fn refusal(&self, denial: Denial) -> Refusal {
         match denial {
-            Denial::Cordon => cordon::refusal(),
-            Denial::MachineId => machine_id::refusal_for(self),
-            Denial::Metadata => metadata::refusal_for(self),
-            Denial::Expression => metadata_expr::refusal_for(self),
+            Denial::Cordon => machine::cordon_refusal(),
+            Denial::MachineId => machine::machine_id_refusal_for(self),
+            Denial::Metadata => machine::metadata_refusal_for(self),
+            Denial::Expression => machine::expression_refusal_for(self),
             Denial::MachineOf(at) => machine_of::refusal_for(self, at),
             Denial::Conflicts => conflicts::refusal_for(self),
-            Denial::MaxPerMachine => max_per_machine::refusal_for(self),
-            Denial::Reserve => reserve::refusal_for(self),
+            Denial::MaxPerMachine => machine::max_per_machine_refusal_for(self),
+            Denial::Reserve => machine::reserve_refusal_for(self),
             Denial::Replaced => replaces::refusal_for(self),
             Denial::CannotMove(with) => {
                 let with = self.state.units.name(with).clone();
                 Refusal::Replaces { with, by_other: false }
             }
-            Denial::Custom(at) => custom::refusal_for(self, at),
+            Denial::Custom(at) => custom_refusal(self, at),
         }
     }
+}
+
+/// Checks the custom rules, in the order of the policy.
+fn custom_denial(query: &PlacementQuery<'_>) -> Option<Denial> {
+    let rules = &query.state.policy.rules;
+    (0..rules.len()).find(|at| ask_custom(query, *at).is_some()).map(Denial::Custom)
+}
+
+fn custom_refusal(query: &PlacementQuery<'_>, at: usize) -> Refusal {
+    let rule = query.state.policy.rules[at].name().into();
+    let detail = ask_custom(query, at).unwrap_or_default().into();
+    Refusal::Custom { rule, detail }
+}
+
+fn ask_custom(query: &PlacementQuery<'_>, at: usize) -> Option<String> {
+    let state = query.state;
+    let requirements = &query.class.requirements;
+    let unit = Candidate { name: query.name(), requirements };
+    let source = StateView { state, leaving: query.leaving };
+    state.policy.rules[at].refuse(&View::new(&source), unit, query.facts())
 }
