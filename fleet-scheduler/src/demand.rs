@@ -34,8 +34,12 @@ use fleet_unitfile::{NameError, ParseError, UnitFile, UnitName};
 /// # Ok::<(), fleet_scheduler::DemandError>(())
 /// ```
 ///
-/// A name without a type is that of a service, as for `systemctl`. Methods that take the name of
+/// Names are those of systemd's units, such as `web.service` or `db@1.service`. A name without a dot
+/// is that of a service, as for `systemctl`. After the last dot of any other name a unit type is
+/// expected, so the workload `app.v2` needs the name `app.v2.service`. Methods that take the name of
 /// another unit or a pattern treat it in the same way.
+///
+/// A template, such as `db@`, is never placed; its instances are.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Demand {
     pub(crate) name: UnitName,
@@ -133,7 +137,8 @@ impl Demand {
         Ok(self)
     }
 
-    /// Keeps the unit apart from all other units that the pattern matches.
+    /// Keeps the unit apart from all other units that the pattern matches. It is enough that one of
+    /// two units conflicts with the other.
     ///
     /// # Errors
     ///

@@ -89,7 +89,8 @@ pub enum StepAction {
         /// The chosen machine.
         to: MachineId,
     },
-    /// Removes the placement of a unit.
+    /// Removes the placement of a unit that must not have one, or that lost its machine and fits on
+    /// no other. In the second case the unit is also one of [`Plan::unplaced`].
     Remove {
         /// The machine that the unit leaves, present or not.
         from: MachineId,

@@ -14,6 +14,7 @@ pub use fleet_unitfile::{UnitFile, UnitName};
 pub use crate::amounts::{cpu, disk, gib, memory, mib, millicpu};
 pub use crate::policy::{Candidate, HardRule, Policy, Ranking, RetryOn, Score, View};
 pub use crate::{
-    Change, Cluster, Demand, Drain, DrainPlan, Explanation, PlacementVerdict, Plan, Rebalance,
-    Step, StepAction, StepCause, apply, check, check_with, explain, plan, share,
+    Change, Cluster, Demand, DemandError, Drain, DrainPlan, Explanation, HoldReason,
+    PlacementVerdict, Plan, Rebalance, RemovalReason, Step, StepAction, StepCause, Violation,
+    apply, check, check_with, explain, plan, share,
 };

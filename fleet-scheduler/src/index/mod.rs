@@ -152,6 +152,36 @@ impl Cluster {
         self.revision = revision;
     }
 
+    /// Returns the machine of a unit's placement. A plan changes placements only when it is
+    /// [applied](Self::apply).
+    ///
+    /// ```
+    /// use fleet_scheduler::prelude::*;
+    ///
+    /// let mut cluster = Cluster::new();
+    /// cluster.add_machine(Machine::named("m1")?);
+    /// cluster.add(Demand::new("web")?);
+    /// let plan = cluster.plan();
+    /// assert_eq!(cluster.machine_of("web"), None);
+    ///
+    /// cluster.apply(&plan);
+    /// assert_eq!(cluster.machine_of("web").map(MachineId::as_str), Some("m1"));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn machine_of(&self, unit: &str) -> Option<&MachineId> {
+        let unit = self.state.units.find(&full_name(unit))?;
+        self.state.units[unit].placed.some().map(|machine| self.state.machines.id(machine))
+    }
+
+    /// Returns all placements, in the order of the units' names.
+    pub fn placements(&self) -> impl Iterator<Item = (&UnitName, &MachineId)> {
+        self.state.units.with_prefix("").filter_map(|(name, unit)| {
+            let machine = self.state.units[unit].placed.some()?;
+            Some((name, self.state.machines.id(machine)))
+        })
+    }
+
     /// Adds or replaces a unit.
     pub fn add(&mut self, unit: impl Into<Demand>) {
         undo_log::rewind(self);

@@ -110,6 +110,8 @@ impl Replay {
         let mut fresh = Cluster::load(self.policy.clone(), &self.cluster);
         prop_assert_eq!(&plan, &fresh.plan());
         prop_assert_eq!(check(&self.cluster, &plan), []);
+        let placements = self.cluster.placements().map(|(unit, at)| (unit, &at.machine));
+        prop_assert!(self.index.placements().eq(placements), "the plan is not applied yet");
         for unit in self.cluster.units() {
             let result = self.index.explain(unit.name.as_str());
             prop_assert_eq!(result, fresh.explain(unit.name.as_str()), "{}", unit.name);
