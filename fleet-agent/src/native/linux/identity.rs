@@ -11,7 +11,7 @@ use fleet_unitfile::SpecifierContext;
 use fleet_unitfile::specifier::Specifier;
 use nix::unistd::{Gid, Group, Uid, User as Account};
 
-use super::environment_file::parse_file;
+use super::files::parse_file;
 
 /// The user of a process.
 #[derive(Debug, Clone, PartialEq, Eq)]

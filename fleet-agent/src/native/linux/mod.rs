@@ -4,26 +4,22 @@
 //!
 //! | module | topic |
 //! |---|---|
-//! | `spawn`, `child`, `vfork`, `program` | the start of a process, up to the exec of its program |
+//! | `spawn`, `child`, `vfork` | the start of a process, up to the exec of its program |
 //! | `proc`, `exit` | the end of a process, also of one that is not a child; the current boot |
 //! | `process_info`, `process_table`, `probe_cache` | the processes of a run, found by a scan |
-//! | `cgroup`, `resources` | control groups, and their limits |
+//! | `cgroup`, `limits` | control groups; limits of open files and of groups |
 //! | `identity` | users, groups, and the values of specifiers |
-//! | `environment_file`, `inotify` | files that units name; changes of files |
-//! | `descriptors` | the limit of open files |
+//! | `files` | files that units name, and changes of files |
 
 pub(super) mod cgroup;
 pub(super) mod child;
-pub(super) mod descriptors;
-pub(super) mod environment_file;
 pub(super) mod exit;
+pub(super) mod files;
 pub(super) mod identity;
-pub(super) mod inotify;
+pub(super) mod limits;
 pub(super) mod probe_cache;
 pub(super) mod proc;
 pub(super) mod process_info;
 pub(super) mod process_table;
-pub(super) mod program;
-pub(super) mod resources;
 pub(super) mod spawn;
 pub(super) mod vfork;

@@ -10,20 +10,19 @@
 
 use std::ffi::c_void;
 use std::fs::File;
-use std::io::{self, Read as _};
+use std::io::Read as _;
 use std::os::fd::{AsRawFd as _, BorrowedFd, FromRawFd as _, OwnedFd};
-use std::ptr;
 use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 use std::time::Duration;
+use std::{io, ptr};
 
 use nix::libc;
 use rustix::io::Errno;
 use rustix::process::{Pid, Signal, WaitOptions, kill_process, pidfd_send_signal, waitpid};
 use tokio::io::unix::AsyncFd;
 
-use super::child::ChildSetup;
+use super::child::{ChildSetup, ExecStep, Program, SpawnError, StepError};
 use super::exit::{ProcessExit, exit_from_status, read_exit};
-use super::program::{ExecStep, Program, SpawnError, StepError};
 use super::vfork;
 use crate::async_fd::{read_next, register_readable, wait_readable};
 use crate::{Clock as _, SystemClock};

@@ -12,8 +12,8 @@ use tokio::sync::{mpsc, watch};
 use super::Log;
 use super::time_index::TimeIndex;
 use crate::journal::Journal;
-use crate::native::linux::inotify::FileWatch;
-use crate::{ServiceError, wall_time};
+use crate::native::linux::files::FileWatch;
+use crate::{JournalLine, JournalQuery, ServiceError, wall_time};
 
 /// Longer lines are split into pieces of this many bytes.
 const MAX_LINE: usize = 64 * 1024;

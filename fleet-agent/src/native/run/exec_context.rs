@@ -17,12 +17,11 @@ use tokio::process::Command as Process;
 use tokio::runtime::{Handle, RuntimeFlavor};
 use tokio::task::block_in_place;
 
-use crate::native::linux::child::ChildSetup;
-use crate::native::linux::descriptors::is_out_of_descriptors;
-use crate::native::linux::environment_file::{parse_file, read_text};
+use crate::native::linux::child::{ChildSetup, Program, SpawnError};
+use crate::native::linux::files::{parse_file, read_text};
 use crate::native::linux::identity::User;
+use crate::native::linux::limits::is_out_of_descriptors;
 use crate::native::linux::process_info::{INVOCATION_ID, SYSTEMD_EXEC_PID};
-use crate::native::linux::program::{Program, SpawnError};
 use crate::native::linux::spawn::{Child, SpawnRequest};
 
 /// A process to start.

@@ -21,5 +21,3 @@ pub(super) mod pidfile;
 pub(super) mod process;
 pub(super) mod readiness_line;
 pub(super) mod sd_notify_socket;
-#[cfg(test)]
-mod spawn_tests;

@@ -1,7 +1,8 @@
 //! The pid file, into which a forking service writes the process ID of its main process.
 
 use std::fs::OpenOptions;
-use std::io::{self, Read};
+use std::io;
+use std::io::Read;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::task::{Context, Poll};
@@ -9,7 +10,7 @@ use std::task::{Context, Poll};
 use fleet_core::graph::{InitUnit, ServiceType};
 use rustix::fs::inotify::WatchFlags;
 
-use crate::native::linux::inotify::FileWatch;
+use crate::native::linux::files::FileWatch;
 use crate::native::linux::proc::started;
 use crate::native::linux::process_info::ProcessId;
 

@@ -12,13 +12,13 @@ use rustix::process::{Gid, Uid};
 
 use super::exec_context::{ExecContext, SEARCH_PATH, collect};
 use crate::native::linux::cgroup::Group;
-use crate::native::linux::child::{ChildSetup, Credentials, WorkingDirectory, limits};
-use crate::native::linux::descriptors::{is_out_of_descriptors, unit_nofile_limit};
-use crate::native::linux::environment_file::{open_nonblocking, open_or_create};
+use crate::native::linux::child::{
+    ChildSetup, Credentials, ExecStep, SpawnError, WorkingDirectory, limits,
+};
 use crate::native::linux::exit::ProcessExit;
+use crate::native::linux::files::{open_nonblocking, open_or_create};
 use crate::native::linux::identity::{Identity, UnknownAccount, look_up, own_home};
-use crate::native::linux::program::{ExecStep, SpawnError};
-use crate::native::linux::resources::CgroupSetting;
+use crate::native::linux::limits::{CgroupSetting, is_out_of_descriptors, unit_nofile_limit};
 use crate::native::linux::spawn::Child;
 use crate::native::log::append;
 

@@ -13,7 +13,7 @@ use regex::bytes::{Regex, RegexBuilder};
 use rustix::io::Errno;
 
 use crate::Clock;
-use crate::native::linux::inotify::FileWatch;
+use crate::native::linux::files::FileWatch;
 use crate::native::log::{Log, ReadLock};
 
 /// Bounds of the interval between two reads if inotify is not available.

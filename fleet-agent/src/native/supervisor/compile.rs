@@ -12,7 +12,7 @@ use jiff::tz::TimeZone;
 use nix::unistd::{Gid, Group, Uid, User as Account};
 
 use crate::native::linux::identity::specifiers;
-use crate::native::linux::resources::{CgroupSetting, settings};
+use crate::native::linux::limits::{CgroupSetting, settings};
 
 /// Maximum number of refusals reported per unit.
 const MAX_REFUSALS: usize = 8;

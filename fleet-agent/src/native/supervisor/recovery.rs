@@ -37,7 +37,7 @@ use super::managed_units::LoadedGraph;
 use super::targets::restore_state;
 use super::units::{SupervisedUnit, read_definition};
 use super::{Supervisor, UnitSource};
-use crate::native::linux::descriptors::check_descriptors_left;
+use crate::native::linux::limits::check_descriptors_left;
 use crate::native::run::adopt::{observe_run, resume, stop_only_definition};
 use crate::native::run::driver::RunDriver;
 use crate::native::state::desired_targets::TargetSelection;

@@ -21,8 +21,8 @@ use std::{fs, io};
 use serde::{Deserialize, Serialize};
 use tokio::io::Interest;
 
+use super::limits::CgroupSetting;
 use crate::async_fd::register;
-use crate::native::linux::resources::CgroupSetting;
 
 /// Controllers that limit the groups, as far as they are available.
 const CONTROLLERS: [&str; 4] = ["cpu", "io", "memory", "pids"];

@@ -11,11 +11,10 @@ use futures_util::future::{BoxFuture, FutureExt as _};
 use rustix::process::{Pid, test_kill_process_group};
 
 use super::RunDriver;
-use crate::native::linux::descriptors::descriptor_shortage;
 use crate::native::linux::exit::{ProcessExit, Sig, short_name};
+use crate::native::linux::limits::{descriptor_shortage, settings};
 use crate::native::linux::proc::{ProcessHandle, child};
 use crate::native::linux::process_info::{INVOCATION_ID, ProcessId, SYSTEMD_EXEC_PID};
-use crate::native::linux::resources::settings;
 use crate::native::linux::spawn::Child;
 use crate::native::log::rate_limit::unrecorded_cause;
 use crate::native::run::kill_all::{SignalTargets, kill_all};

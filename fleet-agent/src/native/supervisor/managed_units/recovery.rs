@@ -24,7 +24,7 @@ use super::external::External;
 use super::graph::LoadedGraph;
 use super::loaded_unit::{Definition, LoadedUnit, name_of};
 use crate::ServiceError;
-use crate::native::linux::descriptors::check_descriptors_left;
+use crate::native::linux::limits::check_descriptors_left;
 use crate::native::run::adopt::{observe_ended, resume};
 use crate::native::run::driver::RunDriver;
 use crate::native::state::desired_targets::TargetSelection;
