@@ -1,5 +1,5 @@
-//! Setup of a child process before it executes its program, and the program itself, in the format of
-//! `execve`.
+//! Setup of a child process before it executes its program, and the program itself, in the format
+//! of `execve`.
 //!
 //! This is one of the modules of the service manager that contain unsafe code. After a fork, the
 //! child runs with a copy of only one thread, and the compiler cannot check the rules for such

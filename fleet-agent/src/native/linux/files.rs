@@ -1,5 +1,5 @@
-//! Files that a unit file names: they are opened without blocking, environment files are parsed like
-//! by systemd's `parse_env_file_internal`, and changes are reported by inotify.
+//! Files that a unit file names: they are opened without blocking, environment files are parsed
+//! like by systemd's `parse_env_file_internal`, and changes are reported by inotify.
 
 use std::fs::{File, OpenOptions, Permissions};
 use std::io;
