@@ -2,7 +2,7 @@
 //! the actions that follow from them.
 //!
 //! Derived data (such as whether a unit has to stop) is updated incrementally along the
-//! dependencies of a changed unit. Each unit exposes a [`NeighbourView`], and counts the effects
+//! dependencies of a changed unit. Each unit exposes a `NeighbourView`, and counts the effects
 //! that its neighbours' views have on it. A unit is evaluated again only if one of its counts
 //! changes in a way that matters to it. The cost of an event therefore depends on the number of
 //! affected units, not on the size of the graph.
