@@ -17,7 +17,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::AbortHandle;
 
 use super::frame::{Frame, FrameReader, MAX_PENDING, VERSION, write_frames};
-use super::peer::{untrusted_peer, untrusted_peer_unless_root};
+use super::peer::untrusted_peer;
 use super::protocol::{Request, RequestError};
 use crate::Clock;
 
@@ -306,8 +306,7 @@ impl Inner {
         let failed = |source| ConnectionError::Connect { socket: self.name(), source };
         let rejected = |problem| ConnectionError::Rejected { socket: self.name(), problem };
         let stream = UnixStream::connect(&self.socket).await.map_err(failed)?;
-        let check = if self.any_user { untrusted_peer_unless_root } else { untrusted_peer };
-        if let Some(problem) = check(&stream).map_err(failed)? {
+        if let Some(problem) = untrusted_peer(&stream, self.any_user).map_err(failed)? {
             return Err(rejected(problem));
         }
         let (read, mut half) = stream.into_split();

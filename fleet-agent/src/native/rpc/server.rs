@@ -121,7 +121,7 @@ async fn serve_one(
     program: String,
     clock: &dyn Clock,
 ) -> io::Result<()> {
-    if let Some(problem) = untrusted_peer(&stream)? {
+    if let Some(problem) = untrusted_peer(&stream, false)? {
         tracing::warn!(problem, "refused a client of the service manager");
         refuse(&stream, &problem);
         return Ok(());
