@@ -133,13 +133,13 @@ async fn listing(client: &Client) {
 async fn put(client: &Client, name: &UnitName, desired: TargetState) {
     let file = UnitFile::parse("[Service]\nExecStart=/bin/sleep infinity\n")
         .expect("the unit file is valid");
-    let upload = UnitUpload { file, desired: Some(desired), create_only: true };
+    let upload = UnitUpload::new(file).with_desired(desired).with_create_only(true);
     let outcome = client.put_unit(name, &upload).await.expect("the daemon accepts the unit");
     assert_eq!(outcome, PutOutcome::Created);
 }
 
 async fn is_running(client: &Client, name: &UnitName) -> bool {
-    let filter = StateFilter { unit: Some(name.to_string()), ..StateFilter::default() };
+    let filter = StateFilter::default().with_unit(name.to_string());
     let states = client.states(&filter).await.expect("states are listed");
     states.iter().any(|state| state.systemd_sub_state == "running")
 }

@@ -92,7 +92,7 @@ async fn fill(client: &Client) {
         let text =
             format!("[Unit]\nDescription=Number {number}\n[Service]\nExecStart=/bin/sleep 1d\n");
         let file = UnitFile::parse(text).expect("the unit file is valid");
-        let upload = UnitUpload { file, desired: Some(TargetState::Loaded), create_only: true };
+        let upload = UnitUpload::new(file).with_desired(TargetState::Loaded).with_create_only(true);
         let name = format!("u{number}.service").parse().expect("the name is valid");
         client.put_unit(&name, &upload).await.expect("the daemon accepts the unit");
     }

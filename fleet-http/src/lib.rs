@@ -6,6 +6,7 @@ mod cursors;
 mod duplex;
 pub mod merge;
 pub mod server;
+mod setters;
 pub mod tls;
 pub mod token;
 pub mod wire;

@@ -147,7 +147,7 @@ impl UnitDiff {
     /// Returns the upload that applies the file.
     pub(crate) fn upload(&self) -> (UnitName, UnitUpload) {
         let (file, desired) = (self.file.file.clone(), Some(self.desired));
-        (self.name.clone(), UnitUpload { file, desired, create_only: false })
+        (self.name.clone(), UnitUpload::new(file).with_desired(desired))
     }
 
     /// Returns a unified diff from the cluster's file to the local file; empty if both files are

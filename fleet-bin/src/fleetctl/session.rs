@@ -147,7 +147,7 @@ impl Session {
         &self,
         name: &UnitName,
     ) -> Result<Vec<wire::UnitStateEntity>, CliError> {
-        let filter = StateFilter { unit: Some(name.to_string()), ..StateFilter::default() };
+        let filter = StateFilter::default().with_unit(name.to_string());
         let states = self.client.states(&filter).await;
         states.map_err(|error| cannot(format!("get the state of {name}"), error))
     }
@@ -196,7 +196,7 @@ impl Session {
         &self,
         template: &UnitName,
     ) -> Result<Vec<wire::UnitEntity>, CliError> {
-        let filter = UnitFilter { template: Some(template.clone()), ..UnitFilter::default() };
+        let filter = UnitFilter::default().with_template(template.clone());
         let units = self.client.units_matching(&filter).await;
         units.map_err(|error| cannot(format!("list the instances of {template}"), error))
     }
@@ -204,7 +204,7 @@ impl Session {
     /// Creates an inactive unit. Returns `false` if it already exists.
     pub(crate) async fn create(&self, name: &UnitName, file: UnitFile) -> Result<bool, CliError> {
         let desired = Some(TargetState::Inactive);
-        let upload = UnitUpload { file, desired, create_only: true };
+        let upload = UnitUpload::new(file).with_desired(desired).with_create_only(true);
         match self.client.put_unit(name, &upload).await {
             Ok(outcome) => Ok(outcome != PutOutcome::Exists),
             Err(error) => Err(cannot(format!("submit {name}"), error)),
@@ -218,7 +218,7 @@ impl Session {
         file: UnitFile,
         desired: Option<TargetState>,
     ) -> Result<(), CliError> {
-        let upload = UnitUpload { file, desired, create_only: false };
+        let upload = UnitUpload::new(file).with_desired(desired);
         let outcome = self.client.put_unit(name, &upload).await;
         outcome.map(drop).map_err(|error| cannot(format!("replace {name}"), error))
     }
@@ -334,7 +334,7 @@ impl Session {
         machine: Option<String>,
         lines: u32,
     ) -> Result<Vec<String>, CliError> {
-        let options = JournalOptions { lines: Some(lines), machine, ..JournalOptions::default() };
+        let options = JournalOptions::default().with_lines(lines).with_machine(machine);
         let mut journal = self.journal(name, &options).await?;
         let mut read = Vec::new();
         while let Some(line) = next_line(&mut journal, name).await? {

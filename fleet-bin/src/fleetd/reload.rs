@@ -155,7 +155,7 @@ pub(crate) fn load_auth(settings: &AuthSettings) -> Result<LoadedAuth, StartErro
     Ok(LoadedAuth {
         tls,
         tokens: tokens.transpose()?,
-        peers: Credentials { tls: peers_tls, token: peer_token },
+        peers: Credentials::default().with_tls(peers_tls).with_token(peer_token),
     })
 }
 

@@ -228,7 +228,7 @@ fn limits(listeners: usize) -> ServerLimits {
             files.unwrap_or_default()
         );
     }
-    ServerLimits { connections: limits.connections.min(most), ..limits }
+    limits.with_connections(limits.connections.min(most))
 }
 
 /// Service manager of a machine.

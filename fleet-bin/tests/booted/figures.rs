@@ -98,7 +98,7 @@ async fn measure_single_units(cluster: &Cluster) {
     let client = Client::new(&socket.parse::<Endpoint>().expect("the endpoint is a URL"));
     let file = UnitFile::parse(SLEEP).expect("the unit file is valid");
     let desired = Some(TargetState::Launched);
-    let upload = UnitUpload { file, desired, create_only: true };
+    let upload = UnitUpload::new(file).with_desired(desired).with_create_only(true);
     let mut begins = Vec::new();
     for number in 0..SINGLES {
         let unit = format!("one-{number}.service");

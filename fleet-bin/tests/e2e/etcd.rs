@@ -254,7 +254,7 @@ async fn remote_line_is_shown_immediately() {
     cluster.wait_active(0, "talker.service");
     let socket = format!("unix://{}", cluster.socket(0).display());
     let client = Client::new(&socket.parse().expect("the endpoint is valid"));
-    let options = JournalOptions { lines: Some(0), follow: true, ..JournalOptions::default() };
+    let options = JournalOptions::default().with_lines(0).with_follow(true);
     let unit = "talker.service".parse().expect("the name is valid");
     let mut journal = client.journal(&unit, &options).await.expect("the unit has a journal");
     let mut delays = Vec::new();

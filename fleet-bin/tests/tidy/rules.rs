@@ -8,6 +8,7 @@ mod invariants;
 mod leftovers;
 mod module_tree;
 mod prose;
+mod public_api;
 mod purity;
 mod seams;
 mod shape;

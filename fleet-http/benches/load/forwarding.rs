@@ -29,11 +29,7 @@ pub(crate) async fn forwarding() {
     let _presence = joined.expect("a machine");
     let here = Server::start(store).await;
     here.fill(1).await;
-    let options = JournalOptions {
-        machine: Some(machine().to_string()),
-        follow: true,
-        ..JournalOptions::default()
-    };
+    let options = JournalOptions::default().with_machine(machine().to_string()).with_follow(true);
     let mut lines = here.client().journal(&name("u0"), &options).await.expect("a journal");
     let mut took = Vec::new();
     for number in 0..1000 {

@@ -189,5 +189,5 @@ pub(crate) fn upload() -> UnitUpload {
     let text = "[Unit]\nDescription=A web server\n[Service]\nExecStart=/usr/bin/web --port 80\n\
                 Restart=on-failure\n[X-Fleet]\nMachineMetadata=disk=ssd\n";
     let file = UnitFile::parse(text).expect("a unit file");
-    UnitUpload { file, desired: Some(TargetState::Inactive), create_only: false }
+    UnitUpload::new(file).with_desired(TargetState::Inactive)
 }

@@ -7,6 +7,7 @@ use hyper::Method;
 use hyper::header::{HeaderName, HeaderValue, IF_MATCH, IF_NONE_MATCH};
 
 use super::{Client, ClientError, none_if_not_found, unit_path};
+use crate::setters::setters;
 use crate::wire::{PutUnit, UnitEntity};
 
 /// A unit with its entity tag.
@@ -84,6 +85,7 @@ fn unchanged(written: Result<(), ClientError>) -> Result<bool, ClientError> {
 
 /// A unit to create, or new content for an existing unit.
 #[derive(Debug, Clone)]
+#[non_exhaustive]
 pub struct UnitUpload {
     /// The unit file.
     pub file: UnitFile,
@@ -92,6 +94,21 @@ pub struct UnitUpload {
     pub desired: Option<TargetState>,
     /// Whether an existing unit must stay unchanged.
     pub create_only: bool,
+}
+
+impl UnitUpload {
+    /// Creates an upload that may replace an existing unit, and keeps its desired state.
+    #[must_use]
+    pub fn new(file: UnitFile) -> Self {
+        Self { file, desired: None, create_only: false }
+    }
+
+    setters! {
+        optional:
+            with_desired = desired: TargetState;
+        plain:
+            with_create_only = create_only: bool;
+    }
 }
 
 impl UnitUpload {

@@ -8,6 +8,7 @@ use super::ClientError;
 use super::body::BodyLines;
 use super::call::Caller;
 use super::query::Query;
+use crate::setters::setters;
 use crate::wire::ClusterEvent;
 
 /// Maximum size of an event, in bytes; a larger event is an error. The server's events are much
@@ -16,6 +17,7 @@ const MAX_EVENT_SIZE: usize = 64 << 20;
 
 /// Selects events and the position to start from.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct EventOptions {
     /// ID of the last received event, from [`Events::last_id`]. If `None`, the stream begins with
     /// [`ClusterEvent::Resync`].
@@ -26,6 +28,16 @@ pub struct EventOptions {
     pub machine: Option<String>,
     /// Only events of instances of this template.
     pub template: Option<String>,
+}
+
+impl EventOptions {
+    setters! {
+        optional:
+            with_since = since: String,
+            with_unit = unit: String,
+            with_machine = machine: String,
+            with_template = template: String;
+    }
 }
 
 impl EventOptions {

@@ -14,6 +14,7 @@ use super::query::Query;
 use crate::clock::Stopwatch;
 use crate::cursors::Cursors;
 use crate::server::LinePrefix;
+use crate::setters::setters;
 use crate::wire;
 use crate::wire::{CURSORS, TIMESTAMPS};
 
@@ -24,6 +25,7 @@ const STABLE_AFTER: Duration = Duration::from_secs(10);
 
 /// Selects lines of a journal.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct JournalOptions {
     /// Maximum number of existing lines. If `None`, the server returns all lines that `since`
     /// selects, or the last ten lines if `since` is not set.
@@ -39,6 +41,17 @@ pub struct JournalOptions {
     /// then reads the journals of all machines that report a state of the unit. If several machines
     /// do, each line begins with the machine ID and a colon.
     pub machine: Option<String>,
+}
+
+impl JournalOptions {
+    setters! {
+        optional:
+            with_lines = lines: u32,
+            with_since = since: Timespan,
+            with_machine = machine: String;
+        plain:
+            with_follow = follow: bool;
+    }
 }
 
 impl JournalOptions {
@@ -138,7 +151,7 @@ impl JournalLines {
     /// use fleet_unitfile::UnitName;
     ///
     /// async fn follow(client: &Client, unit: &UnitName) -> Result<(), ClientError> {
-    ///     let options = JournalOptions { follow: true, ..JournalOptions::default() };
+    ///     let options = JournalOptions::default().with_follow(true);
     ///     let mut lines = client.journal(unit, &options).await?.reconnecting();
     ///     while let Some(line) = lines.next_line().await? {
     ///         println!("{line}");

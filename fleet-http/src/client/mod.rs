@@ -18,6 +18,7 @@ use fleet_unitfile::UnitName;
 use hyper::{Method, StatusCode};
 use serde::Serialize;
 
+use crate::setters::setters;
 use crate::wire::{
     ImportRequest, MachineEntity, MachinePage, MachineStatus, MetadataOp, PutUnit, RestartResponse,
     StatusDetails, UnitEntity, UnitPage, UnitStateEntity, UnitStatePage, UnitStatusReport,
@@ -49,11 +50,20 @@ pub struct Client {
 
 /// TLS configuration and token of a client.
 #[derive(Debug, Clone, Default)]
+#[non_exhaustive]
 pub struct Credentials {
     /// TLS configuration. `None` trusts the CAs of this host and presents no certificate.
     pub tls: Option<ClientTls>,
     /// Bearer token. The client refuses to send it to another host without TLS.
     pub token: Option<Token>,
+}
+
+impl Credentials {
+    setters! {
+        optional:
+            with_tls = tls: ClientTls,
+            with_token = token: Token;
+    }
 }
 
 /// Result of sending a unit.

@@ -6,8 +6,11 @@ use std::fmt::Write as _;
 use fleet_core::{ActiveState, TargetState};
 use fleet_unitfile::UnitName;
 
+use crate::setters::setters;
+
 /// Filter for units. A unit must match all fields that are set.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct UnitFilter {
     /// Only units placed on this machine.
     pub machine: Option<String>,
@@ -20,6 +23,18 @@ pub struct UnitFilter {
     /// Only units placed on machines that have all of this metadata. Each item is `KEY=VALUE`, or
     /// `KEY` for any value.
     pub metadata: Vec<String>,
+}
+
+impl UnitFilter {
+    setters! {
+        optional:
+            with_machine = machine: String,
+            with_desired = desired: TargetState,
+            with_current = current: TargetState,
+            with_template = template: UnitName;
+        plain:
+            with_metadata = metadata: Vec<String>;
+    }
 }
 
 impl UnitFilter {
@@ -36,6 +51,7 @@ impl UnitFilter {
 
 /// Filter for unit states. A state must match all fields that are set.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct StateFilter {
     /// Only states reported by this machine.
     pub machine: Option<String>,
@@ -48,6 +64,18 @@ pub struct StateFilter {
     /// Only states reported by machines that have all of this metadata. Each item is `KEY=VALUE`,
     /// or `KEY` for any value.
     pub metadata: Vec<String>,
+}
+
+impl StateFilter {
+    setters! {
+        optional:
+            with_machine = machine: String,
+            with_unit = unit: String,
+            with_template = template: UnitName,
+            with_active = active: ActiveState;
+        plain:
+            with_metadata = metadata: Vec<String>;
+    }
 }
 
 impl StateFilter {

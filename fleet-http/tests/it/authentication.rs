@@ -6,7 +6,7 @@ use fleet_http::client::EventOptions;
 use fleet_http::tls::TlsError;
 use fleet_http::{
     AuthPolicy, Client, ClientError, ClientTls, Credentials, ListenError, Listener, ServerLimits,
-    ServerTls, Tokens,
+    ServerTls, Token, Tokens,
 };
 
 use crate::certificates::Authority;
@@ -72,7 +72,7 @@ async fn read_only_token_cannot_write() {
     let writer = Client::with_credentials(&at, ours.client(None, Some(TOKEN)));
     let unit = crate::harness::name("a.service");
     let file = fleet_unitfile::UnitFile::parse("[Service]\nExecStart=/bin/true\n").unwrap();
-    let upload = fleet_http::client::UnitUpload { file, desired: None, create_only: true };
+    let upload = fleet_http::client::UnitUpload::new(file).with_create_only(true);
     writer.put_unit(&unit, &upload).await.unwrap();
     let reader = ours.client(None, Some("the-token-of-the-display"));
     let reader = Client::with_credentials(&at, reader);
@@ -155,7 +155,7 @@ async fn read_only_token_can_preview_every_described_write() {
 async fn read_only_token_gets_a_share_of_the_connections() {
     let ours = Authority::new();
     let text = format!("{TOKEN}\nread:the-token-of-the-display\n");
-    let limits = ServerLimits { connections: 8, ..ServerLimits::default() };
+    let limits = ServerLimits::default().with_connections(8);
     let auth = AuthPolicy::new(Some(ours.server(true)), tokens(&text));
     let server = Server::start_with_auth(TLS, &auth, limits).await;
     let at = server.at.to_string().parse().unwrap();
@@ -211,7 +211,8 @@ async fn token_is_not_sent_to_unverified_server() {
         assert!(refused.starts_with("untrusted") && refused.contains(reason), "{refused}");
         // Only a client that explicitly disables verification accepts the server.
         let tls = Some(ClientTls::without_server_verification(None).unwrap());
-        let unverified = Credentials { tls, token: Some(TOKEN.parse().unwrap()) };
+        let unverified =
+            Credentials::default().with_tls(tls).with_token(TOKEN.parse::<Token>().unwrap());
         assert_eq!(connect_as(&server, unverified).await, "1.2.3");
     }
 }
@@ -219,7 +220,7 @@ async fn token_is_not_sent_to_unverified_server() {
 // Holds: I-20
 #[tokio::test]
 async fn client_refuses_to_send_token_in_plain_text() {
-    let credentials = Credentials { tls: None, token: Some(TOKEN.parse().unwrap()) };
+    let credentials = Credentials::default().with_token(TOKEN.parse::<Token>().unwrap());
     let client = Client::with_credentials(&"http://192.0.2.1:1".parse().unwrap(), credentials);
     let error = client.version().await.unwrap_err();
     assert!(matches!(error, ClientError::TokenUnprotected { .. }), "{error}");
@@ -293,16 +294,14 @@ async fn plaintext_request_to_tls_port_gets_an_error() {
 async fn stalled_handshake_times_out_and_makes_room() {
     let ours = Authority::new();
     let auth = AuthPolicy::new(Some(ours.server(true)), None);
-    let short =
-        ServerLimits { handshake_time: Duration::from_millis(50), ..ServerLimits::default() };
+    let short = ServerLimits::default().with_handshake_time(Duration::from_millis(50));
     let server = Server::start_with_auth(TLS, &auth, short).await;
     for bytes in [&b""[..], b"\x16", b"\x16\x03\x01\x00\x05hello"] {
         // The exchange returns only if the server closes the connection.
         http::exchange(&server.at, bytes).await;
     }
     // A connection that waits for its handshake makes room like one that waits for a request.
-    let single =
-        ServerLimits { handshake_time: http::DEADLINE, connections: 1, ..ServerLimits::default() };
+    let single = ServerLimits::default().with_handshake_time(http::DEADLINE).with_connections(1);
     let server = Server::start_with_auth(TLS, &auth, single).await;
     let Some(address) = server.at.to_string().strip_prefix("https://").map(str::to_owned) else {
         panic!("not a TLS port");

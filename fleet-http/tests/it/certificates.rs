@@ -65,6 +65,6 @@ impl Authority {
     pub(crate) fn client(&self, identity: Option<&Signed>, token: Option<&str>) -> Credentials {
         let identity = identity.map(Signed::identity);
         let tls = Some(ClientTls::new(Some(self.pem.as_bytes()), identity).unwrap());
-        Credentials { tls, token: token.map(|token| token.parse().unwrap()) }
+        Credentials::default().with_tls(tls).with_token(token.map(|token| token.parse().unwrap()))
     }
 }

@@ -10,7 +10,9 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use crate::harness::{Server, name, running};
 
 fn upload(source: &str, desired: Option<TargetState>, create_only: bool) -> UnitUpload {
-    UnitUpload { file: UnitFile::parse(source).unwrap(), desired, create_only }
+    UnitUpload::new(UnitFile::parse(source).unwrap())
+        .with_desired(desired)
+        .with_create_only(create_only)
 }
 
 #[tokio::test]
@@ -64,7 +66,11 @@ async fn lists_read_all_pages() {
     assert_eq!(ids, ["m1", "m2", "m3"]);
     let count = async |machine: Option<&str>, unit: Option<&str>| {
         let (machine, unit) = (machine.map(str::to_owned), unit.map(str::to_owned));
-        client.states(&StateFilter { machine, unit, ..StateFilter::default() }).await.unwrap().len()
+        client
+            .states(&StateFilter::default().with_machine(machine).with_unit(unit))
+            .await
+            .unwrap()
+            .len()
     };
     assert_eq!(count(None, None).await, 6);
     assert_eq!(count(Some("m2"), None).await, 2);

@@ -156,7 +156,7 @@ async fn client_conditional_writes() {
     let current = client.unit_with_etag(&unit).await.unwrap().unwrap();
     assert_eq!(current.unit.source.as_deref(), Some("[Service]\nType=exec\n"));
     let file = UnitFile::parse("[Service]\nType=simple\n").unwrap();
-    let upload = UnitUpload { file, desired: None, create_only: false };
+    let upload = UnitUpload::new(file);
     assert!(client.put_unit_if(&unit, &upload, &current.etag).await.unwrap());
     assert!(!client.put_unit_if(&unit, &upload, &current.etag).await.unwrap());
     assert!(!client.destroy_if(&unit, &current.etag).await.unwrap());

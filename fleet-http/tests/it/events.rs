@@ -20,7 +20,7 @@ async fn follow(server: &Server, options: EventOptions) -> Events {
 }
 
 fn since(id: &str) -> EventOptions {
-    EventOptions { since: Some(id.to_owned()), ..EventOptions::default() }
+    EventOptions::default().with_since(id.to_owned())
 }
 
 /// Reads the next event and summarizes it.
@@ -167,10 +167,8 @@ async fn filters_exclude_other_events() {
     let server = Server::start().await;
     let (_one, _two) = (server.machine("m1", &[]).await, server.machine("m2", &[]).await);
     server.sleepers(&["a.service", "b.service"], "launched").await;
-    let on = |machine: &str, unit: Option<&str>| EventOptions {
-        machine: Some(machine.to_owned()),
-        unit: unit.map(str::to_owned),
-        ..EventOptions::default()
+    let on = |machine: &str, unit: Option<&str>| {
+        EventOptions::default().with_machine(machine.to_owned()).with_unit(unit.map(str::to_owned))
     };
     let mut there = follow(&server, on("m2", None)).await;
     let mut both = follow(&server, on("m2", Some("b.service"))).await;
@@ -180,7 +178,7 @@ async fn filters_exclude_other_events() {
     assert_eq!(next(&mut there).await, "unit b.service launched m2 ");
     assert_eq!(next(&mut both).await, "unit b.service launched m2 ");
     let template = Some("c@.service".to_owned());
-    let options = EventOptions { template, ..EventOptions::default() };
+    let options = EventOptions::default().with_template(template);
     let mut instances = follow(&server, options).await;
     assert_eq!(next(&mut instances).await, "resync");
     server.sleepers(&["c.service", "d@1.service", "c@1.service"], "launched").await;
@@ -190,8 +188,7 @@ async fn filters_exclude_other_events() {
     let last_id = there.last_id().unwrap().to_owned();
     server.call("DELETE", "/fleet/v1/units/b.service", "").await;
     assert_eq!(next(&mut there).await, "unitGone b.service");
-    let mut resumed =
-        follow(&server, EventOptions { since: Some(last_id), ..on("m2", None) }).await;
+    let mut resumed = follow(&server, on("m2", None).with_since(last_id)).await;
     assert_eq!(next(&mut resumed).await, "unit a.service launched m1 ", "it may have been on m2");
     assert_eq!(next(&mut resumed).await, "unitGone b.service");
 }

@@ -96,13 +96,12 @@ async fn invalid_filter_is_refused() {
 async fn client_filters_match_the_api() {
     let server = cluster().await;
     let template = Some(name("b@.service"));
-    let filter = UnitFilter {
-        machine: Some("m2".to_owned()),
-        desired: Some(TargetState::Launched),
-        current: Some(TargetState::Inactive),
-        template,
-        metadata: vec!["zone=b".to_owned(), "disk".to_owned()],
-    };
+    let filter = UnitFilter::default()
+        .with_machine("m2".to_owned())
+        .with_desired(TargetState::Launched)
+        .with_current(TargetState::Inactive)
+        .with_template(template)
+        .with_metadata(vec!["zone=b".to_owned(), "disk".to_owned()]);
     let units = server.client().units_matching(&filter).await.unwrap();
     assert_eq!(units.iter().map(|unit| unit.name.as_str()).collect::<Vec<_>>(), ["b@2.service"]);
 }

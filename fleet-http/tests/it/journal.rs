@@ -100,7 +100,7 @@ async fn global_unit_journal_merges_all_machines() {
 #[tokio::test]
 async fn client_reads_lines_as_they_arrive() {
     let server = placed("m1").await;
-    let options = JournalOptions { lines: Some(3), follow: true, ..JournalOptions::default() };
+    let options = JournalOptions::default().with_lines(3).with_follow(true);
     let mut journal = server.client().journal(&name("a.service"), &options).await.unwrap();
     for number in 1..=3 {
         let line = journal.next_line().await.unwrap().unwrap();
@@ -125,7 +125,7 @@ async fn since_is_passed_to_the_journal() {
         assert_eq!(response.body.lines().next(), Some(first), "{query}");
     }
     let since = Some("1500ms".parse().unwrap());
-    let options = JournalOptions { since, ..JournalOptions::default() };
+    let options = JournalOptions::default().with_since(since);
     let mut journal = server.client().journal(&name("a.service"), &options).await.unwrap();
     let line = journal.next_line().await.unwrap().unwrap();
     assert_eq!(line, "a.service 1, at most 1.5s old");
@@ -134,7 +134,7 @@ async fn since_is_passed_to_the_journal() {
 #[tokio::test]
 async fn interrupted_journal_is_an_error() {
     let server = placed("m1").await;
-    let options = JournalOptions { lines: Some(BREAKS), ..JournalOptions::default() };
+    let options = JournalOptions::default().with_lines(BREAKS);
     let mut journal = server.client().journal(&name("a.service"), &options).await.unwrap();
     for _ in 0..BREAKS {
         assert!(journal.next_line().await.unwrap().is_some(), "the preceding lines arrive");

@@ -117,7 +117,7 @@ async fn start_on(
 }
 
 async fn follow(client: &Client, lines: u32) -> JournalLines {
-    let options = JournalOptions { lines: Some(lines), follow: true, ..JournalOptions::default() };
+    let options = JournalOptions::default().with_lines(lines).with_follow(true);
     client.journal(&name("a.service"), &options).await.unwrap().reconnecting()
 }
 

@@ -56,8 +56,7 @@ async fn oversized_unannounced_body_gets_a_response() {
 
 #[tokio::test]
 async fn slow_request_head_times_out() {
-    let server =
-        Server::start_within(ServerLimits { head_time: SOON, ..ServerLimits::default() }).await;
+    let server = Server::start_within(ServerLimits::default().with_head_time(SOON)).await;
     let mut stream = unix(&server).await;
     stream.write_all(b"GET /healthz HTTP/1.1\r\nX: ").await.unwrap();
     wait_until_closed(&mut stream, b'x').await;
@@ -66,8 +65,7 @@ async fn slow_request_head_times_out() {
 
 #[tokio::test]
 async fn slow_request_body_times_out() {
-    let server =
-        Server::start_within(ServerLimits { body_time: SOON, ..ServerLimits::default() }).await;
+    let server = Server::start_within(ServerLimits::default().with_body_time(SOON)).await;
     let (mut read, mut write) = unix(&server).await.into_split();
     let head = ANNOUNCED.replace("1073741824", "100000");
     write.write_all(head.as_bytes()).await.unwrap();
@@ -80,8 +78,7 @@ async fn slow_request_body_times_out() {
 
 #[tokio::test]
 async fn client_that_reads_nothing_is_closed() {
-    let server =
-        Server::start_within(ServerLimits { write_time: SOON, ..ServerLimits::default() }).await;
+    let server = Server::start_within(ServerLimits::default().with_write_time(SOON)).await;
     let value = "x".repeat(400 << 10);
     let body = format!(r#"{{"source":"[Service]\nExecStart=/bin/{value}\n"}}"#);
     for n in 0..10 {
@@ -100,8 +97,7 @@ async fn client_that_reads_nothing_is_closed() {
 
 #[tokio::test]
 async fn idle_connections_make_room() {
-    let server =
-        Server::start_within(ServerLimits { connections: 100, ..ServerLimits::default() }).await;
+    let server = Server::start_within(ServerLimits::default().with_connections(100)).await;
     let mut idle = Vec::new();
     for _ in 0..1000 {
         let mut stream = unix(&server).await;
@@ -125,8 +121,7 @@ async fn idle_connections_make_room() {
 
 #[tokio::test]
 async fn slow_body_makes_room() {
-    let server =
-        Server::start_within(ServerLimits { connections: 10, ..ServerLimits::default() }).await;
+    let server = Server::start_within(ServerLimits::default().with_connections(10)).await;
     let head = ANNOUNCED.replace("1073741824", "100000");
     let mut slow = Vec::new();
     for _ in 0..100 {
@@ -146,8 +141,7 @@ async fn slow_body_makes_room() {
 
 #[tokio::test]
 async fn busy_connections_are_kept() {
-    let server =
-        Server::start_within(ServerLimits { connections: 1, ..ServerLimits::default() }).await;
+    let server = Server::start_within(ServerLimits::default().with_connections(1)).await;
     let _presence = server.machine("m1", &[]).await;
     server.sleepers(&["a.service"], "launched").await;
     server.decide(&[("a.service", "m1")], &[]).await;
@@ -167,8 +161,7 @@ async fn busy_connections_are_kept() {
 
 #[tokio::test]
 async fn unread_response_keeps_its_connection() {
-    let server =
-        Server::start_within(ServerLimits { connections: 1, ..ServerLimits::default() }).await;
+    let server = Server::start_within(ServerLimits::default().with_connections(1)).await;
     let comments = format!("# {}\\n", "x".repeat(1000)).repeat(900);
     let body = format!(r#"{{"source":"[Service]\nExecStart=/bin/true\n{comments}"}}"#);
     assert_eq!(server.put("/fleet/v1/units/a.service", &body).await.status, 201);

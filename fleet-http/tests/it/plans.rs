@@ -169,7 +169,7 @@ async fn client_dry_runs_match_the_api() {
     let server = cluster().await;
     let file = UnitFile::parse("[Service]\nExecStart=/bin/true\n").unwrap();
     let desired = Some(fleet_core::TargetState::Launched);
-    let upload = UnitUpload { file, desired, create_only: true };
+    let upload = UnitUpload::new(file).with_desired(desired).with_create_only(true);
     let client = server.client();
     let plan = client.dry_run_put_unit(&name("a.service"), &upload).await.unwrap();
     let [PlanStep { cause, from, to, unit, .. }] = &plan.steps[..] else {
@@ -245,7 +245,7 @@ async fn client_plans_several_writes() {
     server.sleepers(&["a.service"], "launched").await;
     let file = UnitFile::parse("[Service]\nExecStart=/bin/true\n").unwrap();
     let desired = Some(fleet_core::TargetState::Launched);
-    let put = (name("b.service"), UnitUpload { file, desired, create_only: false });
+    let put = (name("b.service"), UnitUpload::new(file).with_desired(desired));
     let plan = server.client().plan(&[put], &[name("a.service")]).await.unwrap();
     let steps: Vec<_> = plan.steps.iter().map(|it| (it.unit.as_str(), it.to.as_str())).collect();
     assert_eq!(steps, [("b.service", "m1")]);

@@ -181,7 +181,7 @@ async fn peer_token_is_not_sent_in_plain_text() {
     let (first, second, _) = two().await;
     place_on_second(&first, &second, "http://192.0.2.1:4285").await;
     let token = Some("the-token-of-the-tests".parse().unwrap());
-    let peers = Peers::new(Credentials { tls: None, token });
+    let peers = Peers::new(Credentials::default().with_token(token));
     let asking =
         Server::beside(&first, |api| api.with_journals(PeerJournals::of("m1")).with_peers(peers))
             .await;
@@ -254,7 +254,7 @@ async fn followed_global_journal_is_not_delayed() {
     let silent_at = format!("http://{}", silent.local_addr().unwrap());
     let machines = [("m1", first.at.to_string()), ("m2", second.at.to_string()), ("m3", silent_at)];
     global(&first, &machines.each_ref().map(|(id, api)| (*id, api.as_str()))).await;
-    let options = JournalOptions { lines: Some(1), follow: true, ..JournalOptions::default() };
+    let options = JournalOptions::default().with_lines(1).with_follow(true);
     let mut journal = first.client().journal(&name("a.service"), &options).await.unwrap();
     let mut heard = [next(&mut journal).await, next(&mut journal).await];
     heard.sort_unstable();
@@ -270,7 +270,7 @@ async fn followed_global_journal_is_not_delayed() {
 async fn shutdown_ends_forwarded_journals() {
     let (first, second, _) = two().await;
     place_on_second(&first, &second, &second.at.to_string()).await;
-    let options = JournalOptions { lines: Some(1), follow: true, ..JournalOptions::default() };
+    let options = JournalOptions::default().with_lines(1).with_follow(true);
     let mut journal = first.client().journal(&name("a.service"), &options).await.unwrap();
     assert_eq!(next(&mut journal).await, "1 of m2");
     first.stop().await;
@@ -298,7 +298,7 @@ async fn tls_forwarding_keeps_line_order() {
         api.with_journals(PeerJournals::of("m1")).with_peers(Peers::new(credentials))
     })
     .await;
-    let options = JournalOptions { lines: Some(1), follow: true, ..JournalOptions::default() };
+    let options = JournalOptions::default().with_lines(1).with_follow(true);
     let client = Client::new(&asking.at.to_string().parse().unwrap());
     let mut journal = client.journal(&name("a.service"), &options).await.unwrap();
     assert_eq!(next(&mut journal).await, "1 of m2");

@@ -53,14 +53,14 @@ async fn states_filter_by_metadata_template_and_state() {
     };
     let none = StateFilter::default;
     let metadata = vec!["zone=b".to_owned()];
-    let found = listed(StateFilter { metadata, ..none() }).await;
+    let found = listed(none().with_metadata(metadata)).await;
     assert_eq!(found, ["a.service m2", "b.service m2", "c@1.service m3"]);
     let template = Some(name("c@.service"));
-    assert_eq!(listed(StateFilter { template, ..none() }).await, ["c@1.service m3"]);
+    assert_eq!(listed(none().with_template(template)).await, ["c@1.service m3"]);
     let active = Some(ActiveState::Failed);
-    assert_eq!(listed(StateFilter { active, ..none() }).await, ["c@1.service m3"]);
+    assert_eq!(listed(none().with_active(active)).await, ["c@1.service m3"]);
     let (active, metadata) = (Some(ActiveState::Active), vec!["zone=a".to_owned()]);
-    assert_eq!(listed(StateFilter { active, metadata, ..none() }).await, ["a.service m1"]);
+    assert_eq!(listed(none().with_active(active).with_metadata(metadata)).await, ["a.service m1"]);
 }
 
 #[tokio::test]

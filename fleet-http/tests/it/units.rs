@@ -152,7 +152,7 @@ async fn non_utf8_source_is_base64() {
     let server = Server::start().await;
     let source = b"# caf\xe9\n[Service]\nType=exec\n";
     let file = fleet_unitfile::UnitFile::parse(source).unwrap();
-    let upload = fleet_http::client::UnitUpload { file, desired: None, create_only: false };
+    let upload = fleet_http::client::UnitUpload::new(file);
     server.client().put_unit(&name("a.service"), &upload).await.unwrap();
     let fetched = server.get("/fleet/v1/units/a.service").await.json();
     assert!(fetched.get("source").is_none(), "{fetched}");

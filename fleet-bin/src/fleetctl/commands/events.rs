@@ -67,8 +67,10 @@ pub(super) async fn run(context: &mut Context, args: &EventsArgs) -> Result<(), 
         Some(unit) => Some(unit_arg(unit)?.name.to_string()),
         None => None,
     };
-    let mut options =
-        EventOptions { since: args.since.clone(), unit, machine, ..EventOptions::default() };
+    let mut options = EventOptions::default()
+        .with_since(args.since.clone())
+        .with_unit(unit)
+        .with_machine(machine);
     let mut left = args.count.unwrap_or(u64::MAX);
     let mut events = context.session.events(&options).await?;
     let mut ahead = None;

@@ -138,11 +138,9 @@ async fn write(session: &Session, plan: &ImportPlan, epochs: Epoch) -> Result<()
 }
 
 async fn put(session: &Session, it: &PlannedUnit) -> Result<(), CliError> {
-    let upload = UnitUpload {
-        file: it.unit.file.clone(),
-        desired: Some(it.unit.desired),
-        create_only: it.action == ImportAction::Create,
-    };
+    let upload = UnitUpload::new(it.unit.file.clone())
+        .with_desired(it.unit.desired)
+        .with_create_only(it.action == ImportAction::Create);
     match session.import_unit(&it.unit.name, &upload, it.unit.generation).await? {
         true => Ok(()),
         false => {

@@ -62,7 +62,8 @@ pub(super) async fn run(context: &mut Context, args: &LogsArgs) -> Result<(), Cl
     let (keys, unknown) = journal_keys(context, args).await?;
     let label = if args.raw { Label::Nothing } else { Label::new(&keys) };
     let lines = args.lines.or_else(|| args.since.is_none().then_some(10));
-    let options = JournalOptions { lines, since: args.since, follow: args.follow, machine: None };
+    let options =
+        JournalOptions::default().with_lines(lines).with_since(args.since).with_follow(args.follow);
     let mut missing = FailedJournals { prints_at_once: args.follow, errors: Vec::new() };
     unknown.into_iter().for_each(|error| missing.add(context, error));
     let mut journals = Vec::new();
@@ -113,7 +114,7 @@ async fn open(
     options: &JournalOptions,
 ) -> Vec<Result<(JournalKey, Lines), CliError>> {
     let open = async |key: &JournalKey| {
-        let options = JournalOptions { machine: Some(key.machine.clone()), ..options.clone() };
+        let options = options.clone().with_machine(key.machine.clone());
         let journal = session.dated_journal(&key.unit, &options).await?;
         Ok((key.clone(), read(key.unit.clone(), journal)))
     };
@@ -296,7 +297,11 @@ pub(super) async fn journal(context: &mut Context, args: &JournalArgs) -> Result
     };
     // With `--since`, all lines of that time are printed.
     let lines = args.lines.or_else(|| args.since.is_none().then_some(10));
-    let options = JournalOptions { lines, since: args.since, follow: args.follow, machine };
+    let options = JournalOptions::default()
+        .with_lines(lines)
+        .with_since(args.since)
+        .with_follow(args.follow)
+        .with_machine(machine);
     let mut journal = context.session.journal(&name, &options).await?;
     while let Some(line) = next_line(&mut journal, &name).await? {
         let line = JournalRow { unit: name.to_string(), line };

@@ -48,7 +48,7 @@ impl CredentialFiles {
         let token = self.token.as_deref().map(token).transpose()?;
         // The environment may set TLS files for all endpoints, including unix sockets.
         let tls = if by_tls { self.tls()? } else { None };
-        Ok(Credentials { tls, token })
+        Ok(Credentials::default().with_tls(tls).with_token(token))
     }
 
     fn tls(&self) -> Result<Option<ClientTls>, CliError> {

@@ -53,7 +53,7 @@ async fn journal_of_another_machine_is_followed_live() {
 async fn follow(cluster: &Cluster) -> Vec<Duration> {
     let socket = format!("unix://{}", cluster.kit.share("m1.sock").display());
     let client = Client::new(&socket.parse().expect("the endpoint is a URL"));
-    let options = JournalOptions { lines: Some(0), follow: true, ..JournalOptions::default() };
+    let options = JournalOptions::default().with_lines(0).with_follow(true);
     let unit = "talker.service".parse().expect("the name is valid");
     let mut journal = client.journal(&unit, &options).await.expect("the journal can be opened");
     let mut late = Vec::new();

@@ -8,16 +8,18 @@ use axum::http::HeaderMap;
 use crate::ServerTls;
 use crate::server::auth::auth_policy::{AuthPolicy, ReadShare};
 use crate::server::auth::tokens::Rights;
+use crate::setters::setters;
 
 /// Resource limits for each client or listener.
 ///
 /// ```
 /// use fleet_http::ServerLimits;
 ///
-/// let limits = ServerLimits { connections: 100, ..ServerLimits::default() };
+/// let limits = ServerLimits::default().with_connections(100);
 /// assert_eq!(limits.body_size, 8 << 20);
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct ServerLimits {
     /// Maximum number of open connections of one listener; zero means one.
     ///
@@ -45,6 +47,19 @@ pub struct ServerLimits {
     /// Maximum time without progress in sending a response. When the time is exceeded, the
     /// connection is closed.
     pub write_time: Duration,
+}
+
+impl ServerLimits {
+    setters! {
+        plain:
+            with_connections = connections: usize,
+            with_handshake_time = handshake_time: Duration,
+            with_head_time = head_time: Duration,
+            with_head_size = head_size: usize,
+            with_body_time = body_time: Duration,
+            with_body_size = body_size: usize,
+            with_write_time = write_time: Duration;
+    }
 }
 
 impl Default for ServerLimits {

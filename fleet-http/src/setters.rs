@@ -1,0 +1,26 @@
+//! Methods that set one field each, for options that other crates create.
+
+/// Defines setters of fields. An optional field is set by its content, or by an `Option`.
+macro_rules! setters {
+    (
+        $(optional: $($optional:ident = $option:ident: $content:ty),+;)?
+        $(plain: $($plain:ident = $field:ident: $type:ty),+;)?
+    ) => {
+        $($(
+            #[doc = concat!("Returns a copy with this [`", stringify!($option), "`](Self::", stringify!($option), ").")]
+            #[must_use]
+            pub fn $optional(self, $option: impl Into<Option<$content>>) -> Self {
+                Self { $option: $option.into(), ..self }
+            }
+        )+)?
+        $($(
+            #[doc = concat!("Returns a copy with this [`", stringify!($field), "`](Self::", stringify!($field), ").")]
+            #[must_use]
+            pub fn $plain(self, $field: $type) -> Self {
+                Self { $field, ..self }
+            }
+        )+)?
+    };
+}
+
+pub(crate) use setters;
