@@ -28,7 +28,8 @@ use tokio::sync::Notify;
 /// * Every change of a unit's state reaches every [`ChangeReceiver`]. Changes in quick succession
 ///   may be reported as one.
 ///
-/// The output of units is the matter of another trait, [`JournalReader`](crate::journal::JournalReader).
+/// The output of units is the matter of another trait,
+/// [`JournalReader`](crate::journal::JournalReader).
 #[async_trait]
 pub trait ServiceManager: Send + Sync + 'static {
     /// Loads a unit from its file. If the unit is already known with the same file, only records

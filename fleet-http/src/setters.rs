@@ -7,14 +7,14 @@ macro_rules! setters {
         $(plain: $($plain:ident = $field:ident: $type:ty),+;)?
     ) => {
         $($(
-            #[doc = concat!("Returns a copy with this [`", stringify!($option), "`](Self::", stringify!($option), ").")]
+            #[doc = concat!("Sets [`", stringify!($option), "`](Self::", stringify!($option), ").")]
             #[must_use]
             pub fn $optional(self, $option: impl Into<Option<$content>>) -> Self {
                 Self { $option: $option.into(), ..self }
             }
         )+)?
         $($(
-            #[doc = concat!("Returns a copy with this [`", stringify!($field), "`](Self::", stringify!($field), ").")]
+            #[doc = concat!("Sets [`", stringify!($field), "`](Self::", stringify!($field), ").")]
             #[must_use]
             pub fn $plain(self, $field: $type) -> Self {
                 Self { $field, ..self }

@@ -116,7 +116,8 @@ impl Engine {
         Self { config, presence: None, heartbeat, observer }
     }
 
-    /// Returns the heartbeat of the engine, for the [watchdog](crate::watchdog::Watchdog) that monitors it.
+    /// Returns the heartbeat of the engine, for the [watchdog](crate::watchdog::Watchdog) that
+    /// monitors it.
     #[must_use]
     pub fn heartbeat(&self) -> Heartbeat {
         self.heartbeat.clone()

@@ -1,5 +1,5 @@
-//! Validation of requirements that were built as values, and the checks across options that it shares
-//! with the parser.
+//! Validation of requirements that were built as values, and the checks across options that it
+//! shares with the parser.
 
 use std::collections::BTreeSet;
 use std::fmt;

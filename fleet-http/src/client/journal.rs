@@ -136,10 +136,10 @@ impl JournalLines {
     /// Makes a followed journal reconnect and resume when it ends or breaks. Has no effect on a
     /// journal that is not followed.
     ///
-    /// The stream reconnects like [`Events::reconnecting`](crate::client::Events::reconnecting), and
-    /// resumes after the last line, so no line is repeated. If the machine no longer stores some of
-    /// the missed lines, a line reports the gap. If no line with a cursor was received before the
-    /// interruption, the stream reads the lines written since the journal was opened.
+    /// The stream reconnects like [`Events::reconnecting`](crate::client::Events::reconnecting),
+    /// and resumes after the last line, so no line is repeated. If the machine no longer stores
+    /// some of the missed lines, a line reports the gap. If no line with a cursor was received
+    /// before the interruption, the stream reads the lines written since the journal was opened.
     ///
     /// The stream continues when the unit is replaced or moved. While the unit is on no machine but
     /// still wanted, the stream waits for it. The stream ends when the unit is destroyed or its

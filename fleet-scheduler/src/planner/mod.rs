@@ -173,10 +173,11 @@ impl Cluster {
 /// 2. Keeps a placement if its machine is present and still passes every rule. To move units for
 ///    other reasons, use [`Cluster::rebalance`] or [`Cluster::drain`].
 /// 3. Places wanted units without a machine, in the order of their names. Units that `MachineOf=`
-///    ties together go to one machine. Of the machines that pass every [`Rule`](fleet_core::refusal::Rule),
-///    the one with the fewest wanted units is chosen, global units included. Among equal machines,
-///    it is the one with the lowest ID. If the new unit replaces units there, they move to another
-///    machine that passes every rule. If one of them cannot move, the machine refuses the new unit.
+///    ties together go to one machine. Of the machines that pass every
+///    [`Rule`](fleet_core::refusal::Rule), the one with the fewest wanted units is chosen, global
+///    units included. Among equal machines, it is the one with the lowest ID. If the new unit
+///    replaces units there, they move to another machine that passes every rule. If one of them
+///    cannot move, the machine refuses the new unit.
 /// 4. Separates units that were placed on the same machine before one of them began to replace the
 ///    other. The replaced unit moves if another machine accepts it.
 ///

@@ -84,8 +84,8 @@ use crate::{
 /// written. Unloading a unit removes its log.
 ///
 /// The time of each line is not recorded, but the size of the file at each check is. A journal
-/// [`since`](fleet_core::journal::JournalQuery::since) a timestamp begins at the last recorded size that was
-/// certainly reached before that timestamp:
+/// [`since`](fleet_core::journal::JournalQuery::since) a timestamp begins at the last recorded size
+/// that was certainly reached before that timestamp:
 ///
 /// - For a unit that writes continuously, the journal begins at most a tenth of a second too early.
 ///   For older timestamps it may begin earlier, because some recorded sizes are dropped.

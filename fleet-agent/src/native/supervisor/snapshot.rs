@@ -95,8 +95,8 @@ pub struct InitDryRun {
     /// Another graph with its settings, as for
     /// [`InitSupervisor::reload`](crate::native::InitSupervisor::reload).
     pub files: Option<(Graph, Settings)>,
-    /// Another goal, as for [`InitSupervisor::set_goal`](crate::native::InitSupervisor::set_goal). It
-    /// overrides the goal of the settings.
+    /// Another goal, as for [`InitSupervisor::set_goal`](crate::native::InitSupervisor::set_goal).
+    /// It overrides the goal of the settings.
     pub goal: Option<Target>,
     /// Extra targets besides the goal. If this set is empty and [`goal`](Self::goal) is `None`, the
     /// current extra targets stay. Otherwise this set replaces them.

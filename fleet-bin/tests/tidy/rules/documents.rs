@@ -102,14 +102,25 @@ fn terms() -> Vec<Term> {
 }
 
 /// Whether a crate root or a `mod.rs` of the init model exports this name.
+/// Whether a library lists this name at its root, in a public module or in a list below one.
 fn is_public(name: &str) -> bool {
     let is_list = |path: &str| {
         let public = ["/src/graph/", "/src/registry/", "/src/mirror/", "/src/transfer/"];
         let in_public = public.iter().any(|folder| path.contains(folder));
-        (in_public && path.ends_with("/mod.rs")) || path.ends_with("/src/lib.rs")
+        let is_root = path.ends_with("/src/lib.rs");
+        (in_public && path.ends_with("/mod.rs")) || is_root || is_public_module(path)
     };
-    let mut roots = rust_files().iter().filter(|file| is_list(&file.path));
-    roots.any(|file| mentions(file.source.code(), name))
+    let mut lists = rust_files().iter().filter(|file| is_list(&file.path));
+    lists.any(|file| mentions(file.source.code(), name))
+}
+
+/// Whether the root of the file's library declares the file as a public module.
+fn is_public_module(path: &str) -> bool {
+    let Some((library, module)) = path.split_once("/src/") else { return false };
+    let name = module.trim_end_matches("/mod.rs").trim_end_matches(".rs");
+    let root = format!("{library}/src/lib.rs");
+    let mut roots = rust_files().iter().filter(|file| file.path == root);
+    roots.any(|root| mentions(root.source.code(), &format!("pub mod {name};")))
 }
 
 fn resolves(document: &File, target: &str) -> bool {

@@ -69,7 +69,8 @@ fn public_types(source: &Source) -> Vec<(usize, &str)> {
 #[test]
 fn names_and_types_are_found() {
     let root = Source::new(
-        "pub mod a;\npub use a::One;\npub use b::{Two, three, c::{Four, Five as Six}};\nuse d::No;\n",
+        "pub mod a;\npub use a::One;\npub use b::{Two, three, c::{Four, Five as Six}};\n\
+         use d::No;\n",
     );
     assert_eq!(root_names(&root), ["One", "Two", "three", "Four", "Six"]);
     let types = Source::new("pub struct A(u8);\npub(crate) enum B {}\npub trait C<T> {}\n");
